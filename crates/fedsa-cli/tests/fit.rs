@@ -548,6 +548,7 @@ fn a_fit_does_not_go_on_with_other_data_in_memory() {
         targets: Some(Labels::Numbers(vec![0.0, 1.0, 0.0, 1.0])),
         groups: None,
         texts: Vec::new(),
+        notes: Vec::new(),
     };
     let run = |names, if_exists| {
         let settings = FitSettings { agents: Some(2), ridge: Some(0.1), method: Some("newton".into()), ..FitSettings::default() };

@@ -94,6 +94,13 @@ impl Decimals {
         Err(Error::data("", what, WANTED))
     }
 
+    /// That commas were read as decimal marks, in words; `None` where there were none.
+    pub(crate) fn comma(&self) -> Option<String> {
+        let seen = self.seen.borrow();
+        let (line, field) = seen.comma.as_ref()?;
+        Some(format!("a comma is the decimal mark: `{}` in line {line} is {}", quoted(field), quoted(field.replace(',', "."))))
+    }
+
     /// Looks at the whole file at its end.
     ///
     /// # Errors

@@ -105,7 +105,7 @@ impl Identity {
     }
 
     fn set(&mut self, set: &Dataset) {
-        let Dataset { name: _, rows, columns, targets, groups, texts } = set;
+        let Dataset { name: _, rows, columns, targets, groups, texts, notes: _ } = set;
         self.count(texts.len());
         for text in texts {
             self.text(&text.column);
@@ -168,6 +168,7 @@ mod tests {
             targets: Some(targets),
             groups: None,
             texts: Vec::new(),
+            notes: Vec::new(),
         }
     }
 

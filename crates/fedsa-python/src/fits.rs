@@ -80,7 +80,7 @@ pub fn fit_rows<'py>(
         }
     };
     let targets = Some(targets(&y)?);
-    let set = Dataset { name: "X".into(), rows, columns: Columns::Named(names), targets, groups, texts: Vec::new() };
+    let set = Dataset { name: "X".into(), rows, columns: Columns::Named(names), targets, groups, texts: Vec::new(), notes: Vec::new() };
     let (weights, told, ran, covariances) = engine::call(py, notify, cancel.map(|token| &token.0), move |progress, cancel| {
         progress.say(Event::Stage("building", 0.0));
         set.check()?;

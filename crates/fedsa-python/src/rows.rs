@@ -105,7 +105,7 @@ pub fn dataset(py: Python<'_>, (name, x, y, columns): GivenSet<'_>) -> PyResult<
     let rows = rows(&x)?;
     let columns = columns.unwrap_or_else(|| (1..=rows.columns()).map(|j| j.to_string()).collect());
     let targets = Some(targets(&y)?);
-    let set = Dataset { name, rows, columns: Columns::Named(columns), targets, groups: None, texts: Vec::new() };
+    let set = Dataset { name, rows, columns: Columns::Named(columns), targets, groups: None, texts: Vec::new(), notes: Vec::new() };
     set.check().map_err(|e| exception(py, &e))?;
     Ok(set)
 }

@@ -78,6 +78,11 @@ codes! {
     RatiosNotUsed, "ratios.not-used", Info, "The logs have importance ratios that are not used.";
     RatiosUsed, "ratios.used", Info, "The logs have importance ratios, which are used.";
     RewardsZero, "rewards.zero", Warning, "All rewards are 0.";
+    DecimalComma, "data.decimal-comma", Info, "A comma was read as the decimal mark of numbers.";
+    PositiveClass, "labels.positive", Info, "A class was chosen as the positive one, or several classes are counted as one.";
+    ConstantTarget, "target.constant", Warning, "All targets are the same.";
+    LevelsAlike, "levels.alike", Warning, "Levels of a category differ by case and spaces alone.";
+    LevelRare, "levels.rare", Warning, "A level of a category has few rows.";
     RootUnknown, "root.unknown", Info, "The solution is not known, so that no errors are measured.";
     RowsLeftOut, "rows.left-out", Warning, "Rows of the data were left out.";
     RowsOfResets, "rows.of-resets", Warning, "Rows of a log that only reset an environment were left out.";

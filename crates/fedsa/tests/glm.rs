@@ -69,7 +69,7 @@ pub(crate) fn table(family: FamilyName) -> Dataset {
     }
     let columns = ["x1", "x2", "x3", "log_exposure"].map(String::from).into_iter().collect();
     let (targets, groups) = (Some(Labels::Numbers(y)), Some(Labels::Numbers(agents)));
-    Dataset { name: "table".into(), columns, rows: Rows::Dense { d: 4, values }, targets, groups, texts: Vec::new() }
+    Dataset { name: "table".into(), columns, rows: Rows::Dense { d: 4, values }, targets, groups, texts: Vec::new(), notes: Vec::new() }
 }
 
 /// Without the last column.

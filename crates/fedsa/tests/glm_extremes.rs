@@ -111,6 +111,7 @@ fn classes_that_are_nearly_separated_have_an_estimate() {
         targets: Some(Labels::Numbers((1..=300).map(label).collect())),
         groups: Some(Labels::Numbers((0..300).map(|j| f64::from(j % 7)).collect())),
         texts: Vec::new(),
+        notes: Vec::new(),
     };
     let got = inferred(&base(FamilyName::Binomial), vec![set(&label)], CovarianceKind::Model).unwrap();
     let numbers: Vec<f64> = got.coefficients.iter().flat_map(|c| [c.estimate, c.se]).collect();
@@ -142,6 +143,7 @@ fn hubers_loss_is_minimised_from_where_its_hessian_is_zero() {
         targets: Some(Labels::Numbers(y.clone())),
         groups: Some(Labels::Numbers((0..30).map(|j| f64::from(j % 3)).collect())),
         texts: Vec::new(),
+        notes: Vec::new(),
     };
     for (threshold, ridge) in [(2.0, 0.0), (0.3, 0.0), (2.0, 1e-5)] {
         let settings = GeneralisedLinear { threshold: Some(threshold), ridge, ..base(FamilyName::Huber) };

@@ -80,7 +80,15 @@ fn libsvm(name: &str, d: usize) -> Option<Dataset> {
     }
     let columns = (0..d).map(|i| i.to_string()).collect();
     let rows = Rows::Sparse { d, starts, index, value };
-    Some(Dataset { name: name.into(), columns, rows, targets: Some(Labels::Numbers(labels)), groups: None, texts: Vec::new() })
+    Some(Dataset {
+        name: name.into(),
+        columns,
+        rows,
+        targets: Some(Labels::Numbers(labels)),
+        groups: None,
+        texts: Vec::new(),
+        notes: Vec::new(),
+    })
 }
 
 /// The loss at the optimum of w8a, 8 agents of equal weight with rows in the file's order, is that of SciPy's L-BFGS-B and Newton steps on the same
@@ -167,6 +175,7 @@ fn fashion() -> Option<Dataset> {
         targets: Some(labels),
         groups: None,
         texts: Vec::new(),
+        notes: Vec::new(),
     })
 }
 

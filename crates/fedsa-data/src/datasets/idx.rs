@@ -251,6 +251,7 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
         targets,
         groups,
         texts: Vec::new(),
+        decimal_comma: None,
         lacking: Vec::new(),
     })
 }

@@ -17,6 +17,8 @@ pub(super) struct Fields {
     numbers: Option<Vec<f64>>,
     /// As names, unless there were too many that are numbers.
     names: Option<Names>,
+    /// Whether codes such as `007`, and whole numbers that no double represents, are names.
+    are_levels: bool,
 }
 
 #[derive(Default)]
@@ -28,12 +30,12 @@ struct Names {
 
 impl Fields {
     pub(super) fn new() -> Self {
-        Self { numbers: Some(Vec::new()), names: Some(Names::default()) }
+        Self { numbers: Some(Vec::new()), names: Some(Names::default()), are_levels: false }
     }
 
-    /// Of a column whose fields are texts, also where all are numbers.
-    pub(super) fn texts() -> Self {
-        Self { numbers: None, names: Some(Names::default()) }
+    /// Of groups and categories: codes such as `007` are names, and ids are exact.
+    pub(super) fn levels() -> Self {
+        Self { are_levels: true, ..Self::new() }
     }
 
     /// Adds a field. `place` is where it is, for messages.
@@ -42,10 +44,14 @@ impl Fields {
     /// When it is empty, not finite, or a text after many numbers.
     pub(super) fn push(&mut self, field: &str, room: &mut Room, place: impl Fn() -> String) -> Result<()> {
         const WANTED: &str = "a finite number on every line, or a name on every line";
-        crate::field::check_exact(field).map_err(|e| e.prefixed(place()))?;
-        let number: Option<f64> = field.parse().ok();
+        let mut number: Option<f64> = field.parse().ok();
         if field.is_empty() || number.is_some_and(|x| !x.is_finite()) {
             return Err(not_finite(&place(), field, WANTED));
+        }
+        if self.are_levels {
+            number = number.filter(|_| !is_code(field));
+        } else {
+            crate::field::check_exact(field).map_err(|e| e.prefixed(place()))?;
         }
         room.take(2 * (size_of::<f64>() + size_of::<u32>()), &place)?;
         match (number, &mut self.numbers) {
@@ -73,6 +79,13 @@ impl Fields {
             (numbers, _) => Labels::Numbers(numbers.unwrap_or_default()),
         }
     }
+}
+
+/// Whether a field is a code and no number: a whole number with leading zeros, or one that no double represents.
+fn is_code(field: &str) -> bool {
+    let digits = field.strip_prefix(['-', '+']).unwrap_or(field);
+    let is_whole = digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_whole && digits.len() > 1 && digits.starts_with('0') || crate::field::check_exact(field).is_err()
 }
 
 impl Names {

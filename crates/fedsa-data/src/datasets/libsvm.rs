@@ -237,6 +237,7 @@ impl Reader {
             targets: targets.map(Labels::Numbers),
             groups: self.group.map(|_| Labels::Numbers(self.groups)),
             texts: Vec::new(),
+            decimal_comma: None,
         }
     }
 }

@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, quoted};
+use fedsa::note::{Note, NoteCode};
 use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
 
 use super::store::Store;
@@ -46,45 +47,22 @@ use sources::Format;
 pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wanted, cancel: &Cancel) -> Result<Vec<(PathBuf, Dataset)>> {
     let paths = sources::files(sources, places)?;
     let mut parts: Vec<(PathBuf, Part)> = Vec::new();
-    let mut wanted = wanted.clone();
     for path in paths {
         let expected = parts.first().and_then(|(_, part)| match &part.columns {
             Columns::Named(names) => Some(&names[..]),
             Columns::Numbered { .. } => None,
         });
-        let part = read_file(&path, &wanted, expected).map_err(|e| about(&path, e))?;
-        // What is text in one file may be numbers in another.
-        wanted.categorical.extend(part.texts.iter().map(|text| text.column.clone()));
+        let part = read_file(&path, wanted, expected).map_err(|e| about(&path, e))?;
         parts.push((path, part));
         cancel.check()?;
     }
-    read_texts_again(&mut parts, &mut wanted, cancel)?;
     dropped_somewhere(&mut parts)?;
     same_columns(&mut parts)?;
     let datasets = parts.into_iter().map(|(path, part)| {
-        let dataset = part.finish(name_of(&path), &wanted).map_err(|e| about(&path, e))?;
+        let dataset = part.finish(name_of(&path), wanted).map_err(|e| about(&path, e))?;
         Ok((path, dataset))
     });
     datasets.collect()
-}
-
-/// Reads the files again in which a column is one of numbers that is one of text in others: its numbers are texts there, `007` and not 7.
-fn read_texts_again(parts: &mut [(PathBuf, Part)], wanted: &mut Wanted, cancel: &Cancel) -> Result<()> {
-    let has = |part: &Part, column: &String| part.texts.iter().any(|text| text.column == *column);
-    for (_, part) in &*parts {
-        let new = part.texts.iter().map(|text| &text.column).filter(|column| !wanted.textual.contains(column));
-        let new: Vec<String> = new.cloned().collect();
-        wanted.textual.extend(new);
-    }
-    for (path, part) in parts {
-        let Columns::Named(names) = &part.columns else { continue };
-        if !wanted.textual.iter().any(|column| names.contains(column) && !has(part, column)) {
-            continue;
-        }
-        *part = read_file(path, wanted, Some(&names.clone())).map_err(|e| about(path, e))?;
-        cancel.check()?;
-    }
-    Ok(())
 }
 
 /// The same source as an absolute path, so that it does not depend on the working directory; unchanged if there is no such file.
@@ -164,7 +142,7 @@ fn same_columns(parts: &mut [(PathBuf, Part)]) -> Result<()> {
 
 impl Part {
     fn finish(self, name: String, wanted: &Wanted) -> Result<Dataset> {
-        let Self { columns, mut rows, targets, groups, texts, .. } = self;
+        let Self { columns, mut rows, targets, groups, texts, decimal_comma, .. } = self;
         let may_end_before = wanted.may_end_before && matches!(rows, Rows::Sparse { .. });
         let columns = columns.names(may_end_before)?;
         if let Rows::Sparse { d, .. } = &mut rows {
@@ -174,7 +152,9 @@ impl Part {
             return Err(no_features());
         }
         debug_assert_eq!(rows.columns(), columns.len());
-        Ok(Dataset { name, columns, rows, targets, groups, texts })
+        let note = |what: String| Note::new(NoteCode::DecimalComma, format!("{}: {what}", shown(&name)));
+        let notes = decimal_comma.map(note).into_iter().collect();
+        Ok(Dataset { name, columns, rows, targets, groups, texts, notes })
     }
 }
 

@@ -27,13 +27,11 @@ pub(super) fn read(store: &Store, wanted: &Wanted, expected: Option<&[String]>, 
         let (n, d) = (file.rows(), layout.columns.len());
         file.plausible(size_of::<f64>().saturating_mul(d + 2))?;
         file.side_by_side(d)?;
-        let mut labels = |column: Option<usize>| column.map(|i| labels_of(file, i, &names[i], Fields::new(), room)).transpose();
-        let (targets, groups) = (labels(layout.target)?, labels(layout.group)?);
+        let mut labels = |column: Option<usize>, fields| column.map(|i| labels_of(file, i, &names[i], fields, room)).transpose();
+        let (targets, groups) = (labels(layout.target, Fields::new())?, labels(layout.group, Fields::levels())?);
         let text = |(j, i): (usize, &usize)| {
-            let (column, is_text) = (&layout.columns[j], file.is_text(*i));
-            let fields = if is_text && wanted.textual.contains(column) { Fields::texts() } else { Fields::new() };
-            let is_one = is_text || wanted.categorical.contains(column);
-            is_one.then(|| labels_of(file, *i, &names[*i], fields, room)).transpose()
+            let is_one = file.is_text(*i) || wanted.categorical.contains(&layout.columns[j]);
+            is_one.then(|| labels_of(file, *i, &names[*i], Fields::levels(), room)).transpose()
         };
         let of_text = layout.features.iter().enumerate().map(text).collect::<Result<Vec<_>>>()?;
         room.take(n.saturating_mul(d).saturating_mul(size_of::<f64>()), || format!("its {n} rows of {d} features"))?;
@@ -45,6 +43,7 @@ pub(super) fn read(store: &Store, wanted: &Wanted, expected: Option<&[String]>, 
             targets,
             groups,
             texts,
+            decimal_comma: None,
             lacking: layout.lacking,
         })
     })

@@ -5,7 +5,7 @@ use fedsa::problem::dataset::{Rows, Wanted};
 
 use super::labels::Fields;
 use super::layout::Layout;
-use super::part::{Columns, NUMBERS, Part, not_finite};
+use super::part::{Columns, Part, not_number};
 use super::texts::{TextFields, is_text};
 use crate::field;
 use crate::input::{Input, Room};
@@ -21,7 +21,7 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
     room.take(names.iter().map(|name| 2 * name.len() + 64).sum(), || "line 1".into())?;
     let layout = Layout::new(&names, wanted, expected)?;
     let mut targets = layout.target.map(|_| Fields::new());
-    let mut groups = layout.group.map(|_| Fields::new());
+    let mut groups = layout.group.map(|_| Fields::levels());
     let mut texts = TextFields::new(&layout, wanted);
     let mut values = Vec::new();
     let mut record = csv::StringRecord::new();
@@ -56,7 +56,7 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
             if number.is_none() {
                 decimals.check(|| separated::line_of(&reader, &record))?;
             }
-            values.push(number.ok_or_else(|| not_finite(&place(i), field, NUMBERS))?);
+            values.push(number.ok_or_else(|| not_number(&place(i), field))?);
         }
         for (column, fields) in [(layout.target, &mut targets), (layout.group, &mut groups)] {
             if let (Some(i), Some(fields)) = (column, fields) {
@@ -69,7 +69,8 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
     let texts = texts.finish(&layout.columns, &mut values);
     let rows = Rows::Dense { d: layout.columns.len(), values };
     let [targets, groups] = [targets, groups].map(|fields| fields.map(Fields::finish));
-    Ok(Part { columns: Columns::Named(layout.columns), rows, targets, groups, texts, lacking: layout.lacking })
+    let decimal_comma = decimals.comma();
+    Ok(Part { columns: Columns::Named(layout.columns), rows, targets, groups, texts, decimal_comma, lacking: layout.lacking })
 }
 
 /// Refuses the first line of a file that has no header.

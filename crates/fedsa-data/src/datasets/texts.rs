@@ -2,15 +2,13 @@
 
 use fedsa::error::{Error, Result};
 use fedsa::problem::dataset::{Labels, TextColumn, Wanted};
+use fedsa::problem::preparation::texts::{disguise, is_missing};
 
 use super::labels::Fields;
 use super::layout::Layout;
-use super::part::NUMBERS;
+use super::part::{NUMBERS, not_number};
 use crate::field;
 use crate::input::Room;
-
-/// What stands for a missing number.
-const MISSING: [&str; 10] = ["", "na", "n/a", "nan", "null", "none", "?", "-", ".", "inf"];
 
 /// The columns of text among the features of a table.
 pub(super) struct TextFields {
@@ -21,13 +19,9 @@ pub(super) struct TextFields {
 }
 
 impl TextFields {
-    /// Those that are named as categories or as texts.
+    /// Those that are named as categories.
     pub(super) fn new(layout: &Layout, wanted: &Wanted) -> Self {
-        let of = |name: &String| match (wanted.textual.contains(name), wanted.categorical.contains(name)) {
-            (true, _) => Some(Fields::texts()),
-            (_, true) => Some(Fields::new()),
-            _ => None,
-        };
+        let of = |name: &String| wanted.categorical.contains(name).then(Fields::levels);
         let fields = layout.columns.iter().map(of).collect();
         Self { fields, detected: vec![None; layout.columns.len()] }
     }
@@ -37,7 +31,7 @@ impl TextFields {
         for (j, fields) in self.fields.iter_mut().enumerate() {
             let text = first(j);
             if fields.is_none() && is_text(text) {
-                *fields = Some(Fields::new());
+                *fields = Some(Fields::levels());
                 self.detected[j] = Some(format!("{} in line {line}", field::in_words(text)));
             }
         }
@@ -50,6 +44,9 @@ impl TextFields {
     pub(super) fn push(&mut self, j: usize, field: &str, room: &mut Room, place: impl Fn() -> String) -> Result<bool> {
         let Some(fields) = &mut self.fields[j] else { return Ok(false) };
         if let Some(first) = self.detected[j].as_ref().filter(|_| !is_text(field)) {
+            if is_missing(field) || disguise(field).is_some() {
+                return Err(not_number(&place(), field));
+            }
             let what = format!("{}: {} in a column that begins with a text, {first}", place(), field::in_words(field));
             return Err(Error::data("", what, format!("{NUMBERS}; or name the column as one of categories: `categorical`")));
         }
@@ -82,5 +79,5 @@ pub(super) fn fill(columns: &[String], of: Vec<Option<Labels>>, values: &mut [f6
 
 /// Whether a field is a text, and neither a number with a decimal point nor missing.
 pub(super) fn is_text(text: &str) -> bool {
-    field::number(text).is_none() && text.parse::<f64>().is_err() && !MISSING.iter().any(|missing| text.eq_ignore_ascii_case(missing))
+    field::number(text).is_none() && text.parse::<f64>().is_err() && !is_missing(text) && disguise(text).is_none()
 }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use crate::error::{Error, Result, quoted};
+use crate::note::Note;
 
 /// The rows of a data set, n x d, dense or sparse.
 #[derive(Debug, Clone, PartialEq)]
@@ -245,10 +246,8 @@ pub struct Wanted {
     pub group: Option<String>,
     /// Columns of a table that are not features.
     pub drop: Vec<String>,
-    /// Columns that may hold text; others may too, where their first field is one.
+    /// Columns of categories: they may hold any text, `NA` and `71%` too. Others hold text where their first field is one.
     pub categorical: Vec<String>,
-    /// Columns whose fields are texts, also where all of them are numbers, because they are texts in another file.
-    pub textual: Vec<String>,
     /// Whether a file without targets is accepted, as one that is to be predicted is.
     pub may_lack_target: bool,
     /// Whether a file whose sparse rows end before a column that is named here is accepted: files of others, which are not read with it, may have
@@ -269,7 +268,6 @@ crate::settings::setters! { Wanted {
     with_group(group: impl Into<String>) = Some(group.into());
     with_drop(drop: Vec<String>) = drop;
     with_categorical(categorical: Vec<String>) = categorical;
-    with_textual(textual: Vec<String>) = textual;
     with_may_lack_target(may_lack_target: bool) = may_lack_target;
     with_may_end_before(may_end_before: bool) = may_end_before;
 } }
@@ -289,6 +287,8 @@ pub struct Dataset {
     pub groups: Option<Labels>,
     /// The columns of text among the columns: their numbers in `rows` are positions of names.
     pub texts: Vec<TextColumn>,
+    /// What a reader must know of how the file was read.
+    pub notes: Vec<Note>,
 }
 
 /// A column of text.

@@ -527,7 +527,15 @@ pub fn data_set(n: usize, d: usize, sparse: bool, classes: bool) -> Dataset {
     let rows = Rows::Dense { d, values };
     let rows = if sparse { rows.to_sparse() } else { rows };
     let columns = (0..d).map(|i| format!("x{i}")).collect();
-    Dataset { name: "data".into(), columns, rows, targets: Some(Labels::Numbers(labels)), groups: None, texts: Vec::new() }
+    Dataset {
+        name: "data".into(),
+        columns,
+        rows,
+        targets: Some(Labels::Numbers(labels)),
+        groups: None,
+        texts: Vec::new(),
+        notes: Vec::new(),
+    }
 }
 
 /// Logistic regression on [`data_set`], `rows` an agent, with an intercept that has no ridge.

@@ -237,13 +237,17 @@ fn check(prepared: &Prepared, p: usize, how: InferenceSettings) -> Result<()> {
             format!("a column called `{INTERCEPT}` beside the intercept of the model, which has this name in the list of coefficients");
         return Err(Error::data("inference", what, "another name of the column; or `drop`, which leaves it out; or no intercept"));
     }
+    let family_needs_residuals = family.has_dispersion() && prepared.transform.intercept;
+    if let Some(target) = prepared.train.constant_target().filter(|_| family_needs_residuals) {
+        return Err(no_residuals(format!("all rows have the target {target}")));
+    }
     let most = format!("at most {MOST_COEFFICIENTS} of them: fewer columns or principal components");
     require(p <= MOST_COEFFICIENTS, "inference", format!("{p} coefficients"), &most)?;
     check_agents(prepared, how.covariance, p)
 }
 
-/// The deviance of an exact fit, as a share of what it would be if the residuals were as large as the targets: the rounding of squares.
-const EXACT: f64 = 1e-28;
+/// The deviance of an exact fit, as a share of what it would be if the residuals were as large as the targets: the squares of rounding errors.
+const EXACT: f64 = 1e-26;
 
 /// Refuses a fit without residuals where the dispersion is estimated from them.
 fn check_residuals(prepared: &Prepared, sums: &ModelSums) -> Result<()> {
@@ -260,12 +264,13 @@ fn check_residuals(prepared: &Prepared, sums: &ModelSums) -> Result<()> {
     if !part.family.has_dispersion() || sums.fit.deviance > EXACT * size {
         return Ok(());
     }
-    let first = part.targets[0];
-    let what = match part.targets.iter().all(|y| *y == first) {
-        true => format!("all rows have the target {first}: nothing is left to estimate standard errors from"),
-        false => "the model fits all rows exactly: nothing is left to estimate standard errors from".to_string(),
-    };
-    Err(Error::new("inference", what, "targets with noise, or no inference").coded(ErrorCode::NoEstimate))
+    Err(no_residuals("the model fits all rows exactly".into()))
+}
+
+/// The error about a fit without residuals.
+fn no_residuals(why: String) -> Error {
+    let what = format!("{why}: nothing is left to estimate standard errors from");
+    Error::new("inference", what, "targets with noise, or no inference").coded(ErrorCode::NoEstimate)
 }
 
 /// Refuses a clustered covariance of a rank below the number of coefficients: the scores of G agents sum to 0, so that their products have at most

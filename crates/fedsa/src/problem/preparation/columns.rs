@@ -1,12 +1,20 @@
 //! Columns that are no features as they are: offsets, row weights, and categories, which become a column of 0 and 1 for each level.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::super::dataset::{Columns, Dataset, Rows, Wanted, row_in};
+use super::texts::{alike, disguise, is_missing, level_name, level_number};
 use crate::error::{Error, Result, quoted};
+use crate::note::{Note, NoteCode};
 
 /// The most levels of a categorical column.
 pub const MOST_LEVELS: usize = 1000;
+
+/// A level with fewer rows is rare.
+const FEW_ROWS: u64 = 5;
+
+/// The most levels that a note lists.
+const LISTED: usize = 5;
 
 /// Which columns they are.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,7 +36,7 @@ pub struct Category {
     pub column: String,
     /// The levels that have a feature of their own, `column=level`, in increasing order.
     pub levels: Vec<String>,
-    /// The level without one, with which others are compared: the first one. `None` where all levels have a feature.
+    /// The level without one, with which others are compared: that of most rows, the first of several. `None` where all levels have a feature.
     pub reference: Option<String>,
     /// The position of the feature of the first level.
     pub first: usize,
@@ -41,15 +49,68 @@ pub struct ColumnLevels {
     pub column: String,
     /// The levels in increasing order: of numbers by size, of texts as they are written.
     pub levels: Vec<String>,
-    /// Whether they are numbers.
+    /// The number of rows of each level.
+    pub counts: Vec<u64>,
+    /// Whether all of them are numbers.
     pub are_numbers: bool,
 }
 
+impl ColumnLevels {
+    /// Of levels with their rows.
+    pub fn new(column: impl Into<String>, rows: HashMap<String, u64>) -> Self {
+        let are_numbers = rows.keys().all(|level| level_number(level).is_some());
+        let mut levels: Vec<(String, u64)> = rows.into_iter().collect();
+        match are_numbers {
+            true => levels.sort_by(|(a, _), (b, _)| level_number(a).partial_cmp(&level_number(b)).unwrap_or(std::cmp::Ordering::Equal)),
+            false => levels.sort(),
+        }
+        let (levels, counts) = levels.into_iter().unzip();
+        Self { column: column.into(), levels, counts, are_numbers }
+    }
+
+    /// The position of the level of most rows, the first of several.
+    fn most_frequent(&self) -> usize {
+        let most = self.counts.iter().max();
+        self.counts.iter().position(|count| Some(count) == most).unwrap_or(0)
+    }
+
+    /// What is odd about them.
+    fn notes(&self) -> Vec<Note> {
+        let column = quoted(&self.column);
+        let rows = |i: usize| format!("`{}` ({})", quoted(&self.levels[i]), rows(self.counts[i]));
+        let mut notes = Vec::new();
+        if let Some((a, b)) = alike(self.levels.iter().map(String::as_str)) {
+            let text = format!(
+                "the column `{column}` has the levels {} and {}, which differ by case or spaces alone: write them alike if they are one",
+                rows(a),
+                rows(b)
+            );
+            notes.push(Note::new(NoteCode::LevelsAlike, text));
+        }
+        let rare: Vec<usize> = (0..self.levels.len()).filter(|i| self.counts[*i] < FEW_ROWS).collect();
+        if !rare.is_empty() {
+            let more = if rare.len() > LISTED { format!(" and {} more", rare.len() - LISTED) } else { String::new() };
+            let listed: Vec<String> = rare.iter().take(LISTED).map(|i| rows(*i)).collect();
+            let text = format!(
+                "the column `{column}` has levels with fewer than {FEW_ROWS} rows, whose coefficients are uncertain: {}{more}",
+                listed.join(", ")
+            );
+            notes.push(Note::new(NoteCode::LevelRare, text));
+        }
+        notes
+    }
+}
+
+/// A number of rows in words.
+pub(super) fn rows(count: u64) -> String {
+    if count == 1 { "1 row".into() } else { format!("{count} rows") }
+}
+
 impl Category {
-    /// Of these levels, of which the first one has no feature where there is to be a reference.
+    /// Of these levels, of which that of most rows has no feature where there is to be a reference.
     pub(super) fn of(known: &ColumnLevels, first: usize, has_reference: bool) -> Self {
         let mut levels = known.levels.clone();
-        let reference = (has_reference && !levels.is_empty()).then(|| levels.remove(0));
+        let reference = (has_reference && !levels.is_empty()).then(|| levels.remove(known.most_frequent()));
         Self { column: known.column.clone(), levels, reference, first }
     }
 
@@ -68,6 +129,10 @@ pub(super) struct Taken {
     pub row_weights: Vec<f64>,
     /// The categories.
     pub categories: Vec<Category>,
+    /// Their levels with the rows of each.
+    pub levels: Vec<ColumnLevels>,
+    /// What is odd about levels.
+    pub notes: Vec<Note>,
 }
 
 impl SpecialColumns {
@@ -112,6 +177,7 @@ impl SpecialColumns {
         if self.row_weights.is_some() && taken.row_weights.iter().all(|x| *x == 0.0) {
             return Err(Error::data("row_weights", "all rows have the weight 0", "rows that count"));
         }
+        self.check_texts(sets)?;
         let columns = self.columns(sets);
         if columns.is_empty() {
             return Ok(taken);
@@ -119,10 +185,12 @@ impl SpecialColumns {
         let cells = cells_of(&columns, sets)?;
         for (i, (column, cells)) in columns.iter().zip(&cells).enumerate() {
             let levels = match &self.known {
-                Some(known) => known_levels(known, column, cells)?,
-                None => levels(column, cells)?,
+                Some(known) => known_levels(known, column, sets, cells)?,
+                None => levels(column, sets, cells)?,
             };
             taken.categories.push(Category::of(&levels, 0, has_intercept || i > 0));
+            taken.notes.extend(levels.notes());
+            taken.levels.push(levels);
         }
         for (file, set) in sets.iter_mut().enumerate() {
             columns.iter().for_each(|column| remove(set, column));
@@ -165,49 +233,65 @@ impl SpecialColumns {
         }
         let columns = self.columns(sets);
         let levels = |column: &String| {
-            let texts = sets.iter().flat_map(|set| &set.texts).filter(|text| text.column == *column);
-            let distinct: HashSet<&str> = texts.flat_map(|text| &text.names).map(String::as_str).collect();
-            let are_numbers = |set: &&Dataset| set.texts.iter().all(|text| text.column != *column);
-            // A column that is not there is refused where it is taken.
-            let numbers = sets.iter().filter(are_numbers).flat_map(|set| numbers("categorical", set, column).unwrap_or_default());
-            let mut numbers: Vec<u64> = numbers.map(|x| (x + 0.0).to_bits()).collect();
-            numbers.sort_unstable();
-            numbers.dedup();
-            distinct.len() + numbers.len()
+            // A column that is not there, and one with too many levels, are refused where they are taken.
+            let cells = sets.iter().filter_map(|set| cells(set, column).ok());
+            cells.flat_map(|cells| cells.levels).collect::<HashSet<String>>().len()
         };
         (columns.len(), columns.iter().map(levels).sum())
     }
 
     /// The levels that these rows have.
     pub(super) fn levels_of(&self, sets: &[Dataset]) -> Result<Vec<ColumnLevels>> {
+        self.check_texts(sets)?;
         let columns = self.columns(sets);
         let cells = cells_of(&columns, sets)?;
-        columns.iter().zip(&cells).map(|(column, cells)| levels(column, cells)).collect()
+        columns.iter().zip(&cells).map(|(column, cells)| levels(column, sets, cells)).collect()
+    }
+
+    /// Refuses what stands for a missing value, and numbers and dates in disguise, in columns of text that are not named as categories.
+    fn check_texts(&self, sets: &[Dataset]) -> Result<()> {
+        for set in sets {
+            for text in set.texts.iter().filter(|text| !self.categorical.contains(&text.column)) {
+                let what = |name: &String| is_missing(name).then_some(MISSING_VALUE).or_else(|| disguise(name));
+                let Some((at, what)) = text.names.iter().enumerate().find_map(|(at, name)| Some((at, what(name)?))) else { continue };
+                let Some(column) = set.columns.position(&text.column) else { continue };
+                let is_it = |row: usize| set.rows.row(row).find(|(i, _)| *i == column).map_or(0.0, |(_, x)| x) as usize == at;
+                let row = (0..set.rows.len()).find(|row| is_it(*row)).unwrap_or(0);
+                let place = format!("{}: row {}, column `{}`", quoted(&set.name), row + 1, quoted(&text.column));
+                return Err(Error::data("data", format!("{place}: `{}` is {what}", quoted(&text.names[at])), help_with(what)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a text that stands for a missing value is.
+const MISSING_VALUE: &str = "a missing value";
+
+/// What to do about a text that is no category.
+pub fn help_with(what: &str) -> &'static str {
+    match what {
+        MISSING_VALUE => "no rows with missing values; `categorical` names a column in which this text is a category",
+        "a date" => {
+            "dates as numbers, such as days since the first one; `drop` leaves the column out, `categorical` makes a category of each text"
+        }
+        _ => {
+            "numbers without signs and separators, such as 1234.5; `drop` leaves the column out, `categorical` makes a category of each text"
+        }
     }
 }
 
 /// The values of categorical columns in each file.
-fn cells_of(columns: &[String], sets: &[Dataset]) -> Result<Vec<Vec<Vec<Cell>>>> {
-    let cells = columns.iter().map(|column| sets.iter().map(|set| cells(set, column)).collect::<Result<Vec<_>>>());
-    let mut cells = cells.collect::<Result<Vec<Vec<Vec<Cell>>>>>()?;
-    cells.iter_mut().for_each(|column| same_type(column));
-    Ok(cells)
+fn cells_of(columns: &[String], sets: &[Dataset]) -> Result<Vec<Vec<Cells>>> {
+    columns.iter().map(|column| sets.iter().map(|set| cells(set, column)).collect()).collect()
 }
 
-/// A value of a categorical column.
-#[derive(Debug, Clone, PartialEq, PartialOrd)]
-enum Cell {
-    Number(f64),
-    Text(String),
-}
-
-impl Cell {
-    fn name(&self) -> String {
-        match self {
-            Cell::Number(x) => x.to_string(),
-            Cell::Text(text) => text.clone(),
-        }
-    }
+/// The values of a categorical column in one file.
+struct Cells {
+    /// The levels in the order of their rows; no level is there twice.
+    levels: Vec<String>,
+    /// The position of each row's level.
+    of: Vec<u32>,
 }
 
 /// Refuses a column that is the target or the group, which are no columns of features.
@@ -243,33 +327,45 @@ fn numbers(key: &str, set: &Dataset, name: &str) -> Result<Vec<f64>> {
 }
 
 /// The values of a categorical column.
-fn cells(set: &Dataset, name: &str) -> Result<Vec<Cell>> {
+///
+/// # Errors
+/// When the column is not there, or has too many levels.
+fn cells(set: &Dataset, name: &str) -> Result<Cells> {
     let at = position("categorical", set, name)?;
     let text = set.texts.iter().find(|text| text.column == name);
-    let value = |j: usize| set.rows.row(j).find(|(i, _)| *i == at).map_or(0.0, |(_, x)| x);
-    Ok((0..set.rows.len())
-        .map(|j| match text {
-            Some(text) => Cell::Text(text.names[value(j) as usize].clone()),
-            None => Cell::Number(value(j) + 0.0),
-        })
-        .collect())
+    let value = |j: usize| set.rows.row(j).find(|(i, _)| *i == at).map_or(0.0, |(_, x)| x) + 0.0;
+    let (mut levels, mut of) = (Vec::new(), Vec::with_capacity(set.rows.len()));
+    let (mut seen, mut position_of): (HashMap<u64, u32>, HashMap<String, u32>) = Default::default();
+    for x in (0..set.rows.len()).map(value) {
+        let position = *seen.entry(x.to_bits()).or_insert_with(|| {
+            let level = text.map_or_else(|| x.to_string(), |text| level_name(&text.names[x as usize]));
+            *position_of.entry(level).or_insert_with_key(|level| {
+                levels.push(level.clone());
+                levels.len() as u32 - 1
+            })
+        });
+        of.push(position);
+        check_levels(name, levels.len())?;
+    }
+    Ok(Cells { levels, of })
 }
 
-/// Makes texts of all values of a column if some of them are: a number is then its text, and no other level of that name.
-fn same_type(cells: &mut [Vec<Cell>]) {
-    if cells.iter().flatten().any(|cell| matches!(cell, Cell::Text(_))) {
-        cells.iter_mut().flatten().for_each(|cell| *cell = Cell::Text(cell.name()));
+fn check_levels(column: &str, levels: usize) -> Result<()> {
+    if levels <= MOST_LEVELS {
+        return Ok(());
     }
+    let what = format!("the column `{}` has more than {MOST_LEVELS} levels", quoted(column));
+    Err(Error::data("categorical", what, "columns of few levels; `drop` names those to leave out"))
 }
 
 /// The levels of all agents' rows of a column.
-fn known_levels(known: &[ColumnLevels], column: &str, cells: &[Vec<Cell>]) -> Result<ColumnLevels> {
+fn known_levels(known: &[ColumnLevels], column: &str, sets: &[Dataset], cells: &[Cells]) -> Result<ColumnLevels> {
     let accepted = "the levels of all agents' rows";
     let Some(known) = known.iter().find(|one| one.column == column) else {
         let what = format!("the column `{}` is one of categories here, and no other agent's", quoted(column));
         return Err(Error::data("categorical", what, accepted));
     };
-    match levels(column, cells)?.levels.iter().find(|level| !known.levels.contains(level)) {
+    match levels(column, sets, cells)?.levels.iter().find(|level| !known.levels.contains(level)) {
         Some(other) => {
             let what = format!("the column `{}` has the level `{}`, which is none of them", quoted(column), quoted(other));
             Err(Error::data("categorical", what, accepted))
@@ -278,20 +374,51 @@ fn known_levels(known: &[ColumnLevels], column: &str, cells: &[Vec<Cell>]) -> Re
     }
 }
 
-/// The levels of a column.
-fn levels(column: &str, cells: &[Vec<Cell>]) -> Result<ColumnLevels> {
-    let mut levels: Vec<&Cell> = Vec::new();
-    for cell in cells.iter().flatten() {
-        if let Err(at) = levels.binary_search_by(|other| other.partial_cmp(&cell).unwrap_or(std::cmp::Ordering::Equal)) {
-            levels.insert(at, cell);
-        }
-        if levels.len() > MOST_LEVELS {
-            let what = format!("the column `{}` has more than {MOST_LEVELS} levels", quoted(column));
-            return Err(Error::data("categorical", what, "columns of few levels; `drop` names those to leave out"));
-        }
+/// The levels of a column with their rows.
+///
+/// # Errors
+/// When they are numbers in one file and texts in another, or there are too many.
+fn levels(column: &str, sets: &[Dataset], cells: &[Cells]) -> Result<ColumnLevels> {
+    check_coding(column, sets, cells)?;
+    let mut rows: HashMap<String, u64> = HashMap::new();
+    for Cells { levels, of } in cells {
+        let mut counts = vec![0; levels.len()];
+        of.iter().for_each(|i| counts[*i as usize] += 1);
+        levels.iter().zip(counts).for_each(|(level, count)| *rows.entry(level.clone()).or_default() += count);
+        check_levels(column, rows.len())?;
     }
-    let are_numbers = levels.iter().all(|level| matches!(level, Cell::Number(_)));
-    Ok(ColumnLevels { column: column.into(), levels: levels.into_iter().map(Cell::name).collect(), are_numbers })
+    Ok(ColumnLevels::new(column, rows))
+}
+
+/// Refuses a column whose levels are all numbers in one file, and all texts in another: the files code the same thing in two ways.
+fn check_coding(column: &str, sets: &[Dataset], cells: &[Cells]) -> Result<()> {
+    let file = |are: Coding| cells.iter().position(|cells| coding(cells.levels.iter().map(String::as_str)) == Some(are));
+    let (Some(numbers), Some(texts)) = (file(Coding::Numbers), file(Coding::Texts)) else { return Ok(()) };
+    let such_as = |file: usize| format!("{}, such as `{}`", quoted(&sets[file].name), quoted(&cells[file].levels[0]));
+    let what = format!("the column `{}` holds numbers in {}, and text in {}", quoted(column), such_as(numbers), such_as(texts));
+    Err(Error::data("data", what, "the same codes in all files; `drop` leaves the column out"))
+}
+
+/// What the levels of a column are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Coding {
+    /// Numbers, all of them.
+    Numbers,
+    /// Texts, all of them.
+    Texts,
+    /// Some of both.
+    Mixed,
+}
+
+/// What levels are; `None` of no levels.
+pub fn coding<'a>(mut levels: impl Iterator<Item = &'a str>) -> Option<Coding> {
+    let first = level_number(levels.next()?).is_some();
+    let all_alike = levels.all(|level| level_number(level).is_some() == first);
+    Some(match (all_alike, first) {
+        (false, _) => Coding::Mixed,
+        (true, true) => Coding::Numbers,
+        (true, false) => Coding::Texts,
+    })
 }
 
 /// Removes a column.
@@ -341,14 +468,16 @@ pub(super) fn named_twice(name: &str, column: &str) -> Error {
 }
 
 /// Adds a column for each level.
-fn append(set: &mut Dataset, category: &Category, cells: &[Cell]) {
-    let position = |j: usize| category.levels.iter().position(|level| *level == cells[j].name());
+fn append(set: &mut Dataset, category: &Category, cells: &Cells) {
+    let of_level = |level: &String| category.levels.iter().position(|other| other == level);
+    let positions: Vec<Option<usize>> = cells.levels.iter().map(of_level).collect();
+    let position = |j: usize| positions[cells.of[j] as usize];
     let m = category.levels.len();
     match &mut set.rows {
         Rows::Dense { d, values } => {
             let width = *d;
-            let mut all = Vec::with_capacity(cells.len() * (width + m));
-            for j in 0..cells.len() {
+            let mut all = Vec::with_capacity(cells.of.len() * (width + m));
+            for j in 0..cells.of.len() {
                 all.extend_from_slice(&values[j * width..][..width]);
                 let level = position(j);
                 all.extend((0..m).map(|k| f64::from(Some(k) == level)));

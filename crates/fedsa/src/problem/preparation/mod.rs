@@ -11,6 +11,7 @@ pub mod partition;
 pub mod quality;
 pub mod sparse;
 pub mod targets;
+pub mod texts;
 pub mod transform;
 
 use super::dataset::{Dataset, Rows, Wanted};
@@ -18,8 +19,9 @@ use super::glm::family::ModelFamily;
 use super::{Files, equal_weights};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result, require};
+use crate::note::{Note, NoteCode};
 use crate::random::{Purpose, stream};
-use columns::{Category, SpecialColumns, Taken};
+use columns::{Category, ColumnLevels, SpecialColumns, Taken};
 use partition::{Partition, Pool};
 use quality::{FitQuality, LabelledRows, quality};
 use serde::{Deserialize, Serialize};
@@ -96,6 +98,10 @@ pub struct Prepared {
     pub targets: Targets,
     /// Columns of categories that became several features.
     pub categories: Vec<Category>,
+    /// The levels of these columns, with the rows of each.
+    pub levels: Vec<ColumnLevels>,
+    /// What a reader must know of the data.
+    pub notes: Vec<Note>,
 }
 
 /// The most rows in all.
@@ -163,7 +169,9 @@ impl Preparation {
     pub fn prepare_sets(&self, mut sets: Vec<Dataset>, cancel: &Cancel) -> Result<Prepared> {
         // Categories become columns behind those of all files.
         sparse::widen(&mut sets, &self.wanted, self.sparse.as_ref().map_or(0, |sparse| sparse.width));
-        let Taken { offsets, row_weights, categories } = self.special.take(&mut sets, &self.wanted, self.intercept)?;
+        let mut notes: Vec<Note> = sets.iter_mut().flat_map(|set| std::mem::take(&mut set.notes)).collect();
+        let Taken { offsets, row_weights, categories, levels, notes: of_levels } =
+            self.special.take(&mut sets, &self.wanted, self.intercept)?;
         let labels = targets::Found::of(&sets, &self.targets)?;
         labels.check(&sets, self.family)?;
         let pool = Pool::new(&sets, &labels)?;
@@ -172,6 +180,8 @@ impl Preparation {
         let names = if self.reshuffle { Vec::new() } else { pool.names(self.partition) };
         let (fit, held) = self.hold_out(agents, &names)?;
         let targets = labels.targets(&fit)?;
+        notes.extend(of_levels);
+        notes.extend(labels.note(&fit));
         cancel.check()?;
         let family = match (&targets, self.family) {
             (Targets::Many { classes, .. }, _) => ModelFamily::Multinomial { classes: classes.len() },
@@ -195,11 +205,12 @@ impl Preparation {
         let held_out = part(&held);
         cancel.check()?;
         train.check_row_weights(&names)?;
+        notes.extend(train.constant_target().map(constant_note));
         let weights = match self.weights {
             AgentWeights::Equal => equal_weights(fit.len()),
             AgentWeights::Rows => train.shares(),
         };
-        Ok(Prepared { train, held_out, weights, names, transform, targets, categories })
+        Ok(Prepared { train, held_out, weights, names, transform, targets, categories, levels, notes })
     }
 
     /// The same rows, dense if those of all agents are so nearly.
@@ -282,6 +293,12 @@ impl Prepared {
         };
         values.iter().all(|x| (0.0..=255.0).contains(x) && x.fract() == 0.0) && values.iter().any(|x| *x > 100.0)
     }
+}
+
+/// The note about targets that are all the same.
+fn constant_note(target: f64) -> Note {
+    let text = format!("all rows to fit have the target {target}: no column can explain it");
+    Note::new(NoteCode::ConstantTarget, text)
 }
 
 /// What is known of all rows, for those of the agents; nothing of nothing.

@@ -56,6 +56,19 @@ impl LabelledRows {
         self.row_weights.get(j).copied().unwrap_or(1.0)
     }
 
+    /// The target of all rows that count, where it is the same number: after the offset, which only a model of the mean itself can be freed of.
+    pub fn constant_target(&self) -> Option<f64> {
+        let are_classes = matches!(self.family, ModelFamily::Binomial | ModelFamily::Multinomial { .. });
+        let is_mean = matches!(self.family, ModelFamily::Gaussian | ModelFamily::Huber { .. });
+        if are_classes || self.rows.len() < 2 || !self.offsets.is_empty() && !is_mean {
+            return None;
+        }
+        let target = |j: usize| self.targets[j] - self.offsets.get(j).copied().unwrap_or(0.0);
+        let mut all = (0..self.rows.len()).filter(|j| self.weight(*j) > 0.0).map(target);
+        let first = all.next()?;
+        all.all(|y| y == first).then_some(first)
+    }
+
     /// Refuses agents without a row that counts; agents have these names, or none.
     ///
     /// # Errors

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
+use super::columns::{help_with, rows};
+use super::texts::{alike, disguise, folded};
 use crate::error::{Error, Result, quoted, require};
+use crate::note::{Note, NoteCode};
 use crate::problem::dataset::{Dataset, Labels, row_in};
 use crate::problem::glm::family::ModelFamily;
 use crate::settings::choice;
@@ -96,7 +99,7 @@ fn labels_of(sets: &[Dataset]) -> Result<Vec<&Labels>> {
 /// # Errors
 /// When a file has none, or there are too many.
 pub(super) fn classes_of(sets: &[Dataset]) -> Result<Vec<ClassLabel>> {
-    ranks(&labels_of(sets)?).map(|(classes, _)| classes)
+    ranks(sets, &labels_of(sets)?).map(|(classes, _)| classes)
 }
 
 impl Found {
@@ -106,12 +109,12 @@ impl Found {
         match rule {
             TargetRule::Numbers { .. } => Ok(Self { of: numbers(sets, &labels)?, ..found }),
             TargetRule::Many { reference, classes } => {
-                let (classes, of) = among(classes.as_deref(), ranks(&labels)?)?;
+                let (classes, of) = among(classes.as_deref(), ranks(sets, &labels)?)?;
                 let positive = reference_rank(&classes, reference.as_ref())?;
                 Ok(Self { of, classes, positive, ..found })
             }
             TargetRule::Classes { positive, classes } => {
-                let (classes, of) = among(classes.as_deref(), ranks(&labels)?)?;
+                let (classes, of) = among(classes.as_deref(), ranks(sets, &labels)?)?;
                 let positive = positive_rank(&classes, positive.as_ref())?;
                 Ok(Self { of, classes, positive, ..found })
             }
@@ -174,6 +177,31 @@ impl Found {
 }
 
 impl Found {
+    /// What the positive class is, where it is one against several, or the larger one of two numbers.
+    pub fn note(&self, agents: &[Vec<usize>]) -> Option<Note> {
+        let TargetRule::Classes { positive, .. } = &self.rule else { return None };
+        let mut counts = vec![0u64; self.classes.len()];
+        agents.iter().flatten().for_each(|row| counts[self.of[*row] as usize] += 1);
+        let said = |rank: usize| format!("{} ({})", self.classes[rank], rows(counts[rank]));
+        let (own, others) = (self.positive, (0..self.classes.len()).filter(|rank| *rank != self.positive));
+        let text = match (&self.classes[..], positive) {
+            ([ClassLabel::Number(low), ClassLabel::Number(high)], None) if !are_signs(*low, *high) => {
+                let other = said(1 - own);
+                format!(
+                    "{} is the positive class and {other} the negative one, because it is the smaller number: `positive` chooses",
+                    said(own)
+                )
+            }
+            ([_, _], _) => return None,
+            _ => format!(
+                "{} is the positive class, against all others as one: {}",
+                said(own),
+                listed(others.map(said).collect::<Vec<_>>().into_iter())
+            ),
+        };
+        Some(Note::new(NoteCode::PositiveClass, text))
+    }
+
     /// Targets of several classes, the reference first. Classes that were found have rows to fit, those that are given may have none.
     fn many(&self, labels: impl Iterator<Item = f64>, are_found: bool) -> Result<Targets> {
         let mut counts = vec![0usize; self.classes.len()];
@@ -211,8 +239,14 @@ fn no_numbers(set: &Dataset, names: &[String], of: &[u32]) -> Error {
     match others.next() {
         Some((row, name)) if 2 * count <= of.len() => {
             let more = if count > 1 { format!(", and neither are those of {} further rows", count - 1) } else { String::new() };
-            let what = format!("{}: row {}: `{}` is not a number{more}", quoted(&set.name), row + 1, quoted(&names[*name as usize]));
+            let text = &names[*name as usize];
+            let is = disguise(text).unwrap_or("not a number");
+            let what = format!("{}: row {}: `{}` is {is}{more}", quoted(&set.name), row + 1, quoted(text));
             Error::data("target", what, "a number in every row: leave such rows out")
+        }
+        Some((row, name)) if let Some(is) = disguise(&names[*name as usize]) => {
+            let what = format!("{}: row {}: the target `{}` is {is}", quoted(&set.name), row + 1, quoted(&names[*name as usize]));
+            Error::data("target", what, help_with(is))
         }
         _ => {
             let what = format!("{}: labels that are names: {}", quoted(&set.name), listed(names.iter().map(quoted)));
@@ -222,7 +256,10 @@ fn no_numbers(set: &Dataset, names: &[String], of: &[u32]) -> Error {
 }
 
 /// The distinct labels in increasing order, and the rank of each row's.
-fn ranks(labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
+///
+/// # Errors
+/// When labels are numbers in one file and names in another, differ by case and spaces alone, or are too many.
+fn ranks(sets: &[Dataset], labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
     let too_many = |n: usize| {
         let help = format!("at most {MOST_CLASSES} classes, or `kind = \"least-squares\"` for numbers");
         Error::data("target", format!("{n} distinct labels"), help)
@@ -245,16 +282,15 @@ fn ranks(labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
         return Ok((distinct.into_iter().map(ClassLabel::Number).collect(), of));
     }
     let mut distinct: Vec<&String> = Vec::new();
-    for labels in labels {
-        match labels {
+    for one in labels {
+        match one {
             Labels::Names { names, .. } => distinct.extend(names),
-            Labels::Numbers(_) => {
-                return Err(Error::data("target", "labels that are names in one file and numbers in another", "one or the other"));
-            }
+            Labels::Numbers(_) => return Err(two_codings(sets, labels)),
         }
     }
     distinct.sort();
     distinct.dedup();
+    check_alike(sets, labels, &distinct)?;
     if distinct.len() > MOST_CLASSES {
         return Err(too_many(distinct.len()));
     }
@@ -266,6 +302,39 @@ fn ranks(labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
     }
     // Names that no row has are no classes.
     Ok((distinct.into_iter().cloned().map(ClassLabel::Name).collect(), ranks))
+}
+
+/// The error about labels that are numbers in one file and names in another.
+fn two_codings(sets: &[Dataset], labels: &[&Labels]) -> Error {
+    let example = |labels: &Labels| match labels {
+        Labels::Numbers(x) => x.first().map(|x| x.to_string()),
+        Labels::Names { names, .. } => names.first().cloned(),
+    };
+    let of = |are_numbers: bool| {
+        let at = labels.iter().position(|labels| matches!(labels, Labels::Numbers(_)) == are_numbers)?;
+        Some(format!("{}, such as `{}`", quoted(&sets[at].name), quoted(example(labels[at]).unwrap_or_default())))
+    };
+    let what = format!("labels that are numbers in {}, and names in {}", of(true).unwrap_or_default(), of(false).unwrap_or_default());
+    Error::data("target", what, "the same labels in all files")
+}
+
+/// Refuses labels that differ by case and spaces alone: they are one class, of which a model would make two.
+fn check_alike(sets: &[Dataset], labels: &[&Labels], distinct: &[&String]) -> Result<()> {
+    let Some((a, _)) = alike(distinct.iter().map(|name| name.as_str())) else { return Ok(()) };
+    let same = folded(distinct[a]);
+    let said = |name: &String| {
+        let (mut files, mut count) = (Vec::new(), 0);
+        for (set, labels) in sets.iter().zip(labels) {
+            let Labels::Names { names, of } = labels else { continue };
+            let n = of.iter().filter(|i| names[**i as usize] == *name).count();
+            count += n as u64;
+            files.extend((n > 0).then(|| quoted(&set.name)));
+        }
+        format!("`{}` ({} in {})", quoted(name), rows(count), listed(files.into_iter()))
+    };
+    let all: Vec<String> = distinct.iter().filter(|name| folded(name) == same).map(|name| said(name)).collect();
+    let what = format!("labels that differ by case or spaces alone: {}", all.join(", "));
+    Err(Error::data("target", what, "one way to write each class in all files"))
 }
 
 /// The given classes in increasing order, and the rank of each row's among them; those that were found where none are given.
@@ -310,14 +379,19 @@ fn positive_rank(classes: &[ClassLabel], positive: Option<&ClassLabel>) -> Resul
             .ok_or_else(|| Error::new("positive", format!("no row has the label {class}"), format!("one of the labels: {}", found())));
     }
     match classes {
-        [ClassLabel::Number(low), ClassLabel::Number(high)] if *high == 1.0 && (*low == 0.0 || *low == -1.0) => Ok(1),
-        [ClassLabel::Name(_), ClassLabel::Name(_)] => Ok(1),
+        // The larger number, or the second name.
+        [_, _] => Ok(1),
         [only] => Err(Error::data("target", format!("all rows have the target {only}"), "rows of two classes")),
         _ => {
-            let help = "`positive`, the label of a class against all others, or labels that are -1 and 1, 0 and 1, or two names; or `kind = \"least-squares\"` for numbers";
+            let help = "`positive`, the label of a class against all others, or two labels; or `kind = \"least-squares\"` for numbers";
             Err(Error::new("positive", format!("labels that are not binary: {}", found()), help))
         }
     }
+}
+
+/// Whether two labels are 0 and 1, or -1 and 1.
+fn are_signs(low: f64, high: f64) -> bool {
+    high == 1.0 && (low == 0.0 || low == -1.0)
 }
 
 /// The rank of the reference class.

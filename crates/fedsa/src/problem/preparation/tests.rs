@@ -30,7 +30,7 @@ impl Files for Sets {
 
 fn set(rows: Rows, labels: Labels) -> Dataset {
     let columns = (0..rows.columns()).map(|i| format!("x{i}")).collect();
-    Dataset { name: "set".into(), columns, rows, targets: Some(labels), groups: None, texts: Vec::new() }
+    Dataset { name: "set".into(), columns, rows, targets: Some(labels), groups: None, texts: Vec::new(), notes: Vec::new() }
 }
 
 /// n rows whose only feature is their number, with these labels.
