@@ -6,7 +6,7 @@ import importlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -37,7 +37,7 @@ TYPES: dict[str, tuple[type, bool]] = {
     "lam": (float, False),
     "operator": (str, False),
     "kappa": (float, True),
-    "ridge": (float, False),
+    "ridge": (float, True),
     "clip_ratios": (float, True),
     "scaling": (str, True),
     "method": (str, True),
@@ -111,7 +111,12 @@ class PolicyValue:
     all : ValueEstimate
         Of all agents.
     agents : dict of str to ValueEstimate
-        Of each agent.
+        Of each agent by its own data: where it has at least 20 episodes, or where no fitted value stands for what was cut short.
+    under_shared_weights : dict of str to ValueEstimate
+        Of each of several agents under the weights that are fitted to all: the value of its start states where it behaves as all agents do on
+        average. Where agents differ, these intervals do not cover the values of single agents.
+    weights : dict of str to ndarray of shape (d,)
+        The own weights of agents with at least 20 episodes, of ``"fitted"``.
 
     Examples
     --------
@@ -128,6 +133,8 @@ class PolicyValue:
     level: float
     all: ValueEstimate
     agents: dict[str, ValueEstimate]
+    under_shared_weights: dict[str, ValueEstimate] = field(default_factory=dict)
+    weights: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -165,7 +172,8 @@ class PolicyValue:
 
     def __str__(self) -> str:
         lines = [f"value of the start states by {METHODS[self.method]}, {self.level:.0%} intervals", f"all agents  {self.all}"]
-        return "\n".join([*lines, *(f"{name}  {one}" for name, one in self.agents.items())])
+        shared = {f"{name}, under shared weights": one for name, one in self.under_shared_weights.items() if name not in self.agents}
+        return "\n".join([*lines, *(f"{name}  {one}" for name, one in {**self.agents, **shared}.items())])
 
 
 class ValueFunction(Parameters):
@@ -185,8 +193,9 @@ class ValueFunction(Parameters):
         ``"auto"``, or a kind or preset: ``"lstd"``, ``"fedhsa"``, ``"scafflsa"``, ..
     lam : float
         The decay of eligibility traces, from 0 to 1.
-    ridge : float
-        ``ridge I`` is added to every agent's matrix.
+    ridge : float or None
+        ``ridge I`` is added to every agent's matrix. By default a little of the features' mean square, which keeps the values of states that the
+        logs hardly determine within bounds; 0 for none.
     operator : {"td", "gtd2", "tdc"}
         The operator whose root is sought.
     kappa : float or None
@@ -282,7 +291,7 @@ class ValueFunction(Parameters):
         features: str | None = None,
         method: str = "auto",
         lam: float = 0.0,
-        ridge: float = 0.0,
+        ridge: float | None = None,
         operator: Literal["td", "gtd2", "tdc"] = "td",
         kappa: float | None = None,
         clip_ratios: float | None = None,
@@ -524,8 +533,9 @@ class ValueFunction(Parameters):
             help = "the columns action, target_0, target_1, .. and target_next_0, .. in all logs"
             raise NotAvailable("the logs have no probabilities of all actions", "", "method", help)
         one = found[method]
-        agents = {name: ValueEstimate._of(e) for name, e in one["agents"].items()}
-        return PolicyValue(method, float(found["level"]), ValueEstimate._of(one["all"]), agents)
+        agents, shared = ({name: ValueEstimate._of(e) for name, e in one.get(key, {}).items()} for key in ("agents", "under_shared_weights"))
+        own = {str(agent["name"]): np.array(agent["own_theta"]) for agent in self._data.get("agents", []) if "own_theta" in agent}
+        return PolicyValue(method, float(found["level"]), ValueEstimate._of(one["all"]), agents, shared, own if method == "fitted" else {})
 
     def score(self, agents: Any) -> float:
         """Return minus the root mean square error of values against the discounted returns of episodes: the higher, the better.

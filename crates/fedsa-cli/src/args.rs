@@ -418,9 +418,10 @@ pub struct EvaluateArgs {
     /// The ratio of the two steps of gtd2 and tdc; 1 by default
     #[arg(long, value_name = "K")]
     pub kappa: Option<f64>,
-    /// Adds EPS I to the matrix A_c of every agent: a unique solution where features depend on each other
-    #[arg(long, value_name = "EPS", default_value_t = 0.0)]
-    pub ridge: f64,
+    /// Adds EPS I to the matrix A_c of every agent. By default a little of the features' mean square, which keeps values of states that the
+    /// logs hardly determine within bounds; 0 for none
+    #[arg(long, value_name = "EPS")]
+    pub ridge: Option<f64>,
     /// Clips importance ratios at this level; the report says how many are clipped, and what their mean loses
     #[arg(long, value_name = "LEVEL")]
     pub clip_ratios: Option<f64>,

@@ -214,7 +214,7 @@ fn read(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<EvaluateSettings>
         .with_lambda(of(given, "lam")?)
         .with_operator(of::<String>(given, "operator")?)
         .with_kappa(of(given, "kappa")?)
-        .with_ridge(of(given, "ridge")?)
+        .with_ridge(of::<Option<f64>>(given, "ridge")?)
         .with_clip_ratios(of(given, "clip_ratios")?)
         .with_keep_matrices(of(given, "keep_matrices")?)
         .with_sampling(of::<String>(given, "sampling")?)

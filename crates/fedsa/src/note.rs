@@ -94,10 +94,12 @@ codes! {
     TolBelowRounding, "tol.below-rounding", Info, "The target for the gradient is below its rounding errors.";
     TolMetAtZero, "tol.met-at-zero", Warning, "Zero weights meet the target for the gradient.";
     TracesCut, "traces.cut", Info, "Traces start anew where rows do not follow each other.";
+    ValueErrorLarge, "value.error-large", Warning, "A standard error of a policy's value exceeds the range of the returns.";
     ValueErrorUnknown, "value.error-unknown", Warning, "The data do not determine the error of the value.";
     ValueFewEffective, "value.few-effective", Warning, "A few episodes carry the weight of the importance ratios.";
     ValueFewEpisodes, "value.few-episodes", Warning, "Few episodes determine the value and its interval.";
     ValueFittedPart, "value.fitted-part", Warning, "Fitted values of what would follow make up much of a value by returns.";
+    ValueImpossible, "value.impossible", Warning, "Values lie outside what rewards and discount allow.";
     ValueOtherWeights, "value.other-weights", Warning, "The weights of the run have not come to the pooled solution, whose value is given.";
     ValuePoorFeatures, "value.poor-features", Warning, "Fitted values are further from returns than chance allows.";
     WeightsNotFound, "weights.not-found", Warning, "The fit of the weights did not find those that it was to find.";

@@ -173,7 +173,7 @@ fn origins(args: &EvaluateArgs, document: &Document) -> Vec<Origin> {
         ("problem.lambda", format!("--lambda {}", numbers::typed(args.lambda))),
         ("problem.operator", format!("--operator {}", quoted(&args.operator))),
         ("problem.kappa", args.kappa.map_or(String::new(), |kappa| format!("--kappa {}", numbers::typed(kappa)))),
-        ("problem.ridge", format!("--ridge {}", numbers::typed(args.ridge))),
+        ("problem.ridge", args.ridge.map_or(String::new(), |ridge| format!("--ridge {}", numbers::typed(ridge)))),
         ("problem.clip_ratios", args.clip_ratios.map_or(String::new(), |level| format!("--clip-ratios {}", numbers::typed(level)))),
         ("problem.scaling", args.scaling.as_ref().map_or(String::new(), |scaling| format!("--scaling {}", quoted(scaling)))),
         ("problem.holdout", args.holdout.map_or(String::new(), |share| format!("--holdout {}", numbers::typed(share)))),
@@ -319,6 +319,8 @@ fn data(args: &EvaluateArgs, data: &Data) -> Vec<String> {
     };
     lines.push(format!("{} of {}{chosen}", count(map.len(), "feature"), map.spec()));
     lines.extend(data.features.iter().flat_map(tried));
+    let ridge = if data.policy_value.is_relative { ", relative to the features' mean square; --ridge 0 takes none" } else { "" };
+    lines.push(format!("ridge {}{ridge}", numbers::typed(settings.ridge)));
     lines
 }
 

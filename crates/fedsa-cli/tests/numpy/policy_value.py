@@ -143,14 +143,14 @@ def main(summary, gamma, decay, purpose, paths):
     estimate = value_of(everything, everything)
     check("value", fitted["all"]["estimate"], estimate)
     check("jackknife", fitted["all"]["se"], np.sqrt((n - 1) / n * ((estimate - without(everything)) ** 2).sum()))
-    for c, name in enumerate(sorted(fitted["agents"])):
+    for c, name in enumerate(sorted(fitted["under_shared_weights"])):
         of = agent == c
         own, estimate = of.sum(), value_of(everything, of)
         squares = (estimate - without(of)) ** 2
-        check(name, fitted["agents"][name]["estimate"], estimate)
-        check(name, fitted["agents"][name]["se"], np.sqrt((own - 1) / own * squares[of].sum() + n / (n - 1) * squares[~of].sum()))
+        check(name, fitted["under_shared_weights"][name]["estimate"], estimate)
+        check(name, fitted["under_shared_weights"][name]["se"], np.sqrt((own - 1) / own * squares[of].sum() + n / (n - 1) * squares[~of].sum()))
         theta = np.linalg.solve(a[of].sum(axis=0), b[of].sum(axis=0))
-        check(name, fitted["own"][name]["estimate"], starts[of].mean(axis=0) @ theta)
+        check(name, fitted["agents"][name]["estimate"], starts[of].mean(axis=0) @ theta)
     views = {"importance": [(u[0], u[0], u[1]) for u in units], "doubly_robust": actions}
     for name, view in views.items():
         if len(view) == 0:

@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 
 use super::comparison::HoldoutComparison;
 use super::pictures::{self, SeenStates, ValueColumns};
-use super::{Data, FeatureChoice, LogsRead, notes, policy_value};
+use super::{Data, FeatureChoice, LogsRead, notes, policy_value, possible};
 use crate::choose::Choice;
 use crate::folder::VALUE_PICTURES;
 use crate::outcome::Outcome;
@@ -105,6 +105,7 @@ impl Evaluated {
             object
         });
         let mut known = notes::of(&data, ran.plan.field(0));
+        known.extend(possible::notes(&data, theta, value.as_ref()));
         known.extend(value.iter().zip(of_weights).flat_map(|(value, of_weights)| policy_value::odd(value, of_weights)));
         ran.add_notes(known);
         ran.took_until_now();
@@ -230,7 +231,7 @@ impl Evaluated {
             "kappa": settings.operator.has_auxiliary().then(|| settings.kappa.unwrap_or(1.0)),
             "ridge": settings.ridge,
             "rank": self.lstd().map(|(_, rank)| rank),
-            "agents": logs.facts.iter().map(agent).collect::<Vec<_>>(),
+            "agents": logs.facts.iter().map(|facts| self.agent(facts)).collect::<Vec<_>>(),
             "method": plan.cells[0].method.kind,
             "outcome": self.outcome().name(),
             "rounds": self.rounds(),
@@ -247,6 +248,16 @@ impl Evaluated {
             "lstd_norm": distance.map(|(_, norm)| norm),
             "holdout": self.comparison.as_ref().map(|comparison| comparison.json(settings.holdout, settings.holdout_seed)),
         })
+    }
+
+    /// An agent, with its own weights where it has enough episodes.
+    fn agent(&self, facts: &LogFacts) -> Json {
+        let mut one = agent(facts);
+        let own = self.policy_value.as_ref().map(|value| &value.fitted.own_weights);
+        if let Some((_, theta)) = own.and_then(|own| own.iter().find(|(name, _)| *name == facts.name)) {
+            one["own_theta"] = json!(theta);
+        }
+        one
     }
 
     /// `weights.npz`: `theta`, the pooled solution, and the covariance, where they are known.

@@ -11,6 +11,7 @@ mod logs_read;
 mod notes;
 mod pictures;
 mod policy_value;
+mod possible;
 mod settings;
 
 use std::time::Instant;
@@ -178,6 +179,11 @@ impl Evaluation {
         let first = settings.experiment_with(&before, &features, agents)?;
         let settled = of(&first).and_then(|of| Ok((of.map(&logs)?, of)));
         let (map, of_logs) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
+        let episodes = logs.episodes(of_logs.gamma).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
+        let ridge = settings.ridge.unwrap_or_else(|| of_logs.default_ridge(&logs, &map, &episodes));
+        let (is_relative, settings) = (settings.ridge.is_none(), &settings.clone().with_ridge(ridge));
+        let first = settings.experiment_with(&before, &features, agents)?;
+        let of_logs = of(&first)?;
         let value_columns = pictures::named_columns(&settings.value_columns, map.columns())?;
         if map.sparse().is_some() && !logs.held.is_empty() {
             let what = format!("held-out episodes with {} features", map.len());
@@ -186,9 +192,12 @@ impl Evaluation {
         let against = against(settings, &features, &files.places, files.cancel())?;
         let unclipped = of_logs.clip_ratios.map(|_| of_logs.clone().with_clip_ratios(None).survey(files)).transpose();
         let unclipped = unclipped.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
-        let policy_value = PolicyValueSettings::default().with_level(settings.level).with_ridge(of_logs.ridge).with_seed(settings.seed);
+        let policy_value = PolicyValueSettings::default()
+            .with_level(settings.level)
+            .with_ridge(of_logs.ridge)
+            .with_is_relative(is_relative)
+            .with_seed(settings.seed);
         let clipped = logs.clipped(&map).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
-        let episodes = logs.episodes(of_logs.gamma).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let data =
             Data { logs, settings: of_logs, episodes, map, clipped, features: chosen, value_columns, policy_value, against, unclipped };
         let prepared = Self { data, choice: None, experiment: first, built: None, began };

@@ -79,7 +79,6 @@ pub(crate) fn difference_json(difference: &ValueEstimate) -> Value {
 pub(super) fn json(value: &PolicyValue, of_weights: f64) -> Value {
     let PolicyValue { level, fitted, importance, doubly_robust, clipped, .. } = value;
     let mut by_fit = table_json(&fitted.table);
-    by_fit.insert("own".into(), named(&fitted.own));
     by_fit.insert("interval".into(), json!(interval_name(fitted.interval)));
     by_fit.insert("of_weights".into(), finite(of_weights));
     let weighted = |weighted: &WeightedValue| {
@@ -130,21 +129,22 @@ fn named(agents: &[(String, ValueEstimate)]) -> Value {
 }
 
 fn table_json(table: &EstimateTable) -> Map<String, Value> {
-    let entries = [("all", estimate(&table.all)), ("agents", named(&table.agents))];
-    entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+    let shared = (table.shared.len() > 1).then(|| ("under_shared_weights", named(&table.shared)));
+    let entries = [("all", estimate(&table.all)), ("agents", named(&table.own))].into_iter().chain(shared);
+    entries.map(|(key, value)| (key.to_string(), value)).collect()
 }
 
 /// A table for each estimate, with what has to be known to read it.
 pub(super) fn tables(value: &PolicyValue) -> Vec<SummaryTable> {
     let level = numbers::percent(value.level);
     let title = |by: &str| format!("value of the start states by {by}, with {level} intervals");
-    let mut by_fit = table(title("fitted values"), &value.fitted.table, &value.fitted.own);
+    let mut by_fit = table(title("fitted values"), &value.fitted.table);
     by_fit.notes.extend(fit_notes(&value.fitted));
     let by = if value.has_ratios { "importance sampling" } else { "returns" };
-    let mut by_returns = table(title(by), &value.importance.table, &[]);
+    let mut by_returns = table(title(by), &value.importance.table);
     by_returns.notes.extend(return_notes(value, &value.importance));
     let robust = value.doubly_robust.iter().map(|robust| {
-        let mut table = table(title("a doubly robust estimate"), &robust.table, &[]);
+        let mut table = table(title("a doubly robust estimate"), &robust.table);
         table.notes.push("it is right where the ratios are, or where the fitted values of actions are".into());
         table.notes.extend(return_notes(value, robust).into_iter().filter(|note| note.contains("cut short")));
         table
@@ -171,7 +171,7 @@ fn interval(e: &ValueEstimate) -> SummaryCell {
     }
 }
 
-fn table(title: String, of: &EstimateTable, own: &[(String, ValueEstimate)]) -> SummaryTable {
+fn table(title: String, of: &EstimateTable) -> SummaryTable {
     let columns = vec![
         SummaryColumn::left("", Shown::Short),
         SummaryColumn::left("value (standard error)", Shown::Short),
@@ -181,11 +181,21 @@ fn table(title: String, of: &EstimateTable, own: &[(String, ValueEstimate)]) -> 
     ];
     let mut table = SummaryTable::new(title, columns);
     table.rows.push(row("all agents".into(), &of.all));
-    if of.agents.len() > 1 {
-        table.rows.extend(of.agents.iter().take(LISTED).map(|(name, e)| row(name.clone(), e)));
-        table.rows.extend(own.iter().take(LISTED).map(|(name, e)| row(format!("{name}, own weights"), e)));
-        if of.agents.len() > LISTED {
-            table.notes.push(format!("{LISTED} of {} agents are listed", of.agents.len()));
+    if of.shared.len() > 1 {
+        let of_agent = |(name, shared): &(String, ValueEstimate)| match of.own.iter().find(|(other, _)| other == name) {
+            Some((_, own)) => row(name.clone(), own),
+            None => row(format!("{name}, under shared weights"), shared),
+        };
+        table.rows.extend(of.shared.iter().take(LISTED).map(of_agent));
+        if of.shared.len() > LISTED {
+            table.notes.push(format!("{LISTED} of {} agents are listed", of.shared.len()));
+        }
+        if of.own.len() < of.shared.len() {
+            table.notes.push(
+                "a row under shared weights has the value of the agent's start states where it behaves as all agents do on average: its \
+                 interval does not cover the agent's own value where agents differ"
+                    .into(),
+            );
         }
     }
     table
@@ -229,11 +239,11 @@ fn is_elsewhere(all: &ValueEstimate, of_weights: f64) -> bool {
 /// That there are few episodes, of all agents or of some.
 fn few_episodes(of: &EstimateTable) -> Vec<Note> {
     let few = |e: &ValueEstimate| e.episodes < FEWEST_EPISODES;
-    let count = of.agents.iter().filter(|(_, e)| few(e)).count();
+    let count = of.shared.iter().filter(|(_, e)| few(e)).count();
     let what = if few(&of.all) {
         let rough = if of.all.episodes > 1 { "and the interval is rough" } else { "and there is no interval" };
         format!("there are too few episodes, {} and not {FEWEST_EPISODES}, {rough}", of.all.episodes)
-    } else if of.agents.len() > 1 && count > 0 {
+    } else if of.shared.len() > 1 && count > 0 {
         let agents = if count == 1 { "1 agent has".into() } else { format!("{count} agents have") };
         format!("{agents} fewer than {FEWEST_EPISODES} episodes, and a rough interval")
     } else {

@@ -55,8 +55,9 @@ pub struct EvaluateSettings {
     pub operator: String,
     /// The ratio of the two steps of `gtd2` and `tdc`; 1 by default.
     pub kappa: Option<f64>,
-    /// `eps I` is added to the matrix of every agent; 0 by default.
-    pub ridge: f64,
+    /// `eps I` is added to the matrix of every agent. By default relative to the features' size
+    /// ([`Logs::default_ridge`](fedsa::problem::logs::Logs::default_ridge)), which is known once the logs are read.
+    pub ridge: Option<f64>,
     /// The largest importance ratio, to which larger ones are clipped; none by default.
     pub clip_ratios: Option<f64>,
     /// How features are scaled, by the names of experiment files.
@@ -108,7 +109,7 @@ impl EvaluateSettings {
             lambda: 0.0,
             operator: TD.into(),
             kappa: None,
-            ridge: 0.0,
+            ridge: None,
             clip_ratios: None,
             scaling: None,
             method: None,
@@ -153,7 +154,7 @@ made::with! { EvaluateSettings:
     /// The same with this ratio of the two steps.
     with_kappa(kappa: Option<f64>) = kappa;
     /// The same with this ridge.
-    with_ridge(ridge: f64) = ridge;
+    with_ridge(ridge: impl Into<Option<f64>>) = ridge.into();
     /// The same with ratios of at most this.
     with_clip_ratios(clip_ratios: Option<f64>) = clip_ratios;
     /// The same with features scaled in this way.
@@ -334,9 +335,7 @@ impl EvaluateSettings {
             problem.push(("operator", text(&self.operator)));
         }
         problem.extend(self.kappa.map(|kappa| ("kappa", Value::Float(kappa))));
-        if self.ridge != 0.0 {
-            problem.push(("ridge", Value::Float(self.ridge)));
-        }
+        problem.extend(self.ridge.filter(|ridge| *ridge != 0.0).map(|ridge| ("ridge", Value::Float(ridge))));
         problem.extend(self.clip_ratios.map(|level| ("clip_ratios", Value::Float(level))));
         problem.extend(self.scaling.as_ref().map(|scaling| ("scaling", text(scaling))));
         if let Some(share) = self.holdout {

@@ -30,6 +30,10 @@ pub struct EpisodeSummary {
     pub resumed: usize,
     /// Discounted returns `sum_t gamma^t r_t` as they were logged, of episodes that ended or were truncated.
     returns: RunningMoments,
+    /// The least and the greatest reward; `None` without transitions.
+    pub rewards: Option<(f64, f64)>,
+    /// The least and the greatest of these returns, and 0.
+    pub return_range: (f64, f64),
 }
 
 impl EpisodeSummary {
@@ -54,6 +58,7 @@ impl EpisodeSummary {
                     all.resumed += usize::from(ended && number.is_some() && number == last);
                     value += weight * log.rewards[i];
                     weight *= gamma;
+                    all.rewards = hull(all.rewards, Some((log.rewards[i], log.rewards[i])));
                     all.transitions += 1;
                     let is_truncated = log.truncated.as_ref().is_some_and(|truncated| truncated[i]);
                     all.both += usize::from(log.done[i] && is_truncated);
@@ -69,6 +74,7 @@ impl EpisodeSummary {
                     }
                     if part.has_start && part.end != EpisodeEnd::Cut {
                         all.returns.see(value);
+                        all.return_range = (all.return_range.0.min(value), all.return_range.1.max(value));
                     }
                 }
             }
@@ -94,6 +100,8 @@ impl EpisodeSummary {
             jumps: self.jumps + other.jumps,
             resumed: self.resumed + other.resumed,
             returns: self.returns.join(other.returns),
+            rewards: hull(self.rewards, other.rewards),
+            return_range: (self.return_range.0.min(other.return_range.0), self.return_range.1.max(other.return_range.1)),
         }
     }
 
@@ -107,6 +115,14 @@ impl EpisodeSummary {
     /// Whether most rows of `agents` agents are not in the order of time, so that episodes and their starts are not known.
     pub fn is_shuffled(&self, agents: usize) -> bool {
         2 * (self.cut + self.jumps) > self.transitions && self.transitions > agents
+    }
+}
+
+/// The smallest range that has both.
+fn hull(a: Option<(f64, f64)>, b: Option<(f64, f64)>) -> Option<(f64, f64)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (a, b) => a.or(b),
     }
 }
 

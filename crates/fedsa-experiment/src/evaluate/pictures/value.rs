@@ -44,7 +44,8 @@ impl SeenStates {
         Self { count: logs.iter().map(|log| log.transitions).sum(), ranges, sample, stride }
     }
 
-    fn sample(&self) -> impl Iterator<Item = &[f64]> + Clone {
+    /// An even sample of them.
+    pub fn sample(&self) -> impl Iterator<Item = &[f64]> + Clone {
         self.sample.chunks_exact(self.ranges.len())
     }
 

@@ -50,13 +50,18 @@ impl ValueEstimate {
 }
 
 /// An estimate for all start states, and for those of each agent that has some, by the agent's name.
+///
+/// What `shared` has of an agent is the value of its start states where it behaves as all agents do on average. Where agents differ it is not
+/// the agent's value, and its interval does not cover that.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct EstimateTable {
     /// Of all agents.
     pub all: ValueEstimate,
-    /// Of each.
-    pub agents: Vec<(String, ValueEstimate)>,
+    /// Of each agent by its own data: where it has at least [`FEWEST_EPISODES`], or where no fitted value stands for what was cut short.
+    pub own: Vec<(String, ValueEstimate)>,
+    /// Of each under the weights that are fitted to all agents.
+    pub shared: Vec<(String, ValueEstimate)>,
 }
 
 /// How the standard error of a fitted value was found.
@@ -72,10 +77,10 @@ pub enum IntervalKind {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FittedValue {
-    /// With the weights that are fitted to all agents.
+    /// The estimates.
     pub table: EstimateTable,
-    /// With an agent's own weights, where there are several agents and it has at least [`FEWEST_EPISODES`].
-    pub own: Vec<(String, ValueEstimate)>,
+    /// The own weights of the agents with an own value, d numbers each.
+    pub own_weights: Vec<(String, Vec<f64>)>,
     /// How the standard error of all was found.
     pub interval: IntervalKind,
     /// The mean features of the start states, d numbers.

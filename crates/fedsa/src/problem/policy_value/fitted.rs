@@ -228,12 +228,12 @@ fn effective((sum, squares): (f64, f64)) -> f64 {
 }
 
 /// The value of one agent's start states by its own fit.
-fn own_value(source: &dyn LogSource, view: View<'_>, sums: EpisodeSums, rule: FitRule, level: f64) -> Result<ValueEstimate> {
+fn own_value(source: &dyn LogSource, view: View<'_>, sums: EpisodeSums, rule: FitRule, level: f64) -> Result<(ValueEstimate, Vec<f64>)> {
     let (count, mean) = (sums.starts, sums.mean_start());
     let fit = Fit::new(sums, rule);
     let starts = Starts::new(count, mean, &fit);
     let squares = Squares::of(source, view, &fit, &starts, None)?;
-    Ok(starts.estimate(correction(count) * squares.all, squares.effective(), level))
+    Ok((starts.estimate(correction(count) * squares.all, squares.effective(), level), fit.theta))
 }
 
 /// The value from fitted values. `None` without start states.
@@ -273,7 +273,8 @@ pub(super) fn fitted(
     }
     let total = found.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.ratios.0, sum.1 + one.ratios.1));
     let squares: f64 = found.iter().map(|one| one.all).sum();
-    let mut table = EstimateTable { all: all.estimate(correction(n) * squares, effective(total), level), agents: Vec::new() };
+    let all_agents = all.estimate(correction(n) * squares, effective(total), level);
+    let mut table = EstimateTable { all: all_agents, own: Vec::new(), shared: Vec::new() };
     for ((source, own), squares) in sources.iter().zip(&own).zip(&found) {
         let Some(own) = own else { continue };
         let estimate = match &changes {
@@ -284,14 +285,21 @@ pub(super) fn fitted(
                 own.estimate(correction(own.count) * squares.own + correction(n) * others.max(0.0), squares.effective(), level)
             }
         };
-        table.agents.push((source.name().to_string(), estimate));
+        table.shared.push((source.name().to_string(), estimate));
     }
     let fits = agents.into_iter().enumerate().filter_map(|(c, agent)| Some((c, agent.own?)));
     let fits: Vec<(usize, EpisodeSums)> = fits.collect();
     let own = parallel::map_into(fits, |_, (c, sums)| {
-        let estimate = own_value(&*sources[c], view, sums, fit.rule, level)?;
-        Ok((sources[c].name().to_string(), estimate))
+        let rule = fit.rule.of_part(sums.transitions, fit.sums.transitions);
+        let (estimate, weights) = own_value(&*sources[c], view, sums, rule, level)?;
+        let name = sources[c].name().to_string();
+        Ok(((name.clone(), estimate), (name, weights)))
     });
-    let own = own.into_iter().collect::<Result<Vec<_>>>()?;
-    Ok(Some(FittedValue { table, own, interval: fit.kind, start: all.mean }))
+    let (own, mut own_weights) = own.into_iter().collect::<Result<(Vec<_>, Vec<_>)>>()?;
+    table.own = own;
+    if !several {
+        table.own.clone_from(&table.shared);
+        own_weights = table.own.iter().map(|(name, _)| (name.clone(), fit.theta.clone())).collect();
+    }
+    Ok(Some(FittedValue { table, own_weights, interval: fit.kind, start: all.mean }))
 }

@@ -56,9 +56,16 @@ pub(super) struct FitRule {
     pub weighted: bool,
     /// `eps I` is added for each transition.
     pub ridge: f64,
+    /// Whether the sum of the ridge is the same for a part of the transitions.
+    pub is_relative: bool,
 }
 
 impl FitRule {
+    /// The rule for `own` of `all` transitions alone.
+    pub fn of_part(self, own: f64, all: f64) -> Self {
+        if self.is_relative { Self { ridge: self.ridge * all / own, ..self } } else { self }
+    }
+
     /// The trace at the next transition.
     pub fn lengthen(&self, trace: &mut [f64], step: &Step<'_>) {
         if step.begins {

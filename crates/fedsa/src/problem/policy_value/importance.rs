@@ -11,8 +11,8 @@
 use super::super::log::EpisodeEnd;
 use super::super::source::LogSource;
 use super::cut::{Bootstrapped, ByWeights, by_weights};
-use super::estimates::{EstimateTable, ValueEstimate, WeightedValue};
-use super::folds::{EpisodeSums, FOLDS, FitRule, FoldDraw};
+use super::estimates::{EstimateTable, FEWEST_EPISODES, ValueEstimate, WeightedValue};
+use super::folds::{self, EpisodeSums, FOLDS, FitRule, FoldDraw};
 use super::normalised::Normaliser;
 use super::walk::{Step, View, Walk, dot, walk};
 use super::weights::Weights;
@@ -186,7 +186,12 @@ fn self_normalised(
     let of_agent = |c: usize| estimate(&own[c], &agents[c], by_weights[c].of_agent(&found[c][1], all.values.len()));
     let named = named.map(|c| (sources[c].name().to_string(), of_agent(c))).collect();
     let h: Vec<f64> = found.iter().flat_map(|by| by[0].iter().copied()).collect();
-    Ok(Some(EstimateTable { all: estimate(&common, all, ByWeights::of_all(by_weights, &h)), agents: named }))
+    Ok(Some(EstimateTable { all: estimate(&common, all, ByWeights::of_all(by_weights, &h)), own: Vec::new(), shared: named }))
+}
+
+/// What a table has of an agent under shared weights.
+fn named_one(shared: &[(String, ValueEstimate)], source: &dyn LogSource) -> Option<ValueEstimate> {
+    shared.iter().find(|(name, _)| name == source.name()).map(|(_, estimate)| *estimate)
 }
 
 /// The value by importance sampling, with what is fitted to `folds` as control variate. `None` without start states.
@@ -221,12 +226,33 @@ pub(super) fn weighted(
     let named = sources.iter().zip(agents.iter().zip(&by_weights)).filter(|(_, (own, _))| !own.values.is_empty());
     let named = named
         .map(|(source, (own, by_weights))| (source.name().to_string(), own.estimate(by_weights.of_agent(&own.values, n), gamma, level)));
-    let table = EstimateTable { agents: named.collect(), all: all.estimate(ByWeights::of_all(&by_weights, &all.values), gamma, level) };
+    let shared = named.collect();
+    let table = EstimateTable { all: all.estimate(ByWeights::of_all(&by_weights, &all.values), gamma, level), own: Vec::new(), shared };
     let summed = Summed { agents: &agents, all: &all, by_weights: &by_weights };
     let self_normalised = match has_ratios {
         true => self_normalised(sources, view, rule, (&thetas, seed), &summed, level)?,
         false => None,
     };
+    let (mut table, mut self_normalised) = (table, self_normalised);
+    for (c, own) in agents.iter().enumerate().filter(|(_, own)| !own.values.is_empty()) {
+        // Where nothing is bootstrapped the weights of others bring no bias.
+        let (of_own, of_normalised) = if own.cut.count == 0 || sources.len() == 1 {
+            (named_one(&table.shared, &*sources[c]), self_normalised.as_ref().and_then(|table| named_one(&table.shared, &*sources[c])))
+        } else if own.values.len() >= FEWEST_EPISODES {
+            let alone = std::slice::from_ref(&sources[c]);
+            let found = folds::sums(alone, view, rule, seed, f64::INFINITY)?;
+            let own = EpisodeSums::total(&found.folds, view.len()).transitions;
+            let found = weighted(alone, view, rule.of_part(own, total.transitions), &found.folds, seed, (level, has_ratios))?;
+            found.map_or((None, None), |found| (Some(found.table.all), found.self_normalised.map(|table| table.all)))
+        } else {
+            (None, None)
+        };
+        let name = sources[c].name();
+        table.own.extend(of_own.map(|own| (name.to_string(), own)));
+        if let Some(table) = &mut self_normalised {
+            table.own.extend(of_normalised.map(|own| (name.to_string(), own)));
+        }
+    }
     let [plain, bootstrapped] = [all.plain, all.cut.value].map(|sum| sum / n as f64);
     Ok(Some(WeightedValue { table, plain, cut: all.cut.count, bootstrapped, self_normalised }))
 }

@@ -48,19 +48,23 @@ pub struct PolicyValueSettings {
     pub level: f64,
     /// `eps I` is added to the matrix of the fit for each transition; 0 by default.
     pub ridge: f64,
+    /// Whether the ridge is one of all transitions together ([`Logs::default_ridge`](super::logs::Logs::default_ridge)): an agent's own fit
+    /// has the same sum of it, and more for each transition. False by default.
+    pub is_relative: bool,
     /// The seed of the folds; 0 by default.
     pub seed: u64,
 }
 
 impl Default for PolicyValueSettings {
     fn default() -> Self {
-        Self { level: 0.95, ridge: 0.0, seed: 0 }
+        Self { level: 0.95, ridge: 0.0, is_relative: false, seed: 0 }
     }
 }
 
 crate::settings::setters! { PolicyValueSettings {
     with_level(level: f64) = level;
     with_ridge(ridge: f64) = ridge;
+    with_is_relative(is_relative: bool) = is_relative;
     with_seed(seed: u64) = seed;
 } }
 
@@ -93,14 +97,14 @@ impl PolicyValue {
     /// # Errors
     /// When the level is not in (0, 1), or a log cannot be read.
     pub fn of(logs: &Surveyed, map: &FeatureMap, rule: TraceRule, settings: &PolicyValueSettings) -> Result<Option<Self>> {
-        let PolicyValueSettings { level, ridge, seed } = *settings;
+        let PolicyValueSettings { level, ridge, is_relative, seed } = *settings;
         require(level > 0.0 && level < 1.0, "level", level, "a number above 0 and below 1")?;
         let (d, sources) = (map.len(), &logs.sources[..]);
         if d > MOST_FEATURES {
             return Ok(None);
         }
         let view = View { map, actions: None, agents: sources.len() };
-        let fit = FitRule { trace: rule, weighted: true, ridge };
+        let fit = FitRule { trace: rule, weighted: true, ridge, is_relative };
         let found = folds::sums(sources, view, fit, seed, FEWEST_EPISODES as f64)?;
         let all = Fit::new(EpisodeSums::total(&found.folds, d), fit);
         let with_ratios = logs.facts.iter().filter(|facts| rule.ratios && facts.effective_size.is_some());
@@ -137,7 +141,8 @@ fn actions(logs: &Surveyed) -> Option<usize> {
 
 /// The doubly robust value: q is fitted without ratios and without traces.
 fn robust(logs: &Surveyed, view: View<'_>, rule: TraceRule, settings: &PolicyValueSettings) -> Result<Option<WeightedValue>> {
-    let fit = FitRule { trace: TraceRule { lambda: 0.0, ..rule }, weighted: false, ridge: settings.ridge };
+    let PolicyValueSettings { ridge, is_relative, .. } = *settings;
+    let fit = FitRule { trace: TraceRule { lambda: 0.0, ..rule }, weighted: false, ridge, is_relative };
     let found = folds::sums(&logs.sources, view, fit, settings.seed, f64::INFINITY)?;
     let has_ratios = rule.ratios && logs.facts.iter().any(|facts| facts.effective_size.is_some());
     importance::weighted(&logs.sources, view, fit, &found.folds, settings.seed, (settings.level, has_ratios))

@@ -60,7 +60,7 @@ fn doubly_robust_values_are_those_of_the_slow_twin() {
         let parts = twin::by_weights(&fit, &every, |_| true, rho);
         close(found.table.all.se, twin::error(&every, |_| true, &values, &parts), "its error");
         let own: Vec<f64> = all.iter().zip(&values).filter(|(unit, _)| unit.agent == 1).map(|(_, v)| *v).collect();
-        close(found.table.agents[1].1.estimate, own.iter().sum::<f64>() / own.len() as f64, "an agent's mean");
+        close(found.table.shared[1].1.estimate, own.iter().sum::<f64>() / own.len() as f64, "an agent's mean");
     }
 }
 

@@ -211,7 +211,7 @@ fn fitted_values_are_those_of_the_slow_twin() {
             .collect();
         close(found.table.all.se, (n / (n - 1.0) * sum_of_squares(&h)).sqrt(), "the jackknife");
         close(found.table.all.high, value + t_quantile(0.95, n - 1.0) * found.table.all.se, "the interval");
-        for (c, (name, estimate)) in found.table.agents.iter().enumerate() {
+        for (c, (name, estimate)) in found.table.shared.iter().enumerate() {
             assert_eq!(*name, format!("agent_{c}"));
             let is_own = |unit: &TwinEpisode| unit.agent == c;
             let value = fit.value(&every, is_own);
@@ -227,11 +227,11 @@ fn fitted_values_are_those_of_the_slow_twin() {
             };
             close(estimate.se, (0..every.len()).map(square).sum::<f64>().sqrt(), "an agent's error");
         }
-        let with_own: Vec<&str> = found.own.iter().map(|(name, _)| name.as_str()).collect();
+        let with_own: Vec<&str> = found.table.own.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(with_own, ["agent_0", "agent_2"], "where there are 20 episodes");
         if lambda == 0.0 {
             let own: Vec<&TwinEpisode> = every.iter().filter(|unit| unit.agent == 0).copied().collect();
-            close(found.own[0].1.estimate, fit.value(&own, |_| true), "the own value");
+            close(found.table.own[0].1.estimate, fit.value(&own, |_| true), "the own value");
         }
     }
 }
@@ -283,7 +283,7 @@ fn influences_are_those_of_the_slow_twin() {
         let h = fit.influences(&every, |unit| unit.agent == 1);
         let (others, own) = h.split_at(300);
         let square = 150.0 / 149.0 * sum_of_squares(own) + 450.0 / 449.0 * sum_of_squares(others);
-        close(found.table.agents[1].1.se, square.sqrt(), "the error of an agent");
+        close(found.table.shared[1].1.se, square.sqrt(), "the error of an agent");
         let ratio = |unit: &TwinEpisode| unit.parts[0].iter().map(|row| row.ratio).sum::<f64>() / unit.parts[0].len() as f64;
         let ratios: Vec<f64> = every.iter().map(|unit| ratio(unit)).collect();
         close(found.table.all.effective_episodes, ratios.iter().sum::<f64>().powi(2) / sum_of_squares(&ratios), "the effective number");
@@ -330,7 +330,7 @@ fn weighted_returns_are_those_of_the_slow_twin() {
         let sets = std::iter::once(every.clone())
             .chain((0..3).map(|c| every.iter().filter(|unit| unit.agent == c).copied().collect::<Vec<&TwinEpisode>>()));
         let tables = found.self_normalised.iter();
-        let estimates = tables.flat_map(|table| std::iter::once(&table.all).chain(table.agents.iter().map(|(_, own)| own)));
+        let estimates = tables.flat_map(|table| std::iter::once(&table.all).chain(table.shared.iter().map(|(_, own)| own)));
         for ((estimate, set), agent) in estimates.zip(sets).zip([None, Some(0), Some(1), Some(2)]) {
             let (value, slopes) = twin::self_normalised(&set, &thetas);
             close(estimate.estimate, value, "self-normalised");
@@ -340,7 +340,7 @@ fn weighted_returns_are_those_of_the_slow_twin() {
             let values: Vec<f64> = every.iter().map(|unit| if is_own(unit) { slopes.next().unwrap() } else { 0.0 }).collect();
             close(estimate.se, twin::error(&every, is_own, &values, &parts(agent)), "its error");
         }
-        for (c, (_, estimate)) in found.table.agents.iter().enumerate() {
+        for (c, (_, estimate)) in found.table.shared.iter().enumerate() {
             check(estimate, Some(c), &every.iter().filter(|unit| unit.agent == c).copied().collect::<Vec<_>>());
         }
         let n = every.len() as f64;
@@ -366,7 +366,7 @@ fn dependent_features_change_nothing() {
             assert!((a.estimate - b.estimate).abs() < accuracy && (a.se / b.se - 1.0).abs() < accuracy, "{a:?} {b:?}");
         };
         near(&a.fitted.table.all, &b.fitted.table.all, 1e-8);
-        near(&a.fitted.table.agents[1].1, &b.fitted.table.agents[1].1, 1e-8);
+        near(&a.fitted.table.shared[1].1, &b.fitted.table.shared[1].1, 1e-8);
         // The weights of folds have a small ridge then.
         near(&a.importance.table.all, &b.importance.table.all, 1e-4);
     }

@@ -1,0 +1,106 @@
+//! What values can be, and notes where an evaluation says otherwise.
+
+use fedsa::linalg;
+use fedsa::note::{Note, NoteCode};
+use fedsa::problem::log_summary::EpisodeSummary;
+use fedsa::problem::policy_value::{PolicyValue, ValueEstimate};
+
+use super::pictures::SeenStates;
+use super::{Data, LogsRead, policy_value};
+use crate::numbers;
+
+/// What is let pass, as a share of the range of possible values: features are not exact.
+const SLACK: f64 = 0.01;
+/// The share of the states whose values may lie outside.
+const FEW: f64 = 0.01;
+
+/// The values that the rewards of the episodes allow: `r / (1 - gamma)` of the least and of the greatest reward r, and 0 where episodes
+/// end. `None` without transitions.
+fn possible(all: &EpisodeSummary, gamma: f64) -> Option<(f64, f64)> {
+    let (least, most) = all.rewards?;
+    let forever = |r: f64| if r == 0.0 { 0.0 } else { r / (1.0 - gamma) };
+    let (low, high) = (forever(least), forever(most));
+    Some(if all.ended > 0 { (low.min(0.0), high.max(0.0)) } else { (low, high) })
+}
+
+/// The estimates that are printed, with what they are of.
+fn estimates(value: &PolicyValue) -> Vec<(String, ValueEstimate)> {
+    let of = |(_, words, table): (_, &str, &fedsa::problem::policy_value::EstimateTable)| {
+        let all = (format!("the value by {words} of all agents"), table.all);
+        let named = |(name, e): &(String, ValueEstimate)| (format!("the value by {words} of {name}"), *e);
+        let agents = table.own.iter().filter(|_| table.shared.len() > 1).map(named);
+        std::iter::once(all).chain(agents).collect::<Vec<_>>()
+    };
+    policy_value::estimates(value).into_iter().flat_map(of).collect()
+}
+
+/// The first of these, and how many more there are.
+fn named(found: &[(String, ValueEstimate)]) -> String {
+    let (name, e) = &found[0];
+    let first = format!("{name} is {} with the standard error {}", numbers::number(e.estimate), numbers::number(e.se));
+    if found.len() == 1 { first } else { format!("{first}, and so are {} further values", found.len() - 1) }
+}
+
+/// Notes on values of weights theta, and on the value of the policy, that rewards, discount and returns do not allow.
+pub(super) fn notes(data: &Data, theta: &[f64], value: Option<&PolicyValue>) -> Vec<Note> {
+    const HELP: &str = "the logs hardly determine it: take fewer `features`, a larger `ridge`, or longer episodes";
+    let (all, gamma) = (LogsRead::of(data).all, data.settings.gamma);
+    let Some((low, high)) = possible(&all, gamma) else { return Vec::new() };
+    let slack = if (high - low).is_finite() { SLACK * low.abs().max(high.abs()) } else { 0.0 };
+    let is_possible = |v: f64| !v.is_finite() || (low - slack..=high + slack).contains(&v);
+    let range = format!(
+        "rewards from {} to {} and `gamma` = {gamma} allow {} to {}",
+        of(all.rewards, 0),
+        of(all.rewards, 1),
+        bound(low),
+        bound(high)
+    );
+    let mut notes = Vec::new();
+    let estimates = value.map(estimates).unwrap_or_default();
+    let width = all.return_range.1 - all.return_range.0;
+    let unsure: Vec<_> = estimates.iter().filter(|(_, e)| width > 0.0 && e.se > width).cloned().collect();
+    if !unsure.is_empty() {
+        let text = format!("{}, more than the range {} of the returns; {HELP}", named(&unsure), numbers::number(width));
+        notes.push(Note::new(NoteCode::ValueErrorLarge, text));
+    }
+    let outside: Vec<_> = estimates.iter().filter(|(_, e)| !is_possible(e.estimate)).cloned().collect();
+    if !outside.is_empty() {
+        notes.push(Note::new(NoteCode::ValueImpossible, format!("{}, and {range}; {HELP}", named(&outside))));
+    }
+    notes.extend(of_states(data, theta, &is_possible, &range));
+    notes
+}
+
+/// A note on values of states that were seen.
+fn of_states(data: &Data, theta: &[f64], is_possible: &dyn Fn(f64) -> bool, range: &str) -> Option<Note> {
+    // The features of many tiles are not evaluated one by one.
+    if data.map.sparse().is_some() {
+        return None;
+    }
+    let seen = SeenStates::of(&data.logs.facts);
+    let mut phi = vec![0.0; data.map.len()];
+    let values = seen.sample().map(|state| {
+        data.map.eval(state, &mut phi);
+        linalg::dot(&phi, theta)
+    });
+    let values: Vec<f64> = values.collect();
+    let outside: Vec<f64> = values.iter().copied().filter(|v| !is_possible(*v)).collect();
+    let share = outside.len() as f64 / values.len() as f64;
+    (share > FEW).then(|| {
+        let (least, most) = outside.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(*v), b.max(*v)));
+        let (share, least, most) = (numbers::percent(share), numbers::number(least), numbers::number(most));
+        let text = format!(
+            "the values of {share} of the states are impossible, {least} to {most}: {range}; other `features` or a larger `ridge` may help"
+        );
+        Note::new(NoteCode::ValueImpossible, text)
+    })
+}
+
+fn of(rewards: Option<(f64, f64)>, end: usize) -> String {
+    let (least, most) = rewards.unwrap_or_default();
+    numbers::number([least, most][end])
+}
+
+fn bound(x: f64) -> String {
+    if x.is_finite() { numbers::number(x) } else { "any value".into() }
+}
