@@ -228,7 +228,7 @@ def test_standard_errors_are_those_of_statsmodels() -> None:
 
 def test_costs_tell_what_methods_spent() -> None:
     x, score, _ = rows()
-    model = FederatedClassifier(compare=["newton", "fednl"]).fit(x, score > 0)
+    model = FederatedClassifier(method="auto", compare=["newton", "fednl"]).fit(x, score > 0)
     assert list(model.costs_) == ["auto", "newton", "fednl"]
     assert model.n_iter_ == model.costs_["auto"].rounds > 0 and model.costs_["newton"].bits > 0
     assert model.choice_["considered"][0]["method"] == model.choice_["method"]
@@ -295,7 +295,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "weights of 0": ({"fit": {"sample_weight": np.zeros(240)}}, fedsa.InputError, "at least one non-zero"),
     "weights of two dimensions": ({"fit": {"sample_weight": np.ones((240, 2))}}, fedsa.InputError, "1D array"),
     "negative ridge": ({"settings": {"ridge": -1.0}}, fedsa.InputError, "ridge"),
-    "ridge as text": ({"settings": {"ridge": "1"}}, fedsa.InputError, "'1' is not accepted"),
+    "ridge as text": ({"settings": {"ridge": "1"}}, fedsa.InputError, '"1" is not accepted'),
     "unknown method": ({"settings": {"method": "newtom"}}, fedsa.InputError, "newton"),
     "a method without its step": ({"settings": {"method": "fedlsa"}}, fedsa.InputError, "the method needs `step_size`"),
     "unknown model": ({"settings": {"model": "poisson"}}, fedsa.InputError, "'poisson' is not accepted"),
@@ -306,7 +306,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "fractional rounds": ({"settings": {"max_rounds": 1.5}}, fedsa.InputError, "max_rounds"),
     "negative rounds": ({"settings": {"max_rounds": -1}}, fedsa.InputError, "max_rounds"),
     "overdispersion without its model": ({"kind": FederatedRegressor, "y": Y, "settings": {"dispersion": 1.0}}, fedsa.InputError, "dispersion"),
-    "threshold missing": ({"kind": FederatedRegressor, "y": Y, "settings": {"model": "huber"}}, fedsa.InputError, "threshold"),
+    "threshold missing": ({"kind": FederatedRegressor, "y": Y, "settings": {"model": "huber"}}, fedsa.InputError, "huber_delta"),
     "negative counts": ({"kind": FederatedRegressor, "y": Y, "settings": {"model": "poisson"}}, fedsa.InputError, ""),
     "separated classes": ({"y": X[:, 0] > 0, "settings": {"inference": "model"}}, (fedsa.InputError, fedsa.NotAvailable), ""),
 }

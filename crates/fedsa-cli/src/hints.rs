@@ -46,8 +46,9 @@ pub fn text(text: &str) -> String {
 /// The error with options in place of settings of the library, and with what the program can do about it.
 pub fn in_options(e: Error) -> Error {
     let e = about_options(e);
-    let (what, help) = (text(&e.what), text(&e.help));
-    let e = e.saying(what).helped(help);
+    // What is wrong may name columns of users in backticks.
+    let help = text(&e.help);
+    let e = e.helped(help);
     match (e.code(), e.key.as_str()) {
         (ErrorCode::OutputExists, "--out") => and(e, ", --resume, or --overwrite to replace what is there now"),
         (ErrorCode::OutputExists, _) => and(e, "; --overwrite replaces a file"),
@@ -78,12 +79,12 @@ fn about_options(e: Error) -> Error {
         // Keys of a file have a place there.
         _ if e.place().is_some() => e,
         key => {
-            // The rest of a key lies inside the value that was given.
-            let setting = key.split(['.', '[']).next().unwrap_or(key);
             let options = OPTIONS.read().expect("no panics under the lock");
-            let option = options.iter().find(|(known, _)| known == setting).map(|(_, option)| option.clone());
-            drop(options);
-            option.map_or_else(|| e.clone(), |option| e.clone().about(option))
+            let option = options.iter().find(|(setting, _)| setting == key).map(|(_, option)| option.clone());
+            match option {
+                Some(option) => e.about(option),
+                None => e,
+            }
         }
     }
 }
