@@ -97,7 +97,7 @@ class Summary:
         self.rows = [dict(row) for row in rows]
 
     def _texts(self) -> list[list[str]]:
-        return [[cell_text(row.get(column)) for column in self.columns] for row in self.rows]
+        return [[probability(row.get(column)) if column == "p" else cell_text(row.get(column)) for column in self.columns] for row in self.rows]
 
     def __str__(self) -> str:
         texts = self._texts()
@@ -157,6 +157,11 @@ def cell_text(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def probability(value: Any) -> str:
+    """A probability as people read it: below the rounding error of its tail as a bound, and never 0."""
+    return "<1e-16" if isinstance(value, float) and value < 1e-16 else cell_text(value)
 
 
 def latex(text: str) -> str:

@@ -54,10 +54,55 @@ pub struct Comparison {
     pub settings: Vec<Difference>,
     /// The results of both, by method and point.
     pub results: Vec<Pair<Side>>,
+    /// The coefficients of both, where both are fits.
+    pub coefficients: Vec<Pair<Coefficient>>,
     /// The values of the policies, where both are evaluations, by the name of the estimate.
     pub policy_values: Vec<PolicyValuePair>,
     /// The checks whose outcomes differ, in words.
     pub checks: Vec<Pair<Option<String>>>,
+}
+
+/// A coefficient of a fit; `None` where it is not there, or has no standard error.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Coefficient {
+    /// The estimate.
+    pub estimate: Option<f64>,
+    /// Its standard error, where there is inference.
+    pub se: Option<f64>,
+}
+
+/// The coefficients of two summaries by name, and by class where there are several; those of the first come first.
+fn coefficients(a: &Json, b: &Json) -> Vec<Pair<Coefficient>> {
+    let of = |summary: &Json| -> Vec<(String, Coefficient)> {
+        let inferred = summary["inference"]["coefficients"].as_array();
+        let all = inferred.or(summary["fit"]["coefficients"].as_array()).map_or(&[][..], Vec::as_slice);
+        let one = |c: &Json| {
+            let name = c["name"].as_str().unwrap_or_default();
+            let name = c["class"].as_str().map_or(name.to_string(), |class| format!("{class}: {name}"));
+            (name, Coefficient { estimate: c["estimate"].as_f64(), se: c["se"].as_f64() })
+        };
+        all.iter().map(one).collect()
+    };
+    let (a, b) = (of(a), of(b));
+    if a.is_empty() || b.is_empty() {
+        return Vec::new();
+    }
+    let find = |all: &[(String, Coefficient)], name: &str| all.iter().find(|(other, _)| other == name).map(|(_, c)| *c).unwrap_or_default();
+    let only_b = b.iter().filter(|(name, _)| a.iter().all(|(other, _)| other != name));
+    let names = a.iter().chain(only_b).map(|(name, _)| name.clone());
+    names.map(|name| Pair { a: find(&a, &name), b: find(&b, &name), name }).collect()
+}
+
+/// The settings of inference in which two summaries differ; they are none of the experiment.
+fn inference(a: &Json, b: &Json) -> Vec<Difference> {
+    let text = |summary: &Json, key: &str| match &summary["inference"][key] {
+        Json::Null => None,
+        Json::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    };
+    let differ = |key: &&str| text(a, key) != text(b, key);
+    let difference = |key: &str| Difference { key: format!("inference.{key}"), a: text(a, key), b: text(b, key) };
+    ["covariance", "level"].iter().filter(|key| differ(key)).map(|key| difference(key)).collect()
 }
 
 /// The values of two policies by one estimate.
@@ -116,11 +161,13 @@ fn have_logs_in_common(a: &FinishedRun, b: &FinishedRun) -> Result<bool> {
 pub fn compare(a: &Path, b: &Path) -> Result<Comparison> {
     let folders = [a.to_path_buf(), b.to_path_buf()];
     let (a, b) = (FinishedRun::read(a)?, FinishedRun::read(b)?);
-    let settings = finished::differences(&a.settings()?, &b.settings()?);
+    let mut settings = finished::differences(&a.settings()?, &b.settings()?);
+    settings.extend(inference(&a.summary, &b.summary));
     Ok(Comparison {
         folders,
         settings,
         results: results(&a.summary, &b.summary),
+        coefficients: coefficients(&a.summary, &b.summary),
         // Values that are of the same logs are not independent.
         policy_values: if have_logs_in_common(&a, &b)? { Vec::new() } else { policy_values(&a.summary, &b.summary) },
         checks: checks(&a.summary, &b.summary),
@@ -135,6 +182,11 @@ impl Comparison {
         let results: Vec<Json> = self.results.iter().map(|pair| json!({ "name": pair.name, "a": pair.a.0, "b": pair.b.0 })).collect();
         let checks: Vec<Json> = self.checks.iter().map(|pair| json!({ "name": pair.name, "a": pair.a, "b": pair.b })).collect();
         let mut all = json!({ "a": names[0], "b": names[1], "settings": settings, "results": results, "checks": checks });
+        if !self.coefficients.is_empty() {
+            let side = |c: Coefficient| json!({ "estimate": c.estimate, "se": c.se });
+            let pair = |pair: &Pair<Coefficient>| json!({ "name": pair.name, "a": side(pair.a), "b": side(pair.b) });
+            all["coefficients"] = self.coefficients.iter().map(pair).collect();
+        }
         for pair in &self.policy_values {
             let mut difference = difference_json(&pair.difference);
             difference["level"] = json!(pair.level);

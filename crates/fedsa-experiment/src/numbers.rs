@@ -6,6 +6,11 @@ pub fn number(x: f64) -> String {
     digits(x, 3)
 }
 
+/// A probability: below the rounding error of its tail as a bound, and never 0.
+pub fn probability(p: f64) -> String {
+    if p < 1e-16 { "<1e-16".into() } else { number(p) }
+}
+
 /// An error or a tolerance: two significant digits.
 pub fn rough(x: f64) -> String {
     digits(x, 2)

@@ -3,6 +3,7 @@
 //!
 //! A [`Summary`] is data: the program prints it, and other callers render it as they like. `summary.json` has more ([`crate::output`]).
 
+use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use fedsa::note::{Note, NoteCode};
 use fedsa::record::Outcome;
 use fedsa::sampling::Law;
@@ -114,8 +115,38 @@ impl Summary {
 /// What makes weights unique.
 const UNIQUE: &str = "a small ridge, such as ridge=1e-8, makes them unique; or fewer features";
 
+/// What a reader of any results must know besides the numbers.
+pub(crate) fn notes_of(plan: &Plan, results: &Results) -> Vec<Note> {
+    let mut notes = unknown_roots(plan);
+    notes.extend(mostly_headers(plan, results));
+    notes
+}
+
+/// That more than half of the bits are headers of messages, of the first methods of which it is so.
+fn mostly_headers(plan: &Plan, results: &Results) -> Option<Note> {
+    const NAMED: usize = 3;
+    let header = 8 * (HEADER_BYTES + PART_HEADER_BYTES) as u64;
+    let size = |cell: &usize| {
+        let ledger = &results.cells[*cell].first()?.rows.last()?.ledger;
+        let size = (ledger.bits_up + ledger.bits_down).checked_div(ledger.messages)?;
+        (size > 0 && size < 2 * header).then_some(size)
+    };
+    let mut all: Vec<String> = Vec::new();
+    for (label, cell) in plan.points.iter().flat_map(|planned| plan.labels.iter().zip(&planned.cells)) {
+        let said = size(cell).map(|size| format!("{size} bits ({label})"));
+        all.extend(said.filter(|said| !all.contains(said)));
+    }
+    let more = if all.len() > NAMED { format!(" and {} more", all.len() - NAMED) } else { String::new() };
+    let listed = all[..all.len().min(NAMED)].join(", ");
+    let what = format!(
+        "{header} bits of a message are its header, which is more than half of it: messages have {listed}{more} on average. Counts and axes of \
+         bits include headers"
+    );
+    (!all.is_empty()).then(|| Note::new(NoteCode::BitsMostlyHeader, what))
+}
+
 /// Why roots are not known, each reason once.
-pub(crate) fn unknown_roots(plan: &Plan) -> Vec<Note> {
+fn unknown_roots(plan: &Plan) -> Vec<Note> {
     let mut notes = Vec::new();
     for why in plan.fields.iter().filter_map(|planned| planned.field.solution().err()) {
         let note = Note::new(NoteCode::RootUnknown, format!("theta* is not known, and no errors are measured: {why}"));

@@ -39,6 +39,8 @@ pub enum Shown {
     Decimals(usize),
     /// With three significant digits or so.
     Short,
+    /// With three significant digits or so; probabilities that rounding makes of no size as a bound.
+    Probability,
 }
 
 /// A cell of a table.
@@ -90,6 +92,7 @@ impl SummaryColumn {
             Shown::Digits(most) => numbers::digits(x, most),
             Shown::Decimals(count) => format!("{x:.count$}"),
             Shown::Short => numbers::number(x),
+            Shown::Probability => numbers::probability(x),
         };
         match cell {
             SummaryCell::Missing => "-".into(),

@@ -10,6 +10,8 @@ pub(super) struct Axis {
     high: f64,
     /// Whether ticks of a logarithmic axis are at powers of two.
     binary: bool,
+    /// Whether ticks are at whole numbers only.
+    whole: bool,
 }
 
 /// Positions of ticks as fractions of the axis's length.
@@ -38,7 +40,7 @@ impl Axis {
     /// An axis for `range`, given on the axis's own scale, with a margin. Without a range, a default axis.
     pub fn around(range: Option<(f64, f64)>, log: bool, margin: f64) -> Axis {
         let Some((low, high)) = range else {
-            return Axis { log, low: 0.0, high: 1.0, binary: false };
+            return Axis { log, low: 0.0, high: 1.0, binary: false, whole: false };
         };
         let middle = 0.5 * low + 0.5 * high;
         let half = 0.5 * high - 0.5 * low;
@@ -51,18 +53,23 @@ impl Axis {
             false if log => 0.2,
             false => (0.1 * middle.abs()).max(if middle == 0.0 { 1.0 } else { f64::MIN_POSITIVE }),
         };
-        Axis { log, low: middle - half, high: middle + half, binary: false }
+        Axis { log, low: middle - half, high: middle + half, binary: false, whole: false }
     }
 
     /// An axis for exactly this range of values, if the range is valid.
     pub fn exactly((low, high): (f64, f64), log: bool) -> Option<Axis> {
         let (low, high) = (scaled(low, log)?, scaled(high, log)?);
-        (high - low > 1e-9 * low.abs().max(high.abs())).then_some(Axis { log, low, high, binary: false })
+        (high - low > 1e-9 * low.abs().max(high.abs())).then_some(Axis { log, low, high, binary: false, whole: false })
     }
 
     /// The same range with ticks at powers of two, if it is logarithmic.
     pub fn with_binary_ticks(self, binary: bool) -> Axis {
         Axis { binary: self.log && binary, ..self }
+    }
+
+    /// The same range with ticks at whole numbers only, if it counts.
+    pub fn with_whole_ticks(self, whole: bool) -> Axis {
+        Axis { whole, ..self }
     }
 
     /// Whether another axis shows the same range.
@@ -99,7 +106,8 @@ impl Axis {
             false => scientific(digit, decade),
         };
         let at_digits = |digits: &[i64]| -> Vec<(f64, String)> {
-            let all = (floor..=ceiling).flat_map(|decade| digits.iter().map(move |digit| (*digit, decade)));
+            let least = if self.whole { floor.max(0) } else { floor };
+            let all = (least..=ceiling).flat_map(|decade| digits.iter().map(move |digit| (*digit, decade)));
             let places = all.map(|(digit, decade)| (self.locate((digit as f64).log10() + f64::from(decade)), digit, decade));
             places.filter(|(at, _, _)| (0.0..=1.0).contains(at)).map(|(at, digit, decade)| (at, label(digit, decade))).collect()
         };
@@ -165,6 +173,7 @@ impl Axis {
             Some(digit) => (digit, power as i32),
             None => (1, power as i32 + 1),
         };
+        let (digit, power) = if self.whole && power < 0 { (1, 0) } else { (digit, power) };
         let step = digit as f64 * 10f64.powi(power);
         let (first, last) = ((low / step).ceil(), (high / step).floor());
         // No ticks if the axis is too short compared with its distance from zero.

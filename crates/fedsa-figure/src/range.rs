@@ -54,7 +54,7 @@ pub(super) fn axes(panels: &[Option<&Panel>], columns: usize, share: Option<bool
         let y = names.or(fixed).unwrap_or_else(|| Axis::around(y.0, panel.y_log, Y_MARGIN));
         let has_points = panel.curves.iter().any(|curve| matches!(curve.style, Style::Points | Style::LinePoints | Style::Cloud));
         let margin = if has_points { X_MARGIN_OF_POINTS } else { X_MARGIN };
-        Some(Axes { x: Axis::around(x.0, panel.x_log, margin).with_binary_ticks(panel.x_binary), y })
+        Some(Axes { x: Axis::around(x.0, panel.x_log, margin).with_binary_ticks(panel.x_binary).with_whole_ticks(panel.x_whole), y })
     });
     axes.collect()
 }

@@ -91,14 +91,15 @@ fn any_panel() -> impl Strategy<Value = Panel> {
     let range = prop::option::of((number(), number()));
     let names = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(label(), 0..40)];
     let notes = prop::collection::vec(label(), 0..2);
-    (labels, any::<[bool; 3]>(), data, (range, names), notes).prop_map(
-        |((title, x_label, y_label), [x_log, y_log, x_binary], (curves, levels), (y_range, y_names), notes)| Panel {
+    (labels, any::<[bool; 4]>(), data, (range, names), notes).prop_map(
+        |((title, x_label, y_label), [x_log, y_log, x_binary, x_whole], (curves, levels), (y_range, y_names), notes)| Panel {
             title,
             x_label,
             y_label,
             x_log,
             y_log,
             x_binary,
+            x_whole,
             curves,
             levels,
             y_names,
@@ -362,6 +363,9 @@ fn a_small_range_around_zero_fills_its_axis() {
 
 #[test]
 fn ticks_of_powers_of_two_are_powers_of_two() {
+    let whole = |low, high| Axis::exactly((low, high), false).unwrap().with_whole_ticks(true).ticks(8, 400.0);
+    assert_eq!(whole(0.0, 2.0).major.iter().map(|(_, label)| &label[..]).collect::<Vec<_>>(), ["0", "1", "2"]);
+    assert_eq!(whole(0.0, 16.0).major.len(), 9);
     let binary = |low, high| Axis::exactly((low, high), true).unwrap().with_binary_ticks(true);
     assert_eq!(labels(binary(1.0, 33.0), 8), ["1", "2", "4", "8", "16", "32"]);
     assert_eq!(labels(binary(1.0, 1024.0), 6), ["1", "4", "16", "64", "256", "1024"]);

@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
 use fedsa_experiment::numbers;
+use fedsa_experiment::output::FIGURE;
 use fedsa_experiment::theory::TheoryReport;
 
 use crate::curves::{Curves, curves};
@@ -116,10 +117,11 @@ fn named(runs: &[ReportedRun], run: &ReportedRun, inside: String) -> String {
     if inside.is_empty() || runs.len() == 1 { inside } else { format!("<h3>{}</h3>\n{inside}", escaped(&run.name)) }
 }
 
-/// What people look at first: checks, results, curves.
+/// What people look at first: pictures, notes, checks, results.
 fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: &[Option<SweepMaps>]) -> String {
     let notes: String = runs.iter().map(|run| named(runs, run, sections::notes(run))).collect();
-    let mut out = part("notes", "Notes", &notes);
+    let mut out = curves_and_pictures(runs, options, curves);
+    out.push_str(&part("notes", "Notes", &notes));
     out.push_str(&part("checks", "Checks", &sections::checks(runs)));
     let drawn = |(run, maps): (&ReportedRun, &Option<SweepMaps>)| {
         maps.as_ref().map_or(String::new(), |maps| named(runs, run, format!("<div class=\"sweep\">{}</div>", maps.html())))
@@ -129,7 +131,12 @@ fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: 
     out.push_str(&part("differences", "Settings that differ", &sections::compared(runs)));
     let others: String = runs.iter().map(|run| named(runs, run, sections::others(run))).collect();
     out.push_str(&part("found", "What was found", &others));
-    let mut inside = String::new();
+    out
+}
+
+/// What people look at first: pictures of what was found, and curves.
+fn curves_and_pictures(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves) -> String {
+    let mut inside = pictures(runs, |name| !is_figure(name));
     if curves.shown > 0 {
         if curves.shown < curves.all {
             let (shown, all) = (curves.shown, curves.all);
@@ -140,14 +147,21 @@ fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: 
         inside.push_str(&thinned(curves));
         inside.push_str("<div id=\"curves\"></div>\n");
     }
-    inside.push_str(&pictures(runs));
+    let figures = pictures(runs, is_figure);
+    if !figures.is_empty() {
+        inside.push_str(&format!("<details class=\"pictures\" open><summary>As pictures</summary>\n{figures}</details>\n"));
+    }
     inside.push_str(&sections::drawn_again(runs, options));
     if runs.iter().all(|run| run.table.as_ref().is_some_and(|table| table.series.is_empty())) {
         inside = "<p>There are no recorded rounds yet.</p>\n".into();
     }
     let title = if curves.shown > 0 { "Curves" } else { "Pictures" };
-    out.push_str(&part("pictures", title, &inside));
-    out
+    part("pictures", title, &inside)
+}
+
+/// Whether a picture is that of the experiment, whose curves the page draws itself.
+fn is_figure(name: &str) -> bool {
+    name.split('.').next() == Some(FIGURE)
 }
 
 /// That the page has some of the records, and which.
@@ -165,17 +179,17 @@ fn thinned(curves: &Curves) -> String {
     )
 }
 
-/// The pictures of runs, which need no scripts and are those that are printed.
-fn pictures(runs: &[ReportedRun]) -> String {
+/// The pictures of runs with these names, which need no scripts and are those that are printed.
+fn pictures(runs: &[ReportedRun], has_name: impl Fn(&str) -> bool) -> String {
     let mut out = String::new();
     for run in runs {
-        for (name, svg) in &run.pictures {
+        for (name, svg) in run.pictures.iter().filter(|(name, _)| has_name(name)) {
             let source = format!("data:image/svg+xml;base64,{}", STANDARD.encode(svg));
             let of = escaped(&format!("{name} of {}", run.name));
             out.push_str(&format!("<figure class=\"picture\"><img src=\"{source}\" alt=\"The picture {of}\"><figcaption><a download=\"{}\" href=\"{source}\">{of}</a></figcaption></figure>\n", escaped(name)));
         }
     }
-    if out.is_empty() { out } else { format!("<details class=\"pictures\" open><summary>As pictures</summary>\n{out}</details>\n") }
+    out
 }
 
 /// Predictions, costs, and how it was run.

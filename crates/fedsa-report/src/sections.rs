@@ -416,7 +416,7 @@ pub fn compared(runs: &[ReportedRun]) -> String {
 
 /// What a summary says besides, such as the logs of an evaluation, the value of a policy, the families of a tuning.
 pub fn others(run: &ReportedRun) -> String {
-    const KNOWN: [&str; 17] = [
+    const KNOWN: [&str; 18] = [
         "format",
         "id",
         "title",
@@ -430,6 +430,7 @@ pub fn others(run: &ReportedRun) -> String {
         "quick",
         "exit_status",
         "notes",
+        "excused",
         "status",
         "point",
         "coordinates",

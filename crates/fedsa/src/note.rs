@@ -56,6 +56,7 @@ macro_rules! codes {
 
 codes! {
     AgentsOneRow, "agents.one-row", Warning, "Every row is an agent of its own.";
+    BitsMostlyHeader, "bits.mostly-header", Info, "More than half of the bits are headers of messages.";
     CategoryManyLevels, "categories.many-levels", Warning, "A category has about as many levels as there are rows.";
     ColumnsFarFromZero, "columns.far-from-zero", Warning, "A column varies by little beside its mean.";
     ColumnsLeftOut, "columns.left-out", Info, "Columns of a table hold neither numbers nor flags nor text.";
@@ -91,6 +92,7 @@ codes! {
     RowsTerminalAndTruncated, "rows.terminal-and-truncated", Warning, "Rows are marked as terminal and as truncated.";
     StatesClipped, "states.clipped", Warning, "States are outside of the ranges of their columns.";
     StatesMayBeLabels, "states.may-be-labels", Info, "States that are taken as quantities may be labels.";
+    TargetsFractional, "targets.fractional", Warning, "Targets of a model of counts are no whole numbers.";
     TolBelowRounding, "tol.below-rounding", Info, "The target for the gradient is below its rounding errors.";
     TolMetAtZero, "tol.met-at-zero", Warning, "Zero weights meet the target for the gradient.";
     TracesCut, "traces.cut", Info, "Traces start anew where rows do not follow each other.";

@@ -2,7 +2,7 @@
 
 use fedsa::error::Error;
 use fedsa::problem::policy_value::ValueEstimate;
-use fedsa_experiment::compare::{NUMBERS, Pair, PolicyValuePair, Side, compare};
+use fedsa_experiment::compare::{Coefficient, NUMBERS, Pair, PolicyValuePair, Side, compare};
 use fedsa_experiment::numbers;
 
 use super::{say, say_json};
@@ -29,6 +29,10 @@ pub fn diff(args: &DiffArgs) -> Result<u8, Error> {
     for pair in &compared.results {
         say(format!("  {}", result_line(pair)));
     }
+    if !compared.coefficients.is_empty() {
+        say("coefficients, a | b:");
+        compared.coefficients.iter().for_each(|pair| say(format!("  {}", coefficient_line(pair))));
+    }
     if !compared.policy_values.is_empty() {
         say("values of the policies, a | b, and a - b, of logs that are taken to be independent:");
         compared.policy_values.iter().for_each(|pair| say(format!("  {}", value_line(pair))));
@@ -38,6 +42,15 @@ pub fn diff(args: &DiffArgs) -> Result<u8, Error> {
         compared.checks.iter().for_each(|pair| say(format!("  {}: {} | {}", pair.name, shown(&pair.a), shown(&pair.b))));
     }
     Ok(DONE)
+}
+
+/// A coefficient of both fits, with standard errors where they are known.
+fn coefficient_line(pair: &Pair<Coefficient>) -> String {
+    let side = |c: Coefficient| {
+        let se = c.se.map_or(String::new(), |se| format!(" ({})", numbers::digits(se, 4)));
+        c.estimate.map_or("-".into(), |x| format!("{}{se}", numbers::digits(x, 6)))
+    };
+    format!("{}: {} | {}", pair.name, side(pair.a), side(pair.b))
 }
 
 /// The values of two policies and their difference.

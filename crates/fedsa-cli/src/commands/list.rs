@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use fedsa::error::Error;
+use fedsa::error::{Error, quoted};
 use fedsa::record::Outcome;
 use fedsa_data::find::natural_order;
 use fedsa_experiment::finished::{FinishedRun, RunState, state_of};
+use fedsa_experiment::numbers;
 use serde_json::{Value as Json, json};
 
 use super::{say, say_json};
@@ -37,9 +38,9 @@ pub fn list(args: &ListArgs) -> Result<u8, Error> {
         say(format!("no runs in {}", args.dir.display()));
         return Ok(DONE);
     }
-    let mut rows = vec![["folder", "state", "outcomes", "checks", "time", "ended"].map(str::to_string)];
+    let mut rows = vec![["folder", "state", "outcomes", "model", "checks", "time", "ended"].map(str::to_string)];
     rows.extend(entries.iter().map(row));
-    let widths: Vec<usize> = (0..6).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..7).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
     for row in rows {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect::<Vec<_>>();
         say(cells.join("  ").trim_end());
@@ -73,6 +74,11 @@ fn entry(path: &Path, state: RunState) -> Json {
     for key in ["id", "title", "fedsa", "seconds", "passed", "exit_status"] {
         out[key] = summary[key].clone();
     }
+    for key in ["model", "n", "aic", "reference", "references"] {
+        if let Some(value) = summary["fit"].get(key) {
+            out["fit"][key] = value.clone();
+        }
+    }
     out["ended"] = summary["provenance"]["ended"].clone();
     let mut outcomes: Vec<(String, usize)> = Vec::new();
     for result in summary["results"].as_array().into_iter().flatten() {
@@ -90,7 +96,7 @@ fn entry(path: &Path, state: RunState) -> Json {
     out
 }
 
-fn row(entry: &Json) -> [String; 6] {
+fn row(entry: &Json) -> [String; 7] {
     let text = |value: &Json| value.as_str().unwrap_or_default().to_string();
     let outcomes = entry["outcomes"].as_object().map_or(String::new(), |outcomes| {
         outcomes.iter().map(|(name, n)| if n == 1 { name.clone() } else { format!("{n} {name}") }).collect::<Vec<_>>().join(", ")
@@ -102,5 +108,18 @@ fn row(entry: &Json) -> [String; 6] {
     };
     let time =
         entry["seconds"].as_f64().map_or(String::new(), |s| if s < 100.0 { format!("{s:.1} s") } else { format!("{:.0} min", s / 60.0) });
-    [text(&entry["folder"]), text(&entry["state"]), outcomes, checks, time, text(&entry["ended"])]
+    [text(&entry["folder"]), text(&entry["state"]), outcomes, model(&entry["fit"]), checks, time, text(&entry["ended"])]
+}
+
+/// The model of a fit: its rows, its AIC, and the levels that others are compared with.
+fn model(fit: &Json) -> String {
+    let Some(model) = fit["model"].as_str() else { return String::new() };
+    let mut parts = vec![model.to_string()];
+    parts.extend(fit["n"].as_f64().map(|n| format!("n = {}", numbers::thousands(n))));
+    parts.extend(fit["aic"].as_f64().map(|aic| format!("AIC {}", numbers::digits(aic, 7))));
+    parts.extend(fit["reference"].as_str().map(|class| format!("against {}", quoted(class))));
+    let levels = fit["references"].as_array().into_iter().flatten();
+    let level = |one: &Json| Some(format!("{} against {}", quoted(one["column"].as_str()?), quoted(one["level"].as_str()?)));
+    parts.extend(levels.filter_map(level));
+    parts.join(", ")
 }

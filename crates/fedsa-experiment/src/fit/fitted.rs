@@ -17,8 +17,11 @@ use fedsa_data::npz;
 use serde_json::{Value as Json, json};
 
 use super::settings::FitSettings;
-use super::{inferred, notes};
+use super::{described, forest, inferred, notes};
+use crate::folder::COEFFICIENTS;
 use crate::outcome::Outcome;
+use crate::output;
+use crate::picture::Picture;
 use crate::results::paid;
 use crate::run::Ran;
 use crate::summary::Summary;
@@ -104,6 +107,7 @@ impl Fitted {
         let objective = field.mean_loss(&theta);
         let (train, held_out) = (prepared.train_quality(&theta), prepared.held_out_quality(&theta));
         let model = model(&prepared, &theta, settings.target.clone(), settings.offset.clone());
+        ran.add_to_summary("fit", described::json(&prepared, &model, inference.as_ref()));
         let ridge = settings.mu();
         let first = &ran.results.cells[0][0];
         let outcome = if inference.is_some() { Outcome::Converged } else { first.outcome(&ran.plan.cells[0].run.stop) };
@@ -271,13 +275,21 @@ impl Fitted {
         Ok(arrays)
     }
 
-    /// `weights.json` and `weights.npz` with their contents.
+    /// The picture of the coefficients, with intervals where there is inference; `None` where they are too many to look at.
+    pub fn picture(&self) -> Option<Picture> {
+        forest::picture(&self.model, self.inference.as_ref())
+    }
+
+    /// `weights.json`, `weights.npz` and the picture of the coefficients, with their contents.
     ///
     /// # Errors
     /// When the weights are too many for the format.
     pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>> {
         let contents = [format!("{:#}\n", self.json()).into_bytes(), npz::to_bytes(&self.arrays()?)?];
-        Ok(NAMES.map(String::from).into_iter().zip(contents).collect())
+        let mut files: Vec<_> = NAMES.map(String::from).into_iter().zip(contents).collect();
+        let draw = |picture: Picture| output::pictures(&self.ran.plan, COEFFICIENTS, &picture, self.ran.config());
+        files.extend(self.picture().map_or_else(Vec::new, draw));
+        Ok(files)
     }
 
     /// Writes the files of the fit and of its runs into the folder of the fit; nothing without a folder.

@@ -76,7 +76,7 @@ pub(super) fn table(inference: &Inference) -> SummaryTable {
         SummaryColumn::right("estimate", Shown::Digits(6)),
         SummaryColumn::right("se", Shown::Digits(4)),
         SummaryColumn::right("z", Shown::Decimals(2)),
-        SummaryColumn::right("p", Shown::Short),
+        SummaryColumn::right("p", Shown::Probability),
         SummaryColumn::right("low", Shown::Digits(6)),
         SummaryColumn::right("high", Shown::Digits(6)),
     ]);
@@ -125,9 +125,10 @@ fn notes(inference: &Inference) -> Vec<String> {
     if let Some(reference) = &inference.reference {
         notes.push(format!("each class against the reference class {reference}"));
     }
-    let counted = match inference.aic_counts_dispersion {
-        true => "as R: the dispersion is a parameter; statsmodels does not count it, its AIC is 2 less",
-        false => "as R and statsmodels",
+    let counted = match family {
+        ModelFamily::Gaussian => "as R: the dispersion is a parameter; statsmodels does not count it, its AIC is 2 less",
+        _ if inference.aic_counts_dispersion => "as R: the dispersion is a parameter, which statsmodels does not count",
+        _ => "as R and statsmodels",
     };
     let log_likelihood = digits(inference.log_likelihood, 8);
     notes.push(format!(

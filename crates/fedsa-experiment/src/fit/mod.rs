@@ -3,8 +3,10 @@
 //! [`fit`] does all at once. [`Fit::new`] reads the data of the settings, and [`Fit::of_sets`] takes data that are in memory;
 //! [`Fit::run`] computes the weights. [`Fitted`] is data; [`Fitted::write`] makes files of it.
 
+mod described;
 mod experiment;
 mod fitted;
+mod forest;
 mod inferred;
 mod notes;
 mod settings;
@@ -28,10 +30,11 @@ use toml::Value;
 
 use crate::choose::{LossChoice, LossFacts, choose_for_losses};
 use crate::config::{self, Experiment};
-use crate::folder::FolderWork;
+use crate::folder::{COEFFICIENTS, FolderWork};
 use crate::made;
 use crate::numbers;
 use crate::observer::RunObserver;
+use crate::output;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
 pub use fitted::{Fitted, MethodSpending};
@@ -160,7 +163,8 @@ impl Fit {
     pub fn run(self, run: RunSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome<Fitted>, Error> {
         let notes = self.notes();
         let Self { settings, experiment, built: Built { prepared, problem }, began, .. } = self;
-        let names = fitted::NAMES.map(String::from).to_vec();
+        let mut names = fitted::NAMES.map(String::from).to_vec();
+        names.extend(output::picture_names(&experiment, COEFFICIENTS));
         // Methods that are compared are compared in seconds too.
         let run = run.with_in_turn(true);
         let job = Job::new(experiment, run).with_problem(Some(problem)).with_files(names).since(began).for_work(FolderWork::Fit);

@@ -3,11 +3,12 @@
 use fedsa::error::quoted;
 use fedsa::note::{Note, NoteCode};
 use fedsa::problem::dataset::Rows;
+use fedsa::problem::glm::family::ModelFamily;
 use fedsa::problem::preparation::Prepared;
 use fedsa::problem::preparation::partition::Partition;
 
 use super::settings::FitSettings;
-use crate::numbers::{number, typed};
+use crate::numbers::{self, number, typed};
 use crate::outcome::Outcome;
 
 /// Columns whose sizes differ by more than this are of very different scales.
@@ -25,6 +26,7 @@ pub(super) fn of(prepared: &Prepared, settings: &FitSettings, unreachable: Optio
             "features are whole numbers from 0 to 255, as of pixels: `divide_by = 255` and `pca = DIM` make fits of such data faster";
         all.push(Note::new(NoteCode::FeaturesBytes, what));
     }
+    all.extend(fractional_counts(prepared));
     all.extend(unreachable.map(|asked| below_rounding(prepared, settings, asked)));
     let rows = prepared.train.rows.len();
     for category in &prepared.categories {
@@ -65,6 +67,22 @@ pub(super) fn after(prepared: &Prepared, settings: &FitSettings, outcome: Outcom
 /// Whether targets are not all 0, for which weights of 0 would be right.
 fn has_targets(prepared: &Prepared) -> bool {
     prepared.train.targets.iter().any(|target| *target != 0.0)
+}
+
+/// That counts are no whole numbers, which rates are.
+fn fractional_counts(prepared: &Prepared) -> Option<Note> {
+    let is_of_counts = matches!(prepared.train.family, ModelFamily::Poisson | ModelFamily::NegativeBinomial { .. });
+    let targets = &prepared.train.targets;
+    let fractional = targets.iter().filter(|target| target.fract() != 0.0).count();
+    let row = targets.iter().find(|target| target.fract() != 0.0).filter(|_| is_of_counts)?;
+    let (n, family) = (numbers::thousands(fractional as f64), prepared.train.family.name());
+    let what = format!(
+        "{n} of {} targets of the {family} model are no whole numbers, such as {}: it is a model of counts. Of rates, fit the counts with the \
+         logarithm of the exposure as `offset`; `covariance = sandwich` is right for other targets too",
+        numbers::thousands(targets.len() as f64),
+        typed(*row)
+    );
+    Some(Note::new(NoteCode::TargetsFractional, what))
 }
 
 /// That the target for the gradient is below its rounding errors.

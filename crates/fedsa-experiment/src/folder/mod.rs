@@ -60,6 +60,8 @@ pub const OUTPUTS: &[(&str, &str)] = &[
 /// The pictures of `fedsa evaluate`, without their extensions: the value function, predicted values against returns, and the
 /// cost of methods.
 pub const VALUE_PICTURES: [&str; 3] = ["value", "returns", "methods"];
+/// The picture of the coefficients of `fedsa fit`, without its extension.
+pub const COEFFICIENTS: &str = "coefficients";
 /// The outputs of `fedsa tune` besides its summary.
 pub const TUNING: [&str; 4] = ["tuned.toml", "frontier.svg", "frontier.png", "frontier.pdf"];
 /// The first characters of every `config.toml`.

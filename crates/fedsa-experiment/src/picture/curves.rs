@@ -103,12 +103,18 @@ impl Drawing<'_> {
             x_label: self.axis.title().into(),
             y_label: y_label(metrics),
             x_log: self.x_log,
+            x_whole: matches!(self.axis, Axis::Count(_)),
             y_log: spec.y_log.unwrap_or(true),
             y_range: spec.y_range.map(|[a, b]| (a, b)),
             ..Panel::default()
         };
-        let mut ratios =
-            Panel { x_label: panel.x_label.clone(), y_label: "measured / exact".into(), x_log: panel.x_log, ..Panel::default() };
+        let mut ratios = Panel {
+            x_label: panel.x_label.clone(),
+            y_label: "measured / exact".into(),
+            x_log: panel.x_log,
+            x_whole: panel.x_whole,
+            ..Panel::default()
+        };
         ratios.levels.push(Level { y: 1.0, color: 6, ..Level::default() });
         Filled { panel, ratios, all_exact: true, levels: BTreeSet::new(), doubts: Vec::new() }
     }

@@ -145,7 +145,7 @@ impl Ran {
         let predictor = predictor.with_cancel(&Cancel::never());
         let ended = EndedRun::of(&plan, &results, &verdicts, quick, None);
         let (seconds, provenance, further) = (began.elapsed().as_secs_f64(), output::provenance(), serde_json::Map::new());
-        let (settled, mut notes) = (None, summary::unknown_roots(&plan));
+        let (settled, mut notes) = (None, summary::notes_of(&plan, &results));
         notes.extend(missing);
         Some(Self {
             plan,

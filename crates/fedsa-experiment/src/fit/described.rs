@@ -1,0 +1,69 @@
+//! What a model is, in `summary.json`: lists, comparisons and reports of runs read it from there.
+
+use fedsa::error::quoted;
+use fedsa::problem::glm::inference::Inference;
+use fedsa::problem::preparation::Prepared;
+use fedsa::problem::preparation::targets::Targets;
+use fedsa_data::linear_model::{LinearModel, Predicts};
+use serde_json::{Value as Json, json};
+
+/// The most coefficients that are listed.
+const MOST_LISTED: usize = 1000;
+
+/// `fit` of `summary.json`.
+pub(super) fn json(prepared: &Prepared, model: &LinearModel, inference: Option<&Inference>) -> Json {
+    let references: Vec<Json> = prepared
+        .categories
+        .iter()
+        .filter_map(|category| Some(json!({ "column": category.column, "level": category.reference.as_ref()? })))
+        .collect();
+    let (positive, reference) = match &prepared.targets {
+        Targets::Classes { positive, negative, .. } => (Some(positive.to_string()), negative.as_ref().map(ToString::to_string)),
+        Targets::Many { classes, .. } => (None, classes.first().map(ToString::to_string)),
+        Targets::Numbers { .. } => (None, None),
+    };
+    json!({
+        "model": model.to_json()["model"],
+        "n": prepared.train.rows.len(),
+        "held_out": prepared.held_out.rows.len(),
+        "positive": positive,
+        "reference": reference,
+        "references": references,
+        "aic": inference.map(|inference| inference.aic),
+        "coefficients": coefficients(model).map(|all| all.into_iter().map(one).collect::<Vec<_>>()),
+    })
+}
+
+/// A coefficient: its class where there are several, its name, and its estimate.
+pub(super) type Named = (Option<String>, String, f64);
+
+fn one((class, name, estimate): Named) -> Json {
+    let mut one = json!({ "name": name, "estimate": estimate });
+    if let Some(class) = class {
+        one["class"] = json!(class);
+    }
+    one
+}
+
+/// The coefficients on the columns of the data, the intercept first; `None` where there are too many to list.
+pub(super) fn coefficients(model: &LinearModel) -> Option<Vec<Named>> {
+    let (further, classes) = match &model.predicts {
+        Predicts::Classes { classes, further } => (&further[..], classes.iter().skip(1).map(|class| Some(class.to_string())).collect()),
+        _ => (&[][..], vec![None]),
+    };
+    if model.coefficients.len() * classes.len() > MOST_LISTED {
+        return None;
+    }
+    let blocks =
+        std::iter::once((&model.coefficients, model.intercept)).chain(further.iter().map(|(block, intercept)| (block, *intercept)));
+    let names: Vec<String> = match &model.columns {
+        Some(columns) => columns.iter().map(quoted).collect(),
+        None => (1..=model.coefficients.len()).map(|i| i.to_string()).collect(),
+    };
+    let named = |((coefficients, intercept), class): ((&Vec<f64>, f64), Option<String>)| {
+        let intercept = (intercept != 0.0).then(|| (class.clone(), "intercept".to_string(), intercept));
+        let of = names.iter().zip(coefficients).map(|(name, x)| (class.clone(), name.clone(), *x)).collect::<Vec<_>>();
+        intercept.into_iter().chain(of).collect::<Vec<_>>()
+    };
+    Some(blocks.zip(classes).flat_map(named).collect())
+}

@@ -1,0 +1,70 @@
+//! The picture of the coefficients of a fit: a dot for each, with its interval where there is inference.
+
+use fedsa::error::quoted;
+use fedsa::problem::glm::inference::Inference;
+use fedsa_data::linear_model::LinearModel;
+use fedsa_figure::{Chart, Panel, PlottedCurve, Style};
+
+use super::described;
+use crate::numbers;
+use crate::picture::Picture;
+
+/// The most rows of the picture.
+const MOST_ROWS: usize = 40;
+
+/// A row: its name, the estimate, and the interval if it is known.
+type Row = (String, f64, Option<(f64, f64)>);
+
+/// The coefficients as they are given, the first ones of many; `None` where there are too many to list, or none.
+pub(super) fn picture(model: &LinearModel, inference: Option<&Inference>) -> Option<Picture> {
+    let name = |class: Option<&str>, name: &str| match class {
+        Some(class) => format!("{}: {name}", quoted(class)),
+        None => name.to_string(),
+    };
+    let mut rows: Vec<Row> = match inference {
+        Some(found) => found.coefficients.iter().map(|c| (name(c.class.as_deref(), &c.name), c.estimate, Some((c.low, c.high)))).collect(),
+        None => described::coefficients(model)?.into_iter().map(|(class, of, x)| (name(class.as_deref(), &of), x, None)).collect(),
+    };
+    rows.retain(|(_, x, _)| x.is_finite());
+    let all = rows.len();
+    rows.truncate(MOST_ROWS);
+    if rows.is_empty() {
+        return None;
+    }
+    // The first is at the top.
+    rows.reverse();
+    let caption = match inference {
+        Some(found) => format!(
+            "Coefficients of {} with intervals of the normal distribution at {}, by the covariance {}; n = {}.",
+            found.family.name(),
+            numbers::percent(found.level),
+            found.covariance.name(),
+            numbers::thousands(found.rows as f64)
+        ),
+        None => "Coefficients of the columns of the data; a fit with inference has intervals.".into(),
+    };
+    let notes = (all > rows.len()).then(|| format!("Shown: {} of {all} coefficients, the first ones.", rows.len()));
+    Some(Picture::Chart(Chart {
+        title: "Coefficients".into(),
+        panels: vec![panel(&rows)],
+        caption,
+        notes: notes.into_iter().collect(),
+        ..Chart::default()
+    }))
+}
+
+/// A dot and a bar a row, and a line at zero.
+fn panel(rows: &[Row]) -> Panel {
+    let line = |x: Vec<f64>, y: Vec<f64>, style| PlottedCurve { x, y, style, ..PlottedCurve::default() };
+    let zero = line(vec![0.0, 0.0], vec![-0.5, rows.len() as f64 - 0.5], Style::Reference);
+    // A line ends where a number is missing.
+    let ends = rows.iter().enumerate().filter_map(|(row, (_, _, interval))| Some((row as f64, (*interval)?)));
+    let (x, y): (Vec<f64>, Vec<f64>) = ends.flat_map(|(row, (low, high))| [(low, row), (high, row), (f64::NAN, row)]).unzip();
+    let (dots, at) = rows.iter().enumerate().map(|(row, (_, x, _))| (*x, row as f64)).unzip();
+    Panel {
+        x_label: "coefficient".into(),
+        y_names: rows.iter().map(|(name, ..)| name.clone()).collect(),
+        curves: vec![zero, line(x, y, Style::Line), line(dots, at, Style::Points)],
+        ..Panel::default()
+    }
+}
