@@ -68,6 +68,56 @@ fn inference_is_printed_and_written_for_categories_offsets_and_weights() {
     assert!(message.contains("`east`") && message.contains("row 1"), "{message}");
 }
 
+/// Fits that differ in the covariance only are told apart, and beside each other in lists, comparisons, pictures and reports.
+#[test]
+fn fits_are_compared_listed_and_drawn_by_their_coefficients() {
+    let folder = Folder::new();
+    folder.write("counts.csv", counts(200));
+    let options = "counts.csv --model poisson --target count --drop site,weight --inference --method newton --agents 4";
+    fit(&folder, &format!("{options} --out runs/a")).exits(0);
+    fit(&folder, &format!("{options} --covariance sandwich --out runs/b")).exits(0);
+    let said = folder.run(&["diff", "runs/a", "runs/b"]).exits(0).stdout;
+    assert!(said.contains("  inference.covariance: model | sandwich") && !said.contains("settings: the same"), "{said}");
+    let line = said.lines().find(|line| line.starts_with("  x: ")).unwrap_or_else(|| panic!("{said}"));
+    let (a, b) = line.split_once(" | ").unwrap();
+    assert!(a.contains(" (") && b.contains(" (") && !a.ends_with(b), "an estimate with its error on both sides: {line}");
+    let pairs = folder.run(&["diff", "runs/a", "runs/b", "--json"]).exits(0).stdout;
+    let pairs: serde_json::Value = serde_json::from_str(&pairs).unwrap();
+    let x = pairs["coefficients"].as_array().unwrap().iter().find(|pair| pair["name"] == "x").unwrap();
+    assert!(x["a"]["estimate"] == x["b"]["estimate"] && x["a"]["se"] != x["b"]["se"], "{x}");
+    let list = folder.run(&["list", "runs"]).exits(0).stdout;
+    assert!(list.contains("poisson, n = 200, AIC ") && list.contains("region against north"), "{list}");
+    folder.run(&["report", "runs/a", "--out", "page.html"]).exits(0);
+    let page = String::from_utf8(folder.read("page.html")).unwrap();
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
+    assert!(at("The picture coefficients.svg") < at("id=\"results\"") && at("The picture coefficients.svg") < at("id=\"curves\""));
+    let picture = String::from_utf8(folder.read("runs/a/coefficients.svg")).unwrap();
+    assert!(picture.contains("region=south") && picture.contains("covariance model"), "{picture}");
+    // A picture of very many coefficients shows the first ones; without inference it has no intervals.
+    fit(&folder, "counts.csv --model poisson --target count --drop site --out runs/c").exits(0);
+    assert!(String::from_utf8(folder.read("runs/c/coefficients.svg")).unwrap().contains("a fit with inference has intervals"));
+}
+
+/// Rates are no counts, and statsmodels' AIC of gamma differs by no round number.
+#[test]
+fn targets_that_are_no_counts_are_told_and_the_aic_is_said_to_be_that_of_others_only_where_it_is() {
+    let folder = Folder::new();
+    let rows: String = (0..60).map(|i| format!("{},{}\n", f64::from(i) / 60.0, 0.25 + f64::from((7 * i) % 11))).collect();
+    folder.write("rates.csv", format!("x,rate\n{rows}"));
+    let run = fit(&folder, "rates.csv --model poisson --target rate --agents 3 --out o").exits(0);
+    assert!(run.stdout.contains("warning: 60 of 60 targets of the poisson model are no whole numbers, such as 0.25"), "{}", run.stdout);
+    let codes = |out: &str| -> Vec<String> {
+        let notes = folder.json(&format!("{out}/summary.json"))["notes"].clone();
+        notes.as_array().unwrap().iter().map(|note| note["code"].as_str().unwrap().to_string()).collect()
+    };
+    assert!(codes("o").contains(&"targets.fractional".to_string()), "{:?}", codes("o"));
+    let gamma = fit(&folder, "rates.csv --model gamma --target rate --agents 3 --inference --out p").exits(0);
+    assert!(gamma.stdout.contains("which statsmodels does not count)") && !gamma.stdout.contains("2 less"), "{}", gamma.stdout);
+    assert!(!codes("p").contains(&"targets.fractional".to_string()));
+    let gaussian = fit(&folder, "rates.csv --model least-squares --target rate --agents 3 --inference --out q").exits(0);
+    assert!(gaussian.stdout.contains("its AIC is 2 less"), "{}", gaussian.stdout);
+}
+
 #[test]
 fn what_has_no_estimate_is_named_with_the_exit_status_1() {
     let folder = Folder::new();

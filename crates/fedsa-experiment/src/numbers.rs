@@ -150,6 +150,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_probability_is_never_zero() {
+        assert_eq!([0.0, 1e-17, 1e-16, 0.0312, 1.0].map(probability), ["<1e-16", "<1e-16", "1e-16", "0.0312", "1"]);
+    }
+
+    #[test]
     fn numbers_are_written_as_people_write_them() {
         for (x, text) in [
             (2.7993, "2.80"),
