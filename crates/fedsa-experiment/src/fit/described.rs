@@ -30,7 +30,8 @@ pub(super) fn json(prepared: &Prepared, model: &LinearModel, inference: Option<&
         "reference": reference,
         "references": references,
         "aic": inference.map(|inference| inference.aic),
-        "coefficients": coefficients(model).map(|all| all.into_iter().map(one).collect::<Vec<_>>()),
+        // Those of inference have errors besides.
+        "coefficients": coefficients(model).filter(|_| inference.is_none()).map(|all| all.into_iter().map(one).collect::<Vec<_>>()),
     })
 }
 
