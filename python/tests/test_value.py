@@ -76,7 +76,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_the_weights_are_those_of_lstd() -> None:
-    value = ValueFunction(gamma=0.95, features="polynomial:2").fit(agents())
+    value = ValueFunction(gamma=0.95, features="polynomial:2", ridge=0.0).fit(agents())
     a, b = np.zeros((6, 6)), np.zeros(6)
     for log in agents().values():
         phi = value.transform(log["states"])
@@ -96,7 +96,7 @@ def test_products_of_features_are_those_of_numpy(tmp_path: Path) -> None:
         mode = np.arange(len(log["rewards"])) % 3
         log["states"] = np.column_stack([log["states"][:, 0], mode])
         log["next_states"] = np.column_stack([log["next_states"][:, 0], (mode + 1) % 3])
-    value = ValueFunction(gamma=0.95, features="one-hot(s_1) * identity:bias(s_0)").fit(logs)
+    value = ValueFunction(gamma=0.95, features="one-hot(s_1) * identity:bias(s_0)", ridge=0.0).fit(logs)
     phi = lambda s: (np.eye(3)[s[:, 1].astype(int)][:, :, None] * np.column_stack([np.ones(len(s)), s[:, 0]])[:, None]).reshape(len(s), 6)  # noqa: E731
     a, b = np.zeros((6, 6)), np.zeros(6)
     for log in logs.values():
@@ -514,7 +514,7 @@ def test_a_fit_that_misses_its_tolerance_warns_and_names_the_cause() -> None:
     for settings in (dict(), dict(method="lstd"), dict(method="gmres", max_rounds=200)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            fit = fedsa.ValueFunction(gamma=0.9, features="polynomial:2", **settings).fit(turning())
+            fit = fedsa.ValueFunction(gamma=0.9, features="polynomial:2", ridge=0.0, **settings).fit(turning())
         rounds[str(settings.get("method"))] = fit.n_iter_
         if fit.outcome_.name in ("converged", "completed"):
             assert not caught

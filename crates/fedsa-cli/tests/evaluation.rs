@@ -387,7 +387,7 @@ fn numbered_states_have_a_weight_each() {
     logs.iter().enumerate().for_each(|(i, log)| folder.write(&format!("logs/{i}.csv"), log));
     let text = folder.run(&["evaluate", "logs", "--gamma", "0.9", "--out", "plain"]).exits(0).stdout;
     assert!(text.contains("the state column is whole numbers, of 5 values in all: if they are labels, --features one-hot"), "{text}");
-    let one_hot = ["evaluate", "logs", "--gamma", "0.9", "--features", "one-hot", "--out"];
+    let one_hot = ["evaluate", "logs", "--gamma", "0.9", "--ridge", "0", "--features", "one-hot", "--out"];
     let text = folder.run(&[&one_hot[..], &["o"]].concat()).exits(0).stdout;
     assert!(text.contains("5 features of one-hot") && !text.contains("if they are labels"), "{text}");
     // The values of the empirical chain, by iteration of its Bellman equation.
@@ -490,7 +490,7 @@ fn gtd2_and_tdc_reach_the_weights_of_lstd_where_td_diverges() {
     };
     for operator in [&["--operator", "gtd2"][..], &["--operator", "tdc", "--kappa", "3"]] {
         let out = operator[1];
-        let options = ["evaluate", "logs", "--gamma", "0.95", "--method", "fedhsa", "--step-size", "0.1", "--out", out];
+        let options = ["evaluate", "logs", "--gamma", "0.95", "--ridge", "0", "--method", "fedhsa", "--step-size", "0.1", "--out", out];
         let ran = folder.run(&[&options[..], operator].concat()).exits(0);
         assert!(ran.stdout.contains("projected Bellman error"), "{}", ran.stdout);
         let weights: Value = folder.json(&format!("{out}/weights.json"));

@@ -177,14 +177,17 @@ fn dependent_features_have_weights_of_least_norm_or_a_ridge() {
     // The second column is twice the first.
     folder.write("log.csv", "s_0,s_1,next_0,next_1,reward,done\n0,0,1,2,2,0\n1,2,0.2,0.4,1,0\n0.2,0.4,1,2,0,1\n0.7,1.4,0.1,0.2,1,0\n");
     let run = |args: &[&str]| folder.run(&[&["evaluate", "log.csv", "--features"], args].concat()).exits(0);
-    run(&["polynomial:1", "--out", "a"]).says("  note: 2 of 3 directions of these features are independent on these transitions: ");
+    run(&["polynomial:1", "--ridge", "0", "--out", "a"])
+        .says("  note: 2 of 3 directions of these features are independent on these transitions: ");
     let weights = |out: &str| folder.json(&format!("{out}/weights.json"));
     let least = weights("a");
     let theta: Vec<f64> = least["theta"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
     // Scaled to their ranges both columns are the same feature.
     assert!((theta[1] - theta[2]).abs() < 1e-9 && theta[1] != 0.0, "{theta:?}");
     assert_eq!((&least["rank"], &least["outcome"], &least["ridge"]), (&2.into(), &"converged".into(), &0.0.into()));
-    run(&["tiles:1x9", "--out", "b"]).says("directions of these features are independent").says("; a positive --ridge makes it unique");
+    run(&["tiles:1x9", "--ridge", "0", "--out", "b"])
+        .says("directions of these features are independent")
+        .says("; a positive --ridge makes it unique");
     let output = run(&["polynomial:1", "--ridge", "0.1", "--out", "c"]);
     assert!(!output.stdout.contains("independent"), "{}", output.stdout);
     assert_eq!((&weights("c")["rank"], &weights("c")["ridge"]), (&3.into(), &0.1.into()));
