@@ -134,7 +134,7 @@ class PolicyValue:
     all: ValueEstimate
     agents: dict[str, ValueEstimate]
     under_shared_weights: dict[str, ValueEstimate] = field(default_factory=dict)
-    weights: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    weights: dict[str, NDArray[np.float64]] = field(default_factory=dict, compare=False)
 
     @property
     def mean(self) -> float:
