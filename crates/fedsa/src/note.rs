@@ -62,6 +62,8 @@ codes! {
     ColumnsLeftOut, "columns.left-out", Info, "Columns of a table hold neither numbers nor flags nor text.";
     ColumnsRemovedByRidge, "columns.removed-by-ridge", Warning, "The ridge leaves nothing of the coefficients of columns of small numbers.";
     ColumnsUnlikeScales, "columns.unlike-scales", Warning, "Columns are of very different scales.";
+    ConstantTarget, "target.constant", Warning, "All targets are the same.";
+    DecimalComma, "data.decimal-comma", Info, "A comma was read as the decimal mark of numbers.";
     EpisodesResumed, "episodes.resumed", Warning, "Episodes go on after their end under the same number.";
     EstimateByNewton, "inference.estimate-by-newton", Info, "The method missed its target, and the estimate is that of Newton steps.";
     FeaturesBytes, "features.bytes", Info, "Features are whole numbers from 0 to 255.";
@@ -70,8 +72,11 @@ codes! {
     InferenceFewAgents, "inference.few-agents", Warning, "Clustered errors are of few agents.";
     InferenceFewDegrees, "inference.few-degrees", Warning, "The normal distribution is used where few rows determine the dispersion.";
     InferenceOverdispersed, "inference.overdispersed", Warning, "Counts vary by more than their family allows.";
-    NextStatesOfNextEpisode, "next-state.of-next-episode", Warning, "Ends of episodes whose next state is of the next episode were left out.";
+    LevelRare, "levels.rare", Warning, "A level of a category has few rows.";
+    LevelsAlike, "levels.alike", Warning, "Levels of a category differ by case and spaces alone.";
     NextStatesFollow, "states.next-follow", Info, "Next states are those of following rows.";
+    NextStatesOfNextEpisode, "next-state.of-next-episode", Warning, "Ends of episodes whose next state is of the next episode were left out.";
+    PositiveClass, "labels.positive", Info, "A class was chosen as the positive one, or several classes are counted as one.";
     PredictionMissing, "prediction.missing", Info, "A predicted line that the figure asked for is not known.";
     RatiosClipped, "ratios.clipped", Warning, "Importance ratios are clipped, which biases values.";
     RatiosFewEffective, "ratios.few-effective", Warning, "A few transitions carry the weight of the importance ratios.";
@@ -79,11 +84,6 @@ codes! {
     RatiosNotUsed, "ratios.not-used", Info, "The logs have importance ratios that are not used.";
     RatiosUsed, "ratios.used", Info, "The logs have importance ratios, which are used.";
     RewardsZero, "rewards.zero", Warning, "All rewards are 0.";
-    DecimalComma, "data.decimal-comma", Info, "A comma was read as the decimal mark of numbers.";
-    PositiveClass, "labels.positive", Info, "A class was chosen as the positive one, or several classes are counted as one.";
-    ConstantTarget, "target.constant", Warning, "All targets are the same.";
-    LevelsAlike, "levels.alike", Warning, "Levels of a category differ by case and spaces alone.";
-    LevelRare, "levels.rare", Warning, "A level of a category has few rows.";
     RootUnknown, "root.unknown", Info, "The solution is not known, so that no errors are measured.";
     RowsLeftOut, "rows.left-out", Warning, "Rows of the data were left out.";
     RowsOfResets, "rows.of-resets", Warning, "Rows of a log that only reset an environment were left out.";

@@ -100,13 +100,17 @@ fn about(fit: &Fit) -> Vec<String> {
     };
     let mut lines = vec![format!("{}, {intercept}, {}", fit.prepared().sizes(), fit.ridge())];
     lines.extend(modelled(&fit.prepared().targets));
-    for category in &fit.prepared().categories {
-        let levels: Vec<&str> = category.levels.iter().take(MOST_LEVELS).map(String::as_str).collect();
-        let all = category.levels.len();
-        let more = if all > MOST_LEVELS { format!(", .. ({all} in all)") } else { String::new() };
-        let reference = category.reference.as_ref().map_or(String::new(), |level| format!(" against {}", quoted(level)));
-        let (column, levels) = (quoted(&category.column), quoted(levels.join(", ")));
-        lines.push(format!("  categories of {column}: {levels}{more}{reference} (--drop {column} leaves the column out)"));
+    for (category, known) in fit.prepared().categories.iter().zip(&fit.prepared().levels) {
+        let with_rows = |(level, rows): (&String, &u64)| format!("{} ({rows})", quoted(level));
+        let is_reference = |level: &String| category.reference.as_ref() == Some(level);
+        let all = known.levels.iter().zip(&known.counts);
+        let levels: Vec<String> = all.clone().filter(|(level, _)| !is_reference(level)).take(MOST_LEVELS).map(with_rows).collect();
+        let n = category.levels.len();
+        let more = if n > MOST_LEVELS { format!(", .. ({n} in all)") } else { String::new() };
+        let reference = all.clone().find(|(level, _)| is_reference(level)).map(with_rows);
+        let reference = reference.map_or(String::new(), |level| format!(" against {level}"));
+        let (column, levels) = (quoted(&category.column), levels.join(", "));
+        lines.push(format!("  categories of {column} (rows): {levels}{more}{reference} (--drop {column} leaves the column out)"));
     }
     // A folder or a glob may stand for more than was meant, such as training and test files.
     let read = fit.rows_read();

@@ -20,7 +20,9 @@ const MOST_LEVELS: f64 = 0.5;
 
 /// What is known before the runs. `unreachable` is the target for the gradient that was asked for, where rounding errors are larger.
 pub(super) fn of(prepared: &Prepared, settings: &FitSettings, unreachable: Option<f64>) -> Vec<Note> {
-    let mut all: Vec<Note> = removed_by_ridge(prepared, settings).into_iter().chain(far_from_zero(prepared)).collect();
+    let mut all = prepared.notes.clone();
+    all.extend(removed_by_ridge(prepared, settings));
+    all.extend(far_from_zero(prepared));
     if prepared.has_bytes() {
         let what =
             "features are whole numbers from 0 to 255, as of pixels: `divide_by = 255` and `pca = DIM` make fits of such data faster";
