@@ -25,7 +25,7 @@ fn inference_is_printed_and_written_for_categories_offsets_and_weights() {
     let run = fit(&folder, &format!("{options} --agents 5 --method newton --out o")).exits(0);
     for words in [
         "an intercept (--intercept=false leaves it out), no ridge",
-        "categories of region: south, west against north",
+        "categories of region (rows): south (110), west (110) against north (110)",
         "coefficient",
         "region=south",
         "as R and statsmodels",

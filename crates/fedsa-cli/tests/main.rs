@@ -14,6 +14,7 @@ mod evaluation;
 mod feature_choice;
 mod feature_products;
 mod fit;
+mod fit_columns;
 mod fit_models;
 #[cfg(unix)]
 mod folders;

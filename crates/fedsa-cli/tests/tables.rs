@@ -153,7 +153,7 @@ fn the_class_that_is_modelled_is_said() {
     folder.write("one.csv", rows("x,label", 20, |_, [a, ..]| format!("{a},yes")));
     said(&fit(&folder, "one.csv --agents 2 --out q").exits(2), &["all rows have the target yes"]);
     folder.write("two.csv", rows("x,label", 20, |i, [a, ..]| format!("{a},{}", 1 + i % 2)));
-    said(&fit(&folder, "two.csv --agents 2 --out q").exits(2), &["--positive: labels that are not binary: 1, 2"]);
+    said(&fit(&folder, "two.csv --agents 2 --out q").exits(0), &["models the probability of 2 against 1 (--positive"]);
 }
 
 /// The cell at fault is named, with its file.

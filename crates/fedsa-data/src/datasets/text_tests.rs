@@ -31,30 +31,14 @@ fn columns_of_text_are_categories_of_csv_and_parquet() {
     assert_eq!((numbers.texts, numbers.rows), (Vec::new(), Rows::Dense { d: 2, values: vec![1.0, 7.0, 2.0, 9.0] }));
 }
 
-/// Codes such as 007 are texts in all files if they are in one, whichever is read first, and numbers where all files have numbers.
+/// Codes such as 007, and ids that no double represents, are names; other numbers are numbers, whatever other files have.
 #[test]
-fn a_column_that_is_text_in_one_file_is_text_in_all() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_string()
-    };
-    let numbers = file("numbers.csv", "a,site,target\n1,001,0\n2,002,1\n3,001,1\n");
-    let (mixed, begins) = (file("mixed.csv", "a,site,target\n1,003,0\n2,X,1\n"), file("begins.csv", "a,site,target\n1,X,0\n2,Y,1\n"));
-    let places = crate::find::Places::from_env("");
-    let read = |files: &[&String], wanted: &Wanted| {
-        let files: Vec<String> = files.iter().map(ToString::to_string).collect();
-        super::read(&files, &places, wanted, &fedsa::cancel::Cancel::never()).unwrap().into_iter().map(|(_, set)| set).collect::<Vec<_>>()
-    };
+fn codes_and_ids_of_categories_are_texts() {
     let named = Wanted::default().with_categorical(vec!["site".into()]);
-    for (files, wanted) in [([&numbers, &mixed], &named), ([&mixed, &numbers], &named), ([&numbers, &begins], &Wanted::default())] {
-        let sets = read(&files, wanted);
-        let own = sets.iter().find(|set| set.rows.len() == 3).unwrap();
-        assert_eq!(own.texts, vec![TextColumn { column: "site".into(), names: names(&["001", "002"]) }]);
-        assert_eq!(own.rows, Rows::Dense { d: 2, values: vec![1.0, 0.0, 2.0, 1.0, 3.0, 0.0] });
-    }
-    assert!(read(&[&numbers, &numbers.replace("numbers", "./numbers")][..1], &named)[0].texts.is_empty());
+    let texts = |rows: &str| from_csv(format!("a,site,target\n{rows}").into(), &named).unwrap().texts;
+    assert_eq!(texts("1,001,0\n2,002,1\n3,001,1\n")[0].names, names(&["001", "002"]));
+    assert_eq!(texts("1,7,0\n2,1582218195625938945,1\n")[0].names, names(&["7", "1582218195625938945"]));
+    assert_eq!(texts("1,0,0\n2,0.5,1\n"), []);
 }
 
 fn error(file: &str, wanted: &Wanted) -> String {
@@ -96,9 +80,9 @@ fn whole_numbers_that_are_no_doubles_are_refused_in_csv_as_in_parquet() {
     let said = |text: &str| error(text, &Wanted::default());
     assert_eq!(said("x,target\n1,0\n9007199254740993,1\n"), "line 3, column `x`: `9007199254740993` does not fit a double");
     assert_eq!(said("x,target\n1,9007199254740993\n"), "line 2, column `target`: `9007199254740993` does not fit a double");
-    // Groups that differ in the last digit are different ones.
-    let group = error("x,target,id\n1,0,9007199254740993\n2,0,9007199254740992\n", &Wanted::default().with_group("id"));
-    assert_eq!(group, "line 2, column `id`: `9007199254740993` does not fit a double");
+    // Groups that differ in the last digit are different ones, with their texts.
+    let group = from_csv("x,target,id\n1,0,9007199254740993\n2,0,9007199254740992\n".into(), &Wanted::default().with_group("id")).unwrap();
+    assert_eq!(group.groups, Some(Labels::Names { names: names(&["9007199254740993", "9007199254740992"]), of: vec![0, 1] }));
     let columns = vec![("x".to_string(), TraceColumn::I64(vec![1, (1 << 53) + 1])), ("target".into(), TraceColumn::F64(vec![0.0, 1.0]))];
     let e = from_parquet(to_bytes(&Trace::new(columns).unwrap()).unwrap(), &Wanted::default()).unwrap_err();
     assert_eq!(e.to_string(), "column `x`: row 2: 9007199254740993 does not fit a double");
@@ -146,7 +130,9 @@ fn semicolons_and_decimal_commas_are_read_as_points() {
     let expected = from_csv(TABLE.into(), &wanted).unwrap();
     assert_eq!(from_csv(TABLE.replace(',', ";").into(), &wanted).unwrap(), expected);
     assert_eq!(from_csv(TABLE.replace(',', "\t").into(), &wanted).unwrap(), expected);
-    assert_eq!(from_csv(TABLE.replace(',', ";").replace('.', ",").into(), &wanted).unwrap(), expected);
+    let commas = from_csv(TABLE.replace(',', ";").replace('.', ",").into(), &wanted).unwrap();
+    assert!(commas.notes[0].text.contains("`1,5` in line 2 is 1.5"), "{:?}", commas.notes);
+    assert_eq!(Dataset { notes: Vec::new(), ..commas }, expected);
     // A comma within a quoted name does not separate.
     let quoted = from_csv("\"dose, mg\";\"a, b\";target\n1,5;2;0,25\n".into(), &Wanted::default()).unwrap();
     assert_eq!(quoted.columns.iter().map(|name| name.into_owned()).collect::<Vec<_>>(), ["dose, mg", "a, b"]);
@@ -167,5 +153,5 @@ fn decimal_marks_that_are_not_clear_are_refused() {
     // One number says that commas are decimal, and it may be the target.
     assert_eq!(from_csv("a;target\n1,234;0\n2,345;0,5\n".into(), &Wanted::default()).unwrap().rows.row(0).next(), Some((0, 1.234)));
     // Without semicolons a comma separates.
-    assert_eq!(error("a\ttarget\n1\t0\n1,5\t1\n", &Wanted::default()), "line 3, column `a`: `1,5` is not a finite number");
+    assert_eq!(error("a\ttarget\n1\t0\n1,5\t1\n", &Wanted::default()), "line 3, column `a`: `1,5` is a number with a decimal comma");
 }

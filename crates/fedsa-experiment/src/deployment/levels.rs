@@ -63,7 +63,8 @@ pub(super) fn no_form() -> Error {
 /// When there are too many, or one is too long.
 pub(super) fn summaries(levels: &RowLevels, rows: u64) -> Result<Vec<ColumnSummary>> {
     let category = |one: &ColumnLevels| {
-        let values = DistinctValues::new(rows, one.levels.iter().cloned().collect(), one.are_numbers);
+        let rows = one.levels.iter().cloned().zip(one.counts.iter().copied());
+        let values = DistinctValues::new(rows.collect(), one.are_numbers);
         ColumnSummary::of_categories(&one.column, values)
     };
     let labels = levels.classes.as_ref().map(|classes| {
@@ -72,7 +73,8 @@ pub(super) fn summaries(levels: &RowLevels, rows: u64) -> Result<Vec<ColumnSumma
             ClassLabel::Name(name) => name.clone(),
         };
         let are_numbers = classes.iter().all(|class| matches!(class, ClassLabel::Number(_)));
-        ColumnSummary::of_labels(LABELS, DistinctValues::new(rows, classes.iter().map(text).collect(), are_numbers))
+        let rows = classes.iter().map(text).zip(levels.class_rows.iter().copied());
+        ColumnSummary::of_labels(LABELS, DistinctValues::new(rows.collect(), are_numbers))
     });
     let counted = levels.sparse.iter().map(|sparse| {
         let last = u32::try_from(sparse.width).unwrap_or(u32::MAX);
@@ -105,10 +107,10 @@ pub(super) fn sizes_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevels
                 Ok(x) if values.are_numbers => ClassLabel::Number(x),
                 _ => ClassLabel::Name(name),
             };
+            levels.class_rows = values.sorted().into_iter().map(|name| values.rows[name]).collect();
             levels.classes = Some(sorted.map(class).collect());
         } else {
-            let column = ColumnLevels { column: column.name.clone(), levels: sorted.collect(), are_numbers: values.are_numbers };
-            levels.categories.push(column);
+            levels.categories.push(ColumnLevels::new(&column.name, values.rows.clone().into_iter().collect()));
         }
     }
     if let Some(sparse) = &mut levels.sparse {

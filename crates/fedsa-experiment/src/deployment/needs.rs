@@ -56,7 +56,7 @@ const NAMED: usize = 4;
 /// What the components of a model are those of, where they follow from the columns of all.
 fn made_of(columns: &[ColumnSummary]) -> String {
     let mut levels: Vec<(usize, &str)> =
-        columns.iter().filter_map(|column| Some((column.values()?.names.len(), column.name.as_str()))).collect();
+        columns.iter().filter_map(|column| Some((column.values()?.rows.len(), column.name.as_str()))).collect();
     levels.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     let named: Vec<String> = levels.iter().take(NAMED).map(|(count, name)| format!("{count} of `{}`", quoted(name))).collect();
     match levels.len().saturating_sub(NAMED) {

@@ -14,14 +14,12 @@ pub struct Candidates<'a> {
     excluded: Vec<(&'a str, Error)>,
     is_out: Vec<bool>,
     /// Of each column.
-    values: Vec<Holders<'a>>,
+    values: Vec<Holders>,
 }
 
 /// The values of a column of categories or labels, and who has them; nothing of other columns.
-struct Holders<'a> {
-    /// All values, in increasing order.
-    names: Vec<&'a str>,
-    /// The positions of each agent's values in `names`.
+struct Holders {
+    /// The positions of each agent's values among all values in increasing order.
     of: Vec<Vec<u32>>,
     /// How many of those who are not left out have each value.
     count: Vec<u32>,
@@ -29,17 +27,16 @@ struct Holders<'a> {
     present: BTreeSet<u32>,
 }
 
-impl<'a> Holders<'a> {
+impl Holders {
     /// The values of one column of all agents.
-    fn new(agents: impl Iterator<Item = Option<&'a DistinctValues>> + Clone) -> Self {
+    fn new<'a>(agents: impl Iterator<Item = Option<&'a DistinctValues>> + Clone) -> Self {
         let mut at: BTreeMap<&str, u32> = BTreeMap::new();
-        agents.clone().flatten().flat_map(|values| &values.names).for_each(|name| *at.entry(name).or_default() += 1);
-        let names: Vec<&str> = at.keys().copied().collect();
+        agents.clone().flatten().flat_map(|values| values.rows.keys()).for_each(|name| *at.entry(name).or_default() += 1);
         let count: Vec<u32> = at.values().copied().collect();
         at.values_mut().zip(0..).for_each(|(position, i)| *position = i);
-        let positions = |values: &DistinctValues| values.names.iter().map(|name| at[name.as_str()]).collect();
+        let positions = |values: &DistinctValues| values.rows.keys().map(|name| at[name.as_str()]).collect();
         let of = agents.map(|values| values.map_or_else(Vec::new, positions)).collect();
-        Self { present: (0..names.len() as u32).collect(), names, of, count }
+        Self { present: (0..count.len() as u32).collect(), of, count }
     }
 
     fn leave_out(&mut self, agent: usize) {
@@ -154,7 +151,7 @@ impl Candidates<'_> {
     /// not hidden behind each other, nor one who has much of its own in one column behind others who have a little in another. What is in the
     /// way may be in one column, while most agents have rare values in others.
     pub fn orders(&self) -> Vec<Vec<usize>> {
-        let of_column = |column: &Holders<'_>| {
+        let of_column = |column: &Holders| {
             let share = |at: &u32| 1.0 / f64::from(column.count[*at as usize]);
             beyond_most(column.of.iter().map(|of| of.iter().map(share).sum()).collect())
         };
@@ -190,9 +187,11 @@ impl Candidates<'_> {
         let together = |i: usize| {
             let holders = &self.values[i];
             let with = |values: &DistinctValues| {
-                let names = holders.present.iter().map(|at| holders.names[*at as usize].to_string()).collect();
-                let count = rest.iter().filter_map(|one| one.columns[i].values()).map(|values| values.count).sum();
-                DistinctValues { count, names, are_numbers: values.are_numbers }
+                let mut rows: BTreeMap<String, u64> = BTreeMap::new();
+                for (name, count) in rest.iter().filter_map(|one| one.columns[i].values()).flat_map(|values| &values.rows) {
+                    *rows.entry(name.clone()).or_default() += count;
+                }
+                DistinctValues { rows, are_numbers: values.are_numbers }
             };
             let column = &first.columns[i];
             if holders.present.len() > column.content.most_values() {

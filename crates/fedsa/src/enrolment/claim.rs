@@ -40,7 +40,7 @@ impl Application {
 
 /// The bytes of memory that a column takes in a list that has grown, about.
 fn memory_of(column: &ColumnSummary) -> usize {
-    let texts = column.values().into_iter().flat_map(|values| &values.names).map(|name| TEXT + name.len()).sum::<usize>();
+    let texts = column.values().into_iter().flat_map(|values| values.rows.keys()).map(|name| TEXT + name.len()).sum::<usize>();
     2 * size_of::<ColumnSummary>() + column.name.len() + texts
 }
 

@@ -1,9 +1,9 @@
 //! What agents say of their columns, and what that makes of all agents' columns.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result, quoted};
@@ -87,24 +87,27 @@ impl CountedColumns {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DistinctValues {
-    /// The number of rows.
-    pub count: u64,
-    /// The values as texts.
+    /// The values as texts, with the number of rows of each.
     #[serde(deserialize_with = "few_names")]
-    pub names: BTreeSet<String>,
+    pub rows: BTreeMap<String, u64>,
     /// Whether they are numbers, at all ends.
     pub are_numbers: bool,
 }
 
 impl DistinctValues {
-    /// Of so many rows, each of which has one of them.
-    pub fn new(count: u64, names: BTreeSet<String>, are_numbers: bool) -> Self {
-        Self { count, names, are_numbers }
+    /// Of rows, each of which has one of them.
+    pub fn new(rows: BTreeMap<String, u64>, are_numbers: bool) -> Self {
+        Self { rows, are_numbers }
+    }
+
+    /// The number of rows, as far as it can be counted.
+    pub fn count(&self) -> u64 {
+        self.rows.values().fold(0, |sum, rows| sum.saturating_add(*rows))
     }
 
     /// The values in increasing order: of numbers by size, of texts as they are written.
     pub fn sorted(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let mut names: Vec<&str> = self.rows.keys().map(String::as_str).collect();
         if self.are_numbers {
             let number = |name: &str| name.parse::<f64>().unwrap_or(f64::NAN);
             names.sort_by(|a, b| number(a).total_cmp(&number(b)));
@@ -116,12 +119,12 @@ impl DistinctValues {
     fn are_possible(&self) -> bool {
         // A number has one text, so that none is there twice.
         let is_number = |name: &String| name.parse().is_ok_and(|x: f64| x.is_finite() && (x + 0.0).to_string() == *name);
-        !self.names.is_empty() && self.names.iter().all(|name| !is_long(name) && (!self.are_numbers || is_number(name)))
+        let is_one = |(name, rows): (&String, &u64)| *rows > 0 && !is_long(name) && (!self.are_numbers || is_number(name));
+        !self.rows.is_empty() && self.rows.iter().all(is_one)
     }
 
     fn join(&mut self, other: &Self) {
-        self.count += other.count;
-        self.names.extend(other.names.iter().cloned());
+        other.rows.iter().for_each(|(name, rows)| *self.rows.entry(name.clone()).or_default() += rows);
     }
 }
 
@@ -186,7 +189,7 @@ impl ColumnSummary {
     pub(super) fn count(&self) -> u64 {
         match &self.content {
             ColumnContent::Numbers { moments, .. } => moments.count() as u64,
-            ColumnContent::Categories(values) | ColumnContent::Labels(values) => values.count,
+            ColumnContent::Categories(values) | ColumnContent::Labels(values) => values.count(),
             ColumnContent::Counted(columns) => columns.rows,
         }
     }
@@ -223,13 +226,13 @@ impl ColumnSummary {
                     "one finite number or more, at most 2^53, with a mean and a spread that numbers of this range have",
                 )
             }
-            ColumnContent::Categories(values) | ColumnContent::Labels(values) if !(1..=1 << 53).contains(&values.count) => {
-                refused(format!("{} rows", values.count), "one row or more, and at most 2^53")
+            ColumnContent::Categories(values) | ColumnContent::Labels(values) if !(1..=1 << 53).contains(&values.count()) => {
+                refused(format!("{} rows", values.count()), "one row or more, and at most 2^53")
             }
             ColumnContent::Categories(values) | ColumnContent::Labels(values)
-                if values.names.len() > self.content.most_values() || !values.are_possible() =>
+                if values.rows.len() > self.content.most_values() || !values.are_possible() =>
             {
-                Err(self.content.refused_values(&self.name, values.names.len()))
+                Err(self.content.refused_values(&self.name, values.rows.len()))
             }
             ColumnContent::Counted(columns) if !columns.is_possible() => refused(
                 format!("{} rows, the last column {}, {} numbers", columns.rows, columns.last, columns.stored),
@@ -274,24 +277,24 @@ impl ColumnSummary {
 }
 
 /// Names of which no more are kept than a check needs to refuse them, so that whoever sends more takes no memory with them.
-fn few_names<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<BTreeSet<String>, D::Error> {
-    deserializer.deserialize_seq(FewNames)
+fn few_names<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<BTreeMap<String, u64>, D::Error> {
+    deserializer.deserialize_map(FewNames)
 }
 
 struct FewNames;
 
 impl<'de> Visitor<'de> for FewNames {
-    type Value = BTreeSet<String>;
+    type Value = BTreeMap<String, u64>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("names")
+        f.write_str("names with their rows")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> std::result::Result<BTreeSet<String>, A::Error> {
-        let mut kept = BTreeSet::new();
-        while let Some(name) = names.next_element::<String>()? {
+    fn visit_map<A: MapAccess<'de>>(self, mut names: A) -> std::result::Result<BTreeMap<String, u64>, A::Error> {
+        let mut kept = BTreeMap::new();
+        while let Some((name, rows)) = names.next_entry::<String, u64>()? {
             if kept.len() <= MOST_CLASSES {
-                kept.insert(name);
+                kept.insert(name, rows);
             }
         }
         Ok(kept)
@@ -324,7 +327,8 @@ pub(super) fn unknown_value(founded: &[ColumnSummary], own: &[ColumnSummary]) ->
         if let (Some(known), Some(own)) = (known.counted(), own.counted()) {
             return (own.last > known.last).then(|| format!("a column {}, and the last one is {}", own.last, known.last));
         }
-        let other = own.values()?.names.difference(&known.values()?.names).next()?;
+        let known = known.values()?;
+        let other = own.values()?.rows.keys().find(|name| !known.rows.contains_key(*name))?;
         Some(format!("column `{}`: `{}`", quoted(&own.name), quoted(other)))
     };
     founded.iter().zip(own).find_map(of)
@@ -361,12 +365,12 @@ mod tests {
 
     #[test]
     fn categories_are_those_of_any_agent() {
-        let values = |texts: &[&str], are_numbers| DistinctValues::new(5, texts.iter().map(|t| (*t).into()).collect(), are_numbers);
+        let values = |texts: &[&str], are_numbers| DistinctValues::new(texts.iter().map(|t| ((*t).into(), 5)).collect(), are_numbers);
         let of = |texts: &[&str]| vec![ColumnSummary::of_categories("c", values(texts, false)).unwrap()];
         let (a, b) = (of(&["red", "blue"]), of(&["green", "red"]));
         let all = joined([&a[..], &b[..]].into_iter());
         let all = all[0].values().unwrap();
-        assert_eq!((all.count, all.sorted()), (10, vec!["blue", "green", "red"]));
+        assert_eq!((all.count(), all.rows["red"], all.sorted()), (20, 10, vec!["blue", "green", "red"]));
         // Of numbers the order is by size, whoever comes first.
         let [few, many] =
             [&["10", "-1"][..], &["9", "10", "2.5"]].map(|texts| vec![ColumnSummary::of_labels("y", values(texts, true)).unwrap()]);

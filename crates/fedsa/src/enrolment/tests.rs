@@ -54,8 +54,8 @@ fn an_application_of_too_many_components_is_refused() {
 fn categories_of_all_agents_that_are_too_many_are_named() {
     let mut enrolment = enrolment();
     for who in ["a", "b"] {
-        let names = (0..600).map(|i| format!("{who}{i}")).collect();
-        let columns = vec![ColumnSummary::of_categories("colour", DistinctValues::new(600, names, false)).unwrap()];
+        let names = (0..600).map(|i| (format!("{who}{i}"), 1)).collect();
+        let columns = vec![ColumnSummary::of_categories("colour", DistinctValues::new(names, false)).unwrap()];
         enrolment.take(who, &frame::written(Kind::Application, &Application { columns, ..application(None, 600, 4) })).unwrap();
     }
     let e = enrolment.close(None).err().unwrap();
@@ -67,7 +67,8 @@ fn categories_of_all_agents_that_are_too_many_are_named() {
 fn impossible_counts_are_refused_one_by_one() {
     let mut enrolment = enrolment();
     let numbers = |name: &str, n: usize| ColumnSummary::of_numbers(name, (0..n).map(|i| i as f64)).unwrap();
-    let labels = |count| ColumnSummary::of_labels("y", DistinctValues::new(count, ["no".into(), "yes".into()].into(), false)).unwrap();
+    let labels =
+        |count| ColumnSummary::of_labels("y", DistinctValues::new([("no".into(), 1), ("yes".into(), count - 1)].into(), false)).unwrap();
     let of = |rows, columns| Application { columns, ..application(None, rows, 4) };
     for (one, why) in [
         (of(0, vec![]), "0 rows"),
@@ -117,8 +118,8 @@ fn ranges_of_placeholders_are_those_of_outliers() {
 fn an_agent_that_alone_says_a_number_of_components_is_excluded() {
     let mut all = Enrolment::new(&enrolment().terms, 2..=3).unwrap();
     for (who, dim) in [("a", None), ("b", Some(1)), ("c", None)] {
-        let names = [who.to_string()].into_iter().collect();
-        let columns = vec![ColumnSummary::of_categories("colour", DistinctValues::new(7, names, false)).unwrap()];
+        let names = [(who.to_string(), 7)].into();
+        let columns = vec![ColumnSummary::of_categories("colour", DistinctValues::new(names, false)).unwrap()];
         let one = Application { columns, dim, ..application(None, 7, 4) };
         all.take(who, &frame::written(Kind::Application, &one)).unwrap();
     }

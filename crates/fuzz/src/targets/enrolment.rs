@@ -24,8 +24,8 @@ static TERMS: LazyLock<Terms> = LazyLock::new(|| {
 /// Agents of each sort: with a number or without, with a dimension or with columns.
 static APPLICANTS: LazyLock<Vec<Applicant>> = LazyLock::new(|| {
     let numbers = |low| ColumnSummary::of_numbers("s", [low, 2.0, 7.5]).expect("finite numbers");
-    let texts = ["red", "blue"].map(String::from).into();
-    let categories = ColumnSummary::of_categories("c", DistinctValues::new(3, texts, false)).expect("two categories");
+    let texts = [("red".to_string(), 2), ("blue".to_string(), 1)].into();
+    let categories = ColumnSummary::of_categories("c", DistinctValues::new(texts, false)).expect("two categories");
     let counted = ColumnSummary::of_counted("f", CountedColumns::new(3, 7, 9)).expect("seven columns");
     let with_columns = |rows, low| Applicant::new(&TERMS, rows).with_columns(vec![numbers(low), categories.clone(), counted.clone()]);
     let with_dim = |rows| Applicant::new(&TERMS, rows).with_dim(D);

@@ -20,6 +20,8 @@ pub struct RowLevels {
     pub categories: Vec<ColumnLevels>,
     /// The labels of rows in increasing order; `None` where they are numbers to be predicted, or the settings name the classes.
     pub classes: Option<Vec<ClassLabel>>,
+    /// The number of rows of each of these labels.
+    pub class_rows: Vec<u64>,
     /// The number of other columns that are features.
     pub plain: usize,
     /// Their names; `None` of columns without names.
@@ -85,6 +87,7 @@ impl Preparation {
             TargetRule::Classes { classes: None, .. } | TargetRule::Many { classes: None, .. } => Some(classes_of(sets)?),
             _ => None,
         };
+        let (classes, class_rows) = classes.map_or((None, Vec::new()), |(classes, rows)| (Some(classes), rows));
         let is_plain = |name: &str| {
             let is_special = [&self.special.offset, &self.special.row_weights].iter().any(|special| special.as_deref() == Some(name));
             !is_special && categories.iter().all(|category| category.column != name)
@@ -95,14 +98,14 @@ impl Preparation {
         let fitted = self.samples.map_or(rows, |n| n.min(rows));
         let sparse = SparseSize::of(sets, &self.wanted, fitted, &special, categories.len());
         if sparse.is_some() {
-            return Ok(RowLevels { categories, classes, sparse, ..RowLevels::default() });
+            return Ok(RowLevels { categories, classes, class_rows, sparse, ..RowLevels::default() });
         }
         let widest = sets.iter().max_by_key(|set| set.rows.columns());
         let names: Vec<String> =
             widest.iter().flat_map(|set| set.columns.iter()).filter(|name| is_plain(name)).map(|name| name.into_owned()).collect();
         // Columns that become features of levels are called by name.
         let are_counted = categories.is_empty() && widest.is_some_and(|set| set.columns.are_counted());
-        Ok(RowLevels { classes, plain: names.len(), names: (!are_counted).then_some(names), categories, sparse: None })
+        Ok(RowLevels { classes, class_rows, plain: names.len(), names: (!are_counted).then_some(names), categories, sparse: None })
     }
 
     /// Makes sparse rows as wide as the special columns that settings name. Returns how wide they were.

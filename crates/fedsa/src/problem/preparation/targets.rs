@@ -94,12 +94,15 @@ fn labels_of(sets: &[Dataset]) -> Result<Vec<&Labels>> {
     labels.collect()
 }
 
-/// The distinct labels of rows in increasing order.
+/// The distinct labels of rows in increasing order, and the number of rows of each.
 ///
 /// # Errors
 /// When a file has none, or there are too many.
-pub(super) fn classes_of(sets: &[Dataset]) -> Result<Vec<ClassLabel>> {
-    ranks(sets, &labels_of(sets)?).map(|(classes, _)| classes)
+pub(super) fn classes_of(sets: &[Dataset]) -> Result<(Vec<ClassLabel>, Vec<u64>)> {
+    let (classes, of) = ranks(sets, &labels_of(sets)?)?;
+    let mut rows = vec![0; classes.len()];
+    of.iter().for_each(|rank| rows[*rank as usize] += 1);
+    Ok((classes, rows))
 }
 
 impl Found {
@@ -337,6 +340,15 @@ fn check_alike(sets: &[Dataset], labels: &[&Labels], distinct: &[&String]) -> Re
     Err(Error::data("target", what, "one way to write each class in all files"))
 }
 
+/// Refuses classes whose names differ by case and spaces alone.
+fn check_same_names(classes: &[ClassLabel]) -> Result<()> {
+    let names = classes.iter().map(|class| if let ClassLabel::Name(name) = class { name } else { "" });
+    let are_names = classes.iter().all(|class| matches!(class, ClassLabel::Name(_)));
+    let Some((a, b)) = alike(names).filter(|_| are_names) else { return Ok(()) };
+    let what = format!("labels that differ by case or spaces alone: {}, {}", classes[a], classes[b]);
+    Err(Error::data("target", what, "one way to write each class at all agents"))
+}
+
 /// The given classes in increasing order, and the rank of each row's among them; those that were found where none are given.
 fn among(given: Option<&[ClassLabel]>, (found, of): (Vec<ClassLabel>, Vec<f64>)) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
     let Some(given) = given else { return Ok((found, of)) };
@@ -451,7 +463,7 @@ impl TargetRule {
     pub(in crate::problem) fn outputs(&self, sets: &[Dataset]) -> usize {
         let classes = match self {
             Self::Many { classes: Some(classes), .. } => classes.len(),
-            Self::Many { classes: None, .. } => classes_of(sets).map_or(0, |classes| classes.len()),
+            Self::Many { classes: None, .. } => classes_of(sets).map_or(0, |(classes, _)| classes.len()),
             _ => 2,
         };
         classes.saturating_sub(1).max(1)
@@ -467,6 +479,7 @@ impl TargetRule {
             Some(given) => in_order(given)?,
             None => found.unwrap_or_default().to_vec(),
         };
+        check_same_names(&classes)?;
         if let [] | [_] = classes[..] {
             let all = classes.first().map_or_else(|| "no target".into(), |only| format!("the target {only}"));
             return Err(Error::data("target", format!("all rows have {all}"), "rows of two classes"));

@@ -426,7 +426,11 @@ fn data_that_cannot_be_used_are_refused_with_the_reason() {
     };
     let three = || vec![numbered(vec![1.0, 2.0, 3.0, 1.0])];
     refused(how(1), three(), "positive", &["not binary", "1, 2, 3"]);
-    refused(how(1), vec![numbered(vec![1.0, 2.0])], "positive", &["1, 2"]);
+    let two = how(1).prepare(&Sets(vec![numbered(vec![2.0, 1.0])])).unwrap();
+    assert_eq!((two.train.targets, two.notes[0].code), (vec![1.0, -1.0], crate::note::NoteCode::PositiveClass));
+    let alike = Labels::Names { names: ["Yes", "no", " yes"].map(String::from).into(), of: vec![0, 1, 2, 2] };
+    let alike = Dataset { targets: Some(alike), ..numbered(vec![0.0; 4]) };
+    refused(how(1), vec![alike], "target", &["`Yes` (1 row in set)", "` yes` (2 rows in set)"]);
     let positive = |x: f64| TargetRule::Classes { positive: Some(ClassLabel::Number(x)), classes: None };
     refused(Preparation { targets: positive(7.0), ..how(1) }, three(), "positive", &["label 7", "1, 2, 3"]);
     let name = TargetRule::Classes { positive: Some(ClassLabel::Name("1".into())), classes: None };
