@@ -7,6 +7,7 @@ use fedsa::error::{Error, Result, quoted};
 use serde_json::{Value, json};
 
 use fedsa::problem::preparation::columns::Category;
+use fedsa::problem::preparation::texts::{level_name, level_number};
 
 use super::table::{Cells, Table, Text};
 
@@ -311,18 +312,17 @@ fn category(value: &Value, d: usize) -> Result<Category> {
 
 /// The coefficient of a level; `None` for the reference.
 fn level(category: &Category, text: &str) -> Result<Option<usize>> {
-    let number = |text: &str| text.trim().parse::<f64>().ok();
-    // Texts are levels as they are; numbers, however they are written, where all levels are numbers.
-    let is_text = |level: &String| level == text.trim();
-    let is_number = |level: &String| number(level).is_some_and(|x| number(text) == Some(x));
-    let are_numbers = category.levels.iter().chain(&category.reference).all(|level| number(level).is_some());
-    for is in [&is_text as &dyn Fn(&String) -> bool, &is_number].into_iter().take(1 + usize::from(are_numbers)) {
-        if let Some(k) = category.levels.iter().position(is) {
-            return Ok(Some(category.first + k));
-        }
-        if category.reference.as_ref().is_some_and(is) {
-            return Ok(None);
-        }
+    let text = text.trim();
+    let name = level_name(text);
+    // Where all levels are numbers, however this one is written.
+    let are_numbers = category.levels.iter().chain(&category.reference).all(|level| level_number(level).is_some());
+    let number = text.parse::<f64>().ok().filter(|_| are_numbers);
+    let is = |level: &String| *level == name || number.is_some() && level_number(level) == number;
+    if let Some(k) = category.levels.iter().position(is) {
+        return Ok(Some(category.first + k));
+    }
+    if category.reference.as_ref().is_some_and(is) {
+        return Ok(None);
     }
     let what = format!("the column `{}` has the level `{}`, which the fit has not seen", quoted(&category.column), quoted(text));
     Err(Error::data("", what, "levels of the data of the fit"))

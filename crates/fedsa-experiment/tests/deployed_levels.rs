@@ -184,7 +184,6 @@ fn categories_and_labels_that_do_not_go_together_are_named() {
     };
     for (more, files, column) in [
         ("", [&text, &text, &numbers], "without `colour` of categories that are texts"),
-        (", categorical = [\"colour\"]", [&text, &text, &numbers], "`colour` of categories that are numbers in place of"),
         ("", [&text, &text, &labels], "`the labels` of labels that are names in place of `the labels` of labels that are numbers"),
     ] {
         let founded = of(more, &files, 2).unwrap();
@@ -193,6 +192,9 @@ fn categories_and_labels_that_do_not_go_together_are_named() {
         let e = of(more, &files, 3).err().unwrap();
         assert!(e.what.contains("`2` cannot") && e.what.contains(column), "{e:?}");
     }
+    // Nobody is left out where agents code a category in two ways: nobody knows which one was meant.
+    let e = of(", categorical = [\"colour\"]", &[&text, &text, &numbers], 2).err().unwrap();
+    assert!(e.what.contains("the column `colour` holds categories such as `3` at `2`, and such as `blue` at `0`"), "{e:?}");
     let e = of("", &[&low, &high], 2).err().unwrap();
     assert!(e.what.contains("column `colour`: 1200 categories") && e.help.contains("1 to 1,000 categories"), "{e:?}");
     let e = of("", &[&one, &one], 2).err().unwrap();

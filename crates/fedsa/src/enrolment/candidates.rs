@@ -186,20 +186,21 @@ impl Candidates<'_> {
         let Some(first) = rest.first() else { return Ok(Vec::new()) };
         let together = |i: usize| {
             let holders = &self.values[i];
-            let with = |values: &DistinctValues| {
+            let with = || {
                 let mut rows: BTreeMap<String, u64> = BTreeMap::new();
                 for (name, count) in rest.iter().filter_map(|one| one.columns[i].values()).flat_map(|values| &values.rows) {
                     *rows.entry(name.clone()).or_default() += count;
                 }
-                DistinctValues { rows, are_numbers: values.are_numbers }
+                let mut all = rest.iter().filter_map(|one| one.columns[i].values());
+                DistinctValues { rows, are_numbers: all.all(|values| values.are_numbers) }
             };
             let column = &first.columns[i];
             if holders.present.len() > column.content.most_values() {
                 return Err(column.content.refused_values(&column.name, holders.present.len()));
             }
             let content = match &column.content {
-                ColumnContent::Categories(values) => ColumnContent::Categories(with(values)),
-                ColumnContent::Labels(values) => ColumnContent::Labels(with(values)),
+                ColumnContent::Categories(_) => ColumnContent::Categories(with()),
+                ColumnContent::Labels(_) => ColumnContent::Labels(with()),
                 _ => return Ok(joined(rest.iter().map(|one| &one.columns[i..=i])).remove(0)),
             };
             Ok(ColumnSummary { name: column.name.clone(), content })

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result, quoted};
 use crate::problem::features::RunningMoments;
-use crate::problem::preparation::columns::MOST_LEVELS;
+use crate::problem::preparation::columns::{Coding, MOST_LEVELS, coding};
 use crate::problem::preparation::targets::MOST_CLASSES;
 
 /// The most bytes of a name.
@@ -124,6 +124,7 @@ impl DistinctValues {
     }
 
     fn join(&mut self, other: &Self) {
+        self.are_numbers &= other.are_numbers;
         other.rows.iter().for_each(|(name, rows)| *self.rows.entry(name.clone()).or_default() += rows);
     }
 }
@@ -262,6 +263,14 @@ impl ColumnSummary {
         }
     }
 
+    /// Whether both are categories, of which one has numbers and texts, as in one process where only files of numbers and files of texts do not go
+    /// together.
+    fn may_be_coded_as(&self, other: &Self) -> bool {
+        let (ColumnContent::Categories(a), ColumnContent::Categories(b)) = (&self.content, &other.content) else { return false };
+        let is_mixed = |values: &DistinctValues| coding(values.rows.keys().map(String::as_str)) == Some(Coding::Mixed);
+        self.name == other.name && (is_mixed(a) || is_mixed(b))
+    }
+
     /// What distinguishes it from others: the name, and the type in words.
     pub(super) fn form(&self) -> (&str, &'static str) {
         let kind = match &self.content {
@@ -317,8 +326,19 @@ pub(super) fn difference(a: &[ColumnSummary], b: &[ColumnSummary]) -> Option<Str
         };
         return Some(format!("{} columns in place of {}{more}", b.len(), a.len()));
     }
-    let at = a.iter().zip(b).position(|(a, b)| a.form() != b.form())?;
+    let at = a.iter().zip(b).position(|(a, b)| a.form() != b.form() && !a.may_be_coded_as(b))?;
     Some(format!("column {} is {} in place of {}", at + 1, said(&b[at]), said(&a[at])))
+}
+
+/// A column whose categories are numbers in one of these, and texts in the other, with an example of each: of most agents, and of this one.
+pub(super) fn two_codings<'a>(most: &'a [ColumnSummary], own: &'a [ColumnSummary]) -> Option<(&'a str, [&'a str; 2])> {
+    let of = |(most, own): (&'a ColumnSummary, &'a ColumnSummary)| {
+        let (ColumnContent::Categories(a), ColumnContent::Categories(b)) = (&most.content, &own.content) else { return None };
+        let is_one = most.name == own.name && a.are_numbers != b.are_numbers && !most.may_be_coded_as(own);
+        let example = |values: &'a DistinctValues| values.rows.keys().next().map(String::as_str);
+        is_one.then_some((most.name.as_str(), [example(a)?, example(b)?]))
+    };
+    most.iter().zip(own).find_map(of)
 }
 
 /// A category, a label or a numbered column that `founded` do not have, in words.

@@ -68,7 +68,7 @@ use crate::error::{Error, Result, quoted, require};
 use crate::federation::Federation;
 use crate::protocol::refused;
 use crate::saved::Layout;
-use columns::{difference, joined, unknown_value};
+use columns::{difference, joined, two_codings, unknown_value};
 use frame::Kind;
 use terms::TermsHashes;
 
@@ -415,6 +415,13 @@ impl Enrolment {
             let expected = of_dim.or(common.dim.filter(|dim| one.dim != Some(*dim)).map(|dim| dim as usize));
             // What counts of an agent must not depend on what is only known once it does: nobody says a dimension where most do not.
             let says_alone = one.dim.is_some() && common.dim.is_none();
+            if let Some((column, [usual, own])) = two_codings(&common.columns, &one.columns) {
+                // Without one of them the others would have another model.
+                let of = self.state.applied.iter().find(|(_, other)| std::ptr::eq(other, common)).map_or("most", |(who, _)| &who[..]);
+                let [column, usual, own, of, sender] = [column, usual, own, of, &sender[..]].map(quoted);
+                let what = format!("the column `{column}` holds categories such as `{own}` at `{sender}`, and such as `{usual}` at `{of}`");
+                return Err(Error::data("data", what, "numbers at all agents, or texts at all agents, with the same meaning"));
+            }
             if let Some(what) = difference(&common.columns, &one.columns) {
                 excluded.push((&sender[..], refused(what, "the columns of most agents")));
             } else if one.form != common.form {
