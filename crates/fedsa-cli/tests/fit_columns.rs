@@ -6,7 +6,7 @@ use crate::fit::{fit, uniform};
 /// Rows of `a`, of what a function of the row gives, and of a target.
 fn table(header: &str, rows: usize, seed: usize, row: impl Fn(usize) -> String) -> String {
     let mut u = uniform();
-    (0..seed).for_each(|_| drop(u()));
+    let _ = (0..seed).map(|_| u()).last();
     let lines: String = (0..rows).map(|i| format!("{},{}\n", u(), row(i))).collect();
     format!("{header}\n{lines}")
 }
