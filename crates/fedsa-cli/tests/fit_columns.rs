@@ -86,7 +86,7 @@ fn a_constant_target_has_no_standard_errors_at_any_scale() {
         }
     }
     folder.write("flat.csv", columns(1.0, "7"));
-    for options in ["least-squares", "huber --threshold 1", "poisson", "gamma", "poisson --inference"] {
+    for options in ["least-squares", "huber --huber-delta 1", "poisson", "gamma", "poisson --inference"] {
         fit(&folder, &format!("flat.csv --agents 4 --model {options} --out o --overwrite")).exits(0);
         says_in_notes(&folder, "o", "target.constant", &["all rows to fit have the target 7"]);
     }

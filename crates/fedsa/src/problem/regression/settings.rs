@@ -46,7 +46,7 @@ macro_rules! on_data_sets {
             /// Columns of tables that are not features.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub drop: Vec<String>,
-            /// Columns of tables that are categories: a column of 0 and 1 for each level but the first. Columns of text are so by themselves.
+            /// Columns of tables that are categories: a column of 0 and 1 for each level but that of most rows. Columns of text are so by themselves.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub categorical: Vec<String>,
             /// mu: `mu/2 ||theta||^2` is added to every agent's loss.
@@ -261,8 +261,8 @@ trait OnData {
 on_data_sets! {
     /// The `logistic` problem: `f_c(theta) = (1/n_c) sum_j log(1 + exp(-y_j x_j^T theta)) + ridge/2 ||theta||^2`, y in {-1, 1} (\[T\] eq. 2.2).
     Logistic {
-        /// The class whose target is 1, a number or a name; all others have -1. Without it labels must be -1 and 1, 0 and 1, or two names,
-        /// of which the second in alphabetical order has 1.
+        /// The class whose target is 1, a number or a name; all others have -1. Without it there must be two labels, of
+        /// which the larger number, or the second name in alphabetical order, has 1.
         positive: ClassLabel,
         /// The labels of all agents' rows, where an agent may lack one; without it they are those that rows have.
         classes: Vec<ClassLabel>
