@@ -437,9 +437,9 @@ mod tests {
             numbers((2.0, 1.0), moments(2.0, 1.5, 0.5)),
             numbers((-1e308, 1e308), moments(2.0, 0.0, 0.0)),
             ColumnSummary { name: "x".repeat(2000), ..numbers((1.0, 2.0), good) },
-            ColumnSummary { name: "x".into(), content: ColumnContent::Categories(DistinctValues::new(1, BTreeSet::new(), false)) },
-            ColumnSummary { name: "x".into(), content: ColumnContent::Labels(DistinctValues::new(0, ["a".into()].into(), false)) },
-            ColumnSummary { name: "x".into(), content: ColumnContent::Categories(DistinctValues::new(1, ["a".into()].into(), true)) },
+            ColumnSummary { name: "x".into(), content: ColumnContent::Categories(DistinctValues::new(BTreeMap::new(), false)) },
+            ColumnSummary { name: "x".into(), content: ColumnContent::Labels(DistinctValues::new([("a".into(), 0)].into(), false)) },
+            ColumnSummary { name: "x".into(), content: ColumnContent::Categories(DistinctValues::new([("a".into(), 1)].into(), true)) },
         ];
         assert!(bad.iter().all(|one| one.check().is_err()));
         assert!(ColumnSummary::of_numbers("x", [1.0, f64::NAN]).is_err() && ColumnSummary::of_numbers("x", []).is_err());
