@@ -632,8 +632,8 @@ class Logistic(RowsProblem):
         Rows of each agent, with those that are held out; all by default.
     holdout : float, optional
         The share of each agent's rows that is held out, drawn at random. By default ``0.0``.
-    weights : Literal["equal", "rows"], optional
-        The agents' weights: equal, or by their rows. By default ``'equal'``.
+    weights : Literal["rows", "equal"], optional
+        The agents' weights: by their rows, so that every row counts alike, or equal. By default ``'rows'``.
     mixing_time : float, optional
         From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time. By default
         ``1.0``.
@@ -670,7 +670,7 @@ class Logistic(RowsProblem):
         reshuffle: bool = False,
         samples: int | None = None,
         holdout: float = 0.0,
-        weights: Literal["equal", "rows"] = 'equal',
+        weights: Literal["rows", "equal"] = 'rows',
         mixing_time: float = 1.0,
         seed: int = 0,
     ) -> None: ...
@@ -720,8 +720,8 @@ class LeastSquares(RowsProblem):
         Rows of each agent, with those that are held out; all by default.
     holdout : float, optional
         The share of each agent's rows that is held out, drawn at random. By default ``0.0``.
-    weights : Literal["equal", "rows"], optional
-        The agents' weights: equal, or by their rows. By default ``'equal'``.
+    weights : Literal["rows", "equal"], optional
+        The agents' weights: by their rows, so that every row counts alike, or equal. By default ``'rows'``.
     mixing_time : float, optional
         From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time. By default
         ``1.0``.
@@ -757,7 +757,7 @@ class LeastSquares(RowsProblem):
         reshuffle: bool = False,
         samples: int | None = None,
         holdout: float = 0.0,
-        weights: Literal["equal", "rows"] = 'equal',
+        weights: Literal["rows", "equal"] = 'rows',
         mixing_time: float = 1.0,
         seed: int = 0,
     ) -> None: ...
@@ -821,8 +821,8 @@ class GLM(RowsProblem):
         Rows of each agent, with those that are held out; all by default.
     holdout : float, optional
         The share of each agent's rows that is held out, drawn at random. By default ``0.0``.
-    weights : Literal["equal", "rows"], optional
-        The agents' weights: equal, or by their rows. By default ``'equal'``.
+    weights : Literal["rows", "equal"], optional
+        The agents' weights: by their rows, so that every row counts alike, or equal. By default ``'rows'``.
     mixing_time : float, optional
         From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time. By default
         ``1.0``.
@@ -865,7 +865,7 @@ class GLM(RowsProblem):
         reshuffle: bool = False,
         samples: int | None = None,
         holdout: float = 0.0,
-        weights: Literal["equal", "rows"] = 'equal',
+        weights: Literal["rows", "equal"] = 'rows',
         mixing_time: float = 1.0,
         seed: int = 0,
     ) -> None: ...

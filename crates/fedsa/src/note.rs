@@ -69,6 +69,9 @@ codes! {
     FeaturesBytes, "features.bytes", Info, "Features are whole numbers from 0 to 255.";
     FeaturesDependent, "features.dependent", Info, "Features depend on each other, and weights are those of least norm.";
     FeaturesFewJudges, "features.few-judges", Warning, "Features were chosen by few episodes, or by those of a kind.";
+    FederationAgentsAreMachines, "federation.agents-are-machines", Info, "Rows are not divided among agents in a federation.";
+    FederationDataElsewhere, "federation.data-elsewhere", Info, "The settings of a federation name data, which are not read.";
+    FederationTargetElsewhere, "federation.target-elsewhere", Info, "The server of a federation cannot measure the target.";
     InferenceFewAgents, "inference.few-agents", Warning, "Clustered errors are of few agents.";
     InferenceFewDegrees, "inference.few-degrees", Warning, "The normal distribution is used where few rows determine the dispersion.";
     InferenceOverdispersed, "inference.overdispersed", Warning, "Counts vary by more than their family allows.";
@@ -104,6 +107,7 @@ codes! {
     ValueImpossible, "value.impossible", Warning, "Values lie outside what rewards and discount allow.";
     ValueOtherWeights, "value.other-weights", Warning, "The weights of the run have not come to the pooled solution, whose value is given.";
     ValuePoorFeatures, "value.poor-features", Warning, "Fitted values are further from returns than chance allows.";
+    WeightFarFromRows, "weight.far-from-rows", Warning, "An agent counts by far more than its share of the rows.";
     WeightsNotFound, "weights.not-found", Warning, "The fit of the weights did not find those that it was to find.";
 }
 

@@ -117,6 +117,7 @@ impl Fitted {
         let outcome = if inference.is_some() { Outcome::Converged } else { first.outcome(&ran.plan.cells[0].run.stop) };
         let rounds = first.rows.last().map_or(0, |row| row.round);
         ran.add_notes(notes::after(&prepared, settings, outcome, rounds));
+        ran.add_notes(prepared.far_from_rows());
         ran.took_until_now();
         Ok(Self { ran, prepared, model, gradient_norm, objective, train, held_out, inference, theta, ridge })
     }

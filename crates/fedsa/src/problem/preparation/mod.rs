@@ -35,11 +35,35 @@ use transform::{Pca, Transform, TransformRule};
 #[cfg_attr(feature = "schema", schemars(rename = "Weights"))]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentWeights {
-    /// `1 / N`.
+    /// `n_c / n`, the agent's share of the rows that are not held out: every row counts alike, whichever agent has it.
     #[default]
-    Equal,
-    /// `n_c / n`, the agent's share of the rows that are not held out.
     Rows,
+    /// `1 / N`: an agent with one row counts as much as one with a million.
+    Equal,
+}
+
+/// The weight of an agent beside its share of the rows from which on readers are told.
+const FAR_FROM_ROWS: f64 = 10.0;
+
+/// A note where an agent counts by more than ten times its share of the rows; `name` gives the names of agents.
+pub fn far_from_rows(weights: &[f64], rows: &[f64], name: impl Fn(usize) -> String) -> Option<Note> {
+    let all: f64 = rows.iter().sum();
+    let times = |c: usize| weights[c] * all / rows[c];
+    let far: Vec<usize> = (0..rows.len().min(weights.len())).filter(|c| times(*c) > FAR_FROM_ROWS).collect();
+    let most = *far.iter().max_by(|a, b| times(**a).total_cmp(&times(**b)))?;
+    let others = match far.len() - 1 {
+        0 => String::new(),
+        1 => "; so does 1 more agent".into(),
+        more => format!("; so do {more} more agents"),
+    };
+    let text = format!(
+        "{} has {} of {all} rows and counts with the weight {:.3}, {:.0} times its share of the rows{others}: `weights = rows` counts every row alike",
+        name(most),
+        rows[most],
+        weights[most],
+        times(most)
+    );
+    Some(Note::new(NoteCode::WeightFarFromRows, text))
 }
 
 /// How data sets become the agents' rows; the keys of the problem kinds that read data sets.
@@ -283,6 +307,11 @@ impl Prepared {
     pub fn weighting(&self) -> AgentWeights {
         let by_rows = self.train.shares().into_iter().zip(&self.weights).all(|(share, weight)| (share - *weight).abs() <= 1e-12);
         if by_rows { AgentWeights::Rows } else { AgentWeights::Equal }
+    }
+
+    /// A note where an agent counts by more than ten times its share of the rows.
+    pub fn far_from_rows(&self) -> Option<Note> {
+        far_from_rows(&self.weights, &self.train.totals(), |c| partition::called(&self.names, c).to_string())
     }
 
     /// Whether features are whole numbers from 0 to 255 and some are above 100, as of pixels that are not scaled.

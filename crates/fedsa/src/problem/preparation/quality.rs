@@ -41,12 +41,18 @@ pub struct FitQuality {
 }
 
 impl LabelledRows {
+    /// Each agent's number of rows, or the sum of their weights.
+    pub fn totals(&self) -> Vec<f64> {
+        let total = |at: &[usize]| match self.row_weights.get(at[0]..at[1]) {
+            Some(weights) => weights.iter().sum(),
+            None => (at[1] - at[0]) as f64,
+        };
+        self.first.windows(2).map(total).collect()
+    }
+
     /// Each agent's share of the rows, or of their weights.
     pub fn shares(&self) -> Vec<f64> {
-        if self.row_weights.is_empty() {
-            return self.first.windows(2).map(|at| (at[1] - at[0]) as f64 / self.rows.len() as f64).collect();
-        }
-        let each: Vec<f64> = self.first.windows(2).map(|at| self.row_weights[at[0]..at[1]].iter().sum()).collect();
+        let each = self.totals();
         let all: f64 = each.iter().sum();
         each.iter().map(|own| own / all).collect()
     }

@@ -89,7 +89,7 @@ macro_rules! on_data_sets {
             #[serde(default)]
             #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
             pub holdout: f64,
-            /// The agents' weights: equal, or by their rows.
+            /// The agents' weights: by their rows, so that every row counts alike, or equal.
             #[serde(default)]
             pub weights: AgentWeights,
             /// From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time.
