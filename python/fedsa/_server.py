@@ -453,6 +453,10 @@ class Server:
                     kind, messages = self.node.todo()
                     continue
                 kind, messages = self.node.open(available)
+            elif kind == "reached":
+                # The round stays open: its answers have shown that the last one was enough.
+                self._save()
+                return
             elif kind == "tell":
                 # What would have travelled with the next questions; it is over whether they have heard it or not.
                 self._ask(messages, wants_answers=False)
@@ -509,6 +513,8 @@ class Server:
         # The first exchange of a round is at the iterate with which the last one ended.
         if len(self.history.residuals) < len(self.history.rounds):
             self.history.add_residual(node.residual())
+        if self._has_reached():
+            return "reached", {}
         if self._has_enough(enough):
             self.unanswered = 0
             return node.close()
@@ -516,6 +522,14 @@ class Server:
         self.report(f"round {node.rounds() + 1} is given up: {node.answered()} of {enough} answers{share}")
         self.unanswered = self.unanswered + 1 if node.answered() == 0 else 0
         return node.give_up()
+
+    def _has_reached(self) -> bool:
+        """Whether the answers of all agents to the first question of a round show that the last round has reached a target. Later questions of
+        the round have other answers."""
+        assert self.node is not None
+        residuals = self.history.residuals
+        is_of_all = self.node.answered() == len(self.names) and len(residuals) == len(self.history.rounds)
+        return is_of_all and residuals[-1] == self.node.residual() and self.deployment.has_reached(residuals)
 
     def _has_enough(self, answers: int) -> bool:
         """Whether the open question has so many answers, with the least share of the weight."""
@@ -604,7 +618,7 @@ class Server:
 
     def results(self) -> Results:
         """The results of the rounds."""
-        assert self.node is not None
+        assert self.node is not None and self.membership is not None
         progress, history = self.progress, self.history
         residuals = [*history.residuals, *[None] * (len(history.rounds) - len(history.residuals))]
         rows = list(zip(history.rounds, residuals, history.ends))
@@ -614,7 +628,7 @@ class Server:
             "epochs": [asdict(one) for one in history.epochs],
             "exchanges": [asdict(one) for one in history.exchanges],
         }
-        return Results._of(self.deployment.results(self.node, rows, progress.seconds, json.dumps(told)))
+        return Results._of(self.deployment.results(self.node, rows, progress.seconds, json.dumps(told), self.membership))
 
     def wrote(self, out: Path) -> bool:
         """Whether a server with this state was cut off after it had written its results there: nothing else has the seconds of its exchanges."""

@@ -362,3 +362,51 @@ def test_categories_and_classes_are_those_of_all_agents(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fedsa", "predict", str(tmp_path / "out"), here.files[2], "--out", str(tmp_path / "predicted.csv")]
     subprocess.run(command, check=True)
     assert "well" in (tmp_path / "predicted.csv").read_text()
+
+
+class Sites(Here):
+    """Agents of this process with these files and settings."""
+
+    def __init__(self, folder: Path, settings: Path, files: list[str]) -> None:
+        self.folder, self.settings, self.files = folder, settings, files
+        self.names = [f"site {number}" for number in range(len(files))]
+        self.exchanges = 0
+
+
+def task(folder: Path, command: str, files: list[str], *options: str) -> tuple[dict[str, Any], fedsa.Results]:
+    """The weights of a task in one process, and the results of the federation whose settings it writes."""
+    program = [sys.executable, "-m", "fedsa", command, *files, *options]
+    subprocess.run([*program, "--out", str(folder / "local"), "--quiet"], check=True)
+    subprocess.run([*program, "--federation", str(folder / "app")], check=True)
+    sites = Sites(folder, folder / "app/settings.toml", files)
+    results = federation.serve(sites.settings, sites, agents=len(files), out=folder / "out", connect=5.0, deadline=20.0)
+    return json.loads((folder / "local/weights.json").read_text()), results
+
+
+@pytest.mark.parametrize("options", [(), ("--method", "newton"), ("--method", "fib-shed")])
+def test_five_sites_fit_the_model_of_one_process(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A site with one row counted a fifth in a federation, without a word."""
+    files = []
+    for site, rows in enumerate((40, 60, 25, 80, 1)):
+        lines = ["a,b,y"]
+        for i in range(rows):
+            a, b = math.sin(0.7 * i + site), math.cos(1.3 * i)
+            lines.append(f"{a},{b},{3 + a - 2 * b + 0.1 * math.sin(2.9 * i) - 20 * (rows == 1)}")
+        path = tmp_path / f"site_{site}.csv"
+        path.write_text("\n".join(lines) + "\n")
+        files.append(str(path))
+    local, results = task(tmp_path, "fit", files, "--model", "least-squares", "--target", "y", "--partition", "files", *options)
+    there = json.loads((tmp_path / "out/weights.json").read_text())
+    for key in ("coefficients", "intercept", "theta", "outcome", "rounds", "exchanges", "vectors_up", "bits_up"):
+        assert there[key] == local[key], key
+    assert there["outcome"] == "converged" and abs(there["intercept"] - 2.9) < 0.2
+    assert [one.name for one in results.outcomes.values()] == ["converged"]
+
+
+def test_logs_of_agents_are_evaluated_as_in_one_process(tmp_path: Path) -> None:
+    files = data(tmp_path, LOGS)
+    local, results = task(tmp_path, "evaluate", files, "--gamma", "0.9")
+    there = json.loads((tmp_path / "out/weights.json").read_text())
+    for key in ("theta", "features", "ranges", "outcome", "rounds", "bits_up"):
+        assert there[key] == local[key], key
+    assert [one.name for one in results.outcomes.values()] == ["converged"]

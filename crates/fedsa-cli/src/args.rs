@@ -470,6 +470,10 @@ pub struct EvaluateArgs {
     /// The output folder
     #[arg(long, value_name = "DIR", default_value = "out/evaluate")]
     pub out: PathBuf,
+    /// Write a Flower app for machines that keep their data, with the settings that these options and logs come to, and do nothing else: a folder that
+    /// does not exist or is empty. fedsa federation limits lists what a federation cannot do yet
+    #[arg(long, value_name = "DIR", help_heading = "Federation")]
+    pub federation: Option<PathBuf>,
     /// Set a dotted key of the experiment file that evaluate makes from its options
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
@@ -484,6 +488,10 @@ pub struct FitArgs {
     /// The output folder
     #[arg(long, value_name = "DIR", default_value = "out/fit", help_heading = OUTPUT)]
     pub out: PathBuf,
+    /// Write a Flower app for machines that keep their data, with the settings that these options and data come to, and do nothing else: a folder that
+    /// does not exist or is empty. fedsa federation limits lists what a federation cannot do yet
+    #[arg(long, value_name = "DIR", help_heading = "Federation")]
+    pub federation: Option<PathBuf>,
     /// Set a dotted key of the experiment file that fit makes from its options
     #[arg(long, value_name = "KEY=VALUE", help_heading = OUTPUT, hide_short_help = true)]
     pub set: Vec<String>,

@@ -197,8 +197,58 @@ fn an_app_for_flower_is_written_once() {
     assert!(folder.run(&["federation", "new", "My Robots"]).exits(2).message().contains("no name of an app"));
     // Settings that cannot be deployed.
     folder.write("two.toml", folder.text("settings.toml").replace("seeds = [5]", "seeds = [5, 6]"));
-    assert!(folder.run(&["federation", "new", "other", "--settings", "two.toml"]).exits(2).message().contains("2 seeds"));
+    assert!(
+        folder.run(&["federation", "new", "other", "--settings", "two.toml"]).exits(2).message().contains("a federation runs one seed")
+    );
     assert!(!folder.path("other").exists());
     std::fs::remove_file(folder.path("two.toml")).unwrap();
     assert_eq!(folder.everything(), before);
+}
+
+/// Tables of three sites.
+fn with_sites() -> Folder {
+    let folder = Folder::new();
+    for site in 0..3 {
+        let rows: String = (0..20 + 10 * site).map(|i| format!("{},{},{}\n", i % 7, i % 3, 2 * (i % 7) + site + i % 2)).collect();
+        folder.write(&format!("site_{site}.csv"), format!("a,b,y\n{rows}"));
+    }
+    folder
+}
+
+const FIT: [&str; 9] = ["fit", "site_0.csv", "site_1.csv", "site_2.csv", "--model", "least-squares", "--target", "y", "--federation"];
+
+/// The settings are those of the fit, without the data, and can be checked where the data are not.
+#[test]
+fn a_fit_writes_the_app_of_a_federation() {
+    let folder = with_sites();
+    folder.run(&[&FIT[..], &["sites", "--partition", "files"]].concat()).exits(0).says("for 3 agents");
+    let settings = folder.text("sites/settings.toml");
+    assert!(
+        settings.contains("kind = \"least-squares\"") && settings.contains("weights = \"rows\"") && !settings.contains("site_"),
+        "{settings}"
+    );
+    assert!(folder.text("sites/pyproject.toml").contains("agents = 3\n") && !folder.path("out").exists());
+    folder.run(&["check", "sites/settings.toml"]).exits(0).says("the file names no data").says("not checked: rows");
+    let json: serde_json::Value = serde_json::from_str(&folder.run(&["check", "sites/settings.toml", "--json"]).exits(0).stdout).unwrap();
+    assert_eq!((&json["federation"], &json["accepted"]), (&true.into(), &true.into()));
+    folder.run(&[&FIT[..], &["dealt"]].concat()).exits(0).says("the rows of a machine are those of one agent");
+    // The configuration of a run names data, which are not read.
+    folder.run(&[&FIT[..8], &["--partition", "files", "--out", "ran"]].concat()).exits(0);
+    folder.run(&["federation", "new", "again", "--settings", "ran/config.toml"]).exits(0).says("`problem.data` names data");
+}
+
+/// The list has the texts of the refusals.
+#[test]
+fn what_a_federation_cannot_do_yet_is_listed_and_refused_by_option() {
+    let folder = with_sites();
+    let list = folder.run(&["federation", "limits"]).exits(0).stdout;
+    for (options, name, why) in [
+        (&["--inference"][..], "--inference", "standard errors need sums over the rows of all agents"),
+        (&["--standardise"], "--standardise", "means and deviations need the rows of all agents"),
+        (&["--holdout", "0.5"], "--holdout", "an agent does not know which rows or episodes would be held out"),
+    ] {
+        let message = folder.run(&[&FIT[..], &["none", "--method", "newton"], options].concat()).exits(2).message();
+        assert!(message.contains(name) && message.contains(why) && list.contains(why), "{message}");
+    }
+    assert!(!folder.path("none").exists());
 }

@@ -317,8 +317,13 @@ fn what_an_agent_cannot_make_of_its_own_data_is_refused() {
         let e = refused(&settings(&problem, mean, method, 3));
         assert_eq!((e.kind(), &e.key[..]), (ErrorKind::Setting, key), "{problem}: {e:?}");
     }
-    let text = settings(&format!("{{ {rows} }}"), mean, newton, 3) + "stop = { residual = 1e-3 }\n";
-    assert_eq!(refused(&text).key, "run.stop");
+    // The server sees directions of local steps, and not the residual; nor does anybody know the error.
+    let steps = "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }";
+    for (method, stop) in [(steps, "residual"), (newton, "mse"), (newton, "gap")] {
+        let text = settings(&format!("{{ {rows} }}"), mean, method, 3) + &format!("stop = {{ {stop} = 1e-3 }}\n");
+        assert_eq!(refused(&text).key, "run.stop");
+    }
+    made(&(settings(&format!("{{ {rows} }}"), mean, newton, 3) + "stop = { residual = 1e-3 }\n"));
 }
 
 #[test]

@@ -47,6 +47,11 @@ impl Deployment {
         self.0.until().rounds
     }
 
+    /// Whether a target is reached at the end of the last of these rounds, from round 0.
+    fn has_reached(&self, residuals: Vec<Option<f64>>) -> bool {
+        self.0.has_reached(&residuals)
+    }
+
     /// `[federation]` as JSON.
     fn waiting(&self) -> String {
         serde_json::to_string(self.0.waiting()).expect("plain data serialises")
@@ -79,6 +84,7 @@ impl Deployment {
         rows: Vec<(Vec<u8>, Option<f64>, f64)>,
         seconds: f64,
         told: &str,
+        membership: &Membership,
     ) -> PyResult<RanResults> {
         engine::brief(py, || {
             let row = |(row, residual, seconds): &(Vec<u8>, Option<f64>, f64)| {
@@ -92,6 +98,7 @@ impl Deployment {
             server.with(|server| {
                 let coordinator = server.coordinator();
                 let ended = DeployedRun::new(rows, coordinator.output().to_vec(), coordinator.diverged(), seconds).with_told(told);
+                let ended = ended.with_members(&locked(&membership.0));
                 Ok(RanResults(self.0.results(coordinator.federation(), ended)?))
             })
         })

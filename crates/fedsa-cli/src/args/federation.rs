@@ -10,6 +10,8 @@ use fedsa_experiment::options::between as whole;
 pub enum FederationCommand {
     /// Write a Flower app: settings, server, node, and a README with the commands for certificates, nodes and a run
     New(NewFederationArgs),
+    /// List what a federation cannot do yet
+    Limits,
 }
 
 #[derive(Args, Debug)]

@@ -5,8 +5,11 @@ use std::collections::HashMap;
 use fedsa::error::Error;
 use fedsa::parallel;
 use fedsa_experiment::check::{self, Checked, LISTED};
+use fedsa_experiment::config::Document;
+use fedsa_experiment::deployment::{self, Deployment};
 use fedsa_experiment::parts::SweepPart;
 use fedsa_experiment::{Kinds, RunSettings, checks, estimate, memory, stability};
+use serde_json::json;
 use toml::Value;
 
 use super::{count, duration, load, say, say_json, signals};
@@ -19,6 +22,9 @@ use crate::error::DONE;
 /// On bad input, on a check that can never be measured, and on a setting that is known to be unstable.
 pub fn check(args: &CheckArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick, kinds)?;
+    if deployment::is_without_data(&experiment.document) {
+        return check_federation(experiment.document, args.json);
+    }
     let settings = RunSettings::default().with_base(base).with_quick(args.quick).with_force(args.force);
     let checked = match &args.points {
         None => check::check(experiment, &settings, signals::cancel())?,
@@ -38,6 +44,26 @@ pub fn check(args: &CheckArgs, kinds: &Kinds) -> Result<u8, Error> {
     if !args.json {
         say("ok");
     }
+    Ok(DONE)
+}
+
+/// Checks the settings of a federation, whose data are with its agents.
+fn check_federation(document: Document, as_json: bool) -> Result<u8, Error> {
+    const NOT_CHECKED: &str = "rows, columns and labels, stability, memory and time, which depend on the agents' data";
+    let checked = Deployment::new(document)?;
+    let (rounds, notes) = (checked.until().rounds, checked.notes());
+    if as_json {
+        let notes: Vec<_> = notes.iter().map(|note| json!({ "code": note.code.name(), "text": note.text })).collect();
+        say_json(
+            &json!({ "format": 1, "federation": true, "accepted": true, "rounds": rounds, "not_checked": NOT_CHECKED, "notes": notes }),
+        );
+        return Ok(DONE);
+    }
+    say("settings of a federation: the file names no data, which are with the agents");
+    say(format!("  checked: the problem's settings, sampling, method and link, {}, figure and checks", count(rounds as usize, "round")));
+    say(format!("  not checked: {NOT_CHECKED}"));
+    notes.iter().for_each(|note| say(format!("  note: {note}")));
+    say("ok");
     Ok(DONE)
 }
 

@@ -13,6 +13,7 @@ use fedsa::problem::source::Inputs;
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::{Document, Origin};
+use fedsa_experiment::deployment;
 use fedsa_experiment::evaluate::{Data, EvaluateSettings, Evaluated, Evaluation, Expectation, ExpectedCourse, PictureWords};
 use fedsa_experiment::evaluate::{FeatureChoice, LogsRead};
 use fedsa_experiment::evaluate::{LOCAL_STEPS, STEP_SIZE};
@@ -24,7 +25,7 @@ use fedsa_experiment::{Kinds, Plan};
 use super::fewer_features::fewer_features;
 use super::progress::Watcher;
 use super::run::{ended, finished, if_exists, settings as run_settings};
-use super::{apply, count, duration, episodes, holdout, megabits, named_columns, option, say, signals};
+use super::{apply, count, duration, episodes, federation, holdout, megabits, named_columns, option, say, signals};
 use crate::args::{BadRowsArg, EvaluateArgs, Overrides};
 
 /// The name of the choice among methods.
@@ -58,6 +59,9 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
     }
     let (out, common) = (&args.out, &args.common);
     let evaluation = Evaluation::new(&settings(args, kinds)?, signals::cancel())?;
+    if let Some(dir) = &args.federation {
+        return federation::write_task(dir, &deployment::of_evaluation(&evaluation)?);
+    }
     let (began, id) = (evaluation.began(), evaluation.experiment().id.clone());
     let before = Before::of(args, &evaluation);
     let planned = |plan: &Plan| {

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use fedsa::error::{Error, quoted};
+use fedsa::note::Note;
 use fedsa_data::atomic::{self, Existing};
 use fedsa_experiment::Kinds;
-use fedsa_experiment::deployment::Deployment;
+use fedsa_experiment::deployment::{Deployment, TaskSettings, limits};
 
 use super::{load, say};
 use crate::args::{FederationCommand, NewFederationArgs, Overrides};
@@ -29,35 +30,50 @@ const FILES: [(&str, &str); 7] = [
 pub fn federation(command: &FederationCommand, kinds: &Kinds) -> Result<u8, Error> {
     match command {
         FederationCommand::New(args) => new(args, kinds),
+        FederationCommand::Limits => {
+            say(limits::markdown().trim_end());
+            Ok(DONE)
+        }
     }
 }
 
 fn new(args: &NewFederationArgs, kinds: &Kinds) -> Result<u8, Error> {
-    let name = name_of(&args.dir)?;
-    let settings = match &args.settings {
-        None => None,
-        Some(path) => {
-            let (experiment, _) = load(path, &Overrides::default(), false, kinds)?;
-            let text = experiment.document.text.clone();
-            Deployment::new(experiment.document)?;
-            Some(text)
-        }
-    };
-    refuse_taken(&args.dir)?;
-    let out = std::path::absolute(&args.dir).unwrap_or_else(|_| args.dir.clone()).join("out");
+    let Some(path) = &args.settings else { return write(&args.dir, args.agents, None, &[]) };
+    let (experiment, _) = load(path, &Overrides::default(), false, kinds)?;
+    let text = experiment.document.text.clone();
+    let deployment = Deployment::new(experiment.document)?;
+    write(&args.dir, args.agents, Some(&text), deployment.notes())
+}
+
+/// Writes the app of a federation that does what a task does in one process.
+///
+/// # Errors
+/// As [`federation`].
+pub fn write_task(dir: &Path, task: &TaskSettings) -> Result<u8, Error> {
+    write(dir, task.agents as u64, Some(&task.text), &task.notes)
+}
+
+/// Writes an app with these settings, or those of an example.
+fn write(dir: &Path, agents: u64, settings: Option<&str>, notes: &[Note]) -> Result<u8, Error> {
+    let name = name_of(dir)?;
+    refuse_taken(dir)?;
+    let out = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf()).join("out");
     for (file, template) in FILES {
         let mut text = template.replace("@NAME@", &name).replace("@OUT@", &toml_text(&out.display().to_string()));
         match file {
-            "settings.toml" => text = settings.clone().unwrap_or(text),
-            "pyproject.toml" => text = with_agents(&text, args.agents),
+            "settings.toml" => text = settings.map_or(text, String::from),
+            "pyproject.toml" => text = with_agents(&text, agents),
             _ => {}
         }
-        let path = args.dir.join(file);
+        let path = dir.join(file);
         let folder = atomic::folder_of(&path);
         std::fs::create_dir_all(folder).map_err(|e| atomic::unwritable(folder, &e))?;
         atomic::write(&path, text.as_bytes(), folder, Existing::Keep).map_err(|e| atomic::unwritable(&path, &e))?;
     }
-    say(format!("{}: a Flower app; its README.md has the commands that run it", args.dir.display()));
+    for note in notes {
+        say(format!("note: {note}"));
+    }
+    say(format!("{}: a Flower app for {agents} agents; its README.md has the commands that run it", dir.display()));
     Ok(DONE)
 }
 
@@ -101,6 +117,12 @@ fn toml_text(text: &str) -> String {
 mod tests {
     use super::super::parse;
     use super::*;
+
+    #[test]
+    fn the_guide_has_the_list_of_limits() {
+        let guide = include_str!("../../../../docs/src/guides/federation.md");
+        assert!(guide.contains(&limits::markdown()), "{}", limits::markdown());
+    }
 
     #[test]
     fn the_settings_of_the_template_can_be_deployed() {

@@ -10,6 +10,7 @@ use fedsa::problem::preparation::targets::Targets;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::choose::{ConsideredForLosses, LossChoice};
 use fedsa_experiment::config::Experiment;
+use fedsa_experiment::deployment;
 use fedsa_experiment::fit::{Fit, FitSettings, Fitted};
 use fedsa_experiment::made::Changes;
 use fedsa_experiment::numbers::{self, number};
@@ -17,7 +18,7 @@ use fedsa_experiment::numbers::{self, number};
 use super::progress::Watcher;
 use super::results::table;
 use super::run::{ended, finished, if_exists, settings as run_settings};
-use super::{apply, count, megabits, say, signals};
+use super::{apply, count, federation, megabits, say, signals};
 use crate::args::{FitArgs, Overrides};
 
 /// The most files or agents that are listed.
@@ -58,6 +59,9 @@ pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
 
 fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
     let fit = Fit::new(&settings(args, kinds), signals::cancel())?;
+    if let Some(dir) = &args.federation {
+        return federation::write_task(dir, &deployment::of_fit(&fit)?);
+    }
     let (out, common) = (&args.out, &args.common);
     let about = if common.quiet { Vec::new() } else { about(&fit) };
     let (began, id) = (fit.began(), fit.experiment().id.clone());

@@ -310,7 +310,7 @@ impl OwnData {
                     let (field, form) = own.build(experiment, files, None)?;
                     return Ok(Self { rows, columns, field: Some(field), form: Some(form), width, ..Self::default() });
                 }
-                levels::check_targets(experiment, &own.levels)?;
+                levels::check_targets(experiment)?;
                 levels::preparation(experiment)?.check_rows(&own.sets, &own.levels).map_err(|e| e.inside("problem"))?;
                 let form = Some(json!(LevelsForm::of(&own.levels)).to_string());
                 Ok(Self { rows, columns, form, unprepared: Some(own), width, ..Self::default() })

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use fedsa::enrolment::Membership;
 use fedsa::error::Result;
 use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
+use fedsa::note::Note;
+use fedsa::problem::preparation::far_from_rows;
 use toml::{Table, Value};
 
 use super::Deployment;
@@ -32,18 +35,29 @@ pub struct DeployedRun {
     pub seconds: f64,
     /// What else `summary.json` says of the federation, under `federation`.
     pub told: serde_json::Value,
+    /// What a reader of the results must know.
+    pub notes: Vec<Note>,
 }
 
 impl DeployedRun {
     /// Of these rounds and this output.
     pub fn new(rows: Vec<Recorded>, theta: Vec<f64>, diverged: Option<u64>, seconds: f64) -> Self {
-        Self { rows, theta, diverged, seconds, told: serde_json::Value::Null }
+        Self { rows, theta, diverged, seconds, told: serde_json::Value::Null, notes: Vec::new() }
     }
 
     /// The same, of which `summary.json` says this too.
     #[must_use]
     pub fn with_told(self, told: serde_json::Value) -> Self {
         Self { told, ..self }
+    }
+
+    /// The same of these agents, with notes on how they count.
+    #[must_use]
+    pub fn with_members(self, membership: &Membership) -> Self {
+        let members = membership.members();
+        let rows: Vec<f64> = members.iter().map(|one| one.rows as f64).collect();
+        let note = far_from_rows(membership.federation().weights(), &rows, |c| members[c].sender.clone());
+        Self { notes: self.notes.into_iter().chain(note).collect(), ..self }
     }
 }
 
@@ -54,15 +68,18 @@ impl Deployment {
     /// # Errors
     /// When the results are not those of such a federation.
     pub fn results(&self, federation: &Federation, ended: DeployedRun) -> Result<Ran> {
-        let DeployedRun { rows, theta, diverged, seconds, told } = ended;
-        // It may have ended before the last round that its settings name.
-        let rounds = rows.last().map(|last| last.round);
+        let DeployedRun { rows, theta, diverged, seconds, told, notes } = ended;
+        let residuals: Vec<Option<f64>> = rows.iter().map(|row| row.seen.residual).collect();
+        let stopped = diverged.is_none() && self.has_reached(&residuals);
+        // It may have ended before the last round that its settings name, and not because it reached a target.
+        let rounds = rows.last().filter(|_| !stopped).map(|last| last.round);
         let experiment = self.elsewhere(federation.dim(), federation.weights(), rounds)?;
         let [seed] = self.run.seeds.list()[..] else { unreachable!("a deployment has one seed") };
-        let result = SeedResult { seed, rows, theta, diverged, stopped: false, seconds: Some(seconds) };
+        let result = SeedResult { seed, rows, theta, diverged, stopped, seconds: Some(seconds) };
         let results = Results { cells: vec![vec![result]] };
         picture::check_axes(&experiment, &results)?;
         let mut ran = run::of_results(experiment, results, seconds)?;
+        ran.add_notes(self.notes.iter().cloned().chain(notes));
         if !told.is_null() {
             ran.add_to_summary("federation", told);
         }

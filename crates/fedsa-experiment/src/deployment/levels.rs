@@ -10,7 +10,7 @@ use fedsa::problem::preparation::targets::{ClassLabel, TargetRule, Targets};
 use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use serde::{Deserialize, Serialize};
 
-use super::settings_of;
+use super::{limits, settings_of};
 use crate::config::Experiment;
 use crate::made;
 
@@ -151,14 +151,9 @@ pub(super) fn preparation(experiment: &Experiment) -> Result<Preparation> {
 ///
 /// # Errors
 /// When it is so.
-pub(super) fn check_targets(experiment: &Experiment, levels: &RowLevels) -> Result<()> {
+pub(super) fn check_targets(experiment: &Experiment) -> Result<()> {
     if matches!(preparation(experiment)?.targets, TargetRule::Numbers { range: Some(_) }) {
-        let beside = match levels.sparse {
-            Some(_) => "LIBSVM rows whose number of columns is that of all agents",
-            None => "columns whose categories are those of all agents",
-        };
-        let what = format!("targets that each agent would scale by its own rows, beside {beside}");
-        return Err(Error::new("target_range", what, "targets in files that are scaled alike, and no target_range").inside("problem"));
+        return Err(limits::refusal("problem.target_range"));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! A deployment: the ends of a federation, each on a machine of its own with data of its own, from one file of settings that all have.
 //!
-//! The file is an experiment file with one method, one seed and no sweeps, whose problem names no data: an agent is told what its data
+//! The file is an experiment file with one method, one seed and no sweeps. Data that its problem names are not read: an agent is told what its data
 //! are when it is started ([`LocalAgent`]), and the server has none ([`Deployment::enrolment`]). Bytes in, bytes out; whoever calls carries
 //! them. The numbers are those of a run of the same settings on the data of all agents, one file an agent, weighted by rows.
 
@@ -9,7 +9,9 @@ mod claims;
 mod ended;
 mod left_out;
 mod levels;
+pub mod limits;
 mod needs;
+mod of_task;
 mod weights;
 
 use std::borrow::Cow;
@@ -17,11 +19,15 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use fedsa::enrolment::{ColumnSummary, Enrolled, Enrolment, Membership, Terms};
-use fedsa::error::{Error, Result, quoted, require};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::federation::Description;
-use fedsa::methods::MethodSettings;
+use fedsa::message::Part;
+use fedsa::methods::{MethodSettings, Needs, Setting};
+use fedsa::note::Note;
 use fedsa::problem::ProblemSettings;
 use fedsa::problem::logs::{Logs, Scaling};
+use fedsa::problem::preparation::AgentWeights;
+use fedsa::sampling::Law;
 use fedsa::session::Until;
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
@@ -38,6 +44,7 @@ use crate::made;
 
 pub use agent::LocalAgent;
 pub use ended::DeployedRun;
+pub use of_task::{TaskSettings, of_evaluation, of_fit};
 
 /// The settings that all ends of a federation have.
 #[derive(Clone)]
@@ -49,6 +56,7 @@ pub struct Deployment {
     run: Arc<RunSpec>,
     source: Source,
     is_known: bool,
+    notes: Vec<Note>,
 }
 
 /// Where the data of an agent are named.
@@ -87,24 +95,24 @@ impl Deployment {
 
     fn read(mut document: Document) -> Result<Self> {
         let source = source_of(&document);
+        let notes = of_task::without_data(&mut document);
         if let Some(key) = source.key() {
             put_data(&mut document, source, &[format!("the agent's own {key}")])?;
         }
         let experiment = Experiment::read(document.clone())?;
-        require(experiment.points.len() == 1, "sweep", format!("{} points", experiment.points.len()), "one point: no sweeps, no variants")?;
+        if experiment.points.len() != 1 {
+            return Err(limits::refusal("sweep"));
+        }
         let mut reader = PointReader::new(&document.kinds);
         reader.read(&experiment.points[0])?;
         let [method] = &reader.methods[..] else {
-            return Err(Error::new("method", format!("{} methods", reader.methods.len()), "one method"));
+            return Err(limits::refusal("method"));
         };
         let run = Arc::clone(reader.run());
         let seeds = run.seeds.list();
-        let [seed] = seeds[..] else { return Err(Error::new("run.seeds", format!("{} seeds", seeds.len()), "one seed")) };
-        if !run.stop.is_never() {
-            return Err(Error::new("run.stop", "a target, which nobody can measure who has not all data", "no target: `rounds` alone"));
-        }
+        let [seed] = seeds[..] else { return Err(limits::refusal("run.seeds")) };
         if method.controls == ControlsStart::Ideal {
-            return Err(Error::new("method[0].controls", "the root is not known before a federation", "no initial controls"));
+            return Err(limits::refusal("method[0].controls"));
         }
         let files = DiskFiles::new(Places::from_env(""));
         let uplink = link::build(&document.kinds, &method.uplink, &method.downlink, Some(&files)).map_err(|e| e.inside("method[0]"))?;
@@ -116,14 +124,13 @@ impl Deployment {
         match method.start.as_ref().unwrap_or(&run.start) {
             StartSpec::List(theta) => terms = terms.with_start(theta.clone()),
             StartSpec::Name(name) if name == "zero" => {}
-            StartSpec::Name(name) => {
-                return Err(Error::new("run.start", format!("`{}`, which no end knows", quoted(name)), "\"zero\", or a list of numbers"));
-            }
+            StartSpec::Name(_) => return Err(limits::refusal("run.start")),
         }
         if !is_by_rows {
             terms = terms.with_equal_weights();
         }
-        let deployment = Self { experiment, terms, method: Arc::clone(&method.settings), uplink, run, source, is_known };
+        let deployment = Self { experiment, terms, method: Arc::clone(&method.settings), uplink, run, source, is_known, notes };
+        deployment.check_target(sampling.kind)?;
         deployment.check_results(method)?;
         Ok(deployment)
     }
@@ -136,6 +143,38 @@ impl Deployment {
     /// The rounds and targets after which the federation ends.
     pub fn until(&self) -> Until {
         self.run.stop.until(self.run.rounds)
+    }
+
+    /// What is odd about the settings.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// Whether a target is reached at the end of the last of these rounds, from round 0, whose residuals the server has measured.
+    pub fn has_reached(&self, residuals: &[Option<f64>]) -> bool {
+        let (at_start, last) = (residuals.first().copied().flatten(), residuals.last().copied().flatten());
+        let Until { residual, relative_residual, .. } = self.until();
+        let targets = residual.into_iter().chain(relative_residual.zip(at_start).map(|(share, at_start)| share * at_start));
+        targets.filter(|target| target.is_finite()).any(|target| last.is_some_and(|last| last <= target))
+    }
+
+    /// Whether the first answers of a round tell the server the norm of the mean operator: all agents send operators, gradients or systems of
+    /// all their rows, and the link alters and loses nothing.
+    pub fn measures_residual(&self) -> bool {
+        const AGENTS: usize = 2;
+        let setting = Setting { seed: 0, weights: &[0.5; AGENTS], start: vec![0.0; 2], link: self.uplink.facts(), is_accelerated: false };
+        let exact = [Part::Operator, Part::Gradient, Part::ExactGradient, Part::System];
+        let first = self.method.protocol(&setting).exchanges.into_iter().next();
+        let sends = first.is_some_and(|first| first.wants.iter().any(|want| exact.contains(&want.part)));
+        sends && self.method.shape().participants.is_none() && self.uplink.is_clear()
+    }
+
+    /// Refuses targets that the server cannot measure.
+    fn check_target(&self, law: Law) -> Result<()> {
+        let stop = &self.run.stop;
+        let is_exact = || law == Law::Mean || self.method.needs() == Needs::Objective;
+        let is_measured = || stop.mse.is_none() && stop.gap.is_none() && is_exact() && self.measures_residual();
+        if stop.is_never() || is_measured() { Ok(()) } else { Err(limits::refusal("run.stop")) }
     }
 
     /// The server's side, which begins with enrolment; `agents` says how many there must be, and how many there can be.
@@ -311,44 +350,44 @@ fn put_data(document: &mut Document, source: Source, data: &[String]) -> Result<
 /// Refuses problems that an agent cannot make of its own data. Returns whether the features are known without other agents' data, and
 /// whether agents are weighted by their rows.
 fn check_problem(experiment: &Experiment, source: Source, problem: &dyn ProblemSettings) -> Result<(bool, bool)> {
-    let refuse = |key: &str, what: &str, help: &str| Err(Error::new(format!("problem.{key}"), what, help));
-    let (_, table) = made::problem_of(experiment);
-    let given = |key: &str| table.get(key);
     match source {
         Source::Generated if problem.own_to_each_end().is_empty() => Ok((true, false)),
         Source::Generated => {
             let help = "logs, logistic, least-squares or glm; or a problem that is generated";
-            refuse("kind", "the data of this kind cannot be named agent by agent", help)
+            Err(Error::new("problem.kind", "the data of this kind cannot be named agent by agent", help))
         }
         Source::Logs => {
             let logs: Logs = settings_of(experiment)?;
-            if logs.holdout > 0.0 {
-                return refuse("holdout", "an agent does not know which episodes would be held out", "no holdout");
-            }
-            if logs.scaling != Scaling::None {
-                return refuse("scaling", "this scaling needs the transitions of all agents", "\"none\"");
-            }
-            if logs.agent_column.is_some() {
-                return refuse("agent_column", "an agent has its own rows", "no agent_column");
-            }
-            if logs.features.needs_statistics() {
-                return refuse("features", "quantiles and standard deviations need the states of all agents", "other features");
-            }
+            let given = [
+                ("problem.holdout", logs.holdout > 0.0),
+                ("problem.scaling", logs.scaling != Scaling::None),
+                ("problem.agent_column", logs.agent_column.is_some()),
+                ("problem.features", logs.features.needs_statistics()),
+            ];
+            refuse_first(&given)?;
             Ok((!logs.features.needs_ranges(), true))
         }
         Source::Rows => {
-            for key in ["standardise", "pca"] {
-                if given(key).is_some_and(|value| value.as_bool() != Some(false)) {
-                    return refuse(key, "it needs the rows of all agents", "features that are prepared before");
-                }
-            }
-            if given("row_weights").is_some() {
-                return refuse("row_weights", "agents are weighted by their numbers of rows", "no row_weights");
-            }
-            if given("holdout").and_then(Value::as_float).is_some_and(|share| share > 0.0) {
-                return refuse("holdout", "an agent does not know which rows would be held out", "no holdout");
-            }
-            Ok((true, given("weights").and_then(Value::as_str) == Some("rows")))
+            let how = levels::preparation(experiment)?;
+            let given = [
+                ("problem.standardise", how.standardise),
+                ("problem.pca", how.pca.is_some()),
+                ("problem.row_weights", how.special.row_weights.is_some()),
+                ("problem.holdout", how.holdout > 0.0),
+            ];
+            refuse_first(&given)?;
+            Ok((true, how.weights == AgentWeights::Rows))
         }
     }
+}
+
+/// Refuses the first key that is given.
+fn refuse_first(given: &[(&str, bool)]) -> Result<()> {
+    given.iter().find(|(_, is_given)| *is_given).map_or(Ok(()), |(key, _)| Err(limits::refusal(key)))
+}
+
+/// Whether a document is that of a federation: its problem has data, and it names none.
+pub fn is_without_data(document: &Document) -> bool {
+    let key = source_of(document).key();
+    key.is_some_and(|key| document.table.get("problem").and_then(|problem| problem.get(key)).is_none())
 }

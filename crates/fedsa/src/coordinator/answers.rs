@@ -34,14 +34,20 @@ impl Coordinator {
 
     /// The norm of `sum p_c x_c / sum p_c` over the answers to the open question that were accepted so far, with the part that x is.
     pub(crate) fn mean_answer(&self) -> Option<(Part, f64)> {
-        let vectors = [Part::Operator, Part::Gradient, Part::ExactGradient, Part::Direction];
+        let vectors = [Part::Operator, Part::Gradient, Part::ExactGradient, Part::Direction, Part::System];
         let answers = || self.asked().iter().zip(&self.state.answers).filter_map(|(c, parts)| Some((*c, parts.as_ref()?)));
         let (_, first) = answers().next()?;
         let part = vectors.into_iter().find(|part| first.iter().any(|(own, _)| own == part))?;
         let (mut mean, mut weight) = (vec![0.0; self.federation.dim()], 0.0);
         for (c, parts) in answers() {
             let (_, body) = parts.iter().find(|(own, _)| *own == part)?;
-            let x = body.numbers().filter(|x| x.len() == mean.len())?;
+            let of_system;
+            let x = if part == Part::System {
+                of_system = operator_of(body, self.theta())?;
+                &of_system[..]
+            } else {
+                body.numbers().filter(|x| x.len() == mean.len())?
+            };
             let p = self.federation.weights()[c];
             weight += p;
             mean.iter_mut().zip(x).for_each(|(mean, x)| *mean += p * x);
@@ -177,4 +183,12 @@ impl Coordinator {
         let Message { round, exchange, .. } = self.state.ask.down;
         self.refusals.push(Refusal { agent, round, exchange, reason });
     }
+}
+
+/// `b - A theta` of a system, the numbers of A row by row and those of b.
+fn operator_of(system: &Body, theta: &[f64]) -> Option<Vec<f64>> {
+    let numbers = system.to_numbers();
+    let (a, b) = numbers.split_at_checked(theta.len() * theta.len())?;
+    let is_one = b.len() == theta.len() && !theta.is_empty();
+    is_one.then(|| a.chunks(theta.len()).zip(b).map(|(row, b)| b - row.iter().zip(theta).map(|(a, x)| a * x).sum::<f64>()).collect())
 }

@@ -1,0 +1,86 @@
+//! What a federation cannot do yet. The refusals of settings, `fedsa federation limits` and the guide have these texts.
+
+use fedsa::error::Error;
+
+/// Something that works in one process and not in a federation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limit {
+    /// The key of the settings, or what of the results is missing.
+    pub setting: &'static str,
+    /// Whose: `fit`, `evaluate`, or `all`.
+    pub task: &'static str,
+    /// Why it does not work.
+    pub why: &'static str,
+    /// What to do instead.
+    pub instead: &'static str,
+}
+
+const fn limit(setting: &'static str, task: &'static str, why: &'static str, instead: &'static str) -> Limit {
+    Limit { setting, task, why, instead }
+}
+
+/// All limits.
+pub const LIMITS: &[Limit] = &[
+    limit("inference", "fit", "standard errors need sums over the rows of all agents that no message carries", "no `inference`"),
+    limit("standardise", "fit", "means and deviations need the rows of all agents", "columns that are scaled before, or no `standardise`"),
+    limit("pca", "fit", "principal components need the rows of all agents", "features that are projected before, or no `pca`"),
+    limit("row_weights", "fit", "agents tell their numbers of rows, not the weights of rows", "no `row_weights`"),
+    limit(
+        "target_range",
+        "fit",
+        "beside categories, or LIBSVM rows, each agent would scale targets by its own rows",
+        "targets that are scaled before, and no `target_range`",
+    ),
+    limit("compare", "fit", "a federation runs one method", "one `method`"),
+    limit("against", "evaluate", "a federation evaluates one policy", "a federation for each policy"),
+    limit("agent_column", "evaluate", "the rows of a machine are those of one agent", "a file for each agent, and no `agent_column`"),
+    limit("scaling", "evaluate", "this scaling needs the transitions of all agents", "`scaling = \"none\"`"),
+    limit("features", "evaluate", "quantiles and standard deviations need the states of all agents", "features without them"),
+    limit("holdout", "all", "an agent does not know which rows or episodes would be held out", "no `holdout`"),
+    limit("sweep", "all", "a federation runs one point", "no sweeps and no variants"),
+    limit("method", "all", "a federation runs one method", "one method"),
+    limit("controls", "all", "the root is not known before a federation", "no initial controls"),
+    limit("seeds", "all", "a federation runs one seed", "one seed"),
+    limit("start", "all", "no end knows this start", "\"zero\", or a list of numbers"),
+    limit(
+        "stop",
+        "all",
+        "the server can only measure the residual, and that of methods whose agents send operators, gradients or systems of all their rows \
+         over a link that alters and loses nothing",
+        "`rounds`, and no target; or a method such as newton, lbfgs, fednl, fedhsa or lstd",
+    ),
+    limit(
+        "the value of the policy",
+        "evaluate",
+        "returns and standard errors need the episodes of all agents",
+        "`fedsa predict` for values of states",
+    ),
+    limit(
+        "notes on the data",
+        "all",
+        "agents tell how many rows they have, not what looks odd in them",
+        "`fedsa fit` or `fedsa evaluate` at an agent",
+    ),
+    limit("accuracy and objective", "fit", "they need the rows of all agents", "`fedsa predict` on labelled rows of each agent"),
+];
+
+/// The error about a setting that a federation cannot have; `key` is that of the file.
+///
+/// # Panics
+/// When the list does not have it.
+pub(crate) fn refusal(key: &str) -> Error {
+    let setting = key.rsplit('.').next().unwrap_or(key);
+    let setting = setting.split('[').next().unwrap_or(setting);
+    let limit = LIMITS.iter().find(|limit| limit.setting == setting).expect("a setting of the list");
+    Error::new(key, format!("a federation cannot do this yet: {}", limit.why), limit.instead)
+}
+
+/// The list as a table in Markdown, as the guide has it.
+pub fn markdown() -> String {
+    let rows = LIMITS.iter().map(|one| {
+        let name = if one.setting.contains(' ') { one.setting.to_string() } else { format!("`{}`", one.setting) };
+        format!("| {name} | {} | {} | {} |\n", one.task, one.why, one.instead)
+    });
+    format!("| not yet | of | because | instead |\n| --- | --- | --- | --- |\n{}", rows.collect::<String>())
+}

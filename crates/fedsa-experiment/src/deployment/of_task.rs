@@ -1,0 +1,111 @@
+//! The settings of a federation that does what a task does in one process: its experiment without the data.
+
+use fedsa::error::Result;
+use fedsa::note::{Note, NoteCode};
+use toml::{Table, Value};
+
+use super::{Deployment, Source, limits, source_of};
+use crate::config::{Document, Experiment};
+use crate::evaluate::Evaluation;
+use crate::fit::Fit;
+use crate::resolve;
+
+/// The settings of a federation, and what differs from one process.
+#[non_exhaustive]
+pub struct TaskSettings {
+    /// The text of `settings.toml`.
+    pub text: String,
+    /// The number of agents whose data were read to make it.
+    pub agents: usize,
+    /// What a reader must know of it.
+    pub notes: Vec<Note>,
+}
+
+/// The settings of a federation that fits the model of a fit to the rows of its agents, which are not those that were read.
+///
+/// # Errors
+/// When a federation cannot do it yet; names the setting.
+pub fn of_fit(fit: &Fit) -> Result<TaskSettings> {
+    let settings = fit.settings();
+    let given = [("inference", settings.inference.is_some()), ("compare", !settings.compare.is_empty())];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
+        Some((setting, _)) => Err(limits::refusal(setting)),
+        None => of_experiment(fit.experiment(), fit.rows_read().len().max(1)),
+    }
+}
+
+/// The settings of a federation that evaluates a policy by the logs of its agents, which are not those that were read.
+///
+/// # Errors
+/// When a federation cannot do it yet; names the setting.
+pub fn of_evaluation(evaluation: &Evaluation) -> Result<TaskSettings> {
+    if evaluation.data.against.is_some() {
+        return Err(limits::refusal("against"));
+    }
+    of_experiment(evaluation.experiment(), evaluation.data.logs.facts.len())
+}
+
+/// The settings of a federation of so many agents that does what this experiment does.
+fn of_experiment(experiment: &Experiment, agents: usize) -> Result<TaskSettings> {
+    let mut document = experiment.document.clone();
+    let mut notes = without_data(&mut document);
+    notes.retain(|note| note.code != NoteCode::FederationDataElsewhere);
+    if let Some(note) = without_immeasurable_target(&mut document)? {
+        notes.push(note);
+    }
+    Deployment::new(document.clone())?;
+    let head = "# The settings that all ends have. Each agent names its own data when it starts.\n";
+    let written = resolve::text(&document.table);
+    let text = written.split_once('\n').map_or(written.as_str(), |(_, rest)| rest);
+    Ok(TaskSettings { text: format!("{head}{text}"), agents, notes })
+}
+
+/// Removes what names data, and divides them among agents: each agent has its own.
+pub(super) fn without_data(document: &mut Document) -> Vec<Note> {
+    let source = source_of(document);
+    let (Some(key), Some(problem)) = (source.key(), document.table.get_mut("problem").and_then(Value::as_table_mut)) else {
+        return Vec::new();
+    };
+    let mut notes = Vec::new();
+    if problem.remove(key).is_some_and(|data| data.as_array().is_none_or(|files| !files.is_empty())) {
+        let text = format!("`problem.{key}` names data, which a federation does not read: each agent names its own when it starts");
+        notes.push(Note::new(NoteCode::FederationDataElsewhere, text));
+    }
+    if source == Source::Rows {
+        notes.extend(without_partition(problem));
+    }
+    notes
+}
+
+/// Removes what divides rows among agents.
+fn without_partition(problem: &mut Table) -> Option<Note> {
+    let partition = problem.remove("partition");
+    for key in ["agents", "group", "reshuffle"] {
+        problem.remove(key);
+    }
+    let name = match &partition {
+        None => return None,
+        Some(Value::String(name)) if name == "files" => return None,
+        Some(Value::Table(table)) => table.keys().next().cloned().unwrap_or_default(),
+        Some(other) => other.as_str().unwrap_or_default().to_string(),
+    };
+    let text = format!(
+        "`partition = {name}` divides rows among agents in one process; in a federation the rows of a machine are those of one agent"
+    );
+    Some(Note::new(NoteCode::FederationAgentsAreMachines, text))
+}
+
+/// Removes a target that the server cannot measure.
+fn without_immeasurable_target(document: &mut Document) -> Result<Option<Note>> {
+    let mut without = document.clone();
+    let run = without.table.get_mut("run").and_then(Value::as_table_mut);
+    if run.and_then(|run| run.remove("stop")).is_none() {
+        return Ok(None);
+    }
+    if Deployment::new(without.clone())?.measures_residual() {
+        return Ok(None);
+    }
+    *document = without;
+    let text = "the server of this method cannot measure the residual: the federation ends after `rounds` rounds, without the target `tol`";
+    Ok(Some(Note::new(NoteCode::FederationTargetElsewhere, text)))
+}
