@@ -6,7 +6,8 @@ use fedsa::cancel::Cancel;
 use fedsa::metrics::Observation;
 use fedsa::node::{ServerNode, Todo};
 use fedsa::note::{Note, NoteCode};
-use fedsa::problem::glm::inference::InferenceSettings;
+use fedsa::problem::glm::inference::CovarianceKind;
+use fedsa::problem::preparation::AgentWeights;
 use fedsa::problem::preparation::partition::Partition;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::Document;
@@ -34,7 +35,13 @@ fn sites(folder: &Path) -> Vec<String> {
 }
 
 fn fit_of(files: &[String]) -> FitSettings {
-    FitSettings::new(files).with_model(Model::LeastSquares).with_target("y").with_partition(Partition::Files)
+    let (model, partition) = (Model::LeastSquares, Some(Partition::Files));
+    FitSettings { model, target: Some("y".into()), partition, ..FitSettings::new(files) }
+}
+
+/// The same with this method.
+fn by(method: &str, settings: FitSettings) -> FitSettings {
+    FitSettings { method: Some(method.into()), ..settings }
 }
 
 fn fitted(settings: &FitSettings) -> Fitted {
@@ -125,7 +132,7 @@ fn a_federation_of_five_sites_fits_the_model_of_one_process() {
         assert_same(&ran, &local.ran);
         assert_eq!(local.outcome().name(), "converged");
         // The rows of all sites in one file give the same model.
-        let pooled = fitted(&settings.clone().with_partition(Partition::Shuffled).with_agents(4));
+        let pooled = fitted(&FitSettings { partition: Some(Partition::Shuffled), agents: Some(4), ..settings.clone() });
         let (one, other) = (local.model.intercept, pooled.model.intercept);
         assert!((one - other).abs() < 1e-6 && (one - 2.9).abs() < 0.2, "{one} {other}");
         assert!(weight_notes(ran.notes()).is_empty() && weight_notes(local.ran.notes()).is_empty());
@@ -136,7 +143,7 @@ fn a_federation_of_five_sites_fits_the_model_of_one_process() {
 fn an_agent_that_counts_by_more_than_ten_times_its_rows_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let files = sites(folder.path());
-    let settings = fit_of(&files).with_method("newton").with_weights("equal");
+    let settings = FitSettings { weighting: AgentWeights::Equal, ..by("newton", fit_of(&files)) };
     let local = fitted(&settings);
     let ran = federation(&of_fit(&Fit::new(&settings, &Cancel::never()).unwrap()).unwrap().text, &files);
     assert_same(&ran, &local.ran);
@@ -173,7 +180,7 @@ fn a_federation_evaluates_a_policy_as_one_process_does() {
 fn the_config_of_a_fit_is_the_settings_of_a_federation() {
     let folder = tempfile::tempdir().unwrap();
     let files = sites(folder.path());
-    let settings = fit_of(&files).with_method("newton");
+    let settings = by("newton", fit_of(&files));
     let fit = Fit::new(&settings, &Cancel::never()).unwrap();
     let config = resolve::file(fit.experiment(), &Places::from_env("")).unwrap();
     let deployment = Deployment::new(Document::parse("config.toml", &config).unwrap()).unwrap();
@@ -190,19 +197,19 @@ fn what_a_federation_cannot_do_is_refused_by_name_with_the_text_of_the_list() {
     let more: Vec<String> = files[..4].to_vec();
     let fit = |settings: FitSettings| of_fit(&Fit::new(&settings, &Cancel::never()).unwrap()).err().unwrap();
     let weighted = file(folder.path(), "weighted.csv", "a,w,y\n1,2,3\n2,1,5\n4,1,8\n");
-    let base = || fit_of(&more).with_method("newton");
+    let base = || by("newton", fit_of(&more));
     let evaluate = |change: &dyn Fn(&mut EvaluateSettings)| {
         let mut settings = EvaluateSettings::new(crate::deployment::logs(folder.path())).with_gamma(0.9).with_method("lstd");
         change(&mut settings);
         of_evaluation(&Evaluation::new(&settings, &Cancel::never()).unwrap()).err().unwrap()
     };
     for (setting, e) in [
-        ("inference", fit(base().with_inference(InferenceSettings::default()))),
-        ("standardise", fit(base().with_standardise(true))),
-        ("pca", fit(base().with_pca(1))),
-        ("holdout", fit(base().with_holdout(0.5))),
-        ("row_weights", fit(fit_of(&[weighted]).with_method("newton").with_row_weights("w"))),
-        ("compare", fit(base().with_compare(vec!["giant".into()]))),
+        ("inference", fit(FitSettings { inference: Some(CovarianceKind::Model), ..base() })),
+        ("standardise", fit(FitSettings { standardise: true, ..base() })),
+        ("pca", fit(FitSettings { pca: Some(1), ..base() })),
+        ("holdout", fit(FitSettings { holdout: Some(0.5), ..base() })),
+        ("row_weights", fit(FitSettings { row_weights: Some("w".into()), ..by("newton", fit_of(&[weighted])) })),
+        ("compare", fit(FitSettings { compare: vec!["giant".into()], ..base() })),
         ("holdout", evaluate(&|settings| settings.holdout = Some(0.5))),
     ] {
         let limit = LIMITS.iter().find(|limit| limit.setting == setting).unwrap();

@@ -106,6 +106,6 @@ fn without_immeasurable_target(document: &mut Document) -> Result<Option<Note>> 
         return Ok(None);
     }
     *document = without;
-    let text = "the server of this method cannot measure the residual: the federation ends after `rounds` rounds, without the target `tol`";
+    let text = "the server of this method cannot measure the residual: the federation goes on for all rounds, without the target `tol`";
     Ok(Some(Note::new(NoteCode::FederationTargetElsewhere, text)))
 }

@@ -57,7 +57,7 @@ pub fn far_from_rows(weights: &[f64], rows: &[f64], name: impl Fn(usize) -> Stri
         more => format!("; so do {more} more agents"),
     };
     let text = format!(
-        "{} has {} of {all} rows and counts with the weight {:.3}, {:.0} times its share of the rows{others}: `weights = rows` counts every row alike",
+        "{} has {} of {all} rows and counts with the weight {:.3}, {:.0} times its share of the rows{others}: without equal weights every row counts alike",
         name(most),
         rows[most],
         weights[most],
