@@ -29,7 +29,12 @@ const RULES: &[Rule] = &[
     Rule { name: "fedsa-theory", uses: &["fedsa"], without: TERMINAL, never: SPEAKS },
     Rule { name: "fedsa-figure", uses: &[], without: TERMINAL, never: SPEAKS },
     Rule { name: "fedsa-data", uses: &["fedsa"], without: TERMINAL, never: SPEAKS },
-    Rule { name: "fedsa-experiment", uses: &["fedsa", "fedsa-data", "fedsa-figure", "fedsa-theory"], without: BELOW_OPTIONS, never: SPEAKS },
+    Rule {
+        name: "fedsa-experiment",
+        uses: &["fedsa", "fedsa-data", "fedsa-figure", "fedsa-theory"],
+        without: BELOW_OPTIONS,
+        never: SPEAKS,
+    },
     Rule { name: "fedsa-report", uses: &["fedsa", "fedsa-data", "fedsa-experiment"], without: TERMINAL, never: SPEAKS },
     // What the program shows it takes from the crates below; it reads and draws nothing itself.
     Rule {
