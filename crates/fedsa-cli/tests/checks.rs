@@ -208,11 +208,11 @@ fn what_options_leave_unmeasured_is_a_note() {
     let run = |args: &[&str], out: &str, notes: u64| {
         let output = folder.run(&[&["run", "small.toml", "--out", out], args].concat()).exits(0);
         let summary = folder.json(&format!("{out}/summary.json"));
-        assert_eq!((&summary["notes"], &summary["exit_status"]), (&notes.into(), &0.into()), "{args:?}: {}", output.stdout);
+        assert_eq!((&summary["excused"], &summary["exit_status"]), (&notes.into(), &0.into()), "{args:?}: {}", output.stdout);
         // The resolved file gives the same results.
         folder.run(&["run", &format!("{out}/config.toml"), "--out", &format!("{out}-again")]).exits(0);
         assert!(folder.read(&format!("{out}/trace.parquet")) == folder.read(&format!("{out}-again/trace.parquet")));
-        assert_eq!(folder.json(&format!("{out}-again/summary.json"))["notes"], notes);
+        assert_eq!(folder.json(&format!("{out}-again/summary.json"))["excused"], notes);
         (output, summary)
     };
     let (output, summary) = run(&["--quick"], "quick", 2);

@@ -389,7 +389,7 @@ fn data_at_fault_are_named_and_nothing_is_written() {
     refused(&format!("{CLASSES} --holdout 1"), &["holdout"]);
     refused("missing.csv --agents 2", &["missing.csv"]);
     // Help names options of this command, not keys of files that it makes.
-    refused(&format!("{CLASSES} --method fedlsa"), &["--method fedlsa", "--step-size ETA"]);
+    refused(&format!("{CLASSES} --method fedlsa"), &["`step_size` is missing", "--step-size ETA"]);
     refused(&format!("{CLASSES} --sampling iid --batch 4"), &["--batch", "auto uses all rows", "fedlsa"]);
     refused(&format!("{CLASSES} --sampling iid --batch 4 --compare fedlsa,lbfgs --step-size 0.1"), &["lbfgs uses all rows"]);
     refused("three.csv --agents 2", &["--positive CLASS"]);

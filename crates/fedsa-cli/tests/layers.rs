@@ -23,7 +23,8 @@ const LAYERS: &[(&str, Layers)] = &[
     (
         "fedsa-data",
         &[
-            &["decimals", "field", "given", "machine", "store"],
+            &["decimals", "field", "machine", "memory_log", "store"],
+            &["given"],
             // Files of one format.
             &["appended", "atomic", "delays", "find", "input", "npz", "parquet", "regular", "separated"],
             // Data of any format.
@@ -46,7 +47,7 @@ const LAYERS: &[(&str, Layers)] = &[
     (
         "fedsa-experiment",
         &[
-            &["axis", "choose", "error", "excerpt", "folder", "kinds", "memory", "names", "numbers", "tables"],
+            &["axis", "choose", "error", "excerpt", "folder", "kinds", "memory", "names", "numbers", "options", "tables"],
             &["config", "file_schema", "made", "resolve"],
             &["bundled", "plan"],
             &["estimate", "finished", "observer", "predict", "results", "run_memory", "stability", "trace_lines"],

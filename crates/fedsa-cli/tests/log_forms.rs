@@ -27,7 +27,7 @@ fn close(a: &[f64], b: &[f64]) {
 fn tasks_that_end_have_values_without_a_discount() {
     let folder = Folder::new();
     folder.write("a.csv", csv("s_0,next_0,reward,done", |(_, s, next, done)| format!("{s},{next},1,{}", u8::from(*done))));
-    let output = folder.run(&["evaluate", "a.csv", "--features", "one-hot", "--gamma", "1", "--out", "o"]).exits(0);
+    let output = folder.run(&["evaluate", "a.csv", "--features", "one-hot", "--gamma", "1", "--ridge", "0", "--out", "o"]).exits(0);
     assert!(output.stdout.contains("2 episodes: 2 ended, 0 truncated, 0 with no end in the log"), "{}", output.stdout);
     assert!(output.stdout.contains("discounted returns (gamma 1): 2.5 on average, spread 0.5"), "{}", output.stdout);
     // The steps that are left from 0, 1, 2; the state 3 has no rows, and the least norm is meant.

@@ -94,16 +94,13 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// What helps after a file could not be written, in [`unwritable`].
-pub const AGAIN: &str = "then run the same command again";
-
 /// The failure to write `path`.
 pub fn unwritable(path: &Path, e: &io::Error) -> Error {
     let help = match e.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => format!("free some space on the disk, {AGAIN}"),
-        io::ErrorKind::FileTooLarge => format!("raise the limit on the size of files (ulimit -f), {AGAIN}"),
-        io::ErrorKind::AlreadyExists => format!("move it away, {AGAIN}"),
-        _ => "choose a place that you may write to".into(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space on the disk, then run the same command again",
+        io::ErrorKind::FileTooLarge => "raise the limit on the size of files (ulimit -f), then run the same command again",
+        io::ErrorKind::AlreadyExists => "move it away, then run the same command again",
+        _ => "choose a place that you may write to",
     };
     Error::machine(format!("{} cannot be written: {e}", name_of(path)), help)
 }

@@ -6,7 +6,7 @@ use fedsa::problem::dataset::{Columns, Dataset, Labels, Rows};
 use fedsa::problem::log::Log;
 use sha2::{Digest as _, Sha256};
 
-use crate::logs::MemoryLog;
+use crate::memory_log::MemoryLog;
 
 /// Data in memory.
 #[derive(Debug, Default)]

@@ -21,6 +21,7 @@ mod input;
 pub mod linear_model;
 pub mod logs;
 pub mod machine;
+mod memory_log;
 pub mod npz;
 mod parquet;
 pub use parquet::THREAD as PARQUET_THREAD;

@@ -54,7 +54,9 @@ use format::{BATCH, Format};
 use groups::Arranged;
 pub(super) use header::Header;
 use kept::{Checksum, Kept};
-pub use memory::{MemoryColumn, MemoryLog, MemoryTable};
+pub use memory::{MemoryColumn, MemoryTable};
+
+pub use super::memory_log::MemoryLog;
 
 use super::store::Store;
 use super::{about, name_of, regular, setting, shown, unreadable};

@@ -84,6 +84,10 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<theory::Tuned>()?;
     m.add_class::<values::ValueFit>()?;
     m.add_class::<values::ValueModel>()?;
+    add_functions(m)
+}
+
+fn add_functions(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(experiment::bundled_experiments, m)?)?;
     m.add_function(wrap_pyfunction!(experiment::check_part, m)?)?;
     m.add_function(wrap_pyfunction!(experiment::schema_json, m)?)?;

@@ -145,10 +145,7 @@ impl Evaluation {
     fn with(settings: &EvaluateSettings, files: &DiskFiles, count: usize, has_features: impl FnOnce() -> bool) -> Result<Self, Error> {
         let began = Instant::now();
         let is_auto = settings.method.is_none();
-        if let (Some(features), Some(_)) = (&settings.features, settings.choose_features) {
-            return Err(Error::new("features", format!("{}, and features are to be chosen", quoted(features.to_string())), "one of them"));
-        }
-        require(settings.level > 0.0 && settings.level < 1.0, "level", settings.level, "a number above 0 and below 1")?;
+        check(settings)?;
         // Settings are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
         let unread = settings.experiment()?;
         unread.settings()?;
@@ -185,10 +182,7 @@ impl Evaluation {
         let first = settings.experiment_with(&before, &features, agents)?;
         let of_logs = of(&first)?;
         let value_columns = pictures::named_columns(&settings.value_columns, map.columns())?;
-        if map.sparse().is_some() && !logs.held.is_empty() {
-            let what = format!("held-out episodes with {} features", map.len());
-            return Err(Error::new("holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
-        }
+        check_held_out(&logs, &map)?;
         let against = against(settings, &features, &files.places, files.cancel())?;
         let unclipped = of_logs.clip_ratios.map(|_| of_logs.clone().with_clip_ratios(None).survey(files)).transpose();
         let unclipped = unclipped.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
@@ -255,6 +249,26 @@ impl Evaluation {
         }
         ran.try_map(move |ran| Evaluated::new(ran, data, choice))
     }
+}
+
+/// Settings that exclude each other or are out of range.
+///
+/// # Errors
+/// When there is one.
+fn check(settings: &EvaluateSettings) -> Result<()> {
+    if let (Some(features), Some(_)) = (&settings.features, settings.choose_features) {
+        return Err(Error::new("features", format!("{}, and features are to be chosen", quoted(features.to_string())), "one of them"));
+    }
+    require(settings.level > 0.0 && settings.level < 1.0, "level", settings.level, "a number above 0 and below 1")
+}
+
+/// Refuses held-out episodes where there are too many features for the errors on them.
+fn check_held_out(logs: &Surveyed, map: &FeatureMap) -> Result<()> {
+    if map.sparse().is_some() && !logs.held.is_empty() {
+        let what = format!("held-out episodes with {} features", map.len());
+        return Err(Error::new("holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
+    }
+    Ok(())
 }
 
 /// The value of the policy of the other logs, by the same features and settings; ranges and statistics of features are those of the other

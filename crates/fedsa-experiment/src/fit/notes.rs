@@ -80,7 +80,7 @@ fn fractional_counts(prepared: &Prepared) -> Option<Note> {
     let (n, family) = (numbers::thousands(fractional as f64), prepared.train.family.name());
     let what = format!(
         "{n} of {} targets of the {family} model are no whole numbers, such as {}: it is a model of counts. Of rates, fit the counts with the \
-         logarithm of the exposure as `offset`; `covariance = sandwich` is right for other targets too",
+         logarithm of the exposure as `offset`; `inference = sandwich` is right for other targets too",
         numbers::thousands(targets.len() as f64),
         typed(*row)
     );

@@ -9,7 +9,6 @@ use fedsa::error::Error;
 use fedsa::note::{Note, NoteCode};
 use fedsa::problem::arrays::Arrays;
 use fedsa::record::Outcome;
-use fedsa_data::atomic::AGAIN;
 use fedsa_data::regular;
 use fedsa_data::trace::Trace;
 use serde_json::{Value as Json, json};
@@ -309,8 +308,7 @@ impl Ran {
     /// The failure of a run whose results could not be written, with what is left of it.
     pub fn unfinished(&self, e: Error) -> Error {
         let Some(folder) = &self.written.folder else { return e };
-        let again = format!("then run the same command with `resume`, which goes on from {}", folder.path().display());
-        let help = e.help.replace(AGAIN, &again);
+        let help = format!("{}, with `resume`, which goes on from {}", e.help, folder.path().display());
         Error::machine(e.to_string(), help)
     }
 }

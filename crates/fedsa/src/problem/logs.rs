@@ -39,7 +39,6 @@ use crate::parallel;
 use crate::sampling::{Law, Sampling};
 use crate::settings::choice;
 
-pub use super::default_ridge::PSEUDO_TRANSITIONS;
 pub use super::log_means::TraceRule;
 
 /// The `logs` problem.

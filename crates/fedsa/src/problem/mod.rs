@@ -12,7 +12,7 @@ mod block_features;
 pub mod calls;
 pub mod clipped;
 pub mod dataset;
-mod default_ridge;
+pub mod default_ridge;
 pub mod elsewhere;
 pub mod episode;
 pub mod facts;

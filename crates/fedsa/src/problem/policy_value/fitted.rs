@@ -287,6 +287,20 @@ pub(super) fn fitted(
         };
         table.shared.push((source.name().to_string(), estimate));
     }
+    let (own, mut own_weights) = own_values(sources, view, fit, agents, level)?;
+    table.own = own;
+    if !several {
+        table.own.clone_from(&table.shared);
+        own_weights = table.own.iter().map(|(name, _)| (name.clone(), fit.theta.clone())).collect();
+    }
+    Ok(Some(FittedValue { table, own_weights, interval: fit.kind, start: all.mean }))
+}
+
+/// By the names of agents, their values and weights.
+type OwnValues = (Vec<(String, Estimate)>, Vec<(String, Vec<f64>)>);
+
+/// The values and weights of the agents whose own episodes are enough for weights of their own.
+fn own_values(sources: &[Box<dyn LogSource>], view: View<'_>, fit: &Fit, agents: Vec<AgentSums>, level: f64) -> Result<OwnValues> {
     let fits = agents.into_iter().enumerate().filter_map(|(c, agent)| Some((c, agent.own?)));
     let fits: Vec<(usize, EpisodeSums)> = fits.collect();
     let own = parallel::map_into(fits, |_, (c, sums)| {
@@ -295,11 +309,5 @@ pub(super) fn fitted(
         let name = sources[c].name().to_string();
         Ok(((name.clone(), estimate), (name, weights)))
     });
-    let (own, mut own_weights) = own.into_iter().collect::<Result<(Vec<_>, Vec<_>)>>()?;
-    table.own = own;
-    if !several {
-        table.own.clone_from(&table.shared);
-        own_weights = table.own.iter().map(|(name, _)| (name.clone(), fit.theta.clone())).collect();
-    }
-    Ok(Some(FittedValue { table, own_weights, interval: fit.kind, start: all.mean }))
+    own.into_iter().collect()
 }

@@ -415,15 +415,17 @@ fn targets_are_classes_or_numbers_in_a_range() {
     assert!((scores.rmse.unwrap() - expected).abs() < 1e-9, "{scores:?}");
 }
 
+#[track_caller]
+fn refused(how: Preparation, sets: Vec<Dataset>, key: &str, words: &[&str]) {
+    let e = how.prepare(&Sets(sets)).unwrap_err();
+    assert_eq!(e.key, key, "{e} ({})", e.help);
+    for word in words {
+        assert!(e.to_string().contains(word) || e.help.contains(word), "{e} ({}) lacks {word}", e.help);
+    }
+}
+
 #[test]
-fn data_that_cannot_be_used_are_refused_with_the_reason() {
-    let refused = |how: Preparation, sets: Vec<Dataset>, key: &str, words: &[&str]| {
-        let e = how.prepare(&Sets(sets)).unwrap_err();
-        assert_eq!(e.key, key, "{e} ({})", e.help);
-        for word in words {
-            assert!(e.to_string().contains(word) || e.help.contains(word), "{e} ({}) lacks {word}", e.help);
-        }
-    };
+fn labels_that_cannot_be_used_are_refused_with_the_reason() {
     let three = || vec![numbered(vec![1.0, 2.0, 3.0, 1.0])];
     refused(how(1), three(), "positive", &["not binary", "1, 2, 3"]);
     let two = how(1).prepare(&Sets(vec![numbered(vec![2.0, 1.0])])).unwrap();
@@ -445,6 +447,12 @@ fn data_that_cannot_be_used_are_refused_with_the_reason() {
     // The first two rows are of one class.
     refused(Preparation { targets: positive(3.0), samples: Some(2), ..how(1) }, three(), "positive", &["no agent has a row of class 3"]);
     refused(Preparation { targets: positive(1.0), samples: Some(1), ..how(1) }, three(), "positive", &["another class than 1"]);
+}
+
+#[test]
+fn data_that_cannot_be_used_are_refused_with_the_reason() {
+    let three = || vec![numbered(vec![1.0, 2.0, 3.0, 1.0])];
+    let positive = |x: f64| TargetRule::Classes { positive: Some(ClassLabel::Number(x)), classes: None };
     let mut nan = numbered(vec![0.0, 1.0]);
     nan.rows = Rows::Dense { d: 1, values: vec![0.0, f64::NAN] };
     refused(how(1), vec![nan], "data.set", &["row 1", "x0", "NaN"]);

@@ -1,0 +1,41 @@
+//! Logs that are in memory.
+
+use fedsa::error::Result;
+use fedsa::problem::log::Log;
+use fedsa::problem::log_form::LeftOutRows;
+use fedsa::problem::source::LogSource;
+
+/// An agent's log in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemoryLog {
+    /// The transitions.
+    pub log: Log,
+    /// The rows of its table that were left out.
+    pub left_out: Vec<LeftOutRows>,
+    /// Whether next states are those of following rows.
+    pub next_follows: bool,
+}
+
+impl From<Log> for MemoryLog {
+    fn from(log: Log) -> Self {
+        Self { log, left_out: Vec::new(), next_follows: false }
+    }
+}
+
+impl LogSource for MemoryLog {
+    fn name(&self) -> &str {
+        self.log.name()
+    }
+    fn columns(&self) -> &[String] {
+        self.log.columns()
+    }
+    fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+        self.log.read(see)
+    }
+    fn left_out(&self) -> Vec<LeftOutRows> {
+        self.left_out.clone()
+    }
+    fn next_follows(&self) -> bool {
+        self.next_follows
+    }
+}
