@@ -23,13 +23,14 @@ pub use report::ReportArgs;
 pub use values::{BadRowsArg, FigureStyleArg, ProgressMode};
 use values::{positive, seconds};
 
+/// What the program's exit status says.
+const EXIT_STATUS: &str = "Exit status: 0 done, every check and every run as expected; 1 done, but a check or a run is not as expected; \
+                           2 bad input, nothing written; 3 the machine failed (disk, memory, a permission), what was written is kept; \
+                           130 interrupted, checkpoints written.";
+
 /// Federated stochastic approximation: federated TD learning and its relatives.
-///
-/// Exit status: 0 done, every check and every run as expected; 1 done, but a check or
-/// a run is not as expected; 2 bad input, nothing written; 3 the machine failed (disk,
-/// memory, a permission), what was written is kept; 130 interrupted, checkpoints written.
 #[derive(Parser, Debug)]
-#[command(name = "fedsa", version, propagate_version = true)]
+#[command(name = "fedsa", version, propagate_version = true, after_help = EXIT_STATUS)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

@@ -35,6 +35,8 @@ pub fn options_of(command: &Command) -> Vec<(String, String)> {
             all.push((setting.into(), option.into()));
         }
     }
+    // What is missing for a merge is for `fedsa run`.
+    all.push((POINTS.into(), "--points".into()));
     all
 }
 

@@ -191,7 +191,7 @@ fn described_actions_give_a_doubly_robust_value() {
 fn a_value_needs_no_run() {
     let folder = with_logs(true);
     let settings = EvaluateSettings::new([folder.path("logs").display().to_string()]).with_gamma(0.9).with_method("lstd");
-    let settings = settings.with_features("identity:bias".parse().unwrap());
+    let settings = settings.with_features("identity:bias".parse().unwrap()).with_ridge(0.0);
     let evaluation = Evaluation::new(&settings, &fedsa::cancel::Cancel::never()).unwrap();
     let value = evaluation.policy_value().unwrap().unwrap();
     evaluate(&folder, "logs", &["--out", "o", "-q"]).exits(0);
@@ -257,6 +257,6 @@ fn features_that_are_too_poor_are_told() {
     evaluate(&folder, "logs", &["--out", "o"]).exits(0).says("standard errors from the value by returns: the features are too poor");
     let fitted = folder.json("o/summary.json")["policy_value"]["fitted"]["all"]["estimate"].as_f64().unwrap();
     assert!((fitted - 1.0 / 1.1).abs() < 1e-3, "{fitted}");
-    let one_hot = ["evaluate", "logs", "--gamma", "0.9", "--method=lstd", "--features", "one-hot", "--out", "p"];
+    let one_hot = ["evaluate", "logs", "--gamma", "0.9", "--method=lstd", "--features", "one-hot", "--ridge", "0", "--out", "p"];
     assert!(!folder.run(&one_hot).exits(0).stdout.contains("too poor"));
 }

@@ -150,6 +150,9 @@ fn evaluate_takes_lambda_and_importance_ratios() {
                     "0",
                     "--gamma",
                     "0.9",
+                    "--ridge",
+                    "0",
+                    "--keep-autoreset-rows",
                 ],
                 args,
             ]
@@ -228,6 +231,8 @@ fn evaluate_reaches_the_pooled_solution_of_real_logs() {
         "100",
         "--rounds",
         "20000",
+        "--ridge",
+        "0",
         "--out",
         "o",
     ];
