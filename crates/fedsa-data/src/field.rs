@@ -12,6 +12,11 @@ pub(crate) fn number(field: &str) -> Option<f64> {
     }
 }
 
+/// A whole number from a double.
+pub(crate) fn whole_number(value: f64) -> Option<i64> {
+    (value.fract() == 0.0 && value.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64).then_some(value as i64)
+}
+
 /// Refuses a whole number that no double represents, nor prints so: such numbers are names, and rounding makes different ones equal.
 ///
 /// # Errors

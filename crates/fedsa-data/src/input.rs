@@ -7,7 +7,7 @@ use flate2::bufread::GzDecoder;
 
 use crate::machine::bytes_text;
 use crate::store::{Store, StoreReader};
-use crate::{expansion_limit, justified, shown};
+use crate::{shown, size_limit};
 
 /// What is read of a file at a time, in bytes.
 const BUFFER: usize = 64 << 10;
@@ -36,54 +36,31 @@ pub(super) fn open(store: &Store) -> Result<Input> {
     let (is_gzip, is_zstd) = (start.starts_with(MAGIC), start.starts_with(ZSTD));
     let reader: Box<dyn BufRead> = match (is_gzip, is_zstd) {
         (true, _) => Box::new(BufReader::with_capacity(BUFFER, Members::new(plain))),
-        (_, true) => Box::new(BufReader::with_capacity(BUFFER, Frames::new(plain, store.len())?)),
+        (_, true) => Box::new(BufReader::with_capacity(BUFFER, frames(plain).map_err(|e| broken("its start", &e))?)),
         _ => Box::new(plain),
     };
     Ok(Input { reader, packed: is_gzip || is_zstd })
 }
 
-/// The frames of a zstd file, unpacked. A frame may ask for a window of 128 MiB, and all of them together for what the size of the file
-/// justifies.
-struct Frames {
-    inner: zstd::stream::read::Decoder<'static, BufReader<StoreReader>>,
-    left: u64,
-    limit: u64,
-}
-
-impl Frames {
+/// The frames of a zstd file, unpacked. A frame may ask for a window of 128 MiB.
+fn frames(file: BufReader<StoreReader>) -> io::Result<Frames> {
     /// 2^27, what `zstd --ultra` takes.
     const WINDOW_LOG: u32 = 27;
-
-    fn new(file: BufReader<StoreReader>, length: u64) -> Result<Self> {
-        let open = || {
-            let mut inner = zstd::stream::read::Decoder::with_buffer(file)?;
-            inner.window_log_max(Self::WINDOW_LOG)?;
-            Ok(inner)
-        };
-        let inner = open().map_err(|e: io::Error| broken("its start", &e))?;
-        let limit = justified(length);
-        Ok(Self { inner, left: limit, limit })
-    }
+    let mut inner = zstd::stream::read::Decoder::with_buffer(file)?;
+    inner.window_log_max(WINDOW_LOG)?;
+    Ok(Frames(inner))
 }
+
+struct Frames(zstd::stream::read::Decoder<'static, BufReader<StoreReader>>);
 
 impl Read for Frames {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(out).map_err(|e| match e.kind() {
+        self.0.read(out).map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::Interrupted => e,
             _ => io::Error::new(io::ErrorKind::InvalidData, e),
-        })?;
-        match self.left.checked_sub(read as u64) {
-            Some(left) => self.left = left,
-            None => return Err(io::Error::other(Expanded(self.limit))),
-        }
-        Ok(read)
+        })
     }
 }
-
-/// A file unpacks to more than its size justifies.
-#[derive(Debug, thiserror::Error)]
-#[error("it takes more than {} unpacked", bytes_text(*.0 as f64))]
-struct Expanded(u64);
 
 impl Input {
     /// Reads the next line into `line`, without its end; false at the end of the file.
@@ -183,14 +160,14 @@ struct Trailing;
 /// The bytes of a file, unpacked if they are gzip or zstd.
 ///
 /// # Errors
-/// When they are damaged or truncated, or take more memory than the file justifies.
+/// When they are damaged or truncated, or take more than half of the available memory.
 pub(super) fn unpacked(file: Vec<u8>) -> Result<Vec<u8>> {
     if !file.starts_with(MAGIC) && !file.starts_with(ZSTD) {
         return Ok(file);
     }
     let length = file.len() as u64;
     let mut input = open(&Store::from(file))?;
-    let limit = expansion_limit(length) as u64;
+    let limit = size_limit() as u64;
     let mut out = Vec::new();
     (&mut input).take(limit.saturating_add(1)).read_to_end(&mut out).map_err(|e| broken(&format!("byte {}", out.len()), &e))?;
     if out.len() as u64 > limit {
@@ -224,12 +201,14 @@ pub(super) struct Line {
     /// The last byte that was given; a line feed before the first one.
     last: u8,
     quotes: Quotes,
+    /// Whether an empty line comes first, in place of one that was read.
+    is_preceded: bool,
 }
 
 impl Line {
-    /// The lines of a table whose fields are separated by `separator`.
-    pub(super) fn new(input: Input, separator: u8) -> Self {
-        Self { input, left: LONGEST_LINE, after_return: false, last: b'\n', quotes: Quotes::new(separator) }
+    /// The lines of a table whose fields are separated by `separator`; where `is_preceded`, one of them was read already.
+    pub(super) fn new(input: Input, separator: u8, is_preceded: bool) -> Self {
+        Self { input, left: LONGEST_LINE, after_return: false, last: b'\n', quotes: Quotes::new(separator), is_preceded }
     }
 
     /// A line begins.
@@ -244,6 +223,11 @@ impl Read for Line {
             return Err(self.quotes.open().map_or_else(too_long, io::Error::other));
         }
         let most = out.len().min(self.left);
+        if self.is_preceded && most > 0 {
+            self.is_preceded = false;
+            out[0] = b'\n';
+            return self.quotes.see(b"\n").map(|()| 1).map_err(io::Error::other);
+        }
         let mut given = 0;
         while given == 0 {
             let read = self.input.read(&mut out[..most])?;
@@ -393,9 +377,6 @@ pub(super) fn broken(place: &str, e: &io::Error) -> Error {
     if let Some(quote) = e.get_ref().and_then(|inner| inner.downcast_ref::<BadQuote>()) {
         return Error::data("", shown(quote), QUOTES);
     }
-    if e.get_ref().is_some_and(|inner| inner.is::<Expanded>()) {
-        return Error::data("", format!("{place}: {}", shown(e)), "a file whose contents are at most 1100 times as long; unpack it first");
-    }
     let (what, help) = match e.kind() {
         io::ErrorKind::UnexpectedEof => ("the file ends too early: it is truncated".into(), "the complete file: get it again"),
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
@@ -417,7 +398,7 @@ pub(super) struct Room {
 impl Room {
     /// For a file of so many bytes.
     pub(super) fn of(file: u64) -> Self {
-        let limit = expansion_limit(file);
+        let limit = size_limit();
         Self { left: limit, limit, file }
     }
 

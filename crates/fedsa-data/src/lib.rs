@@ -5,12 +5,13 @@
 //! `key` of an error is the file. Rows count from 0 as in a data frame, lines of
 //! text from 1 as in an editor.
 //!
-//! No content of a file makes a reader panic, or allocate more than the size of the file
-//! justifies (`expansion_limit`). The readers' limits depend on the available memory,
-//! which [`machine`] determines.
+//! No content of a file makes a reader panic. What is read into memory as a whole is limited to half of the available memory, which
+//! [`machine`] determines.
 
 pub mod appended;
 pub mod atomic;
+mod batch;
+pub mod cells;
 pub mod datasets;
 mod decimals;
 pub mod delays;
@@ -19,6 +20,7 @@ pub mod find;
 mod given;
 mod input;
 pub mod linear_model;
+mod lines;
 pub mod logs;
 pub mod machine;
 mod memory_log;
@@ -312,20 +314,11 @@ impl Files for DiskFiles {
     }
 }
 
-/// The bytes that the contents of a compressed file may take in memory: what its size justifies, at most half of the available
-/// memory, and at least 64 MiB.
-fn expansion_limit(file_len: u64) -> usize {
-    let most = usize::try_from(justified(file_len)).unwrap_or(usize::MAX);
-    most.min(room() / 2).max(SMALL)
+/// The bytes that the contents of a file may take in memory: half of what is available, and at least 64 MiB.
+fn size_limit() -> usize {
+    const SMALL: usize = 64 << 20;
+    (room() / 2).max(SMALL)
 }
-
-/// The bytes that the contents of a compressed file may take: 1100 times the file (deflate reaches 1032), and at least 64 MiB.
-fn justified(file_len: u64) -> u64 {
-    file_len.saturating_mul(1100).max(SMALL as u64)
-}
-
-/// What the contents of every file may take, in bytes.
-const SMALL: usize = 64 << 20;
 
 /// The available memory in bytes; `usize::MAX` if it is not known.
 fn room() -> usize {

@@ -33,7 +33,6 @@ mod groups;
 mod header;
 mod kept;
 mod layout;
-mod lines;
 mod memory;
 mod ratios;
 mod told;

@@ -16,8 +16,6 @@ use super::{about, exact, shown};
 
 /// The longest header of an array; NumPy's own limit.
 const MAX_HEADER: usize = 10_000;
-/// The largest compression ratio of deflate.
-const MAX_DEFLATE_RATIO: u64 = 1032;
 /// The first bytes of an array, before the version of the format.
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -43,20 +41,11 @@ pub fn from_bytes(file: &[u8]) -> Result<Arrays> {
     }
     let mut archive = ZipArchive::new(Cursor::new(file)).map_err(|e| unreadable(&e))?;
     let mut arrays = Arrays::new();
-    let mut packed = 0u64;
     for i in 0..archive.len() {
         let entry = archive.by_index(i).map_err(|e| unreadable(&e))?;
         // Other files in the archive are ignored, as NumPy does.
         let Some(name) = entry.name().strip_suffix(".npy").map(str::to_string) else { continue };
-        // Entries that overlap unpack the same bytes many times.
-        packed = packed.saturating_add(entry.compressed_size());
-        if packed > file.len() as u64 {
-            return Err(unreadable(&"its entries overlap"));
-        }
-        let limit = match entry.compression() {
-            CompressionMethod::Stored => entry.compressed_size(),
-            _ => entry.compressed_size().saturating_mul(MAX_DEFLATE_RATIO),
-        };
+        let limit = entry.size().min(super::size_limit() as u64);
         let array = read_array(entry, limit).map_err(|e| e.about(quoted(&name)))?;
         arrays.insert(name, array);
     }

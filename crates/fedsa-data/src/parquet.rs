@@ -1,54 +1,33 @@
-//! Reads columns of untrusted Parquet files.
+//! Parquet files as batches of Arrow arrays, by the reader of the Arrow project: every codec, encoding and type that it knows.
 //!
-//! The `parquet` crate is used through its column readers, without arrow. On
-//! malformed files it mostly returns errors, sometimes panics, allocates what a
-//! header claims, and parses the schema by recursion. All reading therefore happens in
-//! [`contained`], and pages pass two checks: [`Source`] checks the
-//! size that a page claims before the page is unpacked, [`Pages`] its number of
-//! values before the values are unpacked.
+//! Columns of lists of numbers, such as the observations of robots, become a column for each place of the list: `observation.state` gives
+//! `observation.state_0`, `observation.state_1`, .. The first row says how many there are. Fields of structures are columns `structure.field`.
 //!
-//! A file is in memory, or on the disk and read page by page ([`Store`]). Logs are read with all columns side by side, a batch
-//! of rows at a time ([`Numbers`]): in memory are then a page of each column and its dictionary.
+//! A file is in memory, or on the disk and read page by page ([`Store`]).
 
-mod pages;
-
-use std::cell::Cell;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 
-use bytes::Bytes;
-use fedsa::error::{Error, Result};
-use parquet::basic::{CompressionCodec as Codec, ConvertedType, Type};
-use parquet::column::reader::ColumnReaderImpl;
-use parquet::data_type::{BoolType, DataType, DoubleType, FloatType, Int32Type, Int64Type};
-use parquet::errors::ParquetError;
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
-use parquet::file::serialized_reader::SerializedPageReader;
-use parquet::schema::types::ColumnDescPtr;
+use arrow_array::cast::AsArray as _;
+use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, RecordBatchReader as _};
+use arrow_schema::{DataType, Field};
+use fedsa::error::{Error, Result, quoted};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use parquet::file::reader::{ChunkReader, Length};
 
-use super::store::Store;
-use super::{exact, expansion_limit, justified, room, shown};
-use pages::{Budget, Pages, Source};
+use super::batch::{self, Batch};
+use super::cells::{self, Kind};
+use super::shown;
+use super::store::{Store, StoreReader};
 
-/// The number of values that the column reader returns at a time.
-const BATCH: usize = 4096;
 /// The name of the reading thread. Its panics become errors; a program can use the name to hide them from the terminal.
 pub const THREAD: &str = "fedsa-parquet";
-/// The longest footer in bytes; it contains the schema and the positions of columns.
-const MAX_FOOTER: usize = 32 << 20;
-/// The stack of that thread: this size plus, for each byte of the footer, more than the
-/// measured need of a nested schema (1 kB per level, and a level takes at least 7 bytes).
-/// Unused stack takes only address space.
-const STACK: usize = 2 << 20;
-const STACK_PER_FOOTER: usize = 256;
+/// The most places of a list that become columns.
+const MAX_ITEMS: usize = 1 << 16;
 
-/// The memory of a column that is being read, beside its page: its decompressor and its decoders, in bytes.
-const OPEN_COLUMN: usize = 256 << 10;
-
-/// Opens a Parquet file and reads it in isolation: on a separate thread, with a stack that the most deeply nested schema
-/// does not exhaust, and with panics turned into errors.
-pub(super) fn contained<T: Send>(file: impl Into<Store>, read: impl FnOnce(&Columns) -> Result<T> + Send) -> Result<T> {
+/// Opens a Parquet file and reads it on a thread of its own: the reader panics on some damaged files, which becomes an error.
+pub(super) fn contained<T: Send>(file: impl Into<Store>, read: impl FnOnce(&ParquetFile) -> Result<T> + Send) -> Result<T> {
     contained_while(file.into(), read, || ()).0
 }
 
@@ -56,19 +35,12 @@ pub(super) fn contained<T: Send>(file: impl Into<Store>, read: impl FnOnce(&Colu
 /// file cannot be read.
 pub(super) fn contained_while<T: Send, M>(
     file: Store,
-    read: impl FnOnce(&Columns) -> Result<T> + Send,
+    read: impl FnOnce(&ParquetFile) -> Result<T> + Send,
     meanwhile: impl FnOnce() -> M,
 ) -> (Result<T>, M) {
-    let footer = match footer(&file) {
-        Ok(footer) => footer,
-        Err(e) => {
-            drop(read);
-            return (Err(e), meanwhile());
-        }
-    };
     thread::scope(|scope| {
-        let thread = thread::Builder::new().name(THREAD.into()).stack_size(STACK + footer.len() * STACK_PER_FOOTER);
-        let spawned = thread.spawn_scoped(scope, move || read(&Columns::open(file, &footer)?));
+        let thread = thread::Builder::new().name(THREAD.into());
+        let spawned = thread.spawn_scoped(scope, move || read(&ParquetFile::open(file)?));
         let saw = meanwhile();
         let read = match spawned {
             Ok(thread) => thread.join().unwrap_or_else(|_| Err(unreadable("its parts contradict each other"))),
@@ -78,68 +50,116 @@ pub(super) fn contained_while<T: Send, M>(
     })
 }
 
-/// The footer of a Parquet file, without the eight bytes after it.
-fn footer(file: &Store) -> Result<Bytes> {
-    let no_footer = || unreadable("its end is not that of a Parquet file: it is truncated, or of another format");
-    let end = file.len().checked_sub(8).ok_or_else(no_footer)?;
-    let length = match file.bytes(end, 8).map_err(unreadable)?[..] {
-        [a, b, c, d, b'P', b'A', b'R', b'1'] => u64::from(u32::from_le_bytes([a, b, c, d])),
-        _ => return Err(no_footer()),
-    };
-    let start = end.checked_sub(length).ok_or_else(|| unreadable(format!("its footer of {length} bytes is longer than the file")))?;
-    if length > MAX_FOOTER as u64 {
-        return Err(unreadable(format!("its footer of {length} bytes is longer than {MAX_FOOTER}")));
-    }
-    file.bytes(start, length as usize).map_err(unreadable)
-}
-
 /// The error for a file that is not a Parquet file of the supported kind.
 fn unreadable(why: impl std::fmt::Display) -> Error {
-    Error::data(
-        "",
-        format!("not a readable Parquet file: {}", shown(why)),
-        "a Parquet file, uncompressed or compressed with snappy or zstd",
-    )
+    Error::data("", format!("not a readable Parquet file: {}", shown(why)), "a Parquet file that is complete and not damaged")
 }
 
-fn bad(e: ParquetError) -> Error {
-    unreadable(e)
+impl Length for Store {
+    fn len(&self) -> u64 {
+        self.len()
+    }
 }
 
-/// The columns of a Parquet file.
-pub(super) struct Columns {
+impl ChunkReader for Store {
+    type T = StoreReader;
+
+    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
+        Ok(self.reader_at(start))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<bytes::Bytes> {
+        Ok(self.bytes(start, length)?)
+    }
+}
+
+/// A column, and where it is in the batches of the file.
+struct Column {
+    name: String,
+    /// The column of the file.
+    root: usize,
+    /// The fields of structures that lead to it.
+    path: Vec<usize>,
+    /// Its place in a list of so many numbers.
+    item: Option<(usize, usize)>,
+    data_type: DataType,
+    is_nullable: bool,
+}
+
+/// A Parquet file.
+pub(super) struct ParquetFile {
     store: Store,
-    metadata: ParquetMetaData,
-    /// The number of rows.
+    metadata: ArrowReaderMetadata,
+    columns: Vec<Column>,
     rows: usize,
-    /// The bytes that may still be read into memory.
-    left: Cell<usize>,
-    pages: Arc<Budget>,
-    /// The number of the first row in messages: logs count from 0, tables from 1.
-    first_number: Cell<usize>,
 }
 
-impl Columns {
-    fn open(store: Store, footer: &[u8]) -> Result<Self> {
-        let limit = expansion_limit(store.len());
-        let metadata = ParquetMetaDataReader::decode_metadata(footer).map_err(bad)?;
-        let mut rows = 0usize;
-        for group in metadata.row_groups() {
-            let more = usize::try_from(group.num_rows()).ok();
-            rows = more.and_then(|more| rows.checked_add(more)).ok_or_else(|| unreadable("an impossible number of rows"))?;
+impl ParquetFile {
+    fn open(store: Store) -> Result<Self> {
+        let end = store.len().checked_sub(4).and_then(|at| store.bytes(at, 4).ok());
+        if end.as_deref() != Some(b"PAR1") {
+            return Err(unreadable("its end is not that of a Parquet file: it is truncated, or of another format"));
         }
-        let pages = Arc::new(Budget { used: AtomicUsize::new(0), limit });
-        Ok(Self { store, metadata, rows, left: Cell::new(limit), pages, first_number: Cell::new(0) })
+        // The types are those of Parquet, whatever a writer's Arrow types were.
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let metadata = ArrowReaderMetadata::load(&store, options).map_err(unreadable)?;
+        let rows = usize::try_from(metadata.metadata().file_metadata().num_rows()).map_err(unreadable)?;
+        let mut file = Self { store, metadata, columns: Vec::new(), rows };
+        let schema = Arc::clone(file.metadata.schema());
+        for (root, field) in schema.fields().iter().enumerate() {
+            file.add_columns(root, field, field.name().clone(), Vec::new())?;
+        }
+        Ok(file)
     }
 
-    /// The first row has this number in messages about numbers; 0 without it.
-    pub(super) fn number_rows_from(&self, first: usize) {
-        self.first_number.set(first);
+    /// Adds the columns of a field.
+    fn add_columns(&mut self, root: usize, field: &Field, name: String, path: Vec<usize>) -> Result<()> {
+        let mut column = Column { name, root, path, item: None, data_type: field.data_type().clone(), is_nullable: field.is_nullable() };
+        match field.data_type() {
+            DataType::Struct(fields) => {
+                for (i, field) in fields.iter().enumerate() {
+                    let path = [&column.path[..], &[i]].concat();
+                    self.add_columns(root, field, format!("{}.{}", column.name, field.name()), path)?;
+                }
+                return Ok(());
+            }
+            DataType::List(item) if matches!(cells::kind(item.data_type()), Kind::Numbers | Kind::Whole) => {
+                let of = self.length_of(&column)?;
+                if (1..=MAX_ITEMS).contains(&of) {
+                    let items = (0..of).map(|i| Column {
+                        name: format!("{}_{i}", column.name),
+                        path: column.path.clone(),
+                        item: Some((i, of)),
+                        data_type: DataType::Float64,
+                        ..column
+                    });
+                    self.columns.extend(items);
+                    return Ok(());
+                }
+            }
+            _ => (),
+        }
+        column.is_nullable |= !column.path.is_empty();
+        self.columns.push(column);
+        Ok(())
     }
 
-    /// The columns' names; of a nested column its path.
+    /// The length of the first list of a column.
+    fn length_of(&self, column: &Column) -> Result<usize> {
+        let Some(batch) = self.reader(&[column.root], 1)?.next() else { return Ok(0) };
+        let lists = descended(batch.map_err(unreadable)?.column(0), &column.path);
+        Ok(lists.as_list::<i32>().value_length(0) as usize)
+    }
+
+    fn reader(&self, roots: &[usize], most: usize) -> Result<ParquetRecordBatchReader> {
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), roots.iter().copied());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.store.clone(), self.metadata.clone());
+        builder.with_projection(mask).with_batch_size(most).build().map_err(unreadable)
+    }
+
+    /// The columns' names.
     pub(super) fn names(&self) -> Vec<String> {
-        self.metadata.file_metadata().schema_descr().columns().iter().map(|c| c.path().string()).collect()
+        self.columns.iter().map(|column| column.name.clone()).collect()
     }
 
     /// The number of rows.
@@ -149,325 +169,131 @@ impl Columns {
 
     /// The value of the file's metadata under `key`.
     pub(super) fn note(&self, key: &str) -> Option<&str> {
-        let notes = self.metadata.file_metadata().key_value_metadata()?;
+        let notes = self.metadata.metadata().file_metadata().key_value_metadata()?;
         notes.iter().find(|note| note.key == key)?.value.as_deref()
     }
 
-    pub(super) fn describe(&self, column: usize) -> ColumnDescPtr {
-        self.metadata.file_metadata().schema_descr().column(column)
+    /// The type of a column.
+    pub(super) fn data_type(&self, column: usize) -> &DataType {
+        &self.columns[column].data_type
     }
 
-    /// Whether column `column` holds integers, and of which sign; `None` for
-    /// everything else, such as dates, that is stored as integers too.
-    pub(super) fn integer(&self, column: usize) -> Option<Integer> {
-        let descr = self.describe(column);
-        let physical = matches!(descr.physical_type(), Type::INT32 | Type::INT64);
-        match descr.converted_type() {
-            // Dates and times that old writers do not know have only a logical type.
-            ConvertedType::NONE if physical && descr.logical_type_ref().is_none() => Some(Integer::Signed),
-            ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64 if physical => {
-                Some(Integer::Signed)
-            }
-            ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64 if physical => {
-                Some(Integer::Unsigned)
-            }
-            _ => None,
+    /// Whether a column may have nulls.
+    pub(super) fn is_nullable(&self, column: usize) -> bool {
+        self.columns[column].is_nullable
+    }
+
+    /// An error about a column, with its name.
+    pub(super) fn in_column(&self, column: usize, e: Error) -> Error {
+        e.about("").prefixed(format!("column `{}`", quoted(&self.columns[column].name)))
+    }
+
+    /// Reads these columns side by side, at most `most` rows at a time.
+    ///
+    /// # Errors
+    /// When one of them cannot be read.
+    pub(super) fn batches<'a>(&'a self, columns: &[usize], most: usize) -> Result<Batches<'a>> {
+        let mut roots: Vec<usize> = columns.iter().map(|i| self.columns[*i].root).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        let reader = self.reader(&roots, most)?;
+        debug_assert!(columns.is_empty() || reader.schema().fields().len() == roots.len());
+        Ok(Batches { file: self, reader, roots, columns: columns.to_vec(), row: 0 })
+    }
+
+    /// Calls `see` with a column, piece by piece, and the number of the first row of each.
+    ///
+    /// # Errors
+    /// When the column cannot be read, and the first of `see`.
+    pub(super) fn each(&self, column: usize, mut see: impl FnMut(usize, &ArrayRef) -> Result<()>) -> Result<()> {
+        const BATCH: usize = 8192;
+        let mut batches = self.batches(&[column], BATCH)?;
+        let mut row = 0;
+        while let Some(columns) = batches.next_columns()? {
+            see(row, &columns[0])?;
+            row += columns[0].len();
         }
-    }
-
-    /// Whether a column holds text, or bytes that may be text.
-    pub(super) fn is_text(&self, column: usize) -> bool {
-        let descr = self.describe(column);
-        descr.physical_type() == Type::BYTE_ARRAY && matches!(descr.converted_type(), ConvertedType::UTF8 | ConvertedType::NONE)
-    }
-
-    /// A column of numbers, one per row; booleans are 0 and 1.
-    ///
-    /// # Errors
-    /// When the column has another type, a null, or an integer that a double cannot
-    /// represent exactly.
-    pub(super) fn numbers(&self, column: usize) -> Result<Vec<f64>> {
-        let mut numbers = Numbers::new(self, column)?;
-        self.spend(self.rows.saturating_mul(size_of::<f64>()))?;
-        let mut out = vec![0.0; self.rows];
-        out.chunks_mut(BATCH).try_for_each(|out| numbers.fill(out))?;
-        Ok(out)
-    }
-
-    /// Calls `visit(row, value)` for every row of a column of integers.
-    ///
-    /// # Errors
-    /// When the column has another type or a null, and errors of `visit`.
-    pub(super) fn each_integer(&self, column: usize, mut visit: impl FnMut(usize, i128) -> Result<()>) -> Result<()> {
-        let physical = self.describe(column).physical_type();
-        match (physical, self.integer(column)) {
-            (Type::INT32, Some(Integer::Signed)) => self.each::<Int32Type>(column, |row, v| visit(row, i128::from(*present(row, v)?))),
-            (Type::INT32, Some(Integer::Unsigned)) => {
-                self.each::<Int32Type>(column, |row, v| visit(row, i128::from(present(row, v)?.cast_unsigned())))
-            }
-            (Type::INT64, Some(Integer::Signed)) => self.each::<Int64Type>(column, |row, v| visit(row, i128::from(*present(row, v)?))),
-            (Type::INT64, Some(Integer::Unsigned)) => {
-                self.each::<Int64Type>(column, |row, v| visit(row, i128::from(present(row, v)?.cast_unsigned())))
-            }
-            _ => Err(self.wrong_type(column, "integers")),
-        }
-    }
-
-    /// Calls `visit(row, value)` for every row of a column of physical type `T`;
-    /// the value of a null is `None`.
-    pub(super) fn each<T: DataType>(&self, column: usize, mut visit: impl FnMut(usize, Option<&T::T>) -> Result<()>) -> Result<()> {
-        let mut steps = Steps::<T>::new(self, column)?;
-        loop {
-            let first = steps.row;
-            let read = steps.next(BATCH)?;
-            if read == 0 {
-                return Ok(());
-            }
-            let mut next = steps.values.iter();
-            for i in 0..read {
-                let null = steps.levels.get(i).is_some_and(|&level| level < steps.descr.max_def_level());
-                visit(first + i, if null { None } else { next.next() })?;
-            }
-        }
-    }
-
-    /// Refuses a file of which the size does not justify `rows` times `bytes` in memory, however much memory there is.
-    ///
-    /// # Errors
-    /// When it claims to hold more rows.
-    pub(super) fn plausible(&self, bytes: usize) -> Result<()> {
-        let is_plausible = self.rows.saturating_mul(bytes) as u64 <= justified(self.store.len());
-        if is_plausible { Ok(()) } else { Err(too_large(self.rows, self.store.len())) }
-    }
-
-    /// Refuses to read `columns` columns at the same time if there is no memory for it.
-    ///
-    /// # Errors
-    /// When it takes more than half of the available memory.
-    pub(super) fn side_by_side(&self, columns: usize) -> Result<()> {
-        if columns.saturating_mul(OPEN_COLUMN) <= room() / 2 {
-            return Ok(());
-        }
-        Err(Error::no_memory(
-            "",
-            format!("there is no memory to read {columns} columns at the same time"),
-            "a file with fewer columns, or a CSV",
-        ))
-    }
-
-    /// An empty vector with capacity for all rows, if the size of the file justifies it.
-    pub(super) fn room<T>(&self) -> Result<Vec<T>> {
-        self.spend(self.rows.saturating_mul(size_of::<T>()))?;
-        Ok(Vec::with_capacity(self.rows))
-    }
-
-    /// Accounts for `bytes` more in memory.
-    ///
-    /// # Errors
-    /// When the total exceeds what the size of the file justifies.
-    pub(super) fn spend(&self, bytes: usize) -> Result<()> {
-        let left = self.left.get().checked_sub(bytes).ok_or_else(|| too_large(self.rows, self.store.len()))?;
-        self.left.set(left);
         Ok(())
-    }
-
-    pub(super) fn wrong_type(&self, column: usize, wanted: &str) -> Error {
-        let descr = self.describe(column);
-        let logical = match (descr.logical_type_ref(), descr.converted_type()) {
-            (Some(logical), _) => format!(" ({logical:?})"),
-            (None, ConvertedType::NONE) => String::new(),
-            (None, converted) => format!(" ({converted})"),
-        };
-        let list = if descr.max_rep_level() > 0 { "lists of " } else { "" };
-        Error::data("", format!("it holds {list}{}{}", descr.physical_type(), shown(logical)), format!("a column of {wanted}"))
     }
 }
 
-/// A column of physical type `T` that is read in steps.
-struct Steps<'a, T: DataType> {
-    columns: &'a Columns,
-    column: usize,
-    descr: ColumnDescPtr,
-    /// The row group that comes next.
-    group: usize,
+/// Batches of columns, in the order in which they were asked for.
+pub(super) struct Batches<'a> {
+    file: &'a ParquetFile,
+    reader: ParquetRecordBatchReader,
+    /// The columns of the file that are read.
+    roots: Vec<usize>,
+    columns: Vec<usize>,
     /// The row that comes next.
     row: usize,
-    /// The end of the row group that is being read.
-    end: usize,
-    reader: Option<ColumnReaderImpl<T>>,
-    /// The values of the last step, without nulls.
-    values: Vec<T::T>,
-    /// Which rows of the last step are null; empty for a column that has none.
-    levels: Vec<i16>,
-    /// Whether nulls, and integers that a double cannot represent, become NaN.
-    with_nulls: bool,
 }
 
-impl<'a, T: DataType> Steps<'a, T> {
-    fn new(columns: &'a Columns, column: usize) -> Result<Self> {
-        let descr = columns.describe(column);
-        if descr.max_rep_level() > 0 {
-            return Err(columns.wrong_type(column, "one value a row"));
-        }
-        Ok(Self {
-            columns,
-            column,
-            descr,
-            group: 0,
-            row: 0,
-            end: 0,
-            reader: None,
-            values: Vec::new(),
-            levels: Vec::new(),
-            with_nulls: false,
-        })
-    }
-
-    /// Reads at most `most` rows, and returns how many: 0 at the end of the file.
-    fn next(&mut self, most: usize) -> Result<usize> {
-        self.values.clear();
-        self.levels.clear();
-        while self.row == self.end {
-            let Some(group) = self.columns.metadata.row_groups().get(self.group) else { return Ok(0) };
-            let rows = usize::try_from(group.num_rows()).map_err(unreadable)?;
-            // The pages of the group before are not in memory while those of this group are read.
-            self.reader = None;
-            self.reader = Some(self.open(group, rows)?);
-            self.group += 1;
-            self.end += rows;
-        }
-        let most = most.min(self.end - self.row);
-        let reader = self.reader.as_mut().expect("a group is open");
-        let (read, _, _) = reader.read_records(most, Some(&mut self.levels), None, &mut self.values).map_err(bad)?;
-        if read == 0 {
-            return Err(unreadable(format!("column `{}` ends at row {} of {}", self.descr.path(), self.row, self.columns.rows)));
-        }
-        self.row += read;
-        Ok(read)
-    }
-
-    fn open(&self, group: &RowGroupMetaData, rows: usize) -> Result<ColumnReaderImpl<T>> {
-        let chunk = group.column(self.column);
-        if !matches!(chunk.compression_codec(), Codec::UNCOMPRESSED | Codec::SNAPPY | Codec::ZSTD) {
-            return Err(unreadable(format!("it is compressed with {}", chunk.compression_codec())));
-        }
-        let source = Source { store: self.columns.store.clone(), pages: self.columns.pages.clone(), held: Mutex::default() };
-        let inner = SerializedPageReader::new(Arc::new(source), chunk, rows, None).map_err(bad)?;
-        Ok(ColumnReaderImpl::new(self.descr.clone(), Box::new(Pages { inner, physical: self.descr.physical_type() })))
-    }
-
-    /// Fills `out` with the next rows, as numbers. `inexact` returns integers that a double cannot represent.
-    fn fill(&mut self, mut out: &mut [f64], number: impl Fn(&T::T) -> f64, inexact: impl Fn(&T::T) -> Option<i128>) -> Result<()> {
-        while !out.is_empty() {
-            let first = self.row;
-            let read = self.next(out.len())?;
-            if read == 0 {
-                return Err(unreadable(format!("column `{}` ends at row {first}", self.descr.path())));
-            }
-            if self.with_nulls {
-                let now;
-                (now, out) = out.split_at_mut(read);
-                let mut values = self.values.iter();
-                for (i, out) in now.iter_mut().enumerate() {
-                    let is_null = self.levels.get(i).is_some_and(|level| *level < self.descr.max_def_level());
-                    let value = if is_null { None } else { values.next().filter(|value| inexact(value).is_none()) };
-                    *out = value.map_or(f64::NAN, &number);
-                }
-                continue;
-            }
-            if self.values.len() != read {
-                let null = self.levels.iter().position(|level| *level < self.descr.max_def_level());
-                return present(self.columns.first_number.get() + first + null.unwrap_or(self.values.len()), None);
-            }
-            let now;
-            (now, out) = out.split_at_mut(read);
-            now.iter_mut().zip(&self.values).for_each(|(out, value)| *out = number(value));
-            if let Some((i, value)) = self.values.iter().enumerate().find_map(|(i, value)| Some((i, inexact(value)?))) {
-                let what = format!("row {}: {value} does not fit a double", self.columns.first_number.get() + first + i);
-                return Err(Error::data("", what, "integers up to 2^53"));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A column of numbers that is read in steps; booleans are 0 and 1.
-pub(super) struct Numbers<'a>(Typed<'a>);
-
-enum Typed<'a> {
-    Bool(Steps<'a, BoolType>),
-    Float(Steps<'a, FloatType>),
-    Double(Steps<'a, DoubleType>),
-    Int32(Steps<'a, Int32Type>, Integer),
-    Int64(Steps<'a, Int64Type>, Integer),
-}
-
-impl<'a> Numbers<'a> {
-    /// The column, at its first row.
+impl Batches<'_> {
+    /// The next rows of each column; `None` at the end.
     ///
     /// # Errors
-    /// When it has another type.
-    pub(super) fn new(columns: &'a Columns, column: usize) -> Result<Self> {
-        let wrong = || columns.wrong_type(column, "numbers (int, float, double) or booleans");
-        Ok(Self(match columns.describe(column).physical_type() {
-            Type::BOOLEAN => Typed::Bool(Steps::new(columns, column)?),
-            Type::FLOAT => Typed::Float(Steps::new(columns, column)?),
-            Type::DOUBLE => Typed::Double(Steps::new(columns, column)?),
-            Type::INT32 => Typed::Int32(Steps::new(columns, column)?, columns.integer(column).ok_or_else(wrong)?),
-            Type::INT64 => Typed::Int64(Steps::new(columns, column)?, columns.integer(column).ok_or_else(wrong)?),
-            _ => return Err(wrong()),
-        }))
+    /// When they cannot be read, the file ends early, or lists have different lengths.
+    pub(super) fn next_columns(&mut self) -> Result<Option<Vec<ArrayRef>>> {
+        let Some(batch) = self.reader.next().transpose().map_err(unreadable)? else {
+            let (row, rows) = (self.row, self.file.rows);
+            return if row == rows { Ok(None) } else { Err(unreadable(format!("it ends at row {row} of {rows}"))) };
+        };
+        // The numbers of the lists of a column of the file, which become several columns.
+        let mut lists: Vec<(usize, Vec<f64>)> = Vec::new();
+        let columns = self.columns.iter().map(|i| self.column(&batch, *i, &mut lists)).collect::<Result<_>>()?;
+        self.row += batch.num_rows();
+        Ok(Some(columns))
     }
 
-    /// The same, in which nulls, and integers that a double cannot represent exactly, are NaN.
-    pub(super) fn with_nulls(mut self) -> Self {
-        match &mut self.0 {
-            Typed::Bool(steps) => steps.with_nulls = true,
-            Typed::Float(steps) => steps.with_nulls = true,
-            Typed::Double(steps) => steps.with_nulls = true,
-            Typed::Int32(steps, _) => steps.with_nulls = true,
-            Typed::Int64(steps, _) => steps.with_nulls = true,
+    fn column(&self, batch: &RecordBatch, i: usize, lists: &mut Vec<(usize, Vec<f64>)>) -> Result<ArrayRef> {
+        let column = &self.file.columns[i];
+        let root = self.roots.binary_search(&column.root).expect("the root of each column is read");
+        let array = descended(batch.column(root), &column.path);
+        let Some((at, of)) = column.item else { return Ok(array) };
+        let key = i - at;
+        if !lists.iter().any(|(known, _)| *known == key) {
+            let numbers = self.numbers_of(&array, of).map_err(|e| self.file.in_column(i, e))?;
+            lists.push((key, numbers));
         }
-        self
+        let numbers = lists.iter().find(|(known, _)| *known == key).map_or(&[][..], |(_, numbers)| numbers);
+        let column: Vec<f64> = numbers.iter().skip(at).step_by(of).copied().collect();
+        Ok(Arc::new(Float64Array::new(column.into(), array.nulls().cloned())))
     }
 
-    /// Fills `out` with the numbers of the next rows.
-    ///
-    /// # Errors
-    /// When there are fewer rows, one is null, or an integer cannot be represented by a double exactly.
-    pub(super) fn fill(&mut self, out: &mut [f64]) -> Result<()> {
-        let inexact = |value: i128| if exact(value).is_none() { Some(value) } else { None };
-        match &mut self.0 {
-            Typed::Bool(steps) => steps.fill(out, |value| f64::from(u8::from(*value)), |_| None),
-            Typed::Float(steps) => steps.fill(out, |value| f64::from(*value), |_| None),
-            Typed::Double(steps) => steps.fill(out, |value| *value, |_| None),
-            Typed::Int32(steps, Integer::Signed) => steps.fill(out, |value| f64::from(*value), |_| None),
-            Typed::Int32(steps, Integer::Unsigned) => steps.fill(out, |value| f64::from(value.cast_unsigned()), |_| None),
-            Typed::Int64(steps, Integer::Signed) => steps.fill(out, |value| *value as f64, |value| inexact(i128::from(*value))),
-            Typed::Int64(steps, Integer::Unsigned) => {
-                steps.fill(out, |value| value.cast_unsigned() as f64, |value| inexact(i128::from(value.cast_unsigned())))
+    /// The numbers of lists of equal length, list by list.
+    fn numbers_of(&self, lists: &ArrayRef, of: usize) -> Result<Vec<f64>> {
+        let lists = lists.as_list::<i32>();
+        let offsets = lists.value_offsets();
+        if lists.null_count() == 0 && offsets.windows(2).all(|pair| (pair[1] - pair[0]) as usize == of) {
+            let mut numbers = vec![0.0; lists.len() * of];
+            cells::numbers(&*lists.values().slice(offsets[0] as usize, numbers.len()), &mut numbers)?;
+            return Ok(numbers);
+        }
+        let mut numbers = Vec::with_capacity(lists.len() * of);
+        for (row, list) in lists.iter().enumerate() {
+            let start = numbers.len();
+            numbers.resize(start + of, f64::NAN);
+            let Some(list) = list else { continue };
+            if list.len() != of {
+                let what = format!("row {} is a list of {} numbers, and row 0 one of {of}", self.row + row, list.len());
+                return Err(Error::data("", what, "lists of equal length, which become columns"));
             }
+            cells::numbers(&*list, &mut numbers[start..])?;
         }
+        Ok(numbers)
     }
 }
 
-/// The sign of a column of integers.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Integer {
-    /// With a sign.
-    Signed,
-    /// Without one.
-    Unsigned,
+impl batch::Batches for Batches<'_> {
+    fn next(&mut self) -> Result<Option<Batch>> {
+        let first = self.row;
+        Ok(self.next_columns()?.map(|columns| Batch::new(first, columns)))
+    }
 }
 
-/// The value, which must not be null.
-pub(super) fn present<T>(row: usize, value: Option<T>) -> Result<T> {
-    value.ok_or_else(|| Error::data("", format!("row {row} is null"), "a value in every row: leave such rows out"))
-}
-
-fn too_large(rows: usize, file_len: u64) -> Error {
-    let what = format!("{file_len} bytes claim to hold {rows} rows, which is not plausible");
-    Error::data("", what, "a file that is not damaged; write very repetitive data without compression")
+/// The field of structures at the end of a path; null where a structure is null.
+fn descended(array: &ArrayRef, path: &[usize]) -> ArrayRef {
+    path.iter().fold(Arc::clone(array), |array, i| array.as_struct().flatten().1.swap_remove(*i))
 }
 
 #[cfg(test)]

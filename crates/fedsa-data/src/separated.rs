@@ -46,9 +46,18 @@ pub(super) fn open(mut input: Input) -> Result<Opened> {
     const BUFFER: usize = 64 << 10;
     let start = input.peek()?;
     check_text(start)?;
-    let separator = separator(start);
-    let mut reader = csv::ReaderBuilder::new().buffer_capacity(BUFFER).delimiter(separator).from_reader(Line::new(input, separator));
-    let names: Vec<String> = header(&mut reader)?.iter().map(|name| name.trim().to_string()).collect();
+    let named = named_separator(start);
+    let separator = named.unwrap_or_else(|| separator(start));
+    if named.is_some() {
+        input.line(&mut Vec::new()).map_err(|e| broken("line 1", &e))?;
+    }
+    let lines = Line::new(input, separator, named.is_some());
+    let mut reader = csv::ReaderBuilder::new().buffer_capacity(BUFFER).delimiter(separator).from_reader(lines);
+    let mut names: Vec<String> = header(&mut reader)?.iter().map(|name| name.trim().to_string()).collect();
+    // Lines that end with separators have columns without names and fields at their end.
+    while names.len() > 1 && names.last().is_some_and(String::is_empty) {
+        names.pop();
+    }
     if let [only] = &names[..]
         && only.contains('|')
     {
@@ -56,6 +65,36 @@ pub(super) fn open(mut input: Input) -> Result<Opened> {
         return Err(Error::data("", what, "fields that are separated by commas, semicolons or tabs, not by '|'"));
     }
     Ok(Opened { reader, names, decimals: Decimals::of(separator) })
+}
+
+impl Opened {
+    /// Reads the next line; false at the end.
+    ///
+    /// # Errors
+    /// When it has too many or too few fields, or cannot be read.
+    pub(super) fn read(&mut self, record: &mut csv::StringRecord) -> Result<bool> {
+        self.reader.get_mut().begin();
+        let read = self.reader.read_record(record);
+        let is_row = read.map_err(|e| bad_line(&e, &self.reader, record))?;
+        if is_row { self.check_tail(record).map(|()| true) } else { Ok(false) }
+    }
+
+    /// Refuses a field behind the last column that has a name.
+    ///
+    /// # Errors
+    /// When it is not empty.
+    pub(super) fn check_tail(&self, record: &csv::StringRecord) -> Result<()> {
+        let Some(field) = record.iter().skip(self.names.len()).find(|field| !field.trim().is_empty()) else { return Ok(()) };
+        let what = format!("line {}: `{}` is in a column without a name", line_of(&self.reader, record), quoted(field));
+        Err(Error::data("", what, "a first line with a name for every column"))
+    }
+}
+
+/// The separator that the first line names, as Excel writes it: `sep=;`.
+fn named_separator(start: &[u8]) -> Option<u8> {
+    let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
+    let (separator, rest) = start.strip_prefix(b"sep=")?.split_first()?;
+    (SEPARATORS.contains(separator) && (rest.starts_with(b"\n") || rest.starts_with(b"\r\n"))).then_some(*separator)
 }
 
 /// The names of the columns.
@@ -101,7 +140,7 @@ fn separator(start: &[u8]) -> u8 {
 /// The line on which the record begins that was read last; lines count from 1. Lines without fields before it are not part of it, but the
 /// position of a record, as the reader has it, is before them.
 pub(super) fn line_of(reader: &csv::Reader<Line>, record: &csv::StringRecord) -> u64 {
-    let breaks: usize = record.iter().map(|field| field.bytes().filter(|byte| *byte == b'\n').count()).sum();
+    let breaks = memchr::memchr_iter(b'\n', record.as_slice().as_bytes()).count();
     reader.position().line().saturating_sub(1 + breaks as u64).max(1)
 }
 
@@ -129,4 +168,37 @@ pub(super) fn bad_line(e: &csv::Error, reader: &csv::Reader<Line>, record: &csv:
 /// Whether a field goes over several lines, as one does whose quote is closed by one of a later line.
 pub(super) fn spans_lines(record: &csv::StringRecord) -> bool {
     record.iter().any(|field| field.contains('\n'))
+}
+
+#[cfg(test)]
+mod tests {
+    use fedsa::problem::dataset::{Dataset, Rows, Wanted};
+    use fedsa::problem::source::Inputs;
+
+    use crate::{datasets, logs, table};
+
+    fn set(file: &str) -> Dataset {
+        datasets::from_csv(file.into(), &Wanted::default()).unwrap()
+    }
+
+    #[test]
+    fn the_line_of_excel_names_the_separator() {
+        let expected = set("x,y,target\n1,2,3\n");
+        for file in ["sep=;\nx;y;target\n1;2;3\n", "\u{feff}sep=;\r\nx;y;target\r\n1;2;3\r\n", "sep=,\nx,y,target\n1,2,3\n"] {
+            assert_eq!(set(file), expected, "{file}");
+        }
+        let e = datasets::from_csv("sep=;\nx;target\n1;2\nz;2\n".into(), &Wanted::default()).unwrap_err();
+        assert!(e.what.starts_with("line 4, column `x`"), "{e}");
+        let log = logs::from_csv("sep=;\ns_0;next_0;reward;done\n1,5;2;3;0\n".into(), Inputs::States).unwrap();
+        assert_eq!(log.states, [1.5]);
+    }
+
+    #[test]
+    fn separators_at_the_ends_of_all_lines_are_no_column() {
+        assert_eq!(set("x,target,\n1,2,\n3,4,\n").rows, Rows::Dense { d: 1, values: vec![1.0, 3.0] });
+        assert_eq!(logs::from_csv("s_0;next_0;reward;done;\n1;2;3;0;\n".into(), Inputs::States).unwrap().len(), 1);
+        assert_eq!(table::from_csv("x,y,,\n1,2,,\n".into(), &table::TableForm::new(["y"])).unwrap().columns.len(), 2);
+        let e = datasets::from_csv("x,target,\n1,2,\n3,4,5\n".into(), &Wanted::default()).unwrap_err();
+        assert_eq!(e.what, "line 3: `5` is in a column without a name");
+    }
 }

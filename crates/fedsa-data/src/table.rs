@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ::parquet::data_type::{ByteArray, ByteArrayType};
+use arrow_array::Array as _;
 use fedsa::error::{Error, ErrorCode, Result, quoted};
 
+use super::cells::{self, Kind};
 use super::field;
 use super::find::{self, Places, extension_of};
 use super::logs::{Header, paths_in_order, short_names};
-use super::parquet::{Columns, contained};
+use super::parquet::{ParquetFile, contained};
 use super::store::Store;
 use super::trace::{self, Trace, TraceColumn};
 use super::{about, input, listed, separated, shown};
@@ -188,20 +189,17 @@ fn places_of(header: &Header, wanted: &[String]) -> Result<Vec<usize>> {
 /// When it is not a Parquet file, a wanted column is missing, or one of its entries is no finite number.
 pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     contained(file, |file| {
-        file.number_rows_from(1);
         let names = file.names();
         let places = form.places(&names)?;
         let (mut columns, mut left_out) = (Vec::new(), Vec::new());
         for (i, name) in names.iter().enumerate() {
-            match file.numbers(i) {
-                Ok(numbers) => columns.push((name.clone(), Cells::Numbers(numbers))),
-                Err(e) if places.contains(&i) => {
-                    return Err(e.about("").prefixed(format!("column `{}`", quoted(name))));
+            match cells_of(file, i) {
+                Ok(cells) if places.contains(&i) && !matches!(cells, Cells::Numbers(_)) => {
+                    return Err(file.in_column(i, cells::wrong_type(file.data_type(i), "numbers")));
                 }
-                Err(_) => match text_of(file, i)? {
-                    Some(text) => columns.push((name.clone(), Cells::Text(text))),
-                    None => left_out.push(name.clone()),
-                },
+                Ok(cells) => columns.push((name.clone(), cells)),
+                Err(e) if places.contains(&i) => return Err(file.in_column(i, e)),
+                Err(_) => left_out.push(name.clone()),
             }
         }
         let numbers_of = |place: &usize| {
@@ -223,22 +221,27 @@ pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     })
 }
 
-/// A column of text of a Parquet file; missing fields are empty. `None` where it holds something else, such as bytes.
-fn text_of(file: &Columns, column: usize) -> Result<Option<Text>> {
-    if !file.is_text(column) {
-        return Ok(None);
+/// The fields of a column of a Parquet file; missing texts are empty.
+///
+/// # Errors
+/// When it holds something else, such as bytes or dates, or a number is missing.
+fn cells_of(file: &ParquetFile, column: usize) -> Result<Cells> {
+    if cells::kind(file.data_type(column)) == Kind::Texts {
+        let mut text = Text::default();
+        file.each(column, |first, column| {
+            cells::each_text(column, first + 1, |_, field| {
+                text.push(field.unwrap_or_default());
+                Ok(())
+            })
+        })?;
+        return Ok(Cells::Text(text));
     }
-    let (mut text, mut is_text) = (Text::default(), true);
-    file.each::<ByteArrayType>(column, |_, value: Option<&ByteArray>| {
-        // A dictionary may hold a long field once for many rows.
-        file.spend(size_of::<usize>() + value.map_or(0, ByteArray::len))?;
-        match value.map_or(Ok(""), |value| std::str::from_utf8(value.data())) {
-            Ok(field) => text.push(field),
-            Err(_) => is_text = false,
-        }
-        Ok(())
+    let mut numbers = Vec::with_capacity(file.rows());
+    file.each(column, |first, column| {
+        numbers.resize(first + column.len(), 0.0);
+        cells::all_numbers(column, first + 1, &mut numbers[first..])
     })?;
-    Ok(is_text.then_some(text))
+    Ok(Cells::Numbers(numbers))
 }
 
 /// A table (without a name) from the bytes of a CSV or TSV file with a header, packed with gzip or zstd or not.
@@ -247,41 +250,41 @@ fn text_of(file: &Columns, column: usize) -> Result<Option<Text>> {
 /// When a line has too many or too few fields, a wanted column is missing, or one of its fields is no finite number.
 pub fn from_csv(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     let file = Store::from(input::unpacked(file)?);
-    let separated::Opened { mut reader, names, decimals } = separated::open(input::open(&file)?)?;
+    let mut opened = separated::open(input::open(&file)?)?;
+    let names = opened.names.clone();
     let places = form.places(&names)?;
     let mut texts = vec![Text::default(); names.len()];
     let (mut inputs, mut rows) = (Vec::new(), 0);
     let mut record = csv::StringRecord::new();
     loop {
-        reader.get_mut().begin();
-        let read = reader.read_record(&mut record);
-        if !read.map_err(|e| separated::bad_line(&e, &reader, &record))? {
+        if !opened.read(&mut record)? {
             break;
         }
+        let separated::Opened { reader, decimals, .. } = &opened;
         for &i in &places {
             let in_line = |e: Error| {
-                let (line, name) = (separated::line_of(&reader, &record), quoted(&names[i]));
+                let (line, name) = (separated::line_of(reader, &record), quoted(&names[i]));
                 e.prefixed(format!("line {line}, column `{name}`"))
             };
             let plain = decimals.number(record[i].trim());
             field::check_exact(&plain).map_err(in_line)?;
             let number = field::number(&plain);
             if number.is_none() {
-                decimals.check(|| separated::line_of(&reader, &record))?;
+                decimals.check(|| separated::line_of(reader, &record))?;
             }
             let number = number.ok_or_else(|| {
-                let line = separated::line_of(&reader, &record);
+                let line = separated::line_of(reader, &record);
                 let (name, field) = (quoted(&names[i]), field::in_words(record[i].trim()));
                 let what = format!("line {line}, column `{name}`: {field} is not a finite number");
                 Error::data("", what, "a finite number on every line")
             })?;
             inputs.push(number);
         }
-        decimals.check(|| separated::line_of(&reader, &record))?;
+        decimals.check(|| separated::line_of(reader, &record))?;
         texts.iter_mut().zip(&record).for_each(|(text, field)| text.push(&decimals.any(field.trim())));
         rows += 1;
     }
-    decimals.finish()?;
+    opened.decimals.finish()?;
     let columns = names.into_iter().zip(texts).map(|(name, text)| (name, Cells::Text(text))).collect();
     Ok(Table { name: String::new(), columns, inputs, rows, left_out: Vec::new() })
 }

@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::Float64Type;
+use arrow_schema::DataType;
 use fedsa::error::{Error, Result, quoted};
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -12,7 +15,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
-use super::parquet::{Columns, contained, present};
+use super::cells::{self, Kind};
+use super::parquet::{ParquetFile, contained};
 use super::{about, shown};
 
 /// The metadata key of the format's version, and the version.
@@ -201,50 +205,43 @@ pub fn from_bytes(file: Vec<u8>) -> Result<Trace> {
     })
 }
 
-fn read_column(columns: &Columns, i: usize) -> Result<TraceColumn> {
-    let descr = columns.describe(i);
-    match descr.physical_type() {
-        Physical::BYTE_ARRAY if matches!(descr.converted_type(), ConvertedType::UTF8 | ConvertedType::NONE) => {
-            let text = |row: usize, value: &ByteArray| -> Result<String> {
-                let bytes = value.data();
-                columns.spend(bytes.len())?;
-                let text = std::str::from_utf8(bytes).map_err(|_| Error::data("", format!("row {row} is not UTF-8"), "text in UTF-8"))?;
-                Ok(text.to_string())
-            };
-            if descr.max_def_level() == 0 {
-                let mut out: Vec<String> = columns.room()?;
-                columns.each::<ByteArrayType>(i, |row, value| {
-                    out.push(text(row, present(row, value)?)?);
+fn read_column(file: &ParquetFile, i: usize) -> Result<TraceColumn> {
+    let is_optional = file.is_nullable(i);
+    match cells::kind(file.data_type(i)) {
+        Kind::Texts => {
+            let mut texts: Vec<Option<String>> = Vec::with_capacity(file.rows());
+            file.each(i, |first, column| {
+                cells::each_text(column, first, |row, text| {
+                    if text.is_none() && !is_optional {
+                        return Err(cells::null_row(first + row));
+                    }
+                    texts.push(text.map(String::from));
                     Ok(())
-                })?;
-                return Ok(TraceColumn::Str(out));
-            }
-            let mut out: Vec<Option<String>> = columns.room()?;
-            columns.each::<ByteArrayType>(i, |row, value| {
-                out.push(value.map(|value| text(row, value)).transpose()?);
-                Ok(())
+                })
             })?;
-            Ok(TraceColumn::OptStr(out))
+            Ok(if is_optional { TraceColumn::OptStr(texts) } else { TraceColumn::Str(texts.into_iter().flatten().collect()) })
         }
-        Physical::INT32 | Physical::INT64 => {
-            let mut out = columns.room()?;
-            columns.each_integer(i, |row, value| {
-                let large = |_| Error::data("", format!("row {row} is {value}"), "integers below 2^63");
-                out.push(i64::try_from(value).map_err(large)?);
-                Ok(())
+        Kind::Whole => {
+            let mut out = Vec::with_capacity(file.rows());
+            file.each(i, |_, column| {
+                cells::each_whole(column, |value| {
+                    let value = value.ok_or_else(|| cells::null_row(out.len()))?;
+                    let large = |_| Error::data("", format!("row {} is {value}", out.len()), "integers below 2^63");
+                    out.push(i64::try_from(value).map_err(large)?);
+                    Ok(())
+                })
             })?;
             Ok(TraceColumn::I64(out))
         }
-        Physical::DOUBLE if descr.max_def_level() == 0 => Ok(TraceColumn::F64(columns.numbers(i)?)),
-        Physical::DOUBLE => {
-            let mut out = columns.room()?;
-            columns.each::<DoubleType>(i, |_, value| {
-                out.push(value.copied());
+        Kind::Numbers if *file.data_type(i) == DataType::Float64 => {
+            let mut out: Vec<Option<f64>> = Vec::with_capacity(file.rows());
+            file.each(i, |_, column| {
+                out.extend(column.as_primitive::<Float64Type>());
                 Ok(())
             })?;
-            Ok(TraceColumn::OptF64(out))
+            Ok(if is_optional { TraceColumn::OptF64(out) } else { TraceColumn::F64(out.into_iter().flatten().collect()) })
         }
-        _ => Err(columns.wrong_type(i, "strings, integers or doubles")),
+        _ => Err(cells::wrong_type(file.data_type(i), "texts, whole numbers or doubles")),
     }
 }
 

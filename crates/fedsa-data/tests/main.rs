@@ -6,4 +6,5 @@ mod handles;
 mod logs_nulls;
 mod logs_radii;
 mod logs_traces;
+mod parquet_kinds;
 mod server;

@@ -246,7 +246,7 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
     }
     let groups = wanted.group.as_deref().map(|group| labels(group)?.ok_or_else(|| missing(group))).transpose()?;
     Ok(Part {
-        columns: Columns::Numbered { width, left_out },
+        columns: Columns::Numbered { width, left_out, zero_based: false },
         rows: Rows::Dense { d, values },
         targets,
         groups,

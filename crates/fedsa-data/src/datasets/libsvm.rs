@@ -1,23 +1,34 @@
 //! LIBSVM text: a line per row, `LABEL INDEX:VALUE INDEX:VALUE ..`.
 //!
-//! Indices count from 1 and increase within a line; numbers that are not listed are 0. Empty lines are skipped, and what
-//! follows a `#`. Columns are called `1`, `2`, .. after their indices.
+//! Indices count from 1, or from 0 if the index 0 occurs, and increase within a line; numbers that are not listed are 0. Empty lines are
+//! skipped, and what follows a `#`. Columns are called `1`, `2`, .. in their order, which are
+//! the indices that count from 1.
+
+use std::cell::Cell;
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
 
 use super::part::{Columns, Part};
-use crate::input::{Input, Room, broken};
+use crate::input::{self, Input, Room, broken};
+use crate::store::Store;
 
-const ACCEPTED: &str =
-    "lines `LABEL INDEX:VALUE INDEX:VALUE ..`, with indices from 1 that increase; tables end in .csv, .csv.gz or .parquet";
+const ACCEPTED: &str = "lines `LABEL INDEX:VALUE INDEX:VALUE ..`, with indices that increase; tables end in .csv, .csv.gz or .parquet";
 
-/// Reads rows.
+/// Reads rows, whose indices count from 0 if `zero_based`, or if the index 0 occurs.
 ///
 /// # Errors
 /// When a line is not as above, or a number is not finite; names the line.
-pub(super) fn read(input: &mut Input, wanted: &Wanted, room: &mut Room) -> Result<Part> {
-    let mut reader = Reader::new(wanted)?;
+pub(super) fn read(store: &Store, wanted: &Wanted, zero_based: bool) -> Result<Part> {
+    let mut reader = Reader::new(wanted, zero_based)?;
+    let read = lines(&mut input::open(store)?, &mut reader, &mut Room::of(store.len()));
+    if reader.has_zero.get() && !zero_based {
+        return self::read(store, wanted, true);
+    }
+    read.map(|()| reader.finish())
+}
+
+fn lines(input: &mut Input, reader: &mut Reader, room: &mut Room) -> Result<()> {
     let mut line = Vec::new();
     loop {
         reader.line += 1;
@@ -27,13 +38,17 @@ pub(super) fn read(input: &mut Input, wanted: &Wanted, room: &mut Room) -> Resul
         let bytes = if reader.line == 1 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&line) } else { &line };
         reader.row(bytes, room)?;
     }
-    Ok(reader.finish())
+    Ok(())
 }
 
 /// A column that is not a feature.
 type Column = Option<u32>;
 
 struct Reader {
+    /// The first index.
+    first: u32,
+    /// Whether an index is 0 although they were taken to count from 1.
+    has_zero: Cell<bool>,
     /// The number of the line, from 1.
     line: u64,
     may_lack_label: bool,
@@ -57,7 +72,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(wanted: &Wanted) -> Result<Self> {
+    fn new(wanted: &Wanted, zero_based: bool) -> Result<Self> {
         let column = |name: &String| match name.parse::<u32>() {
             Ok(i) if i > 0 => Ok(i - 1),
             _ => Err(Error::data(
@@ -73,6 +88,8 @@ impl Reader {
         left_out.sort_unstable();
         left_out.dedup();
         Ok(Self {
+            first: u32::from(!zero_based),
+            has_zero: Cell::new(false),
             line: 0,
             may_lack_label: wanted.may_lack_target || target.is_some(),
             labelled: None,
@@ -132,7 +149,11 @@ impl Reader {
         let (mut next, mut target, mut group) = (0, 0.0, 0.0);
         while let Some((column, value)) = self.next_number(&mut rest)? {
             if column < next {
-                let what = format!("index {} after index {next}: indices increase, and each is there once", column + 1);
+                let what = format!(
+                    "index {} after index {}: indices increase, and each is there once",
+                    column + self.first,
+                    next - 1 + self.first
+                );
                 return Err(self.bad(what));
             }
             next = column + 1;
@@ -184,7 +205,7 @@ impl Reader {
 
     /// The position of the next column, and its number; `rest` is what follows.
     fn next_number(&self, rest: &mut &[u8]) -> Result<Option<(u32, f64)>> {
-        if let Some((column, value, after)) = whole_number(rest) {
+        if let Some((column, value, after)) = whole_number(rest, self.first) {
             *rest = after;
             return Ok(Some((column, value)));
         }
@@ -204,8 +225,13 @@ impl Reader {
             return Err(Error::data("", what, "a file for classification or regression, without qid"));
         }
         let column = match decimal(index) {
-            Some(0) => return Err(self.bad("index 0: indices count from 1")),
-            Some(index) => index - 1,
+            Some(index) => match index.checked_sub(self.first) {
+                Some(column) => column,
+                None => {
+                    self.has_zero.set(true);
+                    return Err(self.bad("the index 0"));
+                }
+            },
             None => return Err(self.bad(format_args!("`{}`: the index is not a whole number below 2^32", text(part)))),
         };
         // In most files of this format most numbers are 1.
@@ -230,6 +256,7 @@ impl Reader {
         Part {
             columns: Columns::Numbered {
                 width: self.width as usize,
+                zero_based: self.first == 0,
                 left_out: self.left_out.iter().map(|column| *column as usize).collect(),
             },
             rows: Rows::Sparse { d: 0, starts: self.starts, index: self.index, value: self.value },
@@ -258,12 +285,12 @@ fn digits(bytes: &[u8]) -> Option<(u32, &[u8])> {
 
 /// The position of the column and the number of an `INDEX:VALUE` of short whole numbers, after at most one space, and what follows it: the
 /// usual case in one pass over its bytes. Everything else is left to [`Reader::number`].
-fn whole_number(rest: &[u8]) -> Option<(u32, f64, &[u8])> {
+fn whole_number(rest: &[u8], first: u32) -> Option<(u32, f64, &[u8])> {
     let rest = rest.strip_prefix(b" ").unwrap_or(rest);
     let (index, rest) = digits(rest)?;
     let (value, rest) = digits(rest.strip_prefix(b":")?)?;
     let ends = rest.first().is_none_or(u8::is_ascii_whitespace);
-    (ends && index > 0).then(|| (index - 1, f64::from(value), rest))
+    if ends { Some((index.checked_sub(first)?, f64::from(value), rest)) } else { None }
 }
 
 /// A part of a line in a message.
@@ -286,4 +313,31 @@ pub(super) fn looks_so(start: &[u8]) -> bool {
     let is_number = |part: &[u8]| std::str::from_utf8(part).is_ok_and(|text| text.parse::<f64>().is_ok());
     let is_pair = |part: &[u8]| part.iter().position(|byte| *byte == b':').is_some_and(|colon| decimal(&part[..colon]).is_some());
     parts.first().is_some_and(|first| is_number(first)) && parts.get(1).is_none_or(|second| is_pair(second))
+}
+
+#[cfg(test)]
+mod tests {
+    use fedsa::cancel::Cancel;
+
+    use super::*;
+    use crate::datasets;
+    use crate::find::Places;
+
+    #[test]
+    fn indices_may_count_from_zero() {
+        let rows = |file: &str| datasets::from_libsvm(file.into(), &Wanted::default()).unwrap().rows;
+        assert_eq!(rows("1 1:2 3:4\n-1 0:5\n"), rows("1 2:2 4:4\n-1 1:5\n"));
+    }
+
+    #[test]
+    fn files_count_from_zero_if_one_of_them_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [("a.libsvm", "1 1:2\n"), ("b.libsvm", "1 0:1 2:3\n")].map(|(name, text)| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        });
+        let sets = datasets::read(&paths, &Places::from_env(""), &Wanted::default(), &Cancel::never()).unwrap();
+        assert_eq!(sets[0].1.rows, Rows::Sparse { d: 3, starts: vec![0, 1], index: vec![1], value: vec![2.0] });
+    }
 }

@@ -56,6 +56,7 @@ pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wa
         parts.push((path, part));
         cancel.check()?;
     }
+    count_from_zero(&mut parts, wanted, cancel)?;
     dropped_somewhere(&mut parts)?;
     same_columns(&mut parts)?;
     let datasets = parts.into_iter().map(|(path, part)| {
@@ -63,6 +64,21 @@ pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wa
         Ok((path, dataset))
     });
     datasets.collect()
+}
+
+/// Reads the LIBSVM files again whose indices could count from 1 or 0, where those of another file count from 0.
+fn count_from_zero(parts: &mut [(PathBuf, Part)], wanted: &Wanted, cancel: &Cancel) -> Result<()> {
+    let is_zero_based = |part: &Part| matches!(part.columns, Columns::Numbered { zero_based: true, .. });
+    if !parts.iter().any(|(_, part)| is_zero_based(part)) {
+        return Ok(());
+    }
+    for (path, part) in parts {
+        if matches!(part.rows, Rows::Sparse { .. }) && !is_zero_based(part) {
+            *part = libsvm::read(&disk(path)?, wanted, true).map_err(|e| about(path, e))?;
+            cancel.check()?;
+        }
+    }
+    Ok(())
 }
 
 /// The same source as an absolute path, so that it does not depend on the working directory; unchanged if there is no such file.
@@ -98,7 +114,7 @@ fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&
         Format::Parquet => parquet::read(store, wanted, expected, &mut room),
         Format::Csv => table::read(input::open(store)?, wanted, expected, &mut room),
         Format::Idx => idx::read(store, wanted, beside, &mut room),
-        Format::Libsvm => libsvm::read(&mut input::open(store)?, wanted, &mut room),
+        Format::Libsvm => libsvm::read(store, wanted, false),
     }?;
     if part.rows.is_empty() {
         // Dense rows without columns cannot be counted, but their targets and groups can.

@@ -36,6 +36,8 @@ pub(super) enum Columns {
         width: usize,
         /// The positions of those that are no features, in increasing order.
         left_out: Vec<usize>,
+        /// Whether the indices of the file count from 0.
+        zero_based: bool,
     },
 }
 
@@ -62,7 +64,7 @@ impl Columns {
     pub fn names(self, may_end_before: bool) -> Result<dataset::Columns> {
         let (width, mut left_out) = match self {
             Self::Named(names) => return Ok(dataset::Columns::Named(names)),
-            Self::Numbered { width, left_out } => (width, left_out),
+            Self::Numbered { width, left_out, .. } => (width, left_out),
         };
         if may_end_before {
             left_out.retain(|j| *j < width);

@@ -16,7 +16,8 @@ use crate::separated;
 /// # Errors
 /// When a column is missing, a line has too many or too few fields, or a field of a feature is no finite number.
 pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, room: &mut Room) -> Result<Part> {
-    let separated::Opened { mut reader, names, decimals } = separated::open(input)?;
+    let mut opened = separated::open(input)?;
+    let names = opened.names.clone();
     check_header(&names)?;
     room.take(names.iter().map(|name| 2 * name.len() + 64).sum(), || "line 1".into())?;
     let layout = Layout::new(&names, wanted, expected)?;
@@ -26,20 +27,19 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
     let mut values = Vec::new();
     let mut record = csv::StringRecord::new();
     loop {
-        reader.get_mut().begin();
-        let read = reader.read_record(&mut record);
-        if !read.map_err(|e| separated::bad_line(&e, &reader, &record))? {
+        if !opened.read(&mut record)? {
             break;
         }
+        let separated::Opened { reader, decimals, .. } = &opened;
         let place = |i: usize| {
-            let line = separated::line_of(&reader, &record);
+            let line = separated::line_of(reader, &record);
             format!("line {line}, column `{}`", quoted(&names[i]))
         };
         room.take(2 * size_of::<f64>() * layout.features.len(), || place(0))?;
         // The reader has checked that every line has a field for every name.
         if values.is_empty() {
             texts.detect(
-                separated::line_of(&reader, &record),
+                separated::line_of(reader, &record),
                 |j| record[layout.features[j]].trim(),
                 |field| is_text(&decimals.any(field)) && !decimals.has_thousands(field),
             );
@@ -54,7 +54,7 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
             field::check_exact(&plain).map_err(|e| e.prefixed(place(i)))?;
             let number = field::number(&plain);
             if number.is_none() {
-                decimals.check(|| separated::line_of(&reader, &record))?;
+                decimals.check(|| separated::line_of(reader, &record))?;
             }
             values.push(number.ok_or_else(|| not_number(&place(i), field))?);
         }
@@ -63,9 +63,9 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
                 fields.push(&decimals.number(record[i].trim()), room, || place(i))?;
             }
         }
-        decimals.check(|| separated::line_of(&reader, &record))?;
+        decimals.check(|| separated::line_of(reader, &record))?;
     }
-    decimals.finish()?;
+    opened.decimals.finish()?;
     let texts = texts.finish(&layout.columns, &mut values);
     let rows = Rows::Dense { d: layout.columns.len(), values };
     let [targets, groups] = [targets, groups].map(|fields| fields.map(Fields::finish));

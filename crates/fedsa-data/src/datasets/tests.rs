@@ -102,7 +102,6 @@ fn libsvm_lines_are_rows() {
 #[test]
 fn what_is_wrong_with_libsvm_is_named_with_its_line() {
     for (text, message) in [
-        ("1 1:2\n1 0:3\n", "line 2: index 0: indices count from 1"),
         ("1 2:2 2:3\n", "line 1: index 2 after index 2: indices increase, and each is there once"),
         ("1 2:2 1:3\n", "line 1: index 1 after index 2: indices increase, and each is there once"),
         ("1 qid:7 1:3\n", "line 1: `qid:7` makes it a file of rankings, which are not read"),

@@ -1,309 +1,389 @@
-//! Logs in Parquet: columns that are read side by side.
+//! The transitions of a log from the columns of a table, whatever the table is in.
 
-use ::parquet::basic::Type;
-use ::parquet::data_type::ByteArrayType;
+use std::mem;
+
+use arrow_array::Array as _;
+use arrow_schema::DataType;
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::log::Log;
-use fedsa::problem::log_form::{LogForm, RowPlace};
+use fedsa::problem::log_form::RowPlace;
 
-use super::ahead;
-use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag, row_bytes, whole_number};
+use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag};
 use super::ratios::{OF_TAKEN, RATIO, RatioColumns, contradicts, quotient, ratio};
-use super::told::{Names, Rows, Told};
-use crate::parquet::{Columns, Numbers, contained_while, present};
-use crate::store::Store;
-
-/// A column of a Parquet file.
-struct LogColumn<'a> {
-    numbers: Numbers<'a>,
-    name: String,
-}
-
-/// Rows of a batch that cannot be read, with the reason; `None` where such rows are refused.
-type Bad = Option<Vec<Option<String>>>;
+use super::told::{Rows, Told};
+use crate::batch::{As, Batch, Batches, RowPlaces};
+use crate::cells::{self, Kind};
+use crate::field::{self, whole_number};
 
 const FINITE: &str = "a finite number";
 
-impl LogColumn<'_> {
-    fn error(&self, e: Error) -> Error {
-        e.about("").prefixed(format!("column `{}`", quoted(&self.name)))
-    }
+/// The names of an agent and of an environment.
+const KEYS: [&str; 2] = ["the name of an agent", "the name of an environment"];
 
-    fn fill(&mut self, out: &mut [f64]) -> Result<()> {
-        self.numbers.fill(out).map_err(|e| self.error(e))
-    }
+/// The columns of a log, by their places among those that are read: `wanted` says which columns of the table these are.
+pub(super) struct LogColumns {
+    pub wanted: Vec<(usize, As)>,
+    pub layout: Layout,
+    names: Vec<String>,
+}
 
-    /// Row `i` of a batch, row `row` of the file, is not what is wanted.
-    fn refuse(&self, (i, row): (usize, usize), value: f64, wanted: &str, bad: &mut Bad) -> Result<()> {
-        let Some(bad) = bad else {
-            return Err(self.error(Error::data("", format!("row {row} is {value}"), wanted)));
+impl LogColumns {
+    /// The columns of a table with these names.
+    ///
+    /// # Errors
+    /// When one is missing.
+    pub fn new(names: &[String], layout: Layout) -> Self {
+        let mut wanted: Vec<(usize, As)> = Vec::new();
+        let mut place = |column: &mut usize, of: As| {
+            wanted.push((*column, of));
+            *column = wanted.len() - 1;
         };
-        bad[i].get_or_insert_with(|| format!("column `{}`: not {wanted}", quoted(&self.name)));
-        Ok(())
-    }
-
-    /// Where rows that cannot be read are left out: those whose number is not finite.
-    fn check_finite(&self, first: usize, values: &[f64], bad: &mut Bad) -> Result<()> {
-        if bad.is_some() {
-            let mut not = values.iter().enumerate().filter(|(_, value)| !value.is_finite());
-            not.try_for_each(|(i, value)| self.refuse((i, first + i), *value, FINITE, bad))?;
+        let mut layout = layout;
+        let Layout { states, next, reward, done, truncated, episode, ratio, actions, keys, .. } = &mut layout;
+        states.iter_mut().chain(next).chain([reward, done]).chain(truncated).for_each(|column| place(column, As::Numbers));
+        episode.iter_mut().for_each(|column| place(column, As::Whole));
+        match ratio {
+            Some(RatioColumns::Ratio(column)) => place(column, As::Numbers),
+            Some(RatioColumns::Probabilities { target, behaviour }) => [target, behaviour].into_iter().for_each(|c| place(c, As::Numbers)),
+            None => (),
         }
-        Ok(())
+        if let Some(actions) = actions {
+            let all = [&mut actions.taken].into_iter().chain(&mut actions.here).chain(&mut actions.next);
+            all.for_each(|column| place(column, As::Numbers));
+        }
+        keys.iter_mut().flatten().for_each(|column| place(column, As::Texts));
+        let names = wanted.iter().map(|(column, _)| names[*column].clone()).collect();
+        Self { wanted, layout, names }
     }
 
-    /// Puts the next `n` rows, the first of which is row `first`, into `out`.
-    fn convert<T: Default>(
-        &mut self,
-        (first, n): (usize, usize),
-        scratch: &mut Vec<f64>,
-        out: &mut Vec<T>,
-        (convert, wanted): (impl Fn(f64) -> Option<T>, &str),
-        bad: &mut Bad,
-    ) -> Result<()> {
-        scratch.resize(n, 0.0);
-        self.fill(scratch)?;
-        out.clear();
-        for (i, value) in scratch.iter().enumerate() {
-            let converted = convert(*value);
-            if converted.is_none() {
-                self.refuse((i, first + i), *value, wanted, bad)?;
+    /// Refuses columns of other types than are needed, given the types of the table.
+    ///
+    /// # Errors
+    /// When there is one.
+    pub fn check_types<'a>(&self, of: impl Fn(usize) -> &'a DataType) -> Result<()> {
+        for ((column, needed), name) in self.wanted.iter().zip(&self.names) {
+            let found = of(*column);
+            let is_good = match (cells::kind(found), needed) {
+                (Kind::Other, _) => false,
+                (Kind::Texts, needed) => *needed == As::Texts,
+                (Kind::Numbers | Kind::Whole, _) => true,
+            };
+            if !is_good {
+                let wanted = if *needed == As::Texts { "names: texts or whole numbers" } else { "numbers or flags" };
+                return Err(cells::wrong_type(found, wanted).prefixed(format!("column `{}`", quoted(name))));
             }
-            out.push(converted.unwrap_or_default());
         }
         Ok(())
     }
-}
 
-/// The next rows of columns, the first of which is row `first`, as many as `scratch` has, in row-major order.
-fn side_by_side(columns: &mut [LogColumn<'_>], first: usize, scratch: &mut [f64], out: &mut Vec<f64>, bad: &mut Bad) -> Result<()> {
-    let k = columns.len();
-    out.resize(scratch.len() * k, 0.0);
-    for (j, column) in columns.iter_mut().enumerate() {
-        column.fill(scratch)?;
-        column.check_finite(first, scratch, bad)?;
-        out[j..].iter_mut().step_by(k).zip(&*scratch).for_each(|(out, value)| *out = *value);
-    }
-    Ok(())
-}
-
-/// Puts something in place of next states that are missing: after a terminal state there is none, and many logs have nothing there.
-fn complete(log: &mut Log, columns: &[LogColumn<'_>], first: usize, bad: &mut Bad) -> Result<()> {
-    let k = columns.len();
-    for (at, next) in log.next.iter_mut().enumerate().filter(|(_, next)| !next.is_finite()) {
-        let (i, column) = (at / k, &columns[at % k]);
-        match log.done[i] {
-            true => *next = log.states[at],
-            // It was read without telling the two apart.
-            false if bad.is_none() && next.is_nan() => {
-                return Err(column.error(Error::data("", format!("row {} is null or NaN", first + i), FINITE)));
+    /// Hands on all rows of a table, until `hand_on` says that nobody sees any more. `batch` gives rows whose memory is used again.
+    ///
+    /// # Errors
+    /// When the table cannot be read, or has a field that its column cannot have.
+    pub fn read(&self, table: &mut dyn Batches, batch: &mut dyn FnMut() -> Rows, hand_on: &mut dyn FnMut(Rows) -> bool) -> Result<Told> {
+        let mut told = Told::default();
+        let mut scratch = Vec::new();
+        while let Some(found) = table.next()? {
+            let mut rows = batch();
+            let mut fill = Fill { columns: self, batch: &found, bad: Bad::default(), scratch: mem::take(&mut scratch) };
+            fill.rows(&mut rows, &mut told)?;
+            let Fill { bad, scratch: used, .. } = fill;
+            scratch = used;
+            if self.layout.skips {
+                leave_out(&mut rows, &found, bad, &mut told);
+            } else if let Some((_, e)) = bad.first {
+                return Err(e);
             }
-            false => column.refuse((i, first + i), *next, FINITE, bad)?,
+            if !rows.log.is_empty() && !hand_on(rows) {
+                break;
+            }
         }
+        Ok(told)
     }
-    Ok(())
 }
 
-/// The columns of a log in a Parquet file, read side by side.
-pub(super) struct LogColumns<'a> {
-    pub(super) layout: Layout,
-    states: Vec<LogColumn<'a>>,
-    next: Vec<LogColumn<'a>>,
-    reward: LogColumn<'a>,
-    done: LogColumn<'a>,
-    truncated: Option<LogColumn<'a>>,
-    episode: Option<LogColumn<'a>>,
-    ratio: Option<LogColumn<'a>>,
-    /// The probability under the policy that acted, where `ratio` is the one of the evaluated policy.
-    behaviour: Option<LogColumn<'a>>,
-    /// The action that was taken, and the probabilities of all in the state and in the next one.
-    actions: Option<(LogColumn<'a>, [Vec<LogColumn<'a>>; 2])>,
+/// The rows of a batch that cannot be read.
+#[derive(Default)]
+struct Bad {
+    /// The first one, where such rows are refused.
+    first: Option<(usize, Error)>,
+    /// The reason of each, where they are left out.
+    reasons: Vec<Option<String>>,
+    /// Those whose agent or environment is not known.
+    nameless: Vec<usize>,
+}
+
+/// The conversion of a batch.
+struct Fill<'a> {
+    columns: &'a LogColumns,
+    batch: &'a Batch,
+    bad: Bad,
     scratch: Vec<f64>,
 }
 
-impl<'a> LogColumns<'a> {
-    pub(super) fn new(file: &'a Columns, form: &LogForm) -> Result<Self> {
-        let names = file.names();
-        let layout = Layout::new(&names, form)?;
-        let actions = layout.actions.as_ref().map_or(0, |actions| 2 * actions.here.len() + 1);
-        file.plausible(row_bytes(layout.columns.len() + actions.div_ceil(2)))?;
-        file.side_by_side(2 * layout.columns.len() + 6 + actions)?;
-        let column = |i: &usize| -> Result<LogColumn<'a>> {
-            let name = names[*i].clone();
-            let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(&name)));
-            let numbers = Numbers::new(file, *i).map_err(in_column)?;
-            let may_lack = layout.skips || layout.next.contains(i);
-            Ok(LogColumn { numbers: if may_lack { numbers.with_nulls() } else { numbers }, name })
-        };
-        let columns = |all: &[usize]| all.iter().map(column).collect::<Result<Vec<_>>>();
-        let actions = match &layout.actions {
-            Some(actions) => Some((column(&actions.taken)?, [columns(&actions.here)?, columns(&actions.next)?])),
-            None => None,
-        };
-        let (ratio, behaviour) = match layout.ratio {
-            None => (None, None),
-            Some(RatioColumns::Ratio(i)) => (Some(i), None),
-            Some(RatioColumns::Probabilities { target, behaviour }) => (Some(target), Some(behaviour)),
-        };
-        Ok(Self {
-            states: columns(&layout.states)?,
-            next: columns(&layout.next)?,
-            actions,
-            reward: column(&layout.reward)?,
-            done: column(&layout.done)?,
-            truncated: layout.truncated.as_ref().map(column).transpose()?,
-            episode: layout.episode.as_ref().map(column).transpose()?,
-            ratio: ratio.as_ref().map(column).transpose()?,
-            behaviour: behaviour.as_ref().map(column).transpose()?,
-            layout,
-            scratch: Vec::new(),
+impl Fill<'_> {
+    /// Row `row` of a column is not what is wanted; `value` is its number.
+    fn refuse(&mut self, row: usize, column: usize, value: f64, wanted: &str) {
+        let name = &self.columns.names[column];
+        if self.columns.layout.skips {
+            self.bad.reasons.resize(self.batch.len(), None);
+            self.bad.reasons[row].get_or_insert_with(|| format!("column `{}`: not {wanted}", quoted(name)));
+        } else if self.bad.first.as_ref().is_none_or(|(first, _)| row < *first) {
+            self.bad.first = Some((row, self.error(row, column, value, wanted)));
+        }
+    }
+
+    fn error(&self, row: usize, column: usize, value: f64, wanted: &str) -> Error {
+        let name = quoted(&self.columns.names[column]);
+        let array = &self.batch.columns[column];
+        match &self.batch.places {
+            RowPlaces::Lines(lines) => {
+                let odd = self.batch.odd.get(&(row, column)).cloned();
+                let found = odd.or_else(|| cells::name(array, row)).unwrap_or_else(|| value.to_string());
+                let what = format!("line {}, column `{name}`: {} is not {wanted}", lines[row], field::in_words(&found));
+                Error::data("", what, format!("{wanted} on every line"))
+            }
+            RowPlaces::Rows(first) => {
+                let in_column = |e: Error| e.prefixed(format!("column `{name}`"));
+                let text = cells::name(array, row);
+                match () {
+                    () if array.is_null(row) => in_column(cells::null_row(first + row)),
+                    () if value.is_nan() && text.is_some() => {
+                        let what = format!("row {}: {} does not fit a double", first + row, text.unwrap_or_default());
+                        in_column(Error::data("", what, "whole numbers up to 2^53"))
+                    }
+                    () => in_column(Error::data("", format!("row {} is {}", first + row, text.unwrap_or(value.to_string())), wanted)),
+                }
+            }
+        }
+    }
+
+    /// The numbers of a column, unchecked.
+    fn numbers(&self, column: usize, out: &mut [f64]) -> Result<()> {
+        let read = cells::numbers(&self.batch.columns[column], out);
+        read.map(drop).map_err(|e| e.prefixed(format!("column `{}`", quoted(&self.columns.names[column]))))
+    }
+
+    /// Refuses rows of a column without numbers. NaN that a table with types has are left to the check of the whole log, unless such rows
+    /// are left out.
+    fn check(&mut self, column: usize, numbers: &[f64]) {
+        for (row, number) in numbers.iter().enumerate().filter(|(_, number)| !number.is_finite()) {
+            if self.columns.layout.skips || self.batch.is_no_number(row, column) {
+                self.refuse(row, column, *number, FINITE);
+            }
+        }
+    }
+
+    /// Columns in row-major order.
+    fn side_by_side(&mut self, columns: &[usize], is_checked: bool, out: &mut Vec<f64>) -> Result<()> {
+        let (n, k) = (self.batch.len(), columns.len());
+        out.resize(n * k, 0.0);
+        let mut scratch = mem::take(&mut self.scratch);
+        scratch.resize(n, 0.0);
+        for (j, column) in columns.iter().enumerate() {
+            self.numbers(*column, &mut scratch)?;
+            if is_checked {
+                self.check(*column, &scratch);
+            }
+            out[j..].iter_mut().step_by(k).zip(&scratch).for_each(|(out, value)| *out = *value);
+        }
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    /// A column in which each number means something.
+    fn convert<T: Default>(&mut self, column: usize, out: &mut Vec<T>, of: impl Fn(f64) -> Option<T>, wanted: &str) -> Result<()> {
+        let mut scratch = mem::take(&mut self.scratch);
+        scratch.resize(self.batch.len(), 0.0);
+        self.numbers(column, &mut scratch)?;
+        out.clear();
+        for (row, number) in scratch.iter().enumerate() {
+            let converted = of(*number);
+            if converted.is_none() {
+                self.refuse(row, column, *number, wanted);
+            }
+            out.push(converted.unwrap_or_default());
+        }
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    /// A column of whole numbers, of all digits.
+    fn whole(&mut self, column: usize, out: &mut Vec<i64>) -> Result<()> {
+        let batch = self.batch;
+        let array = &batch.columns[column];
+        if cells::kind(array.data_type()) != Kind::Whole {
+            return self.convert(column, out, whole_number, WHOLE);
+        }
+        out.clear();
+        cells::each_whole(array, |value| {
+            let number = value.and_then(|value| i64::try_from(value).ok());
+            if number.is_none() {
+                self.refuse(out.len(), column, value.map_or(f64::NAN, |value| value as f64), WHOLE);
+            }
+            out.push(number.unwrap_or_default());
+            Ok(())
         })
     }
 
-    /// Reads the next `n` rows, the first of which is row `first`, in place of those of `rows`. Rows that cannot be read are in `bad`.
-    fn fill(&mut self, rows: &mut Rows, (first, n): (usize, usize), bad: &mut Bad) -> Result<()> {
-        let (scratch, log) = (&mut self.scratch, &mut rows.log);
-        scratch.resize(n, 0.0);
-        side_by_side(&mut self.states, first, scratch, &mut log.states, bad)?;
-        side_by_side(&mut self.next, first, scratch, &mut log.next, &mut None)?;
-        if let (Some((taken, [here, next])), Some(out)) = (&mut self.actions, &mut log.actions) {
-            side_by_side(here, first, scratch, &mut out.here, bad)?;
-            side_by_side(next, first, scratch, &mut out.next, bad)?;
-            taken.convert((first, n), scratch, &mut out.taken, (action_number, ACTION), bad)?;
+    /// Puts something in place of next states that are missing: after a terminal state there is none, and many logs have nothing there.
+    fn complete(&mut self, states: &[f64], done: &[bool], next: &mut [f64]) {
+        let columns = self.columns;
+        let (k, layout) = (columns.layout.next.len(), &columns.layout);
+        for (at, next) in next.iter_mut().enumerate().filter(|(_, next)| !next.is_finite()) {
+            let (row, column) = (at / k, layout.next[at % k]);
+            if done[row] && (self.batch.is_missing(row, column) || !self.batch.is_no_number(row, column)) {
+                *next = states[at];
+            } else if layout.skips || next.is_nan() {
+                self.refuse(row, column, *next, FINITE);
+            }
         }
-        log.rewards.resize(n, 0.0);
-        self.reward.fill(&mut log.rewards)?;
-        self.reward.check_finite(first, &log.rewards, bad)?;
-        self.done.convert((first, n), scratch, &mut log.done, (flag, FLAGS), bad)?;
-        complete(log, &self.next, first, bad)?;
-        if let (Some(column), Some(out)) = (&mut self.truncated, &mut log.truncated) {
-            column.convert((first, n), scratch, out, (flag, FLAGS), bad)?;
-        }
-        if let (Some(column), Some(out)) = (&mut self.episode, &mut log.episode) {
-            column.convert((first, n), scratch, out, (whole_number, WHOLE), bad)?;
-        }
-        if let (Some(column), Some(out)) = (&mut self.ratio, &mut log.ratio) {
-            out.resize(n, 0.0);
-            column.fill(out)?;
-            let Some(behaviour) = &mut self.behaviour else {
-                if bad.is_some() {
-                    let mut not = out.iter().enumerate().filter(|(_, rho)| ratio(**rho).is_none());
-                    not.try_for_each(|(i, rho)| column.refuse((i, first + i), *rho, RATIO, bad))?;
+    }
+
+    /// The ratios, or those of the probabilities, of which that under the evaluated policy agrees with those of all actions.
+    fn ratios(&mut self, rows: &mut Rows) -> Result<()> {
+        let (Some(columns), Some(out)) = (self.columns.layout.ratio, &mut rows.log.ratio) else { return Ok(()) };
+        out.resize(self.batch.len(), 0.0);
+        let (target, behaviour) = match columns {
+            RatioColumns::Ratio(column) => {
+                self.numbers(column, out)?;
+                for (row, rho) in out.iter().enumerate().filter(|(_, rho)| ratio(**rho).is_none()) {
+                    self.refuse(row, column, *rho, RATIO);
                 }
                 return Ok(());
-            };
-            if let Some(actions) = &log.actions {
-                for (i, (target, law)) in out.iter().zip(actions.here.chunks_exact(actions.count)).enumerate() {
-                    if contradicts(*target, law, actions.taken[i]) {
-                        column.refuse((i, first + i), *target, OF_TAKEN, bad)?;
-                    }
+            }
+            RatioColumns::Probabilities { target, behaviour } => (target, behaviour),
+        };
+        self.numbers(target, out)?;
+        if let Some(actions) = &rows.log.actions {
+            for (row, (p, law)) in out.iter().zip(actions.here.chunks_exact(actions.count)).enumerate() {
+                if contradicts(*p, law, actions.taken[row]) {
+                    self.refuse(row, target, *p, OF_TAKEN);
                 }
             }
-            behaviour.fill(scratch)?;
-            for (i, (rho, acted)) in out.iter_mut().zip(&*scratch).enumerate() {
-                match quotient(*rho, *acted) {
-                    Ok(quotient) => *rho = quotient,
-                    Err((place, wanted)) => {
-                        let (of, value) = if place == 0 { (&*column, *rho) } else { (&*behaviour, *acted) };
-                        of.refuse((i, first + i), value, wanted, bad)?;
-                    }
-                }
+        }
+        let mut acted = mem::take(&mut self.scratch);
+        acted.resize(out.len(), 0.0);
+        self.numbers(behaviour, &mut acted)?;
+        for (row, (rho, acted)) in out.iter_mut().zip(&acted).enumerate() {
+            match quotient(*rho, *acted) {
+                Ok(quotient) => *rho = quotient,
+                Err((0, wanted)) => self.refuse(row, target, *rho, wanted),
+                Err((_, wanted)) => self.refuse(row, behaviour, *acted, wanted),
             }
+        }
+        self.scratch = acted;
+        Ok(())
+    }
+
+    /// The agents or the environments of the rows.
+    fn keys(&mut self, i: usize, rows: &mut Rows, told: &mut Told) -> Result<()> {
+        rows.keys[i].clear();
+        let Some(column) = self.columns.layout.keys[i] else { return Ok(()) };
+        let (batch, names) = (self.batch, &mut told.names[i]);
+        let array = &batch.columns[column];
+        let mut nameless = Vec::new();
+        let mut add = |name: Option<&str>| {
+            let name = name.map(str::trim).filter(|name| !name.is_empty());
+            if name.is_none() {
+                nameless.push(rows.keys[i].len());
+            }
+            rows.keys[i].push(name.map_or(0, |name| names.number(name)));
+            Ok(())
+        };
+        let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(&self.columns.names[column])));
+        let first = if let RowPlaces::Rows(first) = batch.places { first } else { 0 };
+        match cells::kind(array.data_type()) {
+            Kind::Texts => cells::each_text(array, first, |_, text| add(text)),
+            Kind::Whole => cells::each_whole(array, |number| add(number.map(|number| number.to_string()).as_deref())),
+            _ => {
+                let mut numbers = vec![0.0; batch.len()];
+                self.numbers(column, &mut numbers)?;
+                numbers.iter().try_for_each(|x| add(whole_number(*x).map(|whole| whole.to_string()).as_deref()))
+            }
+        }
+        .map_err(in_column)?;
+        for row in nameless {
+            self.refuse(row, column, f64::NAN, KEYS[i]);
+            self.bad.nameless.push(row);
         }
         Ok(())
     }
-}
 
-/// The number of the text, or of the whole number, in each row of a column.
-fn codes(file: &Columns, column: usize, names: &mut Names) -> Result<Vec<u32>> {
-    file.spend(file.rows().saturating_mul(size_of::<u32>()))?;
-    let mut out = Vec::with_capacity(file.rows());
-    if file.describe(column).physical_type() == Type::BYTE_ARRAY {
-        file.each::<ByteArrayType>(column, |row, value| {
-            let bytes = present(row, value)?.data();
-            let text = std::str::from_utf8(bytes).map_err(|_| Error::data("", format!("row {row}: not UTF-8"), "text in UTF-8"))?;
-            if text.trim().is_empty() {
-                return Err(Error::data("", format!("row {row} is empty"), "a name in every row"));
-            }
-            out.push(names.number(text.trim()));
-            Ok(())
-        })?;
-    } else {
-        file.each_integer(column, |_, value| {
-            out.push(names.number(&value.to_string()));
-            Ok(())
-        })?;
+    /// Puts the rows of the batch in place of those of `rows`.
+    fn rows(&mut self, rows: &mut Rows, told: &mut Told) -> Result<()> {
+        let columns = self.columns;
+        let layout = &columns.layout;
+        let log = &mut rows.log;
+        log.breaks = None;
+        self.side_by_side(&layout.states, true, &mut log.states)?;
+        self.side_by_side(&[layout.reward], true, &mut log.rewards)?;
+        self.convert(layout.done, &mut log.done, flag, FLAGS)?;
+        self.side_by_side(&layout.next, false, &mut log.next)?;
+        self.complete(&log.states, &log.done, &mut log.next);
+        if let (Some(column), Some(out)) = (layout.truncated, &mut log.truncated) {
+            self.convert(column, out, flag, FLAGS)?;
+        }
+        if let (Some(column), Some(out)) = (layout.episode, &mut log.episode) {
+            self.whole(column, out)?;
+        }
+        if let (Some(columns), Some(out)) = (&layout.actions, &mut log.actions) {
+            self.convert(columns.taken, &mut out.taken, action_number, ACTION)?;
+            self.side_by_side(&columns.here, true, &mut out.here)?;
+            self.side_by_side(&columns.next, true, &mut out.next)?;
+        }
+        self.ratios(rows)?;
+        (0..2).try_for_each(|i| self.keys(i, rows, told))
     }
-    Ok(out)
 }
 
-/// Removes rows that cannot be read, says what is before those that follow them, and counts them.
-fn leave_out(rows: &mut Rows, bad: &[Option<String>], first: usize, told: &mut Told) {
-    let mut breaks = Vec::with_capacity(bad.len());
-    for (i, reason) in bad.iter().enumerate() {
+/// Removes rows that cannot be read, says what is before those that follow them, and counts them and the lines that are no rows.
+fn leave_out(rows: &mut Rows, batch: &Batch, bad: Bad, told: &mut Told) {
+    let n = batch.len();
+    let Bad { mut reasons, nameless, .. } = bad;
+    reasons.resize(n, None);
+    let mut breaks = Vec::with_capacity(n);
+    let mut unread = batch.unread.iter().peekable();
+    for i in 0..=n {
+        while let Some((_, reason, line)) = unread.next_if(|(before, ..)| *before <= i) {
+            told.leave_out((*reason).into(), RowPlace::Line(*line), None);
+        }
+        let Some(reason) = reasons.get_mut(i) else { break };
+        let place = match &batch.places {
+            RowPlaces::Rows(first) => RowPlace::Row((first + i) as u64),
+            RowPlaces::Lines(lines) => RowPlace::Line(lines[i]),
+        };
         let key = rows.key(i);
         match reason {
-            Some(reason) => told.leave_out(reason.clone(), RowPlace::Row((first + i) as u64), Some(key)),
+            Some(reason) => told.leave_out(mem::take(reason), place, (!nameless.contains(&i)).then_some(key)),
             None => breaks.push(told.break_before(key)),
         }
     }
-    if breaks.len() < bad.len() {
-        // Those of all rows come first, so that lengths agree.
-        rows.log.breaks = None;
-        rows.log = rows.log.filtered(|i| bad[i].is_none());
+    if breaks.len() < n {
+        rows.log = rows.log.filtered(|i| reasons[i].is_none());
         for keys in rows.keys.iter_mut().filter(|keys| !keys.is_empty()) {
-            *keys = keys.iter().zip(bad).filter(|(_, bad)| bad.is_none()).map(|(key, _)| *key).collect();
+            *keys = keys.iter().zip(&reasons).filter(|(_, bad)| bad.is_none()).map(|(key, _)| *key).collect();
         }
     }
     rows.log.breaks = Some(breaks);
 }
 
-/// Reads a log in Parquet. The file is unpacked on a thread of its own while the caller's thread sees the batch before.
-pub(super) fn read_parquet(file: Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
-    let (ahead, behind) = ahead::both();
-    let read = move |file: &Columns| {
-        let mut columns = LogColumns::new(file, form)?;
-        let most = columns.layout.batch(most);
-        let mut told = Told::default();
-        let mut keys: [Option<Vec<u32>>; 2] = [None, None];
-        for (i, keys) in keys.iter_mut().enumerate() {
-            let of = |column: usize| {
-                let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(&file.names()[column])));
-                codes(file, column, &mut told.names[i]).map_err(in_column)
-            };
-            *keys = columns.layout.keys[i].map(of).transpose()?;
+/// Calls `see` with the whole numbers of the only column of a table, as far as rows have one.
+///
+/// # Errors
+/// When the table cannot be read.
+pub(super) fn each_whole(table: &mut dyn Batches, see: &mut dyn FnMut(i64)) -> Result<()> {
+    while let Some(batch) = table.next()? {
+        let array = &batch.columns[0];
+        if cells::kind(array.data_type()) == Kind::Whole {
+            cells::each_whole(array, |value| {
+                value.and_then(|value| i64::try_from(value).ok()).into_iter().for_each(&mut *see);
+                Ok(())
+            })?;
+            continue;
         }
-        for first in (0..file.rows()).step_by(most) {
-            let n = most.min(file.rows() - first);
-            let mut rows = ahead.batch(|| Rows::new(columns.layout.empty(name)));
-            let mut bad = columns.layout.skips.then(|| vec![None; n]);
-            columns.fill(&mut rows, (first, n), &mut bad)?;
-            for (of, all) in rows.keys.iter_mut().zip(&keys) {
-                of.clear();
-                of.extend_from_slice(all.as_ref().map_or(&[], |all| &all[first..first + n]));
-            }
-            if let Some(bad) = &bad {
-                leave_out(&mut rows, bad, first, &mut told);
-            }
-            // An error is that of `see`.
-            if !rows.log.is_empty() && !ahead.hand_on(rows) {
-                break;
-            }
-        }
-        Ok(told)
-    };
-    let (read, seen) = contained_while(file, read, move || behind.see(see));
-    seen.and(read)
-}
-
-/// Calls `see` with the episodes of all rows.
-pub(super) fn each_episode(file: &Columns, column: usize, see: &mut dyn FnMut(i64)) -> Result<()> {
-    const BATCH: usize = 8192;
-    let mut numbers = Numbers::new(file, column)?.with_nulls();
-    let mut out = vec![0.0; BATCH.min(file.rows())];
-    for first in (0..file.rows()).step_by(BATCH) {
-        let out = &mut out[..BATCH.min(file.rows() - first)];
-        numbers.fill(out)?;
-        out.iter().filter_map(|value| whole_number(*value)).for_each(&mut *see);
+        let mut numbers = vec![0.0; array.len()];
+        cells::numbers(array, &mut numbers)?;
+        numbers.iter().filter_map(|value| whole_number(*value)).for_each(&mut *see);
     }
     Ok(())
 }

@@ -1,27 +1,74 @@
 //! The formats of logs, told by content.
 
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 
-use fedsa::error::Result;
+use fedsa::error::{Error, Result};
 use fedsa::problem::log_form::LogForm;
 
-use super::columns::{LogColumns, each_episode as each_row_episode, read_parquet};
+use super::ahead::{self, Ahead};
+use super::columns::{LogColumns, each_whole};
 use super::layout::Layout;
-use super::lines::{each_episode as each_line_episode, open_csv, read_csv};
 use super::told::{Rows, Told};
+use crate::batch::{As, Batches};
 use crate::find::extension_of;
-use crate::parquet::contained;
+use crate::lines::Lines;
+use crate::parquet::{ParquetFile, contained, contained_while};
+use crate::separated::{self, Opened};
 use crate::store::Store;
-use crate::unreadable;
+use crate::{input, unreadable};
 
 /// The most transitions of a batch.
 pub(super) const BATCH: usize = 8192;
+
+/// The name of the thread that reads lines.
+const THREAD: &str = "fedsa-csv";
 
 /// The formats of logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Parquet,
     Csv,
+}
+
+/// How a log is read.
+struct Request<'a> {
+    form: &'a LogForm,
+    name: &'a str,
+    /// The most rows of a batch.
+    most: usize,
+    ahead: Ahead,
+}
+
+impl Request<'_> {
+    /// Reads a table with these columns, which `open` opens.
+    fn read<'t>(&self, names: &[String], open: impl FnOnce(&LogColumns, usize) -> Result<Box<dyn Batches + 't>>) -> Result<Told> {
+        let layout = Layout::new(names, self.form)?;
+        let (empty, most) = (layout.empty(self.name), layout.batch(self.most));
+        let columns = LogColumns::new(names, layout);
+        let mut table = open(&columns, most)?;
+        // An error is that of the one who sees.
+        columns.read(&mut *table, &mut || self.ahead.batch(|| Rows::new(empty.clone())), &mut |rows| self.ahead.hand_on(rows))
+    }
+
+    fn read_parquet(&self, file: &ParquetFile) -> Result<Told> {
+        self.read(&file.names(), |columns, most| {
+            columns.check_types(|column| file.data_type(column))?;
+            let wanted: Vec<usize> = columns.wanted.iter().map(|(column, _)| *column).collect();
+            Ok(Box::new(file.batches(&wanted, most)?))
+        })
+    }
+
+    fn read_lines(&self, file: &Store) -> Result<Told> {
+        let opened = lines(file)?;
+        let names = opened.names.clone();
+        self.read(&names, |columns, most| Ok(Box::new(Lines::new(opened, columns.wanted.clone(), most, columns.layout.skips))))
+    }
+}
+
+fn lines(file: &Store) -> Result<Opened> {
+    separated::open(input::open(file)?)
 }
 
 impl Format {
@@ -38,31 +85,49 @@ impl Format {
     pub fn names(self, file: &Store) -> Result<Vec<String>> {
         match self {
             Self::Parquet => contained(file.clone(), |file| Ok(file.names())),
-            Self::Csv => Ok(open_csv(file)?.names),
+            Self::Csv => Ok(lines(file)?.names),
         }
     }
 
     /// Where the columns of a log are.
     pub fn layout(self, file: &Store, form: &LogForm) -> Result<Layout> {
         match self {
-            Self::Parquet => contained(file.clone(), |file| Ok(LogColumns::new(file, form)?.layout)),
-            Self::Csv => Layout::new(&open_csv(file)?.names, form),
+            Self::Parquet => contained(file.clone(), |file| {
+                let layout = Layout::new(&file.names(), form)?;
+                LogColumns::new(&file.names(), layout.clone()).check_types(|column| file.data_type(column)).map(|()| layout)
+            }),
+            Self::Csv => Layout::new(&lines(file)?.names, form),
         }
     }
 
-    /// Calls `see` with all transitions, in batches of at most `most`.
+    /// Calls `see` with all transitions, in batches of at most `most`. The file is unpacked on a thread of its own while the caller's thread
+    /// sees the batch before.
     pub fn read(self, file: Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
-        match self {
-            Self::Parquet => read_parquet(file, form, name, most, see),
-            Self::Csv => read_csv(&file, form, name, most, see),
-        }
+        let (ahead, behind) = ahead::both();
+        let request = Request { form, name, most, ahead };
+        let (read, seen) = match self {
+            Self::Parquet => contained_while(file, move |file| request.read_parquet(file), move || behind.see(see)),
+            Self::Csv => thread::scope(|scope| {
+                let read = thread::Builder::new().name(THREAD.into());
+                let spawned = read.spawn_scoped(scope, move || request.read_lines(&file));
+                // Without a thread there is nothing to see: what would have sent it is dropped.
+                let seen = behind.see(see);
+                let read = match spawned {
+                    Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                    Err(e) => Err(Error::machine(format!("no thread to read it on: {e}"), "memory for one more thread")),
+                };
+                (read, seen)
+            }),
+        };
+        seen.and(read)
     }
 
     /// Calls `see` with the episode of each row, as far as rows can be read.
     pub fn each_episode(self, file: &Store, column: usize, see: &mut (dyn FnMut(i64) + Send)) -> Result<()> {
         match self {
-            Self::Parquet => contained(file.clone(), |file| each_row_episode(file, column, see)),
-            Self::Csv => each_line_episode(file, column, see),
+            Self::Parquet => contained(file.clone(), |file| each_whole(&mut file.batches(&[column], BATCH)?, see)),
+            // What cannot be read is refused where transitions are.
+            Self::Csv => each_whole(&mut Lines::new(lines(file)?, vec![(column, As::Whole)], BATCH, true), see).or(Ok(())),
         }
     }
 }

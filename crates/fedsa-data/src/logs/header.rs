@@ -8,6 +8,9 @@ use fedsa::problem::log_form::COLUMNS;
 use super::ratios::{BEHAVIOURS, PROBABILITIES};
 use crate::listed;
 
+/// What names of state columns begin with.
+const STATE: &str = "s_";
+
 /// The names of a file's columns.
 pub(crate) struct Header {
     /// As they are in the file.
@@ -44,10 +47,11 @@ impl Header {
         }
         let replaced: HashSet<&str> = given.iter().flatten().map(String::as_str).collect();
         let is_given = |name: &str| replaced.contains(canonical(name));
+        let has_states = names.iter().any(|name| name.starts_with(STATE)) || replaced.iter().any(|role| role.starts_with(STATE));
         let role = |(name, given): (&String, &Option<String>)| match given {
             Some(role) => role.clone(),
             None if is_given(name) => String::new(),
-            None => name.clone(),
+            None => name.strip_prefix(ROBOT_STATE).filter(|_| !has_states).map_or(name.clone(), |i| format!("{STATE}{i}")),
         };
         let roles: Vec<String> = names.iter().zip(&given).map(role).collect();
         let mut places: HashMap<String, (usize, bool)> = HashMap::new();
@@ -122,16 +126,20 @@ fn role_of(role: &str, field: &str, name: &str) -> Option<String> {
 }
 
 /// The names that logs give `done`, the first that is there.
-pub(super) const DONE: [&str; 4] = ["terminated", "terminals", "terminal", COLUMNS[1]];
+pub(super) const DONE: [&str; 5] = ["terminated", "terminals", "terminal", COLUMNS[1], "next.done"];
 /// Those of `truncated`.
 pub(super) const TRUNCATED: [&str; 3] = [COLUMNS[2], "timeouts", "timeout"];
 /// Those of `reward`.
-pub(super) const REWARD: [&str; 2] = [COLUMNS[0], "rewards"];
+pub(super) const REWARD: [&str; 3] = [COLUMNS[0], "rewards", "next.reward"];
+/// Those of `episode`.
+pub(super) const EPISODE: [&str; 2] = [COLUMNS[3], "episode_index"];
+/// The state in data sets of robots (LeRobot), where there are no columns `s_*`.
+const ROBOT_STATE: &str = "observation.state_";
 
 /// The name of a log for one of its other names.
 fn canonical(name: &str) -> &str {
     let of = |names: &[&str], canonical| names.contains(&name).then_some(canonical);
-    let marks = of(&DONE, "done").or(of(&TRUNCATED, "truncated")).or(of(&REWARD, "reward"));
+    let marks = of(&DONE, "done").or(of(&TRUNCATED, "truncated")).or(of(&REWARD, "reward")).or(of(&EPISODE, "episode"));
     marks.or(of(&BEHAVIOURS, PROBABILITIES[1])).unwrap_or(name)
 }
 

@@ -7,7 +7,7 @@ use fedsa::problem::log::{Log, LoggedActions};
 use fedsa::problem::log_form::{BadRows, LogForm};
 use fedsa::problem::source::Inputs;
 
-use super::header::{DONE, Header, REWARD, TRUNCATED};
+use super::header::{DONE, EPISODE, Header, REWARD, TRUNCATED};
 use super::ratios::{BEHAVIOURS, PROBABILITIES, RatioColumns};
 use crate::find::natural_order;
 
@@ -60,6 +60,7 @@ impl ActionColumns {
 }
 
 /// The positions of a log's columns in a file.
+#[derive(Debug, Clone)]
 pub(super) struct Layout {
     /// The names of the state columns.
     pub columns: Vec<String>,
@@ -103,7 +104,7 @@ impl Layout {
         }
         let after = |column: &String| column.replacen(state_prefix, next_prefix, 1);
         let states = columns.iter().map(|column| require(column)).collect::<Result<_>>()?;
-        let [truncated, episode] = [first(&TRUNCATED)?, find("episode")?];
+        let [truncated, episode] = [first(&TRUNCATED)?, first(&EPISODE)?];
         let has_next = header.roles.iter().any(|name| name.starts_with(next_prefix));
         let next = if has_next {
             columns.iter().map(|column| require(&after(column))).collect::<Result<_>>()?
@@ -177,11 +178,6 @@ fn check_follows(cuts: Option<usize>, env: Option<usize>) -> std::result::Result
 /// The flag `done` from a number, which must be 0 or 1.
 pub(super) fn flag(value: f64) -> Option<bool> {
     [(0.0, false), (1.0, true)].iter().find(|(number, _)| *number == value).map(|(_, flag)| *flag)
-}
-
-/// The number of an episode from a double.
-pub(super) fn whole_number(value: f64) -> Option<i64> {
-    (value.fract() == 0.0 && value.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64).then_some(value as i64)
 }
 
 /// The number of an action from a double.

@@ -1,16 +1,23 @@
 //! Logs of columns that are in memory, such as those of data frames: by the same names and rules as those of files.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, StringArray};
+use arrow_schema::DataType;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
 use fedsa::problem::log_form::{BadRows, LeftOutRows, LogForm};
 use fedsa::problem::source::{Inputs, LogSource};
 
+use super::columns::LogColumns;
+use super::format::BATCH;
 use super::following;
 use super::groups::{Interleaving, arranged};
 use super::header::Header;
-use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag, whole_number};
-use super::ratios::{OF_TAKEN, PROBABILITIES, RatioColumns, contradicts, quotient};
-use super::told::Names;
+use super::layout::Layout;
+use super::told::{Names, Rows, Told};
+use crate::batch::{Batch, Batches};
 use crate::find::natural_order;
 
 /// The numbers of a column: those at every `stride`-th place of a slice.
@@ -96,25 +103,24 @@ impl MemoryTable<'_> {
         if n == 0 {
             return Err(Error::data("", "a log without transitions", "an agent needs at least one transition"));
         }
-        let mut log = self.log(&layout, n)?;
         let next_follows = layout.follows();
+        let is_known = layout.keys.map(|key| key.is_some());
+        let (Rows { mut log, keys: [codes, envs] }, told) = self.rows(layout, n)?;
         if next_follows {
             log.next.clone_from(&log.states);
         }
-        let keys = layout.keys.map(|key| key.map(|i| self.key(i)).transpose());
-        let [agents, envs] = keys;
-        let (agents, envs) = (agents?, envs?);
+        let [Names { all: names, .. }, _] = told.names;
         let mut interleaving = Interleaving::default();
         log.episode.iter().flatten().for_each(|episode| interleaving.see(*episode));
-        if agents.is_none() && envs.is_none() && !next_follows && !interleaving.comes_back() {
+        if is_known == [false; 2] && !next_follows && !interleaving.comes_back() {
             log.check()?;
             return Ok(vec![log.into()]);
         }
-        let envs = envs.map_or_else(|| vec![0; n], |(_, codes)| codes);
-        let Some((names, codes)) = agents else {
+        let envs = if is_known[1] { envs } else { vec![0; n] };
+        if !is_known[0] {
             let all: Vec<usize> = (0..n).collect();
             return Ok(vec![in_order(&log, (&all, &envs), next_follows, &self.name)?]);
-        };
+        }
         let mut order: Vec<usize> = (0..names.len()).collect();
         order.sort_by(|a, b| natural_order(&names[*a], &names[*b]));
         let mut rows_of = vec![Vec::new(); names.len()];
@@ -126,89 +132,45 @@ impl MemoryTable<'_> {
         order.into_iter().map(of_agent).collect()
     }
 
-    /// The transitions in the order of the rows.
-    fn log(&self, layout: &Layout, n: usize) -> Result<Log> {
-        let mut log = layout.empty(&self.name);
-        log.states = self.side_by_side(&layout.states, n)?;
-        log.next = self.side_by_side(&layout.next, n)?;
-        log.rewards = self.numbers(layout.reward)?.iter().collect();
-        log.done = self.converted(layout.done, flag, FLAGS)?;
-        // After a terminal state there is none, and many logs have nothing there.
-        let k = layout.next.len();
-        for (at, next) in log.next.iter_mut().enumerate().filter(|(at, next)| next.is_nan() && log.done[at / k]) {
-            *next = log.states[at];
+    /// The transitions in the order of the rows, with the agent and the environment of each.
+    fn rows(&self, layout: Layout, n: usize) -> Result<(Rows, Told)> {
+        let empty = layout.empty(&self.name);
+        let columns = LogColumns::new(&self.names(), layout);
+        columns.check_types(|i| if i < self.columns.len() { &DataType::Float64 } else { &DataType::Utf8 })?;
+        let mut all = Rows::new(empty.clone());
+        let mut table = MemoryRows { table: self, wanted: columns.wanted.iter().map(|(i, _)| *i).collect(), row: 0, n };
+        let told = columns.read(&mut table, &mut || Rows::new(empty.clone()), &mut |rows| {
+            all.log.append(&rows.log);
+            all.keys.iter_mut().zip(&rows.keys).for_each(|(all, keys)| all.extend_from_slice(keys));
+            true
+        })?;
+        Ok((all, told))
+    }
+
+    /// Rows of a column.
+    fn column(&self, i: usize, rows: Range<usize>) -> ArrayRef {
+        match self.columns.get(i) {
+            Some((_, column)) => Arc::new(Float64Array::from(column.iter().skip(rows.start).take(rows.len()).collect::<Vec<f64>>())),
+            None => Arc::new(StringArray::from_iter_values(&self.texts[i - self.columns.len()].1[rows])),
         }
-        log.truncated = layout.truncated.map(|i| self.converted(i, flag, FLAGS)).transpose()?;
-        log.episode = layout.episode.map(|i| self.converted(i, whole_number, WHOLE)).transpose()?;
-        log.ratio = match layout.ratio {
-            None => None,
-            Some(RatioColumns::Ratio(i)) => Some(self.numbers(i)?.iter().collect()),
-            Some(RatioColumns::Probabilities { target, behaviour }) => Some(self.quotients(target, behaviour)?),
-        };
-        if let (Some(columns), Some(out)) = (&layout.actions, &mut log.actions) {
-            out.taken = self.converted(columns.taken, action_number, ACTION)?;
-            out.here = self.side_by_side(&columns.here, n)?;
-            out.next = self.side_by_side(&columns.next, n)?;
-            if let Some(RatioColumns::Probabilities { target, .. }) = layout.ratio {
-                let laws = out.here.chunks_exact(out.count).zip(&out.taken);
-                let mut rows = self.numbers(target)?.iter().zip(laws).enumerate();
-                if let Some((row, (p, _))) = rows.find(|(_, (p, (law, taken)))| contradicts(*p, law, **taken)) {
-                    return Err(Error::data("", format!("column `{}`: row {row} is {p}", PROBABILITIES[0]), OF_TAKEN));
-                }
-            }
-        }
-        Ok(log)
     }
+}
 
-    fn numbers(&self, i: usize) -> Result<MemoryColumn<'_>> {
-        let Some((_, column)) = self.columns.get(i) else {
-            let (name, _) = &self.texts[i - self.columns.len()];
-            return Err(Error::data("", format!("the column `{}` is text", quoted(name)), "a column of numbers"));
-        };
-        Ok(*column)
-    }
+/// The rows of a table, read from the first one on.
+struct MemoryRows<'a> {
+    table: &'a MemoryTable<'a>,
+    wanted: Vec<usize>,
+    row: usize,
+    /// The number of all rows.
+    n: usize,
+}
 
-    fn converted<T>(&self, i: usize, convert: impl Fn(f64) -> Option<T>, wanted: &str) -> Result<Vec<T>> {
-        let bad = |row: usize, x: f64| {
-            let name = quoted(&self.columns[i].0);
-            Error::data("", format!("column `{name}`: row {row} is {x}"), wanted)
-        };
-        self.numbers(i)?.iter().enumerate().map(|(row, x)| convert(x).ok_or_else(|| bad(row, x))).collect()
-    }
-
-    /// Columns as an array in row-major order.
-    fn side_by_side(&self, all: &[usize], n: usize) -> Result<Vec<f64>> {
-        let k = all.len();
-        let mut out = vec![0.0; n * k];
-        for (j, i) in all.iter().enumerate() {
-            out[j..].iter_mut().step_by(k).zip(self.numbers(*i)?.iter()).for_each(|(out, x)| *out = x);
-        }
-        Ok(out)
-    }
-
-    fn quotients(&self, target: usize, behaviour: usize) -> Result<Vec<f64>> {
-        let pairs = self.numbers(target)?.iter().zip(self.numbers(behaviour)?.iter()).enumerate();
-        let ratio = |(row, (target, behaviour)): (usize, (f64, f64))| {
-            quotient(target, behaviour).map_err(|(place, wanted)| {
-                let value = [target, behaviour][place];
-                Error::data("", format!("column `{}`: row {row} is {value}", PROBABILITIES[place]), wanted)
-            })
-        };
-        pairs.map(ratio).collect()
-    }
-
-    /// The number of each row's agent or environment, and their names.
-    fn key(&self, i: usize) -> Result<(Vec<String>, Vec<u32>)> {
-        let mut names = Names::default();
-        let codes = match self.columns.get(i) {
-            Some((name, column)) => {
-                let bad = |row: usize, x: f64| Error::data("", format!("column `{}`: row {row} is {x}", quoted(name)), WHOLE);
-                let number = |(row, x): (usize, f64)| Ok(names.number(&whole_number(x).ok_or_else(|| bad(row, x))?.to_string()));
-                column.iter().enumerate().map(number).collect::<Result<Vec<_>>>()?
-            }
-            None => self.texts[i - self.columns.len()].1.iter().map(|text| names.number(text.trim())).collect(),
-        };
-        Ok((names.all, codes))
+impl Batches for MemoryRows<'_> {
+    fn next(&mut self) -> Result<Option<Batch>> {
+        let rows = self.row..self.n.min(self.row + BATCH);
+        self.row = rows.end;
+        let columns = self.wanted.iter().map(|i| self.table.column(*i, rows.clone())).collect();
+        Ok((!rows.is_empty()).then(|| Batch::new(rows.start, columns)))
     }
 }
 

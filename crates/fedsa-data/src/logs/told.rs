@@ -21,20 +21,6 @@ impl Rows {
     pub fn key(&self, row: usize) -> [u32; 2] {
         [0, 1].map(|i| self.keys[i].get(row).copied().unwrap_or(0))
     }
-
-    /// Removes the rows from `n` on.
-    pub fn truncate(&mut self, n: usize) {
-        let (k, log) = (self.log.columns.len(), &mut self.log);
-        log.states.truncate(n * k);
-        log.next.truncate(n * k);
-        [&mut log.rewards].into_iter().chain(&mut log.ratio).for_each(|values| values.truncate(n));
-        log.done.truncate(n);
-        log.truncated.iter_mut().for_each(|values| values.truncate(n));
-        log.breaks.iter_mut().for_each(|values| values.truncate(n));
-        log.episode.iter_mut().for_each(|values| values.truncate(n));
-        log.actions.iter_mut().for_each(|actions| actions.truncate(n));
-        self.keys.iter_mut().for_each(|keys| keys.truncate(n));
-    }
 }
 
 /// Texts, each with a number.
