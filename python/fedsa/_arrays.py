@@ -85,9 +85,15 @@ def array_of(x: Any, key: str) -> NDArray[Any]:
         is_arrow = type(x).__module__.partition(".")[0] == "pyarrow"
         x = x.to_numpy(zero_copy_only=False) if is_arrow else x.to_numpy()
     try:
-        return np.asarray(x)
+        array = np.asarray(x)
     except ValueError as e:
         raise refused(f"rows of different lengths: {e}", key, "rows of one length", "setting.wrong-type") from e
+    except (TypeError, RuntimeError) as e:
+        raise refused(f"an object of the type {type(x).__name__}, of which NumPy makes no array: {e}", key, "an array of NumPy", "setting.wrong-type") from e
+    if array.ndim == 0 and array.dtype == object and x is not None:
+        help = "an array of NumPy; tensors of PyTorch have .detach().cpu().numpy()"
+        raise refused(f"an object of the type {type(x).__name__}, of which NumPy makes no array", key, help, "setting.wrong-type")
+    return array
 
 
 def names_of(frame: Any) -> list[Any]:

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
-use arrow_array::types::{
-    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
 use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, RecordBatchReader as _, StringArray};
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use fedsa::error::{Error, quoted};
+use fedsa_data::cells::{self, Kind};
 use fedsa_data::trace::{Trace, TraceColumn};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError};
@@ -137,34 +134,17 @@ pub fn arrow_columns<'py>(py: Python<'py>, capsule: &Bound<'py, PyCapsule>) -> P
 }
 
 fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+    cells::kind(data_type) == Kind::Texts
 }
 
 fn append(column: &ArrayRef, numbers: &mut Vec<f64>, texts: &mut Vec<String>) -> Result<(), Error> {
-    macro_rules! number {
-        ($type:ty) => {
-            numbers.extend(column.as_primitive::<$type>().iter().map(|x| x.map_or(f64::NAN, |x| x as f64)))
-        };
+    if is_text(column.data_type()) {
+        return cells::each_text(column, texts.len(), |_, text| {
+            texts.push(text.unwrap_or_default().to_string());
+            Ok(())
+        });
     }
-    let text = |text: Option<&str>| text.unwrap_or_default().to_string();
-    match column.data_type() {
-        DataType::Float64 => number!(Float64Type),
-        DataType::Float32 => number!(Float32Type),
-        DataType::Int64 => number!(Int64Type),
-        DataType::Int32 => number!(Int32Type),
-        DataType::Int16 => number!(Int16Type),
-        DataType::Int8 => number!(Int8Type),
-        DataType::UInt64 => number!(UInt64Type),
-        DataType::UInt32 => number!(UInt32Type),
-        DataType::UInt16 => number!(UInt16Type),
-        DataType::UInt8 => number!(UInt8Type),
-        DataType::Boolean => numbers.extend(column.as_boolean().iter().map(|x| x.map_or(f64::NAN, |x| f64::from(u8::from(x))))),
-        DataType::Utf8 => texts.extend(column.as_string::<i32>().iter().map(text)),
-        DataType::LargeUtf8 => texts.extend(column.as_string::<i64>().iter().map(text)),
-        DataType::Utf8View => texts.extend(column.as_string_view().iter().map(text)),
-        other => {
-            return Err(Error::data("", format!("a column of the type {other}"), "columns of numbers, flags or texts; casts make them"));
-        }
-    }
-    Ok(())
+    let start = numbers.len();
+    numbers.resize(start + column.len(), 0.0);
+    cells::numbers(column, &mut numbers[start..]).map(drop)
 }
