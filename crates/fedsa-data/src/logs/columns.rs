@@ -83,6 +83,10 @@ impl LogColumns {
         let mut told = Told::default();
         let mut scratch = Vec::new();
         while let Some(found) = table.next()? {
+            if found.len() == 0 {
+                found.unread.iter().for_each(|(_, reason, line)| told.leave_out((*reason).into(), RowPlace::Line(*line), None));
+                continue;
+            }
             let mut rows = batch();
             let mut fill = Fill { columns: self, batch: &found, bad: Bad::default(), scratch: mem::take(&mut scratch) };
             fill.rows(&mut rows, &mut told)?;
@@ -99,6 +103,12 @@ impl LogColumns {
         }
         Ok(told)
     }
+}
+
+/// A number in messages.
+fn shown(value: f64) -> String {
+    const LONGEST: usize = 20;
+    Some(value.to_string()).filter(|text| text.len() <= LONGEST).unwrap_or_else(|| format!("{value:e}"))
 }
 
 /// The rows of a batch that cannot be read.
@@ -138,7 +148,7 @@ impl Fill<'_> {
         match &self.batch.places {
             RowPlaces::Lines(lines) => {
                 let odd = self.batch.odd.get(&(row, column)).cloned();
-                let found = odd.or_else(|| cells::name(array, row)).unwrap_or_else(|| value.to_string());
+                let found = odd.or_else(|| cells::name(array, row)).unwrap_or_else(|| shown(value));
                 let what = format!("line {}, column `{name}`: {} is not {wanted}", lines[row], field::in_words(&found));
                 Error::data("", what, format!("{wanted} on every line"))
             }
@@ -246,8 +256,12 @@ impl Fill<'_> {
         let (target, behaviour) = match columns {
             RatioColumns::Ratio(column) => {
                 self.numbers(column, out)?;
+                let has_types = matches!(self.batch.places, RowPlaces::Rows(_));
                 for (row, rho) in out.iter().enumerate().filter(|(_, rho)| ratio(**rho).is_none()) {
-                    self.refuse(row, column, *rho, RATIO);
+                    // As numbers that are not finite.
+                    if self.columns.layout.skips || !has_types || self.batch.is_no_number(row, column) {
+                        self.refuse(row, column, *rho, RATIO);
+                    }
                 }
                 return Ok(());
             }

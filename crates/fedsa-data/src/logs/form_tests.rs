@@ -171,7 +171,7 @@ fn rows_of_parquet_that_cannot_be_read_are_left_out_on_request() {
 }
 
 #[test]
-fn packed_files_that_are_damaged_or_grow_too_much_are_refused() {
+fn packed_files_that_are_damaged_are_refused() {
     let text = format!("{CSV}{}", "0,1,0.5,False\n".repeat(1000));
     let mut packer = zstd::Encoder::new(Vec::new(), 3).unwrap();
     packer.include_checksum(true).unwrap();
@@ -184,14 +184,6 @@ fn packed_files_that_are_damaged_or_grow_too_much_are_refused() {
     *damaged.last_mut().unwrap() ^= 1;
     let damaged = error(damaged);
     assert!(damaged.contains("the packed data are damaged"), "{damaged}");
-    // 300 MB of rows in some kilobytes.
-    let mut packer = zstd::Encoder::new(Vec::new(), 3).unwrap();
-    packer.write_all(CSV.as_bytes()).unwrap();
-    let rows = "0,1,1,0\n".repeat(1 << 17);
-    (0..300).for_each(|_| packer.write_all(rows.as_bytes()).unwrap());
-    let bomb = packer.finish().unwrap();
-    assert!(bomb.len() < 100_000);
-    assert!(error(bomb.clone()).contains("it takes more than"), "{}", error(bomb));
 }
 
 #[test]
@@ -250,7 +242,7 @@ fn terminal_rows_need_no_next_state() {
     let log = read(&[("a.parquet", table(vec![1.0, f64::NAN]))], &LogForm::default()).unwrap().remove(0).0;
     assert_eq!((log.next, log.states), (expected.next, expected.states));
     let e = read(&[("a.parquet", table(vec![f64::NAN, 1.0]))], &LogForm::default()).unwrap_err();
-    assert!(e.contains("column `next_0`: row 0 is null or NaN"), "{e}");
+    assert!(e.contains("column `next_0`: row 0 is NaN"), "{e}");
 }
 
 #[test]
