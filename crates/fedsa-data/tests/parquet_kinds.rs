@@ -190,6 +190,16 @@ fn logs_of_robots_are_recognised() {
 }
 
 #[test]
+fn ids_of_groups_are_exact() {
+    let ids = Arc::new(Int64Array::from(vec![1_582_218_195_625_938_945, 1_582_218_195_625_938_946])) as ArrayRef;
+    let file = file(vec![("x", numbers(&[1.0, 2.0])), ("site", ids), ("target", numbers(&[1.0, 2.0]))]);
+    let Some(Labels::Names { names, of }) = datasets::from_parquet(file, &Wanted::default().with_group("site")).unwrap().groups else {
+        panic!("ids that no double represents are names")
+    };
+    assert_eq!((&names[0][..], &names[1][..], of), ("1582218195625938945", "1582218195625938946", vec![0, 1]));
+}
+
+#[test]
 fn other_types_are_named_in_words() {
     let times = Arc::new(TimestampMillisecondArray::from(vec![1, 2])) as ArrayRef;
     let e = datasets::from_parquet(file(vec![("at", times), ("target", numbers(&[1.0, 2.0]))]), &Wanted::default()).unwrap_err();

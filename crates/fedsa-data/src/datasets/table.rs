@@ -69,7 +69,7 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
     let texts = texts.finish(&layout.columns, &mut values);
     let rows = Rows::Dense { d: layout.columns.len(), values };
     let [targets, groups] = [targets, groups].map(|fields| fields.map(Fields::finish));
-    let decimal_comma = decimals.comma();
+    let decimal_comma = opened.decimals.comma();
     Ok(Part { columns: Columns::Named(layout.columns), rows, targets, groups, texts, decimal_comma, lacking: layout.lacking })
 }
 

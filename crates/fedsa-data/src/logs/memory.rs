@@ -11,8 +11,8 @@ use fedsa::problem::log_form::{BadRows, LeftOutRows, LogForm};
 use fedsa::problem::source::{Inputs, LogSource};
 
 use super::columns::LogColumns;
-use super::format::BATCH;
 use super::following;
+use super::format::BATCH;
 use super::groups::{Interleaving, arranged};
 use super::header::Header;
 use super::layout::Layout;
