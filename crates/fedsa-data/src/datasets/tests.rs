@@ -182,7 +182,7 @@ fn what_is_wrong_with_a_table_is_named_with_line_and_column() {
         (TABLE, group("c"), "there is no column `c`: the columns are `id`, `a`, `label`, `site`, `b`"),
         (TABLE, dropping("c"), "there is no column `c`: the columns are `id`, `a`, `label`, `site`, `b`"),
         (TABLE, site(dropping("site")), "the column `site` is dropped, but it is the target or the group"),
-        ("a,target\n1,2\nNaN,3\n", Wanted::default(), "line 3, column `a`: `NaN` is not a finite number"),
+        ("a,target\n1,2\nNaN,3\n", Wanted::default(), "line 3, column `a`: `NaN` is a missing value"),
         ("a,target\n,2\n", Wanted::default(), "line 2, column `a`: an empty field is not a finite number"),
         ("a,target\n1,\n", Wanted::default(), "line 2, column `target`: an empty field is not a finite number"),
         ("a,target\n1,inf\n", Wanted::default(), "line 2, column `target`: `inf` is not a finite number"),
