@@ -7,8 +7,8 @@ use arrow_array::{ArrayRef, Float64Array, StringArray};
 use arrow_schema::DataType;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
-use fedsa::problem::log_form::{BadRows, LeftOutRows, LogForm};
-use fedsa::problem::source::{Inputs, LogSource};
+use fedsa::problem::log_form::{BadRows, LogForm};
+use fedsa::problem::source::Inputs;
 
 use super::columns::LogColumns;
 use super::following;
@@ -19,6 +19,7 @@ use super::layout::Layout;
 use super::told::{Names, Rows, Told};
 use crate::batch::{Batch, Batches};
 use crate::find::natural_order;
+use crate::memory_log::MemoryLog;
 
 /// The numbers of a column: those at every `stride`-th place of a slice.
 #[derive(Debug, Clone, Copy)]

@@ -67,8 +67,9 @@ fn categories_of_all_agents_that_are_too_many_are_named() {
 fn impossible_counts_are_refused_one_by_one() {
     let mut enrolment = enrolment();
     let numbers = |name: &str, n: usize| ColumnSummary::of_numbers(name, (0..n).map(|i| i as f64)).unwrap();
-    let labels =
-        |count| ColumnSummary::of_labels("y", DistinctValues::new([("no".into(), 1), ("yes".into(), count - 1)].into(), false)).unwrap();
+    let labels = |count: u64| {
+        ColumnSummary::of_labels("y", DistinctValues::new([("no".into(), 1), ("yes".into(), count - 1)].into(), false)).unwrap()
+    };
     let of = |rows, columns| Application { columns, ..application(None, rows, 4) };
     for (one, why) in [
         (of(0, vec![]), "0 rows"),

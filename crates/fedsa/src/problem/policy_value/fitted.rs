@@ -297,7 +297,7 @@ pub(super) fn fitted(
 }
 
 /// By the names of agents, their values and weights.
-type OwnValues = (Vec<(String, Estimate)>, Vec<(String, Vec<f64>)>);
+type OwnValues = (Vec<(String, ValueEstimate)>, Vec<(String, Vec<f64>)>);
 
 /// The values and weights of the agents whose own episodes are enough for weights of their own.
 fn own_values(sources: &[Box<dyn LogSource>], view: View<'_>, fit: &Fit, agents: Vec<AgentSums>, level: f64) -> Result<OwnValues> {
