@@ -392,7 +392,7 @@ fn data_at_fault_are_named_and_nothing_is_written() {
     refused(&format!("{CLASSES} --method fedlsa"), &["`step_size` is missing", "--step-size ETA"]);
     refused(&format!("{CLASSES} --sampling iid --batch 4"), &["--batch", "auto uses all rows", "fedlsa"]);
     refused(&format!("{CLASSES} --sampling iid --batch 4 --compare fedlsa,lbfgs --step-size 0.1"), &["lbfgs uses all rows"]);
-    refused("three.csv --agents 2", &["--positive CLASS"]);
+    refused("three.csv --agents 2", &["--positive"]);
     refused("rows.csv --target label --drop site,year --model least-squares", &["--model logistic"]);
     refused("rows.csv --target label --drop year --group site --agents 5", &["or no --agents"]);
     refused("three.csv --agents 4 --positive a --holdout 0.2", &["or no --holdout"]);

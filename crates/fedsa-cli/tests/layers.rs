@@ -23,10 +23,10 @@ const LAYERS: &[(&str, Layers)] = &[
     (
         "fedsa-data",
         &[
-            &["decimals", "field", "machine", "memory_log", "store"],
+            &["cells", "decimals", "field", "lines", "machine", "memory_log", "store"],
             &["given"],
             // Files of one format.
-            &["appended", "atomic", "delays", "find", "input", "npz", "parquet", "regular", "separated"],
+            &["appended", "atomic", "batch", "delays", "find", "input", "npz", "parquet", "regular", "separated"],
             // Data of any format.
             &["datasets", "logs", "public", "trace"],
             &["table"],
