@@ -71,7 +71,7 @@ fn agents_are_called_as_files_and_columns_call_them() {
     said(&fit(&folder, &format!("{options} --row-weights w --out q")).exits(2), &["all rows of agent `sites/one` have the weight 0"]);
     folder.write("sites/all.csv", "a,site,y\n1,x,1\n2,x,2\n3,y,1\n");
     let run = fit(&folder, "sites/all.csv --group site --model least-squares --target y --holdout 0.3 --out q").exits(2);
-    said(&run, &["--holdout 0.3: agent `y` has one row"]);
+    said(&run, &["--holdout: agent `y` has one row"]);
 }
 
 #[test]

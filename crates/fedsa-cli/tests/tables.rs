@@ -138,7 +138,7 @@ fn clustered_errors_need_agents_that_are_clusters() {
     let options = "a.csv --model least-squares --target y --inference=clustered";
     for partition in ["shuffled", "even", "sorted"] {
         let run = fit(&folder, &format!("{options} --drop site --agents 6 --partition {partition} --out o")).exits(2);
-        said(&run, &["--inference", "no clusters", "--partition files, or --group COLUMN"]);
+        said(&run, &["--inference", "no clusters", "--partition files or --group COLUMN"]);
     }
     fit(&folder, &format!("{options} --group site --out o")).exits(0);
 }
@@ -169,7 +169,7 @@ fn what_is_wrong_with_a_cell_is_named_with_its_row() {
         ("oops", "--model least-squares", "a.csv: row 5: `oops` is not a number"),
         ("-2", "--model poisson", "a.csv: row 5 has the target -2, and the family is poisson"),
         ("1", "--model poisson --row-weights w", "a.csv: row 8 has the weight -1"),
-        ("1", "--model poisson --offset y", "--offset y: the column `y` is the target"),
+        ("1", "--model poisson --offset y", "--offset: the column `y` is the target"),
     ] {
         folder.write("a.csv", csv(bad));
         let run = fit(&folder, &format!("a.csv --target y --agents 2 {options} --out o")).exits(2);
