@@ -182,7 +182,7 @@ fn what_is_wrong_with_a_cell_is_named_with_its_row() {
 #[test]
 fn a_column_of_names_is_said_to_be_no_category() {
     let folder = Folder::new();
-    folder.write("a.csv", rows("x,day,y", 40, |i, [a, b, _]| format!("{a},2024-01-{i}T00,{b}")));
+    folder.write("a.csv", rows("x,day,y", 40, |i, [a, b, _]| format!("{a},day {i},{b}")));
     let run = fit(&folder, "a.csv --model least-squares --target y --agents 2 --out o").exits(0);
     said(&run, &["(39 in all)", "the column `day` has 40 levels in 40 rows, a coefficient each: --drop leaves the column out"]);
     let run = fit(&folder, "a.csv --model least-squares --target y --group day --out p").exits(0);

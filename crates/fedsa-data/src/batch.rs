@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use arrow_array::{Array as _, ArrayRef};
 use fedsa::error::Result;
 
-use crate::cells::{self, Kind};
+use crate::cells::{self, CellKind};
 
 /// What a column is read as, where the table does not have types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Batch {
     /// Whether a row of a column that has no number is not just NaN: a null, another text, a whole number that no double represents.
     pub fn is_no_number(&self, row: usize, column: usize) -> bool {
         let array = &self.columns[column];
-        array.is_null(row) || self.odd.contains_key(&(row, column)) || cells::kind(array.data_type()) == Kind::Whole
+        array.is_null(row) || self.odd.contains_key(&(row, column)) || cells::kind(array.data_type()) == CellKind::Whole
     }
 }
 

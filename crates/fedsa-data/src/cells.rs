@@ -16,7 +16,7 @@ use super::exact;
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum CellKind {
     /// Numbers or flags.
     Numbers,
     /// Whole numbers.
@@ -28,16 +28,16 @@ pub enum Kind {
 }
 
 /// What a column of this type holds.
-pub fn kind(of: &DataType) -> Kind {
+pub fn kind(of: &DataType) -> CellKind {
     use DataType as T;
     match of {
-        T::Int8 | T::Int16 | T::Int32 | T::Int64 | T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64 => Kind::Whole,
+        T::Int8 | T::Int16 | T::Int32 | T::Int64 | T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64 => CellKind::Whole,
         T::Null | T::Boolean | T::Float16 | T::Float32 | T::Float64 | T::Decimal32(..) | T::Decimal64(..) | T::Decimal128(..) => {
-            Kind::Numbers
+            CellKind::Numbers
         }
-        T::Utf8 | T::LargeUtf8 | T::Utf8View | T::Binary | T::LargeBinary | T::BinaryView => Kind::Texts,
+        T::Utf8 | T::LargeUtf8 | T::Utf8View | T::Binary | T::LargeBinary | T::BinaryView => CellKind::Texts,
         T::Dictionary(_, values) => kind(values),
-        _ => Kind::Other,
+        _ => CellKind::Other,
     }
 }
 
@@ -63,10 +63,10 @@ fn in_words(of: &DataType) -> Cow<'static, str> {
         T::Null => "nothing",
         T::Boolean => "flags",
         other => match kind(other) {
-            Kind::Whole => "whole numbers",
-            Kind::Numbers => "numbers",
-            Kind::Texts => "texts",
-            Kind::Other => return format!("values of the Arrow type {other}").into(),
+            CellKind::Whole => "whole numbers",
+            CellKind::Numbers => "numbers",
+            CellKind::Texts => "texts",
+            CellKind::Other => return format!("values of the Arrow type {other}").into(),
         },
     })
 }
@@ -222,17 +222,17 @@ pub fn name(column: &dyn Array, row: usize) -> Option<String> {
     let mut found = None;
     let one = column.slice(row, 1);
     match kind(column.data_type()) {
-        Kind::Texts => each_text(&*one, row, |_, text| {
+        CellKind::Texts => each_text(&*one, row, |_, text| {
             found = text.map(String::from);
             Ok(())
         })
         .ok()?,
-        Kind::Whole => each_whole(&*one, |whole| {
+        CellKind::Whole => each_whole(&*one, |whole| {
             found = whole.map(|whole| whole.to_string());
             Ok(())
         })
         .ok()?,
-        Kind::Numbers | Kind::Other => (),
+        CellKind::Numbers | CellKind::Other => (),
     }
     found
 }

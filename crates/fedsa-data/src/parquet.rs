@@ -17,7 +17,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, Parq
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::batch::{self, Batch};
-use super::cells::{self, Kind};
+use super::cells::{self, CellKind};
 use super::shown;
 use super::store::{Store, StoreReader};
 
@@ -123,7 +123,7 @@ impl ParquetFile {
                 }
                 return Ok(());
             }
-            DataType::List(item) if matches!(cells::kind(item.data_type()), Kind::Numbers | Kind::Whole) => {
+            DataType::List(item) if matches!(cells::kind(item.data_type()), CellKind::Numbers | CellKind::Whole) => {
                 let of = self.length_of(&column)?;
                 if (1..=MAX_ITEMS).contains(&of) {
                     let items = (0..of).map(|i| Column {

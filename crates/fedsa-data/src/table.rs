@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use arrow_array::Array as _;
 use fedsa::error::{Error, ErrorCode, Result, quoted};
 
-use super::cells::{self, Kind};
+use super::cells::{self, CellKind};
 use super::field;
 use super::find::{self, Places, extension_of};
 use super::logs::{Header, paths_in_order, short_names};
@@ -226,7 +226,7 @@ pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
 /// # Errors
 /// When it holds something else, such as bytes or dates, or a number is missing.
 fn cells_of(file: &ParquetFile, column: usize) -> Result<Cells> {
-    if cells::kind(file.data_type(column)) == Kind::Texts {
+    if cells::kind(file.data_type(column)) == CellKind::Texts {
         let mut text = Text::default();
         file.each(column, |first, column| {
             cells::each_text(column, first + 1, |_, field| {

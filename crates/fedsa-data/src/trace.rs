@@ -15,7 +15,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
-use super::cells::{self, Kind};
+use super::cells::{self, CellKind};
 use super::parquet::{ParquetFile, contained};
 use super::{about, shown};
 
@@ -208,7 +208,7 @@ pub fn from_bytes(file: Vec<u8>) -> Result<Trace> {
 fn read_column(file: &ParquetFile, i: usize) -> Result<TraceColumn> {
     let is_optional = file.is_nullable(i);
     match cells::kind(file.data_type(i)) {
-        Kind::Texts => {
+        CellKind::Texts => {
             let mut texts: Vec<Option<String>> = Vec::with_capacity(file.rows());
             file.each(i, |first, column| {
                 cells::each_text(column, first, |row, text| {
@@ -221,7 +221,7 @@ fn read_column(file: &ParquetFile, i: usize) -> Result<TraceColumn> {
             })?;
             Ok(if is_optional { TraceColumn::OptStr(texts) } else { TraceColumn::Str(texts.into_iter().flatten().collect()) })
         }
-        Kind::Whole => {
+        CellKind::Whole => {
             let mut out = Vec::with_capacity(file.rows());
             file.each(i, |_, column| {
                 cells::each_whole(column, |value| {
@@ -233,7 +233,7 @@ fn read_column(file: &ParquetFile, i: usize) -> Result<TraceColumn> {
             })?;
             Ok(TraceColumn::I64(out))
         }
-        Kind::Numbers if *file.data_type(i) == DataType::Float64 => {
+        CellKind::Numbers if *file.data_type(i) == DataType::Float64 => {
             let mut out: Vec<Option<f64>> = Vec::with_capacity(file.rows());
             file.each(i, |_, column| {
                 out.extend(column.as_primitive::<Float64Type>());

@@ -55,7 +55,7 @@ pub struct Comparison {
     /// The results of both, by method and point.
     pub results: Vec<Pair<Side>>,
     /// The coefficients of both, where both are fits.
-    pub coefficients: Vec<Pair<Coefficient>>,
+    pub coefficients: Vec<Pair<ComparedCoefficient>>,
     /// The values of the policies, where both are evaluations, by the name of the estimate.
     pub policy_values: Vec<PolicyValuePair>,
     /// The checks whose outcomes differ, in words.
@@ -64,7 +64,7 @@ pub struct Comparison {
 
 /// A coefficient of a fit; `None` where it is not there, or has no standard error.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Coefficient {
+pub struct ComparedCoefficient {
     /// The estimate.
     pub estimate: Option<f64>,
     /// Its standard error, where there is inference.
@@ -72,14 +72,14 @@ pub struct Coefficient {
 }
 
 /// The coefficients of two summaries by name, and by class where there are several; those of the first come first.
-fn coefficients(a: &Json, b: &Json) -> Vec<Pair<Coefficient>> {
-    let of = |summary: &Json| -> Vec<(String, Coefficient)> {
+fn coefficients(a: &Json, b: &Json) -> Vec<Pair<ComparedCoefficient>> {
+    let of = |summary: &Json| -> Vec<(String, ComparedCoefficient)> {
         let inferred = summary["inference"]["coefficients"].as_array();
         let all = inferred.or(summary["fit"]["coefficients"].as_array()).map_or(&[][..], Vec::as_slice);
         let one = |c: &Json| {
             let name = c["name"].as_str().unwrap_or_default();
             let name = c["class"].as_str().map_or(name.to_string(), |class| format!("{class}: {name}"));
-            (name, Coefficient { estimate: c["estimate"].as_f64(), se: c["se"].as_f64() })
+            (name, ComparedCoefficient { estimate: c["estimate"].as_f64(), se: c["se"].as_f64() })
         };
         all.iter().map(one).collect()
     };
@@ -87,7 +87,9 @@ fn coefficients(a: &Json, b: &Json) -> Vec<Pair<Coefficient>> {
     if a.is_empty() || b.is_empty() {
         return Vec::new();
     }
-    let find = |all: &[(String, Coefficient)], name: &str| all.iter().find(|(other, _)| other == name).map(|(_, c)| *c).unwrap_or_default();
+    let find = |all: &[(String, ComparedCoefficient)], name: &str| {
+        all.iter().find(|(other, _)| other == name).map(|(_, c)| *c).unwrap_or_default()
+    };
     let only_b = b.iter().filter(|(name, _)| a.iter().all(|(other, _)| other != name));
     let names = a.iter().chain(only_b).map(|(name, _)| name.clone());
     names.map(|name| Pair { a: find(&a, &name), b: find(&b, &name), name }).collect()
@@ -183,8 +185,8 @@ impl Comparison {
         let checks: Vec<Json> = self.checks.iter().map(|pair| json!({ "name": pair.name, "a": pair.a, "b": pair.b })).collect();
         let mut all = json!({ "a": names[0], "b": names[1], "settings": settings, "results": results, "checks": checks });
         if !self.coefficients.is_empty() {
-            let side = |c: Coefficient| json!({ "estimate": c.estimate, "se": c.se });
-            let pair = |pair: &Pair<Coefficient>| json!({ "name": pair.name, "a": side(pair.a), "b": side(pair.b) });
+            let side = |c: ComparedCoefficient| json!({ "estimate": c.estimate, "se": c.se });
+            let pair = |pair: &Pair<ComparedCoefficient>| json!({ "name": pair.name, "a": side(pair.a), "b": side(pair.b) });
             all["coefficients"] = self.coefficients.iter().map(pair).collect();
         }
         for pair in &self.policy_values {

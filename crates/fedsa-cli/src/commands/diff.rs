@@ -2,7 +2,7 @@
 
 use fedsa::error::Error;
 use fedsa::problem::policy_value::ValueEstimate;
-use fedsa_experiment::compare::{Coefficient, NUMBERS, Pair, PolicyValuePair, Side, compare};
+use fedsa_experiment::compare::{ComparedCoefficient, NUMBERS, Pair, PolicyValuePair, Side, compare};
 use fedsa_experiment::numbers;
 
 use super::{say, say_json};
@@ -45,8 +45,8 @@ pub fn diff(args: &DiffArgs) -> Result<u8, Error> {
 }
 
 /// A coefficient of both fits, with standard errors where they are known.
-fn coefficient_line(pair: &Pair<Coefficient>) -> String {
-    let side = |c: Coefficient| {
+fn coefficient_line(pair: &Pair<ComparedCoefficient>) -> String {
+    let side = |c: ComparedCoefficient| {
         let se = c.se.map_or(String::new(), |se| format!(" ({})", numbers::digits(se, 4)));
         c.estimate.map_or("-".into(), |x| format!("{}{se}", numbers::digits(x, 6)))
     };

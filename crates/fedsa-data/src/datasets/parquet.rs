@@ -8,7 +8,7 @@ use super::labels::Fields;
 use super::layout::Layout;
 use super::part::{Columns, NUMBERS, Part, not_finite};
 use super::texts;
-use crate::cells::{self, Kind};
+use crate::cells::{self, CellKind};
 use crate::input::Room;
 use crate::parquet::{ParquetFile, contained};
 use crate::store::Store;
@@ -89,11 +89,11 @@ impl<'a> Column<'a> {
     fn new(file: &ParquetFile, i: usize, name: &'a str, role: Role) -> Result<Self> {
         let data_type = file.data_type(i);
         let cells = match (cells::kind(data_type), role) {
-            (Kind::Texts, Role::Target) => Cells::Texts(Fields::new()),
+            (CellKind::Texts, Role::Target) => Cells::Texts(Fields::new()),
             // Ids have more digits than doubles.
-            (Kind::Texts, _) | (Kind::Whole, Role::Levels) => Cells::Texts(Fields::levels()),
-            (Kind::Numbers | Kind::Whole, _) => Cells::Numbers(Vec::new()),
-            (Kind::Other, _) => {
+            (CellKind::Texts, _) | (CellKind::Whole, Role::Levels) => Cells::Texts(Fields::levels()),
+            (CellKind::Numbers | CellKind::Whole, _) => Cells::Numbers(Vec::new()),
+            (CellKind::Other, _) => {
                 let e = file.in_column(i, cells::wrong_type(data_type, "numbers or of texts"));
                 return Err(if role == Role::Target { e } else { e.helped(NUMBERS) });
             }
@@ -121,7 +121,7 @@ impl<'a> Column<'a> {
                     let number = first + row + 1;
                     fields.push(text.ok_or_else(|| cells::null_row(number))?, room, || format!("row {number}"))
                 };
-                if cells::kind(array.data_type()) == Kind::Texts {
+                if cells::kind(array.data_type()) == CellKind::Texts {
                     return cells::each_text(array, first + 1, add).map_err(inside);
                 }
                 let mut row = 0;

@@ -11,7 +11,7 @@ use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag};
 use super::ratios::{OF_TAKEN, RATIO, RatioColumns, contradicts, quotient, ratio};
 use super::told::{Rows, Told};
 use crate::batch::{As, Batch, Batches, RowPlaces};
-use crate::cells::{self, Kind};
+use crate::cells::{self, CellKind};
 use crate::field::{self, whole_number};
 
 const FINITE: &str = "a finite number";
@@ -63,9 +63,9 @@ impl LogColumns {
         for ((column, needed), name) in self.wanted.iter().zip(&self.names) {
             let found = of(*column);
             let is_good = match (cells::kind(found), needed) {
-                (Kind::Other, _) => false,
-                (Kind::Texts, needed) => *needed == As::Texts,
-                (Kind::Numbers | Kind::Whole, _) => true,
+                (CellKind::Other, _) => false,
+                (CellKind::Texts, needed) => *needed == As::Texts,
+                (CellKind::Numbers | CellKind::Whole, _) => true,
             };
             if !is_good {
                 let wanted = if *needed == As::Texts { "names: texts or whole numbers" } else { "numbers or flags" };
@@ -221,7 +221,7 @@ impl Fill<'_> {
     fn whole(&mut self, column: usize, out: &mut Vec<i64>) -> Result<()> {
         let batch = self.batch;
         let array = &batch.columns[column];
-        if cells::kind(array.data_type()) != Kind::Whole {
+        if cells::kind(array.data_type()) != CellKind::Whole {
             return self.convert(column, out, whole_number, WHOLE);
         }
         out.clear();
@@ -307,8 +307,8 @@ impl Fill<'_> {
         let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(&self.columns.names[column])));
         let first = if let RowPlaces::Rows(first) = batch.places { first } else { 0 };
         match cells::kind(array.data_type()) {
-            Kind::Texts => cells::each_text(array, first, |_, text| add(text)),
-            Kind::Whole => cells::each_whole(array, |number| add(number.map(|number| number.to_string()).as_deref())),
+            CellKind::Texts => cells::each_text(array, first, |_, text| add(text)),
+            CellKind::Whole => cells::each_whole(array, |number| add(number.map(|number| number.to_string()).as_deref())),
             _ => {
                 let mut numbers = vec![0.0; batch.len()];
                 self.numbers(column, &mut numbers)?;
@@ -388,7 +388,7 @@ fn leave_out(rows: &mut Rows, batch: &Batch, bad: Bad, told: &mut Told) {
 pub(super) fn each_whole(table: &mut dyn Batches, see: &mut dyn FnMut(i64)) -> Result<()> {
     while let Some(batch) = table.next()? {
         let array = &batch.columns[0];
-        if cells::kind(array.data_type()) == Kind::Whole {
+        if cells::kind(array.data_type()) == CellKind::Whole {
             cells::each_whole(array, |value| {
                 value.and_then(|value| i64::try_from(value).ok()).into_iter().for_each(&mut *see);
                 Ok(())
