@@ -86,8 +86,7 @@ pub struct Lacking {
 /// When the column does not hold numbers.
 pub fn numbers(column: &dyn Array, out: &mut [f64]) -> Result<Lacking> {
     let is_null = |row: usize| column.is_null(row);
-    let mut lacking = Lacking::default();
-    lacking.inexact = match column.data_type() {
+    let inexact = match column.data_type() {
         DataType::Null => {
             out.fill(f64::NAN);
             None
@@ -114,6 +113,7 @@ pub fn numbers(column: &dyn Array, out: &mut [f64]) -> Result<Lacking> {
         DataType::Dictionary(..) => return numbers(&*without_dictionary(column)?, out),
         other => return Err(wrong_type(other, "numbers or flags")),
     };
+    let mut lacking = Lacking { null: None, inexact };
     if column.logical_null_count() > 0 {
         lacking.null = (0..out.len()).find(|row| column.data_type() == &DataType::Null || is_null(*row));
         out.iter_mut().enumerate().filter(|(row, _)| is_null(*row)).for_each(|(_, out)| *out = f64::NAN);
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn decimals_are_the_nearest_doubles() {
-        for (value, scale, expected) in [(1, 1, 0.1), (123_456_789_012_345_678_901, 20, 1.23456789012345678901), (-7, 25, -7e-25)] {
+        for (value, scale, expected) in [(1, 1, 0.1), (123_456_789_012_345_678_901, 20, 1.234_567_890_123_456_8), (-7, 25, -7e-25)] {
             assert_eq!(decimal(value, scale), Some(expected));
         }
         assert_eq!((decimal(1 << 53, 0), decimal((1 << 53) + 1, 0)), (Some(9007199254740992.0), None));
