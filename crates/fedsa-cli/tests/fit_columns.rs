@@ -125,7 +125,7 @@ fn numbers_and_dates_in_disguise_are_named_with_their_place() {
 #[test]
 fn a_decimal_comma_that_was_assumed_is_a_note() {
     let folder = Folder::new();
-    folder.write("a.csv", "a;target\n1,234;0\n2,5;1\n3,5;2\n4,25;2\n".to_string());
+    folder.write("a.csv", "a;target\n1,234;0\n2,5;1\n3,5;2\n4,25;2\n");
     fit(&folder, "a.csv --agents 2 --model least-squares --out o").exits(0);
     says_in_notes(&folder, "o", "data.decimal-comma", &["a.csv: a comma is the decimal mark: `1,234` in line 2 is 1.234"]);
 }
