@@ -7,7 +7,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, Record
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use fedsa::error::{Error, quoted};
-use fedsa_data::cells::{self, Kind};
+use fedsa_data::cells::{self, CellKind};
 use fedsa_data::trace::{Trace, TraceColumn};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError};
@@ -134,7 +134,7 @@ pub fn arrow_columns<'py>(py: Python<'py>, capsule: &Bound<'py, PyCapsule>) -> P
 }
 
 fn is_text(data_type: &DataType) -> bool {
-    cells::kind(data_type) == Kind::Texts
+    cells::kind(data_type) == CellKind::Texts
 }
 
 fn append(column: &ArrayRef, numbers: &mut Vec<f64>, texts: &mut Vec<String>) -> Result<(), Error> {
