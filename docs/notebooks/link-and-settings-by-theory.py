@@ -50,7 +50,7 @@ for label in theory.labels:
 
 # %%
 tuned = fedsa.Experiment(problem, methods.SCAFFLSA(0.05, 20), rounds=2000).tune(
-    target_mse=budget, minimise="bits", methods=["scafflsa"], local_steps=[5, 20], budget="10s"
+    target_mse=budget, objective="bits", methods=["scafflsa"], local_steps=[5, 20], budget="10s"
 )
 tuned
 
