@@ -47,7 +47,8 @@ def serve(
     rows (or equal ones where the settings say ``weights = "equal"``), and control variates that sum to zero.
 
     With a target for the residual in ``[run] stop`` the federation ends, as a run in one process does, after the first round at whose end the
-    residual is small enough. The server learns the residual from the first answers of the next round, which then changes nothing.
+    residual is small enough. The server learns the residual from the first answers of the next round, which then changes nothing; it asks once more after the
+    last round, and the outcome says whether the target was reached.
 
     What is ``None`` here is as the table ``[federation]`` of the settings says, whose defaults are named below.
 

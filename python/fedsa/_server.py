@@ -444,17 +444,21 @@ class Server:
                         continue
                     self._save()
                     return
-                if self.progress.decided < node.rounds():
+                is_last = node.rounds() >= self.deployment.rounds
+                if self.progress.decided < node.rounds() and not is_last:
                     self._regroup()
                     self.progress.decided = node.rounds()
                 available = self._available()
+                if not available and is_last:
+                    self.history.add_residual(None)
+                    continue
                 if not available:
                     self._found_anew()
                     kind, messages = self.node.todo()
                     continue
                 kind, messages = self.node.open(available)
             elif kind == "reached":
-                # The round stays open: its answers have shown that the last one was enough.
+                # The round stays open: its answers have shown what the last one has come to.
                 self._save()
                 return
             elif kind == "tell":
@@ -477,7 +481,9 @@ class Server:
 
     def _is_over(self) -> bool:
         assert self.node is not None
-        return self.node.rounds() >= self.deployment.rounds or self.node.diverged() is not None
+        # Whether the last round has reached the target, the first answers of a further one show.
+        is_unknown = self.deployment.has_target and len(self.history.residuals) < len(self.history.rounds)
+        return (self.node.rounds() >= self.deployment.rounds and not is_unknown) or self.node.diverged() is not None
 
     def _end_round(self) -> None:
         """Record the round, and who was silent in it."""
@@ -513,7 +519,7 @@ class Server:
         # The first exchange of a round is at the iterate with which the last one ended.
         if len(self.history.residuals) < len(self.history.rounds):
             self.history.add_residual(node.residual())
-        if self._has_reached():
+        if self._has_reached() or node.rounds() >= self.deployment.rounds:
             return "reached", {}
         if self._has_enough(enough):
             self.unanswered = 0

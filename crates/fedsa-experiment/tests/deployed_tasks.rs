@@ -6,9 +6,11 @@ use fedsa::cancel::Cancel;
 use fedsa::metrics::Observation;
 use fedsa::node::{ServerNode, Todo};
 use fedsa::note::{Note, NoteCode};
+use fedsa::problem::calls::Calls;
 use fedsa::problem::glm::inference::CovarianceKind;
 use fedsa::problem::preparation::AgentWeights;
 use fedsa::problem::preparation::partition::Partition;
+use fedsa::record::Ledger;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::Document;
 use fedsa_experiment::deployment::limits::LIMITS;
@@ -50,7 +52,8 @@ fn fitted(settings: &FitSettings) -> Fitted {
     *fitted
 }
 
-/// The results of a federation of agents with a file each, until it reaches its target.
+/// The results of a federation of agents with a file each. The first answers of a round show what the residual was at the end of the one before:
+/// there is a further question after the last round.
 fn federation(text: &str, files: &[String]) -> Ran {
     let deployment = made(text);
     let start = |file: &String| LocalAgent::new(&deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never());
@@ -72,7 +75,8 @@ fn federation(text: &str, files: &[String]) -> Ran {
         Recorded { round, ledger, seen: Observation::default(), seconds: None }
     };
     let mut rows = vec![row(&server)];
-    'rounds: while server.coordinator().rounds() < deployment.until().rounds {
+    let is_last = |server: &ServerNode| server.coordinator().rounds() == deployment.until().rounds;
+    'rounds: while deployment.has_target() || !is_last(&server) {
         let mut todo = server.open();
         let mut is_first = true;
         while let Todo::Ask { to, bytes } = &todo {
@@ -83,7 +87,7 @@ fn federation(text: &str, files: &[String]) -> Ran {
             if is_first {
                 rows.last_mut().unwrap().seen.residual = server.mean_answer().map(|(_, norm)| norm);
                 let residuals: Vec<_> = rows.iter().map(|row| row.seen.residual).collect();
-                if deployment.has_reached(&residuals) {
+                if deployment.has_reached(&residuals) || is_last(&server) {
                     break 'rounds;
                 }
             }
@@ -104,7 +108,9 @@ fn assert_same(federation: &Ran, local: &Ran) {
     assert_eq!(one.theta, other.theta);
     let outcome = |ran: &Ran| ran.results.cells[0][0].outcome(&ran.plan.cells[0].run.stop);
     assert_eq!(outcome(federation).name(), outcome(local).name());
-    let counts = |ran: &Ran| ran.results.cells[0][0].rows.iter().map(|row| (row.round, row.ledger)).collect::<Vec<_>>();
+    // What agents compute, a server does not see.
+    let sent = |row: &Recorded| (row.round, Ledger { calls: Calls::default(), ..row.ledger });
+    let counts = |ran: &Ran| ran.results.cells[0][0].rows.iter().map(sent).collect::<Vec<_>>();
     assert_eq!(counts(federation), counts(local));
     let residuals = |ran: &Ran| ran.results.cells[0][0].rows.iter().map(|row| row.seen.residual.unwrap()).collect::<Vec<_>>();
     for (a, b) in residuals(federation).into_iter().zip(residuals(local)) {
@@ -130,6 +136,11 @@ fn a_federation_of_five_sites_fits_the_model_of_one_process() {
         assert!(!task.text.contains("site_"), "{}", task.text);
         let ran = federation(&task.text, &files);
         assert_same(&ran, &local.ran);
+        // Hessians of the site with one row have no inverse without the ridge: both say that the target was missed.
+        if method == Some("giant") {
+            assert_eq!(local.outcome().name(), "stalled");
+            continue;
+        }
         assert_eq!(local.outcome().name(), "converged");
         // The rows of all sites in one file give the same model.
         let pooled = fitted(&FitSettings { partition: Some(Partition::Shuffled), agents: Some(4), ..settings.clone() });
@@ -159,12 +170,11 @@ fn a_federation_evaluates_a_policy_as_one_process_does() {
     let folder = tempfile::tempdir().unwrap();
     let files = crate::deployment::logs(folder.path());
     for method in [None, Some("lstd"), Some("fedhsa")] {
-        let mut settings = EvaluateSettings::new(&files).with_gamma(0.9).with_step_size(0.3).with_local_steps(10);
-        if method.is_none() {
-            (settings.step_size, settings.local_steps) = (None, None);
-        }
+        let mut settings = EvaluateSettings::new(&files).with_gamma(0.9);
         settings.method = method.map(String::from);
-        settings.tol = method.filter(|name| *name == "fedhsa").map(|_| 1e-4);
+        if method == Some("fedhsa") {
+            settings = settings.with_step_size(0.3).with_local_steps(10).with_tol(1e-4);
+        }
         let evaluation = Evaluation::new(&settings, &Cancel::never()).unwrap();
         let task = of_evaluation(&evaluation).unwrap();
         assert_eq!((task.agents, &task.notes[..]), (3, &[][..]));
@@ -210,7 +220,7 @@ fn what_a_federation_cannot_do_is_refused_by_name_with_the_text_of_the_list() {
         ("holdout", fit(FitSettings { holdout: Some(0.5), ..base() })),
         ("row_weights", fit(FitSettings { row_weights: Some("w".into()), ..by("newton", fit_of(&[weighted])) })),
         ("compare", fit(FitSettings { compare: vec!["giant".into()], ..base() })),
-        ("holdout", evaluate(&|settings| settings.holdout = Some(0.5))),
+        ("scaling", evaluate(&|settings| settings.scaling = Some("equal-squares".into()))),
     ] {
         let limit = LIMITS.iter().find(|limit| limit.setting == setting).unwrap();
         assert!(e.key.ends_with(setting) && e.what.contains(limit.why) && e.help.contains(limit.instead), "{setting}: {e:?}");

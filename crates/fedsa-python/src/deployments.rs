@@ -47,6 +47,12 @@ impl Deployment {
         self.0.until().rounds
     }
 
+    /// Whether the federation ends where it reaches a target.
+    #[getter]
+    fn has_target(&self) -> bool {
+        self.0.has_target()
+    }
+
     /// Whether a target is reached at the end of the last of these rounds, from round 0.
     fn has_reached(&self, residuals: Vec<Option<f64>>) -> bool {
         self.0.has_reached(&residuals)

@@ -25,7 +25,7 @@ use crate::run::{self, Ran};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DeployedRun {
-    /// The recorded rounds, from round 0.
+    /// All rounds, from round 0. Those that the settings record are kept, and the last one.
     pub rows: Vec<Recorded>,
     /// The output after the last one, d components.
     pub theta: Vec<f64>,
@@ -68,11 +68,13 @@ impl Deployment {
     /// # Errors
     /// When the results are not those of such a federation.
     pub fn results(&self, federation: &Federation, ended: DeployedRun) -> Result<Ran> {
-        let DeployedRun { rows, theta, diverged, seconds, told, notes } = ended;
+        let DeployedRun { mut rows, theta, diverged, seconds, told, notes } = ended;
         let residuals: Vec<Option<f64>> = rows.iter().map(|row| row.seen.residual).collect();
         let stopped = diverged.is_none() && self.has_reached(&residuals);
         // It may have ended before the last round that its settings name, and not because it reached a target.
         let rounds = rows.last().filter(|_| !stopped).map(|last| last.round);
+        let (recorded, last) = (self.recorded(), rows.last().map(|last| last.round));
+        rows.retain(|row| Some(row.round) == last || recorded.binary_search(&row.round).is_ok());
         let experiment = self.elsewhere(federation.dim(), federation.weights(), rounds)?;
         let [seed] = self.run.seeds.list()[..] else { unreachable!("a deployment has one seed") };
         let result = SeedResult { seed, rows, theta, diverged, stopped, seconds: Some(seconds) };

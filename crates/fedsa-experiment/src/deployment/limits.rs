@@ -62,6 +62,7 @@ pub const LIMITS: &[Limit] = &[
         "agents tell how many rows they have, not what looks odd in them",
         "`fedsa fit` or `fedsa evaluate` at an agent",
     ),
+    limit("counts of computation", "all", "the server does not see what agents compute", "the counts of a run in one process"),
     limit("accuracy and objective", "fit", "they need the rows of all agents", "`fedsa predict` on labelled rows of each agent"),
 ];
 

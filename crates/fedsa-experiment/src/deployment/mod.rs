@@ -150,8 +150,21 @@ impl Deployment {
         &self.notes
     }
 
+    /// Whether the federation ends where it reaches a target.
+    pub fn has_target(&self) -> bool {
+        !self.run.stop.is_never()
+    }
+
+    /// The rounds that are recorded, at which a run looks at its target.
+    pub fn recorded(&self) -> Vec<u64> {
+        self.run.record.rounds(self.run.rounds)
+    }
+
     /// Whether a target is reached at the end of the last of these rounds, from round 0, whose residuals the server has measured.
     pub fn has_reached(&self, residuals: &[Option<f64>]) -> bool {
+        if self.recorded().binary_search(&(residuals.len() as u64).saturating_sub(1)).is_err() {
+            return false;
+        }
         let (at_start, last) = (residuals.first().copied().flatten(), residuals.last().copied().flatten());
         let Until { residual, relative_residual, .. } = self.until();
         let targets = residual.into_iter().chain(relative_residual.zip(at_start).map(|(share, at_start)| share * at_start));

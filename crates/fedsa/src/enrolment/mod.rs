@@ -136,8 +136,10 @@ impl Application {
             if !names.insert(&column.name) {
                 return Err(refused(format!("two columns `{}`", quoted(&column.name)), "columns of different names"));
             }
-            if column.count() > self.rows {
-                let what = format!("column `{}`: {} rows of {}", quoted(&column.name), column.count(), self.rows);
+            // Levels are those of all rows of its files, of which it may use some (`samples`).
+            let most = if column.values().is_some() { MOST_ROWS } else { self.rows };
+            if column.count() > most {
+                let what = format!("column `{}`: {} rows of {most}", quoted(&column.name), column.count());
                 return Err(refused(what, "columns of the rows that the agent has"));
             }
         }
