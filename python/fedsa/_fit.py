@@ -51,7 +51,7 @@ class FederatedClassifier(Estimator):
         and with `inference`, and not for LIBSVM and IDX rows.
     penalise_intercept : bool
         Whether the ridge applies to the intercept too. By default ``False``.
-    weighting : Literal["equal", "rows"]
+    weighting : Literal["rows", "equal"]
         How much agents count: rows (by their numbers of rows, as if all rows were in one place), or equal
         (1/N each). By default ``'rows'``.
     inference : Literal["model", "sandwich", "hc1", "clustered"] or None
@@ -153,7 +153,7 @@ class FederatedClassifier(Estimator):
         ridge: float | None = None,
         intercept: bool | None = None,
         penalise_intercept: bool = False,
-        weighting: Literal["equal", "rows"] = "rows",
+        weighting: Literal["rows", "equal"] = "rows",
         inference: Literal["model", "sandwich", "hc1", "clustered"] | None = None,
         level: float = 0.95,
         method: str | None = None,
@@ -476,7 +476,7 @@ class FederatedRegressor(Estimator):
         and with `inference`, and not for LIBSVM and IDX rows.
     penalise_intercept : bool
         Whether the ridge applies to the intercept too. By default ``False``.
-    weighting : Literal["equal", "rows"]
+    weighting : Literal["rows", "equal"]
         How much agents count: rows (by their numbers of rows, as if all rows were in one place), or equal
         (1/N each). By default ``'rows'``.
     inference : Literal["model", "sandwich", "hc1", "clustered"] or None
@@ -570,7 +570,7 @@ class FederatedRegressor(Estimator):
         ridge: float | None = None,
         intercept: bool | None = None,
         penalise_intercept: bool = False,
-        weighting: Literal["equal", "rows"] = "rows",
+        weighting: Literal["rows", "equal"] = "rows",
         inference: Literal["model", "sandwich", "hc1", "clustered"] | None = None,
         level: float = 0.95,
         method: str | None = None,

@@ -258,8 +258,8 @@ class Logs(LogsProblem):
     bad_rows : Literal["refuse", "skip"], optional
         What is done with rows that cannot be read.
     keep_autoreset_rows : bool, optional
-        Keep rows that automatic resets of environments wrote, such as ends whose next state is the first state of
-        the next episode. They are recognised and left out otherwise.
+        Keep rows that automatic resets of environments wrote, such as ends whose next state is the first
+        state of the next episode. They are recognised and left out otherwise.
     lam : float, optional
         The decay lambda of eligibility traces, in [0, 1]; it moves the root. 0 is TD(0). By default ``0.0``.
     operator : Literal["td", "gtd2", "tdc"], optional
@@ -597,21 +597,21 @@ class Logistic(RowsProblem):
         The column of labels; by default the label of LIBSVM files, the file of labels beside IDX images, and
         the column ``target`` or ``label`` of tables.
     positive : float | str, optional
-        The class whose target is 1, a number or a name; all others have -1. Without it labels must be -1 and
-        1, 0 and 1, or two names, of which the second in alphabetical order has 1.
+        The class whose target is 1, a number or a name; all others have -1. Without it there must be two
+        labels, of which the larger number, or the second name in alphabetical order, has 1.
     classes : Sequence[float | str], optional
         The labels of all agents' rows, where an agent may lack one; without it they are those that rows have.
     drop : Sequence[str], optional
         Columns of tables that are not features.
     categorical : Sequence[str], optional
-        Columns of tables that are categories: a column of 0 and 1 for each level but the first. Columns of
-        text are so by themselves.
+        Columns of tables that are categories: a column of 0 and 1 for each level but that of most rows.
+        Columns of text are so by themselves.
     ridge : float, optional
         mu: ``mu/2 ||theta||^2`` is added to every agent's loss. By default ``0.0``.
     intercept : bool, optional
         Adds a last column of ones. By default ``False``.
     penalise_intercept : bool, optional
-        Whether the ridge applies to the intercept too. By default ``True``.
+        Whether the ridge applies to the intercept too. By default ``False``.
     divide_by : float, optional
         Features are divided by this number, such as 255 for pixels. By default ``1.0``.
     standardise : bool, optional
@@ -660,7 +660,7 @@ class Logistic(RowsProblem):
         categorical: Sequence[str] | None = None,
         ridge: float = 0.0,
         intercept: bool = False,
-        penalise_intercept: bool = True,
+        penalise_intercept: bool = False,
         divide_by: float = 1.0,
         standardise: bool = False,
         pca: Mapping[str, Any] | None = None,
@@ -692,14 +692,14 @@ class LeastSquares(RowsProblem):
     drop : Sequence[str], optional
         Columns of tables that are not features.
     categorical : Sequence[str], optional
-        Columns of tables that are categories: a column of 0 and 1 for each level but the first. Columns of
-        text are so by themselves.
+        Columns of tables that are categories: a column of 0 and 1 for each level but that of most rows.
+        Columns of text are so by themselves.
     ridge : float, optional
         mu: ``mu/2 ||theta||^2`` is added to every agent's loss. By default ``0.0``.
     intercept : bool, optional
         Adds a last column of ones. By default ``False``.
     penalise_intercept : bool, optional
-        Whether the ridge applies to the intercept too. By default ``True``.
+        Whether the ridge applies to the intercept too. By default ``False``.
     divide_by : float, optional
         Features are divided by this number, such as 255 for pixels. By default ``1.0``.
     standardise : bool, optional
@@ -747,7 +747,7 @@ class LeastSquares(RowsProblem):
         categorical: Sequence[str] | None = None,
         ridge: float = 0.0,
         intercept: bool = False,
-        penalise_intercept: bool = True,
+        penalise_intercept: bool = False,
         divide_by: float = 1.0,
         standardise: bool = False,
         pca: Mapping[str, Any] | None = None,
@@ -793,14 +793,14 @@ class GLM(RowsProblem):
     drop : Sequence[str], optional
         Columns of tables that are not features.
     categorical : Sequence[str], optional
-        Columns of tables that are categories: a column of 0 and 1 for each level but the first. Columns of
-        text are so by themselves.
+        Columns of tables that are categories: a column of 0 and 1 for each level but that of most rows.
+        Columns of text are so by themselves.
     ridge : float, optional
         mu: ``mu/2 ||theta||^2`` is added to every agent's loss. By default ``0.0``.
     intercept : bool, optional
         Adds a last column of ones. By default ``False``.
     penalise_intercept : bool, optional
-        Whether the ridge applies to the intercept too. By default ``True``.
+        Whether the ridge applies to the intercept too. By default ``False``.
     divide_by : float, optional
         Features are divided by this number, such as 255 for pixels. By default ``1.0``.
     standardise : bool, optional
@@ -855,7 +855,7 @@ class GLM(RowsProblem):
         categorical: Sequence[str] | None = None,
         ridge: float = 0.0,
         intercept: bool = False,
-        penalise_intercept: bool = True,
+        penalise_intercept: bool = False,
         divide_by: float = 1.0,
         standardise: bool = False,
         pca: Mapping[str, Any] | None = None,

@@ -348,7 +348,7 @@ def test_seconds_go_on_where_a_server_was_stopped(tmp_path: Path) -> None:
 
 
 def test_categories_and_classes_are_those_of_all_agents(tmp_path: Path) -> None:
-    """Colours and labels that some agents lack: the weights are those of all rows, and predict them."""
+    """Colours and labels that some agents lack: the weights are those of all rows, and predict them. The reference is the colour of most rows."""
     text = settings('[problem]\nkind = "glm"\nfamily = "multinomial"\ntarget = "y"\nridge = 1e-2\nintercept = true\nweights = "rows"\n', 'kind = "newton"', "mean", 8)
     here = Here(tmp_path, text)
     colours, labels = [["red", "blue"], ["green"], ["red", "sea"]], [["no"], ["yes", "no", "well"], ["well", "yes"]]
@@ -358,7 +358,7 @@ def test_categories_and_classes_are_those_of_all_agents(tmp_path: Path) -> None:
     results, expected = serve(here), engine(text, here.files)
     assert np.array_equal(results.theta("m"), expected.theta("m")) and results.theta("m").shape == (1, 10)
     weights = json.loads((tmp_path / "out/weights.json").read_text())
-    assert weights["classes"] == ["no", "well", "yes"] and weights["columns"] == ["x", "colour=green", "colour=red", "colour=sea"]
+    assert weights["classes"] == ["no", "well", "yes"] and weights["columns"] == ["x", "colour=blue", "colour=red", "colour=sea"]
     command = [sys.executable, "-m", "fedsa", "predict", str(tmp_path / "out"), here.files[2], "--out", str(tmp_path / "predicted.csv")]
     subprocess.run(command, check=True)
     assert "well" in (tmp_path / "predicted.csv").read_text()
@@ -407,6 +407,6 @@ def test_logs_of_agents_are_evaluated_as_in_one_process(tmp_path: Path) -> None:
     files = data(tmp_path, LOGS)
     local, results = task(tmp_path, "evaluate", files, "--gamma", "0.9")
     there = json.loads((tmp_path / "out/weights.json").read_text())
-    for key in ("theta", "features", "ranges", "outcome", "rounds", "bits_up"):
+    for key in ("theta", "features", "ranges", "ridge", "outcome", "rounds"):
         assert there[key] == local[key], key
     assert [one.name for one in results.outcomes.values()] == ["converged"]
