@@ -23,10 +23,11 @@ const LAYERS: &[(&str, Layers)] = &[
     (
         "fedsa-data",
         &[
-            &["cells", "decimals", "field", "lines", "machine", "memory_log", "store"],
+            &["cells", "decimals", "field", "machine", "memory_log", "store"],
             &["given"],
             // Files of one format.
             &["appended", "atomic", "batch", "delays", "find", "input", "npz", "parquet", "regular", "separated"],
+            &["lines"],
             // Data of any format.
             &["datasets", "logs", "public", "trace"],
             &["table"],
