@@ -9,8 +9,8 @@
 //!   ignored, its reward is 0, and it leads to the first state of the next episode. It is left out.
 //!
 //! In both forms the next state of every row that ends an episode is the state of the following row. In other logs it never is, but by
-//! chance where there are few states. A log is therefore recognised where nine tenths of these pairs are equal ([`MOST`]) and where so many
-//! equal pairs have a probability below [`CHANCE`], if each is equal with the share of rows inside of episodes whose next state is the
+//! chance where there are few states. A log is therefore recognised where nine tenths of these pairs are equal (`MOST`) and where so many
+//! equal pairs have a probability below `CHANCE`, if each is equal with the share of rows inside of episodes whose next state is the
 //! first state of their episode. In a log with a single state this share is 1, nothing is recognised, and nothing is wrong. A long
 //! trajectory that is cut into episodes without resets looks the same; it loses one row an episode, and `keep_autoreset_rows` keeps them.
 //!
