@@ -39,7 +39,8 @@ def write_csv(path: Path, names: list[str], *columns: np.ndarray) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("estimator", [FederatedClassifier(), FederatedRegressor()], ids=lambda e: type(e).__name__)
+# Rows that count twice are compared with rows that are there twice to seven digits, more than the default `tol` leaves to classes.
+@pytest.mark.parametrize("estimator", [FederatedClassifier(tol=1e-12), FederatedRegressor()], ids=lambda e: type(e).__name__)
 def test_checks_of_scikit_learn_pass(estimator: Any) -> None:
     from sklearn.utils.estimator_checks import check_estimator
 
@@ -534,14 +535,15 @@ def test_sparse_matrices_that_point_outside_are_refused(format: str) -> None:
             FederatedClassifier().fit(bad, y)
 
 
-def test_rows_without_an_agent_and_tolerances_of_zero_are_refused() -> None:
+def test_rows_without_an_agent_and_tolerances_below_zero_are_refused() -> None:
     X, y = halves()
     for labels in (np.where(y == 1, np.nan, 1.0), np.array([None, "a"] * 150, object)):
         with pytest.raises(fedsa.InputError, match="a row without a label"):
             FederatedClassifier().fit(X, y, agents=labels)
-    for tol in (0, -1.0, float("nan")):
-        with pytest.raises(fedsa.InputError, match="a positive number"):
+    for tol in (-1.0, float("nan")):
+        with pytest.raises(fedsa.InputError) as caught:
             FederatedClassifier(tol=tol).fit(X, y)
+        assert caught.value.key == "tol"
     with pytest.raises(fedsa.InputError, match=r"all of one class, 0\.0"):
         FederatedClassifier().fit(X, np.zeros(300))
     with pytest.raises(fedsa.InputError, match=r"^X: could not convert"):
