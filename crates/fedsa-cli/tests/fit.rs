@@ -407,7 +407,7 @@ fn data_at_fault_are_named_and_nothing_is_written() {
     let run = fit(&folder, &format!("{CLASSES} --sampling iid --batch 4 --method fedtd --step-size 0.1 --max-rounds 2 --out drawn"));
     run.exits(1);
     folder.write("bare.csv", "x,y\n1,2\n2,1\n");
-    refused("bare.csv --agents 2", &["--target COLUMN"]);
+    refused("bare.csv --agents 2", &["--target"]);
     refused("three.csv --agents 2 --positive a --divide-by 0", &["--divide-by 0", "other than 0"]);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     std::io::Write::write_all(&mut gzip, table(100).as_bytes()).unwrap();

@@ -49,7 +49,6 @@ fn logs() -> Vec<Case<'static>> {
         ("a.csv.gz", [gzip(GOOD.as_bytes()), b"xyz".to_vec()].concat(), &[], &["bytes after the end of the gzip stream"]),
         ("a.csv.zst", zstd(long.as_bytes())[..40].to_vec(), &[], &["the file ends too early"]),
         ("a.csv.zst", b"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff\xff".to_vec(), &[], &["a.csv.zst: "]),
-        ("a.csv.zst", bomb(), &[], &["it takes more than"]),
         ("a.csv.gz", gzip(b"PK\x03\x04aaaa"), &[], &["a zip archive"]),
         // Separators, quotes, ragged lines.
         ("a.csv", GOOD.replace(',', "|").into(), &[], &["line 1 has a single field", "not by '|'"]),
@@ -126,15 +125,6 @@ fn logs() -> Vec<Case<'static>> {
     ]
 }
 
-/// 300 MB of rows in some kilobytes.
-fn bomb() -> Vec<u8> {
-    let mut packer = zstd::Encoder::new(Vec::new(), 3).unwrap();
-    packer.write_all(GOOD.as_bytes()).unwrap();
-    let rows = "0,1,1,0\n".repeat(1 << 17);
-    (0..300).for_each(|_| packer.write_all(rows.as_bytes()).unwrap());
-    packer.finish().unwrap()
-}
-
 #[test]
 fn logs_that_people_have_by_mistake_are_refused() {
     let cases = logs();
@@ -172,7 +162,6 @@ fn files_of_predict_that_people_have_by_mistake_are_refused() {
         ("a.csv", b"{}".to_vec(), &[], &["JSON"]),
         ("a.csv.gz", gzip(GOOD.repeat(50).as_bytes())[..60].to_vec(), &[], &["the file ends too early"]),
         ("a.csv.zst", zstd(GOOD.repeat(50).as_bytes())[..40].to_vec(), &[], &["the file ends too early"]),
-        ("a.csv.zst", bomb(), &[], &["it takes more than"]),
         ("a.parquet", GOOD.into(), &[], &["not a readable Parquet file"]),
         ("a.csv", b"x\n1\n".to_vec(), &["--columns", "s_0=y"], &["there is no column `y` for `s_0`", "--columns"]),
         ("a.csv", b"x\n1\n".to_vec(), &["--columns", "s_0"], &["--columns: `s_0`"]),

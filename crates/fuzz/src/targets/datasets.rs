@@ -10,9 +10,9 @@ use flate2::write::GzEncoder;
 use crate::mutate::Rng;
 use crate::{Corpus, Target, Verdict, refused};
 
-/// What packed files may take: readers limit what they hold to half of the machine's memory, whatever the size of the file.
+/// The memory that a reader of packed files may use: what some kilobytes unpack to at most, with room.
 const fn expanding(_len: usize) -> usize {
-    32 << 30
+    1 << 30
 }
 
 /// Packed with gzip, in one of three cases.

@@ -21,9 +21,9 @@ use parquet::schema::parser::parse_message_type;
 use super::proportional;
 use crate::{Corpus, Target, Verdict, refused};
 
-/// What packed files may take: readers limit what they hold to half of the machine's memory, whatever the size of the file.
+/// The memory that a reader of packed files may use: what some kilobytes unpack to at most, with room.
 pub(super) const fn expanding(_len: usize) -> usize {
-    32 << 30
+    1 << 30
 }
 
 // ---------------------------------------------------------------------------------------------
