@@ -408,7 +408,7 @@ fn data_at_fault_are_named_and_nothing_is_written() {
     run.exits(1);
     folder.write("bare.csv", "x,y\n1,2\n2,1\n");
     refused("bare.csv --agents 2", &["--target"]);
-    refused("three.csv --agents 2 --positive a --divide-by 0", &["--divide-by 0", "other than 0"]);
+    refused("three.csv --agents 2 --positive a --divide-by 0", &["--divide-by: 0 is not accepted", "other than 0"]);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     std::io::Write::write_all(&mut gzip, table(100).as_bytes()).unwrap();
     let bytes = gzip.finish().unwrap();
