@@ -332,11 +332,3 @@ def test_parts_of_a_sweep_are_said_to_be_parts(opened: Opened, folder: Path, swe
     fedsa("report", "parts", "--out", "parts.html", cwd=folder)
     first = opened.open(folder / "parts.html").locator(".verdicts").inner_text()
     assert "parts of a sweep" in first and "fedsa merge parts" in first and "--resume" not in first
-
-
-def test_settings_that_were_changed_are_refused(folder: Path, sweep: Path) -> None:
-    changed = folder / "changed"
-    shutil.copytree(sweep, changed)
-    config = changed / "config.toml"
-    config.write_text(config.read_text().replace("local_steps = 5", "local_steps = 50"))
-    assert "config.toml" in fedsa("report", "changed", "--out", "changed.html", cwd=folder, status=2) and not (folder / "changed.html").exists()

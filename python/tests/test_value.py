@@ -274,7 +274,7 @@ def test_rows_that_cannot_be_read_are_left_out_on_request(data_of_two: tuple[Pat
     first.write_text("\n".join([*lines[:3], "a,b", *lines[3:]]) + "\n")
     with pytest.raises(fedsa.InputError, match=f"{first.name}"):
         ValueFunction(gamma=0.95).fit(str(folder))
-    with pytest.warns(fedsa.FedsaWarning, match=f"1 of .*{first.name}"):
+    with pytest.warns(fedsa.FedsaWarning, match=f"1 row of .*{first.name}"):
         some = ValueFunction(gamma=0.95, bad_rows="skip").fit(str(folder))
     assert some.logs_["transitions"] == whole.logs_["transitions"] and some.logs_["left_out"][0]["rows"] == 1
     with pytest.raises(fedsa.InputError, match="refuse or skip"):
@@ -516,6 +516,7 @@ def test_a_fit_that_misses_its_tolerance_warns_and_names_the_cause() -> None:
             warnings.simplefilter("always")
             fit = fedsa.ValueFunction(gamma=0.9, features="polynomial:2", ridge=0.0, **settings).fit(turning())
         rounds[str(settings.get("method"))] = fit.n_iter_
+        caught = [warning for warning in caught if "order of time" not in str(warning.message)]
         if fit.outcome_.name in ("converged", "completed"):
             assert not caught
             continue
@@ -526,6 +527,7 @@ def test_a_fit_that_misses_its_tolerance_warns_and_names_the_cause() -> None:
     assert rounds["lstd"] <= 2
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*order of time")
         assert fedsa.ValueFunction(gamma=0.9, features="polynomial:2", ridge=1e-8).fit(turning()).outcome_.name == "converged"
 
 
