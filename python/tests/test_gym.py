@@ -318,3 +318,27 @@ def test_seeds_of_numpy_are_seeds() -> None:
     assert np.array_equal(one.states, other.states)
     with pytest.raises(fedsa.InputError, match="-1 is not accepted"):
         fedsa.gym.record("CartPole-v1", None, 2, seed=-1)
+
+
+def test_states_of_a_finite_environment_have_a_weight_each() -> None:
+    gymnasium = needs("gymnasium")
+    env = gymnasium.make("CliffWalking-v1", max_episode_steps=200)
+    fit = fedsa.ValueFunction(gamma=0.95).fit([fedsa.gym.record(env, None, 100, seed=0)])
+    assert fit.weights_.shape == (37,), "the 36 states that are not the cliff, and the goal"
+    states, actions = env.observation_space.n, env.action_space.n
+    step, reward = np.zeros((states, states)), np.zeros(states)
+    for state in range(states):
+        for action in range(actions):
+            for probability, following, value, ends in env.unwrapped.P[state][action]:
+                reward[state] += probability * value / actions
+                step[state, following] += 0.0 if ends else probability / actions
+    value, start = fit.value().all, 36
+    assert abs(value.mean - np.linalg.solve(np.eye(states) - 0.95 * step, reward)[start]) < 4 * value.se
+
+
+def test_states_that_never_change_are_named() -> None:
+    needs("gymnasium")
+    fit = fedsa.ValueFunction(gamma=0.95).fit([fedsa.gym.record("Blackjack-v1", None, 300, seed=0)])
+    assert "states.constant" in [note.code for note in fit.results_.notes]
+    by_fit, by_returns = fit.value().all, fit.value("importance").all
+    assert abs(by_fit.mean - by_returns.mean) < 4 * by_returns.se

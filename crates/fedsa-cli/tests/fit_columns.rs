@@ -150,8 +150,9 @@ fn the_reference_is_the_most_frequent_level_and_a_rare_one_is_a_note() {
     says(&run, &["categories of job (rows): Farming (1), Nurse (15), nurse (15) against Smith (30)", "job=Farming"]);
     says_in_notes(&folder, "o", "levels.rare", &["the column `job` has levels with fewer than 5 rows", "`Farming` (1 row)"]);
     says_in_notes(&folder, "o", "levels.alike", &["`Nurse` (15 rows) and `nurse` (15 rows)"]);
-    let levels = &folder.json("o/summary.json")["levels"][0];
-    assert_eq!((levels["reference"].as_str(), levels["levels"][3]["rows"].as_u64()), (Some("Smith"), Some(15)));
+    let levels = &folder.json("o/summary.json")["fit"]["levels"];
+    assert_eq!(levels[2], serde_json::json!({ "column": "job", "name": "Smith", "rows": 30, "reference": true }));
+    assert_eq!(levels[3], serde_json::json!({ "column": "job", "name": "nurse", "rows": 15, "reference": false }));
     assert_eq!(folder.json("o/weights.json")["categories"][0]["reference"], "Smith");
     fit(&folder, "a.csv --agents 2 --model least-squares --out q").exits(0);
     folder.run(&["predict", "q/weights.json", "a.csv", "--out", "predictions.csv"]).exits(0);

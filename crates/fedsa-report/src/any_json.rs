@@ -23,7 +23,9 @@ pub fn section(title: &str, value: &Json, level: usize) -> String {
 }
 
 /// Names of summaries that say little without what surrounds them in the file.
-const WORDS: [(&str, &str); 28] = [
+const WORDS: [(&str, &str); 30] = [
+    ("n", "Rows"),
+    ("aic", "AIC"),
     ("answer", "The answer"),
     ("options", "What was asked"),
     ("families", "Methods that were looked at"),

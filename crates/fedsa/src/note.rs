@@ -94,6 +94,7 @@ codes! {
     RowsShuffled, "rows.shuffled", Warning, "Episodes are not known, because rows are not in the order of time.";
     RowsTerminalAndTruncated, "rows.terminal-and-truncated", Warning, "Rows are marked as terminal and as truncated.";
     StatesClipped, "states.clipped", Warning, "States are outside of the ranges of their columns.";
+    StatesConstant, "states.constant", Info, "State columns have the same value in every transition.";
     StatesMayBeLabels, "states.may-be-labels", Info, "States that are taken as quantities may be labels.";
     TargetsFractional, "targets.fractional", Warning, "Targets of a model of counts are no whole numbers.";
     TolBelowRounding, "tol.below-rounding", Info, "The target for the gradient is below its rounding errors.";

@@ -74,7 +74,7 @@ fn entry(path: &Path, state: RunState) -> Json {
     for key in ["id", "title", "fedsa", "seconds", "passed", "exit_status"] {
         out[key] = summary[key].clone();
     }
-    for key in ["model", "n", "aic", "reference", "references"] {
+    for key in ["model", "n", "aic", "reference", "levels"] {
         if let Some(value) = summary["fit"].get(key) {
             out["fit"][key] = value.clone();
         }
@@ -82,8 +82,7 @@ fn entry(path: &Path, state: RunState) -> Json {
     out["ended"] = summary["provenance"]["ended"].clone();
     let mut outcomes: Vec<(String, usize)> = Vec::new();
     for result in summary["results"].as_array().into_iter().flatten() {
-        // Earlier versions wrote a status instead of outcomes.
-        let outcome = result["outcome"].as_str().or(result["status"].as_str()).unwrap_or("unknown").to_string();
+        let outcome = result["outcome"].as_str().unwrap_or("unknown").to_string();
         match outcomes.iter_mut().find(|(name, _)| *name == outcome) {
             Some((_, n)) => *n += 1,
             None => outcomes.push((outcome, 1)),
@@ -118,8 +117,8 @@ fn model(fit: &Json) -> String {
     parts.extend(fit["n"].as_f64().map(|n| format!("n = {}", numbers::thousands(n))));
     parts.extend(fit["aic"].as_f64().map(|aic| format!("AIC {}", numbers::digits(aic, 7))));
     parts.extend(fit["reference"].as_str().map(|class| format!("against {}", quoted(class))));
-    let levels = fit["references"].as_array().into_iter().flatten();
-    let level = |one: &Json| Some(format!("{} against {}", quoted(one["column"].as_str()?), quoted(one["level"].as_str()?)));
-    parts.extend(levels.filter_map(level));
+    let references = fit["levels"].as_array().into_iter().flatten().filter(|level| level["reference"] == true);
+    let reference = |one: &Json| Some(format!("{} against {}", quoted(one["column"].as_str()?), quoted(one["name"].as_str()?)));
+    parts.extend(references.filter_map(reference));
     parts.join(", ")
 }

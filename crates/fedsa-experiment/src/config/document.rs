@@ -7,7 +7,6 @@ use toml::{Table, Value};
 use toml_edit::{ArrayOfTables, Item, TableLike, Value as Spanned};
 
 use super::dotted::{Assignment, Segment, assignments, segments, set, split_assignment, split_outside, unset};
-use super::nesting::{DEEP, DEEP_HELP, check_depth, too_deep};
 use crate::error::{harmless, in_text};
 use crate::kinds::Kinds;
 
@@ -97,10 +96,7 @@ impl Document {
     /// When it is not TOML; the message shows the line.
     pub fn parse(name: &str, text: &str) -> Result<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        if let Some(at) = too_deep(text) {
-            return Err(in_text(Error::new("", DEEP, DEEP_HELP), name, text, Some(at..at + 1)));
-        }
-        let table = text.parse::<Table>().map_err(|e| match too_large(text, &e) {
+        let mut table = text.parse::<Table>().map_err(|e| match too_large(text, &e) {
             Some((what, help)) => in_text(Error::new("", what, help).coded(ErrorCode::OutOfRange), name, text, e.span()),
             None => {
                 let help = "an experiment file in TOML, with [problem], [[method]] and [run]";
@@ -108,9 +104,6 @@ impl Document {
                 in_text(not_toml, name, text, e.span())
             }
         })?;
-        let whole = Value::Table(table);
-        check_depth(&whole).map_err(|e| in_text(e, name, text, None))?;
-        let Value::Table(mut table) = whole else { unreachable!("just made") };
         super::presets::expand(&mut table);
         Ok(Self { name: name.to_string(), text: text.to_string(), table, origins: Vec::new(), kinds: Kinds::default() })
     }
@@ -401,12 +394,9 @@ fn is_all_that_is_wrong(text: &str, e: &toml::de::Error) -> bool {
 /// A text parsed as a TOML value; a text that is not TOML becomes a string.
 ///
 /// # Errors
-/// When lists and tables are nested too deep, or a number is too large.
+/// When a number is too large.
 fn value_of(text: &str) -> Result<Value> {
     let text_of = format!("x = {text}");
-    if too_deep(&text_of).is_some() {
-        return Err(Error::new("", DEEP, DEEP_HELP));
-    }
     let parsed = text_of.parse::<Table>();
     if let Err(e) = &parsed
         && let Some((what, help)) = too_large(&text_of, e)
@@ -415,8 +405,7 @@ fn value_of(text: &str) -> Result<Value> {
         return Err(Error::new("", what, help));
     }
     let parsed = parsed.ok().filter(|t| t.len() == 1).and_then(|mut t| t.remove("x"));
-    let value = parsed.unwrap_or_else(|| Value::String(text.to_string()));
-    check_depth(&value).map(|()| value)
+    Ok(parsed.unwrap_or_else(|| Value::String(text.to_string())))
 }
 
 #[cfg(test)]

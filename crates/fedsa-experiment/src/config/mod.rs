@@ -6,7 +6,6 @@ mod dotted;
 mod experiment;
 pub mod json_schema;
 pub mod link;
-mod nesting;
 mod presets;
 pub mod reader;
 pub mod schema;

@@ -170,8 +170,8 @@ impl Evaluation {
             FeatureChoice::new(&of, of.survey(files)?, most, files.cancel())
         });
         let chosen = chosen.transpose().map_err(|e| unread.failure_at(e.inside("problem"), point))?;
-        let (agents, columns) = (logs.facts.len(), logs.columns().len());
-        let default = if logged { FeatureSpec::Columns {} } else { default_features(columns) };
+        let agents = logs.facts.len();
+        let default = if logged { FeatureSpec::Columns {} } else { default_features(&logs) };
         let features = chosen.as_ref().map(|choice| &choice.chosen).or(settings.features.as_ref()).unwrap_or(&default).clone();
         let first = settings.experiment_with(&before, &features, agents)?;
         let settled = of(&first).and_then(|of| Ok((of.map(&logs)?, of)));
@@ -300,8 +300,19 @@ fn against(settings: &EvaluateSettings, features: &FeatureSpec, places: &Places,
     Ok(Some(PolicyDifference { against: other.logs, other: value }))
 }
 
-/// The default features: as many as can be evaluated quickly.
-fn default_features(columns: usize) -> FeatureSpec {
+/// The default features: a weight for each value of a single column of few whole numbers, which are states of a finite environment; for
+/// others [`smooth_features`].
+fn default_features(logs: &Surveyed) -> FeatureSpec {
+    /// The most such values.
+    const MOST: f64 = 64.0;
+    match logs.whole_ranges().as_deref() {
+        Some([(lo, hi)]) if hi - lo < MOST && lo < hi => FeatureSpec::OneHot {},
+        _ => smooth_features(logs.columns().len()),
+    }
+}
+
+/// As many features of quantities as can be evaluated quickly.
+fn smooth_features(columns: usize) -> FeatureSpec {
     let fourier = [3, 2, 1].map(|order| (FeatureSpec::Fourier { order, scaled: false }, 64));
     let all = fourier.into_iter().chain([(FeatureSpec::Polynomial { order: 2 }, 100)]);
     let small = all.into_iter().find(|(spec, most)| spec.count(columns).is_some_and(|d| d <= *most));
@@ -314,10 +325,10 @@ mod tests {
 
     #[test]
     fn the_default_features_are_few() {
-        let by_columns: Vec<String> = (1..=14).map(|k| default_features(k).to_string()).collect();
+        let by_columns: Vec<String> = (1..=14).map(|k| smooth_features(k).to_string()).collect();
         assert_eq!(by_columns[..6], ["fourier:3", "fourier:3", "fourier:3", "fourier:1", "fourier:1", "fourier:1"]);
         assert!(by_columns[6..12].iter().all(|spec| spec == "polynomial:2"), "{by_columns:?}");
         assert!(by_columns[12..].iter().all(|spec| spec == "polynomial:1"), "{by_columns:?}");
-        assert!((1..=60).all(|k| default_features(k).count(k).is_some_and(|d| d <= 100)));
+        assert!((1..=60).all(|k| smooth_features(k).count(k).is_some_and(|d| d <= 100)));
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn of(data: &Data, field: &dyn Field) -> Vec<Note> {
     all.extend(traces(data));
     all.extend(clipped(data));
     all.extend(labels(data));
+    all.extend(constant(data));
     all.extend(data.features.as_ref().and_then(few_judges));
     all.extend(dependence(data, field));
     all.extend(ratios(data));
@@ -122,7 +123,7 @@ fn labels(data: &Data) -> Option<Note> {
     const MOST: f64 = 5000.0;
     let spec = data.map.spec();
     let is_taken_as_is = matches!(spec, FeatureSpec::Columns {} | FeatureSpec::OneHot {});
-    let is_default = data.features.is_none() && *spec == default_features(data.map.columns().len());
+    let is_default = data.features.is_none() && *spec == default_features(&data.logs);
     let ranges = data.logs.whole_ranges().filter(|_| !is_taken_as_is && is_default)?;
     let values: f64 = ranges.iter().map(|(lo, hi)| hi - lo + 1.0).product();
     let all = if ranges.len() == 1 { "the state column is" } else { "all state columns are" };
@@ -131,6 +132,19 @@ fn labels(data: &Data) -> Option<Note> {
         let what = format!("{all} whole numbers, of {count} values in all: if they are labels, `features = one-hot` has a weight for each");
         Note::new(NoteCode::StatesMayBeLabels, what)
     })
+}
+
+/// That state columns have one value, and tell nothing.
+fn constant(data: &Data) -> Option<Note> {
+    let (facts, columns) = (&data.logs.facts, data.logs.columns());
+    let is_constant = |j: &usize| {
+        let (value, _) = facts[0].seen[*j];
+        facts.iter().all(|log| log.seen[*j] == (value, value))
+    };
+    let names: Vec<String> = (0..columns.len()).filter(is_constant).map(|j| quoted(&columns[j])).collect();
+    let (first, more) = (names.first()?, names.len() - 1);
+    let more = if more == 0 { String::new() } else { format!(" and {}", count(more, "further state column")) };
+    Some(Note::new(NoteCode::StatesConstant, format!("{first}{more}: the same value in every transition, which tells nothing")))
 }
 
 /// That features were chosen by few episodes, or by those of a kind.

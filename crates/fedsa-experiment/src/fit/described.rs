@@ -3,6 +3,7 @@
 use fedsa::error::quoted;
 use fedsa::problem::glm::inference::Inference;
 use fedsa::problem::preparation::Prepared;
+use fedsa::problem::preparation::columns::{Category, ColumnLevels};
 use fedsa::problem::preparation::targets::Targets;
 use fedsa_data::linear_model::{LinearModel, Predicts};
 use serde_json::{Value as Json, json};
@@ -12,11 +13,6 @@ const MOST_LISTED: usize = 1000;
 
 /// `fit` of `summary.json`.
 pub(super) fn json(prepared: &Prepared, model: &LinearModel, inference: Option<&Inference>) -> Json {
-    let references: Vec<Json> = prepared
-        .categories
-        .iter()
-        .filter_map(|category| Some(json!({ "column": category.column, "level": category.reference.as_ref()? })))
-        .collect();
     let (positive, reference) = match &prepared.targets {
         Targets::Classes { positive, negative, .. } => (Some(positive.to_string()), negative.as_ref().map(ToString::to_string)),
         Targets::Many { classes, .. } => (None, classes.first().map(ToString::to_string)),
@@ -28,11 +24,23 @@ pub(super) fn json(prepared: &Prepared, model: &LinearModel, inference: Option<&
         "held_out": prepared.held_out.rows.len(),
         "positive": positive,
         "reference": reference,
-        "references": references,
+        "levels": levels(prepared),
         "aic": inference.map(|inference| inference.aic),
         // Those of inference have errors besides.
         "coefficients": coefficients(model).filter(|_| inference.is_none()).map(|all| all.into_iter().map(one).collect::<Vec<_>>()),
     })
+}
+
+/// The levels of all columns of categories, each with its rows, and whether it is the reference with which others are compared.
+fn levels(prepared: &Prepared) -> Vec<Json> {
+    let of = |(levels, category): (&ColumnLevels, &Category)| {
+        let one = |(name, rows): (&String, &u64)| {
+            let is_reference = category.reference.as_ref() == Some(name);
+            json!({ "column": levels.column, "name": name, "rows": rows, "reference": is_reference })
+        };
+        levels.levels.iter().zip(&levels.counts).map(one).collect::<Vec<_>>()
+    };
+    prepared.levels.iter().zip(&prepared.categories).flat_map(of).collect()
 }
 
 /// A coefficient: its class where there are several, its name, and its estimate.

@@ -9,7 +9,6 @@ use fedsa::note::Note;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::glm::family::ModelFamily;
 use fedsa::problem::glm::inference::{Inference, infer};
-use fedsa::problem::preparation::columns::{Category, ColumnLevels};
 use fedsa::problem::preparation::quality::FitQuality;
 use fedsa::problem::preparation::targets::{self, Targets};
 use fedsa::problem::preparation::{AgentWeights, Prepared};
@@ -88,9 +87,6 @@ impl Fitted {
     /// The weights of the first method; with inference after the steps that make their score vanish. `notes` are those from before the runs.
     pub(super) fn new(mut ran: Ran, settings: &FitSettings, prepared: Prepared, notes: Vec<Note>, cancel: &Cancel) -> Result<Self> {
         ran.add_notes(notes);
-        if !prepared.levels.is_empty() {
-            ran.add_to_summary("levels", levels(&prepared));
-        }
         let mut theta = ran.results.cells[0][0].theta.clone();
         let inference = match settings.standard_errors() {
             None => None,
@@ -313,16 +309,6 @@ impl Fitted {
     pub fn write_into(&self, path: &Path, if_exists: crate::run::IfExists) -> Result<(), Error> {
         self.ran.write_into(path, if_exists, self.files()?)
     }
-}
-
-/// `levels` of `summary.json`: of each column of categories the levels with their rows, and the one with which others are compared.
-fn levels(prepared: &Prepared) -> Json {
-    let of = |(levels, category): (&ColumnLevels, &Category)| {
-        let one = |(name, rows): (&String, &u64)| json!({ "name": name, "rows": rows });
-        let each: Vec<Json> = levels.levels.iter().zip(&levels.counts).map(one).collect();
-        json!({ "column": levels.column, "reference": category.reference, "levels": each })
-    };
-    prepared.levels.iter().zip(&prepared.categories).map(of).collect()
 }
 
 /// An estimate was found: where the method that began ended does not count any more.

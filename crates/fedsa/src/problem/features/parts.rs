@@ -122,11 +122,10 @@ impl FeatureSpec {
     }
 
     /// The ranges of the map's columns: the given ranges, and for every other column that needs one the smallest and the largest value that
-    /// was seen in it.
+    /// was seen in it. A column with the same value x in all states has the range from x to x + 1.
     ///
     /// # Errors
-    /// As [`FeatureSpec::needs`]; when a given range is empty or its column does not exist, or a column without a given range has the same value
-    /// in all states.
+    /// As [`FeatureSpec::needs`]; when a given range is empty or its column does not exist.
     pub fn ranges(&self, columns: &[String], seen: &[(f64, f64)], given: &Ranges) -> Result<Ranges> {
         check_ranges(columns, given)?;
         let mut ranges = given.clone();
@@ -134,11 +133,7 @@ impl FeatureSpec {
             if !needs.range || given.contains_key(column) {
                 continue;
             }
-            if lo == hi {
-                let what = format!("`{}` is {lo} in every transition, which gives no range to scale it by", quoted(column));
-                return Err(Error::new("ranges", what, format!("give the range of `{}`, or leave the column out", quoted(column))));
-            }
-            ranges.insert(column.clone(), (lo, hi));
+            ranges.insert(column.clone(), (lo, if lo == hi { lo + 1.0 } else { hi }));
         }
         Ok(ranges)
     }
