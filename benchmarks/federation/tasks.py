@@ -26,7 +26,7 @@ CLASSIFICATION = f"""
 [problem]
 kind = "logistic"
 ridge = {RIDGE}
-weights = "rows"
+weighting = "rows"
 classes = [-1, 1]
 """
 VALUES = f"""

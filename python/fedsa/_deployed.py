@@ -44,7 +44,7 @@ def serve(
 
     Between two rounds agents join and leave: those that can be reached and do not take part are invited where there is room, those that say
     that they leave, are silent for too long, or are excluded, leave. Whenever that changes who takes part, an epoch begins: with weights by
-    rows (or equal ones where the settings say ``weights = "equal"``), and control variates that sum to zero.
+    rows (or equal ones where the settings say ``weighting = "equal"``), and control variates that sum to zero.
 
     With a target for the residual in ``[run] stop`` the federation ends, as a run in one process does, after the first round at whose end the
     residual is small enough. The server learns the residual from the first answers of the next round, which then changes nothing; it asks once more after the

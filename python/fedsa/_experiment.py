@@ -582,9 +582,11 @@ class Experiment:
         >>> limits.accuracy.status, limits.bias < limits.floor
         ('exact', True)
         """
+        settings: dict[str, Any] = dict(
+        )  # fmt: skip
         native = self._native()
         with Listener(native.id, progress) as listener:
-            return Theory(_fedsa.Theory.of(native, listener, cancel, target_mse, full))
+            return Theory(_fedsa.Theory.of(native, listener, cancel, settings))
 
     def tune(
         self,
@@ -665,19 +667,18 @@ class Experiment:
             raise TypeError("resume and overwrite exclude each other")
         if out is None and (resume or overwrite):
             raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a tuning: out=..")
-        most = seconds(budget, "budget")
-        options = dict(
-            target_mse=float(target_mse), objective=objective, latency=latency, bandwidth=bandwidth, methods=given_list(methods), codecs=given_list(codecs),
-            local_steps=given_list(local_steps), max_local_steps=max_local_steps, max_rounds=max_rounds, like=like, budget=most,
-            time_limit=None if time_limit is None else seconds(time_limit, "time_limit"),
+        settings: dict[str, Any] = dict(
+            target_mse=target_mse,
         )  # fmt: skip
+        settings["budget"] = most = seconds(budget, "budget")
+        settings["time_limit"] = None if time_limit is None else seconds(time_limit, "time_limit")
         native = self._native()
         if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
         folder = None if out is None else (_files.name_of(out, "out"), if_exists)
         with Listener(native.id, progress) as listener:
             listener.total = most
             try:
-                return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder), None, self._tuned)
+                return Tuning(_fedsa.tune_experiment(native, listener, cancel, settings, folder), None, self._tuned)
             except NotAvailable as e:
                 return Tuning(None, e, self._tuned)
             except InputError as e:
@@ -731,11 +732,6 @@ class Experiment:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _made_again, (type(self), self._made)
-
-
-def given_list(values: Sequence[Any] | None) -> list[Any] | None:
-    """A list of what may be any sequence."""
-    return None if values is None else list(values)
 
 
 def _made_again(cls: type[Experiment], made: dict[str, Any]) -> Experiment:

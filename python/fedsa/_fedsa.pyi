@@ -319,7 +319,7 @@ class Table:
 class Theory:
     @staticmethod
     def of(
-        experiment: Experiment, notify: _Notify | None, cancel: CancelToken | None, target: float | None, full: bool
+        experiment: Experiment, notify: _Notify | None, cancel: CancelToken | None, settings: dict[str, Any]
     ) -> Theory: ...
     def json(self) -> str: ...
     def page(self) -> str: ...
@@ -375,7 +375,7 @@ def tune_experiment(
     experiment: Experiment,
     notify: _Notify | None,
     cancel: CancelToken | None,
-    options: dict[str, Any],
+    settings: dict[str, Any],
     folder: tuple[str, str] | None,
 ) -> Tuned: ...
 

@@ -18,8 +18,9 @@ from fedsa._files import Path
 from fedsa._parameters import Parameters
 from fedsa._progress import Listener, ProgressLike
 from fedsa._results import Outcome, Results
+from fedsa._settings import plain_number
 from fedsa._summary import Estimate, Summary, number
-from fedsa._typed import named_settings, typed
+from fedsa._typed import named_settings
 from fedsa._warn import warn
 from fedsa.errors import InputError, NotAvailable
 
@@ -28,34 +29,11 @@ if TYPE_CHECKING:
 
 Method = Literal["fitted", "importance", "doubly_robust"]
 
+# Settings that Python calls otherwise.
+KEYS = {"lam": "lambda"}
+
 # The estimates of a policy's value, in words.
 METHODS = {"fitted": "fitted values", "importance": "importance sampling, or returns", "doubly_robust": "a doubly robust estimate"}
-
-# The types of settings; those that may be None are marked.
-TYPES: dict[str, tuple[type, bool]] = {
-    "gamma": (float, False),
-    "lam": (float, False),
-    "operator": (str, False),
-    "kappa": (float, True),
-    "ridge": (float, True),
-    "clip_ratios": (float, True),
-    "scaling": (str, True),
-    "method": (str, True),
-    "keep_matrices": (bool, False),
-    "sampling": (str, False),
-    "step_size": (float, True),
-    "local_steps": (int, True),
-    "max_rounds": (int, False),
-    "tol": (float, True),
-    "holdout": (float, True),
-    "level": (float, False),
-    "seed": (int, False),
-    "features": (str, True),
-    "max_features": (int, True),
-    "agent_column": (str, True),
-    "bad_rows": (str, False),
-    "keep_autoreset_rows": (bool, False),
-}
 
 
 @dataclass(frozen=True)
@@ -200,7 +178,7 @@ class ValueFunction(Parameters):
         The operator whose root is sought.
     kappa : float or None
         The ratio of the two steps of ``gtd2`` and ``tdc``.
-    clip_ratios : float or None
+    max_importance_ratio : float or None
         The largest importance ratio, to which larger ones are clipped.
     ranges : mapping of str to (float, float)
         The lowest and the highest value of state columns; from the data where they are not given.
@@ -294,7 +272,7 @@ class ValueFunction(Parameters):
         ridge: float | None = None,
         operator: Literal["td", "gtd2", "tdc"] = "td",
         kappa: float | None = None,
-        clip_ratios: float | None = None,
+        max_importance_ratio: float | None = None,
         ranges: Mapping[str, tuple[float, float]] | None = None,
         columns: Mapping[str, str] | None = None,
         agent_column: str | None = None,
@@ -320,7 +298,7 @@ class ValueFunction(Parameters):
         self.ridge = ridge
         self.operator = operator
         self.kappa = kappa
-        self.clip_ratios = clip_ratios
+        self.max_importance_ratio = max_importance_ratio
         self.ranges = ranges
         self.columns = columns
         self.agent_column = agent_column
@@ -344,18 +322,8 @@ class ValueFunction(Parameters):
 
     def _settings(self) -> dict[str, Any]:
         """The settings of the engine."""
-        named = typed(self, TYPES)
-        columns = self.value_columns
-        named["value_columns"] = [columns] if isinstance(columns, str) else [str(column) for column in columns]
-        named["columns"] = {str(role): str(field) for role, field in (self.columns or {}).items()}
-        ranges: dict[str, tuple[float, float]] = {}
-        for column, bounds in (self.ranges or {}).items():
-            try:
-                low, high = bounds
-                ranges[str(column)] = (float(low), float(high))
-            except (TypeError, ValueError) as e:
-                raise InputError(f"{bounds!r} is no range", "setting.wrong-type", f"ranges[{column!r}]", "two numbers: (low, high)") from e
-        named["ranges"] = ranges
+        named = {KEYS.get(name, name): plain_number(value) for name, value in self.get_params().items()}
+        named["value_columns"] = [self.value_columns] if isinstance(self.value_columns, str) else list(self.value_columns)
         return named
 
     def fit(self, agents: Any, *, progress: ProgressLike = None, cancel: _fedsa.CancelToken | None = None) -> ValueFunction:
@@ -386,12 +354,12 @@ class ValueFunction(Parameters):
             When a setting, an array or a file cannot be used.
         """
         settings = self._settings()
-        given = _logs.given(agents, settings["columns"], settings["agent_column"])
+        given = _logs.given(agents, self.columns or {}, self.agent_column)
         with Listener("ValueFunction", progress) as listener:
             try:
                 fitted = _fedsa.evaluate_logs(listener, cancel, given, settings)
             except InputError as e:
-                raise named_settings(e, self, {"lambda": "lam", "rounds": "max_rounds"}) from None
+                raise named_settings(e, self, {key: name for name, key in KEYS.items()}) from None
         self.__dict__.pop("_model", None)
         self.__dict__.pop("choice_", None)
         self.__dict__.pop("logs_", None)
@@ -557,9 +525,9 @@ class ValueFunction(Parameters):
 
     def _errors(self, agents: Any) -> list[tuple[str, int, float | None, float | None]]:
         model = self._value
-        settings = self._settings()
+        columns, agent_column = dict(self.columns or {}), self.agent_column
         gamma, lam = float(self._data["gamma"]), float(self._data["lambda"])
-        return model.return_errors(_logs.given(agents, settings["columns"], settings["agent_column"]), settings["columns"], settings["agent_column"], gamma, lam)
+        return model.return_errors(_logs.given(agents, columns, agent_column), columns, agent_column, gamma, lam)
 
     def errors(self, agents: Any) -> dict[str, Estimate]:
         """Return the root mean square error of values against the discounted returns of episodes.

@@ -830,7 +830,7 @@ class SHED(Method):
     pair_tolerance : float, optional
         The relative residual of eigenpairs that are computed from products: ``||H v - l v||`` is at most this
         share of ``l_1``. By default ``1e-08``.
-    most_pairs : int, optional
+    max_pairs : int, optional
         How many eigenpairs of one Hessian an agent sends, at most: d - 1 by default, and from products where
         d is above 4096 64, or as many as make 8192 pairs of all agents if these are fewer.
     step : Literal["unit", "line-search"], optional
@@ -870,7 +870,7 @@ class SHED(Method):
         rho: Literal["next", "midpoint"] = 'next',
         curvature: Literal["auto", "hessian", "products"] = 'auto',
         pair_tolerance: float = 1e-08,
-        most_pairs: int | None = None,
+        max_pairs: int | None = None,
         step: Literal["unit", "line-search"] = 'line-search',
         decrease: float = 0.1,
         shrink: float = 0.5,
@@ -894,7 +894,7 @@ class QSHED(Method):
         When agents compute their Hessians anew.
     allocation : Literal["optimal", "exact", "first-vectors", "ideal"], optional
         Which vectors get the bits of a round. By default ``'optimal'``.
-    most_bits : int, optional
+    max_bits : int, optional
         b_max: the most bits of a component of a vector, over all rounds since its renewal; 1 to 32. By
         default ``16``.
     budget : int, optional
@@ -931,7 +931,7 @@ class QSHED(Method):
         *,
         renewal: Mapping[str, Any] | None = None,
         allocation: Literal["optimal", "exact", "first-vectors", "ideal"] = 'optimal',
-        most_bits: int = 16,
+        max_bits: int = 16,
         budget: int | None = None,
         decrease: float = 0.1,
         shrink: float = 0.5,

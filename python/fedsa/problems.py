@@ -273,7 +273,7 @@ class Logs(LogsProblem):
         How features are scaled.
     ratios : bool, optional
         Use importance ratios where logs have them. By default ``True``.
-    clip_ratios : float, optional
+    max_importance_ratio : float, optional
         The largest importance ratio; larger ones count as this one. None where absent.
     require_regular_agents : bool, optional
         Refuse agents whose own system is singular even though the pooled one is not; usually harmless, since
@@ -312,7 +312,7 @@ class Logs(LogsProblem):
         ridge: float | None = None,
         scaling: Literal["none", "equal-squares"] | None = None,
         ratios: bool = True,
-        clip_ratios: float | None = None,
+        max_importance_ratio: float | None = None,
         require_regular_agents: bool = False,
         holdout: float | None = None,
         holdout_seed: int | None = None,

@@ -12,7 +12,7 @@ from processes import Federation
 import fedsa
 
 LOGS = '[problem]\nkind = "logs"\nfeatures = { kind = "fourier", order = 2 }\ngamma = 0.9\n'
-ROWS = '[problem]\nkind = "logistic"\ntarget = "y"\nridge = 1e-3\nintercept = true\nweights = "rows"\n'
+ROWS = '[problem]\nkind = "logistic"\ntarget = "y"\nridge = 1e-3\nintercept = true\nweighting = "rows"\n'
 
 
 def settings(problem: str, method: str, sampling: str, rounds: int) -> str:

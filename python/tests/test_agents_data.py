@@ -14,8 +14,8 @@ from fedsa import federation
 from fedsa.federation import Agent, Reply
 
 RUN = '\n[sampling]\nkind = "mean"\n[[method]]\nlabel = "m"\nkind = "newton"\n[run]\nrounds = 4\nseeds = [5]\n'
-LOGISTIC = 'id = "t"\ntitle = "t"\n[problem]\nkind = "logistic"\nridge = 1e-2\nintercept = true\nweights = "rows"\n'
-CLASSES = 'id = "t"\ntitle = "t"\n[problem]\nkind = "glm"\nfamily = "multinomial"\ntarget = "y"\nridge = 1e-2\nweights = "rows"\n'
+LOGISTIC = 'id = "t"\ntitle = "t"\n[problem]\nkind = "logistic"\nridge = 1e-2\nintercept = true\nweighting = "rows"\n'
+CLASSES = 'id = "t"\ntitle = "t"\n[problem]\nkind = "glm"\nfamily = "multinomial"\ntarget = "y"\nridge = 1e-2\nweighting = "rows"\n'
 
 
 class Here:

@@ -85,7 +85,7 @@ def test_one_table_is_divided_among_agents() -> None:
     y = np.concatenate([y for _, y in rows()])
     problem = problems.Logistic((x, np.where(y > 0, "yes", "no")), agents=5, partition="shuffled")
     assert AgentData(problem, sampling="mean").agents == 5
-    by_agent = problems.Logistic({"left": rows()[0], "right": rows()[1]}, weights="rows")
+    by_agent = problems.Logistic({"left": rows()[0], "right": rows()[1]}, weighting="rows")
     np.testing.assert_allclose(AgentData(by_agent, sampling="mean").weights, np.array([60, 61]) / 121)
 
 

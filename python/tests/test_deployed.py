@@ -22,7 +22,7 @@ from fedsa import federation
 from fedsa.federation import Agent, Reply
 
 LOGS = '[problem]\nkind = "logs"\nfeatures = { kind = "fourier", order = 2 }\ngamma = 0.9\n'
-ROWS = '[problem]\nkind = "logistic"\ntarget = "y"\nridge = 1e-3\nintercept = true\nweights = "rows"\n'
+ROWS = '[problem]\nkind = "logistic"\ntarget = "y"\nridge = 1e-3\nintercept = true\nweighting = "rows"\n'
 
 
 def settings(problem: str, method: str, sampling: str, rounds: int) -> str:
@@ -349,7 +349,7 @@ def test_seconds_go_on_where_a_server_was_stopped(tmp_path: Path) -> None:
 
 def test_categories_and_classes_are_those_of_all_agents(tmp_path: Path) -> None:
     """Colours and labels that some agents lack: the weights are those of all rows, and predict them. The reference is the colour of most rows."""
-    text = settings('[problem]\nkind = "glm"\nfamily = "multinomial"\ntarget = "y"\nridge = 1e-2\nintercept = true\nweights = "rows"\n', 'kind = "newton"', "mean", 8)
+    text = settings('[problem]\nkind = "glm"\nfamily = "multinomial"\ntarget = "y"\nridge = 1e-2\nintercept = true\nweighting = "rows"\n', 'kind = "newton"', "mean", 8)
     here = Here(tmp_path, text)
     colours, labels = [["red", "blue"], ["green"], ["red", "sea"]], [["no"], ["yes", "no", "well"], ["well", "yes"]]
     for agent, file in enumerate(here.files):

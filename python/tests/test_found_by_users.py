@@ -145,7 +145,7 @@ def test_problems_are_checked_where_they_are_made() -> None:
         (lambda: problems.LeastSquares(rows(), holdout=2.0), "holdout"),
         (lambda: problems.Logs("x.csv", {"kind": "identity"}, gamma=0.9, lam=2.0), "lam"),
         (lambda: problems.Logs("x.csv", {"kind": "identity"}, gamma=0.9, holdout=2.0), "holdout"),
-        (lambda: problems.Logs("x.csv", {"kind": "identity"}, gamma=0.9, clip_ratios=-1.0), "clip_ratios"),
+        (lambda: problems.Logs("x.csv", {"kind": "identity"}, gamma=0.9, max_importance_ratio=-1.0), "max_importance_ratio"),
     ]:
         with pytest.raises(InputError) as e:
             made()

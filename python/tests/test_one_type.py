@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 import fedsa
-from fedsa import FederatedClassifier, FederatedRegressor, _fedsa, links, methods, problems
+from fedsa import FederatedClassifier, FederatedRegressor, ValueFunction, _fedsa, links, methods, problems
 from test_program import program
 
-ESTIMATORS = [FederatedClassifier, FederatedRegressor]
+TASKS = [(FederatedClassifier, "fit"), (FederatedRegressor, "fit"), (ValueFunction, "evaluate")]
+
+# Settings that Python calls otherwise, and a choice that classes of Python make.
+KEYS, OF_PYTHON = {"lam": "lambda"}, {"model"}
 
 
 def test_the_federation_module_is_imported_when_it_is_used() -> None:
@@ -22,22 +25,22 @@ def test_the_federation_module_is_imported_when_it_is_used() -> None:
     assert "federation" in dir(fedsa) and "federation" in fedsa.__all__
 
 
-@pytest.mark.parametrize("kind", ESTIMATORS)
-def test_every_default_of_an_estimator_is_that_of_the_task(kind: Any) -> None:
-    settings = json.loads(_fedsa.task_schema("fit"))["properties"]
+@pytest.mark.parametrize(("kind", "task"), TASKS)
+def test_every_default_in_python_is_that_of_the_task(kind: Any, task: str) -> None:
+    settings = json.loads(_fedsa.task_schema(task))["properties"]
     for name, parameter in inspect.signature(kind).parameters.items():
-        if name != "model":
-            default = settings[name].get("default")
-            assert (list(parameter.default) if parameter.default == () else parameter.default) == default, name
+        if name not in OF_PYTHON:
+            default, empty = settings[KEYS.get(name, name)].get("default"), ([], {})
+            assert (parameter.default or None if default in empty else parameter.default) == (None if default in empty else default), name
 
 
-@pytest.mark.parametrize("kind", ESTIMATORS)
-def test_every_text_of_an_estimator_is_that_of_the_task(kind: Any) -> None:
-    settings = json.loads(_fedsa.task_schema("fit"))["properties"]
+@pytest.mark.parametrize(("kind", "task"), TASKS)
+def test_every_text_in_python_is_that_of_the_task(kind: Any, task: str) -> None:
+    settings = json.loads(_fedsa.task_schema(task))["properties"]
     document = " ".join(inspect.getdoc(kind).split())
     for name in inspect.signature(kind).parameters:
-        if name != "model":
-            assert " ".join(settings[name]["description"].split()) in document, name
+        if name not in OF_PYTHON:
+            assert " ".join(settings[KEYS.get(name, name)]["description"].split()) in document, name
 
 
 def test_the_intercept_has_no_ridge_in_the_program_and_in_python(tmp_path: Path) -> None:

@@ -285,6 +285,12 @@ def module_text(about: str, imports: list[str], module: Module, all_kinds: list[
 NOT_YET = {"categorical", "offset", "reference"}
 OF_FILES = NOT_YET | {"data", "agents", "target", "group", "partition", "holdout", "drop", "row_weights", "divide_by", "pca", "positive"}
 
+# Settings of an evaluation that its logs say in Python: arguments of ``fit``, or the values of two fits.
+OF_LOGS = {"logs", "against"}
+
+# Times of a tuning, which may be texts with a unit in Python.
+TIMES = {"budget": "float | str", "time_limit": "float | str | None"}
+
 # Settings of single models.
 OF_CLASSIFIERS, OF_REGRESSORS = {"reference"}, {"dispersion", "huber_delta"}
 
@@ -299,34 +305,51 @@ MODELS = {
 }
 
 
+# The default of what has none.
+NEEDED = object()
+
+
 class Task:
     """The keyword arguments of a task."""
 
-    def __init__(self, name: str, without: set[str], instead: dict[str, tuple[str, Any, str]]) -> None:
+    def __init__(self, name: str, without: set[str] = frozenset(), instead: dict[str, tuple[str, Any, str]] | None = None, types: dict[str, str] | None = None) -> None:
         schema = json.loads(_fedsa.task_schema(name))
         module = Module({"$defs": schema.get("$defs", {})})
         self.parameters: list[tuple[str, str, Any, str]] = []
         for key, value in schema["properties"].items():
-            if key in instead:
-                types, default, about = instead[key]
+            if instead and key in instead:
+                of_key, default, about = instead[key]
             else:
-                types, default, about = union(module.types(value)), value.get("default"), module.resolve(value)["description"]
+                # Settings name no files, but for the data.
+                all_types = [one for one in module.types(value) if one != "PathLike[str]"]
+                default, about = value.get("default"), module.resolve(value)["description"]
+                if default == {}:
+                    all_types, default = [*all_types, "None"], None
+                if default is None and "None" not in all_types:
+                    default = NEEDED
+                of_key = (types or {}).get(key, union(all_types))
             if key not in without:
-                self.parameters.append((key, types, () if default == [] else default, about))
+                self.parameters.append((RENAMED.get(key, key), of_key, () if default == [] else default, about))
 
-    def docstring(self) -> str:
+    def docstring(self, indent: int = 4) -> str:
         """The section of the parameters."""
-        lines = ["    Parameters", "    ----------"]
+        pad = " " * indent
+        lines = [f"{pad}Parameters", f"{pad}----------"]
         for key, types, default, about in self.parameters:
-            lines.append(f"    {key} : {types.replace(' | None', ' or None')}")
-            shown = "" if default is None or default == () else f" By default ``{default!r}``."
-            lines += wrapped(re.sub(r"\s+", " ", about).rstrip(".") + "." + shown, 8)
+            lines.append(f"{pad}{key} : {types.replace(' | None', ' or None')}")
+            shown = "" if default is None or default in ((), NEEDED) else f" By default ``{default!r}``."
+            lines += wrapped(re.sub(r"\s+", " ", about).rstrip(".") + "." + shown, indent + 4)
         return "\n".join(lines) + "\n"
+
+    def arguments(self) -> list[str]:
+        """The lines of a signature."""
+        shown = {key: json.dumps(default) if isinstance(default, str) else repr(default) for key, _, default, _ in self.parameters}
+        return [f"        {key}: {types}{'' if default is NEEDED else f' = {shown[key]}'}," for key, types, default, _ in self.parameters]
 
     def signature(self) -> str:
         """The constructor."""
         lines = ["    def __init__(", "        self,", "        *,"]
-        lines += [f"        {key}: {types} = {json.dumps(default) if isinstance(default, str) else repr(default)}," for key, types, default, _ in self.parameters]
+        lines += self.arguments()
         lines += ["    ) -> None:", *(f"        self.{key} = {key}" for key, *_ in self.parameters)]
         return "\n".join(lines) + "\n"
 
@@ -336,6 +359,16 @@ def with_settings(text: str, cls: str, task: Task) -> str:
     before, middle, after = text.partition(f"\nclass {cls}(")
     after = re.sub(r"    Parameters\n    -{10}\n.*?(?=\n    Attributes\n)", lambda _: task.docstring(), after, count=1, flags=re.DOTALL)
     after = re.sub(r"    def __init__\(\n.*?(?=\n    (?:def|@))", lambda _: task.signature(), after, count=1, flags=re.DOTALL)
+    return before + middle + after
+
+
+def with_method(text: str, method: str, task: Task) -> str:
+    """The module with the settings of a task in a method, which hands them on as the dictionary `settings`."""
+    before, middle, after = text.partition(f"    def {method}(\n        self,\n        *,\n")
+    signature, handed = "\n".join(task.arguments()) + "\n", "".join(f"            {key}={key},\n" for key, *_ in task.parameters)
+    after = re.sub(r"\A.*?(?=        (?:out: Path|progress: ))", lambda _: signature, after, count=1, flags=re.DOTALL)
+    after = re.sub(r" {8}Parameters\n {8}-{10}\n.*?(?= {8}(?:out, resume|progress, cancel))", lambda _: task.docstring(8), after, count=1, flags=re.DOTALL)
+    after = re.sub(r"(?<=        settings: dict\[str, Any\] = dict\(\n).*?(?=        \)  # fmt: skip)", lambda _: handed, after, count=1, flags=re.DOTALL)
     return before + middle + after
 
 
@@ -361,8 +394,11 @@ def generated() -> dict[str, str]:
     entries = "\n".join(f'    "{name}": {cls},' for name, cls in by_name.items())
     named = NAMED.replace("ENTRIES", entries)
     base = "from fedsa._kinds import "
+    theory = with_method((PACKAGE / "_experiment.py").read_text(), "theory", Task("theory"))
     return {
         "_fit.py": estimators(),
+        "_value.py": with_settings((PACKAGE / "_value.py").read_text(), "ValueFunction", Task("evaluate", OF_LOGS)),
+        "_experiment.py": with_method(theory, "tune", Task("tune", types=TIMES)),
         "problems.py": module_text(
             PROBLEMS, ["from fedsa._data_problem import LogsProblem, RowsProblem", base + "Problem", "from fedsa.operators import Custom, Linear"], module, problems, names=["Custom", "Linear", "Problem"]
         ),

@@ -6,7 +6,6 @@ pub mod args;
 pub mod commands;
 pub mod error;
 mod hints;
-mod method_help;
 mod program;
 
 pub use fedsa_experiment::Extensions;

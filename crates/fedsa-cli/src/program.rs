@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches};
 use fedsa::error::Error;
+use fedsa::presets::PRESETS;
 use fedsa_data::PARQUET_THREAD;
 use fedsa_experiment::{Extensions, Kinds};
 use miette::MietteHandlerOpts;
@@ -13,9 +14,9 @@ use textwrap::WordSeparator;
 use textwrap::WordSplitter::NoHyphenation;
 
 use crate::args::{Cli, Command};
+use crate::commands;
 use crate::error::{BAD_INPUT, DONE, status_of};
 use crate::hints::{self, in_options};
-use crate::{commands, method_help};
 
 /// Runs the program `fedsa` with the arguments of the process, and with kinds in addition to its own. Everything that reads
 /// experiment files knows them: sweeps, checks, figures, theory, `--resume`, `plot`, the JSON schema, `evaluate --method`. A
@@ -71,10 +72,14 @@ fn failed(e: Error) -> u8 {
 
 /// The command line; the helps of `evaluate --method` and `fit --method` name all kinds of methods.
 fn command_line(kinds: &Kinds) -> clap::Command {
-    let help = method_help::of_evaluate(kinds);
-    let fit_help = method_help::of_fit(kinds);
-    let line = Cli::command().mut_subcommand("evaluate", |evaluate| evaluate.mut_arg("method", |method| method.help(help)));
-    with_help(line.mut_subcommand("fit", |fit| fit.mut_arg("method", |method| method.help(fit_help))))
+    let kinds = kinds.methods().iter().map(|kind| kind.name);
+    let all: Vec<&str> = kinds.chain(PRESETS.iter().map(|preset| preset.name)).collect();
+    let named = |method: Arg| {
+        let help = method.get_help().map_or(String::new(), ToString::to_string);
+        method.help(format!("{help}. Methods: {}", all.join(", ")))
+    };
+    let line = Cli::command().mut_subcommand("evaluate", |evaluate| evaluate.mut_arg("method", named));
+    with_help(line.mut_subcommand("fit", |fit| fit.mut_arg("method", named)))
 }
 
 /// The command with a short help, and one of all its options; helps name options where the library names settings.

@@ -224,7 +224,7 @@ fn a_fit_writes_the_app_of_a_federation() {
     folder.run(&[&FIT[..], &["sites", "--partition", "files"]].concat()).exits(0).says("for 3 agents");
     let settings = folder.text("sites/settings.toml");
     assert!(
-        settings.contains("kind = \"least-squares\"") && settings.contains("weights = \"rows\"") && !settings.contains("site_"),
+        settings.contains("kind = \"least-squares\"") && settings.contains("weighting = \"rows\"") && !settings.contains("site_"),
         "{settings}"
     );
     assert!(folder.text("sites/pyproject.toml").contains("agents = 3\n") && !folder.path("out").exists());

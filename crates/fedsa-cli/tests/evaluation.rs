@@ -60,7 +60,7 @@ fn evaluate(folder: &Folder, features: &str, out: &str) {
             "0.9",
             "--step-size",
             "0.5",
-            "--rounds",
+            "--max-rounds",
             "30",
             "--tol",
             "0",
@@ -196,8 +196,8 @@ fn numpy_computes_the_values_by_the_lines_of_the_guide() {
         "polynomial:2(s_speed, s_0) * identity:bias(s_speed)",
     ] {
         let out = file_name(features);
-        let ranges = ["--range", "s_0=0.1,0.8", "--range", "s_speed=-0.5,0.6"];
-        let options = ["--gamma", "0.9", "--step-size", "0.5", "--rounds", "30", "--tol", "0", "--out", &out, "-q"];
+        let ranges = ["--ranges", "s_0=0.1:0.8,s_speed=-0.5:0.6"];
+        let options = ["--gamma", "0.9", "--step-size", "0.5", "--max-rounds", "30", "--tol", "0", "--out", &out, "-q"];
         folder.run(&[&["evaluate", "logs", "--features", features], &ranges[..], &options].concat()).exits(0);
         compare(&format!("{out}/weights.json"), features);
     }
@@ -333,7 +333,7 @@ fn standard_errors_depend_on_traces_and_ratios() {
 fn logs_in_memory_give_the_weights_of_files() {
     let folder = with_logs();
     let paths = ["logs/a.csv", "logs/b.csv"].map(|name| folder.path(name).display().to_string());
-    let settings = |logs: &[String]| EvaluateSettings::new(logs).with_gamma(0.9);
+    let settings = |logs: &[String]| EvaluateSettings { gamma: 0.9, ..EvaluateSettings::new(logs) };
     let now = |evaluation: Evaluation| match evaluation.run(RunSettings::default(), &Unobserved, &Cancel::never()).unwrap() {
         RunOutcome::Done(evaluated) => *evaluated,
         _ => panic!("nobody interrupts it"),
@@ -414,7 +414,7 @@ fn numbered_states_have_a_weight_each() {
         assert!((theta[s].as_f64().unwrap() - values[s]).abs() < 1e-9, "state {s}: {} and {}", theta[s], values[s]);
     }
     // A range that leaves states out, and predictions outside of it.
-    let text = folder.run(&[&one_hot[..], &["r", "--range", "s_0=1,3"]].concat()).exits(0).stdout;
+    let text = folder.run(&[&one_hot[..], &["r", "--ranges", "s_0=1:3"]].concat()).exits(0).stdout;
     assert!(
         text.contains("warning: the column `s_0` is outside of its range 1,3 in ")
             && text.contains("of the states, which count as its ends"),
@@ -556,7 +556,7 @@ fn ratios_come_from_probabilities_and_are_clipped_on_request() {
     assert!(
         (one["agents"][0]["ratios"]["mean"].as_f64().unwrap() - mean).abs() < 1e-12 && one["agents"][0]["ratios"]["clipping"].is_null()
     );
-    let (clipped, said) = weights("two", "c", &["--clip-ratios", "1.5"]);
+    let (clipped, said) = weights("two", "c", &["--max-importance-ratio", "1.5"]);
     let count = rho.iter().filter(|rho| **rho > 1.5).count();
     let ratios = &clipped["agents"][0]["ratios"];
     assert_eq!((&ratios["clipping"]["clipped"], &ratios["clipping"]["level"]), (&json!(count), &json!(1.5)));
@@ -572,6 +572,6 @@ fn ratios_come_from_probabilities_and_are_clipped_on_request() {
     folder.write("zero/a.csv", zero);
     let refused = folder.run(&["evaluate", "zero", "--out", "z"]);
     assert!(refused.status == 2 && refused.stderr.contains("a.csv: line 2, column `behaviour`: `0` is not"), "{}", refused.stderr);
-    let refused = folder.run(&["evaluate", "two", "--clip-ratios", "0", "--out", "z"]);
-    assert!(refused.status == 2 && refused.stderr.contains("--clip-ratios 0: 0 is not accepted"), "{}", refused.stderr);
+    let refused = folder.run(&["evaluate", "two", "--max-importance-ratio", "0", "--out", "z"]);
+    assert!(refused.status == 2 && refused.stderr.contains("--max-importance-ratio 0: 0 is not accepted"), "{}", refused.stderr);
 }

@@ -43,7 +43,7 @@ fn features_are_chosen_by_their_error_on_held_out_episodes() {
     assert!(rms("tiles:8x8").is_none(), "512 features");
     // A fifth of the episodes that --holdout leaves: 180 of each agent.
     assert_eq!(tried["episodes"], json!(72));
-    let few = run(&["--out", "f", "--most-features", "4"]).exits(0);
+    let few = run(&["--out", "f", "--max-features", "4"]).exits(0);
     assert!(few.stdout.contains("polynomial:2, 6 features: left out, more than 4 features"), "{}", few.stdout);
     assert!(folder.json("f/weights.json")["theta"].as_array().unwrap().len() <= 4);
     // The same again, whatever the threads.
@@ -54,8 +54,8 @@ fn features_are_chosen_by_their_error_on_held_out_episodes() {
     for (options, message) in [
         (&["cut", "--features", "auto"][..], "no held-out episode terminates"),
         (&["none", "--features", "auto"], "a has no column `episode`"),
-        (&["logs", "--features", "auto", "--most-features", "1"], "none of the features can be used: more than 1 features"),
-        (&["logs", "--most-features", "9"], "--most-features: 9 without --features auto"),
+        (&["logs", "--features", "auto", "--max-features", "1"], "none of the features can be used: more than 1 features"),
+        (&["logs", "--max-features", "9"], "--max-features: 9, and no --features"),
     ] {
         let refused = folder.run(&[&["evaluate"], options, &["--out", "r"]].concat());
         assert!(refused.status == 2 && refused.message().contains(message), "{options:?}: {}", refused.message());

@@ -79,7 +79,7 @@ fn weights_of_products_are_those_of_lstd_by_hand() {
     let theta = solved(a, b);
     let near = |x: f64, y: f64| assert!((x - y).abs() < 1e-8 * (1.0 + y.abs()), "{x} and {y}");
     let features = "fourier:2(s_0) * one-hot(s_mode)";
-    let options = ["--gamma", "0.8", "--ridge", "0", "--range", "s_0=0,1", "--range", "s_mode=0,2"];
+    let options = ["--gamma", "0.8", "--ridge", "0", "--ranges", "s_0=0:1,s_mode=0:2"];
     for (out, more) in [("o", &["--method", "lstd"][..]), ("h", &["--method", "gmres", "--tol", "1e-12"]), ("c", &[])] {
         let ran = folder.run(&[&["evaluate", "logs", "--features", features, "--out", out], &options[..], more].concat()).exits(0);
         assert!(ran.stdout.contains(&format!("9 features of {features}\n")), "{}", ran.stdout);
@@ -121,7 +121,7 @@ fn products_that_do_not_go_with_logs_are_refused() {
         ("one-hot(s_mode) fourier:3", &[], &["`fourier:3` at character 17 where `*` or the end should be"]),
         ("one-hot(s_mode) * fourier:3 * tiles:2x2", &[], &["neither fourier:3 nor tiles:2x2 names its columns"]),
         ("one-hot(s_mode) * fourier:99(s_0, s_other) * fourier:9(s_0)", &[], &["300000 features", "at most 65536 features"]),
-        ("one-hot(s_mode) * fourier:3(s_0)", &["--range", "s_other=0,1"], &["a range of `s_other`", "does not take"]),
+        ("one-hot(s_mode) * fourier:3(s_0)", &["--ranges", "s_other=0:1"], &["a range of `s_other`", "does not take"]),
     ] {
         let args = [&["evaluate", "logs", "--features", features, "--gamma", "0.8", "--out", "o"], more].concat();
         let message = folder.run(&args).exits(2).message();

@@ -11,7 +11,9 @@ use fedsa_data::find::Places;
 use fedsa_experiment::evaluate::Evaluation;
 use fedsa_experiment::fit::Fit;
 use fedsa_experiment::run::RunOutcome;
+use fedsa_experiment::tune::TuneSettings;
 use fedsa_experiment::{EvaluateSettings, FitSettings, Fitted, IfExists, RunSettings, Unobserved};
+use serde::Serialize;
 use serde_json::Value;
 
 /// The first line says whether there is an intercept, which tables have by default.
@@ -389,7 +391,7 @@ fn data_at_fault_are_named_and_nothing_is_written() {
     refused(&format!("{CLASSES} --holdout 1"), &["holdout"]);
     refused("missing.csv --agents 2", &["missing.csv"]);
     // Help names options of this command, not keys of files that it makes.
-    refused(&format!("{CLASSES} --method fedlsa"), &["`step_size` is missing", "--step-size ETA"]);
+    refused(&format!("{CLASSES} --method fedlsa"), &["--step-size: fedlsa needs it", "a step size such as 0.1"]);
     refused(&format!("{CLASSES} --sampling iid --batch 4"), &["--batch", "auto uses all rows", "fedlsa"]);
     refused(&format!("{CLASSES} --sampling iid --batch 4 --compare fedlsa,lbfgs --step-size 0.1"), &["lbfgs uses all rows"]);
     refused("three.csv --agents 2", &["--positive"]);
@@ -491,6 +493,7 @@ fn errors_of_the_library_name_its_settings() {
     let fit = || FitSettings::new([&path]);
     let by = |method: &str| FitSettings { method: Some(method.into()), ..fit() };
     let value = || EvaluateSettings::new([&log]);
+    let fedlsa = || EvaluateSettings { method: "fedlsa".into(), ..value() };
     let too_large = 1 << 63;
     let of_fit = |settings: FitSettings| Fit::new(&settings, &Cancel::never()).map(|_| ()).expect_err(&format!("{settings:?}"));
     folder.write("log.csv", "s_0,next_0,reward,done\n0,1,2,0\n1,0.2,1,0\n0.2,1,0,1\n0.7,0.1,1,0\n");
@@ -505,10 +508,10 @@ fn errors_of_the_library_name_its_settings() {
         (of_fit(FitSettings { max_rounds: 0, ..fit() }), "max_rounds"),
         (of_fit(FitSettings { pca: Some(0), ..fit() }), "pca"),
         (of_fit(FitSettings { agents: Some(0), ..fit() }), "agents"),
-        (of_value(value().with_tol(f64::NAN)), "tol"),
-        (of_value(value().with_gamma(2.0)), "gamma"),
-        (of_value(value().with_method("fedlsa").with_local_steps(0)), "local_steps"),
-        (of_value(value().with_rounds(0)), "rounds"),
+        (of_value(EvaluateSettings { tol: Some(f64::NAN), ..value() }), "tol"),
+        (of_value(EvaluateSettings { gamma: 2.0, ..value() }), "gamma"),
+        (of_value(EvaluateSettings { local_steps: Some(0), ..fedlsa() }), "local_steps"),
+        (of_value(EvaluateSettings { max_rounds: 0, ..value() }), "max_rounds"),
     ] {
         assert_eq!(e.key, key, "{e}");
     }
@@ -519,9 +522,9 @@ fn errors_of_the_library_name_its_settings() {
         (of_fit(FitSettings { pca: Some(too_large), ..fit() }), "pca"),
         (of_fit(FitSettings { batch: Some(too_large), ..by("fedlsa") }), "batch"),
         (of_fit(FitSettings { local_steps: Some(too_large), ..by("fedlsa") }), "local_steps"),
-        (of_value(value().with_seed(too_large)), "seed"),
-        (of_value(value().with_rounds(too_large)), "rounds"),
-        (of_value(value().with_method("fedlsa").with_local_steps(too_large)), "local_steps"),
+        (of_value(EvaluateSettings { seed: too_large, ..value() }), "seed"),
+        (of_value(EvaluateSettings { max_rounds: too_large, ..value() }), "max_rounds"),
+        (of_value(EvaluateSettings { local_steps: Some(too_large), ..fedlsa() }), "local_steps"),
     ] {
         assert_eq!((e.key.as_str(), e.value()), (key, Some("9223372036854775808")), "{e}");
     }
@@ -567,8 +570,24 @@ fn a_fit_does_not_go_on_with_other_data_in_memory() {
 /// Python has them.
 #[test]
 fn every_option_of_fit_is_a_setting_with_the_same_default() {
-    let command = FitSettings::augment_args(Command::new("fit"));
-    let defaults = serde_json::to_value(FitSettings::default()).unwrap();
+    options_are_settings::<FitSettings>();
+}
+
+/// So is one of `fedsa evaluate`.
+#[test]
+fn every_option_of_evaluate_is_a_setting_with_the_same_default() {
+    options_are_settings::<EvaluateSettings>();
+}
+
+/// And of `fedsa tune`.
+#[test]
+fn every_option_of_tune_is_a_setting_with_the_same_default() {
+    options_are_settings::<TuneSettings>();
+}
+
+fn options_are_settings<T: Args + Default + Serialize>() {
+    let command = T::augment_args(Command::new("task"));
+    let defaults = serde_json::to_value(T::default()).unwrap();
     let settings = defaults.as_object().unwrap();
     assert_eq!(command.get_arguments().count(), settings.len());
     for arg in command.get_arguments() {
@@ -580,12 +599,16 @@ fn every_option_of_fit_is_a_setting_with_the_same_default() {
         let said = match default {
             Value::Null => None,
             Value::Array(list) if list.is_empty() => None,
+            Value::Object(table) if table.is_empty() => None,
             Value::Bool(is_on) => Some(is_on.to_string()),
             Value::String(text) => Some(text.clone()),
             Value::Number(number) => Some(number.to_string()),
             other => panic!("{name}: {other}"),
         };
         // Flags have no value, and numbers several texts.
+        if arg.is_required_set() {
+            continue;
+        }
         let is_same = match (number_of(&given), number_of(&said)) {
             (Some(given), Some(said)) => given == said,
             _ => given == said || said.as_deref() == Some("false") && given.is_none(),

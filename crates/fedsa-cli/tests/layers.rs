@@ -68,7 +68,7 @@ const LAYERS: &[(&str, Layers)] = &[
             &["page"],
         ],
     ),
-    ("fedsa-cli", &[&["error", "hints", "method_help"], &["args"], &["commands"], &["program"]]),
+    ("fedsa-cli", &[&["error", "hints"], &["args"], &["commands"], &["program"]]),
 ];
 
 /// The module of a file; `None` of the root, which hands on names of all modules, and of what tests share.

@@ -190,8 +190,13 @@ fn described_actions_give_a_doubly_robust_value() {
 #[test]
 fn a_value_needs_no_run() {
     let folder = with_logs(true);
-    let settings = EvaluateSettings::new([folder.path("logs").display().to_string()]).with_gamma(0.9).with_method("lstd");
-    let settings = settings.with_features("identity:bias".parse().unwrap()).with_ridge(0.0);
+    let settings = EvaluateSettings {
+        gamma: 0.9,
+        method: "lstd".into(),
+        features: Some("identity:bias".into()),
+        ridge: Some(0.0),
+        ..EvaluateSettings::new([folder.path("logs").display().to_string()])
+    };
     let evaluation = Evaluation::new(&settings, &fedsa::cancel::Cancel::never()).unwrap();
     let value = evaluation.policy_value().unwrap().unwrap();
     evaluate(&folder, "logs", &["--out", "o", "-q"]).exits(0);
@@ -204,7 +209,7 @@ fn a_value_needs_no_run() {
 fn clipped_ratios_have_the_value_without_clipping_beside_them() {
     let folder = with_logs(true);
     evaluate(&folder, "logs", &["--out", "o"]).exits(0);
-    evaluate(&folder, "logs", &["--out", "p", "--clip-ratios", "1.1"]).exits(0).says("without clipping it is");
+    evaluate(&folder, "logs", &["--out", "p", "--max-importance-ratio", "1.1"]).exits(0).says("without clipping it is");
     let [plain, clipped] = ["o", "p"].map(|out| folder.json(&format!("{out}/summary.json"))["policy_value"]["importance"].clone());
     assert_eq!(clipped["unclipped"], plain["all"]);
     assert!(clipped["all"]["estimate"] != plain["all"]["estimate"] && plain.get("unclipped").is_none());

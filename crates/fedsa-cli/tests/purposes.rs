@@ -9,7 +9,7 @@ use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::evaluate::{Evaluation, PictureWords};
 use fedsa_experiment::fit::Fit;
 use fedsa_experiment::run::{Job, RunOutcome};
-use fedsa_experiment::tune::{TuneOptions, TuneOutcome, tune};
+use fedsa_experiment::tune::{TuneOutcome, TuneSettings, tune};
 use fedsa_experiment::{EvaluateSettings, FitSettings, IfExists, RunSettings, Unobserved};
 
 const ROWS: &str = "a,b,y\n1,2,0\n2,1,1\n3,5,0\n4,2,1\n0,1,0\n5,1,1\n2,7,0\n6,3,1\n1,1,1\n2,2,0\n";
@@ -205,7 +205,7 @@ fn results_are_there_while_others_go_on_and_when_they_were_there_before() {
 
     folder.write("log.csv", "s_0,next_0,reward,done\n0,1,2,0\n1,0.2,1,0\n0.2,1,0,1\n0.7,0.1,1,0\n");
     let log = folder.path("log.csv").display().to_string();
-    let evaluation = || Evaluation::new(&EvaluateSettings::new([&log]).with_gamma(0.5), &cancel).unwrap();
+    let evaluation = || Evaluation::new(&EvaluateSettings { gamma: 0.5, ..EvaluateSettings::new([&log]) }, &cancel).unwrap();
     let evaluated = now(evaluation().run(begin("values"), &Unobserved, &cancel).unwrap());
     evaluated.write(&PictureWords::default()).unwrap();
     assert_eq!(before(evaluation().run(settings("values"), &Unobserved, &cancel).unwrap()).json(), evaluated.json());
@@ -215,7 +215,7 @@ fn results_are_there_while_others_go_on_and_when_they_were_there_before() {
 fn a_tuning_leaves_its_folder_free_once_it_is_written() {
     let folder = folder();
     let experiment = Experiment::read(Document::parse("small.toml", &quantised()).unwrap()).unwrap();
-    let options = TuneOptions::new(0.05).with_max_local_steps(30).with_methods(vec!["fedlsa".into()]).with_max_rounds(2000);
+    let options = TuneSettings { max_local_steps: 30, methods: vec!["fedlsa".into()], max_rounds: 2000, ..TuneSettings::new(0.05) };
     let tuned = |if_exists| {
         let settings = RunSettings::default().in_folder(folder.path("tuned"), if_exists);
         tune(&experiment, &options, &settings, &mut |_| (), &Cancel::never())
@@ -239,6 +239,6 @@ fn a_call_that_is_cancelled_ends_in_one_way() {
         assert_eq!(ended.unwrap_err().kind(), ErrorKind::Cancelled);
     }
     assert!(!folder.path("out").exists());
-    let tuned = tune(&experiment(), &TuneOptions::new(0.05), &RunSettings::default(), &mut |_| (), &cancel).map(|_| ());
+    let tuned = tune(&experiment(), &TuneSettings::new(0.05), &RunSettings::default(), &mut |_| (), &cancel).map(|_| ());
     assert_eq!(tuned.unwrap_err().kind(), ErrorKind::Cancelled);
 }

@@ -107,7 +107,8 @@ fn one_column_has_a_curve_and_of_many_two_are_chosen_or_named() {
 #[test]
 fn a_run_that_diverged_has_no_pictures_of_values() {
     let folder = with_logs(2, 2);
-    let diverges = ["--features", "identity:bias", "--method", "fedlsa", "--step-size", "1e3", "--rounds", "400", "--tol", "0", "--force"];
+    let diverges =
+        ["--features", "identity:bias", "--method", "fedlsa", "--step-size", "1e3", "--max-rounds", "400", "--tol", "0", "--force"];
     let status = evaluate(&folder, &[&diverges[..], &["--holdout", "0.25"]].concat()).status;
     assert_eq!((status, names(&folder)), (1, vec!["figure.png".to_string(), "figure.svg".into()]));
 }

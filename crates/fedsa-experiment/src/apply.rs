@@ -17,53 +17,40 @@ use fedsa_data::table::{Cells, Table, TableForm, Text};
 use fedsa_data::weights::{self, FittedModel, ValueModel};
 use fedsa_data::{datasets, table};
 
-use crate::numbers;
+use crate::{numbers, options};
 
-/// What is applied to what. Errors name the setting at fault.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct ApplySettings {
-    /// The `weights.json` of an evaluation or of a fit, or the folder with it.
+/// What is applied to what: options of `fedsa predict`. Errors name the setting at fault.
+#[derive(Debug, Clone, clap::Args)]
+pub struct PredictSettings {
+    /// The weights.json that fedsa evaluate or fedsa fit wrote, or the folder of that run
+    #[arg(help_heading = options::DATA)]
     pub weights: PathBuf,
-    /// The data with the columns that the weights were fitted to: files, globs, a folder or the name of a data set.
+    /// Data with the columns that the weights were fitted to: Parquet, CSV or TSV files (packed with gzip or zstd or not), whose other columns are
+    /// passed on; for weights of fedsa fit also LIBSVM and IDX files, of which targets are passed on. Globs, a folder, or the name of a data set. Rows
+    /// stay in the order in which files are named
+    #[arg(required = true, help_heading = options::DATA)]
     pub data: Vec<String>,
-    /// Whether standard errors are added, for weights of an evaluation; false by default.
-    pub se: bool,
-    /// The names that columns have in the files, by those of the weights; by default those of the logs of the evaluation, where a file has
-    /// them.
+    /// The names of columns in the files, such as s_0=x or s_*=obs_*; by default those of the logs of the evaluation, where a file has them
+    #[arg(long, value_name = "NAME=FIELD,..", help_heading = options::DATA, value_parser = options::named_columns, default_value = "", hide_default_value = true)]
     pub columns: BTreeMap<String, String>,
-    /// The name of the added column; by default that of the weights, or `prediction`.
+    /// Add the standard errors of the predictions in a second column, value_se; from the weights.npz beside the weights.json
+    #[arg(long, help_heading = options::INFERENCE)]
+    pub se: bool,
+    /// The name of the added column; by default value, or prediction for weights of fedsa fit
+    #[arg(long, value_name = "NAME", help_heading = options::OUTPUT)]
     pub column: Option<String>,
 }
 
-impl ApplySettings {
+impl PredictSettings {
     /// The defaults for these weights and data.
     pub fn new(weights: impl Into<PathBuf>, data: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             weights: weights.into(),
             data: data.into_iter().map(Into::into).collect(),
-            se: false,
             columns: BTreeMap::new(),
+            se: false,
             column: None,
         }
-    }
-
-    /// The same with standard errors, or without.
-    #[must_use]
-    pub fn with_se(self, se: bool) -> Self {
-        Self { se, ..self }
-    }
-
-    /// The same with columns of these names in the files.
-    #[must_use]
-    pub fn with_columns(self, columns: BTreeMap<String, String>) -> Self {
-        Self { columns, ..self }
-    }
-
-    /// The same with this name of the added column.
-    #[must_use]
-    pub fn with_column(self, column: Option<String>) -> Self {
-        Self { column, ..self }
     }
 }
 
@@ -108,7 +95,7 @@ pub struct Applied {
 ///
 /// # Errors
 /// When a setting or a file cannot be used, or a prediction is not finite.
-pub fn apply(settings: &ApplySettings) -> Result<Applied> {
+pub fn apply(settings: &PredictSettings) -> Result<Applied> {
     // The folder of a run stands for its weights.
     let inside = settings.weights.join("weights.json");
     if settings.weights.is_dir() && !inside.is_file() {
@@ -169,7 +156,7 @@ pub fn predictions(model: &LinearModel, tables: Vec<Table>, column: Option<&str>
 }
 
 /// The tables of files with the value of every row.
-fn values_of_files(settings: &ApplySettings, weights: &Path, mut fitted: ValueModel) -> Result<Applied> {
+fn values_of_files(settings: &PredictSettings, weights: &Path, mut fitted: ValueModel) -> Result<Applied> {
     if settings.se {
         fitted.read_covariance(&weights.with_extension("npz"))?;
     }
@@ -185,7 +172,7 @@ fn values_of_files(settings: &ApplySettings, weights: &Path, mut fitted: ValueMo
 }
 
 /// The rows of files with what the model predicts of them: tables keep their columns, rows of other formats their targets.
-fn predictions_of_files(settings: &ApplySettings, model: &LinearModel) -> Result<Applied> {
+fn predictions_of_files(settings: &PredictSettings, model: &LinearModel) -> Result<Applied> {
     if settings.se {
         let what = "standard errors of a model that fedsa fit wrote";
         return Err(Error::new(

@@ -9,7 +9,7 @@ use fedsa::kernel::Isa;
 use crate::config::{Document, Experiment};
 use crate::finished::FinishedRun;
 use crate::kinds::Kinds;
-use crate::theory::{Detail, Settings, Theory, TheoryReport};
+use crate::theory::{Theory, TheoryReport, TheorySettings};
 use crate::{Plan, Predictor, run};
 
 /// The most multiplications: about two seconds on one core, because a page is made often.
@@ -23,5 +23,6 @@ pub fn foretold(path: &Path, kinds: &Kinds) -> Result<TheoryReport> {
     let finished = FinishedRun::read(path)?;
     let document = Document::parse(&path.join(run::CONFIG).display().to_string(), &finished.config)?.with_kinds(kinds);
     let plan = Arc::new(Plan::new(Experiment::read(document)?, Path::new(""), Isa::best(), &run::roots(path)?)?);
-    Theory::new(&Arc::new(Predictor::new(&plan)), Settings::new(Detail::Brief).with_most_work(MOST_WORK))?.report(&|_| {})
+    let settings = TheorySettings { max_work: Some(MOST_WORK), ..TheorySettings::default() };
+    Theory::new(&Arc::new(Predictor::new(&plan)), settings)?.report(&|_| {})
 }

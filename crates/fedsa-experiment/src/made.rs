@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fedsa::error::{Error, ErrorCode, Result};
+use fedsa::error::{Error, ErrorCode, Result, quoted};
 use fedsa::methods::MethodSettings;
 use fedsa::presets;
 use fedsa::registry::Kind;
@@ -165,34 +165,6 @@ pub(crate) fn experiment(table: Table, keys: Keys, changes: &Changes, kinds: &Ki
     Experiment::read(document)
 }
 
-/// Builder methods: the same settings with one of them replaced.
-macro_rules! with {
-    ($settings:ident: $($(#[$about:meta])* $method:ident($field:ident: $type:ty) = $value:expr;)*) => {
-        impl $settings {
-            $($(#[$about])*
-            #[must_use]
-            pub fn $method(self, $field: $type) -> Self {
-                Self { $field: $value, ..self }
-            })*
-        }
-    };
-}
-pub(crate) use with;
-
-/// A table with these entries.
-pub(crate) fn table(entries: Vec<(&str, Value)>) -> Value {
-    Value::Table(entries.into_iter().map(|(k, v)| (k.to_string(), v)).collect())
-}
-
-/// The value of a setting that counts something.
-///
-/// # Errors
-/// When it is larger than files can say.
-pub(crate) fn whole(setting: &str, n: u64) -> Result<Value> {
-    let too_large = |_| Error::new(setting, format!("{n} is not accepted"), format!("at most {}", i64::MAX)).valued(n.to_string());
-    Ok(Value::Integer(i64::try_from(n).map_err(|e| too_large(e).coded(ErrorCode::OutOfRange))?))
-}
-
 /// A text.
 pub(crate) fn text(s: &str) -> Value {
     Value::String(s.to_string())
@@ -222,6 +194,12 @@ pub fn takes(kinds: &Kinds, kind: &str, key: &str) -> bool {
 pub(crate) fn kind_of<'k>(kinds: &'k Kinds, name: &str) -> Result<&'k Kind<dyn MethodSettings>> {
     let kind = presets::find(name).map_or(name, |preset| preset.method);
     find_kind(kinds.methods(), &mut Table::from_iter([("kind".to_string(), text(kind))]), "method")
+}
+
+/// The error about a setting of methods with local steps, given with a method that has none.
+pub(crate) fn has_no_such_setting(kind: &str, setting: &str, given: impl fmt::Display) -> Error {
+    let what = format!("{given}, and {} has no such setting", quoted(kind));
+    Error::new(setting, what, format!("no `{setting}`, or a method with local steps, such as fedlsa"))
 }
 
 /// A count with its noun: `1 method`, `2 methods`.

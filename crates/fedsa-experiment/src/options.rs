@@ -2,6 +2,8 @@
 //!
 //! The types of tasks derive [`clap::Args`], [`serde::Deserialize`] and [`schemars::JsonSchema`]. An option is its field's name with `-` for `_`.
 
+use std::collections::BTreeMap;
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Command};
 use schemars::JsonSchema;
@@ -29,8 +31,16 @@ pub const MAX_INTEGER: u64 = i64::MAX as u64;
 /// # Panics
 /// When the options of the type contradict each other.
 pub fn defaults<T: Args>() -> T {
-    let command = T::augment_args(Command::new("defaults").no_binary_name(true)).mut_args(|arg| arg.required(false));
-    let matches = command.try_get_matches_from([""; 0]).expect("options have defaults");
+    parsed(&[])
+}
+
+/// The settings of these options.
+///
+/// # Panics
+/// When they are none, or one without a default is missing.
+pub fn parsed<T: Args>(options: &[&str]) -> T {
+    let command = T::augment_args(Command::new("settings").no_binary_name(true)).mut_args(|arg| arg.required(false));
+    let matches = command.try_get_matches_from(options).expect("options of the type");
     T::from_arg_matches(&matches).expect("options have defaults")
 }
 
@@ -85,6 +95,64 @@ pub fn between(text: &str, least: u64, most: u64) -> Result<u64, String> {
     text.parse().ok().filter(|n| (least..=most).contains(n)).ok_or_else(|| format!("not {accepted}"))
 }
 
+/// A positive number.
+///
+/// # Errors
+/// When it is none.
+pub fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x > 0.0 && x.is_finite() => Ok(x),
+        _ => Err("not a positive number".into()),
+    }
+}
+
+/// A time in seconds: `90s`, `10m`, `2h`, or a number of seconds.
+///
+/// # Errors
+/// When it is none.
+pub fn time(text: &str) -> Result<f64, String> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) if text.ends_with('m') => (number, 60.0),
+        Some(number) if text.ends_with('h') => (number, 3600.0),
+        Some(number) => (number, 1.0),
+        None => (text, 1.0),
+    };
+    let seconds = number.trim().parse().ok().filter(|x| (0.0..=1e9).contains(x)).map(|x: f64| x * unit);
+    seconds.ok_or_else(|| "not a time: seconds, or a number with s, m or h, such as 60s or 10m".to_string())
+}
+
+/// The names of columns in files by those that they are to have: `NAME=FIELD`, separated by commas.
+///
+/// # Errors
+/// When there is no `=`, or a name comes twice.
+pub fn named_columns(text: &str) -> Result<BTreeMap<String, String>, String> {
+    pairs(text, "NAME=FIELD, such as s_0=x,reward=r,done=terminal or s_*=obs_*", |field| Some(field.to_string()))
+}
+
+/// The ranges of columns: `COLUMN=LOW:HIGH`, separated by commas.
+///
+/// # Errors
+/// When one is not of this form, or a column comes twice.
+pub fn ranges(text: &str) -> Result<BTreeMap<String, [f64; 2]>, String> {
+    pairs(text, "COLUMN=LOW:HIGH, such as s_0=-1.2:0.6,s_1=-0.07:0.07", |range| {
+        let (low, high) = range.split_once(':')?;
+        Some([low.trim().parse().ok()?, high.trim().parse().ok()?])
+    })
+}
+
+/// Names with their values, `NAME=VALUE` separated by commas.
+fn pairs<V>(text: &str, help: &str, value_of: impl Fn(&str) -> Option<V>) -> Result<BTreeMap<String, V>, String> {
+    let mut all = BTreeMap::new();
+    for pair in text.split(',').filter(|_| !text.is_empty()) {
+        let read = pair.split_once('=').and_then(|(name, value)| Some((name.trim(), value_of(value.trim())?)));
+        let (name, value) = read.ok_or_else(|| format!("`{pair}` is not {help}"))?;
+        if all.insert(name.to_string(), value).is_some() {
+            return Err(format!("`{name}` comes twice: {help}"));
+        }
+    }
+    Ok(all)
+}
+
 /// The names of columns in a line of CSV: separated by commas, those with a comma in quotes. An empty text has none.
 ///
 /// # Errors
@@ -123,4 +191,15 @@ pub fn names(text: &str) -> Result<Vec<String>, String> {
         }
     }
     Ok(if text.is_empty() { Vec::new() } else { names })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(["60s", "60", "1.5m", "2h", "0"].map(time), [60.0, 60.0, 90.0, 7200.0, 0.0].map(Ok));
+        assert!(["", "s", "-1s", "nan", "1d", "1e99"].iter().all(|text| time(text).is_err()));
+    }
 }

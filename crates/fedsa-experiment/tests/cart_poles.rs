@@ -103,7 +103,7 @@ fn truth(case: Case, agent: usize, episodes: usize) -> f64 {
 }
 
 fn settings() -> EvaluateSettings {
-    EvaluateSettings::new(Vec::<String>::new()).with_gamma(GAMMA)
+    EvaluateSettings { gamma: GAMMA, ..EvaluateSettings::default() }
 }
 
 fn value(settings: &EvaluateSettings, logs: Vec<Log>) -> PolicyValue {
@@ -131,7 +131,7 @@ fn values_of_a_cart_pole_are_possible_by_default() {
             covered += usize::from(e.low <= truth && truth <= e.high);
             now = now.max(e.se);
         }
-        before = all(&value(&settings().with_ridge(0.0), logs())).iter().fold(before, |most, e| most.max(e.se));
+        before = all(&value(&EvaluateSettings { ridge: Some(0.0), ..settings() }, logs())).iter().fold(before, |most, e| most.max(e.se));
     }
     // The two estimates of a log are nearly the same: 10 of 16 are four standard errors of eight logs below .95.
     assert!(covered > 10, "{covered} of 16");
@@ -143,7 +143,7 @@ fn values_of_a_cart_pole_are_possible_by_default() {
 fn impossible_values_are_noted() {
     let case = Case { skill: 0.0, most: 16, episodes: 60 };
     let notes = |ridge: Option<f64>, seed| {
-        let evaluated = evaluated(&settings().with_ridge(ridge), vec![log(case, 0, seed)]);
+        let evaluated = evaluated(&EvaluateSettings { ridge, ..settings() }, vec![log(case, 0, seed)]);
         evaluated.ran.notes().iter().map(|note| note.code).collect::<Vec<_>>()
     };
     let without: Vec<_> = (0..8).flat_map(|seed| notes(Some(0.0), seed)).collect();
@@ -160,9 +160,9 @@ fn the_default_ridge_is_written_into_the_settings() {
     let ridge = found.data.settings.ridge;
     assert!(ridge > 0.0 && ridge < 1e-2, "{ridge}");
     assert!(found.ran.config().contains(&format!("ridge = {ridge}")), "{}", found.ran.config());
-    let again = evaluated(&settings().with_ridge(ridge), vec![log(case, 0, 1)]);
+    let again = evaluated(&EvaluateSettings { ridge: Some(ridge), ..settings() }, vec![log(case, 0, 1)]);
     assert_eq!(again.theta(), found.theta());
-    assert_eq!(evaluated(&settings().with_ridge(0.0), vec![log(case, 0, 1)]).data.settings.ridge, 0.0);
+    assert_eq!(evaluated(&EvaluateSettings { ridge: Some(0.0), ..settings() }, vec![log(case, 0, 1)]).data.settings.ridge, 0.0);
 }
 
 /// How often intervals cover: of all agents by fitted values and by returns, of single agents by both, and of single agents under shared

@@ -61,7 +61,7 @@ const NEWTON: &str = "{ kind = \"newton\" }";
 fn categories_and_classes_are_those_of_all_agents() {
     let folder = tempfile::tempdir().unwrap();
     let files = tables(folder.path());
-    let common = "categorical = [\"zone\"], ridge = 1e-2, weights = \"rows\"";
+    let common = "categorical = [\"zone\"], ridge = 1e-2, weighting = \"rows\"";
     let binary = format!("{{ kind = \"logistic\", target = \"class\", drop = [\"word\", \"count\"], intercept = true, {common} }}");
     let no_intercept = binary.replace("intercept = true, ", "");
     let one_of_three = "kind = \"logistic\", target = \"word\", positive = \"yes\", drop = [\"class\", \"count\"], intercept = true";
@@ -134,7 +134,7 @@ fn weights_of_a_federation_name_the_categories_and_classes_of_all() {
         ("kind = \"glm\", family = \"poisson\"", "count", ["class", "word"], Model::Poisson),
     ] {
         let problem = format!(
-            "{{ {kind}, target = \"{target}\", drop = [\"{}\", \"{}\"], ridge = 1e-2, intercept = true, weights = \"rows\", divide_by = 4.0 }}",
+            "{{ {kind}, target = \"{target}\", drop = [\"{}\", \"{}\"], ridge = 1e-2, intercept = true, weighting = \"rows\", divide_by = 4.0 }}",
             drop[0], drop[1]
         );
         let text = settings(&problem, "{ kind = \"mean\" }", NEWTON, 60);
@@ -351,7 +351,7 @@ fn levels_whose_model_does_not_fit_into_memory_are_refused() {
     let files = [table("many", 999, 100), table("few", 4, 3), table("other", 3, 3), table("third", 2, 3)];
     let of = |method: &str| {
         deployment(
-            "{ kind = \"glm\", family = \"multinomial\", target = \"y\", ridge = 1e-2, intercept = true, weights = \"rows\" }",
+            "{ kind = \"glm\", family = \"multinomial\", target = \"y\", ridge = 1e-2, intercept = true, weighting = \"rows\" }",
             method,
         )
     };

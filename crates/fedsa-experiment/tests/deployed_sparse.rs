@@ -35,7 +35,7 @@ fn deployment(problem: &str, method: &str) -> Deployment {
 fn shards_of_different_widths_give_the_bits_of_all_rows() {
     let folder = tempfile::tempdir().unwrap();
     let files = shards(folder.path());
-    let common = "ridge = 1e-2, weights = \"rows\"";
+    let common = "ridge = 1e-2, weighting = \"rows\"";
     let logistic = format!("{{ kind = \"logistic\", intercept = true, {common} }}");
     let squares = format!("{{ kind = \"least-squares\", divide_by = 3.0, {common} }}");
     let dropped = format!("{{ kind = \"logistic\", drop = [\"3\", \"7\"], samples = 50, {common} }}");
@@ -69,7 +69,7 @@ fn shards_of_different_widths_give_the_bits_of_all_rows() {
 #[test]
 fn a_category_counts_alike_at_both_ends() {
     let folder = tempfile::tempdir().unwrap();
-    let problem = "{ kind = \"logistic\", categorical = [\"3\"], ridge = 1e-2, weights = \"rows\", intercept = true }";
+    let problem = "{ kind = \"logistic\", categorical = [\"3\"], ridge = 1e-2, weighting = \"rows\", intercept = true }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 4);
     // From sparse to dense, one stored number after the other.
     for stored in 0..12 {
@@ -96,7 +96,7 @@ fn a_category_counts_alike_at_both_ends() {
 fn the_weights_have_as_many_columns_as_the_widest_shard() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = shards(folder.path());
-    let deployment = deployment("{ kind = \"logistic\", ridge = 1e-2, weights = \"rows\" }", "{ kind = \"newton\" }");
+    let deployment = deployment("{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }", "{ kind = \"newton\" }");
     let two = founded(&deployment, &files[..1], 1).unwrap();
     assert_eq!((two.federation.dim(), founded(&deployment, &files, 3).unwrap().federation.dim()), (10, 31));
     // Who joins later has no further columns.
@@ -125,7 +125,8 @@ fn an_agent_whose_rows_end_far_beyond_those_of_most_is_excluded() {
     std::fs::write(&path, "1 1:1 8000:2\n-1 2:1\n").unwrap();
     files.insert(1, path.to_str().unwrap().to_string());
     let of = |limit: &str| {
-        let text = settings("{ kind = \"logistic\", ridge = 1e-2, weights = \"rows\" }", "{ kind = \"mean\" }", "{ kind = \"lbfgs\" }", 3);
+        let text =
+            settings("{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }", "{ kind = \"mean\" }", "{ kind = \"lbfgs\" }", 3);
         made(&(text + limit))
     };
     let found = founded(&of(""), &files, 3).unwrap();
@@ -151,7 +152,7 @@ fn an_application_whose_model_no_server_holds_is_refused_with_its_size() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wide.svm");
     std::fs::write(&path, "1 1:1 5000000:2\n-1 2:1\n").unwrap();
-    let deployment = deployment("{ kind = \"logistic\", ridge = 1e-2, weights = \"rows\" }", "{ kind = \"newton\" }");
+    let deployment = deployment("{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }", "{ kind = \"newton\" }");
     let mut agent =
         LocalAgent::new(&deployment, &[path.to_str().unwrap().to_string()], &Places::from_env(""), None, &Cancel::never()).unwrap();
     let mut enrolment = deployment.enrolment(1..=3).unwrap();
@@ -169,7 +170,7 @@ fn an_application_whose_model_no_server_holds_is_refused_with_its_size() {
 fn shards_may_end_before_a_column_that_is_no_feature() {
     let folder = tempfile::tempdir().unwrap();
     let files = shards(folder.path());
-    let common = "ridge = 1e-2, weights = \"rows\"";
+    let common = "ridge = 1e-2, weighting = \"rows\"";
     let dropped = |columns: &str| format!("{{ kind = \"logistic\", drop = [{columns}], intercept = true, {common} }}");
     let (one, last, many) = (dropped("\"20\""), dropped("\"31\""), dropped("\"3\", \"12\", \"20\", \"31\""));
     let target = format!("{{ kind = \"least-squares\", target = \"20\", {common} }}");
@@ -207,7 +208,7 @@ fn columns_of_most_agents_stay_those_when_wide_ones_are_left_out() {
     let shard = |last: usize| file(folder.path(), &format!("shard{last}.svm"), &format!("1 1:1 2:1\n-1 1:2 {last}:1\n1 1:3\n"));
     let mut files: Vec<String> = (0..4).map(table).collect();
     files.extend([5, 6, 7, 8000, 9000].map(shard));
-    let problem = "{ kind = \"logistic\", ridge = 1e-2, weights = \"rows\" }";
+    let problem = "{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }";
     let found = founded(&deployment(problem, "{ kind = \"newton\" }"), &files, 3).unwrap();
     let mut out: Vec<&str> = found.excluded.iter().map(|(who, _)| who.as_str()).collect();
     out.sort_unstable();
@@ -224,7 +225,7 @@ fn shards_without_a_feature_of_their_own_take_part() {
         write("b.svm", "1 1:1\n-1 1:2\n1 1:3\n"),
         write("c.svm", "1\n-1\n-1\n"),
     ];
-    let problem = "{ kind = \"logistic\", drop = [\"1\"], ridge = 1e-2, weights = \"rows\" }";
+    let problem = "{ kind = \"logistic\", drop = [\"1\"], ridge = 1e-2, weighting = \"rows\" }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 4);
     let all = in_one_place(&text, &[("data", list(&files)), ("partition", Value::String("files".into()))]);
     assert_eq!((deployed(&text, &each(&files)), all.len()), (all.clone(), 2));

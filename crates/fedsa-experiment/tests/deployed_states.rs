@@ -35,7 +35,7 @@ fn an_agent_does_not_go_on_with_other_data() {
         let row = |i: usize| format!("{},{},{}\n", (i as f64).sin(), (i as f64 * 0.3).cos(), i % 2);
         deployment::file(folder.path(), name, &(format!("{header}\n") + &(0..rows).map(row).collect::<String>()))
     };
-    let problem = "{ kind = \"least-squares\", target = \"y\", ridge = 1e-2, weights = \"rows\" }";
+    let problem = "{ kind = \"least-squares\", target = \"y\", ridge = 1e-2, weighting = \"rows\" }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3);
     let deployment = made(&text);
     let agent =
@@ -66,7 +66,7 @@ fn an_agent_is_not_admitted_with_other_data_than_it_has_applied_with() {
         let row = |i: usize| format!("{},{},{}\n", (i as f64 * by).sin(), (i as f64 * 0.3).cos(), i % 2);
         deployment::file(folder.path(), name, &("a,b,y\n".to_string() + &(0..rows).map(row).collect::<String>()))
     };
-    let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-2, weights = \"rows\" }";
+    let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-2, weighting = \"rows\" }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3);
     let deployment = made(&text);
     let agent =

@@ -8,6 +8,7 @@ use fedsa::node::{ServerNode, Todo};
 use fedsa::note::{Note, NoteCode};
 use fedsa::problem::calls::Calls;
 use fedsa::problem::glm::inference::CovarianceKind;
+use fedsa::problem::logs::Scaling;
 use fedsa::problem::preparation::AgentWeights;
 use fedsa::problem::preparation::partition::Partition;
 use fedsa::record::Ledger;
@@ -169,11 +170,10 @@ fn an_agent_that_counts_by_more_than_ten_times_its_rows_is_named() {
 fn a_federation_evaluates_a_policy_as_one_process_does() {
     let folder = tempfile::tempdir().unwrap();
     let files = crate::deployment::logs(folder.path());
-    for method in [None, Some("lstd"), Some("fedhsa")] {
-        let mut settings = EvaluateSettings::new(&files).with_gamma(0.9);
-        settings.method = method.map(String::from);
-        if method == Some("fedhsa") {
-            settings = settings.with_step_size(0.3).with_local_steps(10).with_tol(1e-4);
+    for method in ["auto", "lstd", "fedhsa"] {
+        let mut settings = EvaluateSettings { gamma: 0.9, method: method.into(), ..EvaluateSettings::new(&files) };
+        if method == "fedhsa" {
+            (settings.step_size, settings.local_steps, settings.tol) = (Some(0.3), Some(10), Some(1e-4));
         }
         let evaluation = Evaluation::new(&settings, &Cancel::never()).unwrap();
         let task = of_evaluation(&evaluation).unwrap();
@@ -209,7 +209,8 @@ fn what_a_federation_cannot_do_is_refused_by_name_with_the_text_of_the_list() {
     let weighted = file(folder.path(), "weighted.csv", "a,w,y\n1,2,3\n2,1,5\n4,1,8\n");
     let base = || by("newton", fit_of(&more));
     let evaluate = |change: &dyn Fn(&mut EvaluateSettings)| {
-        let mut settings = EvaluateSettings::new(crate::deployment::logs(folder.path())).with_gamma(0.9).with_method("lstd");
+        let logs = crate::deployment::logs(folder.path());
+        let mut settings = EvaluateSettings { gamma: 0.9, method: "lstd".into(), ..EvaluateSettings::new(logs) };
         change(&mut settings);
         of_evaluation(&Evaluation::new(&settings, &Cancel::never()).unwrap()).err().unwrap()
     };
@@ -220,7 +221,7 @@ fn what_a_federation_cannot_do_is_refused_by_name_with_the_text_of_the_list() {
         ("holdout", fit(FitSettings { holdout: Some(0.5), ..base() })),
         ("row_weights", fit(FitSettings { row_weights: Some("w".into()), ..by("newton", fit_of(&[weighted])) })),
         ("compare", fit(FitSettings { compare: vec!["giant".into()], ..base() })),
-        ("scaling", evaluate(&|settings| settings.scaling = Some("equal-squares".into()))),
+        ("scaling", evaluate(&|settings| settings.scaling = Scaling::EqualSquares)),
     ] {
         let limit = LIMITS.iter().find(|limit| limit.setting == setting).unwrap();
         assert!(e.key.ends_with(setting) && e.what.contains(limit.why) && e.help.contains(limit.instead), "{setting}: {e:?}");

@@ -169,7 +169,7 @@ fn logs_on_machines_of_their_own_give_the_bits_of_all_logs() {
 fn rows_on_machines_of_their_own_give_the_bits_of_all_rows() {
     let folder = tempfile::tempdir().unwrap();
     let files = rows(folder.path());
-    let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-3, intercept = true, weights = \"rows\" }";
+    let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-3, intercept = true, weighting = \"rows\" }";
     for method in [
         "{ kind = \"newton\" }",
         "{ kind = \"fib-shed\" }",
@@ -193,8 +193,9 @@ fn an_agent_with_rows_of_one_class_takes_part() {
         let kept: String = text.lines().filter(|line| !line.ends_with(lacks)).map(|line| format!("{line}\n")).collect();
         fs::write(file, kept).unwrap();
     }
-    let problem = "{ kind = \"logistic\", target = \"y\", classes = [0, 1], intercept = true, weights = \"rows\" }";
-    let multinomial = "{ kind = \"glm\", family = \"multinomial\", target = \"y\", classes = [0, 1, 2], ridge = 1e-2, weights = \"rows\" }";
+    let problem = "{ kind = \"logistic\", target = \"y\", classes = [0, 1], intercept = true, weighting = \"rows\" }";
+    let multinomial =
+        "{ kind = \"glm\", family = \"multinomial\", target = \"y\", classes = [0, 1, 2], ridge = 1e-2, weighting = \"rows\" }";
     for (problem, method, d) in [
         (problem, "{ kind = \"newton\" }", 3),
         (problem, "{ kind = \"fib-shed\" }", 3),

@@ -1,6 +1,6 @@
 //! Settings and results may be kept anywhere and shared between threads.
 
-use fedsa_experiment::apply::{Applied, ApplySettings};
+use fedsa_experiment::apply::{Applied, PredictSettings};
 use fedsa_experiment::check::Checked;
 use fedsa_experiment::checks::Verdict;
 use fedsa_experiment::choose::{Choice, Considered, Demand};
@@ -18,7 +18,7 @@ use fedsa_experiment::run::{Ran, RunOutcome, RunSettings};
 use fedsa_experiment::summary::Summary;
 use fedsa_experiment::tables::SummaryTable;
 use fedsa_experiment::theory::{self, Theory, TheoryReport};
-use fedsa_experiment::tune::{Answer, TuneOptions, TuneOutcome, Tuned};
+use fedsa_experiment::tune::{Answer, TuneOutcome, TuneSettings, Tuned};
 use fedsa_experiment::{Extensions, Kinds, Plan, Predictor, Unobserved};
 
 fn is_owned<T: Send + Sync + 'static>() {}
@@ -32,9 +32,9 @@ fn settings_are_owned_and_shared() {
     is_owned::<RunSettings>();
     is_owned::<FitSettings>();
     is_owned::<EvaluateSettings>();
-    is_owned::<ApplySettings>();
-    is_owned::<theory::Settings>();
-    is_owned::<TuneOptions>();
+    is_owned::<PredictSettings>();
+    is_owned::<theory::TheorySettings>();
+    is_owned::<TuneSettings>();
     is_owned::<Demand>();
     is_owned::<Unobserved>();
 }

@@ -17,7 +17,7 @@ use fedsa::random::{Purpose, Stream, stream};
 use fedsa_experiment::RunObserver;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::execute::{Earlier, execute};
-use fedsa_experiment::tune::{Evidence, Searched, TuneControl, TuneOptions, Tuning};
+use fedsa_experiment::tune::{Evidence, Searched, TuneControl, TuneSettings, Tuning};
 use fedsa_experiment::{Executed, Plan, RunControl};
 use fedsa_theory::cost::Goal;
 
@@ -249,11 +249,13 @@ fn study(k: u64, combination: &Combination) -> (String, Option<f64>, [f64; 2]) {
         fedsa::linalg::norm_sq(plan.field(0).root().unwrap())
     };
     let target: f64 = format!("{:.2e}", combination.share * at_start).parse().unwrap();
-    let options = TuneOptions::new(target)
-        .with_objective(combination.goal)
-        .with_max_local_steps(MOST_LOCAL_STEPS)
-        .with_max_rounds(MOST_ROUNDS)
-        .with_budget(3600.0);
+    let options = TuneSettings {
+        objective: combination.goal,
+        max_local_steps: MOST_LOCAL_STEPS,
+        max_rounds: MOST_ROUNDS,
+        budget: 3600.0,
+        ..TuneSettings::new(target)
+    };
     let began = Instant::now();
     let tuning = Tuning::new(&experiment, Path::new(""), Isa::best(), &options, &Cancel::never()).unwrap();
     let memo = tuning.memo();

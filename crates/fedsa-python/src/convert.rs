@@ -85,24 +85,3 @@ fn text<'a>(text: &'a Bound<'_, PyString>, key: &str) -> PyResult<&'a str> {
 fn refused(py: Python<'_>, key: &str, what: String, help: &str) -> PyErr {
     exception(py, &Error::new(key, what, help).coded(ErrorCode::WrongType))
 }
-
-/// The value of a key that a dictionary of settings has.
-///
-/// # Errors
-/// When the key is not there, or the value is of another type.
-pub fn of<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(given: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
-    let missing = || pyo3::exceptions::PyKeyError::new_err(name.to_string());
-    given.get_item(name)?.ok_or_else(missing)?.extract::<T>()
-}
-
-/// The one of several values that has a name.
-///
-/// # Errors
-/// When none has it; `key` is what the name was given for.
-pub fn named<T: Copy>(key: &str, name: &str, all: &[T], name_of: impl Fn(T) -> &'static str) -> Result<T, Error> {
-    all.iter().copied().find(|one| name_of(*one) == name).ok_or_else(|| {
-        let known: Vec<&str> = all.iter().map(|one| name_of(*one)).collect();
-        let known = known.split_last().map_or_else(String::new, |(last, before)| format!("{} or {last}", before.join(", ")));
-        Error::new(key, format!("`{}` is not accepted", quoted(name)), known).coded(ErrorCode::UnknownName).valued(name)
-    })
-}

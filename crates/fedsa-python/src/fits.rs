@@ -6,10 +6,12 @@ use fedsa::problem::preparation::partition::Partition;
 use fedsa_data::linear_model::LinearModel as Model;
 use fedsa_data::table::Cells;
 use fedsa_data::weights::{self, FittedModel};
-use fedsa_experiment::RunSettings;
 use fedsa_experiment::choose::LossChoice;
 use fedsa_experiment::config;
 use fedsa_experiment::fit::{self, Fit, FitSettings, Fitted};
+use fedsa_experiment::theory::TheorySettings;
+use fedsa_experiment::tune::TuneSettings;
+use fedsa_experiment::{EvaluateSettings, RunSettings};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -41,8 +43,11 @@ pub struct GivenRows<'py>(Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Vec<Strin
 pub fn task_schema(py: Python<'_>, task: &str) -> PyResult<String> {
     let schema = match task {
         "fit" => schemars::schema_for!(FitSettings),
+        "evaluate" => schemars::schema_for!(EvaluateSettings),
+        "theory" => schemars::schema_for!(TheorySettings),
+        "tune" => schemars::schema_for!(TuneSettings),
         other => {
-            let e = Error::new("task", format!("`{other}`"), "fit");
+            let e = Error::new("task", format!("`{other}`"), "fit, evaluate, theory or tune");
             return Err(e).or_raise(py);
         }
     };

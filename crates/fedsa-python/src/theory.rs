@@ -8,18 +8,19 @@ use fedsa::error::Error;
 use fedsa::kernel::Isa;
 use fedsa_cli::commands::theory::brief_page;
 use fedsa_experiment::check;
+use fedsa_experiment::config;
 use fedsa_experiment::picture::DrawnFigure;
 use fedsa_experiment::plan::PlanControl;
-use fedsa_experiment::theory::{self, Detail, KnownOrReason, MethodTheory, TheoryReport};
-use fedsa_experiment::tune::{self, Answer, TuneOptions, TuneOutcome, TuneStage};
+use fedsa_experiment::theory::{self, KnownOrReason, MethodTheory, TheoryReport};
+use fedsa_experiment::tune::{self, Answer, TuneOutcome, TuneSettings, TuneStage};
 use fedsa_experiment::{Plan, Predictor, RunSettings};
-use fedsa_theory::cost::{Goal, Network};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::{Value as Json, json};
+use toml::Value;
 
-use crate::convert::named;
+use crate::convert;
 use crate::engine::{self, Event};
 use crate::errors::{OrRaise, exception};
 use crate::experiment::{CancelToken, Experiment, if_exists};
@@ -43,15 +44,15 @@ impl Theory {
         experiment: &Experiment,
         notify: Option<&Bound<'_, PyAny>>,
         cancel: Option<&CancelToken>,
-        target: Option<f64>,
-        full: bool,
+        settings: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
+        let settings: theory::TheorySettings = config::read(Value::Table(convert::table(settings)?)).or_raise(py)?;
+        let target = settings.target_mse;
         let (inner, base, calls_back) = (experiment.inner.clone(), &experiment.base, experiment.calls_back);
         engine::call_back(py, calls_back, notify, cancel.map(|token| &token.0), |progress, cancel| {
             let control = PlanControl { cancel, solving: None };
             let plan = Arc::new(Plan::with_problem(inner, base, Isa::best(), &HashMap::new(), None, &control)?);
             let predictor = Arc::new(Predictor::new(&plan).with_cancel(cancel));
-            let settings = theory::Settings::new(if full { Detail::Full } else { Detail::Brief }).with_target(target);
             let theory = theory::Theory::new(&predictor, settings).map_err(|e| plan.experiment.document.failure(e))?;
             let report = theory.report(&|what| progress.say(Event::Searching(format!("theory of {}", what.trim()), 0.0)))?;
             // What is asked for later is not stopped by the token of this call.
@@ -212,7 +213,7 @@ pub fn tune_experiment(
     options: &Bound<'_, PyDict>,
     folder: Option<(PathBuf, String)>,
 ) -> PyResult<Tuned> {
-    let options = tune_options(py, options)?;
+    let options: TuneSettings = config::read(Value::Table(convert::table(options)?)).or_raise(py)?;
     let mut settings = RunSettings::default().with_base(&experiment.base);
     if let Some((folder, word)) = folder {
         settings = settings.in_folder(folder, if_exists(&word));
@@ -237,41 +238,4 @@ pub fn tune_experiment(
             _ => Err(Error::cancelled("it was cancelled", "the same call with `resume`, which goes on from its folder")),
         }
     })
-}
-
-fn tune_options(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<TuneOptions> {
-    let get = |name: &str| given.get_item(name).map(|value| value.filter(|value| !value.is_none()));
-    let mut options = TuneOptions::new(get("target_mse")?.map_or(Ok(0.0), |x| x.extract())?);
-    if let Some(goal) = get("objective")? {
-        let goal: String = goal.extract()?;
-        let goals = [Goal::Bits, Goal::Rounds, Goal::Samples, Goal::Seconds];
-        options = options.with_objective(named("objective", &goal, &goals, Goal::name).or_raise(py)?);
-    }
-    let number = |name: &str| get(name)?.map(|x| x.extract::<f64>()).transpose();
-    options.network = Network::of(number("latency")?, number("bandwidth")?).or_raise(py)?;
-    if let Some(methods) = get("methods")? {
-        options = options.with_methods(methods.extract()?);
-    }
-    if let Some(codecs) = get("codecs")? {
-        options = options.with_codecs(codecs.extract()?);
-    }
-    if let Some(steps) = get("local_steps")? {
-        options = options.with_local_steps(steps.extract()?);
-    }
-    if let Some(most) = get("max_local_steps")? {
-        options = options.with_max_local_steps(most.extract()?);
-    }
-    if let Some(most) = get("max_rounds")? {
-        options = options.with_max_rounds(most.extract()?);
-    }
-    if let Some(like) = get("like")? {
-        options = options.with_like(like.extract::<String>()?);
-    }
-    if let Some(budget) = get("budget")? {
-        options = options.with_budget(budget.extract()?);
-    }
-    if let Some(limit) = get("time_limit")? {
-        options = options.with_time_limit(limit.extract()?);
-    }
-    Ok(options)
 }

@@ -10,7 +10,7 @@ use fedsa::problem::autoreset::without_resets;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::holdout::{Errors, judge};
 use fedsa::problem::log::Log;
-use fedsa::problem::log_form::{BadRows, LogForm};
+use fedsa::problem::log_form::LogForm;
 use fedsa::problem::logs::TraceRule;
 use fedsa::problem::policy_value::ValueEstimate;
 use fedsa::problem::source::{Inputs, LogSource, whole};
@@ -22,22 +22,21 @@ use fedsa_data::table::{self, Cells};
 use fedsa_data::weights::{self, FittedModel, ValueModel as Model};
 use fedsa_experiment::RunSettings;
 use fedsa_experiment::choose::{Choice, Why};
+use fedsa_experiment::config;
 use fedsa_experiment::evaluate::{EvaluateSettings, Evaluated, Evaluation, PictureWords};
 use fedsa_experiment::picture::DrawnFigure;
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::{Value as Json, json};
+use toml::Value;
 
-use crate::convert::{named, of};
+use crate::convert;
 use crate::engine::{self, Event};
 use crate::errors::OrRaise;
 use crate::experiment::CancelToken;
 use crate::results::{Figure, RanResults, report};
 use crate::tables::{GivenTable, memory_table};
-
-/// The most features that are chosen.
-const MOST_FEATURES: usize = 256;
 
 /// An agent, its transitions with a return, the error of their values, and its standard error.
 type AgentError = (String, usize, Option<f64>, Option<f64>);
@@ -97,15 +96,16 @@ pub fn evaluate_logs<'py>(
     given: &Bound<'py, PyAny>,
     settings: &Bound<'py, PyDict>,
 ) -> PyResult<ValueFit> {
-    let mut settings = read(py, settings)?;
+    let mut settings: EvaluateSettings = config::read(Value::Table(convert::table(settings)?)).or_raise(py)?;
     let logs = match given.extract::<Given<'_>>()? {
         Given::Files(files) => {
             settings.logs = files;
             None
         }
         Given::Tables(tables) => {
-            let (form, chosen) = (settings.form(), settings.choose_features.is_some());
-            let mut logs = engine::held(py, || logs_of(&tables, &form, settings.features.as_ref(), chosen))?;
+            let (form, chosen) = (settings.form(), settings.features_to_choose().is_some());
+            let features = settings.named_features().or_raise(py)?;
+            let mut logs = engine::held(py, || logs_of(&tables, &form, features.as_ref(), chosen))?;
             if settings.holdout.is_some() || chosen {
                 // Whole episodes are held out. Files have to number them; here they are found by their ends.
                 logs.iter_mut().for_each(|one| number_episodes(&mut one.log));
@@ -198,42 +198,6 @@ fn logs_of_files(sources: &[String], form: &LogForm, cancel: &Cancel) -> Result<
 /// Whole logs without what automatic resets wrote.
 fn whole_logs(logs: Vec<Box<dyn LogSource>>, form: &LogForm) -> Result<Vec<Log>, Error> {
     without_resets(logs, form.keep_autoreset_rows).iter().map(|log| whole(&**log)).collect()
-}
-
-/// The settings of a dictionary of plain values, all of which are there.
-fn read(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<EvaluateSettings> {
-    let name = |rule| if rule == BadRows::Skip { "skip" } else { "refuse" };
-    let bad_rows = named("bad_rows", &of::<String>(given, "bad_rows")?, &[BadRows::Refuse, BadRows::Skip], name).or_raise(py)?;
-    let mut settings = EvaluateSettings::new(Vec::<String>::new())
-        .with_columns(of(given, "columns")?)
-        .with_agent_column(of(given, "agent_column")?)
-        .with_bad_rows(bad_rows)
-        .with_keep_autoreset_rows(of(given, "keep_autoreset_rows")?)
-        .with_ranges(of(given, "ranges")?)
-        .with_gamma(of(given, "gamma")?)
-        .with_lambda(of(given, "lam")?)
-        .with_operator(of::<String>(given, "operator")?)
-        .with_kappa(of(given, "kappa")?)
-        .with_ridge(of::<Option<f64>>(given, "ridge")?)
-        .with_clip_ratios(of(given, "clip_ratios")?)
-        .with_keep_matrices(of(given, "keep_matrices")?)
-        .with_sampling(of::<String>(given, "sampling")?)
-        .with_rounds(of(given, "max_rounds")?)
-        .with_value_columns(of(given, "value_columns")?)
-        .with_seed(of(given, "seed")?)
-        .with_level(of(given, "level")?);
-    settings.scaling = of(given, "scaling")?;
-    settings.step_size = of(given, "step_size")?;
-    settings.local_steps = of(given, "local_steps")?;
-    settings.tol = of(given, "tol")?;
-    settings.holdout = of(given, "holdout")?;
-    settings.method = of::<Option<String>>(given, "method")?.filter(|method| method != "auto");
-    match of::<Option<String>>(given, "features")?.as_deref() {
-        None => {}
-        Some("auto") => settings.choose_features = Some(of::<Option<usize>>(given, "max_features")?.unwrap_or(MOST_FEATURES)),
-        Some(text) => settings.features = Some(text.parse().map_err(|e: Error| e.about("features")).or_raise(py)?),
-    }
-    Ok(settings)
 }
 
 /// An estimate of a policy's value as Python has it: estimate, standard error, ends of the interval, episodes, their effective number.

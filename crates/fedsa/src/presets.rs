@@ -78,7 +78,7 @@ const NEXT: (&str, PresetValue) = ("rho", Name("next"));
 const MIDPOINT: (&str, PresetValue) = ("rho", Name("midpoint"));
 const UNIT_STEP: (&str, PresetValue) = ("step", Name("unit"));
 const LINE_SEARCH: (&str, PresetValue) = ("step", Name("line-search"));
-const SIXTEEN_BITS: (&str, PresetValue) = ("most_bits", Whole(16));
+const SIXTEEN_BITS: (&str, PresetValue) = ("max_bits", Whole(16));
 
 /// The compositions of \[T\] ch. 2 to 4, with the parameters of its figures.
 pub const PRESETS: &[Preset] = &[

@@ -223,7 +223,7 @@ fn every_method_goes_on_while_agents_come_and_go() {
 #[test]
 fn hessians_of_those_who_left_are_gone_at_once() {
     // The numbers of agents key what Q-SHED holds of them.
-    let bits = r#"{"renewal": {"schedule": "once"}, "most_bits": 32, "budget": 1000}"#;
+    let bits = r#"{"renewal": {"schedule": "once"}, "max_bits": 32, "budget": 1000}"#;
     for (kind, settings, places) in [("shed", r#"{"renewal": {"schedule": "once"}}"#, [4, 0, 2]), ("q-shed", bits, [0, 1, 2])] {
         let method = method(kind, settings);
         let mut world = World::new(&*method, AnswerRules::default());

@@ -84,13 +84,13 @@ fn without_offset(mut set: Dataset) -> Dataset {
 pub(crate) fn base(family: FamilyName) -> GeneralisedLinear {
     GeneralisedLinear {
         family: Some(family),
-        alpha: (family == FamilyName::NegativeBinomial).then_some(0.8),
-        threshold: (family == FamilyName::Huber).then_some(1.2),
+        dispersion: (family == FamilyName::NegativeBinomial).then_some(0.8),
+        huber_delta: (family == FamilyName::Huber).then_some(1.2),
         intercept: true,
         penalise_intercept: false,
         partition: Partition::ByColumn,
         group: Some("agent".into()),
-        weights: AgentWeights::Rows,
+        weighting: AgentWeights::Rows,
         ..GeneralisedLinear::new(Sources::One("table".into()))
     }
 }
@@ -520,9 +520,9 @@ fn settings_and_targets_of_other_families_are_refused() {
     let zero = Dataset { targets: Some(Labels::Numbers(vec![0.0; 240])), ..set.clone() };
     assert!(e(&settings, &zero).contains("the target 0, and the family is gamma"));
     for (changed, words) in [
-        (GeneralisedLinear { alpha: Some(1.0), ..settings.clone() }, "alpha: 1, which belongs to the negative-binomial family"),
-        (GeneralisedLinear { alpha: None, ..base(FamilyName::NegativeBinomial) }, "alpha: the negative-binomial family needs it"),
-        (GeneralisedLinear { threshold: Some(-1.0), ..base(FamilyName::Huber) }, "threshold: -1 is not accepted"),
+        (GeneralisedLinear { dispersion: Some(1.0), ..settings.clone() }, "dispersion: 1, which belongs to the negative-binomial family"),
+        (GeneralisedLinear { dispersion: None, ..base(FamilyName::NegativeBinomial) }, "dispersion: the negative-binomial family needs it"),
+        (GeneralisedLinear { huber_delta: Some(-1.0), ..base(FamilyName::Huber) }, "huber_delta: -1 is not accepted"),
         (GeneralisedLinear { offset: Some("other".into()), ..settings.clone() }, "there is no column `other`"),
         (GeneralisedLinear { row_weights: Some("x1".into()), ..settings.clone() }, "row_weights: table: row 1 has the weight -0.343"),
         (

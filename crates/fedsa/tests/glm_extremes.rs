@@ -131,7 +131,7 @@ fn counts_that_are_all_zero_are_said_to_be_so() {
     }
 }
 
-/// At theta = 0 all residuals are beyond the threshold of Huber's loss, whose Hessian is 0 there. The minimum is where the clamped residuals are
+/// At theta = 0 all residuals are beyond the delta of Huber's loss, whose Hessian is 0 there. The minimum is where the clamped residuals are
 /// orthogonal to the columns, and methods find it.
 #[test]
 fn hubers_loss_is_minimised_from_where_its_hessian_is_zero() {
@@ -145,13 +145,13 @@ fn hubers_loss_is_minimised_from_where_its_hessian_is_zero() {
         texts: Vec::new(),
         notes: Vec::new(),
     };
-    for (threshold, ridge) in [(2.0, 0.0), (0.3, 0.0), (2.0, 1e-5)] {
-        let settings = GeneralisedLinear { threshold: Some(threshold), ridge, ..base(FamilyName::Huber) };
+    for (delta, ridge) in [(2.0, 0.0), (0.3, 0.0), (2.0, 1e-5)] {
+        let settings = GeneralisedLinear { huber_delta: Some(delta), ridge, ..base(FamilyName::Huber) };
         let field = field(&crate::common::OnSets { settings, sets: vec![set.clone()] }, Law::Mean);
         let root = field.root().unwrap().to_vec();
-        let clamped = |j: usize| (y[j] - root[0] * j as f64 - root[1]).clamp(-threshold, threshold) / 30.0;
+        let clamped = |j: usize| (y[j] - root[0] * j as f64 - root[1]).clamp(-delta, delta) / 30.0;
         let gradient = [(0..30).map(|j| clamped(j) * j as f64).sum::<f64>() - ridge * root[0], (0..30).map(clamped).sum::<f64>()];
-        assert!(gradient.iter().all(|g| g.abs() < 1e-12), "{threshold}: {root:?} {gradient:?}");
+        assert!(gradient.iter().all(|g| g.abs() < 1e-12), "{delta}: {root:?} {gradient:?}");
         for (kind, settings) in [
             ("newton", "{}"),
             ("giant", "{}"),
@@ -160,12 +160,12 @@ fn hubers_loss_is_minimised_from_where_its_hessian_is_zero() {
             // It learns Hessians step by step, and needs some that change little.
             ("fednl", r#"{"line_search": true}"#),
         ] {
-            if kind == "fednl" && threshold < 1.0 {
+            if kind == "fednl" && delta < 1.0 {
                 continue;
             }
             let run = run_for(&field, &*method(kind, settings), 0, &[0.0; 2], 100);
             let left = distance(run.theta(), &root);
-            assert!(left < 1e-6, "{kind}, {threshold}, {ridge}: {left:e}");
+            assert!(left < 1e-6, "{kind}, {delta}, {ridge}: {left:e}");
         }
     }
     // Between 1.5 and 8.5 all points are minima, where the Hessian is 0: one of them is found.
@@ -175,7 +175,7 @@ fn hubers_loss_is_minimised_from_where_its_hessian_is_zero() {
         groups: Some(Labels::Numbers(vec![0.0; 4])),
         ..set
     };
-    let settings = GeneralisedLinear { threshold: Some(0.5), intercept: false, ..base(FamilyName::Huber) };
+    let settings = GeneralisedLinear { huber_delta: Some(0.5), intercept: false, ..base(FamilyName::Huber) };
     let field = field(&crate::common::OnSets { settings, sets: vec![flat] }, Law::Mean);
     let root = field.root().unwrap()[0];
     assert!((1.5..=8.5).contains(&root), "{root}");

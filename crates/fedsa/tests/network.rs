@@ -527,11 +527,11 @@ fn learned_hessians_survive_a_hostile_network() {
 fn refined_eigenvectors_survive_a_hostile_network() {
     let field = crate::common::field(&*crate::common::objectives(6)[0].1, Law::Mean);
     for (settings, quiet) in [
-        (r#"{"renewal": {"schedule": "once"}, "most_bits": 32, "budget": 1000}"#, 6),
-        (r#"{"renewal": {"schedule": "once"}, "most_bits": 32, "budget": 5}"#, 30),
-        (r#"{"renewal": {"schedule": "every", "period": 40}, "most_bits": 32, "budget": 40}"#, 40),
+        (r#"{"renewal": {"schedule": "once"}, "max_bits": 32, "budget": 1000}"#, 6),
+        (r#"{"renewal": {"schedule": "once"}, "max_bits": 32, "budget": 5}"#, 30),
+        (r#"{"renewal": {"schedule": "every", "period": 40}, "max_bits": 32, "budget": 40}"#, 40),
         (r#"{"renewal": {"schedule": "once"}, "allocation": "ideal", "budget": 40}"#, 6),
-        (r#"{"renewal": {"schedule": "once"}, "allocation": "first-vectors", "most_bits": 32, "budget": 40}"#, 10),
+        (r#"{"renewal": {"schedule": "once"}, "allocation": "first-vectors", "max_bits": 32, "budget": 40}"#, 10),
     ] {
         let method = method("q-shed", settings);
         let mut world = World::new(&field, &*method, &EXACT, HOSTILE);

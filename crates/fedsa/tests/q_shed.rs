@@ -116,7 +116,7 @@ fn large_budgets_give_shed() {
     let mut before = f64::INFINITY;
     for (most, close) in [(8, 1e-1), (16, 1e-3), (32, 1e-8)] {
         for rule in ["optimal", "exact", "first-vectors"] {
-            let quantised = with(&format!(r#", "most_bits": {most}, "allocation": "{rule}""#));
+            let quantised = with(&format!(r#", "max_bits": {most}, "allocation": "{rule}""#));
             let off = shed.iter().zip(&quantised).map(|(a, b)| distance(a, b)).fold(0.0, f64::max) / size;
             assert!(off < close && off < before, "{most} bits, {rule}: {off}");
             // The steps that SHED takes, and the same optimum.
@@ -206,9 +206,9 @@ fn small_budgets_work_or_are_refused() {
         assert_eq!((at(&none, &settings, 200), at(&never, &settings, 200)), (expected, expected), "{rule}");
     }
     for most in [1, 2, 32] {
-        let error = at(&one, &format!(r#"{{"most_bits": {most}}}"#), 150);
+        let error = at(&one, &format!(r#"{{"max_bits": {most}}}"#), 150);
         assert!(error < 1e-6 * start, "{most}: {error:e}");
-        let wide = at(&EXACT, &format!(r#"{{"most_bits": {most}}}"#), 150);
+        let wide = at(&EXACT, &format!(r#"{{"max_bits": {most}}}"#), 150);
         assert!(wide < 1e-9 * start, "{most}: {wide:e}");
     }
     let refusal = |kind: &str, settings: &str, link: &Uplink| {
@@ -237,8 +237,8 @@ fn small_budgets_work_or_are_refused() {
     }
     let bad = |settings: &str| method("q-shed", settings).check(3).unwrap_err().key;
     for (settings, key) in [
-        (r#"{"most_bits": 0}"#, "most_bits"),
-        (r#"{"most_bits": 33}"#, "most_bits"),
+        (r#"{"max_bits": 0}"#, "max_bits"),
+        (r#"{"max_bits": 33}"#, "max_bits"),
         (r#"{"budget": 0}"#, "budget"),
         (r#"{"decrease": 0.5}"#, "decrease"),
         (r#"{"shrink": 1.0}"#, "shrink"),
@@ -308,7 +308,7 @@ fn agents_restored_from_older_states_go_on() {
 fn bits_where_they_help_save_rounds() {
     let field = field(&least_squares::<24>(6, 3, 0.8), Law::Mean);
     let rounds = |rest: &str| {
-        let settings = format!(r#"{{"budget": 16, "most_bits": 16, {ONCE}{rest}}}"#);
+        let settings = format!(r#"{{"budget": 16, "max_bits": 16, {ONCE}{rest}}}"#);
         let errors = errors(&field, &*method("q-shed", &settings), &EXACT, 200);
         errors.iter().position(|e| *e < 1e-8 * errors[0]).unwrap_or(usize::MAX)
     };

@@ -97,7 +97,7 @@ fn libsvm(name: &str, d: usize) -> Option<Dataset> {
 #[test]
 fn the_optimum_of_w8a_is_that_of_an_independent_solver() {
     let Some(set) = libsvm("libsvm/w8a", 300) else { return };
-    let settings = Logistic { agents: Some(8), ridge: 1e-5, weights: AgentWeights::Equal, ..Logistic::new(Sources::One("w8a".into())) };
+    let settings = Logistic { agents: Some(8), ridge: 1e-5, weighting: AgentWeights::Equal, ..Logistic::new(Sources::One("w8a".into())) };
     let prepared = settings.prepare(&Sets(vec![set])).unwrap();
     let start = Instant::now();
     let field = settings.field_of(prepared.train, prepared.weights, Sampling::default().with_kind(Law::Mean), Isa::best()).unwrap();

@@ -120,7 +120,7 @@ fn a_restored_agent_computes_no_hessian_again() {
         ("shed", r#"{"renewal": {"schedule": "once"}, "rho": "midpoint"}"#),
         ("shed", "{}"),
         ("shed", r#"{"renewal": {"schedule": "gradient-norm", "min_distance": 3}, "pairs": "random", "rho": "midpoint"}"#),
-        ("q-shed", r#"{"renewal": {"schedule": "once"}, "most_bits": 4, "budget": 4}"#),
+        ("q-shed", r#"{"renewal": {"schedule": "once"}, "max_bits": 4, "budget": 4}"#),
         ("q-shed", "{}"),
         ("q-shed", r#"{"allocation": "ideal"}"#),
     ] {

@@ -389,7 +389,7 @@ fn products_give_the_iterates_of_hessians() {
             "",
             r#""renewal": {"schedule": "once"}, "rho": "midpoint", "step": "unit""#,
             r#""renewal": {"schedule": "gradient-norm", "min_distance": 3}, "pairs": "random", "rho": "midpoint""#,
-            r#""renewal": {"schedule": "every", "period": 5}, "pairs": 3, "most_pairs": 10"#,
+            r#""renewal": {"schedule": "every", "period": 5}, "pairs": 3, "max_pairs": 10"#,
         ] {
             for (uplink, lost) in [(&clear, false), (&erasure, true)] {
                 for tolerance in [1e-4, 1e-10] {
@@ -411,18 +411,18 @@ fn products_give_the_iterates_of_hessians() {
 fn the_most_pairs_are_as_many_as_a_hessian_has() {
     let field = field(&least_squares::<8>(5, 1), Law::Mean);
     for curvature in ["hessian", "products"] {
-        let once = format!(r#"{{"curvature": "{curvature}", "most_pairs": 3, "pairs": 2, "renewal": {{"schedule": "once"}}}}"#);
+        let once = format!(r#"{{"curvature": "{curvature}", "max_pairs": 3, "pairs": 2, "renewal": {{"schedule": "once"}}}}"#);
         let ledger = run_for(&field, &*method("shed", &once), SEED, &[0.0; 8], 10).ledger();
         assert_eq!(ledger.vectors_up, 5 * (10 + 3), "{curvature}");
         // Renewals in the rounds 0, 1, 3, 6, 9, ..
-        let fibonacci = format!(r#"{{"curvature": "{curvature}", "most_pairs": 3}}"#);
+        let fibonacci = format!(r#"{{"curvature": "{curvature}", "max_pairs": 3}}"#);
         let ledger = run_for(&field, &*method("shed", &fibonacci), SEED, &[0.0; 8], 12).ledger();
         assert_eq!(ledger.vectors_up, 5 * (12 + 12), "{curvature}");
         if curvature == "hessian" {
             assert_eq!(ledger.calls.hessians, 5 * 5);
         }
     }
-    assert!(method("shed", r#"{"most_pairs": 0}"#).check(3).is_err());
+    assert!(method("shed", r#"{"max_pairs": 0}"#).check(3).is_err());
     // Settings without effect are refused.
     for (unused, key) in [
         (r#"{"curvature": "hessian", "pair_tolerance": 1e-3}"#, "pair_tolerance"),

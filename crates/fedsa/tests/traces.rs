@@ -358,12 +358,12 @@ fn clipped_ratios_are_the_least_of_ratio_and_level() {
         .collect();
     for (lambda, kind) in [(0.0, Law::Mean), (0.5, Law::Mean), (0.0, Law::Iid), (0.5, Law::Markov)] {
         let (clipped, other) =
-            (of(&logs, &settings(lambda).with_clip_ratios(level), kind).unwrap(), of(&by_hand, &settings(lambda), kind).unwrap());
+            (of(&logs, &settings(lambda).with_max_importance_ratio(level), kind).unwrap(), of(&by_hand, &settings(lambda), kind).unwrap());
         let (clipped, other) = (clipped.systems().unwrap(), other.systems().unwrap());
         (0..logs.len()).for_each(|c| assert_eq!((&clipped.of(c).a, &clipped.of(c).b), (&other.of(c).a, &other.of(c).b)));
     }
     let survey = |settings: &Logs| settings.survey(&InMemory(logs.clone())).unwrap();
-    let (plain, clipped) = (survey(&settings(0.0)), survey(&settings(0.0).with_clip_ratios(level)));
+    let (plain, clipped) = (survey(&settings(0.0)), survey(&settings(0.0).with_max_importance_ratio(level)));
     for (c, (log, hand)) in logs.iter().zip(&by_hand).enumerate() {
         let mean = |log: &Log| log.ratio.as_ref().unwrap().iter().sum::<f64>() / log.len() as f64;
         let (before, after) = (&plain.facts[c], &clipped.facts[c]);
@@ -377,13 +377,13 @@ fn clipped_ratios_are_the_least_of_ratio_and_level() {
         assert!(clipping.clipped > 0 && before.clipping.is_none());
     }
     // Of held-out episodes too.
-    let held = survey(&settings(0.0).with_clip_ratios(level).with_holdout(0.3)).held;
+    let held = survey(&settings(0.0).with_max_importance_ratio(level).with_holdout(0.3)).held;
     assert!(held.iter().flat_map(|log| log.ratio.iter().flatten()).all(|rho| *rho <= level));
     for (logs, settings, key) in [
-        (logs.clone(), settings(0.0).with_clip_ratios(0.0), "clip_ratios"),
-        (logs.clone(), settings(0.0).with_clip_ratios(f64::NAN), "clip_ratios"),
-        (logs.clone(), settings(0.0).with_clip_ratios(2.0).with_ratios(false), "clip_ratios"),
-        (without_ratios(logs.clone()), settings(0.0).with_clip_ratios(2.0), "clip_ratios"),
+        (logs.clone(), settings(0.0).with_max_importance_ratio(0.0), "max_importance_ratio"),
+        (logs.clone(), settings(0.0).with_max_importance_ratio(f64::NAN), "max_importance_ratio"),
+        (logs.clone(), settings(0.0).with_max_importance_ratio(2.0).with_ratios(false), "max_importance_ratio"),
+        (without_ratios(logs.clone()), settings(0.0).with_max_importance_ratio(2.0), "max_importance_ratio"),
     ] {
         assert_eq!(of(&logs, &settings, Law::Mean).map(|_| ()).unwrap_err().key, key);
     }

@@ -14,29 +14,11 @@ pub enum ProgressMode {
     None,
 }
 
-/// What is done with rows of logs that cannot be read.
-#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum BadRowsArg {
-    /// The file is refused
-    #[default]
-    Refuse,
-    /// They are left out and counted
-    Skip,
-}
-
 /// A number of seconds from 0 to 1e9.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(x) if (0.0..=1e9).contains(&x) => Ok(x),
         _ => Err("not a number of seconds from 0 to 1e9".into()),
-    }
-}
-
-/// A positive number.
-pub(super) fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(x) if x > 0.0 && x.is_finite() => Ok(x),
-        _ => Err("not a positive number".into()),
     }
 }
 

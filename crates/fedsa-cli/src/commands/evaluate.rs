@@ -3,21 +3,16 @@
 //! [`mod@fedsa_experiment::evaluate`] does the work. In addition to the usual outputs of a run the command writes `weights.json`,
 //! `weights.npz` and pictures. Before the run it prints what it read, and how long the run will take.
 
-use std::collections::BTreeMap;
-
 use fedsa::error::{Error, ErrorKind, Result, quoted};
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
-use fedsa::problem::log_form::BadRows;
 use fedsa::problem::source::Inputs;
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
 use fedsa_experiment::config::Experiment;
-use fedsa_experiment::config::document::{Document, Origin};
 use fedsa_experiment::deployment;
+use fedsa_experiment::evaluate::{AUTO, FeatureChoice, LogsRead};
 use fedsa_experiment::evaluate::{Data, EvaluateSettings, Evaluated, Evaluation, Expectation, ExpectedCourse, PictureWords};
-use fedsa_experiment::evaluate::{FeatureChoice, LogsRead};
-use fedsa_experiment::evaluate::{LOCAL_STEPS, STEP_SIZE};
-use fedsa_experiment::made::{Changes, takes};
+use fedsa_experiment::made::takes;
 use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::tables::SummaryTable;
 use fedsa_experiment::{Kinds, Plan};
@@ -25,22 +20,19 @@ use fedsa_experiment::{Kinds, Plan};
 use super::fewer_features::fewer_features;
 use super::progress::Watcher;
 use super::run::{ended, finished, if_exists, settings as run_settings};
-use super::{apply, count, duration, episodes, federation, holdout, megabits, named_columns, option, say, signals};
-use crate::args::{BadRowsArg, EvaluateArgs, Overrides};
-
-/// The name of the choice among methods.
-const AUTO: &str = "auto";
+use super::{changes, count, duration, episodes, federation, holdout, lacking, megabits, say, signals};
+use crate::args::EvaluateArgs;
 
 /// The options that captions name.
 const WORDS: PictureWords<'_> = PictureWords { chooser: "--method auto", value_columns: "--value-columns" };
 
 /// The error with what the program can do about it.
-fn in_options(e: Error) -> Error {
+fn in_options(e: Error, settings: &EvaluateSettings) -> Error {
     if e.key == "changes" {
         let help = format!("{}, for fedsa run", e.help);
         return e.about("set").helped(help);
     }
-    e
+    lacking(e, [&settings.method], &[])
 }
 
 /// Runs the command.
@@ -48,22 +40,23 @@ fn in_options(e: Error) -> Error {
 /// # Errors
 /// On bad input; nothing is then written.
 pub fn evaluate(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
-    evaluate_logs(args, kinds).map_err(in_options)
+    evaluate_logs(args, kinds).map_err(|e| in_options(e, &args.settings))
 }
 
 fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
     // What methods cost is known for clear links only.
-    if let Some(set) = args.set.iter().find(|set| args.method == AUTO && set.split('=').next().is_some_and(|key| key.contains("uplink"))) {
+    let is_auto = args.settings.method == AUTO;
+    if let Some(set) = args.task.set.iter().find(|set| is_auto && set.split('=').next().is_some_and(|key| key.contains("uplink"))) {
         let what = format!("--method auto with --set {}: costs over links that alter or lose messages are not compared", quoted(set));
         return Err(Error::new("--method", what, "--method NAME: lstd, fedhsa or another one that works over the link"));
     }
     let (out, common) = (&args.out, &args.common);
-    let evaluation = Evaluation::new(&settings(args, kinds)?, signals::cancel())?;
-    if let Some(dir) = &args.federation {
+    let evaluation = Evaluation::new(&settings(args, kinds), signals::cancel())?;
+    if let Some(dir) = &args.task.federation {
         return federation::write_task(dir, &deployment::of_evaluation(&evaluation)?);
     }
     let (began, id) = (evaluation.began(), evaluation.experiment().id.clone());
-    let before = Before::of(args, &evaluation);
+    let before = Before::of(&args.settings, &evaluation);
     let planned = |plan: &Plan| {
         if !common.quiet {
             before.lines(plan).into_iter().for_each(say);
@@ -91,115 +84,12 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
 /// # Errors
 /// When an option cannot be used.
 pub fn read(args: &EvaluateArgs, kinds: &Kinds) -> Result<Experiment, Error> {
-    settings(args, kinds)?.experiment()
+    settings(args, kinds).experiment()
 }
 
 /// The settings of the options.
-fn settings(args: &EvaluateArgs, kinds: &Kinds) -> Result<EvaluateSettings> {
-    /// The most features that are chosen.
-    const MOST_FEATURES: u64 = 256;
-    let named = args.features.as_ref().filter(|text| *text != AUTO);
-    let is_chosen = args.features.is_some() && named.is_none();
-    if let (Some(most), false) = (args.most_features, is_chosen) {
-        return Err(Error::new("--most-features", format!("{most} without --features auto"), "--features auto beside it"));
-    }
-    let features = named.map(|text| text.parse().map_err(|e: Error| e.about("--features"))).transpose()?;
-    let mut settings = EvaluateSettings::new(&args.logs)
-        .with_columns(named_columns(&args.columns)?)
-        .with_agent_column(args.agent_column.clone())
-        .with_bad_rows(if args.bad_rows == BadRowsArg::Skip { BadRows::Skip } else { BadRows::Refuse })
-        .with_keep_autoreset_rows(args.keep_autoreset_rows)
-        .with_ranges(ranges(args)?)
-        .with_gamma(args.gamma)
-        .with_lambda(args.lambda)
-        .with_operator(&args.operator)
-        .with_kappa(args.kappa)
-        .with_clip_ratios(args.clip_ratios)
-        .with_ridge(args.ridge)
-        .with_keep_matrices(args.keep_matrices)
-        .with_sampling(&args.sampling)
-        .with_rounds(args.rounds)
-        .with_seed(args.seed)
-        .with_level(args.level)
-        .with_against(args.against.clone())
-        .with_value_columns(args.value_columns.clone())
-        .with_kinds(kinds.clone());
-    settings.features = features;
-    settings.choose_features = is_chosen.then(|| args.most_features.unwrap_or(MOST_FEATURES) as usize);
-    settings.scaling = args.scaling.clone();
-    settings.method = Some(args.method.clone()).filter(|method| method != AUTO);
-    settings.step_size = args.step_size;
-    settings.local_steps = args.local_steps;
-    settings.tol = args.tol;
-    settings.holdout = args.holdout;
-    let (given, set) = (args.clone(), Overrides { set: args.set.clone(), ..Overrides::default() });
-    Ok(settings.with_changes(Changes::new(move |document| {
-        let origins = origins(&given, document);
-        document.origins.extend(origins);
-        apply(&set, document)
-    })))
-}
-
-/// The ranges of `--range`.
-fn ranges(args: &EvaluateArgs) -> Result<BTreeMap<String, [f64; 2]>> {
-    let mut ranges = BTreeMap::new();
-    for range in &args.range {
-        let bad = || Error::new("--range", format!("`{}`", quoted(range)), "COLUMN=LOW,HIGH, such as s_0=-1.2,0.6");
-        let (column, bounds) = range.split_once('=').ok_or_else(bad)?;
-        let (low, high) = bounds.split_once(',').ok_or_else(bad)?;
-        let number = |s: &str| s.trim().parse::<f64>().map_err(|_| bad());
-        if ranges.insert(column.trim().to_string(), [number(low)?, number(high)?]).is_some() {
-            let what = format!("`{}` has two ranges", quoted(column.trim()));
-            return Err(Error::new("--range", what, "one range for each state column"));
-        }
-    }
-    Ok(ranges)
-}
-
-/// The option from which each key of the experiment comes, for messages.
-fn origins(args: &EvaluateArgs, document: &Document) -> Vec<Origin> {
-    let (step_size, local_steps) = (args.step_size.unwrap_or(STEP_SIZE), args.local_steps.unwrap_or(LOCAL_STEPS));
-    let chosen = document.table.get("method").and_then(|methods| methods.get(0)?.get("kind")?.as_str()).unwrap_or_default();
-    let stop = document.table.get("run").and_then(|run| run.get("stop")?.get("relative_residual")?.as_float()).unwrap_or(0.0);
-    let ranges = args.range.iter().map(|r| format!("--range {r}")).collect::<Vec<_>>().join(" ");
-    let flags = [
-        ("problem.path", "LOGS".into()),
-        ("problem.columns", if_any("--columns", &args.columns)),
-        ("problem.agent_column", args.agent_column.as_ref().map_or(String::new(), |column| format!("--agent-column {}", quoted(column)))),
-        ("problem.bad_rows", if args.bad_rows == BadRowsArg::Skip { "--bad-rows skip".into() } else { String::new() }),
-        ("problem.keep_autoreset_rows", if args.keep_autoreset_rows { "--keep-autoreset-rows".into() } else { String::new() }),
-        (
-            "problem.features",
-            args.features.as_ref().map_or("the default of --features".into(), |features| format!("--features {}", quoted(features))),
-        ),
-        ("problem.ranges", quoted(ranges)),
-        ("problem.gamma", format!("--gamma {}", numbers::typed(args.gamma))),
-        ("problem.lambda", format!("--lambda {}", numbers::typed(args.lambda))),
-        ("problem.operator", format!("--operator {}", quoted(&args.operator))),
-        ("problem.kappa", args.kappa.map_or(String::new(), |kappa| format!("--kappa {}", numbers::typed(kappa)))),
-        ("problem.ridge", args.ridge.map_or(String::new(), |ridge| format!("--ridge {}", numbers::typed(ridge)))),
-        ("problem.clip_ratios", args.clip_ratios.map_or(String::new(), |level| format!("--clip-ratios {}", numbers::typed(level)))),
-        ("problem.scaling", args.scaling.as_ref().map_or(String::new(), |scaling| format!("--scaling {}", quoted(scaling)))),
-        ("problem.holdout", args.holdout.map_or(String::new(), |share| format!("--holdout {}", numbers::typed(share)))),
-        ("sampling.kind", format!("--sampling {}", quoted(&args.sampling))),
-        ("method[0].kind", format!("--method {}", quoted(if args.method == AUTO { chosen } else { &args.method }))),
-        ("method[0].step_size", format!("--step-size {}", numbers::typed(step_size))),
-        ("method[0].local_steps", format!("--local-steps {}", local_steps)),
-        ("method[0].base.step_size", format!("--step-size {}", numbers::typed(step_size))),
-        ("method[0].base.local_steps", format!("--local-steps {}", local_steps)),
-        ("method[0].talk_probability", format!("--local-steps {}", local_steps)),
-        ("run.rounds", format!("--rounds {}", args.rounds)),
-        ("run.seeds", format!("--seed {}", args.seed)),
-        ("run.stop", format!("--tol {}", numbers::typed(stop))),
-    ];
-    // Ranges that are not given come from the data.
-    let said = flags.into_iter().filter(|(_, flag)| !flag.is_empty());
-    said.map(|(key, flag)| option(key, flag)).collect()
-}
-
-/// An option with its values, if there are any.
-fn if_any(option: &str, values: &[String]) -> String {
-    if values.is_empty() { String::new() } else { format!("{option} {}", quoted(values.join(","))) }
+fn settings(args: &EvaluateArgs, kinds: &Kinds) -> EvaluateSettings {
+    EvaluateSettings { changes: changes(&args.task), kinds: kinds.clone(), ..args.settings.clone() }
 }
 
 /// The chosen method with its cost, and those that were not chosen with theirs.
@@ -251,10 +141,10 @@ struct Before {
 
 impl Before {
     /// The data and the method.
-    fn of(args: &EvaluateArgs, evaluation: &Evaluation) -> Self {
+    fn of(asked: &EvaluateSettings, evaluation: &Evaluation) -> Self {
         let has_rewards = evaluation.data.logs.facts.iter().any(|log| log.has_rewards);
         let chosen = evaluation.choice.as_ref().map_or(Vec::new(), chosen);
-        let lines = data(args, &evaluation.data);
+        let lines = data(asked, &evaluation.data);
         let is_unknown = evaluation.choice.as_ref().is_some_and(|choice| choice.why == Why::NoCostKnown);
         Self { lines, has_rewards, chosen, fewer: fewer_features(&evaluation.data), is_unknown }
     }
@@ -287,7 +177,7 @@ impl Before {
 }
 
 /// What is said of the logs and their features.
-fn data(args: &EvaluateArgs, data: &Data) -> Vec<String> {
+fn data(asked: &EvaluateSettings, data: &Data) -> Vec<String> {
     /// The largest number of columns that are listed; more are only counted.
     const LISTED: usize = 20;
     let Data { logs, settings, map, .. } = data;
@@ -299,7 +189,7 @@ fn data(args: &EvaluateArgs, data: &Data) -> Vec<String> {
         let transitions: usize = logs.held.iter().map(Log::len).sum();
         lines.push(format!("  {} of held-out episodes are not among these", count(transitions, "transition")));
     }
-    lines.extend(episodes::lines(&LogsRead::of(data), args.gamma));
+    lines.extend(episodes::lines(&LogsRead::of(data), asked.gamma));
     let ranges = map.ranges();
     let is_left_out = |name: &String| columns.iter().position(|column| column == name).is_some_and(|j| !map.takes(j));
     for column in columns.iter().take(LISTED) {
@@ -317,7 +207,7 @@ fn data(args: &EvaluateArgs, data: &Data) -> Vec<String> {
     }
     let chosen = match map.spec() {
         _ if data.features.is_some() => ", chosen by --features auto".into(),
-        _ if args.features.is_some() => String::new(),
+        _ if asked.features.is_some() => String::new(),
         FeatureSpec::Columns {} => ", the default for logs that have them; --features takes others".into(),
         _ => format!(", the default for {}; --features takes others", count(columns.len(), "state column")),
     };
@@ -348,7 +238,7 @@ fn tried(choice: &FeatureChoice) -> Vec<String> {
 /// The predicted number of rounds and time until the target, if known.
 fn prediction(plan: &Plan) -> Vec<String> {
     let Expectation { max_rounds, most_seconds, target, course, .. } = Expectation::of(plan);
-    let allowed = format!("--rounds allows {}, {}", numbers::thousands(max_rounds as f64), duration(most_seconds));
+    let allowed = format!("--max-rounds allows {}, {}", numbers::thousands(max_rounds as f64), duration(most_seconds));
     let Some(target) = target else { return vec![allowed] };
     let goal = format!("the residual is {} of that at zero weights", numbers::typed(target));
     match course {
@@ -366,7 +256,7 @@ fn prediction(plan: &Plan) -> Vec<String> {
             let (plural, time) = (if rounds < 1.5 { "" } else { "s" }, duration(seconds));
             let mut lines = vec![format!("will need about {} round{plural} until {goal}, {time}", numbers::about(rounds))];
             if rounds > max_rounds as f64 {
-                let more = "more --rounds, a larger --step-size or more --local-steps would help";
+                let more = "more --max-rounds, a larger --step-size or more --local-steps would help";
                 lines.push(format!("  {allowed}: it will stop before the target; {more}"));
             }
             lines

@@ -3,7 +3,7 @@
 //! [`mod@fedsa_experiment::fit`] does the work. In addition to the usual outputs of a run the command writes `weights.json` and
 //! `weights.npz`, and prints what every method spent.
 
-use fedsa::error::{Error, ErrorCode, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::preparation::partition::Partition;
 use fedsa::problem::preparation::quality::FitQuality;
 use fedsa::problem::preparation::targets::Targets;
@@ -12,14 +12,13 @@ use fedsa_experiment::choose::{ConsideredForLosses, LossChoice};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::deployment;
 use fedsa_experiment::fit::{Fit, FitSettings, Fitted};
-use fedsa_experiment::made::Changes;
 use fedsa_experiment::numbers::{self, number};
 
 use super::progress::Watcher;
 use super::results::table;
 use super::run::{ended, finished, if_exists, settings as run_settings};
-use super::{apply, count, federation, megabits, say, signals};
-use crate::args::{FitArgs, Overrides};
+use super::{changes, count, federation, lacking, megabits, say, signals};
+use crate::args::FitArgs;
 
 /// The most files or agents that are listed.
 const MOST_LISTED: usize = 4;
@@ -28,7 +27,7 @@ const MOST_LISTED: usize = 4;
 const MOST_LEVELS: usize = 6;
 
 /// The error with what the program can do about it.
-fn in_options(e: Error) -> Error {
+fn in_options(e: Error, settings: &FitSettings) -> Error {
     // What no option has set has its key.
     if e.key == "problem.positive" {
         return e.about("positive");
@@ -37,16 +36,8 @@ fn in_options(e: Error) -> Error {
         let help = format!("{}, for fedsa run", e.help);
         return e.about("set").helped(help);
     }
-    if e.code() == ErrorCode::MissingKey {
-        return match e.key.rsplit('.').next().unwrap_or_default() {
-            "step_size" => e.helped("`step_size = ETA`, such as 0.1: below 2 / L, with the largest eigenvalue L of the agents' Hessians"),
-            key => {
-                let help = format!("--set method.NAME.{key}=VALUE, with the name of the method");
-                e.helped(help)
-            }
-        };
-    }
-    e
+    let step_size = "a step size such as 0.1: below 2 / L, with the largest eigenvalue L of the agents' Hessians";
+    lacking(e, settings.method.iter().chain(&settings.compare), &[("step_size", step_size)])
 }
 
 /// Runs the command.
@@ -54,12 +45,12 @@ fn in_options(e: Error) -> Error {
 /// # Errors
 /// On bad input; nothing is then written.
 pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
-    fit_files(args, kinds).map_err(in_options)
+    fit_files(args, kinds).map_err(|e| in_options(e, &args.settings))
 }
 
 fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
     let fit = Fit::new(&settings(args, kinds), signals::cancel())?;
-    if let Some(dir) = &args.federation {
+    if let Some(dir) = &args.task.federation {
         return federation::write_task(dir, &deployment::of_fit(&fit)?);
     }
     let (out, common) = (&args.out, &args.common);
@@ -92,8 +83,7 @@ pub fn read(args: &FitArgs, kinds: &Kinds) -> Result<Experiment, Error> {
 
 /// The settings of the options.
 fn settings(args: &FitArgs, kinds: &Kinds) -> FitSettings {
-    let set = Overrides { set: args.set.clone(), ..Overrides::default() };
-    FitSettings { changes: Changes::new(move |document| apply(&set, document)), kinds: kinds.clone(), ..args.settings.clone() }
+    FitSettings { changes: changes(&args.task), kinds: kinds.clone(), ..args.settings.clone() }
 }
 
 /// What is said of the data before the runs.

@@ -27,22 +27,22 @@ pub mod signals;
 pub mod theory;
 pub mod tune;
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use fedsa::error::{Error, is_control, quoted};
+use fedsa::error::{Error, ErrorCode, is_control, quoted};
 use fedsa_data::atomic;
 use fedsa_data::regular;
 use fedsa_experiment::Kinds;
-use fedsa_experiment::config::document::{Caller, Origin, SetBy, Words};
+use fedsa_experiment::config::document::{Caller, Words};
 use fedsa_experiment::config::{Document, Experiment, reader};
 use fedsa_experiment::excerpt::harmless;
+use fedsa_experiment::made::Changes;
 use fedsa_experiment::numbers;
 
-use crate::args::Overrides;
+use crate::args::{Overrides, TaskArgs};
 use crate::error::ShownError;
 use crate::hints;
 
@@ -107,22 +107,6 @@ pub fn lost_output() -> Option<Error> {
     let why = LOST.lock().expect("no panics under the lock").take()?;
     let what = format!("standard output could not be written: {why}");
     Some(Error::machine(what, "what was printed is incomplete; files that the command wrote are complete"))
-}
-
-/// The names of columns in files, `NAME=FIELD` each, as `--columns` has them.
-///
-/// # Errors
-/// When there is no `=`, or a name comes twice.
-pub fn named_columns(given: &[String]) -> Result<BTreeMap<String, String>, Error> {
-    let mut columns = BTreeMap::new();
-    for pair in given {
-        let bad = |what: String| Error::new("--columns", what, "NAME=FIELD, such as s_0=x,reward=r,done=terminal or s_*=obs_*");
-        let (name, field) = pair.split_once('=').ok_or_else(|| bad(format!("`{}`", quoted(pair))))?;
-        if columns.insert(name.trim().to_string(), field.trim().to_string()).is_some() {
-            return Err(bad(format!("`{}` has two fields", quoted(name.trim()))));
-        }
-    }
-    Ok(columns)
 }
 
 /// Refuses a target of a single file, named by the option `key`, that must not be replaced, or whose folder does not exist.
@@ -277,9 +261,23 @@ pub fn sweep(document: &mut Document, assignment: &str) -> Result<(), Error> {
     document.add_sweep(assignment, by).map_err(|e| hints::of_option("--sweep", e))
 }
 
-/// The option that has set a key of an experiment that a command makes of its options.
-fn option(key: impl Into<String>, flag: impl Into<String>) -> Origin {
-    Origin { key: key.into(), from: SetBy::Caller(Caller::new(flag, Words { set: "--set ", remove: "" }).without_keys()) }
+/// What `--set` changes in the experiment that a command makes of its options.
+pub fn changes(task: &TaskArgs) -> Changes {
+    let set = Overrides { set: task.set.clone(), ..Overrides::default() };
+    Changes::new(move |document| apply(&set, document))
+}
+
+/// The error about a setting that a method lacks, of the methods that options name: about the option, where there is one with this help, or about
+/// the key that gives it.
+fn lacking<'m>(e: Error, methods: impl IntoIterator<Item = &'m String>, options: &[(&str, &str)]) -> Error {
+    let at = |key: &str| key.strip_prefix("method[")?.split_once("].").and_then(|(i, key)| Some((i.parse().ok()?, key.to_string())));
+    let Some((i, key)) = at(&e.key).filter(|_| e.code() == ErrorCode::MissingKey) else { return e };
+    let name = methods.into_iter().nth(i).map_or("the method".into(), quoted);
+    let e = e.coded(ErrorCode::Setting).saying(format!("{name} needs it"));
+    match options.iter().find(|(option, _)| *option == key) {
+        Some((_, help)) => e.about(key).helped(*help),
+        None => e.about("set").helped(format!("--set method.{name}.{key}=VALUE")),
+    }
 }
 
 /// A count with its noun: `1 method`, `2 methods`.

@@ -3,11 +3,11 @@
 use fedsa::error::{Error, Result};
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::table;
-use fedsa_experiment::apply::{Applied, ApplySettings, PredictionQuality, apply};
+use fedsa_experiment::apply::{Applied, PredictionQuality, apply};
 use fedsa_experiment::numbers;
 
 use super::results::note_lines;
-use super::{count, may_write, named_columns, say, warn, write_out};
+use super::{count, may_write, say, warn, write_out};
 use crate::args::PredictArgs;
 use crate::error::DONE;
 
@@ -28,11 +28,7 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Error> {
     if to_file {
         may_write("--out", &args.out, args.overwrite)?;
     }
-    let settings = ApplySettings::new(&args.weights, &args.logs)
-        .with_columns(named_columns(&args.columns)?)
-        .with_se(args.se)
-        .with_column(args.column.clone());
-    let applied = apply(&settings)?;
+    let applied = apply(&args.settings)?;
     note_lines(&applied.notes).into_iter().chain(applied.quality.map(quality)).for_each(warn);
     if to_file {
         refuse_inputs(args, &applied)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fedsa::error::Error;
 use fedsa::kernel::Isa;
-use fedsa_experiment::theory::{Detail, PictureFolder, Settings, Theory};
+use fedsa_experiment::theory::{PictureFolder, Theory, TheorySettings};
 use fedsa_experiment::{Kinds, Plan, Predictor};
 
 mod brief;
@@ -36,18 +36,17 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Error> {
     shown.about("problems");
     let plan = Arc::new(Plan::new(experiment, &base, Isa::best(), &HashMap::new())?);
     let predictor = Arc::new(Predictor::new(&plan));
-    let detail = if args.full || args.json { Detail::Full } else { Detail::Brief };
-    let settings = Settings::new(detail).with_target(args.target_mse);
+    let settings = TheorySettings { full: args.settings.full || args.json, ..args.settings.clone() };
     let theory = Theory::new(&predictor, settings).map_err(|e| refused(&plan, e))?;
     let pictures = args.out.as_deref().map(|out| PictureFolder::new(out, args.overwrite, &plan)).transpose()?;
     if args.json {
         let report = theory.report(&|what| shown.about(what))?;
         shown.hidden(|| say_json(&report.json()));
-    } else if args.full {
-        page::page(&plan, &predictor, theory, args.target_mse, &shown, &mut |lines| shown.hidden(|| say(lines.join("\n"))));
+    } else if args.settings.full {
+        page::page(&plan, &predictor, theory, args.settings.target_mse, &shown, &mut |lines| shown.hidden(|| say(lines.join("\n"))));
     } else {
         let report = theory.report(&|what| shown.about(what))?;
-        shown.hidden(|| say(brief::page(&plan, &report, args.target_mse).join("\n")));
+        shown.hidden(|| say(brief::page(&plan, &report, args.settings.target_mse).join("\n")));
     }
     if let Some(target) = pictures {
         shown.about("pictures");

@@ -157,22 +157,36 @@ fn flags_of_evaluate_are_named_in_its_messages() {
         let all: Vec<&str> = ["evaluate", "a.csv", "--features", "fourier:1", "--out", "out"].iter().chain(args).copied().collect();
         refused(&folder, &all, expected)
     };
-    bad(&["--step-size", "-1"], &["--step-size -1: -1 is not accepted", "a positive number"]);
-    bad(&["--gamma", "1.5"], &["--gamma 1.5: 1.5 is not accepted"]);
-    bad(&["--local-steps", "0"], &["--local-steps 0: 0 is not accepted"]);
-    bad(&["--rounds", "0"], &["--rounds 0: 0 is not accepted"]);
-    bad(&["--ridge", "-1"], &["--ridge -1: -1 is not accepted"]);
-    bad(&["--scaling", "unit"], &["--scaling unit: unknown value `unit`"]);
-    bad(&["--tol", "-1"], &["--tol -1: -1 is not accepted"]);
-    bad(&["--method", "fedhs"], &["--method fedhs: there is no method `fedhs`; did you mean `fedhsa`?"]);
-    bad(&["--sampling", "idd"], &["--sampling idd: unknown value `idd`; did you mean `iid`?"]);
-    bad(&["--range", "s_0"], &["--range: `s_0`", "COLUMN=LOW,HIGH"]);
-    bad(&["--range", "s_9=0,1"], &["--range s_9=0,1: there is no state column `s_9`"]);
+    bad(&["--step-size", "-1"], &["--step-size: -1 is not accepted", "a positive number"]);
+    bad(&["--gamma", "1.5"], &["--gamma: 1.5 is not accepted"]);
+    bad(&["--local-steps", "0"], &["--local-steps: 0 is not accepted"]);
+    bad(&["--max-rounds", "0"], &["--max-rounds: 0 is not accepted"]);
+    bad(&["--ridge", "-1"], &["--ridge: -1 is not accepted"]);
+    bad(&["--scaling", "unit"], &["--scaling", "unit"]);
+    bad(&["--tol", "-1"], &["--tol: -1 is not accepted"]);
+    bad(&["--method", "fedhs"], &["--method: there is no method `fedhs`; did you mean `fedhsa`?"]);
+    bad(&["--sampling", "idd"], &["--sampling: unknown value `idd`; did you mean `iid`?"]);
+    bad(&["--ranges", "s_0"], &["--ranges", "`s_0` is not COLUMN=LOW:HIGH"]);
+    bad(&["--ranges", "s_9=0:1"], &["--ranges: there is no state column `s_9`"]);
+    bad(&["--method", "projected-td"], &["--set: projected-td needs it", "--set method.projected-td.radius=VALUE"]);
     bad(&["--set", "run.round=1"], &["unknown key `round`", "(set by --set run.round=1)"]);
-    let message = bad(&["--method", "fedhsa", "--step-size", "1000"], &["--step-size 1000: ", "fedhsa is unstable with these settings"]);
+    let message = bad(&["--method", "fedhsa", "--step-size", "1000"], &["--step-size: ", "fedhsa is unstable with these settings"]);
     let step = message.split("stable up to step_size = ").nth(1).unwrap().split(';').next().unwrap();
     folder
-        .run(&["evaluate", "a.csv", "--features", "fourier:1", "--method", "fedhsa", "--rounds", "3", "--tol", "0", "--step-size", step])
+        .run(&[
+            "evaluate",
+            "a.csv",
+            "--features",
+            "fourier:1",
+            "--method",
+            "fedhsa",
+            "--max-rounds",
+            "3",
+            "--tol",
+            "0",
+            "--step-size",
+            step,
+        ])
         .exits(0);
     refused(&folder, &["evaluate", "a.csv", "--features", "forier:3"], &["--features: `forier:3` names no features", "fourier:ORDER"]);
 }

@@ -20,15 +20,15 @@ fn evaluate_gives_weights_from_logs() {
         folder.write(&format!("logs/agent_{i}.csv"), LOG.replace("0.7", &format!("0.{}", 4 + i)));
     }
     // Methods of one step a round, and presets, have no number of local steps.
-    let single = ["evaluate", "logs", "--features", "polynomial:1", "--gamma", "0.9", "--rounds", "3", "--method"];
+    let single = ["evaluate", "logs", "--features", "polynomial:1", "--gamma", "0.9", "--max-rounds", "3", "--method"];
     for method in ["fedtd", "qfedtd", "delayed-sa", "dasa"] {
         // Three rounds are too few, so the run misses its target.
         folder.run(&[&single[..], &[method, "--out", method]].concat()).exits(1).says("NOT as expected: the residual is ");
     }
     let refused = folder.run(&[&single[..], &["fedtd", "--out", "n", "--local-steps", "5"]].concat()).exits(2).message();
-    assert!(refused.contains("--local-steps 5: unknown key `local_steps`"), "{refused}");
+    assert!(refused.contains("--local-steps: 5, and fedtd has no such setting"), "{refused}");
     let args =
-        ["evaluate", "logs", "--features", "polynomial:1", "--range", "s_0=-1,1", "--gamma", "0.9", "--local-steps", "5", "--out", "o"];
+        ["evaluate", "logs", "--features", "polynomial:1", "--ranges", "s_0=-1:1", "--gamma", "0.9", "--local-steps", "5", "--out", "o"];
     let auto = folder.run(&[&args[..10], &["--out", "auto"]].concat()).exits(0);
     auto.says("lstd: 1 round, ")
         .says("the fewest bits to 1e-12")
@@ -63,11 +63,23 @@ fn evaluate_gives_weights_from_logs() {
     same(&["logs/agent_2.csv", "logs/agent_0.csv", "logs/agent_1.csv"], "files");
     same(&["logs/agent_*.csv"], "glob");
     for method in ["fedlsa", "scafflsa", "scafflsa-random"] {
-        let options =
-            ["evaluate", "logs", "--features", "polynomial:1", "--method", method, "--rounds", "50", "--sampling", "iid", "--out", method];
+        let options = [
+            "evaluate",
+            "logs",
+            "--features",
+            "polynomial:1",
+            "--method",
+            method,
+            "--max-rounds",
+            "50",
+            "--sampling",
+            "iid",
+            "--out",
+            method,
+        ];
         folder.run(&options).exits(1).says("2 weights after 50 rounds");
     }
-    let output = folder.run(&["evaluate", "logs", "--features", "polynomial:1", "--out", "o", "--rounds", "3"]).exits(2).message();
+    let output = folder.run(&["evaluate", "logs", "--features", "polynomial:1", "--out", "o", "--max-rounds", "3"]).exits(2).message();
     assert!(output.contains("o holds a finished evaluation"), "{output}");
 }
 
@@ -87,21 +99,21 @@ fn evaluate_says_what_it_read_and_how_long_it_takes() {
         .says("  s_0 from 0 to 1, from the data\n2 features of polynomial:1\n")
         .says("will need about ")
         .says(" rounds until the residual is 1e-12 of that at zero weights");
-    run(&[&common[..], &["--range", "s_0=-1,2", "--rounds", "3", "--out", "b"]].concat())
+    run(&[&common[..], &["--ranges", "s_0=-1:2", "--max-rounds", "3", "--out", "b"]].concat())
         .says("  s_0 from -1 to 2, as given\n")
-        .says("  --rounds allows 3, less than a second: it will stop before the target");
+        .says("  --max-rounds allows 3, less than a second: it will stop before the target");
     assert_eq!(folder.json("a/summary.json")["title"], "Policy evaluation by fedhsa from 2 agents");
     assert_eq!(run(&[&common[..], &["--out", "c", "-q"]].concat()).exits(0).stdout, "");
     // The number of rounds that is predicted is the one that it takes.
     let slow =
-        ["--features", "polynomial:1", "--gamma", "0.9", "--local-steps", "1", "--method", "fedhsa", "--rounds", "5000", "--out", "d"];
+        ["--features", "polynomial:1", "--gamma", "0.9", "--local-steps", "1", "--method", "fedhsa", "--max-rounds", "5000", "--out", "d"];
     let said = run(&[&slow[..], &["--set", "run.record={ every = 1 }"]].concat()).stdout;
     let predicted: f64 = said.split("will need about ").nth(1).unwrap().split(' ').next().unwrap().replace(',', "").parse().unwrap();
     let took = folder.json("d/weights.json")["rounds"].as_f64().unwrap();
     assert!((predicted / took - 1.0).abs() < 0.2, "{predicted} {took}");
     assert_eq!(folder.json("d/weights.json")["outcome"], "converged");
     // So is the number of remaining rounds after a stop, and the files contain the outcome.
-    let short = [&slow[..8], &["--rounds", "30", "--out", "short"]].concat();
+    let short = [&slow[..8], &["--max-rounds", "30", "--out", "short"]].concat();
     let said = run(&short[..]).exits(1).stdout;
     let left: f64 = said.split("it takes at least about ").nth(1).unwrap().split(' ').next().unwrap().replace(',', "").parse().unwrap();
     assert!(((left + 30.0) / took - 1.0).abs() < 0.2, "{left} {took}");
@@ -109,11 +121,11 @@ fn evaluate_says_what_it_read_and_how_long_it_takes() {
     assert_eq!((weights["outcome"].as_str(), weights["rounds"].as_u64()), (Some("max-rounds"), Some(30)));
     assert!(weights["residual"].as_f64() > weights["residual_asked"].as_f64() && weights["bits"].as_u64() > Some(0), "{weights:#}");
     // FedLSA has a limit of its own, and noise has no end.
-    run(&[&common[..6], &["--method", "fedlsa", "--rounds", "3", "--out", "e"]].concat())
+    run(&[&common[..6], &["--method", "fedlsa", "--max-rounds", "3", "--out", "e"]].concat())
         .says("fedlsa will not reach the target (the residual is 1e-12");
-    run(&[&common[..], &["--sampling", "iid", "--rounds", "3", "--out", "f"]].concat()).says("it ends when the residual is 1e-12");
+    run(&[&common[..], &["--sampling", "iid", "--max-rounds", "3", "--out", "f"]].concat()).says("it ends when the residual is 1e-12");
     // Defaults by the number of columns; rewards that are all 0.
-    run(&["--gamma", "0.9", "--rounds", "3", "--local-steps", "1", "--out", "g"])
+    run(&["--gamma", "0.9", "--max-rounds", "3", "--local-steps", "1", "--out", "g"])
         .says("4 features of fourier:3, the default for 1 state column");
     for i in 0..2 {
         folder.write(&format!("zero/agent_{i}.csv"), "s_0,next_0,reward,done\n0,1,0,0\n1,0.2,0,0\n0.2,1,0,1\n0.7,0.1,0,0\n");
@@ -144,7 +156,7 @@ fn evaluate_takes_lambda_and_importance_ratios() {
                     "polynomial:1",
                     "--step-size",
                     "0.01",
-                    "--rounds",
+                    "--max-rounds",
                     "3",
                     "--tol",
                     "0",
@@ -215,10 +227,8 @@ fn evaluate_reaches_the_pooled_solution_of_real_logs() {
     let args = [
         "--features",
         "fourier:3",
-        "--range",
-        "s_0=-1.2,0.6",
-        "--range",
-        "s_1=-0.07,0.07",
+        "--ranges",
+        "s_0=-1.2:0.6,s_1=-0.07:0.07",
         "--gamma",
         "0.99",
         "--method",
@@ -229,7 +239,7 @@ fn evaluate_reaches_the_pooled_solution_of_real_logs() {
         "1",
         "--local-steps",
         "100",
-        "--rounds",
+        "--max-rounds",
         "20000",
         "--ridge",
         "0",
@@ -262,6 +272,6 @@ fn a_log_is_one_agent_by_whatever_path() {
     assert!(message.contains("this log is given twice"), "{message}");
     let message = folder.run(&["evaluate", "b.csv"]).exits(2).message();
     assert!(message.contains("separated by commas, semicolons or tabs, not by '|'"), "{message}");
-    let message = folder.run(&["evaluate", "a.csv", "--range", "s_0=0,1", "--range", "s_0=0,2"]).exits(2).message();
-    assert!(message.contains("`s_0` has two ranges"), "{message}");
+    let message = folder.run(&["evaluate", "a.csv", "--ranges", "s_0=0:1,s_0=0:2"]).exits(2).message();
+    assert!(message.contains("`s_0` comes twice"), "{message}");
 }

@@ -342,11 +342,11 @@ fn coordinates_may_be_called_as_columns_are() {
 fn overflow_is_not_convergence() {
     let folder = Folder::new();
     folder.write("a.csv", "s_0,next_0,reward,done\n0,1,1e160,0\n1,0.2,1,0\n0.2,1,0,1\n0.7,0.1,1,0\n");
-    let output = folder.run(&["evaluate", "a.csv", "--features", "polynomial:1", "--gamma", "0.9", "--rounds", "30"]);
+    let output = folder.run(&["evaluate", "a.csv", "--features", "polynomial:1", "--gamma", "0.9", "--max-rounds", "30"]);
     assert!(output.status == 1 || output.status == 2, "{}", output.stdout);
     assert!(!output.stdout.contains("converged: reached"), "{}", output.stdout);
     let message = folder.run(&["evaluate", "a.csv", "--tol", "inf"]).exits(2).message();
-    assert!(message.contains("--tol inf") && message.contains("finite"), "{message}");
+    assert!(message.contains("--tol: inf") && message.contains("finite"), "{message}");
 }
 
 #[test]

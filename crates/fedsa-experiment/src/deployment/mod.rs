@@ -389,7 +389,7 @@ fn check_problem(experiment: &Experiment, source: Source, problem: &dyn ProblemS
                 ("problem.holdout", how.holdout > 0.0),
             ];
             refuse_first(&given)?;
-            Ok((true, how.weights == AgentWeights::Rows))
+            Ok((true, how.weighting == AgentWeights::Rows))
         }
     }
 }

@@ -6,6 +6,7 @@
 pub mod comparison;
 mod evaluated;
 mod expectation;
+mod experiment;
 mod feature_choice;
 mod logs_read;
 mod notes;
@@ -17,7 +18,7 @@ mod settings;
 use std::time::Instant;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{Error, ErrorKind, Result, quoted, require};
+use fedsa::error::{Error, ErrorKind, Result};
 use fedsa::kernel::Isa;
 use fedsa::problem::Files;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
@@ -41,12 +42,13 @@ use crate::{made, output};
 pub(crate) use evaluated::NAMED;
 pub use evaluated::{Evaluated, PictureWords};
 pub use expectation::{Expectation, ExpectedCourse};
+pub use experiment::ANDERSON_BASE;
+use experiment::Method;
 pub use feature_choice::{CANDIDATES, FeatureChoice, TriedFeatures};
 pub use logs_read::LogsRead;
 pub use policy_value::PolicyDifference;
 pub(crate) use policy_value::difference_json;
-use settings::Method;
-pub use settings::{ANDERSON_BASE, EvaluateSettings, LOCAL_STEPS, STEP_SIZE};
+pub use settings::{AUTO, EvaluateSettings};
 
 /// Reads the logs of the settings and computes the weights of their value function, without writing anything.
 ///
@@ -144,13 +146,13 @@ impl Evaluation {
     /// As [`Evaluation::new`], with logs from `files`; `count` is the number of logs as far as it is known.
     fn with(settings: &EvaluateSettings, files: &DiskFiles, count: usize, has_features: impl FnOnce() -> bool) -> Result<Self, Error> {
         let began = Instant::now();
-        let is_auto = settings.method.is_none();
-        check(settings)?;
+        let is_auto = settings.named_method().is_none();
         // Settings are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
         let unread = settings.experiment()?;
         unread.settings()?;
         let before = Method::before(settings);
-        let logged = settings.features.is_none() && settings.choose_features.is_none() && has_features();
+        let (named, to_choose) = (settings.named_features()?, settings.features_to_choose());
+        let logged = settings.features.is_none() && has_features();
         let unread = if logged { settings.experiment_with(&before, &FeatureSpec::Columns {}, count)? } else { unread };
         if is_auto {
             settings.experiment_with(&Method::with_steps(settings), &FeatureSpec::Identity { bias: false }, count)?.settings()?;
@@ -165,26 +167,26 @@ impl Evaluation {
         let of = |experiment: &Experiment| -> Result<Logs> { config::read(Value::Table(made::problem_of(experiment).1)) };
         let logs = of(&unread).and_then(|of| of.survey(files));
         let logs = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
-        let chosen = settings.choose_features.map(|most| {
+        let chosen = to_choose.map(|most| {
             let of = of(&unread)?;
             FeatureChoice::new(&of, of.survey(files)?, most, files.cancel())
         });
         let chosen = chosen.transpose().map_err(|e| unread.failure_at(e.inside("problem"), point))?;
         let agents = logs.facts.len();
         let default = if logged { FeatureSpec::Columns {} } else { default_features(&logs) };
-        let features = chosen.as_ref().map(|choice| &choice.chosen).or(settings.features.as_ref()).unwrap_or(&default).clone();
+        let features = chosen.as_ref().map(|choice| &choice.chosen).or(named.as_ref()).unwrap_or(&default).clone();
         let first = settings.experiment_with(&before, &features, agents)?;
         let settled = of(&first).and_then(|of| Ok((of.map(&logs)?, of)));
         let (map, of_logs) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let episodes = logs.episodes(of_logs.gamma).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let ridge = settings.ridge.unwrap_or_else(|| of_logs.default_ridge(&logs, &map, &episodes));
-        let (is_relative, settings) = (settings.ridge.is_none(), &settings.clone().with_ridge(ridge));
+        let (is_relative, settings) = (settings.ridge.is_none(), &EvaluateSettings { ridge: Some(ridge), ..settings.clone() });
         let first = settings.experiment_with(&before, &features, agents)?;
         let of_logs = of(&first)?;
         let value_columns = pictures::named_columns(&settings.value_columns, map.columns())?;
         check_held_out(&logs, &map)?;
         let against = against(settings, &features, &files.places, files.cancel())?;
-        let unclipped = of_logs.clip_ratios.map(|_| of_logs.clone().with_clip_ratios(None).survey(files)).transpose();
+        let unclipped = of_logs.max_importance_ratio.map(|_| of_logs.clone().with_max_importance_ratio(None).survey(files)).transpose();
         let unclipped = unclipped.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let policy_value = PolicyValueSettings::default()
             .with_level(settings.level)
@@ -251,17 +253,6 @@ impl Evaluation {
     }
 }
 
-/// Settings that exclude each other or are out of range.
-///
-/// # Errors
-/// When there is one.
-fn check(settings: &EvaluateSettings) -> Result<()> {
-    if let (Some(features), Some(_)) = (&settings.features, settings.choose_features) {
-        return Err(Error::new("features", format!("{}, and features are to be chosen", quoted(features.to_string())), "one of them"));
-    }
-    require(settings.level > 0.0 && settings.level < 1.0, "level", settings.level, "a number above 0 and below 1")
-}
-
 /// Refuses held-out episodes where there are too many features for the errors on them.
 fn check_held_out(logs: &Surveyed, map: &FeatureMap) -> Result<()> {
     if map.sparse().is_some() && !logs.held.is_empty() {
@@ -288,10 +279,16 @@ fn against(settings: &EvaluateSettings, features: &FeatureSpec, places: &Places,
     if is_same || settings.against.iter().any(|logs| settings.logs.contains(logs)) {
         return Err(Error::new("against", "logs that are evaluated themselves", "logs of another policy, which are independent of these"));
     }
-    let mut other = settings.clone().with_value_columns(Vec::new());
-    other.logs = std::mem::take(&mut other.against);
-    (other.features, other.choose_features, other.holdout) = (Some(features.clone()), None, None);
-    other.method.get_or_insert("lstd".into());
+    let other = EvaluateSettings {
+        logs: settings.against.clone(),
+        against: Vec::new(),
+        features: Some(features.to_string()),
+        max_features: None,
+        holdout: None,
+        method: settings.named_method().unwrap_or("lstd").into(),
+        value_columns: Vec::new(),
+        ..settings.clone()
+    };
     let found = Evaluation::new(&other, cancel).and_then(|other| other.policy_value()).map_err(named)?;
     let value = found.ok_or_else(|| {
         let help = format!("logs with the start of an episode, and at most {MOST_FEATURES} features");

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::settings::{AGENTS, AUTO, FitSettings, LOCAL_STEPS, Model};
 use crate::choose::LossChoice;
 use crate::config::Experiment;
-use crate::made::{Made, Section, takes, text};
+use crate::made::{Made, Section, has_no_such_setting, takes, text};
 use crate::numbers;
 
 /// The counts by which methods are compared.
@@ -86,8 +86,8 @@ impl FitSettings {
         problem.put("target", self.target.as_ref())?;
         problem.put("positive", self.positive.as_deref().map(class))?;
         problem.put("reference", self.reference.as_deref().map(class))?;
-        problem.put_as("dispersion", "alpha", self.dispersion)?;
-        problem.put_as("huber_delta", "threshold", self.huber_delta)?;
+        problem.put("dispersion", self.dispersion)?;
+        problem.put("huber_delta", self.huber_delta)?;
         problem.put("offset", self.offset.as_ref())?;
         problem.put("row_weights", self.row_weights.as_ref())?;
         problem.put("drop", (!self.drop.is_empty()).then_some(&self.drop))?;
@@ -97,7 +97,7 @@ impl FitSettings {
         problem.put("intercept", self.has_intercept(false).then_some(true))?;
         problem.put("penalise_intercept", self.penalise_intercept.then_some(true))?;
         problem.put_as("pca", "pca.dim", self.pca)?;
-        problem.put_as("weighting", "weights", if self.weighting == AgentWeights::Rows { "rows" } else { "equal" })?;
+        problem.put("weighting", self.weighting)?;
         problem.put("holdout", self.holdout)?;
         Ok(problem)
     }
@@ -115,20 +115,16 @@ impl FitSettings {
         }
         method.put_as(setting, "kind", kind)?;
         method.fix("label", kind)?;
-        let refused = |setting: &str, given: String| {
-            let what = format!("{given}, and {} has no such setting", quoted(kind));
-            Err(Error::new(setting, what, format!("no `{setting}`, or a method with local steps, such as fedlsa")))
-        };
         if let Some(step_size) = self.step_size {
             let may_have = takes(&self.kinds, kind, "step_size");
             if is_alone && !may_have {
-                return refused("step_size", numbers::typed(step_size));
+                return Err(has_no_such_setting(kind, "step_size", numbers::typed(step_size)));
             }
             method.put("step_size", (may_have && (is_alone || !self.needs_all_rows(kind))).then_some(step_size))?;
         }
         let makes_steps = takes(&self.kinds, kind, "local_steps");
         if let Some(steps) = self.local_steps.filter(|_| is_alone && !makes_steps) {
-            return refused("local_steps", steps.to_string());
+            return Err(has_no_such_setting(kind, "local_steps", steps));
         }
         method.put("local_steps", makes_steps.then_some(self.local_steps.unwrap_or(LOCAL_STEPS)))?;
         Ok(method)

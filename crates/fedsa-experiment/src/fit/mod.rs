@@ -229,7 +229,7 @@ fn build(wanted: &FitSettings, experiment: &Experiment, files: &DiskFiles, cance
             let prepared = prepared.expect("the problem was built");
             if let Some(how) = wanted.standard_errors() {
                 // Settings of the experiment may have been changed.
-                wanted.check_inference(settings.ridge, settings.weights == AgentWeights::Rows)?;
+                wanted.check_inference(settings.ridge, settings.weighting == AgentWeights::Rows)?;
                 let estimate = inference::infer(&prepared, &vec![0.0; built.field().dim()], how, cancel)?;
                 built.field().set_root(estimate.theta);
             }

@@ -14,7 +14,7 @@ use super::problem::ProblemTheory;
 use super::reason::{KnownOrReason, Reason, ReasonCode};
 use super::statements::{self, Theorems};
 use super::target::{self, MethodTarget};
-use super::{Allowance, Detail, Settings};
+use super::{Allowance, TheorySettings};
 use crate::Predictor;
 use crate::names::QUANTITIES;
 use crate::plan::PlannedPoint;
@@ -122,12 +122,12 @@ impl MethodTheory {
     pub(super) fn compute(
         &mut self,
         predictor: &Predictor,
-        settings: &Settings,
+        settings: &TheorySettings,
         problem: Option<&ProblemTheory>,
         allowance: &mut Allowance,
     ) {
         let (field, of) = (predictor.plan().field(self.cell), predictor.forecast(self.cell));
-        let is_full = settings.detail == Detail::Full;
+        let is_full = settings.full;
         self.judge(predictor, &of, allowance);
         self.find_floor(predictor, &of, allowance);
         if self.rounds.is_ok() {

@@ -35,57 +35,39 @@ use fedsa::kernel::Isa;
 use fedsa::parallel;
 use fedsa_theory::predict;
 use fedsa_theory::work::{self, WorkSpent};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::config::Experiment;
 use crate::plan::PlanControl;
-use crate::{Plan, Predictor, run_memory};
+use crate::{Plan, Predictor, options, run_memory};
 
 /// The most multiplications of a brief report, for all methods together, and of each method of a full one; some take half a nanosecond on
 /// one core, some a whole one.
 pub const BRIEF_WORK: f64 = 1e10;
 pub const FULL_WORK: f64 = 6e10;
 
-/// How much is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Detail {
-    /// For each method the floor, its parts, what would change it, the largest stable step and the target. All of them together end in
-    /// about 10 seconds on one core.
-    #[default]
-    Brief,
-    /// Everything: constants of the problems, the curve, all quantities, stable steps for other numbers of local steps, theorems. Each
-    /// method ends in about a minute on one core, most in far less.
-    Full,
-}
-
-/// What is asked for.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[non_exhaustive]
-pub struct Settings {
-    /// The mean-square error whose cost is asked for.
+/// What is asked for: options of `fedsa theory` and keyword arguments of Python.
+#[derive(Debug, Clone, PartialEq, clap::Args, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TheorySettings {
+    /// A mean-square error: how many rounds, samples and bits each method takes until its own is at most this, or what keeps it above
+    #[arg(long, value_name = "EPS2", value_parser = options::positive)]
     pub target_mse: Option<f64>,
-    /// How much is computed.
-    pub detail: Detail,
+    /// Everything: constants of the problem, the parts of each floor and what would change it, stable steps for other numbers of local steps, and the
+    /// theorems of the papers, up to a minute for each method. By default floors, stable steps and targets, about 10 seconds for all methods together
+    #[arg(long)]
+    pub full: bool,
     /// The most multiplications of a brief report, for all methods together; [`BRIEF_WORK`] by default.
-    pub most_work: Option<f64>,
+    #[arg(skip)]
+    #[serde(skip)]
+    pub max_work: Option<f64>,
 }
 
-impl Settings {
-    /// A report with this detail and no target.
-    pub fn new(detail: Detail) -> Self {
-        Self { target_mse: None, detail, most_work: None }
-    }
-
-    /// The same with a target: what each method takes until its mean-square error is `mse`.
-    #[must_use]
-    pub fn with_target(self, mse: Option<f64>) -> Self {
-        Self { target_mse: mse, ..self }
-    }
-
-    /// The same with at most so many multiplications of a brief report.
-    #[must_use]
-    pub fn with_most_work(self, work: f64) -> Self {
-        Self { most_work: Some(work), ..self }
+impl Default for TheorySettings {
+    fn default() -> Self {
+        options::defaults()
     }
 }
 
@@ -97,7 +79,7 @@ impl Settings {
 pub fn theory(
     experiment: Experiment,
     base: &Path,
-    settings: Settings,
+    settings: TheorySettings,
     about: &dyn Fn(&str),
     cancel: &Cancel,
 ) -> Result<TheoryReport, Error> {
@@ -145,7 +127,7 @@ impl TheoryReport {
 pub struct Theory {
     plan: Arc<Plan>,
     predictor: Arc<Predictor>,
-    settings: Settings,
+    settings: TheorySettings,
     /// Point, position of the label, and cell of every method.
     cells: Vec<(usize, usize, usize)>,
     next: usize,
@@ -160,7 +142,7 @@ impl Theory {
     /// # Errors
     /// When the target is not positive, or below what rounding leaves of the roots of all problems (key `target_mse`); when predictions
     /// do not fit into memory.
-    pub fn new(predictor: &Arc<Predictor>, settings: Settings) -> Result<Self> {
+    pub fn new(predictor: &Arc<Predictor>, settings: TheorySettings) -> Result<Self> {
         let (plan, predictor) = (Arc::clone(predictor.plan()), Arc::clone(predictor));
         if let Some(mse) = settings.target_mse {
             check_target(&plan, mse)?;
@@ -168,7 +150,7 @@ impl Theory {
         run_memory::refuse_predictions(&plan)?;
         let of_point = |point: usize| plan.points[point].cells.iter().enumerate().map(move |(label, cell)| (point, label, *cell));
         let cells = (0..plan.points.len()).flat_map(of_point).collect();
-        let left = settings.most_work.unwrap_or(BRIEF_WORK);
+        let left = settings.max_work.unwrap_or(BRIEF_WORK);
         Ok(Self { plan, predictor, settings, cells, next: 0, left, left_out: Vec::new() })
     }
 
@@ -196,9 +178,9 @@ impl Theory {
     /// The next method; `None` at the end. `problems` are those of [`Theory::problems`], which theorems need; without them there are none.
     pub fn next_method(&mut self, problems: &[ProblemTheory]) -> Option<MethodTheory> {
         let (point, label, cell) = *self.cells.get(self.next)?;
-        let share = match self.settings.detail {
-            Detail::Brief => self.left / (self.cells.len() - self.next) as f64,
-            Detail::Full => FULL_WORK,
+        let share = match self.settings.full {
+            false => self.left / (self.cells.len() - self.next) as f64,
+            true => FULL_WORK,
         };
         self.next += 1;
         let mut allowance = Allowance { left: share, cut: Vec::new() };
@@ -221,12 +203,12 @@ impl Theory {
     /// # Errors
     /// When the token of the predictor is cancelled before the end.
     pub fn report(mut self, about: &dyn Fn(&str)) -> Result<TheoryReport> {
-        let problems = match self.settings.detail {
-            Detail::Full => {
+        let problems = match self.settings.full {
+            true => {
                 about("problems");
                 self.problems()
             }
-            Detail::Brief => Vec::new(),
+            false => Vec::new(),
         };
         let mut methods = Vec::new();
         while let Some(upcoming) = self.upcoming().map(|(label, point)| format!("{label} {point}")) {

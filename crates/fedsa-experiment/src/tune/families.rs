@@ -12,7 +12,7 @@ use fedsa_data::DiskFiles;
 use fedsa_theory::tune::{Family, SearchChoice};
 use toml::{Table, Value};
 
-use super::options::TuneOptions;
+use super::settings::TuneSettings;
 use crate::config::link::{self, DownlinkSpec, UplinkSpec};
 use crate::config::{self, find_kind, read_kind};
 use crate::kinds::Kinds;
@@ -117,7 +117,7 @@ fn kind_name(table: &Table) -> String {
 }
 
 /// The names of the methods that may be chosen: those of the options, or the usual ones and those of the file that have a step size.
-fn method_names(kinds: &Kinds, options: &TuneOptions, tables: &[Table]) -> Vec<String> {
+fn method_names(kinds: &Kinds, options: &TuneSettings, tables: &[Table]) -> Vec<String> {
     let mut names: Vec<String> = options.methods.clone();
     if names.is_empty() {
         names = METHODS.iter().map(|name| (*name).to_string()).collect();
@@ -131,7 +131,7 @@ fn method_names(kinds: &Kinds, options: &TuneOptions, tables: &[Table]) -> Vec<S
 }
 
 /// The names of the codecs that may be chosen; `None` is that of the link.
-fn codec_names(options: &TuneOptions) -> Result<Vec<Option<&str>>> {
+fn codec_names(options: &TuneSettings) -> Result<Vec<Option<&str>>> {
     let of_options: Vec<&str> = options.codecs.iter().map(String::as_str).collect();
     Ok(match &of_options[..] {
         [] => vec![None],
@@ -168,7 +168,7 @@ fn method_table(kind: &Kind<dyn MethodSettings>, tables: &[Table], reference: &T
 /// candidates have, `field` is the problem.
 pub(super) fn families(
     kinds: &Kinds,
-    options: &TuneOptions,
+    options: &TuneSettings,
     tables: &[Table],
     reference: usize,
     files: &DiskFiles,

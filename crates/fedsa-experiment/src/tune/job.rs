@@ -5,7 +5,7 @@ use std::path::Path;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, ErrorCode, ErrorKind};
 
-use super::{Began, Memo, Searched, TuneControl, TuneOptions, Tuned, Tuning, names};
+use super::{Began, Memo, Searched, TuneControl, TuneSettings, Tuned, Tuning, names};
 use crate::config::Experiment;
 use crate::execute::{read_framed, write_framed};
 use crate::folder::{self, FolderPurpose, FolderWork, Found, Holds, OUT, PILOTS, RunFolder};
@@ -67,7 +67,7 @@ impl Answer {
 /// were run in the folder; when it is cancelled and nothing is kept.
 pub fn tune(
     experiment: &Experiment,
-    options: &TuneOptions,
+    options: &TuneSettings,
     run: &RunSettings,
     observe: &mut dyn FnMut(TuneStage<'_>),
     cancel: &Cancel,

@@ -15,10 +15,10 @@
 
 mod families;
 mod job;
-mod options;
 mod output;
 mod pilots;
 mod refusal;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,8 +47,8 @@ use crate::plan::{self, BuiltProblem, Plan, PlanControl, ResolvedStart};
 use crate::{estimate, resolve};
 use families::Candidates;
 pub use job::{Answer, TuneOutcome, TuneStage, tune};
-pub use options::TuneOptions;
 use pilots::{Measure, Measured, PilotSearch, Pilots};
+pub use settings::TuneSettings;
 
 pub use output::{FILE, names};
 
@@ -166,7 +166,7 @@ const SIMPLER_SHARE: f64 = 0.1;
 pub struct Tuning {
     experiment: Experiment,
     base: std::path::PathBuf,
-    options: TuneOptions,
+    options: TuneSettings,
     target: SearchTarget,
     candidates: Vec<Candidates>,
     start: SearchStart,
@@ -180,7 +180,7 @@ impl Tuning {
     ///
     /// # Errors
     /// When the file or an option cannot be used, or it is cancelled.
-    pub fn new(experiment: &Experiment, base: &Path, isa: Isa, options: &TuneOptions, cancel: &Cancel) -> Result<Self, Error> {
+    pub fn new(experiment: &Experiment, base: &Path, isa: Isa, options: &TuneSettings, cancel: &Cancel) -> Result<Self, Error> {
         let [point] = &experiment.points[..] else {
             let what = format!("the file has {} points of a sweep", experiment.points.len());
             return Err(Error::new("", what, "one problem and one link, without `sweep` and `variant`").coded(ErrorCode::Sweep));
@@ -211,8 +211,8 @@ impl Tuning {
             goal: options.objective,
             max_rounds: options.max_rounds,
             max_local_steps: options.max_local_steps,
-            local_steps: options.local_steps.clone(),
-            network: options.network,
+            local_steps: (!options.local_steps.is_empty()).then(|| options.local_steps.clone()),
+            network: options.network()?,
         };
         target.check(&*plan.fields[0].field, &start)?;
         let identity = identity(&plan, options, &Places::from_env(base))?;
@@ -463,7 +463,7 @@ impl Measure for PilotRunner<'_, '_> {
 }
 
 /// The index of the method whose link, start and output all candidates have.
-fn reference(plan: &Plan, options: &TuneOptions) -> Result<usize> {
+fn reference(plan: &Plan, options: &TuneSettings) -> Result<usize> {
     if let Some(label) = &options.like {
         return plan
             .labels
@@ -484,8 +484,10 @@ fn reference(plan: &Plan, options: &TuneOptions) -> Result<usize> {
 }
 
 /// A digest of the problem, the methods of the file and the options.
-fn identity(plan: &Plan, options: &TuneOptions, places: &Places) -> Result<String> {
-    let (file, options) = (resolve::file(&plan.experiment, places)?, serde_json::to_string(options).expect("plain options"));
+fn identity(plan: &Plan, options: &TuneSettings, places: &Places) -> Result<String> {
+    // A limit by the clock ends a search, and changes none of its pilots.
+    let options = TuneSettings { time_limit: None, ..options.clone() };
+    let (file, options) = (resolve::file(&plan.experiment, places)?, serde_json::to_string(&options).expect("plain options"));
     Ok(plan::identity(&[env!("CARGO_PKG_VERSION"), &plan.fields[0].fingerprint, &file, &options]))
 }
 

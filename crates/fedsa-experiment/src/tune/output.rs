@@ -209,7 +209,7 @@ impl Tuning {
             if piloted == 0 { String::new() } else { format!(", {piloted} by pilot runs of about {} s", number(tuned.pilots.spent)) };
         lines.push(format!("{} choices were tried by theory{pilots}", tuned.found.tried.len()));
         let most = self.options.max_local_steps;
-        if self.options.local_steps.is_none() && tuned.choice.local_steps == most && most > 1 {
+        if self.options.local_steps.is_empty() && tuned.choice.local_steps == most && most > 1 {
             lines.push(format!("its local steps are the most that may be chosen, {most}: a larger `max_local_steps` may find better"));
         }
         if tuned.is_cut() {

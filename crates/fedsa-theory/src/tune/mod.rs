@@ -80,14 +80,21 @@ pub struct SearchTarget {
 
 impl Default for SearchTarget {
     fn default() -> Self {
-        Self { mse: 0.0, goal: Goal::Bits, max_rounds: MOST_ROUNDS, max_local_steps: MOST_LOCAL_STEPS, local_steps: None, network: None }
+        Self {
+            mse: 0.0,
+            goal: Goal::Bits,
+            max_rounds: DEFAULT_MAX_ROUNDS,
+            max_local_steps: DEFAULT_MAX_LOCAL_STEPS,
+            local_steps: None,
+            network: None,
+        }
     }
 }
 
 /// The default of [`SearchTarget::max_rounds`].
-pub const MOST_ROUNDS: u64 = 100_000;
+pub const DEFAULT_MAX_ROUNDS: u64 = 100_000;
 /// The default of [`SearchTarget::max_local_steps`].
-pub const MOST_LOCAL_STEPS: u64 = 1000;
+pub const DEFAULT_MAX_LOCAL_STEPS: u64 = 1000;
 
 impl SearchTarget {
     /// Checks the target for a problem and a start.

@@ -40,7 +40,7 @@ pub struct QShedPlan {
     /// Which vectors get the bits.
     pub rule: BitRule,
     /// The most bits of a component, over all rounds since the renewal.
-    pub most_bits: u32,
+    pub max_bits: u32,
     /// Bits a component in a round, where the link has no budget.
     pub budget: u64,
     /// The trial steps.
@@ -132,19 +132,19 @@ impl Kept {
 
     /// The bits of each vector in all after a round with a budget of so many a component; `before` are those that the server has.
     fn bits_after(&self, before: &[u32], plan: &QShedPlan, budget: u64) -> Vec<u32> {
-        let QShedPlan { rule, most_bits, .. } = *plan;
+        let QShedPlan { rule, max_bits, .. } = *plan;
         if !self.values[0].is_finite() {
             return before.to_vec();
         }
         // What is best does not depend on the scale, in which squares are finite.
         let scaled = || self.values.iter().map(|l| l / self.values[0]).collect::<Vec<f64>>();
         let mut after = match rule {
-            BitRule::Optimal | BitRule::Ideal => allocate(&scaled(), before, most_bits, budget, CountRule::Heuristic),
-            BitRule::Exact => allocate(&scaled(), before, most_bits, budget, CountRule::Exact),
+            BitRule::Optimal | BitRule::Ideal => allocate(&scaled(), before, max_bits, budget, CountRule::Heuristic),
+            BitRule::Exact => allocate(&scaled(), before, max_bits, budget, CountRule::Exact),
             BitRule::FirstVectors => {
-                let whole = usize::try_from(budget / u64::from(most_bits)).unwrap_or(usize::MAX);
+                let whole = usize::try_from(budget / u64::from(max_bits)).unwrap_or(usize::MAX);
                 let mut after = before.to_vec();
-                after.resize(before.len().saturating_add(whole).min(self.values.len() - 1), most_bits);
+                after.resize(before.len().saturating_add(whole).min(self.values.len() - 1), max_bits);
                 after
             }
         };
@@ -199,7 +199,7 @@ impl QShedAgent {
     /// What a question says that the server holds: the round of the Hessian, and the bits of each vector.
     fn held(&self, down: &Message, d: usize) -> Result<Option<(Option<u64>, Vec<u32>)>> {
         let Some([round, bits @ ..]) = down.find(Part::HeldBits).and_then(Body::numbers) else { return Ok(None) };
-        let most = f64::from(self.plan.most_bits);
+        let most = f64::from(self.plan.max_bits);
         let are_bits =
             bits.len() < d.max(1) && bits.iter().all(|b| *b >= 0.0 && *b <= most && b.fract() == 0.0) && bits.last() != Some(&0.0);
         let round = match *round {
@@ -214,7 +214,7 @@ impl QShedAgent {
 
     /// How many of the first vectors the server holds with all their bits.
     fn whole(&self, bits: &[u32]) -> usize {
-        bits.iter().take_while(|bits| **bits == self.plan.most_bits).count()
+        bits.iter().take_while(|bits| **bits == self.plan.max_bits).count()
     }
 
     /// Computes the pairs of the last renewal again where those that were saved do not contain all that the server lacks: where it was
@@ -306,7 +306,7 @@ impl Agent for QShedAgent {
         let (saved, rest): (State, _) = postcard::take_from_bytes(bytes).map_err(|_| bad_state())?;
         let State { theta, gradient, renewed, bits, held } = &saved;
         let d = renewed.as_ref().map_or(0, |(_, theta)| theta.len());
-        let are_bits = bits.len() < d.max(1) && bits.iter().all(|bits| *bits <= self.plan.most_bits) && bits.last() != Some(&0);
+        let are_bits = bits.len() < d.max(1) && bits.iter().all(|bits| *bits <= self.plan.max_bits) && bits.last() != Some(&0);
         let fits =
             theta.len() == d && gradient.len() == d && are_bits && renewed.as_ref().is_none_or(|(round, _)| d > 0 && *round < 1 << 32);
         // Numbers need not be finite: those of an agent that was asked far from where its loss can be computed are not.
@@ -332,8 +332,8 @@ fn bad_state() -> Error {
 mod tests {
     use super::*;
 
-    fn plan(rule: BitRule, most_bits: u32) -> QShedPlan {
-        QShedPlan { renewal: Renewal::Once, rule, most_bits, budget: 0, trials: Trials::new(0.5, 1, 0.1) }
+    fn plan(rule: BitRule, max_bits: u32) -> QShedPlan {
+        QShedPlan { renewal: Renewal::Once, rule, max_bits, budget: 0, trials: Trials::new(0.5, 1, 0.1) }
     }
 
     fn diagonal(values: &[f64]) -> Kept {

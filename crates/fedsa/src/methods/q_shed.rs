@@ -67,7 +67,7 @@ pub struct QShed {
     pub allocation: BitRule,
     /// b_max: the most bits of a component of a vector, over all rounds since its renewal; 1 to 32.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 32)))]
-    pub most_bits: u32,
+    pub max_bits: u32,
     /// B: bits a component that an agent may send in a round, over links without a bit budget; 2 b_max when absent. Refused over links with
     /// one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub struct QShed {
 crate::settings::setters! { QShed {
     with_renewal(renewal: Renewal) = renewal;
     with_allocation(allocation: BitRule) = allocation;
-    with_most_bits(most_bits: u32) = most_bits;
+    with_most_bits(max_bits: u32) = max_bits;
     with_budget(budget: impl Into<Option<u32>>) = budget.into();
     with_decrease(decrease: f64) = decrease;
     with_shrink(shrink: f64) = shrink;
@@ -99,7 +99,7 @@ impl Default for QShed {
         Self {
             renewal: Renewal::Fibonacci,
             allocation: BitRule::Optimal,
-            most_bits: 16,
+            max_bits: 16,
             budget: None,
             decrease: 0.1,
             shrink: 0.5,
@@ -115,7 +115,7 @@ impl QShed {
 
     /// B over links without a bit budget.
     fn budget(&self) -> u32 {
-        self.budget.unwrap_or(2 * self.most_bits)
+        self.budget.unwrap_or(2 * self.max_bits)
     }
 }
 
@@ -123,7 +123,7 @@ impl MethodSettings for QShed {
     fn check(&self, _: usize) -> Result<()> {
         self.renewal.check("renewal")?;
         let accepted = format!("between 1 and {MOST_BITS}");
-        require((1..=MOST_BITS).contains(&self.most_bits), "most_bits", self.most_bits, &accepted)?;
+        require((1..=MOST_BITS).contains(&self.max_bits), "max_bits", self.max_bits, &accepted)?;
         require(self.budget != Some(0), "budget", 0, "at least 1 bit a component")?;
         descent::check_shrinking_search(self.shrink, self.shrinks, self.decrease)
     }
@@ -153,7 +153,7 @@ impl MethodSettings for QShed {
         let want = |part, len, give| Want { part, len, give };
         let content = match self.allocation {
             BitRule::Ideal => want(Part::Eigenvectors, Len::AtMost(most * d), Give::Each),
-            _ => want(Part::Digits, Len::AtMost((most * d * self.most_bits as usize).div_ceil(8)), Give::Each),
+            _ => want(Part::Digits, Len::AtMost((most * d * self.max_bits as usize).div_ceil(8)), Give::Each),
         };
         let mut down = vec![(Part::Model, Len::Exactly(d))];
         down.extend(trigger(&self.renewal).map(|_| (Part::Renewal, Len::Exactly(1))));
@@ -181,7 +181,7 @@ impl MethodSettings for QShed {
         let plan = Arc::new(QShedPlan {
             renewal: self.renewal.clone(),
             rule: self.allocation,
-            most_bits: self.most_bits,
+            max_bits: self.max_bits,
             budget: u64::from(self.budget()),
             trials: self.trials(),
         });
@@ -191,7 +191,7 @@ impl MethodSettings for QShed {
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
         let steps = NewtonSteps { theta: setting.start.clone(), trials: Some(self.trials()), trigger: trigger(&self.renewal) };
         let are_whole = self.allocation == BitRule::Ideal;
-        let rule = QShedRule { weights: setting.weights.to_vec(), seed: setting.seed, most_bits: self.most_bits, are_whole };
+        let rule = QShedRule { weights: setting.weights.to_vec(), seed: setting.seed, max_bits: self.max_bits, are_whole };
         Box::new(QShedServer::new(steps, rule))
     }
 

@@ -22,7 +22,7 @@
 //! their Hessians and vectors, by a block Lanczos iteration with restarts that starts from the pairs of the last renewal
 //! ([`mod@crate::eigenpairs::restarted`]), and the server steps by Woodbury's formula from the vectors ([`crate::server::woodbury`]). No d x d
 //! matrix is formed. A pair has a residual of at most `pair_tolerance l_1`, so that `Hhat_c` is that of a Hessian which differs from `H_c` by
-//! that much. `most_pairs` bounds the vectors that are kept; schedules count it, plus 1, for d: Fibonacci renewals are then at
+//! that much. `max_pairs` bounds the vectors that are kept; schedules count it, plus 1, for d: Fibonacci renewals are then at
 //! most so many rounds apart. An agent with sparse rows iterates in the columns that occur in them. Elsewhere its Hessian is the
 //! ridge times the identity: rho is at least the ridge, and pairs that are not above the ridge are not sent.
 //!
@@ -77,7 +77,7 @@ pub struct Shed {
     /// as make 8192 pairs of all agents if these are fewer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
-    pub most_pairs: Option<usize>,
+    pub max_pairs: Option<usize>,
     /// How long the step is.
     pub step: StepLength,
     /// alpha: the share of the promised decrease that a step must bring, in (0, 1/2).
@@ -98,7 +98,7 @@ crate::settings::setters! { Shed {
     with_rho(rho: Rho) = rho;
     with_curvature(curvature: CurvatureSource) = curvature;
     with_pair_tolerance(pair_tolerance: f64) = pair_tolerance;
-    with_most_pairs(most_pairs: impl Into<Option<usize>>) = most_pairs.into();
+    with_most_pairs(max_pairs: impl Into<Option<usize>>) = max_pairs.into();
     with_step(step: StepLength) = step;
     with_decrease(decrease: f64) = decrease;
     with_shrink(shrink: f64) = shrink;
@@ -146,7 +146,7 @@ impl Default for Shed {
             rho: Rho::Next,
             curvature: CurvatureSource::Auto,
             pair_tolerance: 1e-8,
-            most_pairs: None,
+            max_pairs: None,
             step: StepLength::LineSearch,
             decrease: 0.1,
             shrink: 0.5,
@@ -175,7 +175,7 @@ impl Shed {
     fn most(&self, agents: usize, d: usize) -> usize {
         let is_large = d > MOST_FORMED && self.tolerance(d).is_some();
         let default = if is_large { (MOST_HELD / agents).clamp(1, MOST_PAIRS) } else { usize::MAX };
-        self.most_pairs.unwrap_or(default).min(d.saturating_sub(1))
+        self.max_pairs.unwrap_or(default).min(d.saturating_sub(1))
     }
 
     /// What the server decides about renewals.
@@ -218,7 +218,7 @@ impl MethodSettings for Shed {
         self.pairs.check(agents)?;
         let tolerance = self.pair_tolerance;
         require((1e-12..=0.1).contains(&tolerance), "pair_tolerance", format!("{tolerance:?}"), "from 1e-12 to 0.1")?;
-        require(self.most_pairs != Some(0), "most_pairs", 0, "at least 1")?;
+        require(self.max_pairs != Some(0), "max_pairs", 0, "at least 1")?;
         let unused = Self::default();
         if self.curvature == CurvatureSource::Hessian {
             let accepted = "curvature = \"products\", or no pair_tolerance: pairs of formed Hessians are exact";
@@ -240,7 +240,7 @@ impl MethodSettings for Shed {
     /// The vectors of one answer are at most d - 1.
     fn largest_dimension(&self) -> usize {
         let default = if self.tolerance(usize::MAX).is_some() { MOST_PAIRS } else { usize::MAX };
-        let most = self.pairs.most_of_all().min(self.most_pairs.unwrap_or(default)).max(1);
+        let most = self.pairs.most_of_all().min(self.max_pairs.unwrap_or(default)).max(1);
         (u32::MAX as usize / most).max(u16::MAX as usize)
     }
 

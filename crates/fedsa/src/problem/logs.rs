@@ -95,7 +95,7 @@ pub struct Logs {
     /// The largest importance ratio; larger ones count as this one. None where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
-    pub clip_ratios: Option<f64>,
+    pub max_importance_ratio: Option<f64>,
     /// Refuse agents whose own system is singular even though the pooled one is
     /// not; usually harmless, since an agent need not visit every feature.
     #[serde(default)]
@@ -127,7 +127,7 @@ crate::settings::setters! { Logs {
     with_ridge(ridge: f64) = ridge;
     with_scaling(scaling: Scaling) = scaling;
     with_ratios(ratios: bool) = ratios;
-    with_clip_ratios(clip_ratios: impl Into<Option<f64>>) = clip_ratios.into();
+    with_max_importance_ratio(max_importance_ratio: impl Into<Option<f64>>) = max_importance_ratio.into();
     with_require_regular_agents(require_regular_agents: bool) = require_regular_agents;
     with_holdout(holdout: f64) = holdout;
     with_holdout_seed(holdout_seed: u64) = holdout_seed;
@@ -203,7 +203,7 @@ impl Logs {
             ridge: 0.0,
             scaling: Scaling::None,
             ratios: true,
-            clip_ratios: None,
+            max_importance_ratio: None,
             require_regular_agents: false,
             holdout: 0.0,
             holdout_seed: 0,
@@ -228,11 +228,11 @@ impl Logs {
             let what = "all importance ratios are 0: the policy that is evaluated never takes the actions of these logs";
             return Err(Error::data("path", what, "logs of a policy that takes the actions of the one that is evaluated"));
         }
-        let logs = match self.clip_ratios {
+        let logs = match self.max_importance_ratio {
             None => logs,
             Some(level) if !self.ratios => {
                 let what = format!("{level}, and importance ratios are not used");
-                return Err(Error::new("clip_ratios", what, "ratios = true"));
+                return Err(Error::new("max_importance_ratio", what, "ratios = true"));
             }
             Some(level) => logs.with_clipped_ratios(level)?,
         };
@@ -378,7 +378,7 @@ impl ProblemSettings for Logs {
         require(self.ridge >= 0.0 && self.ridge.is_finite(), "ridge", self.ridge, "a finite number of at least 0")?;
         let accepted = "a share of the episodes above 0 and below 1, or 0 for none";
         require((0.0..1.0).contains(&self.holdout), "holdout", self.holdout, accepted)?;
-        self.clip_ratios.map_or(Ok(()), super::survey::check_clip)?;
+        self.max_importance_ratio.map_or(Ok(()), super::survey::check_clip)?;
         self.gradient_rule().map(|_| ())
     }
 

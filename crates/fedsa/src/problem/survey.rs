@@ -75,7 +75,7 @@ pub struct Surveyed {
 
 /// The largest importance ratio is a number.
 pub(super) fn check_clip(level: f64) -> Result<()> {
-    require(level > 0.0 && level.is_finite(), "clip_ratios", level, "a finite number above 0")
+    require(level > 0.0 && level.is_finite(), "max_importance_ratio", level, "a finite number above 0")
 }
 
 impl Surveyed {
@@ -94,12 +94,12 @@ impl Surveyed {
     /// once more.
     ///
     /// # Errors
-    /// When the level is not a finite number above 0 (key `clip_ratios`), no log has ratios, or a log cannot be read.
+    /// When the level is not a finite number above 0 (key `max_importance_ratio`), no log has ratios, or a log cannot be read.
     pub fn with_clipped_ratios(mut self, level: f64) -> Result<Self> {
         check_clip(level)?;
         if self.facts.iter().all(|facts| facts.effective_size.is_none()) {
             let what = format!("{level}, and no log has importance ratios");
-            return Err(Error::data("clip_ratios", what, "logs with ratios, or none of this"));
+            return Err(Error::data("max_importance_ratio", what, "logs with ratios, or none of this"));
         }
         let found = parallel::try_map(self.sources.len(), |c| {
             let Some(mean_before) = self.facts[c].mean_ratio else { return Ok::<_, Error>(None) };

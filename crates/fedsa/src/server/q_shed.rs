@@ -24,7 +24,7 @@ pub struct QShedRule {
     /// The run's seed, which keys the offsets of grids.
     pub seed: u64,
     /// The most bits of a component.
-    pub most_bits: u32,
+    pub max_bits: u32,
     /// Whether vectors are sent as they are (ideal-SHED).
     pub are_whole: bool,
 }
@@ -177,7 +177,7 @@ impl StoredBits {
             Body::Packed(digits) if !rule.are_whole => {
                 let mut digits = BitReader::new(digits);
                 for (pair, more) in refined {
-                    pair.refine(more, d, rule.most_bits, &mut digits)?;
+                    pair.refine(more, d, rule.max_bits, &mut digits)?;
                 }
             }
             Body::Numbers(vectors) if rule.are_whole => {
@@ -194,7 +194,7 @@ impl StoredBits {
             }
             _ => return None,
         }
-        if pairs.iter().any(|pair| pair.bits > rule.most_bits) {
+        if pairs.iter().any(|pair| pair.bits > rule.max_bits) {
             return None;
         }
         let is_only_longer = goes_on && refinement.start >= keep && !self.sums.is_empty();
@@ -239,7 +239,7 @@ impl QShedServer {
         let mut agents: Vec<_> = self.held.iter_mut().zip(&mut self.lost).zip(of_agents).collect();
         parallel::each_mut(&mut agents, |c, ((held, lost), letter)| {
             let takes = |letter: &Letter| {
-                let answer = Answer::read(&letter.parts, d, rule.most_bits).ok()?;
+                let answer = Answer::read(&letter.parts, d, rule.max_bits).ok()?;
                 held.take(c, t, &answer, d, rule)
             };
             **lost = letter.and_then(takes).is_none();
@@ -277,7 +277,7 @@ impl Server for QShedServer {
             return Ok(());
         }
         let d = self.steps.theta.len();
-        Answer::read(parts, d, self.rule.most_bits)?.check_content(d)
+        Answer::read(parts, d, self.rule.max_bits)?.check_content(d)
     }
 
     fn theta(&self) -> &[f64] {
@@ -343,7 +343,7 @@ fn restored(c: usize, all: &[f64], opened: u64, d: usize, rule: &QShedRule) -> O
     let mut rest = rest;
     for _ in 0..*q as usize {
         let [value, bits, few, after @ ..] = rest else { return None };
-        if !value.is_finite() || !is_index(*bits, u64::from(rule.most_bits)) || !is_index(*few, MOST_ACROSS as u64) {
+        if !value.is_finite() || !is_index(*bits, u64::from(rule.max_bits)) || !is_index(*few, MOST_ACROSS as u64) {
             return None;
         }
         let bits = *bits as u32;
@@ -381,7 +381,7 @@ mod tests {
 
     fn server(are_whole: bool) -> QShedServer {
         let steps = NewtonSteps { theta: vec![0.0; D], trials: None, trigger: None };
-        QShedServer::new(steps, QShedRule { weights: vec![1.0], seed: 3, most_bits: 16, are_whole })
+        QShedServer::new(steps, QShedRule { weights: vec![1.0], seed: 3, max_bits: 16, are_whole })
     }
 
     fn more(bits: u32) -> More {

@@ -296,7 +296,7 @@ fn read_set(data: &[u8]) -> Verdict {
 /// The command line of `fedsa evaluate`.
 pub const EVALUATE: Target = Target {
     name: "evaluate",
-    about: "options of fedsa evaluate: --features, --range, --set",
+    about: "options of fedsa evaluate: --features, --ranges, --set",
     corpora: command_lines,
     run: read_command_line,
     memory: trees,
@@ -304,20 +304,20 @@ pub const EVALUATE: Target = Target {
 
 fn command_lines() -> Vec<Corpus> {
     let seeds = [
-        "logs/agent_*.parquet\n--features\nfourier:3\n--range\ns_0=-1.2,0.6\n--range\ns_1=-0.07,0.07\n--gamma\n0.99\n--method\nfedhsa\n--out\nDIR",
-        "a.csv\nb.csv\n--features=tiles:8x4\n--range=s_x=0,1e3\n--method\nscafflsa-random\n--local-steps\n20\n--tol\n0\n--seed\n7",
-        "a.csv\n--features\nradial:5:0.3\n--method\nprojected-td\n--set\nmethod.projected-td.radius=2\n--sampling\nmarkov\n--rounds\n10",
+        "logs/agent_*.parquet\n--features\nfourier:3\n--ranges\ns_0=-1.2:0.6,s_1=-0.07:0.07\n--gamma\n0.99\n--method\nfedhsa\n--out\nDIR",
+        "a.csv\nb.csv\n--features=tiles:8x4\n--ranges=s_x=0:1e3\n--method\nscafflsa-random\n--local-steps\n20\n--tol\n0\n--seed\n7",
+        "a.csv\n--features\nradial:5:0.3\n--method\nprojected-td\n--set\nmethod.projected-td.radius=2\n--sampling\nmarkov\n--max-rounds\n10",
         "a.csv\n--features\nidentity:bias\n--method\nfedtd\n--step-size\n0.5\n--set\nmethod.0.participants=1",
     ];
     let words = [
         "--features",
-        "--range",
+        "--ranges",
         "--gamma",
         "--method",
         "--sampling",
         "--step-size",
         "--local-steps",
-        "--rounds",
+        "--max-rounds",
         "--tol",
         "--seed",
         "--set",
@@ -332,7 +332,7 @@ fn command_lines() -> Vec<Corpus> {
         "qfedtd",
         "mean",
         "iid",
-        "s_0=0,1",
+        "s_0=0:1",
     ];
     vec![Corpus::text(seeds, &words)]
 }

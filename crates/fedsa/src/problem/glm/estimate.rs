@@ -204,7 +204,7 @@ fn natural_information(family: ModelFamily, part: &LabelledRows) -> Option<Vec<f
         ModelFamily::Gaussian | ModelFamily::Gamma | ModelFamily::Huber { .. } => return None,
         ModelFamily::Binomial | ModelFamily::Multinomial { .. } => 0.25,
         ModelFamily::Poisson => mean(),
-        ModelFamily::NegativeBinomial { alpha } => mean() / f64::mul_add(alpha, mean(), 1.0),
+        ModelFamily::NegativeBinomial { dispersion: alpha } => mean() / f64::mul_add(alpha, mean(), 1.0),
     };
     // Where all targets are 0, that of a mean of 1.
     let share = if share > 0.0 { share } else { 1.0 };

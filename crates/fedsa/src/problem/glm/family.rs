@@ -24,17 +24,17 @@ pub enum ModelFamily {
     /// not the canonical one.
     NegativeBinomial {
         /// alpha, positive.
-        alpha: f64,
+        dispersion: f64,
     },
     /// The classes 0, 1, .., K - 1 with `P(k) = exp(eta_k) / sum_j exp(eta_j)` and `eta_0 = 0`: class 0 is the reference.
     Multinomial {
         /// K, at least 2.
         classes: usize,
     },
-    /// Huber's loss of the residual `r = eta - y`: `r^2 / 2` up to the threshold t, beyond it `t |r| - t^2 / 2`. No likelihood.
+    /// Huber's loss of the residual `r = eta - y`: `r^2 / 2` up to delta, beyond it `delta |r| - delta^2 / 2`. No likelihood.
     Huber {
-        /// t, positive, in units of the target.
-        threshold: f64,
+        /// delta, positive, in units of the target.
+        delta: f64,
     },
 }
 
@@ -179,7 +179,7 @@ impl ModelFamily {
             ModelFamily::Binomial => LogLoss::value(y * t),
             ModelFamily::Poisson => exp(t) - y * t,
             ModelFamily::Gamma => y * exp(-t) + t,
-            ModelFamily::NegativeBinomial { alpha } => f64::mul_add(y + 1.0 / alpha, softplus(t + alpha.ln()), -y * t),
+            ModelFamily::NegativeBinomial { dispersion: alpha } => f64::mul_add(y + 1.0 / alpha, softplus(t + alpha.ln()), -y * t),
             ModelFamily::Multinomial { .. } => {
                 // The largest term is 1 and is left out of the sum, so that small losses keep their digits.
                 let likeliest = self.likeliest(eta);
@@ -189,9 +189,9 @@ impl ModelFamily {
                 let own = if y > 0.0 { eta[y as usize - 1] } else { 0.0 };
                 (top - own) + if rest <= 1.0 { log_one_plus(rest) } else { log_above(1.0 + rest) }
             }
-            ModelFamily::Huber { threshold } => {
+            ModelFamily::Huber { delta } => {
                 let r = (t - y).abs();
-                if r <= threshold { 0.5 * r * r } else { threshold * (r - 0.5 * threshold) }
+                if r <= delta { 0.5 * r * r } else { delta * (r - 0.5 * delta) }
             }
         }
     }
@@ -205,7 +205,7 @@ impl ModelFamily {
             ModelFamily::Binomial => y * LogLoss::pull(y * t),
             ModelFamily::Poisson => y - exp(t),
             ModelFamily::Gamma => f64::mul_add(y, exp(-t), -1.0),
-            ModelFamily::NegativeBinomial { alpha } => {
+            ModelFamily::NegativeBinomial { dispersion: alpha } => {
                 // (y - mu) / (1 + alpha mu), with mu / (1 + alpha mu) from its logarithm.
                 let s = softplus(t + alpha.ln());
                 f64::mul_add(y, exp_below(-s), -exp(t - s))
@@ -218,7 +218,7 @@ impl ModelFamily {
                 }
                 return;
             }
-            ModelFamily::Huber { threshold } => (y - t).clamp(-threshold, threshold),
+            ModelFamily::Huber { delta } => (y - t).clamp(-delta, delta),
         };
     }
 
@@ -231,12 +231,12 @@ impl ModelFamily {
             ModelFamily::Binomial => LogLoss::bend(t),
             ModelFamily::Poisson => exp(t),
             ModelFamily::Gamma => y * exp(-t),
-            ModelFamily::NegativeBinomial { alpha } => {
+            ModelFamily::NegativeBinomial { dispersion: alpha } => {
                 let s = softplus(t + alpha.ln());
                 f64::mul_add(alpha, y, 1.0) * exp(t - s) * exp_below(-s)
             }
             ModelFamily::Multinomial { .. } => return Self::class_bends(eta, out),
-            ModelFamily::Huber { threshold } => f64::from((t - y).abs() <= threshold),
+            ModelFamily::Huber { delta } => f64::from((t - y).abs() <= delta),
         };
     }
 
@@ -245,7 +245,7 @@ impl ModelFamily {
     #[inline(always)]
     pub(super) fn majorant(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         match *self {
-            ModelFamily::Huber { threshold } => out[0] = (threshold / (eta[0] - y).abs()).min(1.0),
+            ModelFamily::Huber { delta } => out[0] = (delta / (eta[0] - y).abs()).min(1.0),
             _ => self.bend(eta, y, out),
         }
     }
@@ -255,7 +255,7 @@ impl ModelFamily {
     pub fn expected(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         match *self {
             ModelFamily::Gamma => out[0] = 1.0,
-            ModelFamily::NegativeBinomial { alpha } => out[0] = exp(eta[0] - softplus(eta[0] + alpha.ln())),
+            ModelFamily::NegativeBinomial { dispersion: alpha } => out[0] = exp(eta[0] - softplus(eta[0] + alpha.ln())),
             _ => self.bend(eta, y, out),
         }
     }
@@ -292,7 +292,7 @@ impl ModelFamily {
                 let ratio = y * exp(-t);
                 (2.0 * (ratio - 1.0 - ratio.ln()), (ratio - 1.0).powi(2), -(ratio + t), y.ln())
             }
-            ModelFamily::NegativeBinomial { alpha } => {
+            ModelFamily::NegativeBinomial { dispersion: alpha } => {
                 let (mu, k) = (exp(t), 1.0 / alpha);
                 let deviance = 2.0 * (log_ratio(mu) - (y + k) * (alpha * (y - mu) / f64::mul_add(alpha, mu, 1.0)).ln_1p());
                 // log(1 + alpha mu), of which the logarithm of a small alpha would take digits.
@@ -359,9 +359,9 @@ mod tests {
         (ModelFamily::Binomial, [-1.0, 1.0, 1.0]),
         (ModelFamily::Poisson, [0.0, 1.0, 7.0]),
         (ModelFamily::Gamma, [0.2, 1.0, 9.0]),
-        (ModelFamily::NegativeBinomial { alpha: 0.7 }, [0.0, 1.0, 7.0]),
+        (ModelFamily::NegativeBinomial { dispersion: 0.7 }, [0.0, 1.0, 7.0]),
         (ModelFamily::Multinomial { classes: 3 }, [0.0, 1.0, 2.0]),
-        (ModelFamily::Huber { threshold: 0.8 }, [-1.3, 0.1, 2.5]),
+        (ModelFamily::Huber { delta: 0.8 }, [-1.3, 0.1, 2.5]),
     ];
 
     #[test]
@@ -394,7 +394,7 @@ mod tests {
     /// The expected second derivative is the mean of the observed one over the law of y.
     #[test]
     fn expected_information_is_the_mean_of_the_observed_one() {
-        let family = ModelFamily::NegativeBinomial { alpha: 0.5 };
+        let family = ModelFamily::NegativeBinomial { dispersion: 0.5 };
         let (t, k) = (0.7f64, 2.0);
         let (mu, mut mean, mut bend) = (t.exp(), 0.0, [0.0]);
         for y in 0..400 {
@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn the_negative_binomial_likelihood_keeps_its_digits_at_every_alpha() {
         for alpha in [1e-300, 1e-15, 1e-12, 1e-8, 1e-4, 0.01, 0.09, 0.1, 0.11, 0.7, 5.0, 1e3, 1e8] {
-            let family = ModelFamily::NegativeBinomial { alpha };
+            let family = ModelFamily::NegativeBinomial { dispersion: alpha };
             for t in [-2.0f64, 0.3, 3.0] {
                 for y in [0u32, 1, 2, 17, 400] {
                     let (mu, n) = (t.exp(), f64::from(y));
@@ -477,7 +477,7 @@ mod tests {
         type Case<'a> = (ModelFamily, LogMass<'a>, fn(f64) -> f64);
         let cases: [Case<'_>; 3] = [
             (ModelFamily::Poisson, &poisson, |mu| mu),
-            (ModelFamily::NegativeBinomial { alpha: ALPHA }, &negative, |mu| mu + ALPHA * mu * mu),
+            (ModelFamily::NegativeBinomial { dispersion: ALPHA }, &negative, |mu| mu + ALPHA * mu * mu),
             (ModelFamily::Gamma, &exponential, |mu| mu * mu),
         ];
         for (family, log_mass, variance) in cases {

@@ -177,11 +177,11 @@ impl RowLosses {
     }
 
     /// Whether the loss of most rows of agent c is linear near these predictors, so that their second derivatives say nothing of it: fewer than a
-    /// quarter of the residuals are within the threshold of Huber's loss.
+    /// quarter of the residuals are within delta of Huber's loss.
     fn is_mostly_linear(&self, c: usize, etas: &[f64]) -> bool {
-        let ModelFamily::Huber { threshold } = self.family else { return false };
+        let ModelFamily::Huber { delta } = self.family else { return false };
         let mut within = 0;
-        self.each_row(c, etas, |_, eta, y, _| within += usize::from((eta[0] - y).abs() <= threshold));
+        self.each_row(c, etas, |_, eta, y, _| within += usize::from((eta[0] - y).abs() <= delta));
         4 * within < self.range(c).len()
     }
 

@@ -99,8 +99,8 @@ pub struct Preparation {
     pub sparse: Option<SparseSize>,
     /// What losses are of; the number of classes follows from the data.
     pub family: ModelFamily,
-    /// The agents' weights.
-    pub weights: AgentWeights,
+    /// How much agents count.
+    pub weighting: AgentWeights,
     /// The seed of everything that is drawn.
     pub seed: u64,
 }
@@ -230,7 +230,7 @@ impl Preparation {
         cancel.check()?;
         train.check_row_weights(&names)?;
         notes.extend(train.constant_target().map(constant_note));
-        let weights = match self.weights {
+        let weights = match self.weighting {
             AgentWeights::Equal => equal_weights(fit.len()),
             AgentWeights::Rows => train.shares(),
         };

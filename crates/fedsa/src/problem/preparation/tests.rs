@@ -130,7 +130,7 @@ fn agents_are_files_or_values_of_a_column() {
     ];
     let files = Preparation { agents: None, partition: Partition::Files, ..how(1) };
     assert_eq!(dealt(&files.prepare(&Sets(sets.clone())).unwrap().train), [vec![0, 1, 2], vec![3, 4, 5]]);
-    let columns = Preparation { agents: None, partition: Partition::ByColumn, weights: AgentWeights::Rows, ..how(1) };
+    let columns = Preparation { agents: None, partition: Partition::ByColumn, weighting: AgentWeights::Rows, ..how(1) };
     assert_eq!(columns.prepare(&Sets(sets.clone())).unwrap_err().key, "group");
     sets[0].groups = Some(Labels::Names { names: vec!["b".into(), "a".into()], of: vec![0, 1, 0] });
     sets[1].groups = Some(Labels::Names { names: vec!["a".into(), "c".into()], of: vec![0, 0, 1] });
@@ -333,7 +333,7 @@ fn models_of_standardised_features_are_models_of_columns() {
 
 #[test]
 fn held_out_rows_are_a_share_of_each_agents_rows_and_judge_models() {
-    let how = Preparation { holdout: 0.25, weights: AgentWeights::Rows, ..how(3) };
+    let how = Preparation { holdout: 0.25, weighting: AgentWeights::Rows, ..how(3) };
     let prepared = how.prepare(&Sets(vec![random_set(34, 3, false)])).unwrap();
     // 12, 11 and 11 rows.
     assert_eq!((prepared.train.first.clone(), prepared.held_out.first.clone()), (vec![0, 9, 17, 25], vec![0, 3, 6, 9]));

@@ -91,7 +91,7 @@ macro_rules! on_data_sets {
             pub holdout: f64,
             /// The agents' weights: by their rows, so that every row counts alike, or equal.
             #[serde(default)]
-            pub weights: AgentWeights,
+            pub weighting: AgentWeights,
             /// From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time.
             #[serde(default = "one")]
             #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
@@ -122,7 +122,7 @@ macro_rules! on_data_sets {
                     reshuffle: false,
                     samples: None,
                     holdout: 0.0,
-                    weights: AgentWeights::default(),
+                    weighting: AgentWeights::default(),
                     mixing_time: 1.0,
                     seed: 0,
                 }
@@ -152,7 +152,7 @@ macro_rules! on_data_sets {
                     standardise: self.standardise,
                     pca: self.pca,
                     intercept: self.intercept,
-                    weights: self.weights,
+                    weighting: self.weighting,
                     seed: self.seed,
                 }
             }
@@ -284,10 +284,10 @@ on_data_sets! {
     GeneralisedLinear {
         /// The family: binomial by default.
         family: FamilyName,
-        /// alpha of the negative-binomial family, whose variance is `mu + alpha mu^2`.
-        alpha: f64,
+        /// The dispersion of the negative-binomial family, alpha: the variance is `mu + alpha mu^2`.
+        dispersion: f64,
         /// The residual from which on Huber's loss is linear, in units of the target.
-        threshold: f64,
+        huber_delta: f64,
         /// The class whose target is 1, of the binomial family; as that of `logistic`.
         positive: ClassLabel,
         /// The class of the multinomial family with which others are compared; the first one by default.
@@ -335,9 +335,9 @@ impl OnData for GeneralisedLinear {
             FamilyName::Binomial => ModelFamily::Binomial,
             FamilyName::Poisson => ModelFamily::Poisson,
             FamilyName::Gamma => ModelFamily::Gamma,
-            FamilyName::NegativeBinomial => ModelFamily::NegativeBinomial { alpha: self.alpha.unwrap_or(f64::NAN) },
+            FamilyName::NegativeBinomial => ModelFamily::NegativeBinomial { dispersion: self.dispersion.unwrap_or(f64::NAN) },
             FamilyName::Multinomial => ModelFamily::Multinomial { classes: 2 },
-            FamilyName::Huber => ModelFamily::Huber { threshold: self.threshold.unwrap_or(f64::NAN) },
+            FamilyName::Huber => ModelFamily::Huber { delta: self.huber_delta.unwrap_or(f64::NAN) },
         }
     }
     fn special(&self) -> SpecialColumns {
@@ -351,8 +351,8 @@ impl OnData for GeneralisedLinear {
     fn check(&self) -> Result<()> {
         let family = self.family.unwrap_or_default();
         for (key, given, of, what) in [
-            ("alpha", self.alpha, FamilyName::NegativeBinomial, "the negative-binomial family"),
-            ("threshold", self.threshold, FamilyName::Huber, "Huber's loss"),
+            ("dispersion", self.dispersion, FamilyName::NegativeBinomial, "the negative-binomial family"),
+            ("huber_delta", self.huber_delta, FamilyName::Huber, "Huber's loss"),
         ] {
             match given {
                 None if family == of => {
