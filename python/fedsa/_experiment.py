@@ -555,10 +555,14 @@ class Experiment:
 
         Parameters
         ----------
-        target_mse : float, optional
-            A mean-square error whose cost is asked for.
+        target_mse : float or None
+            A mean-square error: how many rounds, samples and bits each method takes until its own is at most
+            this, or what keeps it above.
         full : bool
-            Whether constants of the problem, all quantities and theorems are computed too: up to a minute for each method.
+            Everything: constants of the problem, the parts of each floor and what would change it, stable
+            steps for other numbers of local steps, and the theorems of the papers, up to a minute for each
+            method. By default floors, stable steps and targets, about 10 seconds for all methods together. By
+            default ``False``.
         progress, cancel
             As in :meth:`run`.
 
@@ -583,6 +587,8 @@ class Experiment:
         ('exact', True)
         """
         settings: dict[str, Any] = dict(
+            target_mse=target_mse,
+            full=full,
         )  # fmt: skip
         native = self._native()
         with Listener(native.id, progress) as listener:
@@ -592,14 +598,14 @@ class Experiment:
         self,
         *,
         target_mse: float,
-        objective: Literal["bits", "rounds", "samples", "seconds"] = "bits",
+        objective: Literal["rounds", "bits", "samples", "seconds"] = "bits",
         latency: float | None = None,
         bandwidth: float | None = None,
-        methods: Sequence[str] | None = None,
-        codecs: Sequence[str] | None = None,
-        local_steps: Sequence[int] | None = None,
-        max_local_steps: int | None = None,
-        max_rounds: int | None = None,
+        methods: Sequence[str] = (),
+        codecs: Sequence[str] = (),
+        local_steps: Sequence[int] = (),
+        max_local_steps: int = 1000,
+        max_rounds: int = 100000,
         like: str | None = None,
         budget: float | str = 60.0,
         time_limit: float | str | None = None,
@@ -615,28 +621,35 @@ class Experiment:
         ----------
         target_mse : float
             The mean-square error to reach.
-        objective : {"bits", "rounds", "samples", "seconds"}
-            The cost. Seconds are those of messages, and need one of the next two.
-        latency : float, optional
-            The seconds that an exchange takes, whatever is in it.
-        bandwidth : float, optional
-            The bits a second that pass, of all messages up and down.
-        methods : sequence of str, optional
-            The kinds of methods that may be chosen; ``fedlsa``, ``scafflsa``, ``fedhsa`` and those of the experiment by
-            default.
-        codecs : sequence of str, optional
-            The codecs that may be chosen: ``"exact"``, ``"quantised:4"``; ``["auto"]`` for the usual ones.
-        local_steps : sequence of int, optional
-            The numbers of local steps to choose from.
-        max_local_steps, max_rounds : int, optional
-            The largest numbers to look at.
-        like : str, optional
-            The label of the method whose link, start and output all candidates have.
-        budget : float or str
-            The seconds on one core that the search may take, counted by its work: the answer is the same on every machine. A
-            text has a unit: ``"90s"``, ``"2min"``.
-        time_limit : float or str, optional
-            The seconds by the clock after which the search ends with the best so far.
+        objective : Literal["rounds", "bits", "samples", "seconds"]
+            What is minimised: rounds, bits of all messages up and down, samples of all agents, or seconds of
+            messages (`latency`, `bandwidth`), without those of computation. By default ``'bits'``.
+        latency : float or None
+            The seconds that an exchange takes, whatever is in it: with `objective = seconds`.
+        bandwidth : float or None
+            The bits a second that pass, of all messages up and down: with `objective = seconds`.
+        methods : Sequence[str]
+            The methods that may be chosen; by default fedlsa, scafflsa and fedhsa, and those of the
+            experiment with a step size.
+        codecs : Sequence[str]
+            The codecs of the uplink that may be chosen, such as exact,float32,quantised:8,rand-k:0.5; those
+            of the experiment by default. auto: exact, float32, and quantised with 4, 6, 8 and 12 bits.
+        local_steps : Sequence[int]
+            The numbers of local steps that may be chosen; by default all up to `max_local_steps`.
+        max_local_steps : int
+            The most local steps. By default ``1000``.
+        max_rounds : int
+            The most rounds. By default ``100000``.
+        like : str or None
+            The method whose link, start and output all candidates have, where those of the experiment differ
+            in them.
+        budget : float | str
+            The time of the search, by theory and by pilot runs, in seconds or with a unit (90s, 10m, 2h), on
+            one core as fedsa estimates it, so that the answer does not depend on the machine. By default
+            ``60.0``.
+        time_limit : float | str or None
+            The most time by the clock: the search ends then with the best so far, and says so. What it finds
+            depends on the machine; its pilots are those of the same tuning without a limit.
         out, resume, overwrite
             A folder for pilot runs and the answer, as in :meth:`run`.
         progress, cancel
@@ -669,6 +682,17 @@ class Experiment:
             raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a tuning: out=..")
         settings: dict[str, Any] = dict(
             target_mse=target_mse,
+            objective=objective,
+            latency=latency,
+            bandwidth=bandwidth,
+            methods=methods,
+            codecs=codecs,
+            local_steps=local_steps,
+            max_local_steps=max_local_steps,
+            max_rounds=max_rounds,
+            like=like,
+            budget=budget,
+            time_limit=time_limit,
         )  # fmt: skip
         settings["budget"] = most = seconds(budget, "budget")
         settings["time_limit"] = None if time_limit is None else seconds(time_limit, "time_limit")
@@ -678,7 +702,7 @@ class Experiment:
         with Listener(native.id, progress) as listener:
             listener.total = most
             try:
-                return Tuning(_fedsa.tune_experiment(native, listener, cancel, settings, folder), None, self._tuned)
+                return Tuning(_fedsa.tune_experiment(native, listener, cancel, plain(settings), folder), None, self._tuned)
             except NotAvailable as e:
                 return Tuning(None, e, self._tuned)
             except InputError as e:

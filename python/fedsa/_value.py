@@ -162,57 +162,79 @@ class ValueFunction(Parameters):
 
     Parameters
     ----------
-    gamma : float
-        The discount factor.
-    features : str or None
-        ``"fourier:3"``, ``"polynomial:2"``, ``"radial:5"``, ``"tiles:8x4"``, ``"identity:bias"``, ``"columns"``, ..; products of maps of some columns,
-        ``"one-hot(s_2) * fourier:3"``; or ``"auto"``, which chooses by the error on held-out episodes. By default those that were logged (columns ``phi_*``), or a basis of a few dozen.
-    method : str
-        ``"auto"``, or a kind or preset: ``"lstd"``, ``"fedhsa"``, ``"scafflsa"``, ..
-    lam : float
-        The decay of eligibility traces, from 0 to 1.
-    ridge : float or None
-        ``ridge I`` is added to every agent's matrix. By default a little of the features' mean square, which keeps the values of states that the
-        logs hardly determine within bounds; 0 for none.
-    operator : {"td", "gtd2", "tdc"}
-        The operator whose root is sought.
-    kappa : float or None
-        The ratio of the two steps of ``gtd2`` and ``tdc``.
-    max_importance_ratio : float or None
-        The largest importance ratio, to which larger ones are clipped.
-    ranges : mapping of str to (float, float)
-        The lowest and the highest value of state columns; from the data where they are not given.
-    columns : mapping of str to str
-        The names that columns have in tables and files, by those of logs: ``{"reward": "r", "s_*": "obs_*"}``.
+    columns : Mapping[str, str] or None
+        The names of columns in tables and files, by those of logs: s_0=x,reward=r,done=terminal, or
+        s_*=obs_*,next_*=next_obs_*.
     agent_column : str or None
-        The column that names the agent of each row; by default each table or file is an agent.
-    bad_rows : {"refuse", "skip"}
-        What is done with rows of files that cannot be read; `logs_` counts those that are left out.
+        The column that names the agent of each row, in files with the rows of several agents; by default each
+        file is an agent.
+    bad_rows : Literal["refuse", "skip"]
+        What is done with rows that cannot be read: refuse, or skip, which leaves them out and counts them by
+        file and reason. By default ``'refuse'``.
     keep_autoreset_rows : bool
-        Keep rows that automatic resets of environments wrote: ends whose next state is the first state of the next episode, and rows after ends
-        that only reset. By default they are recognised, left out and counted.
+        Keep rows that automatic resets of environments wrote: ends whose next state is the first state of the
+        next episode, and rows after ends that only reset. By default they are recognised, left out and
+        counted. By default ``False``.
     holdout : float or None
-        The share of each agent's episodes that is held out, for `summary`.
-    level : float
-        The level of intervals.
+        The share of each agent's episodes that is held out, drawn by `seed`: the report says how good the
+        federated weights are on them, beside those of each agent's own data. Files need the column episode.
+    features : str or None
+        Features of the state: identity, polynomial:ORDER, fourier:ORDER or fourier:ORDER:scaled,
+        tiles:TILINGSxBINS or tiles:TILINGSxBINS@HASHED, radial:CENTRES or radial:CENTRES:quantiles,
+        standardised, one-hot; 'one-hot(s_2) * tiles:8x4(s_0, s_1)': products of maps of some columns; auto:
+        the one of a list with the least error on held-out episodes. By default those that were logged
+        (columns phi_*); else the first of fourier:3, fourier:2 and fourier:1 with at most 64 features, else
+        polynomial:2 with at most 100, else polynomial:1.
     max_features : int or None
-        The most features of ``features="auto"``; 256 by default.
-    value_columns : sequence of str
-        The one or two state columns that `plot` draws the value over; by default those along which it varies most.
-    scaling : str or None
-        How features are scaled, by the names of experiment files.
+        The most features that `features = auto` may choose; 256 by default.
+    ranges : Mapping[str, tuple[float, float]] or None
+        The lowest and the highest value of state columns, such as s_0=-1.2:0.6,s_1=-0.07:0.07; from the data
+        where they are not given.
+    gamma : float
+        The discount factor; 1 only where every episode ends in a terminal state. By default ``0.99``.
+    lam : float
+        The decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of
+        episode. By default ``0.0``.
+    operator : Literal["td", "gtd2", "tdc"]
+        The operator whose root is sought: td, or gtd2 or tdc, which minimise the projected Bellman error and
+        converge off-policy where td diverges. By default ``'td'``.
+    kappa : float or None
+        The ratio of the two steps of gtd2 and tdc; 1 by default.
+    ridge : float or None
+        EPS: EPS I is added to the matrix A_c of every agent. By default a little of the features' mean
+        square, which keeps values of states that the logs hardly determine within bounds; 0 for none.
+    max_importance_ratio : float or None
+        The largest importance ratio, to which larger ones are clipped; the report says how many are clipped,
+        and what their mean loses. None by default.
+    scaling : Literal["none", "equal-squares"]
+        How features are scaled: none, or equal-squares (all have the same mean square over the data of all
+        agents). By default ``'none'``.
+    level : float
+        The level of the intervals of the policy's value. By default ``0.95``.
+    method : str
+        The method: auto, which is the one that reaches `tol` with the fewest bits, or the name of a method.
+        anderson accelerates fedhsa, which gets the step size and the local steps. By default ``'auto'``.
     keep_matrices : bool
-        Whether matrices stay with the agents, so that ``lstd`` is not chosen.
-    sampling : {"mean", "iid", "markov"}
-        How transitions are drawn by methods with local steps.
-    step_size, local_steps : float, int or None
-        Of methods with local steps.
-    tol : float or None
-        The residual at which runs stop, as a multiple of that at zero weights; by default 1e-12, or what rounding allows.
+        The matrices A_c stay with the agents: `method = auto` then does not choose lstd. By default
+        ``False``.
+    sampling : str
+        How transitions are drawn by methods with local steps: mean (all of them), iid or markov. By default
+        ``'mean'``.
+    step_size : float or None
+        The local step size, for methods with local steps; 1 by default.
+    local_steps : int or None
+        Local steps in a round (of scafflsa-random their mean number between talks), for methods with local
+        steps; 100 by default.
     max_rounds : int
-        The most rounds.
+        The most rounds; the run stops earlier where it reaches `tol`. By default ``20000``.
+    tol : float or None
+        The run stops when the norm of the mean operator is at most this multiple of its norm at zero weights;
+        0 for never; 1e-12 by default, or what rounding allows.
     seed : int
-        The seed of the run and of held-out episodes.
+        The seed of the run and of held-out episodes. By default ``0``.
+    value_columns : Sequence[str]
+        The one or two state columns over which the picture of the value function is drawn; by default those
+        along which the value varies most.
 
     Attributes
     ----------
@@ -265,57 +287,57 @@ class ValueFunction(Parameters):
     def __init__(
         self,
         *,
-        gamma: float = 0.99,
-        features: str | None = None,
-        method: str = "auto",
-        lam: float = 0.0,
-        ridge: float | None = None,
-        operator: Literal["td", "gtd2", "tdc"] = "td",
-        kappa: float | None = None,
-        max_importance_ratio: float | None = None,
-        ranges: Mapping[str, tuple[float, float]] | None = None,
         columns: Mapping[str, str] | None = None,
         agent_column: str | None = None,
         bad_rows: Literal["refuse", "skip"] = "refuse",
         keep_autoreset_rows: bool = False,
         holdout: float | None = None,
-        level: float = 0.95,
+        features: str | None = None,
         max_features: int | None = None,
-        value_columns: Sequence[str] = (),
-        scaling: str | None = None,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
+        gamma: float = 0.99,
+        lam: float = 0.0,
+        operator: Literal["td", "gtd2", "tdc"] = "td",
+        kappa: float | None = None,
+        ridge: float | None = None,
+        max_importance_ratio: float | None = None,
+        scaling: Literal["none", "equal-squares"] = "none",
+        level: float = 0.95,
+        method: str = "auto",
         keep_matrices: bool = False,
-        sampling: Literal["mean", "iid", "markov"] = "mean",
+        sampling: str = "mean",
         step_size: float | None = None,
         local_steps: int | None = None,
+        max_rounds: int = 20000,
         tol: float | None = None,
-        max_rounds: int = 20_000,
         seed: int = 0,
+        value_columns: Sequence[str] = (),
     ) -> None:
-        self.gamma = gamma
-        self.features = features
-        self.method = method
-        self.lam = lam
-        self.ridge = ridge
-        self.operator = operator
-        self.kappa = kappa
-        self.max_importance_ratio = max_importance_ratio
-        self.ranges = ranges
         self.columns = columns
         self.agent_column = agent_column
         self.bad_rows = bad_rows
         self.keep_autoreset_rows = keep_autoreset_rows
         self.holdout = holdout
-        self.level = level
+        self.features = features
         self.max_features = max_features
-        self.value_columns = value_columns
+        self.ranges = ranges
+        self.gamma = gamma
+        self.lam = lam
+        self.operator = operator
+        self.kappa = kappa
+        self.ridge = ridge
+        self.max_importance_ratio = max_importance_ratio
         self.scaling = scaling
+        self.level = level
+        self.method = method
         self.keep_matrices = keep_matrices
         self.sampling = sampling
         self.step_size = step_size
         self.local_steps = local_steps
-        self.tol = tol
         self.max_rounds = max_rounds
+        self.tol = tol
         self.seed = seed
+        self.value_columns = value_columns
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_model", "_pictures")}

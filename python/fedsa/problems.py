@@ -632,7 +632,7 @@ class Logistic(RowsProblem):
         Rows of each agent, with those that are held out; all by default.
     holdout : float, optional
         The share of each agent's rows that is held out, drawn at random. By default ``0.0``.
-    weights : Literal["rows", "equal"], optional
+    weighting : Literal["rows", "equal"], optional
         The agents' weights: by their rows, so that every row counts alike, or equal. By default ``'rows'``.
     mixing_time : float, optional
         From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time. By default
@@ -670,7 +670,7 @@ class Logistic(RowsProblem):
         reshuffle: bool = False,
         samples: int | None = None,
         holdout: float = 0.0,
-        weights: Literal["rows", "equal"] = 'rows',
+        weighting: Literal["rows", "equal"] = 'rows',
         mixing_time: float = 1.0,
         seed: int = 0,
     ) -> None: ...
@@ -720,7 +720,7 @@ class LeastSquares(RowsProblem):
         Rows of each agent, with those that are held out; all by default.
     holdout : float, optional
         The share of each agent's rows that is held out, drawn at random. By default ``0.0``.
-    weights : Literal["rows", "equal"], optional
+    weighting : Literal["rows", "equal"], optional
         The agents' weights: by their rows, so that every row counts alike, or equal. By default ``'rows'``.
     mixing_time : float, optional
         From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time. By default
@@ -757,7 +757,7 @@ class LeastSquares(RowsProblem):
         reshuffle: bool = False,
         samples: int | None = None,
         holdout: float = 0.0,
-        weights: Literal["rows", "equal"] = 'rows',
+        weighting: Literal["rows", "equal"] = 'rows',
         mixing_time: float = 1.0,
         seed: int = 0,
     ) -> None: ...
@@ -776,9 +776,9 @@ class GLM(RowsProblem):
         the column ``target`` or ``label`` of tables.
     family : Literal["gaussian", "binomial", "poisson", "gamma", "negative-binomial", "multinomial", "huber"], optional
         The family: binomial by default.
-    alpha : float, optional
-        alpha of the negative-binomial family, whose variance is ``mu + alpha mu^2``.
-    threshold : float, optional
+    dispersion : float, optional
+        The dispersion of the negative-binomial family, alpha: the variance is ``mu + alpha mu^2``.
+    huber_delta : float, optional
         The residual from which on Huber's loss is linear, in units of the target.
     positive : float | str, optional
         The class whose target is 1, of the binomial family; as that of ``logistic``.
@@ -821,7 +821,7 @@ class GLM(RowsProblem):
         Rows of each agent, with those that are held out; all by default.
     holdout : float, optional
         The share of each agent's rows that is held out, drawn at random. By default ``0.0``.
-    weights : Literal["rows", "equal"], optional
+    weighting : Literal["rows", "equal"], optional
         The agents' weights: by their rows, so that every row counts alike, or equal. By default ``'rows'``.
     mixing_time : float, optional
         From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time. By default
@@ -844,8 +844,8 @@ class GLM(RowsProblem):
         *,
         target: str | PathLike[str] | None = None,
         family: Literal["gaussian", "binomial", "poisson", "gamma", "negative-binomial", "multinomial", "huber"] | None = None,
-        alpha: float | None = None,
-        threshold: float | None = None,
+        dispersion: float | None = None,
+        huber_delta: float | None = None,
         positive: float | str | None = None,
         reference: float | str | None = None,
         classes: Sequence[float | str] | None = None,
@@ -865,7 +865,7 @@ class GLM(RowsProblem):
         reshuffle: bool = False,
         samples: int | None = None,
         holdout: float = 0.0,
-        weights: Literal["rows", "equal"] = 'rows',
+        weighting: Literal["rows", "equal"] = 'rows',
         mixing_time: float = 1.0,
         seed: int = 0,
     ) -> None: ...

@@ -125,7 +125,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "resume and overwrite": (lambda: experiment().run(out="x", resume=True, overwrite=True), TypeError, "exclude"),
     "an unknown argument of run": (lambda: experiment().run(output="x"), TypeError, "keyword argument 'output'"),
     "a target below 0": (lambda: experiment().theory(target_mse=-1.0), fedsa.InputError, "target_mse"),
-    "an unknown cost": (lambda: experiment().tune(target_mse=1.0, objective="money"), fedsa.InputError, "bits, rounds, samples or seconds"),
+    "an unknown cost": (lambda: experiment().tune(target_mse=1.0, objective="money"), fedsa.InputError, "one of rounds, bits, samples, seconds"),
     "seconds of an unknown network": (lambda: experiment().tune(target_mse=1.0, objective="seconds"), fedsa.InputError, "latency"),
     "a budget that is no time": (lambda: experiment().tune(target_mse=1.0, budget="long"), fedsa.InputError, "'2min'"),
     "a time limit without a number": (lambda: experiment().tune(target_mse=1.0, time_limit=[1]), fedsa.InputError, "'2min'"),

@@ -277,7 +277,7 @@ def test_rows_that_cannot_be_read_are_left_out_on_request(data_of_two: tuple[Pat
     with pytest.warns(fedsa.FedsaWarning, match=f"1 row of .*{first.name}"):
         some = ValueFunction(gamma=0.95, bad_rows="skip").fit(str(folder))
     assert some.logs_["transitions"] == whole.logs_["transitions"] and some.logs_["left_out"][0]["rows"] == 1
-    with pytest.raises(fedsa.InputError, match="refuse or skip"):
+    with pytest.raises(fedsa.InputError, match="one of refuse, skip"):
         ValueFunction(bad_rows="keep").fit(agents())
 
 
@@ -333,7 +333,7 @@ def test_a_fit_is_copied_with_all_that_it_found(copied: Any) -> None:
     for a, b in zip(again.predict(states, return_std=True), value.predict(states, return_std=True)):
         np.testing.assert_array_equal(a, b)
     assert str(again.summary()) == str(value.summary()) and again.value() == value.value()
-    assert repr(again) == repr(value) == "ValueFunction(gamma=0.95, holdout=0.2)"
+    assert repr(again) == repr(value) == "ValueFunction(holdout=0.2, gamma=0.95)"
 
 
 def test_states_go_by_the_names_of_their_columns() -> None:
@@ -405,14 +405,14 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "method": ({"method": "lsdt"}, "lstd"),
     "holdout": ({"holdout": 1.5}, "holdout"),
     "level": ({"level": 0.0}, "level"),
-    "ranges": ({"ranges": {"s_0": 3}}, "two numbers"),
+    "ranges": ({"ranges": {"s_0": 3}}, "a list of two"),
     "columns": ({"columns": {"rewards": "r"}}, "a log has no column"),
     "agent_column": ({"agent_column": "robot"}, "robot"),
     "max_rounds": ({"max_rounds": 1.5}, "a whole number"),
     "seed": ({"seed": -1}, "seed"),
     "a step of a method": ({"method": "scafflsa", "local_steps": 0}, "local_steps"),
     "value_columns": ({"value_columns": ["s_7"]}, "s_7"),
-    "flag": ({"keep_matrices": 1}, "True or False"),
+    "flag": ({"keep_matrices": 1}, "true or false"),
 }
 
 

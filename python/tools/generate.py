@@ -11,6 +11,7 @@ import keyword
 import re
 import sys
 import textwrap
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,9 @@ OF_FILES = NOT_YET | {"data", "agents", "target", "group", "partition", "holdout
 # Settings of an evaluation that its logs say in Python: arguments of ``fit``, or the values of two fits.
 OF_LOGS = {"logs", "against"}
 
+# Tables of an evaluation.
+TABLES = {"columns": "Mapping[str, str] | None", "ranges": "Mapping[str, tuple[float, float]] | None"}
+
 # Times of a tuning, which may be texts with a unit in Python.
 TIMES = {"budget": "float | str", "time_limit": "float | str | None"}
 
@@ -312,7 +316,7 @@ NEEDED = object()
 class Task:
     """The keyword arguments of a task."""
 
-    def __init__(self, name: str, without: set[str] = frozenset(), instead: dict[str, tuple[str, Any, str]] | None = None, types: dict[str, str] | None = None) -> None:
+    def __init__(self, name: str, without: Collection[str] = (), instead: dict[str, tuple[str, Any, str]] | None = None, types: dict[str, str] | None = None) -> None:
         schema = json.loads(_fedsa.task_schema(name))
         module = Module({"$defs": schema.get("$defs", {})})
         self.parameters: list[tuple[str, str, Any, str]] = []
@@ -397,7 +401,7 @@ def generated() -> dict[str, str]:
     theory = with_method((PACKAGE / "_experiment.py").read_text(), "theory", Task("theory"))
     return {
         "_fit.py": estimators(),
-        "_value.py": with_settings((PACKAGE / "_value.py").read_text(), "ValueFunction", Task("evaluate", OF_LOGS)),
+        "_value.py": with_settings((PACKAGE / "_value.py").read_text(), "ValueFunction", Task("evaluate", OF_LOGS, types=TABLES)),
         "_experiment.py": with_method(theory, "tune", Task("tune", types=TIMES)),
         "problems.py": module_text(
             PROBLEMS, ["from fedsa._data_problem import LogsProblem, RowsProblem", base + "Problem", "from fedsa.operators import Custom, Linear"], module, problems, names=["Custom", "Linear", "Problem"]

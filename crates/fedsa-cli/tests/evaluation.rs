@@ -257,10 +257,10 @@ fn held_out_episodes_say_whether_federation_helps() {
     assert!(folder.read("o/trace.parquet") == folder.read("again/trace.parquet"));
     // What cannot be held out.
     let message = run(&["n", "--holdout", "1"]).exits(2).message();
-    assert!(message.contains("--holdout 1") && message.contains("above 0 and below 1"), "{message}");
+    assert!(message.contains("--holdout: 1") && message.contains("above 0 and below 1"), "{message}");
     folder.write("logs/c.csv", logs()[0].replace("episode", "trip"));
     let message = run(&["n", "--holdout", "0.5"]).exits(2).message();
-    assert!(message.contains("c has no column `episode`") && message.contains("--holdout 0.5"), "{message}");
+    assert!(message.contains("c has no column `episode`") && message.contains("--holdout: "), "{message}");
     assert!(!folder.path("n").exists());
 }
 
@@ -286,9 +286,9 @@ fn anderson_accelerates_fedhsa_by_default() {
     run("anderson", "scafflsa", &["--set", "method.anderson.base.kind=scafflsa"]).exits(0);
     // What is wrong with the base's settings is said of the options.
     let message = folder.run(&["evaluate", "logs", "--gamma", "0.9", "--method", "anderson", "--step-size", "-1"]).exits(2).message();
-    assert!(message.contains("--step-size -1"), "{message}");
+    assert!(message.contains("--step-size: -1"), "{message}");
     let message = folder.run(&["evaluate", "logs", "--gamma", "0.9", "--method", "anderson", "--local-steps", "0"]).exits(2).message();
-    assert!(message.contains("--local-steps 0"), "{message}");
+    assert!(message.contains("--local-steps: 0"), "{message}");
 }
 
 /// Methods that need few rounds are looked at after each of them, and the report counts them in the singular.
@@ -518,10 +518,10 @@ fn gtd2_and_tdc_reach_the_weights_of_lstd_where_td_diverges() {
     let held = run(&["--operator", "gtd2"], "held").exits(0);
     assert!(held.stdout.contains("does federation help?"), "{}", held.stdout);
     for (options, message) in [
-        (&["--kappa", "2"][..], "--kappa 2: 2 beside the operator td"),
-        (&["--operator", "gtd3"], "--operator gtd3: unknown value `gtd3`"),
-        (&["--operator", "tdc", "--kappa", "0"], "--kappa 0: 0 is not accepted"),
-        (&["--operator", "tdc", "--lambda", "0.5"], "--operator tdc: gtd2 or tdc with lambda = 0.5"),
+        (&["--kappa", "2"][..], "--kappa: 2 beside the operator td"),
+        (&["--operator", "gtd3"], "invalid value 'gtd3' for '--operator"),
+        (&["--operator", "tdc", "--kappa", "0"], "--kappa: 0 is not accepted"),
+        (&["--operator", "tdc", "--lambda", "0.5"], "--operator: gtd2 or tdc with lambda = 0.5"),
     ] {
         let refused = run(options, "refused");
         assert!(refused.status == 2 && refused.stderr.contains(message), "{options:?}: {}", refused.stderr);
@@ -573,5 +573,5 @@ fn ratios_come_from_probabilities_and_are_clipped_on_request() {
     let refused = folder.run(&["evaluate", "zero", "--out", "z"]);
     assert!(refused.status == 2 && refused.stderr.contains("a.csv: line 2, column `behaviour`: `0` is not"), "{}", refused.stderr);
     let refused = folder.run(&["evaluate", "two", "--max-importance-ratio", "0", "--out", "z"]);
-    assert!(refused.status == 2 && refused.stderr.contains("--max-importance-ratio 0: 0 is not accepted"), "{}", refused.stderr);
+    assert!(refused.status == 2 && refused.stderr.contains("--max-importance-ratio: 0 is not accepted"), "{}", refused.stderr);
 }

@@ -55,7 +55,7 @@ fn features_are_chosen_by_their_error_on_held_out_episodes() {
         (&["cut", "--features", "auto"][..], "no held-out episode terminates"),
         (&["none", "--features", "auto"], "a has no column `episode`"),
         (&["logs", "--features", "auto", "--max-features", "1"], "none of the features can be used: more than 1 features"),
-        (&["logs", "--max-features", "9"], "--max-features: 9, and no --features"),
+        (&["logs", "--max-features", "9"], "--max-features: 9, and features are not chosen"),
     ] {
         let refused = folder.run(&[&["evaluate"], options, &["--out", "r"]].concat());
         assert!(refused.status == 2 && refused.message().contains(message), "{options:?}: {}", refused.message());

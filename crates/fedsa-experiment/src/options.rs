@@ -34,12 +34,13 @@ pub fn defaults<T: Args>() -> T {
     parsed(&[])
 }
 
-/// The settings of these options.
+/// The settings with these values of some of them, by name.
 ///
 /// # Panics
 /// When they are none, or one without a default is missing.
-pub fn parsed<T: Args>(options: &[&str]) -> T {
+pub fn parsed<T: Args>(given: &[(&str, &str)]) -> T {
     let command = T::augment_args(Command::new("settings").no_binary_name(true)).mut_args(|arg| arg.required(false));
+    let options = given.iter().map(|(name, value)| format!("--{}={value}", name.replace('_', "-")));
     let matches = command.try_get_matches_from(options).expect("options of the type");
     T::from_arg_matches(&matches).expect("options have defaults")
 }

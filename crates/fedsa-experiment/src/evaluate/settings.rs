@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fedsa::error::{Error, Result, quoted, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::gradient_td::TdOperator;
 use fedsa::problem::log_form::{BadRows, LogForm};
@@ -72,7 +72,7 @@ pub struct EvaluateSettings {
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
     /// The decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of episode
-    #[arg(long, value_name = "LAMBDA", help_heading = options::MODEL, default_value_t = 0.0)]
+    #[arg(long, value_name = "LAMBDA", help_heading = options::MODEL, default_value_t = 0.0, hide_short_help = true)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lambda: f64,
     /// The operator whose root is sought: td, or gtd2 or tdc, which minimise the projected Bellman error and converge off-policy where td diverges
@@ -194,8 +194,7 @@ impl EvaluateSettings {
     /// When there is one.
     pub(super) fn check(&self) -> Result<()> {
         if let (Some(most), None) = (self.max_features, self.features_to_choose()) {
-            let given = self.features.as_ref().map_or("no `features`".into(), |text| format!("`features = {}`", quoted(text)));
-            return Err(Error::new("max_features", format!("{most}, and {given}"), "`features = auto` beside it"));
+            return Err(Error::new("max_features", format!("{most}, and features are not chosen"), "`features = auto` beside it"));
         }
         require(self.level > 0.0 && self.level < 1.0, "level", self.level, "a number above 0 and below 1")
     }

@@ -59,7 +59,7 @@ pub struct TuneSettings {
 
 impl Default for TuneSettings {
     fn default() -> Self {
-        options::parsed(&["--target-mse", "nan"])
+        options::parsed(&[("target_mse", "nan")])
     }
 }
 
