@@ -56,8 +56,9 @@ pub struct EvaluateSettings {
     pub holdout: Option<f64>,
     /// Features of the state: identity, polynomial:ORDER, fourier:ORDER or fourier:ORDER:scaled, tiles:TILINGSxBINS or tiles:TILINGSxBINS@HASHED,
     /// radial:CENTRES or radial:CENTRES:quantiles, standardised, one-hot; 'one-hot(s_2) * tiles:8x4(s_0, s_1)': products of maps of some columns;
-    /// auto: the one of a list with the least error on held-out episodes. By default those that were logged (columns phi_*); else the first of fourier:3,
-    /// fourier:2 and fourier:1 with at most 64 features, else polynomial:2 with at most 100, else polynomial:1
+    /// auto: the one of a list with the least error on held-out episodes. By default those that were logged (columns phi_*); one-hot
+    /// for a single state column of at most 64 whole numbers; else the first of fourier:3, fourier:2 and fourier:1 with at most 64 features, else
+    /// polynomial:2 with at most 100, else polynomial:1
     #[arg(long, value_name = "FEATURES", help_heading = options::MODEL)]
     pub features: Option<String>,
     /// The most features that `features = auto` may choose; 256 by default
