@@ -12,13 +12,13 @@ problem = problems.Garnet(agents=20, states=30, features=5, heterogeneity="indep
 budget = 0.05
 
 def candidate(label, link=None):
-    return methods.SCAFFLSA(0.05, 20, label=label, link=link)
+    return methods.SCAFFLSA(0.05, 20, label=label, uplink=link)
 
 candidates = [
     candidate("exact"),
-    candidate("8 bits", links.Link(up=links.Quantised(8))),
-    candidate("4 bits", links.Link(up=links.Quantised(4))),
-    candidate("70 % arrive", links.Link(media=[links.Erasure(0.7)])),
+    candidate("8 bits", links.Uplink(codec=links.Quantised(8))),
+    candidate("4 bits", links.Uplink(codec=links.Quantised(4))),
+    candidate("70 % arrive", links.Uplink(media=[links.Erasure(0.7)])),
 ]
 experiment = fedsa.Experiment(problem, candidates, rounds=2000, seeds=3)
 theory = experiment.theory(target_mse=budget)

@@ -43,31 +43,52 @@ def is_frame(x: Any) -> bool:
     return not isinstance(x, np.ndarray) and (hasattr(x, "columns") or hasattr(x, "column_names")) and not is_sparse(x)
 
 
-class Streamed:
-    """A table of an object that has the Arrow PyCapsule interface alone."""
-
-    def __init__(self, columns: dict[str, Any]) -> None:
-        self.parts = columns
-        self.columns = list(columns)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.parts[name]
-
-    def to_numpy(self) -> NDArray[Any]:
-        """The numbers (n, d)."""
-        return np.column_stack([np.asarray(part) for part in self.parts.values()]) if self.parts else np.empty((0, 0))
+def is_table(x: Any) -> bool:
+    """Whether it is a data frame, or another object with the Arrow PyCapsule interface."""
+    # Columns alone have it too.
+    return is_frame(x) or (hasattr(x, "__arrow_c_stream__") and not hasattr(x, "to_numpy") and not isinstance(x, np.ndarray))
 
 
-def opened(x: Any) -> Any:
-    """A table, where an object has the Arrow PyCapsule interface alone; anything else as it is."""
-    if not hasattr(x, "__arrow_c_stream__") or isinstance(x, np.ndarray) or hasattr(x, "to_numpy") or is_frame(x):
-        return x
-    try:
-        stream = x.__arrow_c_stream__()
-    except Exception as e:
-        help = "a table, or a stream that nobody has read yet"
-        raise refused(f"an Arrow stream that cannot be read: {e}", "", help, "setting.wrong-type") from e
-    return Streamed(_fedsa.arrow_columns(stream))
+def table(frame: Any, key: str) -> _fedsa.Columns:
+    """The columns of a data frame with their types, for the engine, by whose rules columns of files are read too.
+
+    Raises
+    ------
+    InputError
+        When its columns cannot be handed over.
+    """
+    names = [str(name) for name in names_of(frame)] if is_frame(frame) else []
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise refused(f"two columns are called `{twice[0]}`", key, "columns with different names", "data.bad-value")
+    # The index of pandas is no column.
+    plain = frame.reset_index(drop=True) if hasattr(frame, "reset_index") else frame
+    if hasattr(plain, "__arrow_c_stream__"):
+        try:
+            return _fedsa.Columns.of_stream(plain.__arrow_c_stream__())
+        except ImportError:
+            # pandas needs PyArrow for it.
+            pass
+        except InputError:
+            raise
+        except Exception as e:
+            raise refused(f"columns that Arrow cannot hold: {e}", key, "columns of numbers, flags or texts", "setting.wrong-type") from e
+    return _fedsa.Columns.of_arrays([(name, column(plain[one], f"{key}[{name!r}]")) for name, one in zip(names, names_of(frame))])
+
+
+def column(x: Any, key: str) -> NDArray[Any] | list[str | None]:
+    """A column for the engine: whole numbers, other numbers, or texts of which ``None`` is missing."""
+    array = array_of(x, key)
+    if array.dtype.kind in "UST":
+        return [str(one) for one in array]
+    if array.dtype.kind == "O" and any(isinstance(one, str) for one in array):
+        missing = [one is None or one != one or type(one).__name__ == "NAType" for one in array]
+        if all(lacks or isinstance(one, str) for lacks, one in zip(missing, array)):
+            return [None if lacks else one for lacks, one in zip(missing, array)]
+        raise refused("texts and other objects", key, "texts alone, or numbers alone", "setting.wrong-type")
+    if array.dtype.kind in "iu" and array.dtype != np.uint64:
+        return np.ascontiguousarray(array, dtype=np.int64)
+    return numbers(array, key)
 
 
 def array_of(x: Any, key: str) -> NDArray[Any]:
@@ -101,10 +122,10 @@ def names_of(frame: Any) -> list[Any]:
     return list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
 
 
-def feature_names(x: Any) -> NDArray[np.object_] | None:
-    """The names of the columns of a data frame, where all of them are texts."""
+def feature_names(x: Any, rows: Any) -> NDArray[np.object_] | None:
+    """The names of the columns of a data frame, where all of them are texts; `rows` is what :func:`matrix` makes of it."""
     if not is_frame(x):
-        return None
+        return np.array(rows.names(), dtype=object) if isinstance(rows, _fedsa.Columns) else None
     names = names_of(x)
     texts = [isinstance(name, str) for name in names]
     if not names or not any(texts):
@@ -116,44 +137,6 @@ def feature_names(x: Any) -> NDArray[np.object_] | None:
             f"{kinds} as feature name / column name types: convert all of them to texts"
         )
     return np.array(names, dtype=object)
-
-
-def frame_matrix(frame: Any, key: str) -> Any:
-    """The numbers of a data frame (n, d)."""
-    no_dates(frame, key)
-    if hasattr(frame, "to_numpy"):
-        numbers = frame.to_numpy()
-        if numbers.dtype.kind != "O":
-            return numbers
-        try:
-            # Of columns of several types, in which pandas marks what is missing by objects of its own.
-            return frame.to_numpy(dtype=np.float64, na_value=np.nan)
-        except (TypeError, ValueError):
-            return numbers
-    if hasattr(frame, "__array__"):
-        return np.asarray(frame)
-    if hasattr(frame, "column_names"):
-        columns = [np.asarray(frame[name]) for name in names_of(frame)]
-        return np.column_stack(columns) if columns else np.empty((0, 0))
-    raise refused(f"an object of the type {type(frame).__name__}", key, "an array (n, d), a sparse matrix or a data frame", "setting.wrong-type")
-
-
-# How types of dates and times begin, in pandas, polars and PyArrow.
-DATES = ("datetime", "date", "timestamp", "time", "duration", "period")
-
-
-def no_dates(frame: Any, key: str) -> None:
-    """Refuse columns of dates and times, which would become numbers of some unit."""
-    if hasattr(frame, "dtypes"):
-        types = zip(names_of(frame), frame.dtypes)
-    elif hasattr(getattr(frame, "schema", None), "types"):
-        types = zip(names_of(frame), frame.schema.types)
-    else:
-        return
-    for name, type in types:
-        if str(type).lower().startswith(DATES):
-            what = f"dates and times are not accepted: column {name!r} of {key} has the type {type}"
-            raise refused(what, key, "numbers: seconds since a date, for example", "setting.wrong-type")
 
 
 def numbers(x: Any, key: str) -> NDArray[np.float64]:
@@ -172,7 +155,7 @@ def numbers(x: Any, key: str) -> NDArray[np.float64]:
             raise
         raise refused(f"an object of the type {type(x).__name__}", key, "an array of numbers", "setting.wrong-type") from e
     except ValueError as e:
-        raise refused(str(e), key, "numbers; texts and categories as columns of 0 and 1", "setting.wrong-type") from e
+        raise refused(str(e), key, "numbers; columns of text in a data frame, where they are categories", "setting.wrong-type") from e
 
 
 def finite(array: NDArray[np.float64], name: str) -> None:
@@ -194,11 +177,13 @@ def finite(array: NDArray[np.float64], name: str) -> None:
 
 
 def matrix(x: Any, key: str = "X", owner: str = "") -> Any:
-    """Rows (n, d) for the engine: float64 in C order, or the parts of compressed sparse rows."""
+    """Rows (n, d) for the engine: float64 in C order, the parts of compressed sparse rows, or the columns of a data frame."""
     if is_sparse(x):
         return sparse(x, key)
-    if is_frame(x):
-        x = frame_matrix(x, key)
+    if is_table(x):
+        columns = table(x, key)
+        counted((len(columns), len(columns.names())), owner)
+        return columns
     array = numbers(x, key)
     if array.ndim != 2:
         shape = "a scalar" if array.ndim == 0 else f"{array.ndim}D array"
@@ -257,11 +242,15 @@ def check_places(x: Any, key: str) -> None:
 
 def size(rows: Any) -> tuple[int, int]:
     """The numbers of rows and columns of what :func:`matrix` returns."""
+    if isinstance(rows, _fedsa.Columns):
+        return len(rows), len(rows.names())
     return (len(rows[0]) - 1, rows[3]) if isinstance(rows, tuple) else rows.shape
 
 
 def taken(rows: Any, keep: NDArray[np.bool_]) -> Any:
     """These rows."""
+    if isinstance(rows, _fedsa.Columns):
+        return rows.filtered(keep)
     if not isinstance(rows, tuple):
         return rows[keep]
     starts, index, values, d = rows

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Set = tuple[str, Any, "NDArray[np.float64] | tuple[list[str], NDArray[np.int64]]", "list[str] | None"]
 
 # Of rows in memory there is one target, and every other column is a feature.
-OF_FILES = ("target", "group", "drop", "categorical")
+OF_FILES = ("target", "group", "drop")
 
 
 class Kept:
@@ -106,6 +106,8 @@ def frozen(part: Any) -> Any:
         copy = part.copy()
         copy.setflags(write=False)
         return copy
+    if isinstance(part, _fedsa.Columns):
+        return _fedsa.Columns.of_bytes(part.to_bytes())
     return type(part)(frozen(one) for one in part) if isinstance(part, (tuple, list)) else part
 
 
@@ -121,6 +123,8 @@ def digest(agents: list[Any]) -> str:
             found.update(f"{len(part)} parts".encode())
             for one in part:
                 see(one)
+        elif isinstance(part, _fedsa.Columns):
+            found.update(part.to_bytes())
         else:
             found.update(repr(part).encode())
 
@@ -189,9 +193,8 @@ def one_set(name: str, part: Any, where: str) -> Set:
     if not isinstance(part, (tuple, list)) or len(part) != 2:
         what = f"an object of the type {type(part).__name__}" + (f" with {len(part)} parts" if isinstance(part, (tuple, list)) else "")
         raise InputError(what, "setting.wrong-type", where, "(X, y): an array, a data frame or a sparse matrix, and a target for each row")
-    x = _arrays.opened(part[0])
-    names = _arrays.feature_names(x)
-    rows = _arrays.matrix(x, f"{where}[0]")
+    rows = _arrays.matrix(part[0], f"{where}[0]")
+    names = _arrays.feature_names(part[0], rows)
     targets = _arrays.vector(part[1], f"{where}[1]", _arrays.size(rows)[0])
     columns = None if names is None else [str(one) for one in names]
     if targets.dtype.kind in "UST" or (targets.dtype.kind == "O" and all(isinstance(one, str) for one in targets)):

@@ -161,7 +161,7 @@ def not_fitted_class(base: Any) -> Any:
 
 
 # What scikit-learn can hand over to methods.
-METADATA = {"fit": ("agents", "sample_weight"), "score": ("sample_weight",)}
+METADATA = {"fit": ("agents", "sample_weight", "offset"), "predict": ("offset",), "score": ("sample_weight", "offset")}
 # As scikit-learn has it.
 UNCHANGED: Any = "$UNCHANGED$"
 
@@ -219,12 +219,14 @@ class Estimator(Parameters):
                 getattr(request, method).add_request(param=name, alias=None)
         return request
 
-    def set_fit_request(self: E, *, agents: bool | str | None = UNCHANGED, sample_weight: bool | str | None = UNCHANGED) -> E:
+    def set_fit_request(
+        self: E, *, agents: bool | str | None = UNCHANGED, sample_weight: bool | str | None = UNCHANGED, offset: bool | str | None = UNCHANGED
+    ) -> E:
         """Say which metadata `fit` gets in pipelines, searches and cross-validation, where scikit-learn's routing is enabled.
 
         Parameters
         ----------
-        agents, sample_weight : bool, str or None
+        agents, sample_weight, offset : bool, str or None
             Whether it gets them; under which name; or ``None``, for an error when they are given.
 
         Returns
@@ -237,14 +239,34 @@ class Estimator(Parameters):
         RuntimeError
             When routing is not enabled: ``sklearn.set_config(enable_metadata_routing=True)``.
         """
-        return self._ask("fit", {"agents": agents, "sample_weight": sample_weight})
+        return self._ask("fit", {"agents": agents, "sample_weight": sample_weight, "offset": offset})
 
-    def set_score_request(self: E, *, sample_weight: bool | str | None = UNCHANGED) -> E:
+    def set_predict_request(self: E, *, offset: bool | str | None = UNCHANGED) -> E:
+        """Say which metadata `predict` gets, as :meth:`set_fit_request` does of `fit`.
+
+        Parameters
+        ----------
+        offset : bool, str or None
+            Whether it gets it; under which name; or ``None``, for an error when it is given.
+
+        Returns
+        -------
+        FederatedClassifier or FederatedRegressor
+            The same object.
+
+        Raises
+        ------
+        RuntimeError
+            When routing is not enabled.
+        """
+        return self._ask("predict", {"offset": offset})
+
+    def set_score_request(self: E, *, sample_weight: bool | str | None = UNCHANGED, offset: bool | str | None = UNCHANGED) -> E:
         """Say which metadata `score` gets, as :meth:`set_fit_request` does of `fit`.
 
         Parameters
         ----------
-        sample_weight : bool, str or None
+        sample_weight, offset : bool, str or None
             Whether it gets them; under which name; or ``None``, for an error when they are given.
 
         Returns
@@ -257,7 +279,7 @@ class Estimator(Parameters):
         RuntimeError
             When routing is not enabled.
         """
-        return self._ask("score", {"sample_weight": sample_weight})
+        return self._ask("score", {"sample_weight": sample_weight, "offset": offset})
 
     def _ask(self: E, method: str, given: dict[str, Any]) -> E:
         sklearn = _arrays.foreign("sklearn", "get_config", None)
@@ -281,21 +303,21 @@ class Estimator(Parameters):
     def _settings(self) -> dict[str, Any]:
         """The settings of the engine."""
         named = {name: plain_number(value) for name, value in self.get_params().items()}
-        named["compare"] = [named["compare"]] if isinstance(named["compare"], str) else [str(name) for name in named["compare"]]
+        for name in ("compare", "categorical"):
+            named[name] = [named[name]] if isinstance(named[name], str) else [str(one) for one in named[name]]
         return named
 
-    def _fit(self, x: Any, y: Any, agents: Any, sample_weight: Any, progress: ProgressLike, cancel: _fedsa.CancelToken | None) -> None:
+    def _fit(self, x: Any, y: Any, agents: Any, sample_weight: Any, offset: Any, progress: ProgressLike, cancel: _fedsa.CancelToken | None) -> None:
         name = type(self).__name__
-        x = _arrays.opened(x)
-        names = _arrays.feature_names(x)
         rows = _arrays.matrix(x, owner=name)
+        names = _arrays.feature_names(x, rows)
         n, d = _arrays.size(rows)
         if y is None:
             what = f"{name} requires y to be passed, but the target y is None"
             raise InputError(what, "setting.missing-key", "y", "a target for each row of X")
         targets = _arrays.vector(y, "y", n)
         labels = None if agents is None or _arrays.is_scalar(agents) else _arrays.vector(agents, "agents", n)
-        weights = None
+        weights, added = None, None if isinstance(offset, str) else offsets(offset, n)
         if sample_weight is not None:
             weights = row_weights(sample_weight, n)
             keep = weights > 0
@@ -303,6 +325,7 @@ class Estimator(Parameters):
                 # Rows that do not count are as none.
                 rows, targets, weights = _arrays.taken(rows, keep), targets[keep], weights[keep]
                 labels = None if labels is None else labels[keep]
+                added = None if added is None else added[keep]
                 n = len(targets)
         try:
             encoded = self._targets(targets)
@@ -311,21 +334,23 @@ class Estimator(Parameters):
         finally:
             found = self.__dict__.pop("_found", None)
         count, agent_names = self._agents(agents, labels, n)
+        settings["offset"] = offset if isinstance(offset, str) else None if added is None else free_name(names)
         columns = None if names is None else [str(one) for one in names]
         with Listener(name, progress) as listener:
             try:
-                text, told, ran, covariance = _fedsa.fit_rows(listener, cancel, (rows, encoded, columns, weights, count), settings)
+                text, told, ran, covariance = _fedsa.fit_rows(listener, cancel, (rows, encoded, columns, weights, added, count), settings)
             except InputError as e:
                 raise named_settings(e, self) from None
-        for old in ("feature_names_in_", "inference_", "choice_", "_model"):
+        for old in ("feature_names_in_", "inference_", "choice_", "_model", "_by_name"):
             self.__dict__.pop(old, None)
+        fitted = json.loads(text)
         if names is not None:
-            self.feature_names_in_ = names
-        self._weights_json = text
+            self.feature_names_in_, fitted["feature_names"] = names, columns
+        self._weights_json = json.dumps(fitted)
         self._classes(found)
         self.n_features_in_, self.agents_, came_to = d, agent_names, json.loads(told)
         self.tol_ = float(came_to["tol"])
-        self._keep(json.loads(text), came_to, ran, covariance)
+        self._keep(fitted, came_to, ran, covariance)
 
     def _keep(self, weights: dict[str, Any], told: dict[str, Any], ran: _fedsa.Ran, covariance: NDArray[np.float64] | None) -> None:
         """Keep what a fit has come to."""
@@ -387,20 +412,25 @@ class Estimator(Parameters):
         place[order] = np.arange(len(order))
         return np.ascontiguousarray(place[of.reshape(-1)]), known[order].tolist()
 
-    def _rows(self, x: Any) -> Any:
-        """Rows to predict, with the columns of the fit."""
+    def _rows(self, x: Any, offset: Any = None) -> tuple[Any, NDArray[np.float64] | None]:
+        """Rows to predict, with the columns of the fit, and what is added to their linear predictors."""
         self._require_fitted()
-        x = _arrays.opened(x)
-        self._check_names(x)
         rows = _arrays.matrix(x, owner=type(self).__name__)
-        _, d = _arrays.size(rows)
-        if d != self.n_features_in_:
+        n, d = _arrays.size(rows)
+        is_by_name = getattr(self, "_by_name", False) and isinstance(rows, _fedsa.Columns)
+        if not is_by_name:
+            self._check_names(_arrays.feature_names(x, rows))
+        if d != self.n_features_in_ and not is_by_name:
             what = f"X has {d} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
             raise refused(what, "X", "the columns of the fit, in their order")
-        return rows
+        name = json.loads(self._weights_json).get("offset")
+        if (offset is None) == (name is None or (isinstance(rows, _fedsa.Columns) and name in rows.names())):
+            return rows, offsets(offset, n)
+        what = "the model has no offset" if name is None else "the fit had an offset" if offset is None else f"the offset is the column `{name}` of X"
+        raise refused(what, "offset", "a number for each row, where the fit had one", "setting.missing-key" if offset is None else "setting.bad-value")
 
-    def _check_names(self, x: Any) -> None:
-        given, fitted = _arrays.feature_names(x), getattr(self, "feature_names_in_", None)
+    def _check_names(self, given: NDArray[np.object_] | None) -> None:
+        fitted = getattr(self, "feature_names_in_", None)
         name = type(self).__name__
         if given is None and fitted is None:
             return
@@ -473,11 +503,29 @@ class Estimator(Parameters):
     def _coefficient_rows(self) -> tuple[list[dict[str, Any]], list[str]]:
         raise NotImplementedError
 
-    def _column_names(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        return [str(j + 1) for j in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+    @property
+    def coef_names_(self) -> list[str]:
+        """The columns of `coef_`: those of `X`, and of each category a column for every level but the reference."""
+        self._require_fitted()
+        weights = json.loads(self._weights_json)
+        return weights["columns"] or [str(j + 1) for j in range(len(weights["coefficients"]))]
 
 
+def free_name(names: Any) -> str:
+    """The name of the column of offsets, which no other column has."""
+    name = "offset"
+    while names is not None and name in names:
+        name += "_"
+    return name
+
+
+def offsets(offset: Any, n: int) -> NDArray[np.float64] | None:
+    """What is added to the linear predictors of rows."""
+    if offset is None:
+        return None
+    array = _arrays.numbers(_arrays.vector(offset, "offset", n), "offset")
+    _arrays.finite(array, "Input offset")
+    return array
 
 
 def row_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:

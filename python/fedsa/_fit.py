@@ -37,12 +37,17 @@ class FederatedClassifier(Estimator):
 
     Parameters
     ----------
+    categorical : Sequence[str]
+        Columns of a table that are categories: a column of 0 and 1 for each level but the reference. Columns
+        of text are so by themselves.
     standardise : bool
         Whether columns are scaled to mean 0 and standard deviation 1, rows counting by their weights; sparse
         columns are scaled and not centred. The ridge is then on these columns. Coefficients are those of the
         columns as they are. By default ``False``.
     model : Literal["auto", "logistic", "multinomial"]
         By default logistic for two classes, and multinomial for more. By default ``'auto'``.
+    reference : str or None
+        The class of the multinomial model with which the others are compared; the first one by default.
     ridge : float or None
         The ridge mu: mu/2 ||coefficients||^2 is added to the mean loss. The intercept has none, unless
         `penalise_intercept` asks for it. 1e-5 by default, and 0 with `inference`.
@@ -97,6 +102,8 @@ class FederatedClassifier(Estimator):
         The classes, in increasing order.
     coef_ : ndarray of shape (1, d) or (k, d)
         The coefficients: of the second of two classes, or of all of several, those of the first being 0.
+    coef_names_ : list of str
+        The columns of `coef_`: those of `X`, and of each category a column for every level but the most frequent one.
     intercept_ : ndarray of shape (1,) or (k,)
         The intercepts.
     n_iter_ : int
@@ -148,8 +155,10 @@ class FederatedClassifier(Estimator):
     def __init__(
         self,
         *,
+        categorical: Sequence[str] = (),
         standardise: bool = False,
         model: Literal["auto", "logistic", "multinomial"] = "auto",
+        reference: str | None = None,
         ridge: float | None = None,
         intercept: bool | None = None,
         penalise_intercept: bool = False,
@@ -169,8 +178,10 @@ class FederatedClassifier(Estimator):
         local_steps: int | None = None,
         seed: int = 0,
     ) -> None:
+        self.categorical = categorical
         self.standardise = standardise
         self.model = model
+        self.reference = reference
         self.ridge = ridge
         self.intercept = intercept
         self.penalise_intercept = penalise_intercept
@@ -197,6 +208,7 @@ class FederatedClassifier(Estimator):
         *,
         agents: int | ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | str | None = None,
         progress: ProgressLike = None,
         cancel: _fedsa.CancelToken | None = None,
     ) -> FederatedClassifier:
@@ -216,6 +228,9 @@ class FederatedClassifier(Estimator):
             weight 0 is as none. Weights are no counts of equal rows: `n`, the dispersion that is estimated from residuals, and the
             standard errors of ``"sandwich"`` and ``"hc1"`` take each row as one observation whatever its weight. Rows that stand for
             several have to be repeated for these.
+        offset : array-like of shape (n,), str or None
+            What is added to the linear predictor of each row, such as the logarithm of an exposure; or the column of a data frame that has it,
+            which is then no feature.
         progress : bool, callable or None
             As of :meth:`fedsa.Experiment.run`.
         cancel : CancelToken or None
@@ -233,7 +248,7 @@ class FederatedClassifier(Estimator):
         NotAvailable
             With `inference`, when the likelihood has no maximum: separated classes, collinear columns.
         """
-        self._fit(X, y, agents, sample_weight, progress, cancel)
+        self._fit(X, y, agents, sample_weight, offset, progress, cancel)
         return self
 
     def _targets(self, targets: NDArray[Any]) -> Any:
@@ -262,16 +277,33 @@ class FederatedClassifier(Estimator):
         return self.model
 
     def _encoded(self, settings: dict[str, Any]) -> None:
-        _, model, positive = self._found
+        classes, model, positive = self._found
         settings.update(model=model, positive=positive if model == "logistic" else None)
+        if self.reference is not None:
+            numbers, place = as_numbers(classes), self._position(classes, self.reference)
+            is_named = positive is None
+            settings["reference"] = as_texts(classes)[place] if is_named else repr(float(place if numbers is None else numbers[place]))
+
+    @staticmethod
+    def _position(classes: NDArray[Any], reference: Any) -> int:
+        """The place of the reference class."""
+        places = [i for i, one in enumerate(classes.tolist()) if one == reference or str(one) == str(reference)]
+        if not places:
+            shown = ", ".join(repr(one) for one in classes.tolist()[:12])
+            raise InputError(f"no row has the class {reference!r}", "setting.bad-value", "reference", f"one of {shown}", value=repr(reference))
+        return places[0]
 
     def _classes(self, found: Any) -> None:
         self.classes_, _, _ = found
         # The engine has seen numbers or names. What is saved are the classes of the targets, and what they are made of.
         weights = json.loads(self._weights_json)
         numbers = as_numbers(self.classes_)
-        weights["classes"] = as_texts(self.classes_) if numbers is None else numbers.tolist()
-        weights["classes_dtype"] = kept_type(self.classes_, weights["classes"])
+        names = as_texts(self.classes_) if numbers is None else numbers.tolist()
+        weights["classes_dtype"] = kept_type(self.classes_, names)
+        # In the order of the coefficients: the reference is the first one.
+        weights["first_class"] = 0 if self.reference is None else self._position(self.classes_, self.reference)
+        self._weights_json = json.dumps(weights)
+        weights["classes"] = [names[i] for i in self._order()]
         self._weights_json = json.dumps(weights)
 
     def _take(self, weights: dict[str, Any]) -> None:
@@ -282,62 +314,77 @@ class FederatedClassifier(Estimator):
         intercepts = [weights["intercept"], *(one["intercept"] for one in weights["further"] or [])]
         if weights["model"] == "multinomial":
             coefficients, intercepts = [[0.0] * len(coefficients[0]), *coefficients], [0.0, *intercepts]
+            back = np.argsort(self._order())
+            coefficients, intercepts = [coefficients[i] for i in back], [intercepts[i] for i in back]
         self.coef_ = np.array(coefficients, dtype=np.float64)
         self.intercept_ = np.array(intercepts, dtype=np.float64)
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: Any, offset: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the linear predictors of rows.
 
         Parameters
         ----------
         X : array-like of shape (n, d), sparse matrix or data frame
             The rows.
+        offset : array-like of shape (n,) or None
+            The offset of each row, where `fit` had one that is no column of `X`.
 
         Returns
         -------
         ndarray of shape (n,) or (n, k)
             Of the second of two classes, or of all of several classes.
         """
-        scores = self._scores(X)
+        scores = self._scores(X, offset)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def _scores(self, X: Any) -> NDArray[np.float64]:
-        """The linear predictors, those of the first class being 0."""
-        rows = self._rows(X)
-        scores = self._model.scores(rows)
-        return np.column_stack([np.zeros(len(scores)), scores])
+    def _scores(self, X: Any, offset: Any) -> NDArray[np.float64]:
+        """The linear predictors of all classes, those of the reference being 0."""
+        given = self._rows(X, offset)
+        scores = self._model.scores(*given)
+        all = np.zeros((len(scores), len(self.classes_)))
+        all[:, self._order()[1:]] = scores
+        return all
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def _order(self) -> list[int]:
+        """The positions of the classes as the engine has them: the reference first."""
+        first = int(json.loads(self._weights_json).get("first_class") or 0)
+        return [first, *(i for i in range(len(self.classes_)) if i != first)]
+
+    def predict(self, X: Any, offset: ArrayLike | None = None) -> NDArray[Any]:
         """Return the class of greatest probability of each row; of equal ones the first.
 
         Parameters
         ----------
         X : array-like of shape (n, d), sparse matrix or data frame
             The rows.
+        offset : array-like of shape (n,) or None
+            The offset of each row, where `fit` had one that is no column of `X`.
 
         Returns
         -------
         ndarray of shape (n,)
             Classes.
         """
-        best = np.argmax(self._scores(X), axis=1)
+        best = np.argmax(self._scores(X, offset), axis=1)
         classes: NDArray[Any] = self.classes_[best]
         return classes
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any, offset: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the probabilities of classes.
 
         Parameters
         ----------
         X : array-like of shape (n, d), sparse matrix or data frame
             The rows.
+        offset : array-like of shape (n,) or None
+            The offset of each row, where `fit` had one that is no column of `X`.
 
         Returns
         -------
         ndarray of shape (n, k)
             The probability of each of `classes_`.
         """
-        scores = self._scores(X)
+        scores = self._scores(X, offset)
         if len(self.classes_) == 2:
             with np.errstate(over="ignore"):
                 yes = 1.0 / (1.0 + np.exp(-scores[:, 1]))
@@ -346,25 +393,27 @@ class FederatedClassifier(Estimator):
         proba: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
         return proba
 
-    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Any, offset: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the logarithms of the probabilities of classes.
 
         Parameters
         ----------
         X : array-like of shape (n, d), sparse matrix or data frame
             The rows.
+        offset : array-like of shape (n,) or None
+            The offset of each row, where `fit` had one that is no column of `X`.
 
         Returns
         -------
         ndarray of shape (n, k)
             Of each of `classes_`; finite where probabilities are too small for a number.
         """
-        scores = self._scores(X)
+        scores = self._scores(X, offset)
         shifted = scores - scores.max(axis=1, keepdims=True)
         logs: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
         return logs
 
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> float:
         """Return the share of rows whose class is predicted.
 
         Parameters
@@ -375,13 +424,15 @@ class FederatedClassifier(Estimator):
             Their classes.
         sample_weight : array-like of shape (n,) or None
             How much each row counts.
+        offset : array-like of shape (n,) or None
+            The offset of each row, where `fit` had one that is no column of `X`.
 
         Returns
         -------
         float
             From 0 to 1.
         """
-        predicted = self.predict(X)
+        predicted = self.predict(X, offset)
         right = _arrays.vector(y, "y", len(predicted)) == predicted
         weights = None if sample_weight is None else row_weights(sample_weight, len(predicted))
         return float(np.average(right, weights=weights))
@@ -412,6 +463,7 @@ class FederatedClassifier(Estimator):
         if None in classes:
             raise refused("a class against the rest", "path", "a fit of two classes or of several")
         self.classes_ = restored(classes, weights.get("classes_dtype"))
+        self.classes_ = self.classes_[np.argsort(self._order())]
         self._read(weights)
         return self
 
@@ -442,7 +494,7 @@ class FederatedClassifier(Estimator):
         first = len(self.coef_) > 1
         rows = []
         for k in range(int(first), len(self.coef_)):
-            values = zip(["intercept", *self._column_names()], [self.intercept_[k], *self.coef_[k]])
+            values = zip(["intercept", *self.coef_names_], [self.intercept_[k], *self.coef_[k]])
             name = {"class": str(self.classes_[k])} if first else {}
             rows += [{**name, "coefficient": column, "estimate": float(x)} for column, x in values]
         return rows, [*(["class"] if first else []), "coefficient", "estimate"]
@@ -457,6 +509,9 @@ class FederatedRegressor(Estimator):
 
     Parameters
     ----------
+    categorical : Sequence[str]
+        Columns of a table that are categories: a column of 0 and 1 for each level but the reference. Columns
+        of text are so by themselves.
     standardise : bool
         Whether columns are scaled to mean 0 and standard deviation 1, rows counting by their weights; sparse
         columns are scaled and not centred. The ridge is then on these columns. Coefficients are those of the
@@ -520,6 +575,8 @@ class FederatedRegressor(Estimator):
     ----------
     coef_ : ndarray of shape (d,)
         The coefficients.
+    coef_names_ : list of str
+        The columns of `coef_`: those of `X`, and of each category a column for every level but the most frequent one.
     intercept_ : float
         The intercept.
     n_iter_ : int
@@ -563,6 +620,7 @@ class FederatedRegressor(Estimator):
     def __init__(
         self,
         *,
+        categorical: Sequence[str] = (),
         standardise: bool = False,
         model: Literal["least-squares", "poisson", "gamma", "negative-binomial", "huber"] = "least-squares",
         dispersion: float | None = None,
@@ -586,6 +644,7 @@ class FederatedRegressor(Estimator):
         local_steps: int | None = None,
         seed: int = 0,
     ) -> None:
+        self.categorical = categorical
         self.standardise = standardise
         self.model = model
         self.dispersion = dispersion
@@ -616,6 +675,7 @@ class FederatedRegressor(Estimator):
         *,
         agents: int | ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | str | None = None,
         progress: ProgressLike = None,
         cancel: _fedsa.CancelToken | None = None,
     ) -> FederatedRegressor:
@@ -635,6 +695,9 @@ class FederatedRegressor(Estimator):
             weight 0 is as none. Weights are no counts of equal rows: `n`, the dispersion that is estimated from residuals, and the
             standard errors of ``"sandwich"`` and ``"hc1"`` take each row as one observation whatever its weight. Rows that stand for
             several have to be repeated for these.
+        offset : array-like of shape (n,), str or None
+            What is added to the linear predictor of each row, such as the logarithm of an exposure; or the column of a data frame that has it,
+            which is then no feature.
         progress : bool, callable or None
             As of :meth:`fedsa.Experiment.run`.
         cancel : CancelToken or None
@@ -652,7 +715,7 @@ class FederatedRegressor(Estimator):
         NotAvailable
             With `inference`, when the likelihood has no maximum: separated classes, collinear columns.
         """
-        self._fit(X, y, agents, sample_weight, progress, cancel)
+        self._fit(X, y, agents, sample_weight, offset, progress, cancel)
         return self
 
     def _targets(self, targets: NDArray[Any]) -> Any:
@@ -668,23 +731,25 @@ class FederatedRegressor(Estimator):
         self.coef_ = np.array(weights["coefficients"], dtype=np.float64)
         self.intercept_ = float(weights["intercept"])
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: Any, offset: ArrayLike | None = None) -> NDArray[np.float64]:
         """Return the mean of the target of each row.
 
         Parameters
         ----------
         X : array-like of shape (n, d), sparse matrix or data frame
             The rows.
+        offset : array-like of shape (n,) or None
+            The offset of each row, where `fit` had one that is no column of `X`.
 
         Returns
         -------
         ndarray of shape (n,)
             Means, in units of the target.
         """
-        rows = self._rows(X)
-        return self._model.predictions(rows)
+        given = self._rows(X, offset)
+        return self._model.predictions(*given)
 
-    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> float:
         """Return the coefficient of determination, ``1 - sum (y - f)^2 / sum (y - mean)^2``.
 
         Parameters
@@ -695,13 +760,15 @@ class FederatedRegressor(Estimator):
             Their targets.
         sample_weight : array-like of shape (n,) or None
             How much each row counts.
+        offset : array-like of shape (n,) or None
+            The offset of each row, where `fit` had one that is no column of `X`.
 
         Returns
         -------
         float
             At most 1; NaN for fewer than two rows.
         """
-        predicted = self.predict(X)
+        predicted = self.predict(X, offset)
         targets = self._targets(_arrays.vector(y, "y", len(predicted)))
         if len(targets) < 2:
             return float("nan")
@@ -736,7 +803,7 @@ class FederatedRegressor(Estimator):
         return self
 
     def _coefficient_rows(self) -> tuple[list[dict[str, Any]], list[str]]:
-        values = zip(["intercept", *self._column_names()], [self.intercept_, *self.coef_])
+        values = zip(["intercept", *self.coef_names_], [self.intercept_, *self.coef_])
         return [{"coefficient": column, "estimate": float(x)} for column, x in values], ["coefficient", "estimate"]
 
 
@@ -806,13 +873,15 @@ def read_weights(path: Path, models: Sequence[str]) -> tuple[dict[str, Any], dic
     weights: dict[str, Any] = json.loads(text)
     if weights["model"] not in models:
         raise refused(f"a model of the kind {weights['model']}", "path", f"one of {', '.join(models)}")
-    if weights.get("offset") is not None or weights.get("categories"):
-        raise refused("a model with offsets or categories", "path", "a fit of columns of numbers; `fedsa predict` applies this one to files")
-    columns = weights["columns"]
+    is_plain = weights.get("offset") is None and not weights.get("categories")
+    columns = weights.get("feature_names", weights["columns"] if is_plain else None)
+    levels = sum(len(category["levels"]) - 1 for category in weights.get("categories") or [])
     known: dict[str, Any] = {
         "_weights_json": json.dumps(weights),
         "_model": model,
-        "n_features_in_": len(weights["coefficients"]),
+        "n_features_in_": len(weights["coefficients"]) - levels if columns is None else len(columns),
+        # Data frames have the columns that the model names, in any order.
+        "_by_name": columns is None and not is_plain,
         "n_iter_": weights.get("rounds"),
         "agents_": list(range(weights.get("agents") or 0)),
         "costs_": {},

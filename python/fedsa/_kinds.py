@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedsa._link import as_link
-from fedsa._settings import Settings, _rebuild
+from fedsa._link import DIRECTIONS, direction
+from fedsa._settings import Settings, _rebuild, plain
 
 
 class Problem(Settings):
@@ -36,10 +36,7 @@ class Method(Settings):
     _part = "method"
 
     def _table(self) -> dict[str, Any]:
-        table = super()._table()
-        if table.pop("link", None) is not None:
-            table.update(as_link(self._given["link"])._tables())
-        return table
+        return super()._table() | {key: plain(direction(key, self._given[key])) for key in DIRECTIONS if key in self._given}
 
 
 def named_method(kind: str, classes: dict[str, type[Method]], given: dict[str, Any]) -> Method:

@@ -37,37 +37,32 @@ class Medium(Settings):
     _part = "medium"
 
 
-class Link(Settings):
-    """The link between agents and server, in both directions.
+class Uplink(Settings):
+    """What happens to messages from agents to the server, as the key ``uplink`` of experiment files says it.
 
     Parameters
     ----------
-    up : Codec or str, optional
-        The codec of messages from agents to the server, or the name of one without settings such as ``"float32"``; exact by default.
-    down : Codec or str, optional
-        The codec of messages from the server to agents, likewise; exact by default.
+    codec : Codec or str, optional
+        How a message is coded, or the name of a codec without settings such as ``"float32"``; exact by default.
     media : Medium or sequence of Medium, optional
-        What messages to the server pass, in this order.
+        What messages pass, in this order.
     error_feedback : bool
         Whether an agent adds the error of its codec to its next message.
 
     Examples
     --------
     >>> from fedsa import links
-    >>> links.Link(up=links.Quantised(4), media=[links.Erasure(0.9)])
-    Link(up=Quantised(4), media=(Erasure(0.9),))
+    >>> links.Uplink(codec=links.Quantised(4), media=[links.Erasure(0.9)])
+    Uplink(codec=Quantised(4), media=(Erasure(0.9),))
     """
 
     __slots__ = ()
 
-    def __init__(
-        self, *, up: Codec | str | None = None, down: Codec | str | None = None, media: Medium | Sequence[Medium] = (), error_feedback: bool = False
-    ) -> None: ...
+    def __init__(self, *, codec: Codec | str | None = None, media: Medium | Sequence[Medium] = (), error_feedback: bool = False) -> None: ...
 
     def _set(self, kind: str, given: dict[str, Any]) -> None:
-        for name in ("up", "down"):
-            if name in given:
-                given[name] = _codec(given[name], name)
+        if "codec" in given:
+            given["codec"] = _codec(given["codec"], "codec")
         if "media" in given:
             given["media"] = _media(given["media"])
         if "error_feedback" in given:
@@ -77,19 +72,30 @@ class Link(Settings):
             given["error_feedback"] = feedback
         super()._set(kind, given)
 
-    def _tables(self) -> dict[str, Any]:
-        """The tables ``uplink`` and ``downlink`` of experiment files, as far as they are given."""
-        given = dict(self._given)
-        up: dict[str, Any] = {}
-        for name, key in [("up", "codec"), ("media", "media"), ("error_feedback", "error_feedback")]:
-            if name in given:
-                up[key] = given[name]._table() if name == "up" else given[name]
-        if "media" in up:
-            up["media"] = [medium._table() for medium in up["media"]]
-        tables: dict[str, Any] = {"uplink": up} if up else {}
-        if "down" in given:
-            tables["downlink"] = {"codec": given["down"]._table()}
-        return tables
+
+class Downlink(Settings):
+    """What happens to messages from the server to agents, as the key ``downlink`` of experiment files says it.
+
+    Parameters
+    ----------
+    codec : Codec or str, optional
+        How a message is coded, or the name of a codec without settings such as ``"float32"``; exact by default.
+
+    Examples
+    --------
+    >>> from fedsa import links
+    >>> links.Downlink(codec="float32")
+    Downlink(codec=Float32())
+    """
+
+    __slots__ = ()
+
+    def __init__(self, *, codec: Codec | str | None = None) -> None: ...
+
+    def _set(self, kind: str, given: dict[str, Any]) -> None:
+        if "codec" in given:
+            given["codec"] = _codec(given["codec"], "codec")
+        super()._set(kind, given)
 
 
 def _wrong(key: str, value: Any, accepted: str) -> InputError:
@@ -124,36 +130,31 @@ def _media(value: Any) -> tuple[Medium, ...]:
     return tuple(media)
 
 
+UplinkLike = Union[Uplink, Codec, Medium]
+DownlinkLike = Union[Downlink, Codec]
+
+# What stands for each key of files: settings of that direction, or a part of them alone.
+DIRECTIONS: dict[str, tuple[Any, str]] = {
+    "uplink": ((Uplink, Codec, Medium), "a fedsa.links.Uplink, a codec or a medium"),
+    "downlink": ((Downlink, Codec), "a fedsa.links.Downlink or a codec"),
+}
+
+
+def direction(key: str, value: Any) -> Any:
+    """The value of a key ``uplink`` or ``downlink``; a codec or a medium alone is one in it."""
+    accepted, words = DIRECTIONS[key]
+    if not isinstance(value, (accepted, Mapping)):
+        raise _wrong(key, value, words)
+    if isinstance(value, Codec):
+        return {"codec": value}
+    return {"media": [value]} if isinstance(value, Medium) else value
+
+
 def in_keys(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys with values, in which links stand as files have them: ``method.NAME.uplink``, ``.downlink``, or ``.link`` for both."""
-    out: dict[str, Any] = {}
-    for key, value in changes.items():
-        table, _, last = key.rpartition(".")
-        if last not in ("link", "uplink", "downlink") or not isinstance(value, (Link, Codec, Medium)):
-            out[key] = value
-            continue
-        link = Link(down=value) if last == "downlink" and isinstance(value, Codec) else as_link(value)
-        tables = link._tables()
-        if last != "link" and set(tables) - {last}:
-            raise InputError(f"{value!r} is a link in both directions", "setting.bad-value", key, f"{table}.link")
-        out.update({f"{table}.{direction}": given for direction, given in tables.items()} if last == "link" else {key: tables.get(last, {})})
-    return out
+    """Dotted keys with values, in which links stand as files have them."""
+    return {key: direction(key.rpartition(".")[2], value) if isinstance(value, Settings) and key.rpartition(".")[2] in DIRECTIONS else value for key, value in changes.items()}
 
 
 def swept_keys(sweeps: Mapping[str, Any]) -> dict[str, Any]:
     """The same of lists of values: an uplink or a downlink for each point."""
-    return {key: [in_keys({key: value}).get(key, value) for value in values] if isinstance(values, (list, tuple)) else values for key, values in sweeps.items()}
-
-
-LinkLike = Union[Link, Codec, Medium]
-
-
-def as_link(value: LinkLike) -> Link:
-    """A link; a codec or a medium alone is that of the messages to the server."""
-    if isinstance(value, Link):
-        return value
-    if isinstance(value, Codec):
-        return Link(up=value)
-    if isinstance(value, Medium):
-        return Link(media=[value])
-    raise _wrong("link", value, "a fedsa.links.Link, a codec or a medium")
+    return {key: [in_keys({key: value})[key] for value in values] if isinstance(values, (list, tuple)) else values for key, values in sweeps.items()}

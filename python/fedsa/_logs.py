@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
-from fedsa import _arrays
+from fedsa import _arrays, _fedsa
 from fedsa._arrays import refused
-from fedsa._warn import warn
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     Matrix = tuple[list[str], NDArray[np.float64]]
 
-Table = tuple[str, "list[Matrix]", "list[tuple[str, list[str]]]"]
+Table = tuple[str, "list[Matrix]", Union["_fedsa.Columns", None]]
 Given = Union["list[str]", "list[Table]"]
 
 HELP = (
@@ -51,14 +50,8 @@ PREFIXES = {
     "target_next": "target_next_",
 }
 
-# Vectors under the names that Gymnasium and Minari give them. The engine knows further ones.
-VECTORS = {"terminations": "done", "terminated": "done", "dones": "done", "truncations": "truncated", "actions": "action", "episodes": "episode"}
-
 # What else logs may have.
-FURTHER = ("reward", "rewards", "done", "truncated", "episode", "action", "ratio", "behaviour", "env")
-
-# Probabilities of the action that was taken, of which the ratio is made: one of them says nothing.
-PAIR = ("target", "behaviour")
+FURTHER = ("reward", "rewards", "done", "terminated", "terminations", "truncated", "truncations", "episode", "action", "ratio", "behaviour", "env")
 
 # The arrays of a tuple.
 TUPLE = ("states", "rewards", "next_states", "terminated", "truncated")
@@ -99,7 +92,7 @@ def given(agents: Any, columns: Mapping[str, str] | None = None, agent_column: s
 
 def is_log(agents: Mapping[Any, Any]) -> bool:
     """Whether a dictionary is one agent's arrays: some have the names of columns."""
-    known = {"reward", "rewards", *PREFIXES, *VECTORS}
+    known = {"reward", "rewards", "terminations", "terminated", "dones", "truncations", "actions", "episodes", *PREFIXES}
     return any(name in known for name in agents)
 
 
@@ -108,8 +101,7 @@ def is_one(agents: Any) -> bool:
     if isinstance(agents, tuple) and len(agents) in (4, 5) and all(isinstance(part, np.ndarray) for part in agents):
         return True
     is_structured = isinstance(agents, np.ndarray) and agents.dtype.names is not None
-    is_table = _arrays.is_frame(agents) or hasattr(agents, "__arrow_c_stream__")
-    return is_structured or is_table or hasattr(agents, "columns_of_log") or isinstance(agents, Mapping)
+    return is_structured or _arrays.is_table(agents) or hasattr(agents, "columns_of_log") or isinstance(agents, Mapping)
 
 
 def table(name: str, agent: Any, columns: Mapping[str, str], mapped: Collection[str | None]) -> Table:
@@ -125,48 +117,27 @@ def table(name: str, agent: Any, columns: Mapping[str, str], mapped: Collection[
             what = f"a {type(agent).__name__} of {len(agent)} parts"
             raise refused(what, where, f"({', '.join(TUPLE[:4])}) or ({', '.join(TUPLE)}), or {HELP}", "setting.wrong-type")
         agent = dict(zip(TUPLE, agent))
-    agent = _arrays.opened(agent)
-    is_frame = _arrays.is_frame(agent)
-    if is_frame:
-        agent = frame_columns(agent)
+    if _arrays.is_table(agent):
+        return name, [], _arrays.table(agent, where)
     if not isinstance(agent, Mapping):
         raise refused(f"an object of the type {type(agent).__name__}", where, HELP, "setting.wrong-type")
-    agent = with_pair(agent, where, columns, is_frame)
-    if not is_frame:
-        check_names(agent, where, mapped)
+    check_names(agent, where, mapped)
     matrices: list[Matrix] = []
-    texts: list[tuple[str, list[str]]] = []
+    others: list[tuple[str, Any]] = []
     for key, value in agent.items():
         if value is not None:
-            add(matrices, texts, where, str(key), value)
+            add(matrices, others, where, str(key), value)
     lengths = {names[0]: len(matrix) for names, matrix in matrices if names}
+    lengths.update({name: len(one) for name, one in others})
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{length} of {column}" for column, length in lengths.items())
         raise refused(f"different numbers of transitions: {listed}", where, "arrays of equal length")
-    return name, matrices, texts
-
-
-def with_pair(agent: Mapping[Any, Any], where: str, columns: Mapping[str, str], is_frame: bool) -> Mapping[Any, Any]:
-    """Refuse one of the two probabilities alone, without which values would be those of the policy that acted; of a table, leave it out."""
-    has = {role: agent.get(columns.get(role, role)) is not None for role in PAIR}
-    if has["target"] == has["behaviour"]:
-        return agent
-    there, missing = PAIR if has["target"] else PAIR[::-1]
-    # Of a matrix its columns are the probabilities of all actions.
-    if there == "target" and np.ndim(agent[columns.get(there, there)]) == 2:
-        return agent
-    near = [str(key) for key in agent if key != there and difflib.get_close_matches(str(key), [missing], 1, 0.85)]
-    what = f"`{there}` without `{missing}`{f', and a column `{near[0]}`' if near else ''}: the ratio is `target` / `behaviour`"
-    if is_frame and not near:
-        # A table may have a column of this name that means something else.
-        warn(f"{where}: {what}; the column is not used")
-        return {key: value for key, value in agent.items() if key != columns.get(there, there)}
-    raise refused(what, where, f"`{missing}` too, or no `{there}`", "setting.missing-key")
+    return name, matrices, _fedsa.Columns.of_arrays(others) if others else None
 
 
 def check_names(agent: Mapping[Any, Any], where: str, mapped: Collection[str | None]) -> None:
     """Refuse names that are nearly those of columns, which would be left out."""
-    known = [*PREFIXES, *VECTORS, *FURTHER]
+    known = [*PREFIXES, *FURTHER]
     for key in agent:
         name = str(key)
         head, _, number = name.rpartition("_")
@@ -187,19 +158,20 @@ def encodable(text: str, key: str) -> None:
         raise refused(f"the name {text!r} has half a surrogate pair", key, "texts of Unicode") from e
 
 
-def add(matrices: list[Matrix], texts: list[tuple[str, list[str]]], where: str, key: str, value: Any) -> None:
+def add(matrices: list[Matrix], others: list[tuple[str, Any]], where: str, key: str, value: Any) -> None:
     """Add a column or an array of several columns."""
     place = f"{where}[{key!r}]"
     array = _arrays.array_of(value, place)
-    if array.dtype.kind in "UST" or array.dtype.kind == "O" and array.ndim == 1 and all(isinstance(one, str) for one in array):
-        texts.append((key, [str(one) for one in array]))
+    is_text = array.dtype.kind in "UST" or array.dtype.kind == "O" and any(isinstance(one, str) for one in array.flat)
+    if array.ndim == 1 and (is_text or array.dtype.kind in "iu" and key not in PREFIXES):
+        others.append((key, _arrays.column(array, place)))
         return
     if array.ndim == 2 and key in PREFIXES:
         names = [f"{PREFIXES[key]}{j}" for j in range(array.shape[1])]
     elif array.ndim == 1:
         # The probability of the action that was taken is a column of its own.
         is_state = key in PREFIXES and key not in ("target", "target_next")
-        names, array = [f"{PREFIXES[key]}0" if is_state else VECTORS.get(key, key)], array.reshape(-1, 1)
+        names, array = [f"{PREFIXES[key]}0" if is_state else key], array.reshape(-1, 1)
     else:
         accepted = "an array (n,)" if key not in PREFIXES else "an array (n, k) or (n,)"
         help = f"{accepted}; states of images and dictionaries have to be made numbers first"
@@ -207,26 +179,19 @@ def add(matrices: list[Matrix], texts: list[tuple[str, list[str]]], where: str, 
     matrices.append((names, _arrays.numbers(array, place)))
 
 
-def frame_columns(frame: Any) -> dict[str, Any]:
-    """The columns of a data frame."""
-    names = [str(name) for name in _arrays.names_of(frame)]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise refused(f"two columns are called `{twice[0]}`", "agents", "columns with different names", "data.bad-value")
-    return {str(name): frame[name] for name in _arrays.names_of(frame)}
-
-
 def states(rows: Any, inputs: Sequence[str], file_columns: Mapping[str, str]) -> NDArray[np.float64]:
     """States (n, k) in the order of the columns of a fit."""
     k = len(inputs)
-    rows = _arrays.opened(rows)
-    if isinstance(rows, Mapping) or (isinstance(rows, np.ndarray) and rows.dtype.names is not None) or _arrays.is_frame(rows):
+    named_so = {file_name(column, file_columns) for column in inputs}
+    is_structured = isinstance(rows, np.ndarray) and rows.dtype.names is not None
+    if isinstance(rows, Mapping) or is_structured or _arrays.is_table(rows):
         if isinstance(rows, Mapping):
             known = {str(name): rows[name] for name in rows}
-        elif isinstance(rows, np.ndarray):
-            known = {name: rows[name] for name in rows.dtype.names or ()}
+        elif is_structured:
+            known = {name: rows[name] for name in rows.dtype.names}
         else:
-            known = frame_columns(rows)
+            table = _arrays.table(rows, "states")
+            known = {name: table.numbers(name) for name in table.names() if name in inputs or name in named_so}
         columns = []
         for column in inputs:
             name = next((one for one in (column, file_name(column, file_columns)) if one in known), None)

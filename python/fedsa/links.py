@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal
 
-from fedsa._link import Codec, Link, Medium
+from fedsa._link import Codec, Downlink, Medium, Uplink
 
-__all__ = ["BitBudget", "Codec", "Delay", "Erasure", "Exact", "Float32", "GilbertElliott", "Late", "Link", "Medium", "OverTheAir", "Quantised", "RandK", "TopK"]
+__all__ = ["BitBudget", "Codec", "Delay", "Downlink", "Erasure", "Exact", "Float32", "GilbertElliott", "Late", "Medium", "OverTheAir", "Quantised", "RandK", "TopK", "Uplink"]
 
 
 class Exact(Codec):

@@ -11,7 +11,7 @@ from os import PathLike
 from typing import Any, Literal, TYPE_CHECKING
 
 from fedsa._kinds import Method, named_method
-from fedsa._link import LinkLike
+from fedsa._link import DownlinkLike, UplinkLike
 from fedsa.rules import Custom
 
 if TYPE_CHECKING:
@@ -45,8 +45,10 @@ class FedLSA(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -69,7 +71,8 @@ class FedLSA(Method):
         measure_from: Literal["root", "limit"] = 'root',
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -102,8 +105,10 @@ class SCAFFLSA(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -128,7 +133,8 @@ class SCAFFLSA(Method):
         controls: Literal["zero", "ideal"] = 'zero',
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -161,8 +167,10 @@ class SCAFFLSARandom(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -187,7 +195,8 @@ class SCAFFLSARandom(Method):
         controls: Literal["zero", "ideal"] = 'zero',
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -214,8 +223,10 @@ class FedHSA(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -238,7 +249,8 @@ class FedHSA(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -265,8 +277,10 @@ class SCAFFOLD(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -289,7 +303,8 @@ class SCAFFOLD(Method):
         controls: Literal["zero", "ideal"] = 'zero',
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -314,8 +329,10 @@ class FedLin(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -337,7 +354,8 @@ class FedLin(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -358,8 +376,10 @@ class OneShot(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -379,7 +399,8 @@ class OneShot(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -404,8 +425,10 @@ class FedTD(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -426,7 +449,8 @@ class FedTD(Method):
         measure_from: Literal["root", "limit"] = 'root',
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -453,8 +477,10 @@ class DelayedSA(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -477,7 +503,8 @@ class DelayedSA(Method):
         measure_from: Literal["root", "limit"] = 'root',
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -504,8 +531,10 @@ class DelayAdaptiveSA(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -528,7 +557,8 @@ class DelayAdaptiveSA(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -555,8 +585,10 @@ class DASA(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -579,7 +611,8 @@ class DASA(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -606,8 +639,10 @@ class ProjectedTD(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -630,7 +665,8 @@ class ProjectedTD(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -649,8 +685,10 @@ class LSTD(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -669,7 +707,8 @@ class LSTD(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -689,8 +728,10 @@ class GMRES(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -709,7 +750,8 @@ class GMRES(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -737,8 +779,10 @@ class Anderson(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -760,7 +804,8 @@ class Anderson(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -781,8 +826,10 @@ class Newton(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -802,7 +849,8 @@ class Newton(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -849,8 +897,10 @@ class SHED(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -879,7 +929,8 @@ class SHED(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -914,8 +965,10 @@ class QSHED(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -940,7 +993,8 @@ class QSHED(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -965,8 +1019,10 @@ class GD(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -988,7 +1044,8 @@ class GD(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -1015,8 +1072,10 @@ class AGD(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -1039,7 +1098,8 @@ class AGD(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -1060,8 +1120,10 @@ class BFGS(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -1081,7 +1143,8 @@ class BFGS(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -1104,8 +1167,10 @@ class LBFGS(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -1126,7 +1191,8 @@ class LBFGS(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -1159,8 +1225,10 @@ class GIANT(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -1184,7 +1252,8 @@ class GIANT(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -1218,8 +1287,10 @@ class AdaptiveNewton(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -1244,7 +1315,8 @@ class AdaptiveNewton(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -1269,8 +1341,10 @@ class DONE(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -1291,7 +1365,8 @@ class DONE(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 
@@ -1335,8 +1410,10 @@ class FedNL(Method):
         The iterate or average that is measured and written.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
         The status with which its runs must end.
-    link : LinkLike, optional
-        The link between agents and server; exact by default.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Examples
     --------
@@ -1366,7 +1443,8 @@ class FedNL(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from fedsa import _fedsa
 from fedsa._fedsa import Agents, ServerRound
 from fedsa._kinds import Method
-from fedsa._link import LinkLike
+from fedsa._link import DownlinkLike, UplinkLike
 from fedsa._settings import plain
 from fedsa.errors import InputError
 from fedsa.operators import checked, refused
@@ -250,8 +250,10 @@ class Custom(Method):
         The iterate or average that is measured and written.
     expect : {"ok", "diverges", "misses-target"} or sequence of mapping, optional
         The status with which its runs must end.
-    link : Link, codec, medium or mapping, optional
-        The link between agents and server; exact by default.
+    uplink : Uplink, codec or medium, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : Downlink or codec, optional
+        What happens to messages from the server to agents; nothing by default.
 
     Raises
     ------
@@ -308,7 +310,8 @@ class Custom(Method):
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
-        link: LinkLike | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
     ) -> None: ...
 
     def _set(self, kind: str, given: dict[str, Any]) -> None:

@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "unknown keyword of a preset": (lambda: methods.named("fib-shed", rh=1), TypeError, "did you mean 'rho'"),
     "no bits": (lambda: links.Quantised(0), fedsa.InputError, "bits"),
     "probability above 1": (lambda: links.Erasure(1.5), fedsa.InputError, "success"),
-    "link of another type": (lambda: methods.FedLSA(0.1, 10, link="exact"), fedsa.InputError, "fedsa.links.Link"),
+    "link of another type": (lambda: methods.FedLSA(0.1, 10, uplink="exact"), fedsa.InputError, "fedsa.links.Uplink"),
     "settings that change": (lambda: setattr(FEDLSA, "step_size", 1.0), AttributeError, "replace"),
     "a setting that is not there": (lambda: FEDLSA.stepsize, AttributeError, "did you mean 'step_size'"),
     "no rounds": (lambda: experiment(rounds=0), fedsa.InputError, "rounds"),

@@ -43,8 +43,8 @@ def test_what_is_copied_is_equal(copied: object) -> None:
     assert callable(copied)
     experiment = small()
     assert copied(experiment) == experiment
-    link = links.Link(up=links.Quantised(4), media=[links.Erasure(0.9)])
-    method = methods.named("fib-shed", label="x", link=link)
+    link = links.Uplink(codec=links.Quantised(4), media=[links.Erasure(0.9)])
+    method = methods.named("fib-shed", label="x", uplink=link)
     assert copied(method) == method
     assert repr(copied(method)) == repr(method)
     results = experiment.run()

@@ -19,9 +19,9 @@ from fedsa import federation, links, methods, problems
 GARNET = problems.Garnet(agents=5, states=10, features=3, seed=1)
 METHODS = [
     methods.FedLSA(0.1, 10, participants=3),
-    methods.SCAFFLSA(0.1, 10, link=links.Quantised(8)),
+    methods.SCAFFLSA(0.1, 10, uplink=links.Quantised(8)),
     methods.FedHSA(0.05, 10),
-    methods.FedTD(0.1, link=links.Erasure(0.7)),
+    methods.FedTD(0.1, uplink=links.Erasure(0.7)),
 ]
 
 
@@ -177,7 +177,7 @@ def test_lost_messages_and_failures_of_the_carrier_do_not_end_a_session() -> Non
 def test_each_end_may_have_its_own_data_only() -> None:
     drawn = np.random.default_rng(3)
     A, b = np.eye(3) + 0.2 * drawn.normal(size=(4, 3, 3)), drawn.normal(size=(4, 3))
-    method = methods.SCAFFLSA(0.05, 5, link=links.Quantised(6))
+    method = methods.SCAFFLSA(0.05, 5, uplink=links.Quantised(6))
     shared = federation.Federation(method, weights=[0.25] * 4, dim=3)
     own = [federation.AgentData(problems.Linear(A[c : c + 1], b[c : c + 1], noise=0.5)) for c in range(4)]
     agents = [federation.ClientNode(shared, data, agent) for agent, data in enumerate(own)]

@@ -506,7 +506,7 @@ def test_frames_that_are_not_rows_of_numbers_are_refused() -> None:
     X, y = halves()
     mixed = pandas.DataFrame({"a": pandas.array([None] + [1] * 299, dtype="Int64"), "b": X[:, 0]})
     cases: list[tuple[Any, str]] = [
-        (mixed, "contains NaN"),
+        (mixed, "column `a`: row 1 is null"),
         (polars.DataFrame(X).lazy(), r"\.collect\(\)"),
         ([[1, 2], [3]], "rows of different lengths"),
         ({"a": X[:, 0]}, "an object of the type dict"),

@@ -64,8 +64,21 @@ def test_the_intercept_has_no_ridge_in_the_program_and_in_python(tmp_path: Path)
 def test_links_stand_in_set_and_in_sweeps() -> None:
     problem = problems.Garnet(agents=3, states=6, features=2)
     text = fedsa.Experiment(problem, methods.FedLSA(0.1, 2), rounds=5).to_toml()
-    for key, link in [("uplink", links.Quantised(4)), ("link", links.Quantised(4)), ("uplink", links.Link(up=links.Quantised(4)))]:
-        changed = fedsa.Experiment.from_text(text, set={f"method.fedlsa.{key}": link})
-        assert changed.to_dict()["method"][0]["uplink"]["codec"]["kind"] == "quantised", key
-    with pytest.raises(fedsa.InputError, match="both directions"):
-        fedsa.Experiment.from_text(text, set={"method.fedlsa.downlink": links.Link(up="float32", down="float32")})
+    for uplink in (links.Quantised(4), links.Uplink(codec=links.Quantised(4)), {"codec": {"kind": "quantised", "bits": 4}}):
+        changed = fedsa.Experiment.from_text(text, set={"method.fedlsa.uplink": uplink})
+        assert changed.to_dict()["method"][0]["uplink"]["codec"]["kind"] == "quantised"
+    with pytest.raises(fedsa.InputError, match="fedsa.links.Downlink or a codec"):
+        fedsa.Experiment.from_text(text, set={"method.fedlsa.downlink": links.Erasure(0.5)})
+
+
+def test_links_have_the_names_of_files() -> None:
+    """What a method is given by keyword is what files have under the same key."""
+    uplink = links.Uplink(codec=links.Quantised(4), media=[links.Erasure(0.9)], error_feedback=True)
+    method = methods.FedLSA(0.1, 2, uplink=uplink, downlink=links.Downlink(codec=links.Float32()))
+    problem = problems.Garnet(agents=3, states=6, features=2)
+    table = fedsa.Experiment(problem, method, rounds=5).to_dict()["method"][0]
+    for key, settings in (("uplink", uplink), ("downlink", links.Downlink(codec="float32"))):
+        assert {name: table[key][name] for name in settings._table()} == settings._table()
+    schema = json.loads(_fedsa.schema_json())["$defs"]
+    for spec, kind in (("UplinkSpec", links.Uplink), ("DownlinkSpec", links.Downlink)):
+        assert set(schema[spec]["properties"]) == set(inspect.signature(kind).parameters)

@@ -74,9 +74,9 @@ FIRST_ORDER = [
     methods.FedTD(0.05),
     methods.ProjectedTD(0.05, 7, radius=0.5),
     methods.DelayedSA(0.05),
-    methods.FedLSA(0.05, 7, link=links.Link(up=links.Quantised(4), error_feedback=True)),
-    methods.SCAFFLSA(0.05, 7, link=links.Erasure(0.7)),
-    methods.FedLSA(0.05, 7, link=links.Delay(law="uniform", max=3)),
+    methods.FedLSA(0.05, 7, uplink=links.Uplink(codec=links.Quantised(4), error_feedback=True)),
+    methods.SCAFFLSA(0.05, 7, uplink=links.Erasure(0.7)),
+    methods.FedLSA(0.05, 7, uplink=links.Delay(law="uniform", max=3)),
 ]
 
 
@@ -105,7 +105,7 @@ def test_samples_are_averaged_over_batches() -> None:
 
 
 def test_nodes_that_call_for_one_agent_have_the_numbers_of_the_engine() -> None:
-    method = methods.SCAFFLSA(0.05, 7, link=links.Quantised(6))
+    method = methods.SCAFFLSA(0.05, 7, uplink=links.Quantised(6))
     data = federation.AgentData(problems.Custom(Walk()), sampling="markov")
     shared = federation.Federation(method, weights=data.weights, dim=data.dim)
     agents = [federation.ClientNode(shared, data, agent) for agent in range(data.agents)]

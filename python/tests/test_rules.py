@@ -98,44 +98,44 @@ def bits(method: methods.Method, problem: Any = NOISY, rounds: int = 12, **setti
 
 
 LOSSY = links.Erasure(0.7)
-QUANTISED = links.Link(up=links.Quantised(4), error_feedback=True)
+QUANTISED = links.Uplink(codec=links.Quantised(4), error_feedback=True)
 LATE = links.Late(law="uniform", min=0, max=3)
-BUDGET = links.Link(up=links.Quantised(4), media=[links.BitBudget(3.0, fading_snr=2.0)], error_feedback=True)
-LINKS: list[Any] = [None, LOSSY, links.Quantised(4), QUANTISED, LATE, links.Link(up=links.TopK(k=2), media=[LOSSY]), BUDGET]
-LINKS += [links.Link(down=links.Quantised(6)), links.OverTheAir(receiver_noise=0.1)]
+BUDGET = links.Uplink(codec=links.Quantised(4), media=[links.BitBudget(3.0, fading_snr=2.0)], error_feedback=True)
+UPLINKS = [LOSSY, links.Quantised(4), QUANTISED, LATE, links.Uplink(codec=links.TopK(k=2), media=[LOSSY]), BUDGET, links.OverTheAir(receiver_noise=0.1)]
+LINKS: list[dict[str, Any]] = [{}, *({"uplink": uplink} for uplink in UPLINKS), {"downlink": links.Quantised(6)}]
 SETTINGS: list[dict[str, Any]] = [{}, {"participants": 9}, {"global_step_size": 0.5}]
 
 
 @pytest.mark.parametrize("link", LINKS, ids=str)
 @pytest.mark.parametrize("given", SETTINGS, ids=str)
 def test_plain_steps_are_those_of_fedlsa_to_the_bit(given: dict[str, Any], link: Any) -> None:
-    twin = bits(methods.FedLSA(ETA, H, link=link, **given))
-    np.testing.assert_array_equal(bits(custom(client=Local(), link=link, **given)), twin)
+    twin = bits(methods.FedLSA(ETA, H, **link, **given))
+    np.testing.assert_array_equal(bits(custom(client=Local(), **link, **given)), twin)
     if "global_step_size" not in given:
-        np.testing.assert_array_equal(bits(custom(server=Average(), link=link, **given)), twin)
-        np.testing.assert_array_equal(bits(custom(client=Local(), server=Average(), link=link, **given)), twin)
+        np.testing.assert_array_equal(bits(custom(server=Average(), **link, **given)), twin)
+        np.testing.assert_array_equal(bits(custom(client=Local(), server=Average(), **link, **given)), twin)
 
 
 @pytest.mark.parametrize("link", LINKS, ids=str)
 def test_control_variates_are_those_of_scafflsa_to_the_bit(link: Any) -> None:
-    twin = bits(methods.SCAFFLSA(ETA, H, rule="literal", link=link))
-    np.testing.assert_array_equal(bits(custom(client=Controlled(), link=link)), twin)
-    np.testing.assert_array_equal(bits(custom(client=Controlled(), server=Average(), link=link)), twin)
+    twin = bits(methods.SCAFFLSA(ETA, H, rule="literal", **link))
+    np.testing.assert_array_equal(bits(custom(client=Controlled(), **link)), twin)
+    np.testing.assert_array_equal(bits(custom(client=Controlled(), server=Average(), **link)), twin)
 
 
 def test_answers_one_by_one_have_the_mean_of_all() -> None:
     np.testing.assert_array_equal(bits(custom(server=AverageOfEach())), bits(methods.FedLSA(ETA, H)))
     for link in (LOSSY, LATE, links.GilbertElliott(0.2, 0.5)):
-        bits(custom(server=AverageOfEach(), link=link))
+        bits(custom(server=AverageOfEach(), uplink=link))
     with pytest.raises(fedsa.InputError, match="only their sum arrives"):
-        bits(custom(server=AverageOfEach(), link=links.OverTheAir()))
+        bits(custom(server=AverageOfEach(), uplink=links.OverTheAir()))
 
 
 def test_stale_models_and_laws_of_samples() -> None:
     link = links.Delay(law="uniform", max=3)
-    np.testing.assert_array_equal(bits(custom(client=Local(), link=link)), bits(methods.FedLSA(ETA, H, link=link)))
+    np.testing.assert_array_equal(bits(custom(client=Local(), uplink=link)), bits(methods.FedLSA(ETA, H, uplink=link)))
     with pytest.raises(fedsa.InputError, match="remember"):
-        bits(custom(client=Controlled(), link=link))
+        bits(custom(client=Controlled(), uplink=link))
     garnet = problems.Garnet(agents=10, states=8, features=3)
     for law in ("iid", "markov", "mean", {"kind": "iid", "batch": 3}):
         twin = bits(methods.SCAFFLSA(ETA, H), garnet, sampling=law)
@@ -215,7 +215,7 @@ def test_adam_and_the_median_are_those_of_a_loop_in_numpy() -> None:
         np.testing.assert_allclose(own, in_numpy(40, server), rtol=1e-11)
 
 
-BOTH = [dict(client=Controlled(), server=Adam()), dict(client=Local(), server=Adam(), participants=9), dict(server=Adam(), link=LOSSY)]
+BOTH = [dict(client=Controlled(), server=Adam()), dict(client=Local(), server=Adam(), participants=9), dict(server=Adam(), uplink=LOSSY)]
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ def carry(server: federation.ServerNode, agents: list[federation.ClientNode]) ->
 
 @pytest.mark.parametrize("link", LINKS, ids=str)
 def test_nodes_have_the_numbers_of_the_engine_over_all_links(link: Any) -> None:
-    method = custom(client=Controlled(), server=Average(), link=link)
+    method = custom(client=Controlled(), server=Average(), **link)
     server, agents = nodes(method, NOISY)
     for k in range(8):
         carry(server, agents)
@@ -300,10 +300,10 @@ def test_rules_hear_what_was_sent_where_links_alter_it() -> None:
     exact = bits(custom(client=Acknowledged()))
     assert not heard
     np.testing.assert_array_equal(exact, bits(methods.SCAFFLSA(ETA, H)))
-    method = custom(client=Acknowledged(), link=links.Quantised(4))
+    method = custom(client=Acknowledged(), uplink=links.Quantised(4))
     engine = bits(method, rounds=6, seeds=[0])[0]
     assert [round for round, _, _ in heard] == list(range(6)) and heard[0][1] == list(range(N))
-    np.testing.assert_array_equal(engine, bits(methods.SCAFFLSA(ETA, H, rule="acknowledged", link=links.Quantised(4)), rounds=6, seeds=[0])[0])
+    np.testing.assert_array_equal(engine, bits(methods.SCAFFLSA(ETA, H, rule="acknowledged", uplink=links.Quantised(4)), rounds=6, seeds=[0])[0])
     whole = [sent for _, _, sent in heard]
     heard.clear()
     server, agents = nodes(method, NOISY)

@@ -51,29 +51,29 @@ class ReplyingToEach(Replying):
 @pytest.mark.parametrize("link", LINKS, ids=str)
 @pytest.mark.parametrize("given", [{}, {"participants": 9}], ids=str)
 def test_a_global_memory_is_that_of_fedhsa_to_the_bit(given: dict[str, Any], link: Any) -> None:
-    twin = bits(methods.FedHSA(ETA, H, link=link, **given))
-    np.testing.assert_array_equal(bits(custom(client=GlobalMemory(), link=link, **given)), twin)
-    np.testing.assert_array_equal(bits(custom(client=GlobalMemory(), server=Replying(), link=link, **given)), twin)
+    twin = bits(methods.FedHSA(ETA, H, **link, **given))
+    np.testing.assert_array_equal(bits(custom(client=GlobalMemory(), **link, **given)), twin)
+    np.testing.assert_array_equal(bits(custom(client=GlobalMemory(), server=Replying(), **link, **given)), twin)
 
 
 @pytest.mark.parametrize("sampling", ["iid", "markov", "mean"])
 @pytest.mark.parametrize("link", [None, LOSSY, QUANTISED], ids=str)
 def test_every_law_of_samples_has_those_of_fedhsa(sampling: str, link: Any) -> None:
-    twin = bits(methods.FedHSA(ETA, H, link=link), GARNET, sampling=sampling)
-    np.testing.assert_array_equal(bits(custom(client=GlobalMemory(), link=link), GARNET, sampling=sampling), twin)
+    twin = bits(methods.FedHSA(ETA, H, uplink=link), GARNET, sampling=sampling)
+    np.testing.assert_array_equal(bits(custom(client=GlobalMemory(), uplink=link), GARNET, sampling=sampling), twin)
 
 
 def test_costs_are_those_of_fedhsa() -> None:
-    own = custom(client=GlobalMemory(), link=links.Quantised(4))
-    results = fedsa.Experiment(NOISY, [own, methods.FedHSA(ETA, H, link=links.Quantised(4))], rounds=10).run()
+    own = custom(client=GlobalMemory(), uplink=links.Quantised(4))
+    results = fedsa.Experiment(NOISY, [own, methods.FedHSA(ETA, H, uplink=links.Quantised(4))], rounds=10).run()
     mine, theirs = results.cost("own"), results.cost("fedhsa")
     for name in ("bits_up", "bits_down", "messages", "exchanges", "samples"):
         assert mine[name] == theirs[name], name
 
 
 def test_reports_may_be_seen_one_by_one() -> None:
-    each = bits(custom(client=GlobalMemory(), server=ReplyingToEach(), link=LOSSY), rounds=30)
-    np.testing.assert_allclose(each, bits(custom(client=GlobalMemory(), server=Replying(), link=LOSSY), rounds=30), rtol=1e-9)
+    each = bits(custom(client=GlobalMemory(), server=ReplyingToEach(), uplink=LOSSY), rounds=30)
+    np.testing.assert_allclose(each, bits(custom(client=GlobalMemory(), server=Replying(), uplink=LOSSY), rounds=30), rtol=1e-9)
 
 
 class Halved:
@@ -105,7 +105,7 @@ def test_a_reply_of_ones_own_is_that_of_a_loop_in_numpy() -> None:
 
 @pytest.mark.parametrize("link", [None, LOSSY, QUANTISED], ids=str)
 def test_nodes_and_interrupted_runs_have_the_numbers_of_the_engine(link: Any, tmp_path: Path) -> None:
-    method = custom(client=GlobalMemory(), server=Halved(), link=link, participants=8)
+    method = custom(client=GlobalMemory(), server=Halved(), uplink=link, participants=8)
     twin = bits(method, GARNET, rounds=12, seeds=[0], sampling="markov")
     data = federation.AgentData(GARNET, sampling="markov")
     shared = federation.Federation(method, weights=data.weights, dim=data.dim)
@@ -137,7 +137,7 @@ def test_nodes_and_interrupted_runs_have_the_numbers_of_the_engine(link: Any, tm
                 raise RuntimeError("no more")
             return np.asarray(super().reply(theta, mean, at))
 
-    method = custom(client=GlobalMemory(), server=Stopping(), link=link, participants=8)
+    method = custom(client=GlobalMemory(), server=Stopping(), uplink=link, participants=8)
     experiment = fedsa.Experiment(GARNET, method, rounds=12, seeds=[0], sampling="markov")
     with pytest.raises(RuntimeError, match="no more"):
         experiment.run(out=tmp_path / "run", checkpoint_every=0.0)
@@ -149,7 +149,7 @@ def test_rules_with_two_exchanges_that_cannot_work_say_so() -> None:
     with pytest.raises(fedsa.InputError, match="rounds have one exchange"):
         fedsa.Experiment(NOISY, custom(server=Replying()), rounds=1).run()
     with pytest.raises(fedsa.InputError, match="agents remember"):
-        fedsa.Experiment(NOISY, custom(client=GlobalMemory(), link=links.Delay("constant", rounds=3)), rounds=1).run()
+        fedsa.Experiment(NOISY, custom(client=GlobalMemory(), uplink=links.Delay("constant", rounds=3)), rounds=1).run()
 
     class Wrong(GlobalMemory):
         def report(self, theta: np.ndarray, agents: rules.Agents) -> np.ndarray:

@@ -475,26 +475,30 @@ def test_one_probability_without_the_other_is_refused() -> None:
     value = fedsa.ValueFunction(gamma=0.9, features="one-hot")
     value.fit([two_rewards(target=target, behaviour=behaviour)])
     for bad, words in (
-        (dict(target=target), "`target` without `behaviour`"),
-        (dict(behaviour=behaviour), "`behaviour` without `target`"),
-        (dict(target=target, behavior=behaviour), "a column `behavior`"),
+        (dict(target=target), "a column `target`, and no column `behaviour`"),
+        (dict(behaviour=behaviour), "a column `behaviour`, and no column `target`"),
+        (dict(target=target, behaviours=behaviour), "did you mean `behaviour`"),
         (dict(ratios=target), "`ratios` is no column; did you mean `ratio`"),
         (dict(episodes_=target), "did you mean `episodes`"),
     ):
         with pytest.raises(fedsa.InputError, match=words):
             value.fit([two_rewards(**bad)])
     # Columns that are called otherwise, matrices of all actions, and names that are like none.
-    mapped = fedsa.ValueFunction(gamma=0.9, features="one-hot", columns={"behaviour": "behavior"})
-    assert abs(mapped.fit([two_rewards(target=target, behavior=behaviour)]).value().all.mean - value.value().all.mean) < 1e-12
+    value.fit([two_rewards(target=target, behavior=behaviour)])
+    mapped = fedsa.ValueFunction(gamma=0.9, features="one-hot", columns={"behaviour": "acted"})
+    assert abs(mapped.fit([two_rewards(target=target, acted=behaviour)]).value().all.mean - value.value().all.mean) < 1e-12
     value.fit([two_rewards(weather=target, remark=target, target=target, behaviour=behaviour)])
 
 
-def test_a_table_with_a_target_of_its_own_is_warned_of() -> None:
+def test_a_table_with_a_target_of_its_own_is_refused_as_a_file_is(tmp_path: Path) -> None:
     pandas = needs("pandas")
     log = two_rewards()
     frame = pandas.DataFrame({"s_0": log["states"][:, 0], "next_0": log["next_states"][:, 0], "reward": log["rewards"], "done": log["terminated"]})
-    with pytest.warns(fedsa.FedsaWarning, match="`target` without `behaviour`"):
-        fedsa.ValueFunction(gamma=0.9, features="one-hot").fit([frame.assign(target=1.0)])
+    frame = frame.assign(target=1.0)
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    for given in ([frame], [str(tmp_path / "log.csv")]):
+        with pytest.raises(fedsa.InputError, match="a column `target`, and no column `behaviour`"):
+            fedsa.ValueFunction(gamma=0.9, features="one-hot").fit(given)
 
 
 def turning(agents: int = 3) -> list[dict[str, Any]]:

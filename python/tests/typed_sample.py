@@ -12,8 +12,8 @@ from fedsa import federation, links, methods, operators, problems, rules
 def compared() -> fedsa.Results:
     """Two methods on a problem."""
     problem = problems.Garnet(agents=5, states=10, features=3, seed=1)
-    link = links.Link(up=links.Quantised(8), media=[links.Erasure(0.9)])
-    both: list[methods.Method] = [methods.FedLSA(0.1, 10), methods.SCAFFLSA(0.1, local_steps=10, link=link, label="coded")]
+    link = links.Uplink(codec=links.Quantised(8), media=[links.Erasure(0.9)])
+    both: list[methods.Method] = [methods.FedLSA(0.1, 10), methods.SCAFFLSA(0.1, local_steps=10, uplink=link, label="coded")]
     experiment = fedsa.Experiment(problem, both, rounds=50, seeds=2, sampling="markov", stop={"mse": 1e-9})
     limits = experiment.theory().limits("fedlsa")
     if isinstance(limits, fedsa.Limits):

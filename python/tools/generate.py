@@ -204,7 +204,8 @@ class Kind:
                 key = {"description": f"{self.module.resolve(key)['description']} {about[2]}"}
             out.append((RENAMED.get(name, name), union(types), default, key))
         if self.section == "method":
-            out.append(("link", "LinkLike | None", "None", {"description": "The link between agents and server; exact by default."}))
+            out.append(("uplink", "UplinkLike | None", "None", {"description": "What happens to messages from agents to the server; nothing by default."}))
+            out.append(("downlink", "DownlinkLike | None", "None", {"description": "What happens to messages from the server to agents; nothing by default."}))
         return out
 
     def code(self) -> str:
@@ -283,8 +284,7 @@ def module_text(about: str, imports: list[str], module: Module, all_kinds: list[
 
 
 # Settings of a fit that its data say in Python: arguments of ``fit``, or columns of `X`.
-NOT_YET = {"categorical", "offset", "reference"}
-OF_FILES = NOT_YET | {"data", "agents", "target", "group", "partition", "holdout", "drop", "row_weights", "divide_by", "pca", "positive"}
+OF_FILES = {"data", "agents", "target", "group", "partition", "holdout", "drop", "row_weights", "divide_by", "pca", "positive", "offset"}
 
 # Settings of an evaluation that its logs say in Python: arguments of ``fit``, or the values of two fits.
 OF_LOGS = {"logs", "against"}
@@ -408,13 +408,13 @@ def generated() -> dict[str, str]:
         ),
         "methods.py": module_text(
             METHODS,
-            [base + "Method, named_method", "from fedsa._link import LinkLike", "from fedsa.rules import Custom"],
+            [base + "Method, named_method", "from fedsa._link import DownlinkLike, UplinkLike", "from fedsa.rules import Custom"],
             module,
             methods,
             named,
             ["Custom", "Method", "named"],
         ),
-        "links.py": module_text(LINKS, ["from fedsa._link import Codec, Link, Medium"], module, links, names=["Codec", "Link", "Medium"]),
+        "links.py": module_text(LINKS, ["from fedsa._link import Codec, Downlink, Medium, Uplink"], module, links, names=["Codec", "Downlink", "Medium", "Uplink"]),
     }
 
 

@@ -13,6 +13,8 @@ pub(crate) enum As {
     Numbers,
     Whole,
     Texts,
+    /// Texts; those that are numbers with a decimal comma have a point.
+    Labels,
 }
 
 /// The next rows of a table.

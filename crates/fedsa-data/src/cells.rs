@@ -154,8 +154,12 @@ pub fn all_numbers(column: &dyn Array, first: usize, out: &mut [f64]) -> Result<
         return Err(null_row(first + row));
     }
     let Some(row) = inexact else { return Ok(()) };
-    let what = format!("row {}: {} does not fit a double", first + row, name(column, row).unwrap_or_default());
-    Err(Error::data("", what, "whole numbers up to 2^53"))
+    Err(inexact_row(first + row, &name(column, row).unwrap_or_default()))
+}
+
+/// The error about a row with a whole number that no double represents.
+pub fn inexact_row(row: usize, whole: &str) -> Error {
+    Error::data("", format!("row {row}: {whole} does not fit a double"), "whole numbers up to 2^53")
 }
 
 /// The error about a row without a value.

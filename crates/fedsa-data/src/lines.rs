@@ -3,6 +3,7 @@
 //! The reader of the Arrow project tells neither the line of a field, nor decimal commas, nor quotes that are not closed, and stops at the
 //! first field of another type. Fields are therefore those of the `csv` crate; what is behind is the same as for other formats.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use arrow_array::{ArrayRef, Float64Array, Int64Array};
 use fedsa::error::Result;
 
 use crate::batch::{As, Batch, Batches, RowPlaces};
+use crate::decimals::Decimals;
 use crate::field;
 use crate::separated::{self, Opened};
 
@@ -24,8 +26,17 @@ pub(crate) struct Lines {
     /// Whether lines with other numbers of fields are passed over.
     skips: bool,
     record: csv::StringRecord,
+    /// Whether the next line is in the record already.
+    is_ahead: bool,
     /// What comes after the last batch.
     end: Option<Result<()>>,
+}
+
+/// The first row of a table.
+pub(crate) struct FirstRow<'a> {
+    pub record: &'a csv::StringRecord,
+    pub decimals: &'a Decimals,
+    pub line: u64,
 }
 
 /// The rows of a column so far.
@@ -40,7 +51,7 @@ impl Cells {
         match of {
             As::Numbers => Self::Numbers(Vec::new()),
             As::Whole => Self::Whole(Vec::new()),
-            As::Texts => Self::Texts(StringBuilder::new()),
+            As::Texts | As::Labels => Self::Texts(StringBuilder::new()),
         }
     }
 
@@ -54,48 +65,80 @@ impl Cells {
 }
 
 impl Lines {
-    /// Reads these columns, at most `most` rows at a time.
-    pub(crate) fn new(opened: Opened, wanted: Vec<(usize, As)>, most: usize, skips: bool) -> Self {
-        Self { opened, wanted, most, skips, record: csv::StringRecord::new(), end: None }
+    /// Reads at most `most` rows at a time, of no columns yet.
+    pub(crate) fn new(opened: Opened, most: usize) -> Self {
+        Self { opened, wanted: Vec::new(), most, skips: false, record: csv::StringRecord::new(), is_ahead: false, end: None }
+    }
+
+    /// Reads these columns.
+    pub(crate) fn of_columns(self, wanted: Vec<(usize, As)>) -> Self {
+        Self { wanted, ..self }
+    }
+
+    /// Passes over lines with other numbers of fields, if so.
+    pub(crate) fn skipping(self, skips: bool) -> Self {
+        Self { skips, ..self }
+    }
+
+    /// The first row, which stays the first one of the first batch.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn first(&mut self) -> Result<Option<FirstRow<'_>>> {
+        self.is_ahead = self.opened.read(&mut self.record)?;
+        let Opened { reader, decimals, .. } = &self.opened;
+        let line = separated::line_of(reader, &self.record);
+        Ok(self.is_ahead.then_some(FirstRow { record: &self.record, decimals, line }))
+    }
+
+    /// That commas were read as decimal marks, in words; `None` where there were none.
+    pub(crate) fn decimal_comma(&self) -> Option<String> {
+        self.opened.decimals.comma()
     }
 
     /// Reads the next line into `cells`; false at the end.
     fn read_line(&mut self, cells: &mut [Cells], batch: &mut Batch) -> Result<bool> {
         let RowPlaces::Lines(lines) = &mut batch.places else { return Ok(false) };
-        let Opened { reader, decimals, .. } = &mut self.opened;
-        reader.get_mut().begin();
-        match reader.read_record(&mut self.record) {
-            Ok(false) => return decimals.finish().map(|()| false),
-            Ok(true) => (),
-            Err(e) => {
-                let Some(reason) = why_passed_over(&e, &self.record).filter(|_| self.skips) else {
-                    return Err(separated::bad_line(&e, reader, &self.record));
-                };
-                batch.unread.push((lines.len(), reason, separated::line_of(reader, &self.record)));
-                return Ok(true);
+        if !mem::take(&mut self.is_ahead) {
+            let Opened { reader, decimals, .. } = &mut self.opened;
+            reader.get_mut().begin();
+            match reader.read_record(&mut self.record) {
+                Ok(false) => return decimals.finish().map(|()| false),
+                Ok(true) => (),
+                Err(e) => {
+                    let Some(reason) = why_passed_over(&e, &self.record).filter(|_| self.skips) else {
+                        return Err(separated::bad_line(&e, reader, &self.record));
+                    };
+                    batch.unread.push((lines.len(), reason, separated::line_of(reader, &self.record)));
+                    return Ok(true);
+                }
             }
         }
         self.opened.check_tail(&self.record)?;
         let Opened { reader, decimals, .. } = &self.opened;
         let line = separated::line_of(reader, &self.record);
         let row = lines.len();
+        let marked = self.wanted.iter().filter(|(_, of)| *of != As::Texts).map(|(i, _)| self.record[*i].trim());
+        decimals.see(marked, line)?;
         lines.push(line);
         // Fields are trimmed here, because the reader would copy every line to trim it.
-        for (column, (cells, (i, _))) in cells.iter_mut().zip(&self.wanted).enumerate() {
+        for (column, (cells, (i, of))) in cells.iter_mut().zip(&self.wanted).enumerate() {
             let text = self.record[*i].trim();
             let is_good = match cells {
                 Cells::Numbers(numbers) => {
-                    let number = field::number(&decimals.number(text));
+                    let plain = decimals.any(text);
+                    let number = field::number(&plain).filter(|_| field::check_exact(&plain).is_ok());
                     numbers.push(number.unwrap_or(f64::NAN));
                     number.is_some()
                 }
                 Cells::Whole(numbers) => {
-                    let number = text.parse().ok().or_else(|| field::number(&decimals.number(text)).and_then(field::whole_number));
+                    let number = text.parse().ok().or_else(|| field::number(&decimals.any(text)).and_then(field::whole_number));
                     numbers.push(number);
                     number.is_some()
                 }
                 Cells::Texts(texts) => {
-                    texts.append_value(text);
+                    // Those of a column that may be one of numbers have the marks of the file's numbers.
+                    texts.append_value(if *of == As::Labels { decimals.any(text) } else { Cow::Borrowed(text) });
                     true
                 }
             };
@@ -103,7 +146,7 @@ impl Lines {
                 batch.odd.insert((row, column), text.to_string());
             }
         }
-        decimals.check(|| line).map(|()| true)
+        Ok(true)
     }
 }
 

@@ -50,10 +50,9 @@ use fedsa::problem::survey::LogFacts;
 
 use super::find::{self, Places, natural_order, unpacked_name};
 use format::{BATCH, Format};
-use groups::Arranged;
+use groups::{Arranged, Whole};
 pub(super) use header::Header;
 use kept::{Checksum, Kept};
-pub use memory::{MemoryColumn, MemoryTable};
 
 pub use super::memory_log::MemoryLog;
 
@@ -104,10 +103,9 @@ fn by_agent(paths: &[PathBuf], form: &LogForm) -> Result<Vec<FileLog>> {
         let (store, _) = disk(path)?;
         let format = Format::of(path, &store)?;
         format.layout(&store, form).map_err(|e| about(path, e))?;
-        files.push((path.clone(), format));
+        files.push(Whole::file(path, format, &|path| Ok(disk(path)?.0)));
     }
-    let agents = groups::by_agent(&files, form, &|path| Ok(disk(path)?.0))?;
-    Ok(agents.into_iter().map(|(name, arranged)| FileLog::in_memory(name, arranged, form)).collect())
+    Ok(groups::by_agent(&files, form)?.into_iter().map(|arranged| FileLog::in_memory(arranged, form)).collect())
 }
 
 /// Whether all logs have columns `phi_*`, features that were logged.
@@ -218,11 +216,11 @@ impl FileLog {
     }
 
     /// A log that was read already.
-    fn in_memory(name: String, arranged: Arranged, form: &LogForm) -> Self {
-        let mut opened = Opened::new(&arranged.path, name, Format::Csv, form, Stamp(0, None));
-        opened.columns.clone_from(&arranged.log.columns);
-        opened.next_follows = arranged.next_follows;
-        opened.keep(arranged);
+    fn in_memory(Arranged { log, path }: Arranged, form: &LogForm) -> Self {
+        let mut opened = Opened::new(&path, log.log.name.clone(), Format::Csv, form, Stamp(0, None));
+        opened.columns.clone_from(&log.log.columns);
+        opened.next_follows = log.next_follows;
+        opened.keep(log);
         Self(Arc::new(opened))
     }
 
@@ -259,13 +257,13 @@ impl Opened {
     }
 
     /// Keeps a whole log, whatever its size.
-    fn keep(&self, arranged: Arranged) {
+    fn keep(&self, MemoryLog { log, left_out, .. }: MemoryLog) {
         let mut checksum = Checksum::default();
-        checksum.see(&arranged.log);
+        checksum.see(&log);
         // Another thread that has read it at the same time has found the same.
         let _ = self.checksum.set(checksum.finish(&self.columns));
-        let _ = self.left_out.set(arranged.left_out);
-        let _ = self.kept.set(vec![arranged.log]);
+        let _ = self.left_out.set(left_out);
+        let _ = self.kept.set(vec![log]);
     }
 
     fn check_unchanged(&self, stamp: Stamp) -> Result<()> {
@@ -291,7 +289,8 @@ impl Opened {
         let (store, stamp) = disk(&self.path)?;
         self.check_unchanged(stamp)?;
         if self.is_side_by_side(&store)? {
-            self.keep(groups::of_file((&self.path, self.format), &self.form, &self.name, &|path| Ok(disk(path)?.0))?);
+            let file = Whole::file(&self.path, self.format, &|path| Ok(disk(path)?.0));
+            self.keep(groups::of_one(&file, &self.form, &self.name)?.log);
             return Ok(self.kept.get().into_iter().flatten().try_for_each(see));
         }
         let mut checksum = self.checksum.get().is_none().then(Checksum::default);
@@ -379,7 +378,7 @@ fn from_bytes(file: Vec<u8>, format: Format, form: &LogForm) -> Result<Log> {
     let file = Store::from(file);
     let layout = format.layout(&file, form)?;
     if layout.follows() {
-        let log = groups::of_file((Path::new(""), format), form, "", &|_| Ok(file.clone()))?.log;
+        let log = groups::of_one(&Whole::file(Path::new(""), format, &|_| Ok(file.clone())), form, "")?.log.log;
         return log.check().map(|()| log);
     }
     let columns = layout.columns;
@@ -396,11 +395,9 @@ pub fn from_form(file: Vec<u8>, form: &LogForm) -> Result<Vec<Log>> {
     let store = Store::from(file);
     let format = Format::of(Path::new(""), &store)?;
     let open = |_: &Path| Ok(store.clone());
-    let logs = if form.agent_column.is_some() {
-        groups::by_agent(&[(PathBuf::new(), format)], form, &open)?.into_iter().map(|(_, arranged)| arranged.log).collect()
-    } else {
-        vec![groups::of_file((Path::new(""), format), form, "", &open)?.log]
-    };
+    let file = Whole::file(Path::new(""), format, &open);
+    let all = if form.agent_column.is_some() { groups::by_agent(&[file], form)? } else { vec![groups::of_one(&file, form, "")?] };
+    let logs: Vec<Log> = all.into_iter().map(|arranged| arranged.log.log).collect();
     logs.iter().try_for_each(Log::check)?;
     Ok(logs)
 }

@@ -1,15 +1,12 @@
 //! Parquet files as batches of Arrow arrays, by the reader of the Arrow project: every codec, encoding and type that it knows.
 //!
-//! Columns of lists of numbers, such as the observations of robots, become a column for each place of the list: `observation.state` gives
-//! `observation.state_0`, `observation.state_1`, .. The first row says how many there are. Fields of structures are columns `structure.field`.
-//!
-//! A file is in memory, or on the disk and read page by page ([`Store`]).
+//! Columns of lists and of structures become columns of their own (`nested`). A file is in memory, or on the disk and read page by page ([`Store`]).
 
 use std::sync::Arc;
 use std::thread;
 
 use arrow_array::cast::AsArray as _;
-use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, RecordBatchReader as _};
+use arrow_array::{Array as _, ArrayRef, RecordBatch, RecordBatchReader as _};
 use arrow_schema::{DataType, Field};
 use fedsa::error::{Error, Result, quoted};
 use parquet::arrow::ProjectionMask;
@@ -17,14 +14,12 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, Parq
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::batch::{self, Batch};
-use super::cells::{self, CellKind};
+use super::nested;
 use super::shown;
 use super::store::{Store, StoreReader};
 
 /// The name of the reading thread. Its panics become errors; a program can use the name to hide them from the terminal.
 pub const THREAD: &str = "fedsa-parquet";
-/// The most places of a list that become columns.
-const MAX_ITEMS: usize = 1 << 16;
 
 /// Opens a Parquet file and reads it on a thread of its own: the reader panics on some damaged files, which becomes an error.
 pub(super) fn contained<T: Send>(file: impl Into<Store>, read: impl FnOnce(&ParquetFile) -> Result<T> + Send) -> Result<T> {
@@ -119,15 +114,14 @@ impl ParquetFile {
             DataType::Struct(fields) => {
                 for (i, field) in fields.iter().enumerate() {
                     let path = [&column.path[..], &[i]].concat();
-                    self.add_columns(root, field, format!("{}.{}", column.name, field.name()), path)?;
+                    self.add_columns(root, field, nested::field_name(&column.name, field.name()), path)?;
                 }
                 return Ok(());
             }
-            DataType::List(item) if matches!(cells::kind(item.data_type()), CellKind::Numbers | CellKind::Whole) => {
-                let of = self.length_of(&column)?;
-                if (1..=MAX_ITEMS).contains(&of) {
+            of if nested::has_lists(of) => {
+                if let Some(of) = self.width_of(&column)? {
                     let items = (0..of).map(|i| Column {
-                        name: format!("{}_{i}", column.name),
+                        name: nested::item_name(&column.name, i),
                         path: column.path.clone(),
                         item: Some((i, of)),
                         data_type: DataType::Float64,
@@ -144,11 +138,10 @@ impl ParquetFile {
         Ok(())
     }
 
-    /// The length of the first list of a column.
-    fn length_of(&self, column: &Column) -> Result<usize> {
-        let Some(batch) = self.reader(&[column.root], 1)?.next() else { return Ok(0) };
-        let lists = descended(batch.map_err(unreadable)?.column(0), &column.path);
-        Ok(lists.as_list::<i32>().value_length(0) as usize)
+    /// How many columns the lists of a column become.
+    fn width_of(&self, column: &Column) -> Result<Option<usize>> {
+        let Some(batch) = self.reader(&[column.root], 1)?.next() else { return Ok(None) };
+        Ok(nested::width(&*descended(batch.map_err(unreadable)?.column(0), &column.path)))
     }
 
     fn reader(&self, roots: &[usize], most: usize) -> Result<ParquetRecordBatchReader> {
@@ -252,35 +245,11 @@ impl Batches<'_> {
         let Some((at, of)) = column.item else { return Ok(array) };
         let key = i - at;
         if !lists.iter().any(|(known, _)| *known == key) {
-            let numbers = self.numbers_of(&array, of).map_err(|e| self.file.in_column(i, e))?;
+            let numbers = nested::numbers(&*array, of, self.row).map_err(|e| self.file.in_column(i, e))?;
             lists.push((key, numbers));
         }
         let numbers = lists.iter().find(|(known, _)| *known == key).map_or(&[][..], |(_, numbers)| numbers);
-        let column: Vec<f64> = numbers.iter().skip(at).step_by(of).copied().collect();
-        Ok(Arc::new(Float64Array::new(column.into(), array.nulls().cloned())))
-    }
-
-    /// The numbers of lists of equal length, list by list.
-    fn numbers_of(&self, lists: &ArrayRef, of: usize) -> Result<Vec<f64>> {
-        let lists = lists.as_list::<i32>();
-        let offsets = lists.value_offsets();
-        if lists.null_count() == 0 && offsets.windows(2).all(|pair| (pair[1] - pair[0]) as usize == of) {
-            let mut numbers = vec![0.0; lists.len() * of];
-            cells::numbers(&*lists.values().slice(offsets[0] as usize, numbers.len()), &mut numbers)?;
-            return Ok(numbers);
-        }
-        let mut numbers = Vec::with_capacity(lists.len() * of);
-        for (row, list) in lists.iter().enumerate() {
-            let start = numbers.len();
-            numbers.resize(start + of, f64::NAN);
-            let Some(list) = list else { continue };
-            if list.len() != of {
-                let what = format!("row {} is a list of {} numbers, and row 0 one of {of}", self.row + row, list.len());
-                return Err(Error::data("", what, "lists of equal length, which become columns"));
-            }
-            cells::numbers(&*list, &mut numbers[start..])?;
-        }
-        Ok(numbers)
+        Ok(nested::item(&*array, numbers, at, of))
     }
 }
 

@@ -6,14 +6,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use arrow_array::Array as _;
+use arrow_array::{Array as _, ArrayRef};
+use arrow_schema::DataType;
 use fedsa::error::{Error, ErrorCode, Result, quoted};
 
 use super::cells::{self, CellKind};
 use super::field;
 use super::find::{self, Places, extension_of};
 use super::logs::{Header, paths_in_order, short_names};
-use super::parquet::{ParquetFile, contained};
+use super::memory::MemoryTable;
+use super::parquet::contained;
 use super::store::Store;
 use super::trace::{self, Trace, TraceColumn};
 use super::{about, input, listed, separated, shown};
@@ -183,6 +185,17 @@ fn places_of(header: &Header, wanted: &[String]) -> Result<Vec<usize>> {
     Ok(places.into_iter().flatten().collect())
 }
 
+/// Calls a function with a column, piece by piece, and the number of the first row of each.
+type Each<'a> = &'a dyn Fn(usize, &mut dyn FnMut(usize, &ArrayRef) -> Result<()>) -> Result<()>;
+
+/// A table whose columns have types.
+struct Typed<'a> {
+    names: &'a [String],
+    rows: usize,
+    data_type: &'a dyn Fn(usize) -> &'a DataType,
+    each: Each<'a>,
+}
+
 /// A table (without a name) from the bytes of a Parquet file.
 ///
 /// # Errors
@@ -190,15 +203,35 @@ fn places_of(header: &Header, wanted: &[String]) -> Result<Vec<usize>> {
 pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     contained(file, |file| {
         let names = file.names();
-        let places = form.places(&names)?;
+        let each: Each<'_> = &|column, see| file.each(column, see);
+        Typed { names: &names, rows: file.rows(), data_type: &|column| file.data_type(column), each }.read(form)
+    })
+}
+
+/// The same of a table in memory.
+///
+/// # Errors
+/// As [`from_parquet`].
+pub fn from_memory(table: &MemoryTable<'_>, form: &TableForm) -> Result<Table> {
+    let rows = table.rows()?;
+    let each: Each<'_> = &|column, see| see(0, &table.columns[column].part(0..rows));
+    let typed = Typed { names: &table.names, rows, data_type: &|column| table.columns[column].data_type(), each };
+    typed.read(form).map(|read| Table { name: table.name.clone(), ..read })
+}
+
+impl Typed<'_> {
+    fn read(&self, form: &TableForm) -> Result<Table> {
+        let Self { names, rows, .. } = *self;
+        let places = form.places(names)?;
         let (mut columns, mut left_out) = (Vec::new(), Vec::new());
         for (i, name) in names.iter().enumerate() {
-            match cells_of(file, i) {
+            let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(name)));
+            match self.cells_of(i) {
                 Ok(cells) if places.contains(&i) && !matches!(cells, Cells::Numbers(_)) => {
-                    return Err(file.in_column(i, cells::wrong_type(file.data_type(i), "numbers")));
+                    return Err(in_column(cells::wrong_type((self.data_type)(i), "numbers")));
                 }
                 Ok(cells) => columns.push((name.clone(), cells)),
-                Err(e) if places.contains(&i) => return Err(file.in_column(i, e)),
+                Err(e) if places.contains(&i) => return Err(in_column(e)),
                 Err(_) => left_out.push(name.clone()),
             }
         }
@@ -215,33 +248,32 @@ pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
                 return Err(Error::data("", what, "finite numbers; leave such rows out"));
             }
         }
-        let rows = file.rows();
         let inputs = (0..rows).flat_map(|row| numbers.iter().map(move |column| column[row])).collect();
         Ok(Table { name: String::new(), columns, inputs, rows, left_out })
-    })
-}
-
-/// The fields of a column of a Parquet file; missing texts are empty.
-///
-/// # Errors
-/// When it holds something else, such as bytes or dates, or a number is missing.
-fn cells_of(file: &ParquetFile, column: usize) -> Result<Cells> {
-    if cells::kind(file.data_type(column)) == CellKind::Texts {
-        let mut text = Text::default();
-        file.each(column, |first, column| {
-            cells::each_text(column, first + 1, |_, field| {
-                text.push(field.unwrap_or_default());
-                Ok(())
-            })
-        })?;
-        return Ok(Cells::Text(text));
     }
-    let mut numbers = Vec::with_capacity(file.rows());
-    file.each(column, |first, column| {
-        numbers.resize(first + column.len(), 0.0);
-        cells::all_numbers(column, first + 1, &mut numbers[first..])
-    })?;
-    Ok(Cells::Numbers(numbers))
+
+    /// The fields of a column; missing texts are empty.
+    ///
+    /// # Errors
+    /// When it holds something else, such as bytes or dates, or a number is missing.
+    fn cells_of(&self, column: usize) -> Result<Cells> {
+        if cells::kind((self.data_type)(column)) == CellKind::Texts {
+            let mut text = Text::default();
+            (self.each)(column, &mut |first, column| {
+                cells::each_text(column, first + 1, |_, field| {
+                    text.push(field.unwrap_or_default());
+                    Ok(())
+                })
+            })?;
+            return Ok(Cells::Text(text));
+        }
+        let mut numbers = Vec::with_capacity(self.rows);
+        (self.each)(column, &mut |first, column| {
+            numbers.resize(first + column.len(), 0.0);
+            cells::all_numbers(column, first + 1, &mut numbers[first..])
+        })?;
+        Ok(Cells::Numbers(numbers))
+    }
 }
 
 /// A table (without a name) from the bytes of a CSV or TSV file with a header, packed with gzip or zstd or not.

@@ -2,19 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
-use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, RecordBatchReader as _, StringArray};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
 use arrow_schema::ffi::FFI_ArrowSchema;
-use arrow_schema::{ArrowError, DataType, Field, Schema};
-use fedsa::error::{Error, quoted};
-use fedsa_data::cells::{self, CellKind};
+use arrow_schema::{ArrowError, Field, Schema};
 use fedsa_data::trace::{Trace, TraceColumn};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyList};
-
-use crate::errors::OrRaise;
+use pyo3::types::{PyCapsule, PyList};
 
 /// A table of named columns of equal length.
 ///
@@ -32,7 +28,8 @@ use crate::errors::OrRaise;
 #[pyclass(frozen, module = "fedsa._fedsa", name = "Table")]
 pub struct Table(RecordBatch);
 
-fn failed(e: &ArrowError) -> PyErr {
+/// The error about a table that cannot be handed over.
+pub fn failed(e: &ArrowError) -> PyErr {
     PyRuntimeError::new_err(format!("the table cannot be handed over: {e}"))
 }
 
@@ -105,46 +102,4 @@ impl Table {
     fn __repr__(&self) -> String {
         format!("<fedsa.Table of {} rows: {}>", self.0.num_rows(), self.columns().join(", "))
     }
-}
-
-/// The columns of the stream of another library: numbers and flags as float64 with NaN for nulls, texts as lists.
-#[pyfunction]
-pub fn arrow_columns<'py>(py: Python<'py>, capsule: &Bound<'py, PyCapsule>) -> PyResult<Bound<'py, PyDict>> {
-    let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
-    // SAFETY: by the Arrow PyCapsule interface a capsule of this name holds a valid stream, which is moved out: an empty one stays.
-    let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.cast::<FFI_ArrowArrayStream>().as_ptr()) }.map_err(|e| failed(&e))?;
-    let fields = reader.schema().fields().clone();
-    let mut numbers: Vec<Vec<f64>> = vec![Vec::new(); fields.len()];
-    let mut texts: Vec<Vec<String>> = vec![Vec::new(); fields.len()];
-    for batch in reader {
-        let batch = batch.map_err(|e| failed(&e))?;
-        for (i, column) in batch.columns().iter().enumerate() {
-            append(column, &mut numbers[i], &mut texts[i]).map_err(|e| e.about(quoted(fields[i].name()))).or_raise(py)?;
-        }
-    }
-    let columns = PyDict::new(py);
-    for ((field, numbers), texts) in fields.iter().zip(numbers).zip(texts) {
-        if is_text(field.data_type()) {
-            columns.set_item(field.name(), PyList::new(py, texts)?)?;
-        } else {
-            columns.set_item(field.name(), PyArray1::from_vec(py, numbers))?;
-        }
-    }
-    Ok(columns)
-}
-
-fn is_text(data_type: &DataType) -> bool {
-    cells::kind(data_type) == CellKind::Texts
-}
-
-fn append(column: &ArrayRef, numbers: &mut Vec<f64>, texts: &mut Vec<String>) -> Result<(), Error> {
-    if is_text(column.data_type()) {
-        return cells::each_text(column, texts.len(), |_, text| {
-            texts.push(text.unwrap_or_default().to_string());
-            Ok(())
-        });
-    }
-    let start = numbers.len();
-    numbers.resize(start + column.len(), 0.0);
-    cells::numbers(column, &mut numbers[start..]).map(drop)
 }

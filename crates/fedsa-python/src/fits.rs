@@ -1,10 +1,11 @@
 //! Regressions and classifications of rows in memory.
 
-use fedsa::error::Error;
-use fedsa::problem::dataset::{Columns, Dataset, Labels};
+use fedsa::error::{Error, quoted};
+use fedsa::problem::dataset::{Dataset, Labels};
 use fedsa::problem::preparation::partition::Partition;
 use fedsa_data::linear_model::LinearModel as Model;
-use fedsa_data::table::Cells;
+use fedsa_data::memory::MemoryTable;
+use fedsa_data::table::{self, Cells, TableForm};
 use fedsa_data::weights::{self, FittedModel};
 use fedsa_experiment::choose::LossChoice;
 use fedsa_experiment::config;
@@ -23,7 +24,8 @@ use crate::engine::{self, Event};
 use crate::errors::OrRaise;
 use crate::experiment::CancelToken;
 use crate::results::{RanResults, report};
-use crate::rows::{rows, targets, with_column};
+use crate::rows::{GivenX, dataset_of, rows, targets};
+use crate::tables::Columns;
 
 /// The column of row weights: no column of a data frame has this name.
 const ROW_WEIGHTS: &str = "\u{1}sample_weight";
@@ -34,9 +36,12 @@ type FitParts = (String, String, RanResults, Option<(Vec<f64>, usize)>);
 /// The same for Python.
 type FitResult<'py> = (String, String, RanResults, Option<Bound<'py, PyArray2<f64>>>);
 
-/// Rows from Python: X, targets, names of columns, row weights, and a number of agents or the number of each row's agent.
-#[derive(FromPyObject)]
-pub struct GivenRows<'py>(Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Vec<String>>, Option<PyReadonlyArray1<'py, f64>>, Bound<'py, PyAny>);
+/// A column of Python.
+type Numbers<'py> = Option<PyReadonlyArray1<'py, f64>>;
+
+/// Rows from Python: X, targets, the names of the columns of an array, row weights, an offset that is no column of X, and a number of agents or
+/// the number of each row's agent.
+pub type GivenRows<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Vec<String>>, Numbers<'py>, Numbers<'py>, Bound<'py, PyAny>);
 
 /// The JSON schema of a task: its settings with their texts, defaults and ranges.
 #[pyfunction]
@@ -65,14 +70,16 @@ pub fn fit_rows<'py>(
     settings: &Bound<'py, PyDict>,
 ) -> PyResult<FitResult<'py>> {
     let mut settings: FitSettings = config::read(Value::Table(convert::table(settings)?)).or_raise(py)?;
-    let GivenRows(x, y, names, sample_weight, agents) = given;
-    let mut rows = rows(&x)?;
-    let mut names = names.unwrap_or_else(|| (1..=rows.columns()).map(|j| j.to_string()).collect());
-    if let Some(weights) = sample_weight {
-        rows = with_column(rows, weights.as_slice()?);
-        names.push(ROW_WEIGHTS.into());
+    let (x, y, names, row_weights, offset, agents) = given;
+    let mut added = Vec::new();
+    if let Some(weights) = &row_weights {
+        added.push((ROW_WEIGHTS.to_string(), weights.as_slice()?));
         settings.row_weights = Some(ROW_WEIGHTS.into());
     }
+    if let (Some(offset), Some(name)) = (&offset, &settings.offset) {
+        added.push((name.clone(), offset.as_slice()?));
+    }
+    let rows = dataset_of(py, GivenX { name: "X".into(), x, names, added, categorical: settings.categorical.clone() })?;
     let groups = match agents.extract::<u64>() {
         Ok(count) => {
             settings.agents = Some(count);
@@ -84,8 +91,7 @@ pub fn fit_rows<'py>(
             Some(Labels::Numbers(agents.extract::<PyReadonlyArray1<'_, f64>>()?.as_slice()?.to_vec()))
         }
     };
-    let targets = Some(targets(&y)?);
-    let set = Dataset { name: "X".into(), rows, columns: Columns::Named(names), targets, groups, texts: Vec::new(), notes: Vec::new() };
+    let set = Dataset { targets: Some(targets(&y)?), groups, ..rows };
     let (weights, told, ran, covariances) = engine::call(py, notify, cancel.map(|token| &token.0), move |progress, cancel| {
         progress.say(Event::Stage("building", 0.0));
         set.check()?;
@@ -162,16 +168,27 @@ impl LinearModel {
         Ok(Self(model))
     }
 
-    /// The linear predictors of rows, (n, outputs).
-    fn scores<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let scores = self.all(x)?;
-        let width = self.0.outputs();
-        PyArray1::from_vec(py, scores.0).reshape([scores.1, width])
+    /// The linear predictors of rows, (n, outputs); `offset` is added to them, where X has no such column.
+    #[pyo3(signature = (x, offset=None))]
+    fn scores<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        offset: Option<PyReadonlyArray1<'py, f64>>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let (scores, n) = self.all(x, offset.as_ref())?;
+        PyArray1::from_vec(py, scores).reshape([n, self.0.outputs()])
     }
 
     /// What is predicted of rows, n numbers.
-    fn predictions<'py>(&self, py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        let (scores, _) = self.all(x)?;
+    #[pyo3(signature = (x, offset=None))]
+    fn predictions<'py>(
+        &self,
+        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
+        offset: Option<PyReadonlyArray1<'py, f64>>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let (scores, _) = self.all(x, offset.as_ref())?;
         match self.0.predictions(&scores).pop() {
             Some((_, Cells::Numbers(numbers))) => Ok(PyArray1::from_vec(py, numbers)),
             _ => Err(Error::data("", "classes with names", "scores of classes")).or_raise(py),
@@ -180,25 +197,44 @@ impl LinearModel {
 }
 
 impl LinearModel {
-    fn all(&self, x: &Bound<'_, PyAny>) -> PyResult<(Vec<f64>, usize)> {
-        let mut row = Vec::new();
+    fn all(&self, x: &Bound<'_, PyAny>, offset: Option<&PyReadonlyArray1<'_, f64>>) -> PyResult<(Vec<f64>, usize)> {
+        let (py, model) = (x.py(), &self.0);
+        if let Ok(columns) = x.cast::<Columns>() {
+            let mut given = MemoryTable::new("X");
+            given.add_columns(&columns.get().0);
+            if let (Some(offset), Some(name)) = (offset, &model.offset) {
+                given.add_matrix(std::slice::from_ref(name), offset.as_slice()?, 1).or_raise(py)?;
+            }
+            let scores =
+                table::from_memory(&given, &TableForm::new(model.names())).and_then(|table| Ok((model.table_scores(&table)?, table.rows)));
+            return scores.or_raise(py);
+        }
+        if let Some(category) = model.categories.first() {
+            let what = format!("an array, and the model has levels of the column `{}`", quoted(&category.column));
+            return Err(Error::data("X", what, "a data frame with the columns of the fit")).or_raise(py);
+        }
+        let (mut row, mut scores) = (Vec::new(), Vec::new());
+        let n;
         if let Ok(dense) = x.extract::<PyReadonlyArray2<'_, f64>>() {
-            let (n, d) = (dense.shape()[0], dense.shape()[1]);
-            let mut scores = Vec::with_capacity(n * self.0.outputs());
-            for numbers in dense.as_slice()?.chunks_exact(d.max(1)) {
+            n = dense.shape()[0];
+            for numbers in dense.as_slice()?.chunks_exact(dense.shape()[1].max(1)) {
                 row.clear();
                 row.extend(numbers.iter().copied().enumerate());
-                self.0.scores(&row, &mut scores);
+                model.scores(&row, &mut scores);
             }
-            return Ok((scores, n));
+        } else {
+            let rows = rows(x)?;
+            n = rows.len();
+            for i in 0..n {
+                row.clear();
+                row.extend(rows.row(i));
+                model.scores(&row, &mut scores);
+            }
         }
-        let rows = rows(x)?;
-        let mut scores = Vec::with_capacity(rows.len() * self.0.outputs());
-        for i in 0..rows.len() {
-            row.clear();
-            row.extend(rows.row(i));
-            self.0.scores(&row, &mut scores);
+        if let Some(offset) = offset {
+            let each = scores.chunks_exact_mut(model.outputs()).zip(offset.as_slice()?);
+            each.for_each(|(scores, offset)| scores.iter_mut().for_each(|score| *score += offset));
         }
-        Ok((scores, rows.len()))
+        Ok((scores, n))
     }
 }

@@ -97,7 +97,8 @@ impl HeldProblem {
     /// Rows with targets of each agent or set of agents: names, X, y and names of columns; with the keys of `[problem]`.
     #[staticmethod]
     fn rows(py: Python<'_>, sets: Vec<GivenSet<'_>>, table: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let rows = sets.into_iter().map(|set| dataset(py, set)).collect::<PyResult<Vec<_>>>()?;
+        let categorical = table.get_item("categorical")?.map_or(Ok(Vec::new()), |names| names.extract::<Vec<String>>())?;
+        let rows = sets.into_iter().map(|set| dataset(py, set, categorical.clone())).collect::<PyResult<Vec<_>>>()?;
         Self::of_data(py, HeldData { rows, ..HeldData::default() }, table)
     }
 

@@ -59,6 +59,7 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     engine::keep_panics();
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<arrow::Table>()?;
+    m.add_class::<tables::Columns>()?;
     m.add_class::<experiment::CancelToken>()?;
     m.add_class::<experiment::Experiment>()?;
     m.add_class::<deployments::Deployment>()?;
@@ -91,7 +92,6 @@ fn add_functions(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(experiment::bundled_experiments, m)?)?;
     m.add_function(wrap_pyfunction!(experiment::check_part, m)?)?;
     m.add_function(wrap_pyfunction!(experiment::schema_json, m)?)?;
-    m.add_function(wrap_pyfunction!(arrow::arrow_columns, m)?)?;
     m.add_function(wrap_pyfunction!(files::write_file, m)?)?;
     m.add_function(wrap_pyfunction!(files::append_file, m)?)?;
     m.add_function(wrap_pyfunction!(fits::fit_rows, m)?)?;

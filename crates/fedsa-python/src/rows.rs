@@ -1,12 +1,14 @@
 //! Rows of numbers from Python: dense arrays and compressed sparse rows.
 
 use fedsa::error::Error;
-use fedsa::problem::dataset::{Columns, Dataset, Labels, Rows};
+use fedsa::problem::dataset::{self, Dataset, Labels, Rows, Wanted};
+use fedsa_data::memory::MemoryTable;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::errors::exception;
+use crate::errors::{OrRaise, exception};
+use crate::tables::Columns;
 
 /// The rows of an array (n, d) of float64 in C order, or of `(starts, columns, numbers, d)`, the arrays of SciPy's `csr_matrix` as int64,
 /// int64 and float64. They are copied once, into memory of the engine.
@@ -58,7 +60,7 @@ fn compressed(starts: &[i64], columns: &[i64], numbers: &[f64], d: usize) -> Res
 }
 
 /// The rows with a further column, the last one.
-pub fn with_column(rows: Rows, column: &[f64]) -> Rows {
+fn with_column(rows: Rows, column: &[f64]) -> Rows {
     match rows {
         Rows::Dense { d, values } => {
             let mut wider = Vec::with_capacity(values.len() + column.len());
@@ -94,18 +96,54 @@ pub fn targets(y: &Bound<'_, PyAny>) -> PyResult<Labels> {
     Ok(Labels::Numbers(y.extract::<PyReadonlyArray1<'_, f64>>()?.as_slice()?.to_vec()))
 }
 
+/// Rows of X from Python: an array, compressed rows, or columns with types.
+pub struct GivenX<'a, 'py> {
+    /// What messages call them.
+    pub name: String,
+    pub x: Bound<'py, PyAny>,
+    /// The names of the columns of an array; numbers from 1 on by default.
+    pub names: Option<Vec<String>>,
+    /// Further columns.
+    pub added: Vec<(String, &'a [f64])>,
+    /// The columns that are categories.
+    pub categorical: Vec<String>,
+}
+
+/// A data set of the rows of X, without targets. They are copied once, into memory of the engine.
+///
+/// # Errors
+/// When they are of another type, or columns with types have none that the engine reads.
+pub fn dataset_of(py: Python<'_>, given: GivenX<'_, '_>) -> PyResult<Dataset> {
+    let GivenX { name, x, names, added, categorical } = given;
+    if let Ok(columns) = x.cast::<Columns>() {
+        let mut table = MemoryTable::new(name);
+        table.add_columns(&columns.get().0);
+        for (name, numbers) in added {
+            table.add_matrix(&[name], numbers, 1).or_raise(py)?;
+        }
+        // No column is the target, whatever its name.
+        let wanted = Wanted::default().with_target("\0").with_may_lack_target(true).with_categorical(categorical);
+        return table.dataset(&wanted).or_raise(py);
+    }
+    let mut rows = rows(&x)?;
+    let mut names = names.unwrap_or_else(|| (1..=rows.columns()).map(|j| j.to_string()).collect());
+    for (name, numbers) in added {
+        rows = with_column(rows, numbers);
+        names.push(name);
+    }
+    Ok(Dataset { name, rows, columns: dataset::Columns::Named(names), targets: None, groups: None, texts: Vec::new(), notes: Vec::new() })
+}
+
 /// Rows with targets from Python: what messages call them, X, y, and names of columns.
 pub type GivenSet<'py> = (String, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Vec<String>>);
 
-/// The data set of rows with targets. They are copied once, into memory of the engine.
+/// The data set of rows with targets.
 ///
 /// # Errors
 /// When they are of other types or lengths, or not finite.
-pub fn dataset(py: Python<'_>, (name, x, y, columns): GivenSet<'_>) -> PyResult<Dataset> {
-    let rows = rows(&x)?;
-    let columns = columns.unwrap_or_else(|| (1..=rows.columns()).map(|j| j.to_string()).collect());
-    let targets = Some(targets(&y)?);
-    let set = Dataset { name, rows, columns: Columns::Named(columns), targets, groups: None, texts: Vec::new(), notes: Vec::new() };
-    set.check().map_err(|e| exception(py, &e))?;
+pub fn dataset(py: Python<'_>, (name, x, y, names): GivenSet<'_>, categorical: Vec<String>) -> PyResult<Dataset> {
+    let rows = dataset_of(py, GivenX { name, x, names, added: Vec::new(), categorical })?;
+    let set = Dataset { targets: Some(targets(&y)?), ..rows };
+    set.check().or_raise(py)?;
     Ok(set)
 }

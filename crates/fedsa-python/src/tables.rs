@@ -1,23 +1,102 @@
-//! Tables of transitions from Python.
+//! Tables of Python: columns with types, and matrices of numbers with names.
 
+use std::sync::Arc;
+
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, StringArray};
 use fedsa::error::{Error, quoted};
-use fedsa_data::logs::{MemoryColumn, MemoryTable};
-use numpy::{PyReadonlyArray2, PyUntypedArrayMethods};
+use fedsa_data::memory::{MemoryTable, TypedColumns};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule};
 
-/// A table of an agent from Python: its name, matrices with the names of their columns, and columns of text.
-pub type GivenTable<'py> = (String, Vec<(Vec<String>, PyReadonlyArray2<'py, f64>)>, Vec<(String, Vec<String>)>);
+use crate::arrow::failed;
+use crate::errors::OrRaise;
+
+/// Columns of a data frame or of arrays, with their types, as the engine reads them.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct Columns(pub TypedColumns);
+
+#[pymethods]
+impl Columns {
+    /// The columns of the Arrow stream of another library, without a copy where it has one batch.
+    #[staticmethod]
+    fn of_stream(py: Python<'_>, capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
+        let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
+        // SAFETY: by the Arrow PyCapsule interface a capsule of this name holds a valid stream, which is moved out: an empty one stays.
+        let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.cast::<FFI_ArrowArrayStream>().as_ptr()) };
+        TypedColumns::of_stream(reader.map_err(|e| failed(&e))?).map(Self).or_raise(py)
+    }
+
+    /// Columns of float64 or int64, or of texts, of which `None` is missing.
+    #[staticmethod]
+    fn of_arrays(py: Python<'_>, arrays: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
+        let column = |(name, values): (String, Bound<'_, PyAny>)| -> PyResult<(String, ArrayRef)> {
+            let array: ArrayRef = if let Ok(numbers) = values.extract::<PyReadonlyArray1<'_, f64>>() {
+                Arc::new(Float64Array::from(numbers.as_slice()?.to_vec()))
+            } else if let Ok(numbers) = values.extract::<PyReadonlyArray1<'_, i64>>() {
+                Arc::new(Int64Array::from(numbers.as_slice()?.to_vec()))
+            } else if let Ok(texts) = values.extract::<Vec<Option<String>>>() {
+                Arc::new(StringArray::from(texts))
+            } else {
+                return Err(PyTypeError::new_err("arrays of float64 or int64, or lists of texts"));
+            };
+            Ok((name, array))
+        };
+        TypedColumns::new(arrays.into_iter().map(column).collect::<PyResult<Vec<_>>>()?).map(Self).or_raise(py)
+    }
+
+    /// The columns of `to_bytes`.
+    #[staticmethod]
+    fn of_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        TypedColumns::from_bytes(bytes).map(Self).or_raise(py)
+    }
+
+    /// All columns as bytes.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.0.to_bytes().or_raise(py)?))
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        Ok((py.get_type::<Self>().getattr("of_bytes")?, (self.to_bytes(py)?,)))
+    }
+
+    /// The names of the columns.
+    fn names(&self) -> Vec<String> {
+        self.0.names()
+    }
+
+    /// The number of rows.
+    fn __len__(&self) -> usize {
+        self.0.rows()
+    }
+
+    /// The numbers of a column, NaN where there is none.
+    fn numbers<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        Ok(PyArray1::from_vec(py, self.0.numbers(name).or_raise(py)?))
+    }
+
+    /// The rows for which `keep` is true.
+    fn filtered(&self, py: Python<'_>, keep: PyReadonlyArray1<'_, bool>) -> PyResult<Self> {
+        self.0.filtered(keep.as_slice()?).map(Self).or_raise(py)
+    }
+}
+
+/// A table of an agent from Python: its name, matrices with the names of their columns, and columns with types.
+pub type GivenTable<'py> = (String, Vec<(Vec<String>, PyReadonlyArray2<'py, f64>)>, Option<Py<Columns>>);
 
 /// A table of Python as one of the engine, on the same numbers.
 ///
 /// # Errors
 /// When an array is not in C order, or has not as many columns as names.
-pub fn memory_table<'a>((name, matrices, texts): &'a GivenTable<'_>) -> Result<MemoryTable<'a>, Error> {
+pub fn memory_table<'a>((name, matrices, columns): &'a GivenTable<'_>) -> Result<MemoryTable<'a>, Error> {
     let mut table = MemoryTable::new(name.clone());
     for (names, matrix) in matrices {
         let numbers = matrix.as_slice().map_err(|e| Error::data(quoted(name), e.to_string(), "arrays in C order"))?;
-        add_matrix(&mut table, names, numbers, matrix.shape()[1])?;
+        table.add_matrix(names, numbers, matrix.shape()[1])?;
     }
-    table.texts.clone_from(texts);
+    columns.iter().for_each(|columns| table.add_columns(&columns.get().0));
     Ok(table)
 }
 
@@ -26,7 +105,7 @@ pub struct OwnTable {
     name: String,
     /// Names of columns, and rows of as many numbers.
     matrices: Vec<(Vec<String>, Vec<f64>)>,
-    texts: Vec<(String, Vec<String>)>,
+    columns: TypedColumns,
 }
 
 impl OwnTable {
@@ -36,11 +115,12 @@ impl OwnTable {
     /// As [`memory_table`].
     pub fn copy_of(given: &GivenTable<'_>) -> Result<Self, Error> {
         memory_table(given)?;
-        let (name, matrices, texts) = given;
+        let (name, matrices, columns) = given;
         let copy = |(names, matrix): &(Vec<String>, PyReadonlyArray2<'_, f64>)| {
             (names.clone(), matrix.as_slice().map(<[f64]>::to_vec).unwrap_or_default())
         };
-        Ok(Self { name: name.clone(), matrices: matrices.iter().map(copy).collect(), texts: texts.clone() })
+        let columns = columns.as_ref().map(|columns| columns.get().0.clone()).unwrap_or_default();
+        Ok(Self { name: name.clone(), matrices: matrices.iter().map(copy).collect(), columns })
     }
 
     /// The table as one of the engine.
@@ -50,21 +130,9 @@ impl OwnTable {
     pub fn table(&self) -> Result<MemoryTable<'_>, Error> {
         let mut table = MemoryTable::new(self.name.clone());
         for (names, numbers) in &self.matrices {
-            add_matrix(&mut table, names, numbers, names.len())?;
+            table.add_matrix(names, numbers, names.len())?;
         }
-        table.texts.clone_from(&self.texts);
+        table.add_columns(&self.columns);
         Ok(table)
     }
-}
-
-/// Adds a matrix in C order as columns with these names.
-fn add_matrix<'a>(table: &mut MemoryTable<'a>, names: &[String], numbers: &'a [f64], width: usize) -> Result<(), Error> {
-    if names.len() != width {
-        let what = format!("{} names for {width} columns", names.len());
-        return Err(Error::data(quoted(&table.name), what, "a name for each column"));
-    }
-    // A column of no rows is at no place.
-    let column = |j: usize| MemoryColumn::new(if numbers.is_empty() { &[] } else { &numbers[j..] }, width.max(1));
-    table.columns.extend(names.iter().enumerate().map(|(j, name)| (name.clone(), column(j))));
-    Ok(())
 }

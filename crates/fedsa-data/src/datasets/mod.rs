@@ -16,7 +16,6 @@ mod idx;
 mod labels;
 mod layout;
 mod libsvm;
-mod parquet;
 mod part;
 mod sources;
 mod table;
@@ -24,7 +23,6 @@ mod table;
 mod tests;
 #[cfg(test)]
 mod text_tests;
-mod texts;
 
 use std::path::{Path, PathBuf};
 
@@ -36,6 +34,7 @@ use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
 use super::store::Store;
 use super::{about, listed, name_of, shown};
 use crate::input::{self, Room};
+use crate::memory::MemoryTable;
 use part::{Beside, Columns, Part, disk, no_features, no_rows};
 use sources::Format;
 
@@ -110,12 +109,17 @@ fn read_file(path: &Path, wanted: &Wanted, expected: Option<&[String]>) -> Resul
 /// Reads a file.
 fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&[String]>, beside: Beside<'_>) -> Result<Part> {
     let mut room = Room::of(store.len());
-    let part = match format {
-        Format::Parquet => parquet::read(store, wanted, expected, &mut room),
-        Format::Csv => table::read(input::open(store)?, wanted, expected, &mut room),
+    match format {
+        Format::Parquet => table::of_parquet(store, wanted, expected, &mut room),
+        Format::Csv => table::of_lines(input::open(store)?, wanted, expected, &mut room),
         Format::Idx => idx::read(store, wanted, beside, &mut room),
         Format::Libsvm => libsvm::read(store, wanted, false),
-    }?;
+    }
+    .and_then(with_rows)
+}
+
+/// Refuses what has no rows, or no features.
+fn with_rows(part: Part) -> Result<Part> {
     if part.rows.is_empty() {
         // Dense rows without columns cannot be counted, but their targets and groups can.
         let labels = [&part.targets, &part.groups].into_iter().flatten().map(Labels::len).max();
@@ -157,6 +161,14 @@ fn same_columns(parts: &mut [(PathBuf, Part)]) -> Result<()> {
 }
 
 impl Part {
+    /// The data set of a part that is all there is.
+    fn alone(mut self, name: String, wanted: &Wanted) -> Result<Dataset> {
+        match self.lacking.pop() {
+            Some((_, e)) => Err(e),
+            None => self.finish(name, wanted),
+        }
+    }
+
     fn finish(self, name: String, wanted: &Wanted) -> Result<Dataset> {
         let Self { columns, mut rows, targets, groups, texts, decimal_comma, .. } = self;
         let may_end_before = wanted.may_end_before && matches!(rows, Rows::Sparse { .. });
@@ -181,11 +193,12 @@ fn from_bytes(file: Vec<u8>, format: Format, wanted: &Wanted, beside: &[(&str, V
         Ok(file.map(|(name, bytes)| ((*name).to_string(), Store::from(bytes.clone()))))
     };
     let words = || beside.iter().map(|(name, _)| (*name).to_string()).collect();
-    let mut part = read_store(&Store::from(file), format, wanted, None, Beside { open: &open, words: &words })?;
-    match part.lacking.pop() {
-        Some((_, e)) => Err(e),
-        None => part.finish(String::new(), wanted),
-    }
+    read_store(&Store::from(file), format, wanted, None, Beside { open: &open, words: &words })?.alone(String::new(), wanted)
+}
+
+/// A data set of a table in memory.
+pub(super) fn from_memory(table: &MemoryTable<'_>, wanted: &Wanted) -> Result<Dataset> {
+    table::of_memory(table, wanted, &mut Room::of(0)).and_then(with_rows)?.alone(table.name.clone(), wanted)
 }
 
 /// A data set (without a name) from the bytes of a LIBSVM file.

@@ -1,76 +1,341 @@
-//! CSV and TSV files with a header.
+//! Tables of every format as rows: which columns are features, targets, groups and categories, and what may stand in them.
 
+use arrow_schema::DataType;
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::dataset::{Rows, Wanted};
+use fedsa::problem::dataset::{Labels, Rows, TextColumn, Wanted};
+use fedsa::problem::preparation::texts::{disguise, is_missing};
 
 use super::labels::Fields;
 use super::layout::Layout;
-use super::part::{Columns, Part, not_number};
-use super::texts::{TextFields, is_text};
+use super::part::{Columns, NUMBERS, Part, not_finite, not_number};
+use crate::batch::{As, Batch, Batches, RowPlaces};
+use crate::cells::{self, CellKind};
 use crate::field;
 use crate::input::{Input, Room};
+use crate::lines::Lines;
+use crate::memory::MemoryTable;
+use crate::parquet::contained;
 use crate::separated;
+use crate::store::Store;
 
-/// Reads a table.
+/// The number of rows that are read at a time.
+const BATCH: usize = 4096;
+
+/// What a column is.
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    Feature,
+    Target,
+    /// A group, or a category that is named as one.
+    Levels,
+}
+
+/// A column that is read: its place in the table, and what it is.
+struct Wish<'a> {
+    place: usize,
+    name: &'a str,
+    role: Role,
+}
+
+/// What the cells of a column are read as.
+enum Kind {
+    Numbers,
+    /// Texts; of a column of a text file that has them because its first field is no number, that field with its line.
+    Texts(Option<String>),
+}
+
+/// A table whose rows are about to be read.
+struct Opened<T> {
+    batches: T,
+    /// What each column is read as.
+    kinds: Vec<Kind>,
+    /// The number of rows, where it is known.
+    rows: Option<usize>,
+}
+
+/// Reads a CSV or TSV file.
 ///
 /// # Errors
 /// When a column is missing, a line has too many or too few fields, or a field of a feature is no finite number.
-pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, room: &mut Room) -> Result<Part> {
-    let mut opened = separated::open(input)?;
+pub(super) fn of_lines(input: Input, wanted: &Wanted, expected: Option<&[String]>, room: &mut Room) -> Result<Part> {
+    let opened = separated::open(input)?;
     let names = opened.names.clone();
     check_header(&names)?;
     room.take(names.iter().map(|name| 2 * name.len() + 64).sum(), || "line 1".into())?;
-    let layout = Layout::new(&names, wanted, expected)?;
-    let mut targets = layout.target.map(|_| Fields::new());
-    let mut groups = layout.group.map(|_| Fields::levels());
-    let mut texts = TextFields::new(&layout, wanted);
-    let mut values = Vec::new();
-    let mut record = csv::StringRecord::new();
-    loop {
-        if !opened.read(&mut record)? {
-            break;
-        }
-        let separated::Opened { reader, decimals, .. } = &opened;
-        let place = |i: usize| {
-            let line = separated::line_of(reader, &record);
-            format!("line {line}, column `{}`", quoted(&names[i]))
+    let (part, lines) = read(&names, wanted, expected, room, |wishes| {
+        let mut lines = Lines::new(opened, BATCH);
+        let kinds = kinds_of_lines(&mut lines, wishes)?;
+        let of = |(wish, kind): (&Wish<'_>, &Kind)| match (kind, wish.role) {
+            (Kind::Numbers, _) => As::Numbers,
+            // Targets and groups may be numbers with a decimal comma.
+            (Kind::Texts(_), _) if wish.role == Role::Feature => As::Texts,
+            (Kind::Texts(_), _) => As::Labels,
         };
-        room.take(2 * size_of::<f64>() * layout.features.len(), || place(0))?;
-        // The reader has checked that every line has a field for every name.
-        if values.is_empty() {
-            texts.detect(
-                separated::line_of(reader, &record),
-                |j| record[layout.features[j]].trim(),
-                |field| is_text(&decimals.any(field)) && !decimals.has_thousands(field),
-            );
+        let columns = wishes.iter().zip(&kinds).map(|both| (both.0.place, of(both))).collect();
+        Ok(Opened { batches: lines.of_columns(columns), kinds, rows: None })
+    })?;
+    Ok(Part { decimal_comma: lines.decimal_comma(), ..part })
+}
+
+/// What the columns of a text file hold, by its first row.
+fn kinds_of_lines(lines: &mut Lines, wishes: &[Wish<'_>]) -> Result<Vec<Kind>> {
+    let first = lines.first()?;
+    let kind = |wish: &Wish<'_>| {
+        let Some(first) = first.as_ref().filter(|_| wish.role == Role::Feature) else {
+            return if wish.role == Role::Feature { Kind::Numbers } else { Kind::Texts(None) };
+        };
+        let text = first.record[wish.place].trim();
+        let is_text = is_text(&first.decimals.any(text)) && !first.decimals.has_thousands(text);
+        if is_text { Kind::Texts(Some(format!("{} in line {}", field::in_words(text), first.line))) } else { Kind::Numbers }
+    };
+    Ok(wishes.iter().map(kind).collect())
+}
+
+/// Reads a Parquet file.
+///
+/// # Errors
+/// When it is not a Parquet file, a column is missing or of the wrong type, or a number is missing or not finite.
+pub(super) fn of_parquet(store: &Store, wanted: &Wanted, expected: Option<&[String]>, room: &mut Room) -> Result<Part> {
+    contained(store.clone(), |file| {
+        let read = read(&file.names(), wanted, expected, room, |wishes| {
+            let places: Vec<usize> = wishes.iter().map(|wish| wish.place).collect();
+            let kinds = kinds_of_types(wishes, |place| file.data_type(place))?;
+            Ok(Opened { batches: file.batches(&places, BATCH)?, kinds, rows: Some(file.rows()) })
+        });
+        read.map(|(part, _)| part)
+    })
+}
+
+/// Reads a table in memory.
+///
+/// # Errors
+/// As [`of_parquet`].
+pub(super) fn of_memory(table: &MemoryTable<'_>, wanted: &Wanted, room: &mut Room) -> Result<Part> {
+    let rows = table.rows()?;
+    let read = read(&table.names, wanted, None, room, |wishes| {
+        let places = wishes.iter().map(|wish| wish.place).collect();
+        let kinds = kinds_of_types(wishes, |place| table.columns[place].data_type())?;
+        Ok(Opened { batches: table.batches(places, BATCH), kinds, rows: Some(rows) })
+    });
+    read.map(|(part, _)| part)
+}
+
+/// What the columns of a table with types hold.
+fn kinds_of_types<'a>(wishes: &[Wish<'_>], of: impl Fn(usize) -> &'a DataType) -> Result<Vec<Kind>> {
+    let kind = |wish: &Wish<'_>| match (cells::kind(of(wish.place)), wish.role) {
+        // Ids have more digits than doubles.
+        (CellKind::Texts, _) | (CellKind::Whole, Role::Levels) => Ok(Kind::Texts(None)),
+        (CellKind::Numbers | CellKind::Whole, _) => Ok(Kind::Numbers),
+        (CellKind::Other, _) => {
+            let e = in_column(wish.name, cells::wrong_type(of(wish.place), "numbers or of texts"));
+            Err(if wish.role == Role::Target { e } else { e.helped(NUMBERS) })
         }
-        for (j, &i) in layout.features.iter().enumerate() {
-            let field = record[i].trim();
-            if texts.push(j, field, room, || place(i))? {
-                values.push(0.0);
-                continue;
-            }
-            let plain = decimals.number(field);
-            field::check_exact(&plain).map_err(|e| e.prefixed(place(i)))?;
-            let number = field::number(&plain);
-            if number.is_none() {
-                decimals.check(|| separated::line_of(reader, &record))?;
-            }
-            values.push(number.ok_or_else(|| not_number(&place(i), field))?);
-        }
-        for (column, fields) in [(layout.target, &mut targets), (layout.group, &mut groups)] {
-            if let (Some(i), Some(fields)) = (column, fields) {
-                fields.push(&decimals.number(record[i].trim()), room, || place(i))?;
-            }
-        }
-        decimals.check(|| separated::line_of(reader, &record))?;
+    };
+    wishes.iter().map(kind).collect()
+}
+
+/// Reads a table with columns of these names, which `open` opens.
+fn read<T: Batches>(
+    names: &[String],
+    wanted: &Wanted,
+    expected: Option<&[String]>,
+    room: &mut Room,
+    open: impl FnOnce(&[Wish<'_>]) -> Result<Opened<T>>,
+) -> Result<(Part, T)> {
+    let layout = Layout::new(names, wanted, expected)?;
+    let d = layout.columns.len();
+    let role = |place: usize| match () {
+        () if layout.target == Some(place) => Role::Target,
+        () if layout.group == Some(place) || wanted.categorical.contains(&names[place]) => Role::Levels,
+        () => Role::Feature,
+    };
+    let places = layout.features.iter().copied().chain(layout.target).chain(layout.group);
+    let wishes: Vec<Wish<'_>> = places.map(|place| Wish { place, name: &names[place], role: role(place) }).collect();
+    let Opened { mut batches, kinds, rows } = open(&wishes)?;
+    if let Some(n) = rows {
+        room.take(n.saturating_mul(d).saturating_mul(size_of::<f64>()), || format!("its {n} rows of {d} features"))?;
     }
-    opened.decimals.finish()?;
-    let texts = texts.finish(&layout.columns, &mut values);
-    let rows = Rows::Dense { d: layout.columns.len(), values };
-    let [targets, groups] = [targets, groups].map(|fields| fields.map(Fields::finish));
-    let decimal_comma = opened.decimals.comma();
-    Ok(Part { columns: Columns::Named(layout.columns), rows, targets, groups, texts, decimal_comma, lacking: layout.lacking })
+    let mut columns: Vec<Column<'_>> = wishes.iter().zip(kinds).map(|(wish, kind)| Column::new(wish, kind)).collect();
+    let mut values = Vec::with_capacity(rows.unwrap_or(0) * d);
+    while let Some(batch) = batches.next()? {
+        let first = values.len();
+        if rows.is_none() {
+            // Vectors that grow take up to twice what is in them.
+            room.take(2 * size_of::<f64>() * d * batch.len(), || place(&batch, batch.len().saturating_sub(1), names.first()))?;
+        }
+        values.resize(first + d * batch.len(), 0.0);
+        let mut wrong: Option<(usize, Error)> = None;
+        for (j, column) in columns.iter_mut().enumerate() {
+            if let Err((row, e)) = column.add(&batch, j, room)
+                && wrong.as_ref().is_none_or(|(before, _)| row < *before)
+            {
+                wrong = Some((row, e));
+            }
+            if j < d {
+                column.move_numbers(values[first..].iter_mut().skip(j).step_by(d));
+            }
+        }
+        if let Some((_, e)) = wrong {
+            return Err(e);
+        }
+    }
+    let mut labels = columns.split_off(d).into_iter().map(Column::labels);
+    let (targets, groups) = (layout.target.and_then(|_| labels.next()), layout.group.and_then(|_| labels.next()));
+    let texts = texts(&layout.columns, columns, &mut values);
+    let rows = Rows::Dense { d, values };
+    let columns = Columns::Named(layout.columns);
+    Ok((Part { columns, rows, targets, groups, texts, decimal_comma: None, lacking: layout.lacking }, batches))
+}
+
+/// The columns of text; values, row by row, get the positions of their names. Categories that are numbers get these.
+fn texts(names: &[String], columns: Vec<Column<'_>>, values: &mut [f64]) -> Vec<TextColumn> {
+    let (d, mut texts) = (names.len(), Vec::new());
+    for (j, column) in columns.into_iter().enumerate() {
+        let cells = values.iter_mut().skip(j).step_by(d);
+        match column.cells {
+            Cells::Numbers(_) => (),
+            Cells::Texts(fields) => match fields.finish() {
+                Labels::Numbers(numbers) => cells.zip(numbers).for_each(|(cell, x)| *cell = x),
+                Labels::Names { names: levels, of } => {
+                    cells.zip(of).for_each(|(cell, i)| *cell = f64::from(i));
+                    texts.push(TextColumn { column: names[j].clone(), names: levels });
+                }
+            },
+        }
+    }
+    texts
+}
+
+/// A column that is read, with its rows so far.
+struct Column<'a> {
+    name: &'a str,
+    cells: Cells,
+    /// The first field of a column of text, with its line, where it decided that the column is one.
+    begins: Option<String>,
+}
+
+enum Cells {
+    /// Of a feature only those of the last batch.
+    Numbers(Vec<f64>),
+    Texts(Fields),
+}
+
+impl<'a> Column<'a> {
+    fn new(wish: &Wish<'a>, kind: Kind) -> Self {
+        let (cells, begins) = match kind {
+            Kind::Numbers => (Cells::Numbers(Vec::new()), None),
+            Kind::Texts(begins) if wish.role == Role::Target => (Cells::Texts(Fields::new()), begins),
+            Kind::Texts(begins) => (Cells::Texts(Fields::levels()), begins),
+        };
+        Self { name: wish.name, cells, begins }
+    }
+
+    /// Adds the rows of column `j` of a batch. The error is about a row of the batch.
+    fn add(&mut self, batch: &Batch, j: usize, room: &mut Room) -> Result<(), (usize, Error)> {
+        let (name, array) = (self.name, &batch.columns[j]);
+        let whole = |e: Error| (0, in_column(name, e));
+        let fields = match &mut self.cells {
+            Cells::Numbers(numbers) => {
+                let start = numbers.len();
+                numbers.resize(start + array.len(), 0.0);
+                cells::numbers(array, &mut numbers[start..]).map_err(whole)?;
+                let bad = numbers[start..].iter().position(|x| !x.is_finite());
+                return bad.map_or(Ok(()), |row| Err((row, no_number(batch, row, j, name, numbers[start + row]))));
+            }
+            Cells::Texts(fields) => fields,
+        };
+        let (begins, mut at) = (&self.begins, 0);
+        let mut add = |row: usize, text: Option<&str>| {
+            at = row;
+            let place = || place(batch, row, Some(name));
+            let text = text.ok_or_else(|| null(batch, row, name))?;
+            if let Some(first) = begins.as_ref().filter(|_| !is_text(text)) {
+                return Err(not_as_first(&place(), text, first));
+            }
+            fields.push(text, room, place)
+        };
+        let added = if cells::kind(array.data_type()) == CellKind::Texts {
+            let first = if let RowPlaces::Rows(first) = batch.places { first + 1 } else { 0 };
+            cells::each_text(array, first, add)
+        } else {
+            let mut row = 0;
+            cells::each_whole(array, |whole| {
+                add(row, whole.map(|whole| whole.to_string()).as_deref())?;
+                row += 1;
+                Ok(())
+            })
+        };
+        added.map_err(|e| (at, e))
+    }
+
+    /// Puts the numbers so far into places, if it is a column of numbers.
+    fn move_numbers<'b>(&mut self, places: impl Iterator<Item = &'b mut f64>) {
+        if let Cells::Numbers(numbers) = &mut self.cells {
+            places.zip(&*numbers).for_each(|(place, x)| *place = *x);
+            numbers.clear();
+        }
+    }
+
+    /// A target or a group.
+    fn labels(self) -> Labels {
+        match self.cells {
+            Cells::Numbers(numbers) => Labels::Numbers(numbers),
+            Cells::Texts(fields) => fields.finish(),
+        }
+    }
+}
+
+/// An error about a column, with its name.
+fn in_column(name: &str, e: Error) -> Error {
+    e.about("").prefixed(format!("column `{}`", quoted(name)))
+}
+
+/// Where a field is: rows count from 1.
+fn place(batch: &Batch, row: usize, column: Option<impl AsRef<str>>) -> String {
+    let row = match &batch.places {
+        RowPlaces::Lines(lines) => format!("line {}", lines.get(row).copied().unwrap_or(0)),
+        RowPlaces::Rows(first) => format!("row {}", first + row + 1),
+    };
+    column.map_or(row.clone(), |name| format!("{row}, column `{}`", quoted(name.as_ref())))
+}
+
+/// The error about a null.
+fn null(batch: &Batch, row: usize, name: &str) -> Error {
+    let first = if let RowPlaces::Rows(first) = batch.places { first } else { 0 };
+    in_column(name, cells::null_row(first + row + 1))
+}
+
+/// The error about a field of a column of numbers that is no finite number.
+fn no_number(batch: &Batch, row: usize, j: usize, name: &str, number: f64) -> Error {
+    let array = &batch.columns[j];
+    let place = || place(batch, row, Some(name));
+    if let Some(text) = batch.odd.get(&(row, j)) {
+        return field::check_exact(text).map_or_else(|e| e.prefixed(place()), |()| not_number(&place(), text));
+    }
+    if array.is_null(row) {
+        return null(batch, row, name);
+    }
+    match cells::name(array, row) {
+        Some(whole) => {
+            let first = if let RowPlaces::Rows(first) = batch.places { first } else { 0 };
+            in_column(name, cells::inexact_row(first + row + 1, &whole))
+        }
+        None => not_finite(&place(), &number.to_string(), NUMBERS),
+    }
+}
+
+/// The error about a field of a text file that is a number in a column that begins with a text.
+fn not_as_first(place: &str, field: &str, first: &str) -> Error {
+    if is_missing(field) || disguise(field).is_some() {
+        return not_number(place, field);
+    }
+    let what = format!("{place}: {} in a column that begins with a text, {first}", field::in_words(field));
+    Error::data("", what, format!("{NUMBERS}; or name the column as one of categories: `categorical`"))
+}
+
+/// Whether a field is a text, and neither a number with a decimal point nor missing.
+fn is_text(text: &str) -> bool {
+    field::number(text).is_none() && text.parse::<f64>().is_err() && !is_missing(text) && disguise(text).is_none()
 }
 
 /// Refuses the first line of a file that has no header.

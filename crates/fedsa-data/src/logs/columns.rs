@@ -148,6 +148,9 @@ impl Fill<'_> {
         match &self.batch.places {
             RowPlaces::Lines(lines) => {
                 let odd = self.batch.odd.get(&(row, column)).cloned();
+                if let Some(e) = odd.as_deref().and_then(|text| field::check_exact(text).err()) {
+                    return e.prefixed(format!("line {}, column `{name}`", lines[row]));
+                }
                 let found = odd.or_else(|| cells::name(array, row)).unwrap_or_else(|| shown(value));
                 let what = format!("line {}, column `{name}`: {} is not {wanted}", lines[row], field::in_words(&found));
                 Error::data("", what, format!("{wanted} on every line"))
@@ -157,10 +160,7 @@ impl Fill<'_> {
                 let text = cells::name(array, row);
                 match () {
                     () if array.is_null(row) => in_column(cells::null_row(first + row)),
-                    () if value.is_nan() && text.is_some() => {
-                        let what = format!("row {}: {} does not fit a double", first + row, text.unwrap_or_default());
-                        in_column(Error::data("", what, "whole numbers up to 2^53"))
-                    }
+                    () if value.is_nan() && text.is_some() => in_column(cells::inexact_row(first + row, &text.unwrap_or_default())),
                     () => in_column(Error::data("", format!("row {} is {}", first + row, text.unwrap_or(value.to_string())), wanted)),
                 }
             }

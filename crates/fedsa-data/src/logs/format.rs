@@ -63,7 +63,9 @@ impl Request<'_> {
     fn read_lines(&self, file: &Store) -> Result<Told> {
         let opened = lines(file)?;
         let names = opened.names.clone();
-        self.read(&names, |columns, most| Ok(Box::new(Lines::new(opened, columns.wanted.clone(), most, columns.layout.skips))))
+        self.read(&names, |columns, most| {
+            Ok(Box::new(Lines::new(opened, most).of_columns(columns.wanted.clone()).skipping(columns.layout.skips)))
+        })
     }
 }
 
@@ -127,7 +129,10 @@ impl Format {
         match self {
             Self::Parquet => contained(file.clone(), |file| each_whole(&mut file.batches(&[column], BATCH)?, see)),
             // What cannot be read is refused where transitions are.
-            Self::Csv => each_whole(&mut Lines::new(lines(file)?, vec![(column, As::Whole)], BATCH, true), see).or(Ok(())),
+            Self::Csv => {
+                let lines = Lines::new(lines(file)?, BATCH).of_columns(vec![(column, As::Whole)]).skipping(true);
+                each_whole(&mut { lines }, see).or(Ok(()))
+            }
         }
     }
 }

@@ -15,17 +15,49 @@ use super::layout::row_bytes;
 use super::told::{Names, Rows, Told};
 use crate::find::natural_order;
 use crate::input::Room;
+use crate::memory::MemoryTable;
+use crate::memory_log::MemoryLog;
 use crate::store::Store;
 use crate::{about, name_of, shown};
 
-/// An agent's log, with what was left out of it.
+/// An agent's log, with the file that has its first row.
 pub(super) struct Arranged {
-    pub log: Log,
-    /// The file with its first row.
+    pub log: MemoryLog,
     pub path: PathBuf,
-    pub left_out: Vec<LeftOutRows>,
-    /// Whether next states are those of the following rows.
-    pub next_follows: bool,
+}
+
+/// A table that is read as a whole; errors are about its path, which is the name of one in memory.
+pub(super) struct Whole<'a> {
+    pub path: PathBuf,
+    pub rows: WholeRows<'a>,
+}
+
+/// Where the rows of a table are.
+pub(super) enum WholeRows<'a> {
+    File(Format, Open<'a>),
+    Memory(&'a MemoryTable<'a>),
+}
+
+impl<'a> Whole<'a> {
+    /// A file.
+    pub fn file(path: &Path, format: Format, open: Open<'a>) -> Self {
+        Self { path: path.to_path_buf(), rows: WholeRows::File(format, open) }
+    }
+
+    /// Calls `see` with all transitions, in batches.
+    fn read(&self, form: &LogForm, see: &mut dyn FnMut(&Rows, &mut Room) -> Result<()>) -> Result<Told> {
+        match self.rows {
+            WholeRows::File(format, open) => {
+                let store = open(&self.path)?;
+                let mut room = Room::of(store.len());
+                format.read(store, form, "", BATCH, &mut |rows| see(rows, &mut room))
+            }
+            WholeRows::Memory(table) => {
+                let mut room = Room::of(0);
+                table.each_rows(form, &mut |rows| see(rows, &mut room))
+            }
+        }
+    }
 }
 
 /// What was left out of a file, in words.
@@ -55,42 +87,41 @@ struct Gathered {
 /// How files are opened.
 pub(super) type Open<'a> = &'a dyn Fn(&Path) -> Result<Store>;
 
-/// Reads whole files. An environment of one file is another than that of the same name in another file.
-fn gather(files: &[(PathBuf, Format)], form: &LogForm, open: Open<'_>) -> Result<Gathered> {
+/// Reads whole tables. An environment of one table is another than that of the same name in another table.
+fn gather(tables: &[Whole<'_>], form: &LogForm) -> Result<Gathered> {
     let mut all: Option<Rows> = None;
     let (mut agents, mut file_of, mut left_out) = (Names::default(), Vec::new(), Vec::new());
-    for (number, (path, format)) in files.iter().enumerate() {
-        let store = open(path)?;
-        let mut parts: Vec<Rows> = Vec::new();
-        let mut room = Room::of(store.len());
-        let read = format.read(store, form, "", BATCH, &mut |rows| {
-            // As they are read, all together, those of an agent, and in order.
+    for (number, table) in tables.iter().enumerate() {
+        let first = all.as_ref().map_or(0, |all| all.log.len());
+        let read = table.read(form, &mut |rows, room| {
+            // All together, those of an agent, and in order.
             room.take(4 * rows.log.len() * (row_bytes(rows.log.columns.len()) + 8), || "rows of several agents or environments".into())?;
-            parts.push(Rows { log: rows.log.clone(), keys: rows.keys.clone() });
+            let all = match &mut all {
+                None => all.insert(Rows::new(rows.log.clone())),
+                Some(all) => {
+                    check_same_columns(&all.log, &rows.log)?;
+                    all.log.append(&rows.log);
+                    all
+                }
+            };
+            for row in 0..rows.log.len() {
+                all.keys.iter_mut().zip(rows.key(row)).for_each(|(keys, key)| keys.push(key));
+            }
             Ok(())
         });
-        let told = read.map_err(|e| about(path, e))?;
-        left_out.extend(left_out_of(path, &told));
+        let told = read.map_err(|e| about(&table.path, e))?;
+        left_out.extend(left_out_of(&table.path, &told));
+        // Numbers of this table become those of all.
         let names: Vec<u32> = told.names[0].all.iter().map(|name| agents.number(name)).collect();
         let before = file_of.len() as u32;
         file_of.resize(file_of.len() + told.names[1].all.len().max(1), number);
-        for part in parts {
-            let n = part.log.len();
-            let agent = (0..n).map(|i| names.get(part.key(i)[0] as usize).copied().unwrap_or(0)).collect();
-            let env = (0..n).map(|i| before + part.key(i)[1]).collect();
-            let part = Rows { log: part.log, keys: [agent, env] };
-            match &mut all {
-                None => all = Some(part),
-                Some(all) => {
-                    check_same_columns(&all.log, &part.log).map_err(|e| about(path, e))?;
-                    all.log.append(&part.log);
-                    all.keys.iter_mut().zip(&part.keys).for_each(|(all, part)| all.extend_from_slice(part));
-                }
-            }
+        if let Some(Rows { keys: [agent, env], .. }) = &mut all {
+            agent[first..].iter_mut().for_each(|agent| *agent = names.get(*agent as usize).copied().unwrap_or(0));
+            env[first..].iter_mut().for_each(|env| *env += before);
         }
     }
     let mut rows =
-        all.ok_or_else(|| about(&files[0].0, Error::data("", "a log without transitions", "an agent needs at least one transition")))?;
+        all.ok_or_else(|| about(&tables[0].path, Error::data("", "a log without transitions", "an agent needs at least one transition")))?;
     let next_follows = rows.log.next.is_empty();
     if next_follows {
         rows.log.next.clone_from(&rows.log.states);
@@ -131,8 +162,8 @@ fn check_same_columns(first: &Log, other: &Log) -> Result<()> {
 ///
 /// # Errors
 /// When a file cannot be read, files have different columns, or as [`arranged`].
-pub(super) fn by_agent(files: &[(PathBuf, Format)], form: &LogForm, open: Open<'_>) -> Result<Vec<(String, Arranged)>> {
-    let Gathered { rows, agents, file_of, mut left_out, next_follows } = gather(files, form, open)?;
+pub(super) fn by_agent(tables: &[Whole<'_>], form: &LogForm) -> Result<Vec<Arranged>> {
+    let Gathered { rows, agents, file_of, mut left_out, next_follows } = gather(tables, form)?;
     let mut rows_of: Vec<Vec<usize>> = vec![Vec::new(); agents.all.len()];
     rows.keys[0].iter().enumerate().for_each(|(row, agent)| rows_of[*agent as usize].push(row));
     let mut order: Vec<usize> = (0..agents.all.len()).filter(|agent| !rows_of[*agent].is_empty()).collect();
@@ -140,28 +171,34 @@ pub(super) fn by_agent(files: &[(PathBuf, Format)], form: &LogForm, open: Open<'
     let mut all = Vec::new();
     for agent in order {
         let (name, of) = (&agents.all[agent], &rows_of[agent]);
-        let path = &files[file_of[rows.keys[1][of[0]] as usize]].0;
+        let path = &tables[file_of[rows.keys[1][of[0]] as usize]].path;
         let envs: Vec<u32> = of.iter().map(|row| rows.keys[1][*row]).collect();
         let arranged = arranged(&rows.log.rows(of), &envs, next_follows);
         let (mut log, more) = arranged.map_err(|e| about(path, e.prefixed(format!("agent `{}`", quoted(name)))))?;
         log.name.clone_from(name);
         let mut left_out = std::mem::take(&mut left_out);
         left_out.extend(dropped(path, &more.iter().map(|row| of[*row]).collect::<Vec<_>>()));
-        all.push((name.clone(), Arranged { log, path: path.clone(), left_out, next_follows }));
+        all.push(Arranged { log: MemoryLog { log, left_out, next_follows }, path: path.clone() });
     }
     Ok(all)
 }
 
-/// The log of the agent of a file.
+/// The log of the agent of a table.
 ///
 /// # Errors
 /// As [`by_agent`].
-pub(super) fn of_file((path, format): (&Path, Format), form: &LogForm, name: &str, open: Open<'_>) -> Result<Arranged> {
-    let Gathered { rows, mut left_out, next_follows, .. } = gather(&[(path.to_path_buf(), format)], form, open)?;
-    let (mut log, more) = arranged(&rows.log, &rows.keys[1], next_follows).map_err(|e| about(path, e))?;
+pub(super) fn of_one(table: &Whole<'_>, form: &LogForm, name: &str) -> Result<Arranged> {
+    let Gathered { rows, file_of, mut left_out, next_follows, .. } = gather(std::slice::from_ref(table), form)?;
+    let mut interleaving = Interleaving::default();
+    rows.log.episode.iter().flatten().for_each(|episode| interleaving.see(*episode));
+    let is_in_order = file_of.len() == 1 && !next_follows && !interleaving.comes_back();
+    let (mut log, more) = match is_in_order {
+        true => (rows.log, Vec::new()),
+        false => arranged(&rows.log, &rows.keys[1], next_follows).map_err(|e| about(&table.path, e))?,
+    };
     log.name = name.into();
-    left_out.extend(dropped(path, &more));
-    Ok(Arranged { log, path: path.to_path_buf(), left_out, next_follows })
+    left_out.extend(dropped(&table.path, &more));
+    Ok(Arranged { log: MemoryLog { log, left_out, next_follows }, path: table.path.clone() })
 }
 
 /// The rows without a next state, given those of the agent in the file.

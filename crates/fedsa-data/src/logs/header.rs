@@ -126,13 +126,15 @@ fn role_of(role: &str, field: &str, name: &str) -> Option<String> {
 }
 
 /// The names that logs give `done`, the first that is there.
-pub(super) const DONE: [&str; 5] = ["terminated", "terminals", "terminal", COLUMNS[1], "next.done"];
+pub(super) const DONE: [&str; 7] = ["terminated", "terminations", "terminals", "terminal", COLUMNS[1], "dones", "next.done"];
 /// Those of `truncated`.
-pub(super) const TRUNCATED: [&str; 3] = [COLUMNS[2], "timeouts", "timeout"];
+pub(super) const TRUNCATED: [&str; 4] = [COLUMNS[2], "truncations", "timeouts", "timeout"];
 /// Those of `reward`.
 pub(super) const REWARD: [&str; 3] = [COLUMNS[0], "rewards", "next.reward"];
 /// Those of `episode`.
-pub(super) const EPISODE: [&str; 2] = [COLUMNS[3], "episode_index"];
+pub(super) const EPISODE: [&str; 3] = [COLUMNS[3], "episodes", "episode_index"];
+/// Those of `action`.
+pub(super) const ACTION: [&str; 2] = ["action", "actions"];
 /// The state in data sets of robots (LeRobot), where there are no columns `s_*`.
 const ROBOT_STATE: &str = "observation.state_";
 
@@ -140,7 +142,7 @@ const ROBOT_STATE: &str = "observation.state_";
 fn canonical(name: &str) -> &str {
     let of = |names: &[&str], canonical| names.contains(&name).then_some(canonical);
     let marks = of(&DONE, "done").or(of(&TRUNCATED, "truncated")).or(of(&REWARD, "reward")).or(of(&EPISODE, "episode"));
-    marks.or(of(&BEHAVIOURS, PROBABILITIES[1])).unwrap_or(name)
+    marks.or(of(&ACTION, ACTION[0])).or(of(&BEHAVIOURS, PROBABILITIES[1])).unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use fedsa::problem::log::{Log, LoggedActions};
 use fedsa::problem::log_form::{BadRows, LogForm};
 use fedsa::problem::source::Inputs;
 
-use super::header::{DONE, EPISODE, Header, REWARD, TRUNCATED};
+use super::header::{ACTION as ACTION_NAMES, DONE, EPISODE, Header, REWARD, TRUNCATED};
 use super::ratios::{BEHAVIOURS, PROBABILITIES, RatioColumns};
 use crate::find::natural_order;
 
@@ -41,8 +41,12 @@ pub(super) struct ActionColumns {
 
 impl ActionColumns {
     /// `None` where there is no `action`, `target_0` or `target_next_0`: such columns then mean something else.
-    fn new(names: &[String], find: &dyn Fn(&str) -> Result<Option<usize>>, missing: &dyn Fn(&str) -> Error) -> Result<Option<Self>> {
-        let (Some(taken), Some(_), Some(_)) = (find("action")?, find("target_0")?, find("target_next_0")?) else { return Ok(None) };
+    fn new(
+        (names, taken): (&[String], Option<usize>),
+        find: &dyn Fn(&str) -> Result<Option<usize>>,
+        missing: &dyn Fn(&str) -> Error,
+    ) -> Result<Option<Self>> {
+        let (Some(taken), Some(_), Some(_)) = (taken, find("target_0")?, find("target_next_0")?) else { return Ok(None) };
         let numbered = |prefix: &str| {
             let suffixes = names.iter().filter_map(|name| name.strip_prefix(prefix));
             suffixes.filter(|suffix| suffix.bytes().all(|c| c.is_ascii_digit()) && !suffix.is_empty()).count()
@@ -130,7 +134,7 @@ impl Layout {
             };
             header.names.iter().position(|other| other == name).ok_or_else(no_column)
         });
-        let actions = ActionColumns::new(&header.roles, &find, &missing)?;
+        let actions = ActionColumns::new((&header.roles, first(&ACTION_NAMES)?), &find, &missing)?;
         let keys = [agent.transpose()?, find("env")?];
         let skips = form.bad_rows == BadRows::Skip;
         Ok(Self { states, next, reward, done, truncated, episode, ratio, actions, columns, keys, skips })

@@ -1,81 +1,28 @@
 //! Logs of columns that are in memory, such as those of data frames: by the same names and rules as those of files.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use arrow_array::{ArrayRef, Float64Array, StringArray};
-use arrow_schema::DataType;
-use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::log::Log;
-use fedsa::problem::log_form::{BadRows, LogForm};
+use fedsa::error::{Result, quoted};
+use fedsa::problem::log_form::LogForm;
 use fedsa::problem::source::Inputs;
 
 use super::columns::LogColumns;
-use super::following;
 use super::format::BATCH;
-use super::groups::{Interleaving, arranged};
+use super::groups::{self, Whole, WholeRows};
 use super::header::Header;
 use super::layout::Layout;
-use super::told::{Names, Rows, Told};
-use crate::batch::{Batch, Batches};
-use crate::find::natural_order;
+use super::told::{Rows, Told};
+use crate::memory::MemoryTable;
 use crate::memory_log::MemoryLog;
 
-/// The numbers of a column: those at every `stride`-th place of a slice.
-#[derive(Debug, Clone, Copy)]
-pub struct MemoryColumn<'a> {
-    numbers: &'a [f64],
-    stride: usize,
-}
-
-impl<'a> MemoryColumn<'a> {
-    /// The column that begins with the first number and goes on every `stride` numbers.
-    ///
-    /// # Panics
-    /// When `stride` is 0.
-    pub fn new(numbers: &'a [f64], stride: usize) -> Self {
-        assert!(stride > 0, "a column has a stride");
-        Self { numbers, stride }
-    }
-
-    fn len(&self) -> usize {
-        self.numbers.len().div_ceil(self.stride)
-    }
-
-    fn iter(&self) -> impl Iterator<Item = f64> + 'a {
-        self.numbers.iter().step_by(self.stride).copied()
-    }
-}
-
-/// A table of one agent, or of several that a column names.
-#[derive(Debug, Default)]
-#[non_exhaustive]
-pub struct MemoryTable<'a> {
-    /// What messages call it, and its agent where no column names agents.
-    pub name: String,
-    /// Its columns of numbers.
-    pub columns: Vec<(String, MemoryColumn<'a>)>,
-    /// Its columns of text: the name, and a text for each row. They can name agents and environments.
-    pub texts: Vec<(String, Vec<String>)>,
-}
-
 impl MemoryTable<'_> {
-    /// A table without columns.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..Self::default() }
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.columns.iter().map(|(name, _)| name).chain(self.texts.iter().map(|(name, _)| name)).cloned().collect()
-    }
-
     /// Whether it has columns `phi_*`, features that were logged.
     ///
     /// # Errors
     /// When two columns have one name.
     pub fn has_features(&self, form: &LogForm) -> Result<bool> {
         let (state, next) = Inputs::Features.prefixes();
-        let header = Header::new(self.names(), &form.columns).map_err(|e| e.about(quoted(&self.name)))?;
+        let header = Header::new(self.names.clone(), &form.columns).map_err(|e| e.about(quoted(&self.name)))?;
         Ok(header.roles.iter().any(|name| name.starts_with(state) && !name.starts_with(next)))
     }
 
@@ -83,115 +30,47 @@ impl MemoryTable<'_> {
     /// episodes side by side are put in order, as those of files are.
     ///
     /// # Errors
-    /// When columns are missing, of different lengths, or have numbers that they cannot have; rows that cannot be read are not left out.
+    /// When columns are missing, of different lengths, or have numbers that they cannot have.
     pub fn logs(&self, form: &LogForm) -> Result<Vec<MemoryLog>> {
-        self.read(form).map_err(|e| if e.key.is_empty() { e.about(quoted(&self.name)) } else { e })
-    }
-
-    fn read(&self, form: &LogForm) -> Result<Vec<MemoryLog>> {
         form.check()?;
-        if form.bad_rows == BadRows::Skip {
-            return Err(Error::new("bad_rows", "rows that are left out, of tables in memory", "tables without such rows, or files"));
-        }
-        let layout = Layout::new(&self.names(), form)?;
-        let lengths = self.columns.iter().map(|(name, column)| (name, column.len()));
-        let lengths: Vec<_> = lengths.chain(self.texts.iter().map(|(name, texts)| (name, texts.len()))).collect();
-        let (first, n) = lengths[0];
-        if let Some((name, other)) = lengths.iter().find(|(_, length)| *length != n) {
-            let what = format!("{n} rows of `{}`, and {other} of `{}`", quoted(first), quoted(name));
-            return Err(Error::data("", what, "columns of equal length"));
-        }
-        if n == 0 {
-            return Err(Error::data("", "a log without transitions", "an agent needs at least one transition"));
-        }
-        let next_follows = layout.follows();
-        let is_known = layout.keys.map(|key| key.is_some());
-        let (Rows { mut log, keys: [codes, envs] }, told) = self.rows(layout, n)?;
-        if next_follows {
-            log.next.clone_from(&log.states);
-        }
-        let [Names { all: names, .. }, _] = told.names;
-        let mut interleaving = Interleaving::default();
-        log.episode.iter().flatten().for_each(|episode| interleaving.see(*episode));
-        if is_known == [false; 2] && !next_follows && !interleaving.comes_back() {
-            log.check()?;
-            return Ok(vec![log.into()]);
-        }
-        let envs = if is_known[1] { envs } else { vec![0; n] };
-        if !is_known[0] {
-            let all: Vec<usize> = (0..n).collect();
-            return Ok(vec![in_order(&log, (&all, &envs), next_follows, &self.name)?]);
-        }
-        let mut order: Vec<usize> = (0..names.len()).collect();
-        order.sort_by(|a, b| natural_order(&names[*a], &names[*b]));
-        let mut rows_of = vec![Vec::new(); names.len()];
-        codes.iter().enumerate().for_each(|(row, agent)| rows_of[*agent as usize].push(row));
-        let of_agent = |agent: usize| {
-            let name = &names[agent];
-            in_order(&log, (&rows_of[agent], &envs), next_follows, name).map_err(|e| e.prefixed(format!("agent `{}`", quoted(name))))
+        let table = Whole { path: PathBuf::from(&self.name), rows: WholeRows::Memory(self) };
+        let all = match form.agent_column {
+            Some(_) => groups::by_agent(&[table], form)?,
+            None => vec![groups::of_one(&table, form, &self.name)?],
         };
-        order.into_iter().map(of_agent).collect()
+        let all: Vec<MemoryLog> = all.into_iter().map(|arranged| arranged.log).collect();
+        all.iter().try_for_each(|one| one.log.check()).map_err(|e| if e.key.is_empty() { e.about(quoted(&self.name)) } else { e })?;
+        Ok(all)
     }
 
-    /// The transitions in the order of the rows, with the agent and the environment of each.
-    fn rows(&self, layout: Layout, n: usize) -> Result<(Rows, Told)> {
-        let empty = layout.empty(&self.name);
-        let columns = LogColumns::new(&self.names(), layout);
-        columns.check_types(|i| if i < self.columns.len() { &DataType::Float64 } else { &DataType::Utf8 })?;
-        let mut all = Rows::new(empty.clone());
-        let mut table = MemoryRows { table: self, wanted: columns.wanted.iter().map(|(i, _)| *i).collect(), row: 0, n };
+    /// Calls `see` with all transitions, in batches.
+    pub(super) fn each_rows(&self, form: &LogForm, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
+        self.rows()?;
+        let layout = Layout::new(&self.names, form)?;
+        let (empty, most) = (layout.empty(&self.name), layout.batch(BATCH));
+        let columns = LogColumns::new(&self.names, layout);
+        columns.check_types(|i| self.columns[i].data_type())?;
+        let mut table = self.batches(columns.wanted.iter().map(|(i, _)| *i).collect(), most);
+        let mut seen = Ok(());
         let told = columns.read(&mut table, &mut || Rows::new(empty.clone()), &mut |rows| {
-            all.log.append(&rows.log);
-            all.keys.iter_mut().zip(&rows.keys).for_each(|(all, keys)| all.extend_from_slice(keys));
-            true
-        })?;
-        Ok((all, told))
+            seen = see(&rows);
+            seen.is_ok()
+        });
+        seen.and(told)
     }
-
-    /// Rows of a column.
-    fn column(&self, i: usize, rows: Range<usize>) -> ArrayRef {
-        match self.columns.get(i) {
-            Some((_, column)) => Arc::new(Float64Array::from(column.iter().skip(rows.start).take(rows.len()).collect::<Vec<f64>>())),
-            None => Arc::new(StringArray::from_iter_values(&self.texts[i - self.columns.len()].1[rows])),
-        }
-    }
-}
-
-/// The rows of a table, read from the first one on.
-struct MemoryRows<'a> {
-    table: &'a MemoryTable<'a>,
-    wanted: Vec<usize>,
-    row: usize,
-    /// The number of all rows.
-    n: usize,
-}
-
-impl Batches for MemoryRows<'_> {
-    fn next(&mut self) -> Result<Option<Batch>> {
-        let rows = self.row..self.n.min(self.row + BATCH);
-        self.row = rows.end;
-        let columns = self.wanted.iter().map(|i| self.table.column(*i, rows.clone())).collect();
-        Ok((!rows.is_empty()).then(|| Batch::new(rows.start, columns)))
-    }
-}
-
-/// The log of some rows of a table, of these environments, which are put in order; checked.
-fn in_order(log: &Log, (rows, envs): (&[usize], &[u32]), next_follows: bool, name: &str) -> Result<MemoryLog> {
-    let envs: Vec<u32> = rows.iter().map(|row| envs[*row]).collect();
-    let (mut log, lost) = arranged(&log.rows(rows), &envs, next_follows)?;
-    log.name = name.into();
-    log.check()?;
-    let lost: Vec<usize> = lost.into_iter().map(|row| rows[row]).collect();
-    let left_out = following::left_out(name.into(), &lost).into_iter().collect();
-    Ok(MemoryLog { log, left_out, next_follows })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, StringArray};
+    use fedsa::problem::log::Log;
     use fedsa::problem::log_form::RowPlace;
 
     use super::*;
     use crate::logs::{from_csv, from_form};
+    use crate::memory::TypedColumns;
 
     type Column = (&'static str, Vec<f64>);
 
@@ -204,8 +83,9 @@ mod tests {
     }
 
     fn table(columns: &[Column]) -> MemoryTable<'_> {
-        let columns = columns.iter().map(|(name, x)| ((*name).to_string(), MemoryColumn::new(x, 1))).collect();
-        MemoryTable { columns, ..MemoryTable::new("") }
+        let mut table = MemoryTable::new("");
+        columns.iter().for_each(|(name, x)| table.add_matrix(&[(*name).to_string()], x, 1).unwrap());
+        table
     }
 
     fn logs(columns: &[Column], form: &LogForm) -> Vec<Log> {
@@ -255,14 +135,6 @@ mod tests {
     }
 
     #[test]
-    fn columns_may_be_those_of_a_matrix() {
-        let numbers = [1.0, 10.0, 2.0, 20.0, 3.0, 30.0];
-        let column = |j: usize| MemoryColumn::new(&numbers[j..], 2);
-        assert_eq!((column(0).len(), column(1).len()), (3, 3));
-        assert_eq!([column(0).iter().collect::<Vec<_>>(), column(1).iter().collect()], [vec![1.0, 2.0, 3.0], vec![10.0, 20.0, 30.0]]);
-    }
-
-    #[test]
     fn what_is_wrong_is_said_with_its_place() {
         let refused = |change: &dyn Fn(&mut Vec<Column>)| {
             let mut columns = columns();
@@ -278,7 +150,8 @@ mod tests {
         assert!(refused(&|all| all[1].1[0] = f64::NAN).contains("NaN is not a finite number"));
         let columns = columns();
         let mut text = table(&columns[..10]);
-        text.texts.push(("agent".into(), ["b", "b", "a", "a"].map(String::from).to_vec()));
+        let agents: ArrayRef = Arc::new(StringArray::from(vec!["b", "b", "a", "a"]));
+        text.add_columns(&TypedColumns::new([("agent".into(), agents)]).unwrap());
         let logs = text.logs(&LogForm::default().with_agent_column(Some("agent".into()))).unwrap();
         assert_eq!(logs.iter().map(|one| &*one.log.name).collect::<Vec<_>>(), ["a", "b"]);
     }

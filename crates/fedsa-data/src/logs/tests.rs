@@ -55,7 +55,7 @@ fn lines_are_counted_as_an_editor_does() {
         assert_eq!(csv_error(&text), "line 4, column `next_0`: `x` is not a finite number", "{end:?}");
         let form = LogForm::default().with_bad_rows(BadRows::Skip);
         let store = Store::from(text.into_bytes());
-        let left_out = groups::of_file((Path::new(""), Format::Csv), &form, "", &|_| Ok(store.clone())).unwrap().left_out;
+        let left_out = groups::of_one(&Whole::file(Path::new(""), Format::Csv, &|_| Ok(store.clone())), &form, "").unwrap().log.left_out;
         let places: Vec<(&str, RowPlace)> = left_out.iter().map(|rows| (&rows.reason[..], rows.first)).collect();
         let wanted = [("column `next_0`: not a finite number", RowPlace::Line(4)), ("too few fields", RowPlace::Line(7))];
         assert_eq!(places, wanted, "{end:?}");

@@ -14,8 +14,8 @@
 //! first state of their episode. In a log with a single state this share is 1, nothing is recognised, and nothing is wrong. A long
 //! trajectory that is cut into episodes without resets looks the same; it loses one row an episode, and `keep_autoreset_rows` keeps them.
 //!
-//! The second form has reward 0 in all rows after an end, and either more zeros than chance explains, or rows after ends that go farther than the rows
-//! that lead to them, as a reset does.
+//! The second form has reward 0 in all rows after an end. These lead to the first state of the log at least as often as they begin there, and
+//! there are more zeros than chance explains, or these rows go farther than the rows that lead to them, as a reset does.
 
 use std::sync::OnceLock;
 
@@ -102,11 +102,12 @@ struct Pairs {
     back: usize,
     zeros: usize,
     /// The rows after ends; how many of them have reward 0 and end nothing; how many more columns change more in them than in the end before;
-    /// how many begin as the log does.
+    /// how many begin as the log does, and how many lead to this state.
     after: Vec<usize>,
     idle: usize,
     farther: i64,
     as_start: usize,
+    to_start: usize,
     /// The rows that were truncated, and those before them in the same episode.
     truncated: Vec<usize>,
     cut: Vec<usize>,
@@ -162,6 +163,7 @@ impl Pairs {
             let (into, out) = (change(here, next), change(log.state(i), log.next_state(i)));
             self.farther += out.iter().zip(&into).map(|(out, into)| i64::from(out > into) - i64::from(out < into)).sum::<i64>();
             self.as_start += usize::from(log.state(i) == self.start);
+            self.to_start += usize::from(log.next_state(i) == self.start);
         } else if !is_filler {
             self.unequal += 1;
         }
@@ -195,7 +197,8 @@ impl Pairs {
             return ResetRows::default();
         }
         let goes_back = self.farther > 0 || (self.farther == 0 && self.as_start == 0);
-        let is_idle = self.idle == self.after.len() && self.unequal == 0;
+        // A row that resets begins where an episode ended, and leads to where episodes begin.
+        let is_idle = self.idle == self.after.len() && self.unequal == 0 && self.as_start <= self.to_start;
         if is_idle && (goes_back || Self::is_no_chance(self.idle, self.zeros, self.inside)) {
             return ResetRows { out: self.after, cut: Vec::new(), only_reset: true };
         }
@@ -291,6 +294,23 @@ mod tests {
         OfNext,
         /// A row that only resets follows.
         NextStep,
+    }
+
+    /// A reward that is 0 in the states in which episodes begin does not make resets of their first rows.
+    #[test]
+    fn first_rows_without_reward_are_no_resets() {
+        let n = 400;
+        let of = |i: usize, at: usize| if at % 10 == 0 { 0.0 } else { (i % 10) as f64 };
+        let log = Log {
+            states: (0..n).map(|i| of(i, i)).collect(),
+            next: (0..n).map(|i| of(i + 1, i + 1)).collect(),
+            rewards: (0..n).map(|i| -((i % 10) as f64)).collect(),
+            done: vec![false; n],
+            truncated: Some((0..n).map(|i| i % 10 == 9).collect()),
+            ..walk(Form::OfNext, 1, 2, 0.0, 0.0)
+        };
+        let found = ResetRows::of(&log).unwrap();
+        assert_eq!((found.out.len(), found.only_reset), (40, false));
     }
 
     /// Episodes of a walk of `length` steps, of which every third terminates; `states` are rounded to multiples of a width.

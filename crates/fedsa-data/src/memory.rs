@@ -1,0 +1,252 @@
+//! Tables that are in memory, such as those of data frames: their columns are numbers of matrices, or Arrow arrays.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{Array as _, ArrayRef, BooleanArray, Float64Array, RecordBatch, RecordBatchReader};
+use arrow_ipc::reader::StreamReader;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_select::{concat::concat, filter::filter};
+use fedsa::error::{Error, Result, quoted};
+use fedsa::problem::dataset::{Dataset, Wanted};
+
+use crate::batch::{Batch, Batches};
+use crate::{cells, datasets, nested};
+
+/// A column of a table in memory.
+#[derive(Debug, Clone)]
+pub enum MemoryColumn<'a> {
+    /// The first number and those that follow it every `stride` numbers.
+    Numbers {
+        /// From the first number on.
+        numbers: &'a [f64],
+        /// At least 1.
+        stride: usize,
+    },
+    /// An array, which has a type.
+    Array(ArrayRef),
+}
+
+impl MemoryColumn<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Numbers { numbers, stride } => numbers.len().div_ceil(*stride),
+            Self::Array(array) => array.len(),
+        }
+    }
+
+    /// What it holds.
+    pub(crate) fn data_type(&self) -> &DataType {
+        match self {
+            Self::Numbers { .. } => &DataType::Float64,
+            Self::Array(array) => array.data_type(),
+        }
+    }
+
+    /// These rows.
+    pub(crate) fn part(&self, rows: Range<usize>) -> ArrayRef {
+        match self {
+            Self::Numbers { numbers, stride } => {
+                let of_rows = numbers.iter().step_by(*stride).skip(rows.start).take(rows.len());
+                Arc::new(Float64Array::from(of_rows.copied().collect::<Vec<f64>>()))
+            }
+            Self::Array(array) => array.slice(rows.start, rows.len()),
+        }
+    }
+}
+
+/// A table in memory.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct MemoryTable<'a> {
+    /// What messages call it.
+    pub name: String,
+    pub(crate) names: Vec<String>,
+    pub(crate) columns: Vec<MemoryColumn<'a>>,
+}
+
+impl<'a> MemoryTable<'a> {
+    /// A table without columns.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// Adds a matrix, row by row, as columns with these names.
+    ///
+    /// # Errors
+    /// When it has not as many columns as names.
+    pub fn add_matrix(&mut self, names: &[String], numbers: &'a [f64], width: usize) -> Result<()> {
+        if names.len() != width {
+            let what = format!("{} names for {width} columns", names.len());
+            return Err(Error::data(quoted(&self.name), what, "a name for each column"));
+        }
+        // A column of no rows is at no place.
+        let column = |j: usize| MemoryColumn::Numbers { numbers: numbers.get(j..).unwrap_or_default(), stride: width.max(1) };
+        self.names.extend_from_slice(names);
+        self.columns.extend((0..width).map(column));
+        Ok(())
+    }
+
+    /// Adds typed columns.
+    pub fn add_columns(&mut self, columns: &TypedColumns) {
+        self.names.extend(columns.0.iter().map(|(name, _)| name.clone()));
+        self.columns.extend(columns.0.iter().map(|(_, array)| MemoryColumn::Array(array.clone())));
+    }
+
+    /// The number of rows.
+    ///
+    /// # Errors
+    /// When columns have different lengths.
+    pub(crate) fn rows(&self) -> Result<usize> {
+        let lengths = || self.names.iter().zip(self.columns.iter().map(MemoryColumn::len));
+        let Some((first, n)) = lengths().next() else { return Ok(0) };
+        match lengths().find(|(_, length)| *length != n) {
+            None => Ok(n),
+            Some((name, other)) => {
+                let what = format!("{n} rows of `{}`, and {other} of `{}`", quoted(first), quoted(name));
+                Err(Error::data("", what, "columns of equal length"))
+            }
+        }
+    }
+
+    /// The rows of these columns, at most `most` at a time.
+    pub(crate) fn batches(&self, columns: Vec<usize>, most: usize) -> MemoryRows<'_> {
+        MemoryRows { table: self, columns, row: 0, most }
+    }
+
+    /// Its rows as a data set.
+    ///
+    /// # Errors
+    /// When a column is missing or of the wrong type, or a number is missing or not finite.
+    pub fn dataset(&self, wanted: &Wanted) -> Result<Dataset> {
+        datasets::from_memory(self, wanted).map_err(|e| if e.key.is_empty() { e.about(quoted(&self.name)) } else { e })
+    }
+}
+
+/// Columns with types, of equal length.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TypedColumns(Vec<(String, ArrayRef)>);
+
+impl TypedColumns {
+    /// Arrays with names; lists of numbers and structures become several columns, as those of files do.
+    ///
+    /// # Errors
+    /// When lists have different lengths.
+    pub fn new(arrays: impl IntoIterator<Item = (String, ArrayRef)>) -> Result<Self> {
+        let columns = arrays.into_iter().map(|(name, array)| nested::columns_of(&name, &array));
+        Ok(Self(columns.collect::<Result<Vec<_>>>()?.concat()))
+    }
+
+    /// The columns of all batches of a stream.
+    ///
+    /// # Errors
+    /// When it cannot be read, and as [`TypedColumns::new`].
+    pub fn of_stream(stream: impl RecordBatchReader) -> Result<Self> {
+        let schema = stream.schema();
+        let batches = stream.collect::<Result<Vec<RecordBatch>, _>>().map_err(|e| unreadable(&e))?;
+        let column = |(i, field): (usize, &Arc<Field>)| {
+            let parts: Vec<_> = batches.iter().map(|batch| &**batch.column(i)).collect();
+            let all = if parts.is_empty() { Ok(arrow_array::new_empty_array(field.data_type())) } else { concat(&parts) };
+            Ok((field.name().clone(), all.map_err(|e| unreadable(&e))?))
+        };
+        Self::new(schema.fields().iter().enumerate().map(column).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// The columns of [`TypedColumns::to_bytes`].
+    ///
+    /// # Errors
+    /// When they are not.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::of_stream(StreamReader::try_new(bytes, None).map_err(|e| unreadable(&e))?)
+    }
+
+    /// All columns as bytes: those of equal columns are equal.
+    ///
+    /// # Errors
+    /// When there is a type that Arrow's format does not have.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let fields: Vec<Field> = self.0.iter().map(|(name, array)| Field::new(name, array.data_type().clone(), true)).collect();
+        let schema = Arc::new(Schema::new(fields));
+        let write = || {
+            let arrays = self.0.iter().map(|(_, array)| array.clone()).collect();
+            let mut writer = StreamWriter::try_new(Vec::new(), &schema)?;
+            if !self.0.is_empty() {
+                writer.write(&RecordBatch::try_new(schema.clone(), arrays)?)?;
+            }
+            writer.into_inner()
+        };
+        write().map_err(|e| unreadable(&e))
+    }
+
+    /// The same rows for which `keep` is true.
+    ///
+    /// # Errors
+    /// When there are not as many rows as in `keep`.
+    pub fn filtered(&self, keep: &[bool]) -> Result<Self> {
+        let keep = BooleanArray::from(keep.to_vec());
+        let column = |(name, array): &(String, ArrayRef)| Ok((name.clone(), filter(array, &keep).map_err(|e| unreadable(&e))?));
+        self.0.iter().map(column).collect::<Result<_>>().map(Self)
+    }
+
+    /// The numbers of a column, NaN where there is none.
+    ///
+    /// # Errors
+    /// When there is no such column, or it holds no numbers.
+    pub fn numbers(&self, name: &str) -> Result<Vec<f64>> {
+        let column = self.0.iter().find(|(other, _)| other == name);
+        let (_, array) = column.ok_or_else(|| Error::data("", format!("there is no column `{}`", quoted(name)), "one of its columns"))?;
+        let mut numbers = vec![0.0; array.len()];
+        cells::numbers(array, &mut numbers).map_err(|e| e.prefixed(format!("column `{}`", quoted(name))))?;
+        Ok(numbers)
+    }
+
+    /// The names.
+    pub fn names(&self) -> Vec<String> {
+        self.0.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.0.first().map_or(0, |(_, array)| array.len())
+    }
+}
+
+fn unreadable(e: &ArrowError) -> Error {
+    Error::data("", format!("its Arrow columns cannot be read: {}", crate::shown(e)), "a table that can be read")
+}
+
+/// The rows of a table, read from the first one on.
+pub(crate) struct MemoryRows<'a> {
+    table: &'a MemoryTable<'a>,
+    columns: Vec<usize>,
+    row: usize,
+    most: usize,
+}
+
+impl Batches for MemoryRows<'_> {
+    fn next(&mut self) -> Result<Option<Batch>> {
+        let rows = self.row..self.table.rows()?.min(self.row + self.most);
+        self.row = rows.end;
+        let columns = self.columns.iter().map(|i| self.table.columns[*i].part(rows.clone())).collect();
+        Ok((!rows.is_empty()).then(|| Batch::new(rows.start, columns)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_may_be_those_of_a_matrix() {
+        let numbers = [1.0, 10.0, 2.0, 20.0, 3.0, 30.0];
+        let mut table = MemoryTable::new("");
+        table.add_matrix(&["a".into(), "b".into()], &numbers, 2).unwrap();
+        assert_eq!(table.rows().unwrap(), 3);
+        let mut batches = table.batches(vec![1, 0], 2);
+        let columns = |batch: Batch| batch.columns.iter().map(|c| c.to_data().buffer::<f64>(0).to_vec()).collect::<Vec<_>>();
+        assert_eq!(columns(batches.next().unwrap().unwrap()), [[10.0, 20.0], [1.0, 2.0]]);
+        assert_eq!(columns(batches.next().unwrap().unwrap()), [[30.0], [3.0]]);
+        assert!(batches.next().unwrap().is_none());
+    }
+}
