@@ -65,14 +65,13 @@ def table(frame: Any, key: str) -> _fedsa.Columns:
     plain = frame.reset_index(drop=True) if hasattr(frame, "reset_index") else frame
     if hasattr(plain, "__arrow_c_stream__"):
         try:
-            return _fedsa.Columns.of_stream(plain.__arrow_c_stream__())
-        except ImportError:
-            # pandas needs PyArrow for it.
-            pass
-        except InputError:
-            raise
+            stream = plain.__arrow_c_stream__()
         except Exception as e:
-            raise refused(f"columns that Arrow cannot hold: {e}", key, "columns of numbers, flags or texts", "setting.wrong-type") from e
+            # pandas needs PyArrow for it, which refuses some of its types.
+            if not names:
+                raise refused(f"an Arrow stream that cannot be read: {e}", key, "a table, or a stream that nobody has read yet", "setting.wrong-type") from e
+        else:
+            return _fedsa.Columns.of_stream(stream)
     return _fedsa.Columns.of_arrays([(name, column(plain[one], f"{key}[{name!r}]")) for name, one in zip(names, names_of(frame))])
 
 

@@ -317,6 +317,8 @@ class Estimator(Parameters):
             raise InputError(what, "setting.missing-key", "y", "a target for each row of X")
         targets = _arrays.vector(y, "y", n)
         labels = None if agents is None or _arrays.is_scalar(agents) else _arrays.vector(agents, "agents", n)
+        if isinstance(offset, str) and not isinstance(rows, _fedsa.Columns):
+            raise refused(f"the column {offset!r}, and X is no data frame", "offset", "the numbers of the rows, or a data frame", "setting.wrong-type")
         weights, added = None, None if isinstance(offset, str) else offsets(offset, n)
         if sample_weight is not None:
             weights = row_weights(sample_weight, n)

@@ -51,7 +51,10 @@ PREFIXES = {
 }
 
 # What else logs may have.
-FURTHER = ("reward", "rewards", "done", "terminated", "terminations", "truncated", "truncations", "episode", "action", "ratio", "behaviour", "env")
+FURTHER = (
+    ("reward", "rewards", "done", "dones", "terminated", "terminations", "truncated", "truncations")
+    + ("episode", "episodes", "action", "actions", "ratio", "behaviour", "behavior", "env")
+)
 
 # The arrays of a tuple.
 TUPLE = ("states", "rewards", "next_states", "terminated", "truncated")

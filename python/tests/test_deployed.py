@@ -403,6 +403,23 @@ def test_five_sites_fit_the_model_of_one_process(tmp_path: Path, options: tuple[
     assert [one.name for one in results.outcomes.values()] == ["converged"]
 
 
+def test_levels_and_their_reference_are_those_of_one_process(tmp_path: Path) -> None:
+    """The most frequent level of all rows is the reference, the first one of several, whatever single sites have most of."""
+    files = []
+    for site, colours in enumerate((["sea", "red"], ["blue", "blue", "green"], ["red", "sea", "green", "sea"])):
+        lines = ["a,colour,y"]
+        for i in range(24):
+            lines.append(f"{math.sin(0.7 * i + site)},{colours[i % len(colours)]},{math.cos(1.3 * i) + site}")
+        path = tmp_path / f"site_{site}.csv"
+        path.write_text("\n".join(lines) + "\n")
+        files.append(str(path))
+    local, _ = task(tmp_path, "fit", files, "--model", "least-squares", "--target", "y", "--partition", "files")
+    there = json.loads((tmp_path / "out/weights.json").read_text())
+    # Of sea there are 24 rows, of red 18, blue 16, green 14.
+    assert there["categories"] == local["categories"] and local["categories"][0]["reference"] == "sea"
+    assert there["columns"] == local["columns"] and there["coefficients"] == local["coefficients"]
+
+
 def test_logs_of_agents_are_evaluated_as_in_one_process(tmp_path: Path) -> None:
     files = data(tmp_path, LOGS)
     local, results = task(tmp_path, "evaluate", files, "--gamma", "0.9")

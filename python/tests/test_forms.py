@@ -15,16 +15,17 @@ import fedsa
 from fedsa import ValueFunction
 
 GAMMA = 0.95
-STATES, LENGTH, EPISODES = 10, 10, 400
+STATES, LENGTH, EPISODES = 5, 10, 400
+UP = 0.7
 
 
 def chain(next_of_following: bool) -> dict[str, np.ndarray]:
-    """A walk along a line on which rewards fall, cut after ten steps; the next state of a cut is its own, or that of the following row."""
+    """A walk on a line along which rewards fall, cut after ten steps; the next state of a cut is its own, or that of the following row."""
     rng = np.random.default_rng(7)
     s, following = np.empty(EPISODES * LENGTH), np.empty(EPISODES * LENGTH)
     for row in range(len(s)):
         s[row] = 0.0 if row % LENGTH == 0 else following[row - 1]
-        following[row] = min(s[row] + 1.0, STATES - 1.0) if rng.uniform() < 0.8 else s[row]
+        following[row] = min(max(s[row] + (1.0 if rng.uniform() < UP else -1.0), 0.0), STATES - 1.0)
     end = np.arange(len(s)) % LENGTH == LENGTH - 1
     if next_of_following:
         following[end] = np.r_[s[1:], 0.0][end]
@@ -34,8 +35,8 @@ def chain(next_of_following: bool) -> dict[str, np.ndarray]:
 
 def exact() -> float:
     """The value of the first state."""
-    p = 0.2 * np.eye(STATES) + 0.8 * np.eye(STATES, k=1)
-    p[-1, -1] = 1.0
+    p = (1 - UP) * np.eye(STATES, k=-1) + UP * np.eye(STATES, k=1)
+    p[0, 0], p[-1, -1] = 1 - UP, UP
     return float(np.linalg.solve(np.eye(STATES) - GAMMA * p, -np.arange(STATES) / STATES)[0])
 
 

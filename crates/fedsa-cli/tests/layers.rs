@@ -24,10 +24,10 @@ const LAYERS: &[(&str, Layers)] = &[
         "fedsa-data",
         &[
             &["cells", "decimals", "field", "machine", "memory_log", "store"],
-            &["given"],
+            &["given", "nested"],
             // Files of one format.
             &["appended", "atomic", "batch", "delays", "find", "input", "npz", "parquet", "regular", "separated"],
-            &["lines"],
+            &["lines", "memory"],
             // Data of any format.
             &["datasets", "logs", "public", "trace"],
             &["table"],

@@ -241,6 +241,16 @@ pub fn name(column: &dyn Array, row: usize) -> Option<String> {
     found
 }
 
+/// The pieces of a column of this type, in one.
+///
+/// # Errors
+/// When they are of different types, or too long for one array.
+pub(crate) fn joined(parts: &[ArrayRef], of: &DataType) -> Result<ArrayRef> {
+    let parts: Vec<&dyn Array> = parts.iter().map(|part| &**part).collect();
+    let all = if parts.is_empty() { Ok(arrow_array::new_empty_array(of)) } else { arrow_select::concat::concat(&parts) };
+    all.map_err(|e| Error::data("", format!("its pieces do not fit together: {e}"), "a table that is not damaged"))
+}
+
 /// The column with a value in place of each key.
 fn without_dictionary(column: &dyn Array) -> Result<ArrayRef> {
     let bad = |e| Error::data("", format!("a key of its dictionary is wrong: {e}"), "a table that is not damaged");

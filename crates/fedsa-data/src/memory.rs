@@ -7,12 +7,11 @@ use arrow_array::{Array as _, ArrayRef, BooleanArray, Float64Array, RecordBatch,
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use arrow_select::{concat::concat, filter::filter};
+use arrow_select::filter::filter;
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::dataset::{Dataset, Wanted};
 
 use crate::batch::{Batch, Batches};
-use crate::{cells, datasets, nested};
+use crate::{cells, nested};
 
 /// A column of a table in memory.
 #[derive(Debug, Clone)]
@@ -88,6 +87,13 @@ impl<'a> MemoryTable<'a> {
         Ok(())
     }
 
+    /// A table of typed columns.
+    pub fn of(name: impl Into<String>, columns: &TypedColumns) -> Self {
+        let mut table = Self::new(name);
+        table.add_columns(columns);
+        table
+    }
+
     /// Adds typed columns.
     pub fn add_columns(&mut self, columns: &TypedColumns) {
         self.names.extend(columns.0.iter().map(|(name, _)| name.clone()));
@@ -110,17 +116,18 @@ impl<'a> MemoryTable<'a> {
         }
     }
 
+    /// A copy with numbers of its own.
+    ///
+    /// # Errors
+    /// When columns have different lengths.
+    pub fn copied(&self) -> Result<TypedColumns> {
+        let rows = self.rows()?;
+        Ok(TypedColumns(self.names.iter().cloned().zip(self.columns.iter().map(|column| column.part(0..rows))).collect()))
+    }
+
     /// The rows of these columns, at most `most` at a time.
     pub(crate) fn batches(&self, columns: Vec<usize>, most: usize) -> MemoryRows<'_> {
         MemoryRows { table: self, columns, row: 0, most }
-    }
-
-    /// Its rows as a data set.
-    ///
-    /// # Errors
-    /// When a column is missing or of the wrong type, or a number is missing or not finite.
-    pub fn dataset(&self, wanted: &Wanted) -> Result<Dataset> {
-        datasets::from_memory(self, wanted).map_err(|e| if e.key.is_empty() { e.about(quoted(&self.name)) } else { e })
     }
 }
 
@@ -146,9 +153,8 @@ impl TypedColumns {
         let schema = stream.schema();
         let batches = stream.collect::<Result<Vec<RecordBatch>, _>>().map_err(|e| unreadable(&e))?;
         let column = |(i, field): (usize, &Arc<Field>)| {
-            let parts: Vec<_> = batches.iter().map(|batch| &**batch.column(i)).collect();
-            let all = if parts.is_empty() { Ok(arrow_array::new_empty_array(field.data_type())) } else { concat(&parts) };
-            Ok((field.name().clone(), all.map_err(|e| unreadable(&e))?))
+            let parts: Vec<ArrayRef> = batches.iter().map(|batch| batch.column(i).clone()).collect();
+            Ok((field.name().clone(), cells::joined(&parts, field.data_type())?))
         };
         Self::new(schema.fields().iter().enumerate().map(column).collect::<Result<Vec<_>>>()?)
     }

@@ -14,9 +14,9 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, Parq
 use parquet::file::reader::{ChunkReader, Length};
 
 use super::batch::{self, Batch};
-use super::nested;
 use super::shown;
 use super::store::{Store, StoreReader};
+use super::{cells, nested};
 
 /// The name of the reading thread. Its panics become errors; a program can use the name to hide them from the terminal.
 pub const THREAD: &str = "fedsa-parquet";
@@ -192,6 +192,19 @@ impl ParquetFile {
         let reader = self.reader(&roots, most)?;
         debug_assert!(columns.is_empty() || reader.schema().fields().len() == roots.len());
         Ok(Batches { file: self, reader, roots, columns: columns.to_vec(), row: 0 })
+    }
+
+    /// A column, in one piece.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(super) fn whole(&self, column: usize) -> Result<ArrayRef> {
+        let mut parts = Vec::new();
+        self.each(column, |_, part| {
+            parts.push(Arc::clone(part));
+            Ok(())
+        })?;
+        cells::joined(&parts, self.data_type(column))
     }
 
     /// Calls `see` with a column, piece by piece, and the number of the first row of each.

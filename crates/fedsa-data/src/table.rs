@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use arrow_array::{Array as _, ArrayRef};
-use arrow_schema::DataType;
 use fedsa::error::{Error, ErrorCode, Result, quoted};
 
 use super::cells::{self, CellKind};
@@ -185,27 +184,12 @@ fn places_of(header: &Header, wanted: &[String]) -> Result<Vec<usize>> {
     Ok(places.into_iter().flatten().collect())
 }
 
-/// Calls a function with a column, piece by piece, and the number of the first row of each.
-type Each<'a> = &'a dyn Fn(usize, &mut dyn FnMut(usize, &ArrayRef) -> Result<()>) -> Result<()>;
-
-/// A table whose columns have types.
-struct Typed<'a> {
-    names: &'a [String],
-    rows: usize,
-    data_type: &'a dyn Fn(usize) -> &'a DataType,
-    each: Each<'a>,
-}
-
 /// A table (without a name) from the bytes of a Parquet file.
 ///
 /// # Errors
 /// When it is not a Parquet file, a wanted column is missing, or one of its entries is no finite number.
 pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
-    contained(file, |file| {
-        let names = file.names();
-        let each: Each<'_> = &|column, see| file.each(column, see);
-        Typed { names: &names, rows: file.rows(), data_type: &|column| file.data_type(column), each }.read(form)
-    })
+    contained(file, |file| typed(&file.names(), file.rows(), form, &|column| file.whole(column)))
 }
 
 /// The same of a table in memory.
@@ -214,66 +198,59 @@ pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
 /// As [`from_parquet`].
 pub fn from_memory(table: &MemoryTable<'_>, form: &TableForm) -> Result<Table> {
     let rows = table.rows()?;
-    let each: Each<'_> = &|column, see| see(0, &table.columns[column].part(0..rows));
-    let typed = Typed { names: &table.names, rows, data_type: &|column| table.columns[column].data_type(), each };
-    typed.read(form).map(|read| Table { name: table.name.clone(), ..read })
+    let read = typed(&table.names, rows, form, &|column| Ok(table.columns[column].part(0..rows)))?;
+    Ok(Table { name: table.name.clone(), ..read })
 }
 
-impl Typed<'_> {
-    fn read(&self, form: &TableForm) -> Result<Table> {
-        let Self { names, rows, .. } = *self;
-        let places = form.places(names)?;
-        let (mut columns, mut left_out) = (Vec::new(), Vec::new());
-        for (i, name) in names.iter().enumerate() {
-            let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(name)));
-            match self.cells_of(i) {
-                Ok(cells) if places.contains(&i) && !matches!(cells, Cells::Numbers(_)) => {
-                    return Err(in_column(cells::wrong_type((self.data_type)(i), "numbers")));
-                }
-                Ok(cells) => columns.push((name.clone(), cells)),
-                Err(e) if places.contains(&i) => return Err(in_column(e)),
-                Err(_) => left_out.push(name.clone()),
+/// A table whose columns have types, and are read one after the other.
+fn typed(names: &[String], rows: usize, form: &TableForm, column: &dyn Fn(usize) -> Result<ArrayRef>) -> Result<Table> {
+    let places = form.places(names)?;
+    let (mut columns, mut left_out) = (Vec::new(), Vec::new());
+    for (i, name) in names.iter().enumerate() {
+        let array = column(i)?;
+        let wrong = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(name)));
+        match cells_of(&array) {
+            Ok(cells) if places.contains(&i) && !matches!(cells, Cells::Numbers(_)) => {
+                return Err(wrong(cells::wrong_type(array.data_type(), "numbers")));
             }
+            Ok(cells) => columns.push((name.clone(), cells)),
+            Err(e) if places.contains(&i) => return Err(wrong(e)),
+            Err(_) => left_out.push(name.clone()),
         }
-        let numbers_of = |place: &usize| {
-            columns.iter().find(|(name, _)| *name == names[*place]).and_then(|(_, cells)| match cells {
-                Cells::Numbers(numbers) => Some(&numbers[..]),
-                Cells::Text(_) => None,
-            })
-        };
-        let numbers: Vec<&[f64]> = places.iter().filter_map(numbers_of).collect();
-        for (column, values) in places.iter().map(|place| &names[*place]).zip(&numbers) {
-            if let Some(row) = values.iter().position(|x| !x.is_finite()) {
-                let what = format!("column `{}`: row {} is {}", quoted(column), row + 1, values[row]);
-                return Err(Error::data("", what, "finite numbers; leave such rows out"));
-            }
-        }
-        let inputs = (0..rows).flat_map(|row| numbers.iter().map(move |column| column[row])).collect();
-        Ok(Table { name: String::new(), columns, inputs, rows, left_out })
     }
+    let numbers_of = |place: &usize| {
+        columns.iter().find(|(name, _)| *name == names[*place]).and_then(|(_, cells)| match cells {
+            Cells::Numbers(numbers) => Some(&numbers[..]),
+            Cells::Text(_) => None,
+        })
+    };
+    let numbers: Vec<&[f64]> = places.iter().filter_map(numbers_of).collect();
+    for (column, values) in places.iter().map(|place| &names[*place]).zip(&numbers) {
+        if let Some(row) = values.iter().position(|x| !x.is_finite()) {
+            let what = format!("column `{}`: row {} is {}", quoted(column), row + 1, values[row]);
+            return Err(Error::data("", what, "finite numbers; leave such rows out"));
+        }
+    }
+    let inputs = (0..rows).flat_map(|row| numbers.iter().map(move |column| column[row])).collect();
+    Ok(Table { name: String::new(), columns, inputs, rows, left_out })
+}
 
-    /// The fields of a column; missing texts are empty.
-    ///
-    /// # Errors
-    /// When it holds something else, such as bytes or dates, or a number is missing.
-    fn cells_of(&self, column: usize) -> Result<Cells> {
-        if cells::kind((self.data_type)(column)) == CellKind::Texts {
-            let mut text = Text::default();
-            (self.each)(column, &mut |first, column| {
-                cells::each_text(column, first + 1, |_, field| {
-                    text.push(field.unwrap_or_default());
-                    Ok(())
-                })
-            })?;
-            return Ok(Cells::Text(text));
-        }
-        let mut numbers = Vec::with_capacity(self.rows);
-        (self.each)(column, &mut |first, column| {
-            numbers.resize(first + column.len(), 0.0);
-            cells::all_numbers(column, first + 1, &mut numbers[first..])
+/// The fields of a column; missing texts are empty.
+///
+/// # Errors
+/// When it holds something else, such as bytes or dates, or a number is missing.
+fn cells_of(column: &ArrayRef) -> Result<Cells> {
+    if cells::kind(column.data_type()) == CellKind::Texts {
+        let mut text = Text::default();
+        cells::each_text(column, 1, |_, field| {
+            text.push(field.unwrap_or_default());
+            Ok(())
         })?;
-        Ok(Cells::Numbers(numbers))
+        return Ok(Cells::Text(text));
     }
+    let mut numbers = vec![0.0; column.len()];
+    cells::all_numbers(column, 1, &mut numbers)?;
+    Ok(Cells::Numbers(numbers))
 }
 
 /// A table (without a name) from the bytes of a CSV or TSV file with a header, packed with gzip or zstd or not.

@@ -200,8 +200,7 @@ impl LinearModel {
     fn all(&self, x: &Bound<'_, PyAny>, offset: Option<&PyReadonlyArray1<'_, f64>>) -> PyResult<(Vec<f64>, usize)> {
         let (py, model) = (x.py(), &self.0);
         if let Ok(columns) = x.cast::<Columns>() {
-            let mut given = MemoryTable::new("X");
-            given.add_columns(&columns.get().0);
+            let mut given = MemoryTable::of("X", &columns.get().0);
             if let (Some(offset), Some(name)) = (offset, &model.offset) {
                 given.add_matrix(std::slice::from_ref(name), offset.as_slice()?, 1).or_raise(py)?;
             }

@@ -27,7 +27,7 @@ use crate::errors::OrRaise;
 use crate::held_data::{self, HeldData, lost};
 use crate::operators::{Form, Operator};
 use crate::rows::{GivenSet, dataset};
-use crate::tables::{GivenTable, OwnTable};
+use crate::tables::{self, GivenTable};
 
 /// A problem whose data Python holds.
 #[pyclass(frozen, module = "fedsa._fedsa")]
@@ -89,8 +89,8 @@ impl HeldProblem {
 
     /// Tables of transitions, with the keys of `[problem]`, among which is the hash of the tables in place of files.
     #[staticmethod]
-    fn logs(py: Python<'_>, tables: Vec<GivenTable<'_>>, table: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let copies = tables.iter().map(OwnTable::copy_of).collect::<Result<Vec<_>>>().or_raise(py)?;
+    fn logs(py: Python<'_>, given: Vec<GivenTable<'_>>, table: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let copies = given.iter().map(tables::copied).collect::<Result<Vec<_>>>().or_raise(py)?;
         Self::of_data(py, HeldData { tables: copies, ..HeldData::default() }, table)
     }
 

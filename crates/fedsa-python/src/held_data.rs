@@ -14,14 +14,13 @@ use fedsa::problem::source::LogSource;
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::registry::Kind;
 use fedsa::sampling::Sampling;
+use fedsa_data::memory::{MemoryTable, TypedColumns};
 use serde::Serialize;
-
-use crate::tables::OwnTable;
 
 /// What a problem reads: tables of transitions, or rows with targets.
 #[derive(Default)]
 pub struct HeldData {
-    pub tables: Vec<OwnTable>,
+    pub tables: Vec<(String, TypedColumns)>,
     pub rows: Vec<Dataset>,
 }
 
@@ -31,8 +30,8 @@ impl Files for HeldData {
     }
     fn logs(&self, _: &[String], form: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
         let mut logs: Vec<Box<dyn LogSource>> = Vec::new();
-        for table in &self.tables {
-            logs.extend(table.table()?.logs(form)?.into_iter().map(|log| Box::new(log) as Box<dyn LogSource>));
+        for (name, columns) in &self.tables {
+            logs.extend(MemoryTable::of(name, columns).logs(form)?.into_iter().map(|log| Box::new(log) as Box<dyn LogSource>));
         }
         Ok(logs)
     }

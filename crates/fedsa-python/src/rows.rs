@@ -116,8 +116,7 @@ pub struct GivenX<'a, 'py> {
 pub fn dataset_of(py: Python<'_>, given: GivenX<'_, '_>) -> PyResult<Dataset> {
     let GivenX { name, x, names, added, categorical } = given;
     if let Ok(columns) = x.cast::<Columns>() {
-        let mut table = MemoryTable::new(name);
-        table.add_columns(&columns.get().0);
+        let mut table = MemoryTable::of(name, &columns.get().0);
         for (name, numbers) in added {
             table.add_matrix(&[name], numbers, 1).or_raise(py)?;
         }

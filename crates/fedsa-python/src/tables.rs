@@ -100,39 +100,10 @@ pub fn memory_table<'a>((name, matrices, columns): &'a GivenTable<'_>) -> Result
     Ok(table)
 }
 
-/// A table of one agent, with its own numbers.
-pub struct OwnTable {
-    name: String,
-    /// Names of columns, and rows of as many numbers.
-    matrices: Vec<(Vec<String>, Vec<f64>)>,
-    columns: TypedColumns,
-}
-
-impl OwnTable {
-    /// A copy of a table of Python.
-    ///
-    /// # Errors
-    /// As [`memory_table`].
-    pub fn copy_of(given: &GivenTable<'_>) -> Result<Self, Error> {
-        memory_table(given)?;
-        let (name, matrices, columns) = given;
-        let copy = |(names, matrix): &(Vec<String>, PyReadonlyArray2<'_, f64>)| {
-            (names.clone(), matrix.as_slice().map(<[f64]>::to_vec).unwrap_or_default())
-        };
-        let columns = columns.as_ref().map(|columns| columns.get().0.clone()).unwrap_or_default();
-        Ok(Self { name: name.clone(), matrices: matrices.iter().map(copy).collect(), columns })
-    }
-
-    /// The table as one of the engine.
-    ///
-    /// # Errors
-    /// As [`memory_table`].
-    pub fn table(&self) -> Result<MemoryTable<'_>, Error> {
-        let mut table = MemoryTable::new(self.name.clone());
-        for (names, numbers) in &self.matrices {
-            table.add_matrix(names, numbers, names.len())?;
-        }
-        table.add_columns(&self.columns);
-        Ok(table)
-    }
+/// A copy of a table of Python, with its name.
+///
+/// # Errors
+/// As [`memory_table`].
+pub fn copied(given: &GivenTable<'_>) -> Result<(String, TypedColumns), Error> {
+    Ok((given.0.clone(), memory_table(given)?.copied()?))
 }

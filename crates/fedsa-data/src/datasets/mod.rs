@@ -196,9 +196,16 @@ fn from_bytes(file: Vec<u8>, format: Format, wanted: &Wanted, beside: &[(&str, V
     read_store(&Store::from(file), format, wanted, None, Beside { open: &open, words: &words })?.alone(String::new(), wanted)
 }
 
-/// A data set of a table in memory.
-pub(super) fn from_memory(table: &MemoryTable<'_>, wanted: &Wanted) -> Result<Dataset> {
-    table::of_memory(table, wanted, &mut Room::of(0)).and_then(with_rows)?.alone(table.name.clone(), wanted)
+impl MemoryTable<'_> {
+    /// Its rows as a data set, by the rules for files.
+    ///
+    /// # Errors
+    /// When a column is missing or of the wrong type, or a number is missing or not finite.
+    pub fn dataset(&self, wanted: &Wanted) -> Result<Dataset> {
+        let read = table::of_memory(self, wanted, &mut Room::of(0)).and_then(with_rows);
+        let set = read.and_then(|part| part.alone(self.name.clone(), wanted));
+        set.map_err(|e| if e.key.is_empty() { e.about(quoted(&self.name)) } else { e })
+    }
 }
 
 /// A data set (without a name) from the bytes of a LIBSVM file.

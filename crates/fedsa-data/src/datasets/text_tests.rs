@@ -1,6 +1,10 @@
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, Int64Array, StringArray};
 use fedsa::problem::dataset::TextColumn;
 
 use super::*;
+use crate::memory::TypedColumns;
 use crate::trace::{Trace, TraceColumn, to_bytes};
 
 const TABLE: &str = "id, a,label,site,b\n7, 1.5,yes,north,2\n8,-1e-3, no,south,0\n9,0,yes,north,1\n";
@@ -29,6 +33,37 @@ fn columns_of_text_are_categories_of_csv_and_parquet() {
     assert_eq!(from_csv(mixed.into(), &named).unwrap().texts, text("site", &["7", "x"]));
     let numbers = from_csv("a,site,target\n1,7,0\n2,9,1\n".into(), &named).unwrap();
     assert_eq!((numbers.texts, numbers.rows), (Vec::new(), Rows::Dense { d: 2, values: vec![1.0, 7.0, 2.0, 9.0] }));
+}
+
+/// Frames and arrays of Python are read by the rules of files.
+#[test]
+fn a_table_in_memory_is_the_data_set_of_its_file() {
+    let arrays: Vec<(String, ArrayRef)> = vec![
+        ("a".into(), Arc::new(Float64Array::from(vec![1.5, -1e-3, 0.0]))),
+        ("label".into(), Arc::new(StringArray::from(vec!["yes", "no", "yes"]))),
+        ("id".into(), Arc::new(Int64Array::from(vec![9_007_199_254_740_993, 9_007_199_254_740_992, 7]))),
+        ("site".into(), Arc::new(StringArray::from(vec!["north", "south", "north"]))),
+    ];
+    let mut table = MemoryTable::new("");
+    table.add_columns(&TypedColumns::new(arrays).unwrap());
+    table.add_matrix(&names(&["b", "c"]), &[2.0, 1.0, 0.0, 3.0, 1.0, 5.0], 2).unwrap();
+    let columns = vec![
+        ("a".to_string(), TraceColumn::F64(vec![1.5, -1e-3, 0.0])),
+        ("label".into(), TraceColumn::Str(names(&["yes", "no", "yes"]))),
+        ("id".into(), TraceColumn::I64(vec![9_007_199_254_740_993, 9_007_199_254_740_992, 7])),
+        ("site".into(), TraceColumn::Str(names(&["north", "south", "north"]))),
+        ("b".into(), TraceColumn::F64(vec![2.0, 0.0, 1.0])),
+        ("c".into(), TraceColumn::F64(vec![1.0, 3.0, 5.0])),
+    ];
+    let file = to_bytes(&Trace::new(columns).unwrap()).unwrap();
+    for wanted in [Wanted::default().with_group("id"), Wanted::default().with_categorical(names(&["id", "c"])), Wanted::default()] {
+        let of_file = from_parquet(file.clone(), &wanted);
+        match (table.dataset(&wanted), of_file) {
+            (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs),
+            (Err(ours), Err(theirs)) => assert_eq!(ours.what, theirs.what),
+            (ours, theirs) => panic!("{ours:?} and {theirs:?}"),
+        }
+    }
 }
 
 /// Codes such as 007, and ids that no double represents, are names; other numbers are numbers, whatever other files have.
