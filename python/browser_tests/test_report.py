@@ -84,7 +84,7 @@ def test_lines_axes_and_zoom_can_be_chosen_and_the_address_keeps_them(opened: Op
     assert status.inner_text().startswith("12 lines")
     page.locator(".legend input").first.uncheck()
     assert status.inner_text().startswith("11 lines")
-    page.get_by_label("horizontal axis", exact=True).select_option(label="bits sent up, all agents")
+    page.get_by_label("horizontal axis", exact=True).select_option(label="bits sent up with headers, all agents")
     page.get_by_label("logarithmic horizontal axis").check()
     page.get_by_role("button", name="Zoom in").click()
     page.get_by_role("button", name="Show everything").click()
@@ -92,7 +92,7 @@ def test_lines_axes_and_zoom_can_be_chosen_and_the_address_keeps_them(opened: Op
     page.reload()
     page.wait_for_selector("html[data-ready]", state="attached")
     assert status.inner_text().startswith("11 lines")
-    assert page.get_by_label("horizontal axis", exact=True).evaluate("e => e.selectedOptions[0].text") == "bits sent up, all agents"
+    assert page.get_by_label("horizontal axis", exact=True).evaluate("e => e.selectedOptions[0].text") == "bits sent up with headers, all agents"
     page.get_by_role("button", name="None").click()
     assert status.inner_text().startswith("0 lines")
     page.get_by_role("button", name="All").click()

@@ -515,6 +515,9 @@ class ValueFunction(Parameters):
             raise InputError(f"{method!r} is not accepted", "setting.unknown-name", "method", ", ".join(METHODS))
         found = self._told.get("policy_value")
         if not found:
+            for note in self._told.get("notes") or []:
+                if note["code"] == "ratios.no-value":
+                    raise NotAvailable(note["text"], "", "method", "logs with the importance ratios of these policies")
             if "report" not in self._told:
                 help = "summary.json of `fedsa evaluate` beside weights.json, or value() of the fit before it is saved"
                 raise NotAvailable("this value function is of a file, and weights.json has no value of the policy", "", "method", help)
@@ -682,7 +685,7 @@ class ValueFunction(Parameters):
             self._npz = _files.read(beside)
         summary = os.path.join(folder, "summary.json")
         if os.path.exists(summary):
-            self._told = {k: v for k, v in json.loads(_files.read(summary)).items() if k in ("policy_value", "logs")}
+            self._told = {k: v for k, v in json.loads(_files.read(summary)).items() if k in ("policy_value", "notes", "logs")}
         self._take()
         if self._npz is None:
             self.weights_se_ = None

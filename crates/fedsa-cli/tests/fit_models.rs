@@ -94,6 +94,11 @@ fn fits_are_compared_listed_and_drawn_by_their_coefficients() {
     assert!(at("The picture coefficients.svg") < at("id=\"results\"") && at("The picture coefficients.svg") < at("id=\"curves\""));
     let picture = String::from_utf8(folder.read("runs/a/coefficients.svg")).unwrap();
     assert!(picture.contains("region=south") && picture.contains("covariance model"), "{picture}");
+    // They are drawn again as they were, in another style or format too.
+    let again = folder.run(&["plot", "runs/a"]).exits(0).says("coefficients.svg");
+    assert_eq!(String::from_utf8(folder.read("runs/a/coefficients.svg")).unwrap(), picture, "{}", again.stdout);
+    folder.run(&["plot", "runs/a", "--set", "figure.formats=[\"png\"]"]).exits(0);
+    assert!(folder.read("runs/a/coefficients.png").starts_with(b"\x89PNG"));
     // A picture of very many coefficients shows the first ones; without inference it has no intervals.
     fit(&folder, "counts.csv --model poisson --target count --drop site --out runs/c").exits(0);
     assert!(String::from_utf8(folder.read("runs/c/coefficients.svg")).unwrap().contains("a fit with inference has intervals"));

@@ -215,6 +215,39 @@ fn clipped_ratios_have_the_value_without_clipping_beside_them() {
     assert!(clipped["all"]["estimate"] != plain["all"]["estimate"] && plain.get("unclipped").is_none());
 }
 
+/// The log with its last column replaced.
+fn with_ratio(log: &str, ratio: impl Fn(usize) -> f64) -> String {
+    let mut rows = log.lines();
+    let mut text = format!("{}\n", rows.next().unwrap());
+    for (i, row) in rows.enumerate() {
+        writeln!(text, "{},{}", row.rsplit_once(',').unwrap().0, ratio(i)).unwrap();
+    }
+    text
+}
+
+/// Ratios of 1e7 gave 2.2e137 with an interval.
+#[test]
+fn importance_ratios_that_cannot_be_right_have_no_value() {
+    let folder = with_logs(true);
+    folder.write("wrong/a.csv", with_ratio(&log(1, 26, 0.0, true), |_| 1e7));
+    folder.write("wrong/b.csv", log(2, 31, 0.1, true));
+    let told = "no value of the policy is estimated: the mean importance ratio of a is 1.00e7 (0) over";
+    let run = evaluate(&folder, "wrong", &["--out", "o"]).exits(0).says(told);
+    assert!(!run.stdout.contains("value of the start states") && !run.stdout.contains("e137"), "{}", run.stdout);
+    let summary = folder.json("o/summary.json");
+    assert_eq!(summary["policy_value"], Value::Null);
+    let notes = summary["notes"].as_array().unwrap();
+    assert!(notes.iter().any(|note| note["code"] == "ratios.no-value" && note["severity"] == "warning"), "{notes:?}");
+    folder.run(&["report", "o"]).exits(0);
+    // One row carries all weight; clipped, it does not.
+    folder.write("few/a.csv", with_ratio(&log(1, 26, 0.0, true), |i| if i == 40 { 9e3 } else { 1.0 }));
+    evaluate(&folder, "few", &["--out", "p"]).exits(0).says("a few rows carry the weight of all importance ratios");
+    assert_eq!(folder.json("p/summary.json")["policy_value"], Value::Null);
+    evaluate(&folder, "few", &["--out", "q", "--clip-ratios", "5"]).exits(0).says("value of the start states by importance sampling");
+    let refused = evaluate(&folder, "logs", &["--out", "r", "--against", "wrong"]).message();
+    assert!(refused.contains("--against: no value of the policy is estimated: the mean importance ratio of a"), "{refused}");
+}
+
 /// Values of the same logs are not independent, however the logs are named.
 #[test]
 fn logs_are_not_compared_with_themselves() {

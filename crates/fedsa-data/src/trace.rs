@@ -21,8 +21,6 @@ use super::{about, shown};
 
 /// The metadata key of the format's version, and the version.
 const VERSION: (&str, &str) = ("fedsa.trace.version", "2");
-/// An earlier version that is still read; it has fewer columns, and unsigned counts.
-const EARLIER: &str = "1";
 /// The number of rows of a row group, which readers hold in memory.
 const GROUP: usize = 1 << 20;
 
@@ -193,7 +191,7 @@ pub fn read(path: &Path) -> Result<Trace> {
 /// As [`read`].
 pub fn from_bytes(file: Vec<u8>) -> Result<Trace> {
     contained(file, |columns| {
-        if let Some(version) = columns.note(VERSION.0).filter(|version| ![VERSION.1, EARLIER].contains(version)) {
+        if let Some(version) = columns.note(VERSION.0).filter(|version| *version != VERSION.1) {
             let what = format!("version {} of the format of traces", quoted(version));
             return Err(Error::format("", what, format!("version {}, or a newer fedsa", VERSION.1)));
         }

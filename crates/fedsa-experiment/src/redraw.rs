@@ -1,4 +1,4 @@
-//! The figure of a finished run, drawn again.
+//! The pictures of a finished run, drawn again: its figure, and of a fit its coefficients.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use fedsa_data::find::Places;
 use crate::checks::{self, Verdict};
 use crate::config::{Document, Experiment};
 use crate::finished::FinishedRun;
+use crate::fit::forest;
+use crate::folder::COEFFICIENTS;
 use crate::kinds::Kinds;
 use crate::made::Changes;
 use crate::picture::{self, DrawnFigure, Picture};
@@ -28,6 +30,8 @@ pub struct Redrawn {
     pub verdicts: Vec<Verdict>,
     /// The figure.
     pub picture: Picture,
+    /// The coefficients of a fit.
+    pub coefficients: Option<Picture>,
     /// The text of the settings with those of the new figure.
     config: String,
 }
@@ -50,7 +54,8 @@ pub fn redraw(path: &Path, changes: &Changes, kinds: &Kinds) -> Result<Redrawn, 
     let quick = finished.summary["quick"] == true;
     let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
     let config = resolve::file(&plan.experiment, &Places::from_env(""))?;
-    Ok(Redrawn { path: path.to_path_buf(), plan, results, verdicts, picture, config })
+    let coefficients = forest::picture(&finished.summary);
+    Ok(Redrawn { path: path.to_path_buf(), plan, results, verdicts, picture, coefficients, config })
 }
 
 impl Redrawn {
@@ -61,7 +66,9 @@ impl Redrawn {
 
     /// The pictures with their contents, in the formats of the figure.
     pub fn files(&self) -> Vec<(String, Vec<u8>)> {
-        output::pictures(&self.plan, output::FIGURE, &self.picture, &self.config)
+        let all = [(output::FIGURE, Some(&self.picture)), (COEFFICIENTS, self.coefficients.as_ref())];
+        let draw = |(stem, picture): (&str, Option<&Picture>)| Some(output::pictures(&self.plan, stem, picture?, &self.config));
+        all.into_iter().filter_map(draw).flatten().collect()
     }
 
     /// Writes the pictures into the folder of the run; the paths that were written.

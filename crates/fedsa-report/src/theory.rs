@@ -162,7 +162,7 @@ fn stable(method: &MethodTheory) -> Cell {
         _ if method.refused.is_some() => Cell::Empty,
         Some(Ok(found)) if found.step.is_infinite() => Cell::Text("every step".into()),
         Some(Ok(found)) => {
-            let in_mean = if method.outlook.mean_square.is_some() && !found.in_mean_square { ", in the mean" } else { "" };
+            let in_mean = if !found.in_mean_square { ", in the mean" } else { "" };
             Cell::Number(found.step, format!("{}{in_mean}", numbers::rounded_down(found.step)))
         }
         Some(Err(reason)) => Cell::Text(reason.text.clone()),

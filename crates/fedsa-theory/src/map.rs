@@ -127,7 +127,8 @@ pub(crate) fn spectral_radius_within(map: &dyn LinearMap, apply: f64, most: f64)
     work::charge(map.matrix_work() + eigenvalues(n as f64))?;
     let matrix = map.to_matrix();
     let is_usual = matrix.is_all_finite() && matrix.norm_max() < OVERFLOW;
-    Ok((if is_usual { linalg::spectral_radius(&matrix)? } else { f64::INFINITY }, work))
+    let radius = if is_usual { work::dense(eigenvalues(n as f64), move || linalg::spectral_radius(&matrix))?? } else { f64::INFINITY };
+    Ok((radius, work))
 }
 
 /// A fixed generic vector of unit norm: `frac(k phi) - 1/2`, scaled, where phi is the golden ratio.

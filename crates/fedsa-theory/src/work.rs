@@ -11,6 +11,9 @@
 //! has a count and a token of its own ([`alone`], `map`).
 
 use std::cell::{Cell, RefCell};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
@@ -127,6 +130,42 @@ pub(crate) fn check() -> Result<()> {
     TOKEN.with_borrow(Cancel::check)
 }
 
+/// The multiplications of a dense factorisation, eigenvalues too, that takes no more than a tenth of a second.
+const SOON: f64 = 1e8;
+/// The time between looks at the token.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A factorisation of about `work` multiplications, which cannot be stopped: one that takes long has a thread of its own, which is left
+/// alone once the computation is cancelled.
+///
+/// # Errors
+/// When the computation is cancelled.
+///
+/// # Panics
+/// When `compute` does.
+pub(crate) fn dense<T: Send + 'static>(work: f64, compute: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    check()?;
+    if work < SOON {
+        return Ok(compute());
+    }
+    let (give, take) = channel();
+    let worker = thread::Builder::new().name("fedsa-dense".into()).spawn(move || {
+        // Nobody takes what was left alone.
+        let _ = give.send(compute());
+    });
+    let worker = worker.map_err(|e| Error::machine(format!("a thread cannot be started: {e}"), "fewer threads"))?;
+    loop {
+        match take.recv_timeout(LOOK) {
+            Ok(found) => return Ok(found),
+            Err(RecvTimeoutError::Timeout) => check()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                let panic = worker.join().expect_err("a thread that ends without a result has panicked");
+                std::panic::resume_unwind(panic)
+            }
+        }
+    }
+}
+
 /// `of` each index below `n`, in order and in parallel, until this computation is cancelled. Each may take what is left; what all took is
 /// counted afterwards.
 ///
@@ -230,6 +269,26 @@ mod tests {
         assert!(result.is_err() && spent == WorkSpent { work: 96.0, was_cut: true });
         let (result, spent) = within(10.0, || try_map(8, |i| charge(i as f64 * 3.0)));
         assert!(result.is_err() && spent == WorkSpent { work: 18.0, was_cut: true }, "{spent:?}");
+    }
+
+    /// The factorisation goes on until the test lets it end, which it does after the call has returned.
+    #[test]
+    fn a_cancelled_computation_does_not_wait_for_a_factorisation() {
+        let cancel = Cancel::new();
+        let (release, wait) = channel::<()>();
+        let (begun, begins) = channel();
+        let factorise = move || {
+            begun.send(()).unwrap();
+            wait.recv().is_ok()
+        };
+        thread::scope(|scope| {
+            let found = scope.spawn(|| until(&cancel, || dense(1e9, factorise)));
+            begins.recv().unwrap();
+            cancel.cancel();
+            assert_eq!(found.join().unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+        });
+        release.send(()).unwrap();
+        assert_eq!(until(&Cancel::new(), || dense(1e9, || 5)), Ok(5));
     }
 
     #[test]

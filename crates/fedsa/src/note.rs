@@ -85,6 +85,7 @@ codes! {
     RatiosFewEffective, "ratios.few-effective", Warning, "A few transitions carry the weight of the importance ratios.";
     RatiosMeanNotOne, "ratios.mean-not-one", Warning, "The mean importance ratio is not 1.";
     RatiosNotUsed, "ratios.not-used", Info, "The logs have importance ratios that are not used.";
+    RatiosNoValue, "ratios.no-value", Warning, "No value is estimated, because the importance ratios cannot be those of the policies.";
     RatiosUsed, "ratios.used", Info, "The logs have importance ratios, which are used.";
     RewardsZero, "rewards.zero", Warning, "All rewards are 0.";
     RootUnknown, "root.unknown", Info, "The solution is not known, so that no errors are measured.";

@@ -357,7 +357,7 @@ fn start_value(value: &PolicyValue, theta: &[f64]) -> f64 {
 fn agent(log: &LogFacts) -> Json {
     let mut said = json!({ "name": log.name, "transitions": log.transitions });
     if let (Some(mean), Some(size)) = (log.mean_ratio, log.effective_size) {
-        let clipped = log.clipping.map(|clip| json!({ "level": clip.level, "clipped": clip.clipped, "mean_before": clip.mean_before }));
+        let clipped = log.clipping.map(|clip| json!({ "level": clip.level, "clipped": clip.clipped, "mean_before": clip.mean_before, "effective_before": clip.effective_before }));
         said["ratios"] = json!({ "mean": mean, "effective_size": size, "clipping": clipped });
     }
     said

@@ -84,6 +84,12 @@ pub struct Data {
 }
 
 impl Data {
+    /// Why there is no value because of the importance ratios, if they are used.
+    fn wrong_ratios(&self) -> Option<String> {
+        let wrong = if self.settings.ratios { self.logs.wrong_ratios() } else { Vec::new() };
+        (!wrong.is_empty()).then(|| notes::no_value(&wrong))
+    }
+
     /// How good the policy is; `None` also where rows are not in the order of time, so that the starts of episodes are not known.
     fn policy_value(&self) -> Result<Option<PolicyValue>> {
         if LogsRead::of(self).is_shuffled() {
@@ -289,10 +295,13 @@ fn against(settings: &EvaluateSettings, features: &FeatureSpec, places: &Places,
         value_columns: Vec::new(),
         ..settings.clone()
     };
-    let found = Evaluation::new(&other, cancel).and_then(|other| other.policy_value()).map_err(named)?;
-    let value = found.ok_or_else(|| {
-        let help = format!("logs with the start of an episode, and at most {MOST_FEATURES} features");
-        Error::data("against", "the value of their policy is not known", help)
+    let evaluation = Evaluation::new(&other, cancel).map_err(named)?;
+    let value = evaluation.policy_value().map_err(named)?.ok_or_else(|| match evaluation.data.wrong_ratios() {
+        Some(why) => Error::data("against", why, "logs with the ratios of their policies"),
+        None => {
+            let help = format!("logs with the start of an episode, and at most {MOST_FEATURES} features");
+            Error::data("against", "the value of their policy is not known", help)
+        }
     })?;
     Ok(Some(PolicyDifference { against: other.logs, other: value }))
 }

@@ -6,6 +6,7 @@ use fedsa::problem::Field;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log_form::LeftOutRows;
 use fedsa::problem::policy_value::FEWEST_EPISODES;
+use fedsa::problem::ratio_means::{RatioMean, WrongRatios};
 use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::survey::{LogFacts, RatioClipping};
 
@@ -184,7 +185,11 @@ fn ratios(data: &Data) -> Vec<Note> {
     }
     let used = format!("the importance ratios of {} are used: `problem.ratios = false` leaves them out", count(sizes.len(), "agent"));
     let mut notes = vec![Note::new(NoteCode::RatiosUsed, used)];
-    notes.extend(clipping(data).into_iter().chain(far_from_one(&sizes)));
+    notes.extend(clipping(data));
+    match data.wrong_ratios() {
+        None => notes.extend(far_from_one(&sizes)),
+        Some(why) => notes.push(Note::new(NoteCode::RatiosNoValue, why)),
+    }
     let small: Vec<_> = sizes.iter().filter(|(log, size)| *size < SMALL * log.transitions as f64).collect();
     let few = |what| Note::new(NoteCode::RatiosFewEffective, what);
     notes.extend(small.iter().take(MOST_NAMED).map(|(log, size)| {
@@ -195,6 +200,29 @@ fn ratios(data: &Data) -> Vec<Note> {
         notes.push(few(format!("the ratios of {} more leave small effective sample sizes too", count(small.len() - MOST_NAMED, "agent"))));
     }
     notes
+}
+
+/// Why there is no value of the policy, and what to do.
+pub(super) fn no_value(wrong: &[WrongRatios]) -> String {
+    let rows = |of: &RatioMean| {
+        let (rows, effective) = (numbers::thousands(of.rows), numbers::digits(of.effective, 3));
+        format!("over {rows} rows, of an effective sample size of {effective}")
+    };
+    let reason = |one: &WrongRatios| match one {
+        WrongRatios::Mean(name, of) => {
+            let (name, mean, se) = (name.as_deref().unwrap_or("all logs"), numbers::digits(of.mean, 3), numbers::digits(of.se(), 2));
+            format!("the mean importance ratio of {name} is {mean} ({se}) {} and should be 1", rows(of))
+        }
+        WrongRatios::FewRows(of) => {
+            format!("a few rows carry the weight of all importance ratios, whose mean is {} {}", numbers::digits(of.mean, 3), rows(of))
+        }
+    };
+    let mut all: Vec<String> = wrong.iter().take(MOST_NAMED).map(reason).collect();
+    if wrong.len() > MOST_NAMED {
+        all.push(format!("and so on for {} more", count(wrong.len() - MOST_NAMED, "agent")));
+    }
+    let help = "check the probabilities of the policy that acted; `clip_ratios` replaces single large ratios";
+    format!("no value of the policy is estimated: {}; {help}", all.join("; "))
 }
 
 /// What clipping takes from the mean of all ratios.

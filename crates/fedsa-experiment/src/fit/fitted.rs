@@ -278,7 +278,7 @@ impl Fitted {
 
     /// The picture of the coefficients, with intervals where there is inference; `None` where they are too many to look at.
     pub fn picture(&self) -> Option<Picture> {
-        forest::picture(&self.model, self.inference.as_ref())
+        forest::picture(&self.ran.summary_json())
     }
 
     /// `weights.json`, `weights.npz` and the picture of the coefficients, with their contents.

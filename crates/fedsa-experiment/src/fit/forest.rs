@@ -1,11 +1,9 @@
 //! The picture of the coefficients of a fit: a dot for each, with its interval where there is inference.
 
 use fedsa::error::quoted;
-use fedsa::problem::glm::inference::Inference;
-use fedsa_data::linear_model::LinearModel;
 use fedsa_figure::{Chart, Panel, PlottedCurve, Style};
+use serde_json::Value as Json;
 
-use super::described;
 use crate::numbers;
 use crate::picture::Picture;
 
@@ -15,17 +13,18 @@ const MOST_ROWS: usize = 40;
 /// A row: its name, the estimate, and the interval if it is known.
 type Row = (String, f64, Option<(f64, f64)>);
 
-/// The coefficients as they are given, the first ones of many; `None` where there are too many to list, or none.
-pub(super) fn picture(model: &LinearModel, inference: Option<&Inference>) -> Option<Picture> {
-    let name = |class: Option<&str>, name: &str| match class {
-        Some(class) => format!("{}: {name}", quoted(class)),
-        None => name.to_string(),
-    };
-    let mut rows: Vec<Row> = match inference {
-        Some(found) => found.coefficients.iter().map(|c| (name(c.class.as_deref(), &c.name), c.estimate, Some((c.low, c.high)))).collect(),
-        None => described::coefficients(model)?.into_iter().map(|(class, of, x)| (name(class.as_deref(), &of), x, None)).collect(),
-    };
-    rows.retain(|(_, x, _)| x.is_finite());
+/// A coefficient as `summary.json` has it; `None` where it is no finite number.
+fn row(one: &Json) -> Option<Row> {
+    let name = one["name"].as_str()?;
+    let name = one["class"].as_str().map_or(name.to_string(), |class| format!("{}: {name}", quoted(class)));
+    Some((name, one["estimate"].as_f64()?, one["low"].as_f64().zip(one["high"].as_f64())))
+}
+
+/// The coefficients of a fit with this `summary.json`, the first ones of many; `None` where there are too many to list, or none.
+pub(crate) fn picture(summary: &Json) -> Option<Picture> {
+    let inference = summary.get("inference");
+    let listed = inference.unwrap_or(&summary["fit"])["coefficients"].as_array()?;
+    let mut rows: Vec<Row> = listed.iter().filter_map(row).collect();
     let all = rows.len();
     rows.truncate(MOST_ROWS);
     if rows.is_empty() {
@@ -36,10 +35,10 @@ pub(super) fn picture(model: &LinearModel, inference: Option<&Inference>) -> Opt
     let caption = match inference {
         Some(found) => format!(
             "Coefficients of {} with intervals of the normal distribution at {}, by the covariance {}; n = {}.",
-            found.family.name(),
-            numbers::percent(found.level),
-            found.covariance.name(),
-            numbers::thousands(found.rows as f64)
+            found["family"].as_str().unwrap_or_default(),
+            numbers::percent(found["level"].as_f64().unwrap_or_default()),
+            found["covariance"].as_str().unwrap_or_default(),
+            numbers::thousands(found["n"].as_f64().unwrap_or_default())
         ),
         None => "Coefficients of the columns of the data; a fit with inference has intervals.".into(),
     };

@@ -6,7 +6,7 @@
 mod described;
 mod experiment;
 mod fitted;
-mod forest;
+pub(crate) mod forest;
 mod inferred;
 mod notes;
 mod settings;

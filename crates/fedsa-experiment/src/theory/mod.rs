@@ -170,9 +170,11 @@ impl Theory {
         Some((&self.plan.labels[*label], &self.plan.points[*point].point.label))
     }
 
-    /// The constants of all problems.
+    /// The constants of all problems; none once it is cancelled.
     pub fn problems(&self) -> Vec<ProblemTheory> {
-        parallel::map(self.plan.fields.len(), |f| ProblemTheory::of(&*self.plan.fields[f].field))
+        let cancel = self.predictor.cancel();
+        let of = |f: usize| work::until(cancel, || Ok(ProblemTheory::of(&*self.plan.fields[f].field))).unwrap_or_default();
+        parallel::map(self.plan.fields.len(), of)
     }
 
     /// The next method; `None` at the end. `problems` are those of [`Theory::problems`], which theorems need; without them there are none.
@@ -186,7 +188,11 @@ impl Theory {
         let mut allowance = Allowance { left: share, cut: Vec::new() };
         let planned = &self.plan.points[point];
         let mut method = MethodTheory::new(&self.predictor, &self.plan.labels[label], planned, cell);
-        method.compute(&self.predictor, &self.settings, problems.get(planned.field), &mut allowance);
+        // What is cancelled is incomplete, which callers look at.
+        let _ = work::until(self.predictor.cancel(), || {
+            method.compute(&self.predictor, &self.settings, problems.get(planned.field), &mut allowance);
+            Ok(())
+        });
         self.left -= share - allowance.left;
         let of_method = |(what, why): (String, String)| LeftOut { method: method.label.clone(), point: method.point.clone(), what, why };
         self.left_out.extend(allowance.cut.into_iter().map(of_method));

@@ -17,7 +17,7 @@ use super::reason::{Reason, ReasonCode};
 use crate::memory;
 
 /// The constants of a problem.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ProblemTheory {
     /// By name, as `fedsa theory --json` prints them. What is not known is null, with a [`Reason`] of the same name in the table
     /// `unknown`; of a constant the name is that of its table and its own, `constants.sigma_eps`.

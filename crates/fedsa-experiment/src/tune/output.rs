@@ -406,7 +406,7 @@ impl Tuning {
             ..PlottedCurve::default()
         });
         let x_label = match goal {
-            Goal::Bits => "bits, up and down, all agents",
+            Goal::Bits => "bits, up and down with headers, all agents",
             Goal::Samples => "samples, all agents",
             Goal::Rounds | Goal::Seconds => goal.name(),
         };

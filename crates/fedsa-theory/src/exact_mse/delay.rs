@@ -229,7 +229,7 @@ impl DelayedMse {
             (0..=j).for_each(|i| right[(packed_index(i, j), 0)] = source[(i, j)]);
             right[(packed_index(j, j), 1)] = 1.0;
         }
-        let solution = linalg::solve_columns(&system, &right)?;
+        let solution = work::dense((system.nrows() as f64).powi(3) / 3.0, move || linalg::solve_columns(&system, &right))??;
         if !is_small {
             // The covariance of (theta_t .. theta_{t-tau}).
             let joint = Mat::from_fn(d * (tau + 1), d * (tau + 1), |row, column| {

@@ -4,6 +4,7 @@ use super::evolution::{Evolution, affine};
 use super::{MeanSquare, unstable};
 use crate::map::{at_rounds, spectral_radius};
 use crate::symmetric::{congruence, pack, packed_index, packed_len, packed_trace};
+use crate::work;
 use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
 
@@ -79,7 +80,10 @@ impl Recursion<'_> {
         let bias = bias()?;
         let (d, n) = (bias.len(), packed_len(bias.len()));
         let source = linalg::mat_vec(self.source, &lifted(&bias));
-        let covariance = linalg::solve(&(Mat::<f64>::identity(n, n) - self.covariance), &source)?;
+        let covariance = {
+            let equation = Mat::<f64>::identity(n, n) - self.covariance;
+            work::dense((n as f64).powi(3) / 3.0, move || linalg::solve(&equation, &source))??
+        };
         Ok(MeanSquare::floor(bias, packed_trace(d, &covariance)))
     }
 }

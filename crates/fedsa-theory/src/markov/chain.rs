@@ -2,6 +2,8 @@
 
 use faer::prelude::*;
 
+use crate::map::EIGENVALUES;
+use crate::work;
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::law::FiniteLaw;
@@ -210,7 +212,11 @@ impl MarkovAgent {
     /// # Errors
     /// As [`MarkovAgent::transition_matrix`], or when the eigenvalues do not converge.
     pub fn second_modulus(&self) -> Result<f64> {
-        let mut moduli: Vec<f64> = linalg::eigenvalues(&self.transition_matrix()?)?.iter().map(|(re, im)| re.hypot(*im)).collect();
+        let mut moduli: Vec<f64> = {
+            let p = self.transition_matrix()?;
+            let found = work::dense(EIGENVALUES * (p.nrows() as f64).powi(3), move || linalg::eigenvalues(&p))??;
+            found.iter().map(|(re, im)| re.hypot(*im)).collect()
+        };
         moduli.sort_by(|a, b| b.total_cmp(a));
         Ok(moduli.get(1).copied().unwrap_or(0.0))
     }

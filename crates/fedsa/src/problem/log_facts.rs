@@ -38,6 +38,8 @@ pub struct RatioClipping {
     pub clipped: usize,
     /// The mean ratio before. That after it is [`LogFacts::mean_ratio`]; what it falls by is the weight that is lost, and with it comes a bias.
     pub mean_before: f64,
+    /// The effective sample size before.
+    pub effective_before: f64,
 }
 
 /// Every so many states of a log.

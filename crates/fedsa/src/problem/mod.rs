@@ -50,6 +50,7 @@ pub mod q_learning;
 pub mod quadratic;
 pub mod random_logistic;
 pub mod random_mrp;
+pub mod ratio_means;
 pub mod regression;
 pub mod ridge;
 pub mod root;

@@ -102,7 +102,9 @@ impl Surveyed {
             return Err(Error::data("max_importance_ratio", what, "logs with ratios, or none of this"));
         }
         let found = parallel::try_map(self.sources.len(), |c| {
-            let Some(mean_before) = self.facts[c].mean_ratio else { return Ok::<_, Error>(None) };
+            let LogFacts { mean_ratio: Some(mean_before), effective_size: Some(effective_before), .. } = self.facts[c] else {
+                return Ok::<_, Error>(None);
+            };
             let (mut size, mut clipped) = (EffectiveSize::default(), 0);
             self.sources[c].read(&mut |log| {
                 let ratios = log.ratio.as_deref().unwrap_or_default();
@@ -110,7 +112,7 @@ impl Surveyed {
                 size.see(&ratios.iter().map(|rho| rho.min(level)).collect::<Vec<f64>>());
                 Ok(())
             })?;
-            Ok(Some((size, RatioClipping { level, clipped, mean_before })))
+            Ok(Some((size, RatioClipping { level, clipped, mean_before, effective_before })))
         })?;
         self.sources = self.sources.into_iter().map(|source| Box::new(Clipped::new(source, level)) as Box<dyn LogSource>).collect();
         for (facts, (size, clipping)) in self.facts.iter_mut().zip(found).filter_map(|(facts, found)| Some((facts, found?))) {

@@ -111,7 +111,9 @@ fn block(method: &MethodTheory, plan: &Plan) -> Vec<(&'static str, String)> {
     if let Some(text) = stable(method) {
         let eta = plan.forecast(method.cell).step_size().ok();
         let largest = method.stability.largest.as_ref().and_then(|found| found.as_ref().ok());
-        let ratio = match (eta, largest.map(|found| found.step).filter(|step| step.is_finite())) {
+        // The limit of the mean square may be lower.
+        let limit = largest.filter(|found| found.step.is_finite() && found.in_mean_square).map(|found| found.step);
+        let ratio = match (eta, limit) {
             (Some(eta), Some(step)) if step >= eta => format!(", {} times the present step", number(step / eta)),
             (Some(_), Some(_)) => ", below the present step".into(),
             _ => String::new(),
@@ -201,8 +203,11 @@ fn stable(method: &MethodTheory) -> Option<String> {
     Some(match method.stability.largest.as_ref()? {
         Ok(found) if found.step.is_infinite() => "every step".into(),
         Ok(found) => {
-            let is_noisy = method.outlook.mean_square.is_some();
-            let kind = if is_noisy && !found.in_mean_square { ", in the mean" } else { "" };
+            let kind = match (found.in_mean_square, method.regime) {
+                (true, _) => "",
+                (_, Regime::MeanSquareDiverges) => " in the mean; in the mean square the present step is too large",
+                _ => " in the mean; the limit of the mean square was not computed",
+            };
             format!("up to {}{kind}", rounded_down(found.step))
         }
         Err(reason) if reason.code == ReasonCode::TakesTooLong => "not computed: it takes too long".into(),
@@ -290,7 +295,8 @@ fn cells(method: &MethodTheory, has_target: bool) -> Vec<String> {
     });
     let stable = match (&method.refused, method.stability.largest.as_ref()) {
         (None, Some(Ok(found))) if found.step.is_infinite() => "every step".into(),
-        (None, Some(Ok(found))) => rounded_down(found.step),
+        (None, Some(Ok(found))) if found.in_mean_square => rounded_down(found.step),
+        (None, Some(Ok(found))) => format!("{} (mean)", rounded_down(found.step)),
         (None, Some(Err(reason))) if reason.code == ReasonCode::TakesTooLong => "too long".into(),
         _ => nothing(),
     };

@@ -45,7 +45,7 @@ pub fn methods(considered: &[Considered], target: f64, steps: &str, chooser: &st
     let unknown = considered.iter().filter_map(|one| Some(format!("{}: {}.", one.kind, one.cost.as_ref().err()?.what)));
     Some(Picture::Chart(Chart {
         title: "Rounds and bits of methods".into(),
-        panels: vec![panel("rounds", |cost| cost.rounds), panel("bits, up and down", |cost| cost.bits)],
+        panels: vec![panel("rounds", |cost| cost.rounds), panel("bits, up and down with headers", |cost| cost.bits)],
         caption,
         notes: unknown.collect(),
         ..Chart::default()

@@ -91,8 +91,8 @@ pub struct PolicyValue {
 
 impl PolicyValue {
     /// The value of the policy whose transitions the logs have, under the discount, traces and ratios of `rule`. `None` where no log has
-    /// the start of an episode, or there are more than [`MOST_FEATURES`]. Reads the logs three to nine
-    /// times.
+    /// the start of an episode, there are more than [`MOST_FEATURES`], or the importance ratios are not those of these policies
+    /// ([`Surveyed::wrong_ratios`]). Reads the logs three to nine times.
     ///
     /// # Errors
     /// When the level is not in (0, 1), or a log cannot be read.
@@ -100,7 +100,7 @@ impl PolicyValue {
         let PolicyValueSettings { level, ridge, is_relative, seed } = *settings;
         require(level > 0.0 && level < 1.0, "level", level, "a number above 0 and below 1")?;
         let (d, sources) = (map.len(), &logs.sources[..]);
-        if d > MOST_FEATURES {
+        if d > MOST_FEATURES || rule.ratios && !logs.wrong_ratios().is_empty() {
             return Ok(None);
         }
         let view = View { map, actions: None, agents: sources.len() };
