@@ -307,12 +307,11 @@ class Theory:
         StableStep or Unknown
             The step, or why it is not known.
         """
-        largest = self._method(label)["largest"]
-        if largest is None:
-            return Unknown("not-known", "the method has no step size")
-        if "unknown" in largest:
-            return Unknown(**largest["unknown"])
-        return StableStep(float("inf") if largest["step"] is None else largest["step"], largest["in_mean_square"])
+        method = self._method(label)
+        step, limit = method["largest_stable_step"], method.get("largest_stable_step_limit")
+        if limit is None:
+            return Unknown(**method["unknown"]["largest_stable_step"])
+        return StableStep(float("inf") if step is None else step, limit == "mean-square")
 
     def target(self, label: str) -> Target | Unknown:
         """Return what the target that was asked for takes a method.
@@ -370,7 +369,7 @@ class Theory:
             Numbers by name. What is not known is ``None``, with its reason under ``"unknown"``.
         """
         copy: dict[str, Any] = json.loads(json.dumps(self._method(label)))
-        return {name: value for name, value in copy.items() if name not in ("limits", "largest", "changes")}
+        return copy
 
     def curve(self, label: str) -> Curve:
         """Compute the predicted mean-square error of a method over rounds.

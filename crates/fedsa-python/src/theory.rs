@@ -11,13 +11,13 @@ use fedsa_experiment::check;
 use fedsa_experiment::config;
 use fedsa_experiment::picture::DrawnFigure;
 use fedsa_experiment::plan::PlanControl;
-use fedsa_experiment::theory::{self, KnownOrReason, MethodTheory, TheoryReport};
+use fedsa_experiment::theory::{self, TheoryReport};
 use fedsa_experiment::tune::{self, Answer, TuneOutcome, TuneSettings, TuneStage};
 use fedsa_experiment::{Plan, Predictor, RunSettings};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use toml::Value;
 
 use crate::convert;
@@ -63,26 +63,7 @@ impl Theory {
 
     /// All numbers, as JSON.
     fn json(&self, py: Python<'_>) -> PyResult<String> {
-        engine::brief(py, || {
-            let mut all = self.report.json();
-            all["title"] = json!(self.report.title);
-            for (entry, method) in all["methods"].as_array_mut().into_iter().flatten().zip(&self.report.methods) {
-                entry["limits"] = limits(method);
-                entry["largest"] = stability(method);
-                entry["changes"] = method
-                    .changes
-                    .iter()
-                    .map(|change| {
-                        json!({
-                            "change": change.what,
-                            "floor": change.floor.as_ref().ok().map(|floor| floor.floor),
-                            "why": change.floor.as_ref().err().map(|reason| &reason.text),
-                        })
-                    })
-                    .collect();
-            }
-            Ok(all.to_string())
-        })
+        engine::brief(py, || Ok(self.report.json().to_string()))
     }
 
     /// The page that the program prints.
@@ -117,33 +98,6 @@ impl Theory {
             Ok(DrawnFigure::new(&self.plan.experiment, picture, &toml::to_string(&self.plan.experiment.document.table).unwrap_or_default()))
         })?;
         Ok(Figure(drawn))
-    }
-}
-
-/// The parts of the floor of a method, or why it is not known.
-fn limits(method: &MethodTheory) -> Json {
-    match &method.limits {
-        Err(reason) => json!({ "unknown": reason }),
-        Ok(limits) => json!({
-            "floor": limits.floor,
-            "bias": limits.bias,
-            "samples": limits.samples,
-            "mixing": limits.mixing,
-            "link": limits.link,
-            "participation": limits.participation,
-            "accuracy": limits.accuracy,
-            "warning": limits.accuracy.warning(),
-        }),
-    }
-}
-
-/// The largest stable step of a method, or why it is not known.
-fn stability(method: &MethodTheory) -> Json {
-    let largest: Option<&KnownOrReason<_>> = method.stability.largest.as_ref();
-    match largest {
-        None => Json::Null,
-        Some(Err(reason)) => json!({ "unknown": reason }),
-        Some(Ok(found)) => json!({ "step": found.step.is_finite().then_some(found.step), "in_mean_square": found.in_mean_square }),
     }
 }
 

@@ -3,12 +3,12 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::reason::{KnownOrReason, Reason, ReasonCode};
-use super::{MethodTheory, Theorems, TheoryReport};
+use super::{MethodTheory, SettingChange, Theorems, TheoryReport};
 
 pub(super) fn report(report: &TheoryReport) -> Json {
     let problems: Vec<Json> = report.problems.iter().map(|problem| problem.numbers.clone()).collect();
     let methods: Vec<Json> = report.methods.iter().map(method).collect();
-    json!({ "id": report.id, "problems": problems, "methods": methods, "left_out": report.left_out })
+    json!({ "id": report.id, "title": report.title, "problems": problems, "methods": methods, "left_out": report.left_out })
 }
 
 /// Numbers, and the reasons for those that are null.
@@ -58,6 +58,8 @@ fn method(method: &MethodTheory) -> Json {
     } else {
         table.known::<f64>("largest_stable_step", &Err(method.rounds.clone().err().unwrap_or_else(no_steps)));
     }
+    table.put("limits", limits(method));
+    table.put("changes", method.changes.iter().map(change).collect::<Vec<_>>());
     let accuracies: Map<String, Json> = method.accuracies.iter().map(|(name, accuracy)| ((*name).into(), json!(accuracy))).collect();
     if !accuracies.is_empty() {
         table.put("accuracy", accuracies);
@@ -92,6 +94,32 @@ fn method(method: &MethodTheory) -> Json {
         out.insert("unknown".into(), unknown.into());
     }
     out.into()
+}
+
+/// The parts of the floor, or why it is not known.
+fn limits(method: &MethodTheory) -> Json {
+    match &method.limits {
+        Err(reason) => json!({ "unknown": reason }),
+        Ok(limits) => json!({
+            "floor": limits.floor,
+            "bias": limits.bias,
+            "samples": limits.samples,
+            "mixing": limits.mixing,
+            "link": limits.link,
+            "participation": limits.participation,
+            "accuracy": limits.accuracy,
+            "warning": limits.accuracy.warning(),
+        }),
+    }
+}
+
+/// The floor with one setting changed.
+fn change(change: &SettingChange) -> Json {
+    json!({
+        "change": change.what,
+        "floor": change.floor.as_ref().ok().map(|floor| floor.floor),
+        "why": change.floor.as_ref().err().map(|reason| &reason.text),
+    })
 }
 
 fn no_steps() -> Reason {
