@@ -583,6 +583,19 @@ def test_a_fit_can_be_cancelled_while_it_is_built() -> None:
     assert stages[0] == "building" and time.monotonic() - began < 10.0
 
 
+def test_ratios_that_cannot_be_right_have_no_value_and_say_why() -> None:
+    log = walks(40, 0.1, 0)
+    wrong = {**log, "ratio": np.full(len(log["rewards"]), 1e7)}
+    with pytest.warns(fedsa.FedsaWarning, match="no value of the policy is estimated: the mean importance ratio of"):
+        function = fedsa.ValueFunction(gamma=0.9, features="polynomial:1").fit([wrong])
+    for method in ("fitted", "importance"):
+        with pytest.raises(fedsa.NotAvailable, match="and should be 1"):
+            function.value(method)  # type: ignore[arg-type]
+    assert "value of the start states" not in str(function.summary())
+    right = {**log, "ratio": np.where(np.arange(len(log["rewards"])) % 2, 0.8, 1.2)}
+    assert np.isfinite(fedsa.ValueFunction(gamma=0.9, features="polynomial:1").fit([right]).value("importance").all.estimate)
+
+
 def test_ratios_that_are_all_zero_are_refused() -> None:
     log = two_rewards()
     zeros = np.zeros(len(log["rewards"]))

@@ -4,7 +4,7 @@ use fedsa_experiment::Kinds;
 use fedsa_experiment::finished::RunState;
 use fedsa_experiment::foretold::foretold;
 use fedsa_experiment::numbers::{self, number};
-use fedsa_experiment::theory::{MethodTheory, ReasonCode, TheoryReport, against, best};
+use fedsa_experiment::theory::{MethodTheory, ReasonCode, TheoryReport};
 use serde_json::Value as Json;
 
 use crate::html::{Cell, TagTone, escaped, table};
@@ -84,7 +84,7 @@ fn row(run: &ReportedRun, method: &MethodTheory) -> Vec<Cell> {
     let mut row = vec![Cell::Text(method.label.clone()), Cell::Text(method.point.clone())];
     row.extend(floor(run, method));
     row.extend(parts(method));
-    row.push(helps(method).map_or(Cell::Empty, Cell::Text));
+    row.push(method.helps_most().map_or(Cell::Empty, Cell::Text));
     row.push(stable(method));
     row
 }
@@ -139,8 +139,7 @@ fn status(result: Option<&Json>) -> String {
 
 /// The parts of the floor, as shares of it.
 fn parts(method: &MethodTheory) -> [Cell; 5] {
-    let limits = method.limits.as_ref().ok().filter(|limits| limits.floor > method.bias_rounding);
-    let Some(limits) = limits else { return [const { Cell::Empty }; 5] };
+    let Some(limits) = method.above_rounding() else { return [const { Cell::Empty }; 5] };
     let share = |part: Option<f64>| match part.map(|part| part / limits.floor) {
         // Where no agent differs, the bias is 0 but for rounding.
         Some(share) if share.abs() < 5e-4 => Cell::Empty,
@@ -148,13 +147,6 @@ fn parts(method: &MethodTheory) -> [Cell; 5] {
         None => Cell::Empty,
     };
     [share(Some(limits.bias)), share(limits.samples), share(limits.mixing), share(limits.link), share(limits.participation)]
-}
-
-/// The change that lowers the floor most.
-fn helps(method: &MethodTheory) -> Option<String> {
-    let limits = method.limits.as_ref().ok().filter(|limits| limits.floor > method.bias_rounding)?;
-    let (change, floor) = best(&method.changes, limits)?;
-    Some(format!("{}: {} ({})", change.what, against(floor, limits.floor), number(floor)))
 }
 
 fn stable(method: &MethodTheory) -> Cell {
@@ -173,7 +165,7 @@ fn stable(method: &MethodTheory) -> Cell {
 /// The floors that are known, as levels of curves: method, point, value and how it is known.
 pub fn levels(theory: &TheoryReport) -> Vec<(&str, &str, f64, String)> {
     let level = |method: &'_ MethodTheory| {
-        let limits = method.limits.as_ref().ok().filter(|limits| limits.floor > method.bias_rounding && limits.floor > 0.0)?;
+        let limits = method.above_rounding().filter(|limits| limits.floor > 0.0)?;
         Some((limits.floor, limits.accuracy.to_string()))
     };
     let of = theory.methods.iter().filter(|method| method.refused.is_none());

@@ -206,12 +206,12 @@ fn ratios(data: &Data) -> Vec<Note> {
 pub(super) fn no_value(wrong: &[WrongRatios]) -> String {
     let rows = |of: &RatioMean| {
         let (rows, effective) = (numbers::thousands(of.rows), numbers::digits(of.effective, 3));
-        format!("over {rows} rows, of an effective sample size of {effective}")
+        format!("over {rows} rows with an effective sample size of {effective}")
     };
     let reason = |one: &WrongRatios| match one {
         WrongRatios::Mean(name, of) => {
             let (name, mean, se) = (name.as_deref().unwrap_or("all logs"), numbers::digits(of.mean, 3), numbers::digits(of.se(), 2));
-            format!("the mean importance ratio of {name} is {mean} ({se}) {} and should be 1", rows(of))
+            format!("the mean importance ratio of {name} is {mean} ({se}) and should be 1, {}", rows(of))
         }
         WrongRatios::FewRows(of) => {
             format!("a few rows carry the weight of all importance ratios, whose mean is {} {}", numbers::digits(of.mean, 3), rows(of))

@@ -17,6 +17,7 @@ use super::target::{self, MethodTarget};
 use super::{Allowance, TheorySettings};
 use crate::Predictor;
 use crate::names::QUANTITIES;
+use crate::numbers::number;
 use crate::plan::PlannedPoint;
 
 /// What is known of a method at a point.
@@ -113,6 +114,18 @@ impl MethodTheory {
         }
     }
 
+    /// The parts of the floor, where it is above what rounding leaves of theta*.
+    pub fn above_rounding(&self) -> Option<&Limits> {
+        self.limits.as_ref().ok().filter(|limits| limits.floor > self.bias_rounding)
+    }
+
+    /// The change of one setting that lowers the floor most, and by how much, in words.
+    pub fn helps_most(&self) -> Option<String> {
+        let limits = self.above_rounding()?;
+        let (change, floor) = change::best(&self.changes, limits)?;
+        Some(format!("{}: {} ({})", change.what, change::against(floor, limits.floor), number(floor)))
+    }
+
     /// The squared error at which it ends, where that is known.
     pub fn floor_mse(&self) -> Option<f64> {
         self.floor.as_ref().ok().map(|floor| floor.value.mse())
@@ -142,9 +155,7 @@ impl MethodTheory {
         } else if self.rounds.is_err() && of.shape().drift == Drift::NoSteps {
             self.curvature = Some(HessianEigenvalues::of(field, CURVATURE_WORK.min(allowance.left)));
         }
-        if let Ok(limits) = &self.limits
-            && limits.floor > self.bias_rounding
-        {
+        if let Some(limits) = self.above_rounding() {
             self.changes = change::all(predictor, self.cell, limits, allowance);
         }
     }

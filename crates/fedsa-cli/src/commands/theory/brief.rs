@@ -102,12 +102,7 @@ fn block(method: &MethodTheory, plan: &Plan) -> Vec<(&'static str, String)> {
         return without_rounds(method, plan, &reason.text);
     }
     let mut lines = vec![("floor", floor(method))];
-    if let Ok(limits) = &method.limits
-        && limits.floor > method.bias_rounding
-        && let Some((change, floor)) = best(&method.changes, limits)
-    {
-        lines.push(("helps most", format!("{}: {} ({})", change.what, against(floor, limits.floor), number(floor))));
-    }
+    lines.extend(method.helps_most().map(|help| ("helps most", help)));
     if let Some(text) = stable(method) {
         let eta = plan.forecast(method.cell).step_size().ok();
         let largest = method.stability.largest.as_ref().and_then(|found| found.as_ref().ok());
@@ -279,7 +274,7 @@ fn cells(method: &MethodTheory, has_target: bool) -> Vec<String> {
             _ => "not known".into(),
         },
     };
-    let limits = method.limits.as_ref().ok().filter(|limits| limits.floor > method.bias_rounding);
+    let limits = method.above_rounding();
     let limited = match (&method.bias, limits) {
         (_, Some(limits)) => largest_share(limits),
         (Ok(bias), None) if method.floor.is_err() && *bias > method.bias_rounding && !method.outlook.is_unstable() => {
