@@ -221,7 +221,7 @@ pub(super) fn no_value(wrong: &[WrongRatios]) -> String {
     if wrong.len() > MOST_NAMED {
         all.push(format!("and so on for {} more", count(wrong.len() - MOST_NAMED, "agent")));
     }
-    let help = "check the probabilities of the policy that acted; `clip_ratios` replaces single large ratios";
+    let help = "check the probabilities of the policy that acted; `max_importance_ratio` replaces single large ratios";
     format!("no value of the policy is estimated: {}; {help}", all.join("; "))
 }
 
