@@ -243,7 +243,9 @@ fn importance_ratios_that_cannot_be_right_have_no_value() {
     folder.write("few/a.csv", with_ratio(&log(1, 26, 0.0, true), |i| if i == 40 { 9e3 } else { 1.0 }));
     evaluate(&folder, "few", &["--out", "p"]).exits(0).says("a few rows carry the weight of all importance ratios");
     assert_eq!(folder.json("p/summary.json")["policy_value"], Value::Null);
-    evaluate(&folder, "few", &["--out", "q", "--max-importance-ratio", "5"]).exits(0).says("value of the start states by importance sampling");
+    evaluate(&folder, "few", &["--out", "q", "--max-importance-ratio", "5"])
+        .exits(0)
+        .says("value of the start states by importance sampling");
     let refused = evaluate(&folder, "logs", &["--out", "r", "--against", "wrong"]).message();
     assert!(refused.contains("--against: no value of the policy is estimated: the mean importance ratio of a"), "{refused}");
 }
