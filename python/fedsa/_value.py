@@ -183,8 +183,9 @@ class ValueFunction(Parameters):
         tiles:TILINGSxBINS or tiles:TILINGSxBINS@HASHED, radial:CENTRES or radial:CENTRES:quantiles,
         standardised, one-hot; 'one-hot(s_2) * tiles:8x4(s_0, s_1)': products of maps of some columns; auto:
         the one of a list with the least error on held-out episodes. By default those that were logged
-        (columns phi_*); else the first of fourier:3, fourier:2 and fourier:1 with at most 64 features, else
-        polynomial:2 with at most 100, else polynomial:1.
+        (columns phi_*); one-hot for a single state column of at most 64 whole numbers; else the first of
+        fourier:3, fourier:2 and fourier:1 with at most 64 features, else polynomial:2 with at most 100, else
+        polynomial:1.
     max_features : int or None
         The most features that `features = auto` may choose; 256 by default.
     ranges : Mapping[str, tuple[float, float]] or None
