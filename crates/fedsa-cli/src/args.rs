@@ -238,22 +238,22 @@ pub struct TuneArgs {
     #[command(flatten)]
     pub settings: TuneSettings,
     /// The output folder; out/ID-tune by default, ID the file's id
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     pub out: Option<PathBuf>,
     /// Continue the interrupted tuning in the output folder
-    #[arg(long, conflicts_with = "overwrite")]
+    #[arg(long, conflicts_with = "overwrite", help_heading = OUTPUT)]
     pub resume: bool,
     /// Replace the tuning in the output folder; files that fedsa did not write are kept
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub overwrite: bool,
     /// Print the summary as JSON instead of the report
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub json: bool,
     /// Print only errors
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = OUTPUT)]
     pub quiet: bool,
     /// How progress is shown; auto: a bar on a terminal, nothing elsewhere
-    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = OUTPUT)]
     pub progress: ProgressMode,
     #[command(flatten)]
     pub overrides: Overrides,

@@ -499,7 +499,8 @@ fn call(arg: &Arg) -> String {
 
 fn arg_default(arg: &Arg) -> String {
     let takes = !matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::SetFalse | ArgAction::Count);
-    let values: Vec<String> = arg.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect();
+    let given = arg.get_default_values().iter().filter(|value| !value.is_empty());
+    let values: Vec<String> = given.map(|value| format!("`{}`", value.to_string_lossy())).collect();
     match (takes, arg.is_required_set()) {
         (_, true) => "required".into(),
         (true, _) => values.join(", "),
