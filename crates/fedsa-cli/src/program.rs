@@ -42,7 +42,7 @@ pub fn run_with(args: impl IntoIterator<Item = OsString>, extensions: Extensions
         Ok(kinds) => kinds,
         Err(e) => return failed(e),
     };
-    let line = command_line(&kinds);
+    let line = for_help(command_line(&kinds), args.get(1..).unwrap_or_default());
     let matches = line.clone().try_get_matches_from(&args);
     let named = matches.as_ref().ok().and_then(|matches| line.find_subcommand(matches.subcommand_name()?));
     named.into_iter().for_each(hints::speak_of);
@@ -80,6 +80,23 @@ fn command_line(kinds: &Kinds) -> clap::Command {
     };
     let line = Cli::command().mut_subcommand("evaluate", |evaluate| evaluate.mut_arg("method", named));
     with_help(line.mut_subcommand("fit", |fit| fit.mut_arg("method", named)))
+}
+
+/// The commands that most people need, which the short help has.
+const FIRST: [&str; 8] = ["fit", "evaluate", "predict", "run", "check", "theory", "reproduce", "report"];
+
+/// The command line, with few commands where these arguments ask for the short help.
+fn for_help(line: clap::Command, args: &[OsString]) -> clap::Command {
+    let is_short = args.is_empty() || matches!(args, [only] if only == "--help" || only == "-h");
+    if !is_short {
+        return line;
+    }
+    let below = line.get_after_help().map_or(String::new(), ToString::to_string);
+    let line = line.after_help(format!("fedsa --help-all lists all commands, and fedsa COMMAND --help the options of one.\n\n{below}"));
+    line.mut_subcommands(|command| {
+        let is_other = !FIRST.contains(&command.get_name());
+        command.hide(is_other)
+    })
 }
 
 /// The command with a short help, and one of all its options; helps name options where the library names settings.

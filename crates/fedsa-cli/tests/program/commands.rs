@@ -264,8 +264,12 @@ fn completions_are_scripts() {
 fn help_is_there_for_every_command() {
     let folder = Folder::new();
     let help = folder.run(&["--help"]).exits(0).stdout;
-    for command in ["run", "reproduce", "check", "theory", "export", "evaluate", "predict", "data", "completions"] {
-        assert!(help.contains(&format!("  {command} ")), "{command}");
+    let all = folder.run(&["--help-all"]).exits(0).stdout;
+    let first = ["fit", "evaluate", "predict", "run", "check", "theory", "reproduce", "report"];
+    for command in first.iter().copied().chain(["export", "data", "tune", "completions"]) {
+        // The short help has eight commands.
+        let (line, is_first) = (format!("\n  {command} "), first.contains(&command));
+        assert!(all.contains(&line) && help.contains(&line) == is_first, "{command}: {help}");
         let own = folder.run(&[command, "--help"]).exits(0).stdout;
         assert!(own.contains(&format!("Usage: fedsa {command}")) && own.contains("--threads"), "{own}");
     }
