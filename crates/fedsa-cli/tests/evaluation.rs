@@ -386,7 +386,10 @@ fn numbered_states_have_a_weight_each() {
     let logs = [walks(1), walks(2)];
     logs.iter().enumerate().for_each(|(i, log)| folder.write(&format!("logs/{i}.csv"), log));
     let text = folder.run(&["evaluate", "logs", "--gamma", "0.9", "--out", "plain"]).exits(0).stdout;
-    assert!(text.contains("the state column is whole numbers, of 5 values in all: if they are labels, --features one-hot"), "{text}");
+    assert!(text.contains("5 features of one-hot, the default for 1 state column"), "{text}");
+    folder.write("many.csv", "episode,s_0,next_0,reward,done\n0,0,80,0,0\n0,80,40,1,1\n1,40,80,0,0\n1,80,0,1,1\n");
+    let text = folder.run(&["evaluate", "many.csv", "--gamma", "0.9", "--out", "many"]).stdout;
+    assert!(text.contains("the state column is whole numbers, of 81 values in all: if they are labels, --features one-hot"), "{text}");
     let one_hot = ["evaluate", "logs", "--gamma", "0.9", "--ridge", "0", "--features", "one-hot", "--out"];
     let text = folder.run(&[&one_hot[..], &["o"]].concat()).exits(0).stdout;
     assert!(text.contains("5 features of one-hot") && !text.contains("if they are labels"), "{text}");
