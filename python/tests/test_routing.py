@@ -71,10 +71,10 @@ def test_requests_are_copied_pickled_and_named() -> None:
     model = FederatedRegressor().set_fit_request(agents="site").set_score_request(sample_weight=True)
     for again in (clone(model), pickle.loads(pickle.dumps(model))):
         assert again.get_metadata_routing().fit.requests["agents"] == "site"
-        assert again.get_metadata_routing().score.requests == {"sample_weight": True}
+        assert again.get_metadata_routing().score.requests == {"sample_weight": True, "offset": None}
         assert len(cross_val_score(again, X, TARGETS, cv=2, params={"site": SITE})) == 2
     assert model.set_fit_request(agents=None).get_metadata_routing().fit.requests["agents"] is None
-    assert FederatedRegressor().get_metadata_routing().fit.requests == {"agents": None, "sample_weight": None}
+    assert FederatedRegressor().get_metadata_routing().fit.requests == {"agents": None, "sample_weight": None, "offset": None}
 
 
 def test_what_was_not_asked_for_is_refused() -> None:
