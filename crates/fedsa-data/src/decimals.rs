@@ -66,17 +66,6 @@ impl Decimals {
         if self.may_be_commas { converted(form(field), field) } else { Cow::Borrowed(field) }
     }
 
-    /// Looks at the fields of a line in columns of numbers.
-    ///
-    /// # Errors
-    /// As [`Decimals::check`].
-    pub(crate) fn see<'a>(&self, fields: impl Iterator<Item = &'a str>, line: u64) -> Result<()> {
-        if self.may_be_commas {
-            fields.for_each(|field| drop(self.number(field)));
-        }
-        self.check(|| line)
-    }
-
     /// Whether a field is a number with marks of thousands.
     pub(crate) fn has_thousands(&self, field: &str) -> bool {
         self.may_be_commas && form(field) == Form::Thousands

@@ -118,33 +118,37 @@ impl Lines {
         let Opened { reader, decimals, .. } = &self.opened;
         let line = separated::line_of(reader, &self.record);
         let row = lines.len();
-        let marked = self.wanted.iter().filter(|(_, of)| *of != As::Texts).map(|(i, _)| self.record[*i].trim());
-        decimals.see(marked, line)?;
         lines.push(line);
         // Fields are trimmed here, because the reader would copy every line to trim it.
         for (column, (cells, (i, of))) in cells.iter_mut().zip(&self.wanted).enumerate() {
             let text = self.record[*i].trim();
             let is_good = match cells {
                 Cells::Numbers(numbers) => {
-                    let plain = decimals.any(text);
+                    let plain = decimals.number(text);
                     let number = field::number(&plain).filter(|_| field::check_exact(&plain).is_ok());
                     numbers.push(number.unwrap_or(f64::NAN));
                     number.is_some()
                 }
                 Cells::Whole(numbers) => {
-                    let number = text.parse().ok().or_else(|| field::number(&decimals.any(text)).and_then(field::whole_number));
+                    let number = text.parse().ok().or_else(|| field::number(&decimals.number(text)).and_then(field::whole_number));
                     numbers.push(number);
                     number.is_some()
                 }
                 Cells::Texts(texts) => {
                     // Those of a column that may be one of numbers have the marks of the file's numbers.
-                    texts.append_value(if *of == As::Labels { decimals.any(text) } else { Cow::Borrowed(text) });
+                    texts.append_value(if *of == As::Labels { decimals.number(text) } else { Cow::Borrowed(text) });
                     true
                 }
             };
             if !is_good {
                 batch.odd.insert((row, column), text.to_string());
             }
+        }
+        if let Err(e) = decimals.check(|| line) {
+            // What is wrong with the marks comes before what is wrong with its fields: the line is no row.
+            lines.pop();
+            batch.odd.retain(|(other, _), _| *other != row);
+            return Err(e);
         }
         Ok(true)
     }
@@ -165,7 +169,7 @@ impl Batches for Lines {
                 Err(e) => self.end = Some(Err(e)),
             }
         }
-        batch.columns = mem::take(&mut cells).into_iter().map(Cells::finish).collect();
+        batch.columns = mem::take(&mut cells).into_iter().map(|cells| cells.finish().slice(0, batch.len())).collect();
         Ok(Some(batch))
     }
 }
