@@ -44,7 +44,7 @@ fn list(lists: &dyn Array, row: usize) -> (usize, usize) {
         }
         _ => {
             let all = lists.as_fixed_size_list();
-            (all.value_offset_at(row) as usize, all.value_length() as usize)
+            (all.value_offset_at(row), all.value_length() as usize)
         }
     }
 }

@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn first_rows_without_reward_are_no_resets() {
         let n = 400;
-        let of = |i: usize, at: usize| if at % 10 == 0 { 0.0 } else { (i % 10) as f64 };
+        let of = |i: usize, at: usize| if at.is_multiple_of(10) { 0.0 } else { (i % 10) as f64 };
         let log = Log {
             states: (0..n).map(|i| of(i, i)).collect(),
             next: (0..n).map(|i| of(i + 1, i + 1)).collect(),
