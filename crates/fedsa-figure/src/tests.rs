@@ -246,7 +246,7 @@ fn rows_can_have_names_instead_of_numbers() {
     assert!(height("row 1") < height("row 0"), "row 0 is the lowest");
     let many = scene(vec![named(100)]);
     assert_legible(&many);
-    assert!(texts(&many).contains(&"row 0") && !texts(&many).contains(&"row 1"));
+    assert_eq!(texts(&many).iter().filter(|text| text.starts_with("row")).count(), 100, "the picture grows with its rows");
 }
 
 #[test]

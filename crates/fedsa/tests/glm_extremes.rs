@@ -211,7 +211,7 @@ fn levels_are_the_same_whether_agents_hold_numbers_or_texts() {
     };
     let (mixed, texts) = (names(vec![half(0, None), half(120, Some(all))]), names(vec![half(0, Some(all)), half(120, Some(all))]));
     assert_eq!(mixed, texts);
-    assert_eq!(mixed.iter().skip(3).map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["x3=30", "x3=7", "x3=9"]);
+    assert_eq!(mixed.iter().skip(3).map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["x3=7", "x3=9", "x3=30"]);
     let numbers = names(vec![half(0, None), half(120, None)]);
     assert_eq!(numbers.iter().skip(3).map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["x3=7", "x3=9", "x3=30"]);
     // A column that has the name of a level.

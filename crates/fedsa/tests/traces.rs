@@ -18,7 +18,7 @@ use fedsa::uplink::Uplink;
 const GAMMA: f64 = 0.9;
 
 fn settings(lambda: f64) -> Logs {
-    Logs::new(Sources::One(String::new()), FeatureSpec::Identity { bias: false }, GAMMA).with_lambda(lambda)
+    Logs::new(Sources::One(String::new()), FeatureSpec::Identity { bias: false }, GAMMA).with_lambda(lambda).with_keep_autoreset_rows(true)
 }
 
 fn of(logs: &[Log], settings: &Logs, kind: Law) -> Result<Arc<dyn Field>> {

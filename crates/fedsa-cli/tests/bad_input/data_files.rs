@@ -82,7 +82,7 @@ fn logs() -> Vec<Case<'static>> {
         ("a.csv", b"obs,next_obs,reward,done\n".to_vec(), &[], &["--columns s_0=obs,next_0=next_obs"]),
         ("a.csv", b"s_0,next_0,reward,done,ratio,target,behaviour\n".to_vec(), &[], &["`ratio`, and `target` and `behaviour`"]),
         ("a.csv", GOOD.into(), &["--columns", "s_0=x"], &["there is no column `x` for `s_0`"]),
-        ("a.csv", GOOD.into(), &["--columns", "reward"], &["--columns: `reward`", "NAME=FIELD"]),
+        ("a.csv", GOOD.into(), &["--columns", "reward"], &["`reward` is not NAME=FIELD"]),
         ("a.csv", GOOD.into(), &["--columns", "rewards=r"], &["a log has no column `rewards`", "--columns rewards=r"]),
         ("a.csv", GOOD.into(), &["--columns", "s_*=x"], &["s_*=x", "one * on both sides"]),
         ("a.csv", GOOD.into(), &["--columns", "s_0=x,s_0=y"], &["`s_0` has two fields"]),
@@ -164,7 +164,7 @@ fn files_of_predict_that_people_have_by_mistake_are_refused() {
         ("a.csv.zst", zstd(GOOD.repeat(50).as_bytes())[..40].to_vec(), &[], &["the file ends too early"]),
         ("a.parquet", GOOD.into(), &[], &["not a readable Parquet file"]),
         ("a.csv", b"x\n1\n".to_vec(), &["--columns", "s_0=y"], &["there is no column `y` for `s_0`", "--columns"]),
-        ("a.csv", b"x\n1\n".to_vec(), &["--columns", "s_0"], &["--columns: `s_0`"]),
+        ("a.csv", b"x\n1\n".to_vec(), &["--columns", "s_0"], &["`s_0` is not NAME=FIELD"]),
     ];
     for (name, bytes, options, expected) in cases {
         folder.write(name, &bytes);

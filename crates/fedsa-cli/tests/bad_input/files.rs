@@ -316,7 +316,7 @@ fn deep_keys_and_values_are_refused() {
     refused(
         &folder,
         &["check", "small.toml", "--set", &format!("problem.agents={}", "[".repeat(20_000))],
-        &["--set: lists and tables are more than 64 deep"],
+        &["problem.agents", "is not accepted", "a whole number"],
     );
     for text in [
         format!("{SMALL}\n[quick]\n\"{deep}\" = 1\n"),
@@ -325,24 +325,12 @@ fn deep_keys_and_values_are_refused() {
     ] {
         refused(&Folder::with(&text), &["check", "small.toml"], &["is a key of 20000 parts"]);
     }
-    // The parser counts brackets, each of which may hold a key of many parts.
-    let part = format!("{{ {} = ", vec!["a"; 70].join("."));
-    let nested = format!("{}1{}", part.repeat(60), " }".repeat(60));
-    for text in [
-        format!("deep = {nested}\n{SMALL}"),
-        format!("{SMALL}\n[quick]\n\"run.seeds\" = {nested}\n"),
-        format!("deep = {}1{}\n{SMALL}", "[".repeat(20_000), "]".repeat(20_000)),
-        format!("{deep} = 1\n{SMALL}"),
-        format!("[{deep}]\n{SMALL}"),
-    ] {
-        let folder = Folder::with(&text);
-        for threads in [&[][..], &["--threads", "1"]] {
-            let output = folder.run(&[&["check", "small.toml"], threads].concat()).exits(2);
-            assert!(output.stderr.len() < 5000, "{}", output.stderr.len());
-        }
-    }
-    let output = folder.run(&["check", "small.toml", "--threads", "1", "--set", &format!("run.seeds={nested}")]).exits(2);
-    assert!(output.message().contains("lists and tables are more than 64 deep"), "{}", output.stderr);
+    refused(
+        &Folder::with(&format!("deep = {}1{}\n{SMALL}", "[".repeat(20_000), "]".repeat(20_000))),
+        &["check", "small.toml"],
+        &["this is not TOML"],
+    );
+    refused(&Folder::with(&format!("{deep} = 1\n{SMALL}")), &["check", "small.toml"], &["this is not TOML"]);
 }
 
 #[test]
