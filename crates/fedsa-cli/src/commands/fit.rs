@@ -109,10 +109,10 @@ fn about(fit: &Fit) -> Vec<String> {
     // A folder or a glob may stand for more than was meant, such as training and test files.
     let read = fit.rows_read();
     if read.len() > 1 {
-        lines.push(format!("  read: {}", listed_rows(read.iter().map(|(name, rows)| (&name[..], *rows)), "files")));
+        lines.push(format!("  read: {}", listed_rows(read.iter().map(|(name, rows)| (&name[..], *rows)), "file")));
     }
     if fit.settings().dealing() == Partition::ByColumn {
-        lines.push(format!("  agents: {}", listed_rows(fit.prepared().named_agents(), "agents")));
+        lines.push(format!("  agents: {}", listed_rows(fit.prepared().named_agents(), "agent")));
     }
     let tol = numbers::typed(fit.settings().tol);
     if fit.settings().tol > 0.0 {
@@ -125,7 +125,7 @@ fn about(fit: &Fit) -> Vec<String> {
 /// How many rows are whose, of the first few.
 fn listed_rows<'a>(all: impl Iterator<Item = (&'a str, usize)>, noun: &str) -> String {
     let all: Vec<String> = all.map(|(name, rows)| format!("{} of {}", count(rows, "row"), quoted(name))).collect();
-    let more = if all.len() > MOST_LISTED { format!(", and of {} more {noun}", all.len() - MOST_LISTED) } else { String::new() };
+    let more = if all.len() > MOST_LISTED { format!(", and of {}", count(all.len() - MOST_LISTED, &format!("more {noun}"))) } else { String::new() };
     format!("{}{more}", all[..all.len().min(MOST_LISTED)].join(", "))
 }
 

@@ -44,8 +44,8 @@ fn left_out(all: &[LeftOutRows]) -> Vec<Note> {
     let mut notes: Vec<Note> = all.iter().take(MOST_NAMED).map(LeftOutRows::note).collect();
     if let Some(more) = all.get(MOST_NAMED..).filter(|more| !more.is_empty()) {
         let rows = more.iter().map(|rows| rows.rows).sum();
-        let what = format!("left out {} for {} further reasons, which `logs` of summary.json lists", count(rows, "row"), more.len());
-        notes.push(Note::new(NoteCode::RowsLeftOut, what));
+        let what = format!("left out {} in {}; summary.json lists them", count(rows, "row"), count(more.len(), "further case"));
+        notes.push(Note::new(more[0].code, what));
     }
     notes
 }
