@@ -83,9 +83,9 @@ fn logs() -> Vec<Case<'static>> {
         ("a.csv", b"s_0,next_0,reward,done,ratio,target,behaviour\n".to_vec(), &[], &["`ratio`, and `target` and `behaviour`"]),
         ("a.csv", GOOD.into(), &["--columns", "s_0=x"], &["there is no column `x` for `s_0`"]),
         ("a.csv", GOOD.into(), &["--columns", "reward"], &["`reward` is not NAME=FIELD"]),
-        ("a.csv", GOOD.into(), &["--columns", "rewards=r"], &["a log has no column `rewards`", "--columns rewards=r"]),
+        ("a.csv", GOOD.into(), &["--columns", "rewards=r"], &["--columns: a log has no column `rewards`", "NAME=FIELD"]),
         ("a.csv", GOOD.into(), &["--columns", "s_*=x"], &["s_*=x", "one * on both sides"]),
-        ("a.csv", GOOD.into(), &["--columns", "s_0=x,s_0=y"], &["`s_0` has two fields"]),
+        ("a.csv", GOOD.into(), &["--columns", "s_0=x,s_0=y"], &["`s_0` comes twice"]),
         ("a.csv", GOOD.into(), &["--columns", "s_0=x,s_1=x"], &["`x` is both `s_0` and `s_1`"]),
         ("a.csv", GOOD.into(), &["--agent-column", "who"], &["there is no column `who`, which names the agents"]),
         (
