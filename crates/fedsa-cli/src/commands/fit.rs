@@ -125,7 +125,11 @@ fn about(fit: &Fit) -> Vec<String> {
 /// How many rows are whose, of the first few.
 fn listed_rows<'a>(all: impl Iterator<Item = (&'a str, usize)>, noun: &str) -> String {
     let all: Vec<String> = all.map(|(name, rows)| format!("{} of {}", count(rows, "row"), quoted(name))).collect();
-    let more = if all.len() > MOST_LISTED { format!(", and of {}", count(all.len() - MOST_LISTED, &format!("more {noun}"))) } else { String::new() };
+    let more = if all.len() > MOST_LISTED {
+        format!(", and of {}", count(all.len() - MOST_LISTED, &format!("more {noun}")))
+    } else {
+        String::new()
+    };
     format!("{}{more}", all[..all.len().min(MOST_LISTED)].join(", "))
 }
 
