@@ -173,7 +173,8 @@ class Estimator(Parameters):
 
     # The names of `fit` for the outcome of an estimator without a fit.
     _kind = ""
-    _weights_json: str
+    # What weights.json has.
+    _weights: dict[str, Any]
     _model: _fedsa.LinearModel
     n_features_in_: int
 
@@ -182,11 +183,11 @@ class Estimator(Parameters):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if "_weights_json" in state:
-            self._model = _fedsa.LinearModel(self._weights_json)
+        if "_weights" in state:
+            self._model = _fedsa.LinearModel(json.dumps(self._weights))
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_weights_json")
+        return hasattr(self, "_weights")
 
     def __sklearn_tags__(self) -> Any:
         # Only scikit-learn asks for tags, and has been imported then.
@@ -348,13 +349,13 @@ class Estimator(Parameters):
         fitted = json.loads(text)
         if names is not None:
             self.feature_names_in_, fitted["feature_names"] = names, columns
-        self._weights_json = json.dumps(fitted)
+        self._weights = fitted
         self._classes(found)
         self.n_features_in_, self.agents_, came_to = d, agent_names, json.loads(told)
         self.tol_ = float(came_to["tol"])
-        self._keep(fitted, came_to, ran, covariance)
+        self._keep(came_to, ran, covariance)
 
-    def _keep(self, weights: dict[str, Any], told: dict[str, Any], ran: _fedsa.Ran, covariance: NDArray[np.float64] | None) -> None:
+    def _keep(self, told: dict[str, Any], ran: _fedsa.Ran, covariance: NDArray[np.float64] | None) -> None:
         """Keep what a fit has come to."""
         self.results_ = Results._of(ran)
         spent = {one["method"]: Spending(**{k: v for k, v in one.items() if k != "method"}) for one in told["spent"]}
@@ -367,7 +368,8 @@ class Estimator(Parameters):
             self.choice_: dict[str, Any] = told["choice"]
         if told["inference"] is not None and covariance is not None:
             self.inference_ = Inference._of(told["inference"], covariance)
-        self._model = _fedsa.LinearModel(self._weights_json)
+        weights = self._weights
+        self._model = _fedsa.LinearModel(json.dumps(weights))
         self._quality = {"train": weights["train"], "objective": weights["objective"], "gradient_norm": weights["gradient_norm"]}
         self._take(weights)
         # With inference the weights come from further steps.
@@ -425,7 +427,7 @@ class Estimator(Parameters):
         if d != self.n_features_in_ and not is_by_name:
             what = f"X has {d} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
             raise refused(what, "X", "the columns of the fit, in their order")
-        name = json.loads(self._weights_json).get("offset")
+        name = self._weights.get("offset")
         if (offset is None) == (name is None or (isinstance(rows, _fedsa.Columns) and name in rows.names())):
             return rows, offsets(offset, n)
         what = "the model has no offset" if name is None else "the fit had an offset" if offset is None else f"the offset is the column `{name}` of X"
@@ -465,7 +467,7 @@ class Estimator(Parameters):
             When it cannot be written.
         """
         self._require_fitted()
-        text = json.dumps(json.loads(self._weights_json), indent=2) + "\n"
+        text = json.dumps(self._weights, indent=2) + "\n"
         _files.write_all(folder, {"weights.json": text.encode()})
 
     def summary(self) -> Summary:
@@ -500,7 +502,7 @@ class Estimator(Parameters):
         return Summary(f"{self._fitted_model()} with {len(self.agents_)} agents", columns, rows, notes)
 
     def _fitted_model(self) -> str:
-        return str(json.loads(self._weights_json)["model"])
+        return str(self._weights["model"])
 
     def _coefficient_rows(self) -> tuple[list[dict[str, Any]], list[str]]:
         raise NotImplementedError
@@ -509,7 +511,7 @@ class Estimator(Parameters):
     def coef_names_(self) -> list[str]:
         """The columns of `coef_`: those of `X`, and of each category a column for every level but the reference."""
         self._require_fitted()
-        weights = json.loads(self._weights_json)
+        weights = self._weights
         return weights["columns"] or [str(j + 1) for j in range(len(weights["coefficients"]))]
 
 

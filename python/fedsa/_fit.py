@@ -296,15 +296,13 @@ class FederatedClassifier(Estimator):
     def _classes(self, found: Any) -> None:
         self.classes_, _, _ = found
         # The engine has seen numbers or names. What is saved are the classes of the targets, and what they are made of.
-        weights = json.loads(self._weights_json)
+        weights = self._weights
         numbers = as_numbers(self.classes_)
         names = as_texts(self.classes_) if numbers is None else numbers.tolist()
         weights["classes_dtype"] = kept_type(self.classes_, names)
         # In the order of the coefficients: the reference is the first one.
         weights["first_class"] = 0 if self.reference is None else self._position(self.classes_, self.reference)
-        self._weights_json = json.dumps(weights)
         weights["classes"] = [names[i] for i in self._order()]
-        self._weights_json = json.dumps(weights)
 
     def _take(self, weights: dict[str, Any]) -> None:
         self._read(weights)
@@ -347,7 +345,7 @@ class FederatedClassifier(Estimator):
 
     def _order(self) -> list[int]:
         """The positions of the classes as the engine has them: the reference first."""
-        first = int(json.loads(self._weights_json).get("first_class") or 0)
+        first = int(self._weights.get("first_class") or 0)
         return [first, *(i for i in range(len(self.classes_)) if i != first)]
 
     def predict(self, X: Any, offset: ArrayLike | None = None) -> NDArray[Any]:
@@ -485,7 +483,7 @@ class FederatedClassifier(Estimator):
             When it cannot be written.
         """
         self._require_fitted()
-        if json.loads(self._weights_json).get("classes_dtype", "") is None:
+        if self._weights.get("classes_dtype", "") is None:
             kinds = ", ".join(sorted({type(one).__name__ for one in self.classes_}))
             raise InputError(f"classes that no file holds: objects of the type {kinds}", "data.bad-value", "y", "classes that are numbers or texts")
         super().save(folder)
@@ -877,7 +875,7 @@ def read_weights(path: Path, models: Sequence[str]) -> tuple[dict[str, Any], dic
     columns = weights.get("feature_names", weights["columns"] if is_plain else None)
     levels = sum(len(category["levels"]) - 1 for category in weights.get("categories") or [])
     known: dict[str, Any] = {
-        "_weights_json": json.dumps(weights),
+        "_weights": weights,
         "_model": model,
         "n_features_in_": len(weights["coefficients"]) - levels if columns is None else len(columns),
         # Data frames have the columns that the model names, in any order.

@@ -13,8 +13,8 @@ from fedsa._figure import Figure
 from fedsa._files import Path
 from fedsa._reports import Report, report
 from fedsa._settings import nearest
-from fedsa._summary import Estimate, Note, Summary, notes_of, number
-from fedsa._warn import warn, warn_of
+from fedsa._summary import Estimate, Note, Summary, notes_of, number, warn_of
+from fedsa._warn import warn
 from fedsa.errors import InputError, MissedError
 
 if TYPE_CHECKING:

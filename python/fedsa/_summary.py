@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedsa._warn import as_keywords
+from fedsa._warn import as_keywords, warn
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,13 @@ class Note:
 
     def __str__(self) -> str:
         return f"{'warning' if self.severity == 'warning' else 'note'}: {self.text}"
+
+
+def warn_of(notes: Iterable[Note]) -> None:
+    """Warn of the notes of a result that are warnings."""
+    for note in notes:
+        if note.severity == "warning":
+            warn(note.text, code=note.code)
 
 
 def notes_of(summary: Mapping[str, Any]) -> list[Note]:

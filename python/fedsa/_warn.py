@@ -6,13 +6,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from fedsa.errors import FedsaWarning
-
-if TYPE_CHECKING:
-    from fedsa._summary import Note
 
 PACKAGE = os.path.dirname(__file__) + os.sep
 
@@ -26,13 +21,6 @@ def warn(text: str, category: type[Warning] = FedsaWarning, code: str | None = N
     if isinstance(warning, FedsaWarning):
         warning.code = code
     warnings.warn(warning, stacklevel=level)
-
-
-def warn_of(notes: Iterable[Note]) -> None:
-    """Warn of the notes of a result that are warnings."""
-    for note in notes:
-        if note.severity == "warning":
-            warn(note.text, code=note.code)
 
 
 def as_keywords(text: str) -> str:

@@ -7,8 +7,7 @@ import warnings
 
 import fedsa
 from fedsa import _fedsa
-from fedsa._summary import Note, notes_of
-from fedsa._warn import warn_of
+from fedsa._summary import Note, notes_of, warn_of
 
 
 def test_a_note_of_every_kind_is_an_entry_of_notes_and_a_warning_where_it_is_severe() -> None:

@@ -50,6 +50,11 @@ impl Batch {
         }
     }
 
+    /// The number of the first row in the table, counted from 0; 0 where rows go by their lines.
+    pub fn first_row(&self) -> usize {
+        if let RowPlaces::Rows(first) = self.places { first } else { 0 }
+    }
+
     /// Whether a row of a column has nothing: a null, or a field that says so.
     pub fn is_missing(&self, row: usize, column: usize) -> bool {
         self.odd.get(&(row, column)).map_or_else(|| self.columns[column].is_null(row), |text| is_missing(text))

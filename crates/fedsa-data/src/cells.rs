@@ -10,7 +10,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::DataType;
-use fedsa::error::{Error, Result};
+use fedsa::error::{Error, Result, quoted};
 
 use super::exact;
 
@@ -160,6 +160,11 @@ pub fn all_numbers(column: &dyn Array, first: usize, out: &mut [f64]) -> Result<
 /// The error about a row with a whole number that no double represents.
 pub fn inexact_row(row: usize, whole: &str) -> Error {
     Error::data("", format!("row {row}: {whole} does not fit a double"), "whole numbers up to 2^53")
+}
+
+/// The error about a column, with its name.
+pub(crate) fn in_column(name: &str, e: Error) -> Error {
+    e.about("").prefixed(format!("column `{}`", quoted(name)))
 }
 
 /// The error about a row without a value.

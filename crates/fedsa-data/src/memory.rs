@@ -203,7 +203,7 @@ impl TypedColumns {
         let column = self.0.iter().find(|(other, _)| other == name);
         let (_, array) = column.ok_or_else(|| Error::data("", format!("there is no column `{}`", quoted(name)), "one of its columns"))?;
         let mut numbers = vec![0.0; array.len()];
-        cells::numbers(array, &mut numbers).map_err(|e| e.prefixed(format!("column `{}`", quoted(name))))?;
+        cells::numbers(array, &mut numbers).map_err(|e| cells::in_column(name, e))?;
         Ok(numbers)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray as _;
 use arrow_array::{Array, ArrayRef, Float64Array};
 use arrow_schema::DataType;
-use fedsa::error::{Error, Result, quoted};
+use fedsa::error::{Error, Result};
 
 use crate::cells::{self, CellKind};
 
@@ -109,6 +109,6 @@ pub(crate) fn columns_of(name: &str, array: &ArrayRef) -> Result<Vec<(String, Ar
         return Ok(inner.collect::<Result<Vec<_>>>()?.concat());
     }
     let Some(of) = has_lists(array.data_type()).then(|| width(array)).flatten() else { return Ok(vec![(name.into(), array.clone())]) };
-    let numbers = numbers(array, of, 0).map_err(|e| e.about("").prefixed(format!("column `{}`", quoted(name))))?;
+    let numbers = numbers(array, of, 0).map_err(|e| cells::in_column(name, e))?;
     Ok((0..of).map(|at| (item_name(name, at), item(array, &numbers, at, of))).collect())
 }

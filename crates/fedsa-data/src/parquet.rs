@@ -8,7 +8,7 @@ use std::thread;
 use arrow_array::cast::AsArray as _;
 use arrow_array::{Array as _, ArrayRef, RecordBatch, RecordBatchReader as _};
 use arrow_schema::{DataType, Field};
-use fedsa::error::{Error, Result, quoted};
+use fedsa::error::{Error, Result};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::file::reader::{ChunkReader, Length};
@@ -178,7 +178,7 @@ impl ParquetFile {
 
     /// An error about a column, with its name.
     pub(super) fn in_column(&self, column: usize, e: Error) -> Error {
-        e.about("").prefixed(format!("column `{}`", quoted(&self.columns[column].name)))
+        cells::in_column(&self.columns[column].name, e)
     }
 
     /// Reads these columns side by side, at most `most` rows at a time.

@@ -208,7 +208,7 @@ fn typed(names: &[String], rows: usize, form: &TableForm, column: &dyn Fn(usize)
     let (mut columns, mut left_out) = (Vec::new(), Vec::new());
     for (i, name) in names.iter().enumerate() {
         let array = column(i)?;
-        let wrong = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(name)));
+        let wrong = |e: Error| cells::in_column(name, e);
         match cells_of(&array) {
             Ok(cells) if places.contains(&i) && !matches!(cells, Cells::Numbers(_)) => {
                 return Err(wrong(cells::wrong_type(array.data_type(), "numbers")));

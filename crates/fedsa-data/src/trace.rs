@@ -197,7 +197,7 @@ pub fn from_bytes(file: Vec<u8>) -> Result<Trace> {
         }
         let read = |(i, name): (usize, String)| match read_column(columns, i) {
             Ok(column) => Ok((name, column)),
-            Err(e) => Err(e.about("").prefixed(format!("column `{}`", quoted(&name)))),
+            Err(e) => Err(cells::in_column(&name, e)),
         };
         Trace::new(columns.names().into_iter().enumerate().map(read).collect::<Result<_>>()?)
     })

@@ -9,7 +9,7 @@ use super::labels::Fields;
 use super::layout::Layout;
 use super::part::{Columns, NUMBERS, Part, not_finite, not_number};
 use crate::batch::{As, Batch, Batches, RowPlaces};
-use crate::cells::{self, CellKind};
+use crate::cells::{self, CellKind, in_column};
 use crate::field;
 use crate::input::{Input, Room};
 use crate::lines::Lines;
@@ -255,8 +255,7 @@ impl<'a> Column<'a> {
             fields.push(text, room, place)
         };
         let added = if cells::kind(array.data_type()) == CellKind::Texts {
-            let first = if let RowPlaces::Rows(first) = batch.places { first + 1 } else { 0 };
-            cells::each_text(array, first, add)
+            cells::each_text(array, batch.first_row() + 1, add)
         } else {
             let mut row = 0;
             cells::each_whole(array, |whole| {
@@ -285,11 +284,6 @@ impl<'a> Column<'a> {
     }
 }
 
-/// An error about a column, with its name.
-fn in_column(name: &str, e: Error) -> Error {
-    e.about("").prefixed(format!("column `{}`", quoted(name)))
-}
-
 /// Where a field is: rows count from 1.
 fn place(batch: &Batch, row: usize, column: Option<impl AsRef<str>>) -> String {
     let row = match &batch.places {
@@ -301,8 +295,7 @@ fn place(batch: &Batch, row: usize, column: Option<impl AsRef<str>>) -> String {
 
 /// The error about a null.
 fn null(batch: &Batch, row: usize, name: &str) -> Error {
-    let first = if let RowPlaces::Rows(first) = batch.places { first } else { 0 };
-    in_column(name, cells::null_row(first + row + 1))
+    in_column(name, cells::null_row(batch.first_row() + row + 1))
 }
 
 /// The error about a field of a column of numbers that is no finite number.
@@ -316,10 +309,7 @@ fn no_number(batch: &Batch, row: usize, j: usize, name: &str, number: f64) -> Er
         return null(batch, row, name);
     }
     match cells::name(array, row) {
-        Some(whole) => {
-            let first = if let RowPlaces::Rows(first) = batch.places { first } else { 0 };
-            in_column(name, cells::inexact_row(first + row + 1, &whole))
-        }
+        Some(whole) => in_column(name, cells::inexact_row(batch.first_row() + row + 1, &whole)),
         None => not_finite(&place(), &number.to_string(), NUMBERS),
     }
 }

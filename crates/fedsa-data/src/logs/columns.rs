@@ -69,7 +69,7 @@ impl LogColumns {
             };
             if !is_good {
                 let wanted = if *needed == As::Texts { "names: texts or whole numbers" } else { "numbers or flags" };
-                return Err(cells::wrong_type(found, wanted).prefixed(format!("column `{}`", quoted(name))));
+                return Err(cells::in_column(name, cells::wrong_type(found, wanted)));
             }
         }
         Ok(())
@@ -304,8 +304,8 @@ impl Fill<'_> {
             rows.keys[i].push(name.map_or(0, |name| names.number(name)));
             Ok(())
         };
-        let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(&self.columns.names[column])));
-        let first = if let RowPlaces::Rows(first) = batch.places { first } else { 0 };
+        let in_column = |e: Error| cells::in_column(&self.columns.names[column], e);
+        let first = batch.first_row();
         match cells::kind(array.data_type()) {
             CellKind::Texts => cells::each_text(array, first, |_, text| add(text)),
             CellKind::Whole => cells::each_whole(array, |number| add(number.map(|number| number.to_string()).as_deref())),

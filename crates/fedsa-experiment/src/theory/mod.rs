@@ -180,10 +180,7 @@ impl Theory {
     /// The next method; `None` at the end. `problems` are those of [`Theory::problems`], which theorems need; without them there are none.
     pub fn next_method(&mut self, problems: &[ProblemTheory]) -> Option<MethodTheory> {
         let (point, label, cell) = *self.cells.get(self.next)?;
-        let share = match self.settings.full {
-            false => self.left / (self.cells.len() - self.next) as f64,
-            true => FULL_WORK,
-        };
+        let share = if self.settings.full { FULL_WORK } else { self.left / (self.cells.len() - self.next) as f64 };
         self.next += 1;
         let mut allowance = Allowance { left: share, cut: Vec::new() };
         let planned = &self.plan.points[point];
@@ -209,12 +206,11 @@ impl Theory {
     /// # Errors
     /// When the token of the predictor is cancelled before the end.
     pub fn report(mut self, about: &dyn Fn(&str)) -> Result<TheoryReport> {
-        let problems = match self.settings.full {
-            true => {
-                about("problems");
-                self.problems()
-            }
-            false => Vec::new(),
+        let problems = if self.settings.full {
+            about("problems");
+            self.problems()
+        } else {
+            Vec::new()
         };
         let mut methods = Vec::new();
         while let Some(upcoming) = self.upcoming().map(|(label, point)| format!("{label} {point}")) {
