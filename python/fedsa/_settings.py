@@ -22,12 +22,12 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 # Seconds in the units of times.
-UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds(value: float | str, key: str) -> float:
     """A time in seconds: a number, or a text with a unit, as ``"90s"``."""
-    accepted = "seconds, as 60, or a text with a unit: '90s', '2min', '1h'"
+    accepted = "seconds, as 60, or a text with a unit: '90s', '2m', '1h'"
     if isinstance(value, str):
         number = value.strip().rstrip("abcdefghijklmnopqrstuvwxyz")
         unit = value.strip()[len(number) :] or "s"

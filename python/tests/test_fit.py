@@ -563,7 +563,7 @@ def test_weights_of_rows_are_no_counts_in_standard_errors(kind: Any) -> None:
 def test_what_is_odd_about_the_data_is_warned_of() -> None:
     x, scores, _ = rows()
     tiny = np.column_stack([x, 1e-6 * x[:, 0]])
-    with pytest.warns(fedsa.errors.FedsaWarning, match="the ridge 1e-5 all but removes the column `5`") as caught:
+    with pytest.warns(fedsa.errors.FedsaWarning, match="the ridge 1e-5 all but removes the column \"5\"") as caught:
         FederatedRegressor().fit(tiny, scores, agents=3)
     assert caught[0].filename == __file__ and "`standardise` brings" in str(caught[0].message)
     assert isinstance(caught[0].message, fedsa.FedsaWarning) and caught[0].message.code == "columns.removed-by-ridge"

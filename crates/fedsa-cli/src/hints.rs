@@ -10,7 +10,10 @@ use fedsa_experiment::parts::{POINTS, SEED_RANGE};
 use fedsa_experiment::run::RESUME;
 
 /// Settings by other names than those of the options that stand for them.
-const OTHER_NAMES: [(&str, &str); 2] = [("kind", "--model"), ("target", "--target-mse")];
+const OTHER_NAMES: [(&str, &str); 3] = [("kind", "--model"), ("covariance", "--inference"), ("target", "--target-mse")];
+
+/// Keys of what `--partition` names together with its parameter.
+const PARTITIONS: [&str; 2] = ["partition.dirichlet", "partition.similarity"];
 
 /// The options of the command that runs, by the settings that they stand for.
 static OPTIONS: RwLock<Vec<(String, String)>> = RwLock::new(Vec::new());
@@ -34,6 +37,9 @@ pub fn options_of(command: &Command) -> Vec<(String, String)> {
         if all.iter().any(|(_, known)| known == option) && all.iter().all(|(known, _)| known != setting) {
             all.push((setting.into(), option.into()));
         }
+    }
+    if all.iter().any(|(_, option)| option == "--partition") {
+        all.extend(PARTITIONS.map(|key| (key.to_string(), "--partition".to_string())));
     }
     // What is missing for a merge is for `fedsa run`.
     all.push((POINTS.into(), "--points".into()));
@@ -78,10 +84,12 @@ fn about_options(e: Error) -> Error {
         POINTS => e.about("--points"),
         SEED_RANGE => e.about("--seed-range"),
         "source" => e.about("--from"),
-        // Keys of a file have a place there.
-        _ if e.place().is_some() => e,
+        // Keys of a file have a place there, and keys that there are not stand for no option.
+        _ if e.place().is_some() || e.code() == ErrorCode::UnknownKey => e,
         key => {
             let options = OPTIONS.read().expect("no panics under the lock");
+            // The key of a problem, where its setting was not given.
+            let key = key.strip_prefix("problem.").unwrap_or(key);
             let option = options.iter().find(|(setting, _)| setting == key).map(|(_, option)| option.clone());
             match option {
                 Some(option) => e.about(option),
@@ -106,7 +114,7 @@ pub fn of_option(option: &str, e: Error) -> Error {
 }
 
 /// A text of the library with options in place of the settings that it names in backticks: `` `max_rounds` ``, or
-/// `` `max_rounds = 10` `` with a value.
+/// `` `max_rounds = 10` `` with a value. Names of columns and other words of users are not in backticks.
 pub fn text_with(text: &str, options: &[(String, String)]) -> String {
     let mut parts: Vec<String> = text.split('`').map(str::to_string).collect();
     // Every other part is in backticks, up to the last backtick.
@@ -117,7 +125,11 @@ pub fn text_with(text: &str, options: &[(String, String)]) -> String {
         let option = |wanted: &str| options.iter().find(|(setting, _)| setting == wanted).map(|(_, option)| option);
         out += &match (option(&pair[0]), option(name), value) {
             (Some(option), ..) => option.to_string(),
-            (None, Some(option), Some(value)) => format!("{option} {}", value.trim_matches('"')),
+            (None, Some(option), Some(value)) => format!("{option} {}", for_shell(value.trim_matches('"'))),
+            // A key of an experiment, which is no setting of its own.
+            (None, None, Some(value)) if name.contains('.') && option("set").is_some() => {
+                format!("--set {name}={}", value.trim_matches('"'))
+            }
             _ => format!("`{}`", pair[0]),
         };
         out += &pair[1];
@@ -126,16 +138,24 @@ pub fn text_with(text: &str, options: &[(String, String)]) -> String {
     out
 }
 
+/// A value in quotes, where a shell would take it apart.
+fn for_shell(value: &str) -> String {
+    if value.contains([' ', '(', ')', '*']) { format!("'{value}'") } else { value.to_string() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn settings_in_backticks_become_options() {
-        let options = [("max_rounds", "--max-rounds"), ("budget", "--budget"), ("kind", "--model")].map(|(a, b)| (a.into(), b.into()));
+        let options = [("max_rounds", "--max-rounds"), ("budget", "--budget"), ("kind", "--model"), ("set", "--set")]
+            .map(|(a, b)| (a.into(), b.into()));
         for (text, expected) in [
             ("a larger `budget`, or `max_rounds = 10`, which is enough", "a larger --budget, or --max-rounds 10, which is enough"),
+            ("`kind = a(b) * c`", "--model 'a(b) * c'"),
             ("`kind = \"x\"` or `kinds = \"y\"`", "--model x or `kinds = \"y\"`"),
+            ("`problem.ratios = false` leaves out `problem.x`", "--set problem.ratios=false leaves out `problem.x`"),
             ("no `such` setting, and `one", "no `such` setting, and `one"),
             ("budget", "budget"),
             ("", ""),

@@ -419,7 +419,7 @@ fn numbered_states_have_a_weight_each() {
     // A range that leaves states out, and predictions outside of it.
     let text = folder.run(&[&one_hot[..], &["r", "--ranges", "s_0=1:3"]].concat()).exits(0).stdout;
     assert!(
-        text.contains("warning: the column `s_0` is outside of its range 1,3 in ")
+        text.contains("warning: the column \"s_0\" is outside of its range 1,3 in ")
             && text.contains("of the states, which count as its ends"),
         "{text}"
     );

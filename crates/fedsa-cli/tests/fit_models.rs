@@ -69,6 +69,22 @@ fn inference_is_printed_and_written_for_categories_offsets_and_weights() {
     assert!(message.contains("`east`") && message.contains("row 1"), "{message}");
 }
 
+/// Levels that are compared with different references are other coefficients.
+#[test]
+fn coefficients_against_other_references_are_not_beside_each_other() {
+    let folder = Folder::new();
+    for (run, levels) in [("a", ["u", "u", "v", "w"]), ("b", ["v", "v", "u", "w"])] {
+        let rows: String = (0..80).map(|i| format!("{},{},{}\n", i % 7, levels[i % 4], i * i % 11)).collect();
+        folder.write(&format!("{run}.csv"), format!("x,g,target\n{rows}"));
+        fit(&folder, &format!("{run}.csv --model least-squares --inference --agents 2 --out {run}")).exits(0);
+    }
+    let said = folder.run(&["diff", "a", "b"]).exits(0).stdout;
+    for line in ["  the reference of g: u | v", "  g=w against u: ", "  g=w against v: - | ", "  x: "] {
+        assert!(said.contains(line), "`{line}` is not in\n{said}");
+    }
+    assert!(!said.contains("  g=w: "), "{said}");
+}
+
 /// Fits that differ in the covariance only are told apart, and beside each other in lists, comparisons, pictures and reports.
 #[test]
 fn fits_are_compared_listed_and_drawn_by_their_coefficients() {

@@ -101,6 +101,48 @@ fn the_report_has_values_with_intervals() {
     let all = &folder.json("o/summary.json")["policy_value"]["importance"]["all"];
     assert_eq!((all["episodes"].as_u64(), all["effective_episodes"].as_f64()), (Some(57), Some(57.0)));
     assert!(folder.json("o/summary.json")["policy_value"]["importance"].get("self_normalised").is_none());
+    let estimate = folder.json("o/summary.json")["policy_value"]["fitted"]["all"]["estimate"].as_f64().unwrap();
+    folder.run(&["list", "."]).exits(0).says(&format!("fitted value {} +- ", fedsa_experiment::numbers::number(estimate)));
+}
+
+/// A state in which episodes are cut short and which no row leaves has any value: a ridge does not make it 0.
+#[test]
+fn values_that_logs_do_not_determine_have_no_error() {
+    let folder = Folder::new();
+    let rows = (0..20).flat_map(|episode| (0..10).map(move |s| (episode, s)));
+    let line = |(e, s): (usize, usize)| format!("{e},{s},{},{},0,{}\n", s + 1, (e * 5 + s) % 3 % 2, u8::from(s == 9));
+    folder.write("a.csv", "episode,s_0,next_0,reward,done,truncated\n".to_string() + &rows.map(line).collect::<String>());
+    for ridge in ["", "--ridge=0", "--ridge=0.01"] {
+        let options = ["evaluate", "a.csv", "--gamma", "0.95", "--out", "o", "--overwrite", ridge];
+        let ran = folder.run(&options[..options.len() - usize::from(ridge.is_empty())]).exits(0);
+        assert!(ran.message().contains("the logs do not determine the values"), "{ridge}: {}", ran.message());
+        for by in ["fitted", "importance"] {
+            let all = &folder.json("o/summary.json")["policy_value"][by]["all"];
+            assert!(all["se"].is_null() && all["low"].is_null() && all["estimate"].is_number(), "{by} {ridge}: {all}");
+        }
+    }
+    folder.run(&["list", "."]).exits(0).says(" without an error; 1 warning");
+}
+
+/// The default ridge shrinks values, and their intervals contain what it takes: with rewards of 1 nothing else is uncertain.
+#[test]
+fn intervals_contain_what_the_default_ridge_takes() {
+    let folder = Folder::new();
+    let mut log = "episode,s_0,next_0,reward,done,truncated\n".to_string();
+    for episode in 0..40 {
+        for step in 0..30 {
+            let state = |step: usize| (episode * 7 + step * step) % 5;
+            writeln!(log, "{episode},{},{},1,0,{}", state(step), state(step + 1), u8::from(step == 29)).unwrap();
+        }
+    }
+    folder.write("a.csv", log);
+    let ran = folder.run(&["evaluate", "a.csv", "--gamma", "0.95", "--out", "o"]).exits(0);
+    assert!(!ran.message().contains("too poor"), "{}", ran.message());
+    for by in ["fitted", "importance"] {
+        let all = &folder.json("o/summary.json")["policy_value"][by]["all"];
+        let number = |key: &str| all[key].as_f64().unwrap();
+        assert!(number("estimate") < 20.0 && number("low") < 20.0 && 20.0 < number("high") && number("se") < 0.2, "{all}");
+    }
 }
 
 #[test]
@@ -258,6 +300,7 @@ fn logs_are_not_compared_with_themselves() {
     evaluate(&folder, "logs/a.csv", &["--out", "p"]).exits(0);
     let diff: Value = serde_json::from_str(&folder.run(&["diff", "o", "p", "--json"]).exits(0).stdout).unwrap();
     assert_eq!(diff["policy_value"], Value::Null);
+    folder.run(&["diff", "o", "p"]).exits(0).says("values of the policies: of the same logs");
     let refused = evaluate(&folder, "logs", &["--out", "q", "--against", "./logs/../logs/a.csv"]).exits(2).message();
     assert!(refused.contains("--against: logs that are evaluated themselves"), "{refused}");
 }

@@ -84,7 +84,7 @@ fn columns_without_a_common_scale_end_at_the_rounding_error() {
         &[
             "note: --tol 1e-9 is below the rounding error of gradients of these data: the run stops at ",
             "; columns are of very different scales",
-            "the ridge 1e-5 all but removes the column `tiny`",
+            "the ridge 1e-5 all but removes the column \"tiny\"",
         ],
     );
     assert!(folder.json("o/weights.json")["rounds"].as_u64().unwrap() < 20, "{}", run.stdout);
@@ -184,7 +184,7 @@ fn a_column_of_names_is_said_to_be_no_category() {
     let folder = Folder::new();
     folder.write("a.csv", rows("x,day,y", 40, |i, [a, b, _]| format!("{a},day {i},{b}")));
     let run = fit(&folder, "a.csv --model least-squares --target y --agents 2 --out o").exits(0);
-    said(&run, &["(39 in all)", "the column `day` has 40 levels in 40 rows, a coefficient each: --drop leaves the column out"]);
+    said(&run, &["(39 in all)", "the column \"day\" has 40 levels in 40 rows, a coefficient each: --drop leaves the column out"]);
     let run = fit(&folder, "a.csv --model least-squares --target y --group day --out p").exits(0);
-    said(&run, &["every row has another value of `day`"]);
+    said(&run, &["every row has another value of \"day\""]);
 }

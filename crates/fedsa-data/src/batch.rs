@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use arrow_array::{Array as _, ArrayRef};
 use fedsa::error::Result;
+use fedsa::problem::preparation::texts::is_missing;
 
 use crate::cells::{self, CellKind};
 
@@ -74,12 +75,4 @@ pub(crate) trait Batches {
     /// # Errors
     /// When they cannot be read. The rows before them have been given.
     fn next(&mut self) -> Result<Option<Batch>>;
-}
-
-/// What stands for a number that is missing.
-const MISSING: [&str; 5] = ["", "nan", "na", "null", "none"];
-
-/// Whether a field says that there is nothing.
-pub(crate) fn is_missing(text: &str) -> bool {
-    MISSING.iter().any(|word| text.eq_ignore_ascii_case(word))
 }

@@ -12,7 +12,7 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::DataType;
 use fedsa::error::{Error, Result, quoted};
 
-use super::exact;
+use super::{exact, field};
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +159,7 @@ pub fn all_numbers(column: &dyn Array, first: usize, out: &mut [f64]) -> Result<
 
 /// The error about a row with a whole number that no double represents.
 pub fn inexact_row(row: usize, whole: &str) -> Error {
-    Error::data("", format!("row {row}: {whole} does not fit a double"), "whole numbers up to 2^53")
+    field::too_many_digits(whole).prefixed(format!("row {row}"))
 }
 
 /// The error about a column, with its name.
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(read(&NullArray::new(2)).1.null, Some(0));
         let all = |column: &dyn Array| all_numbers(column, 1, &mut vec![0.0; column.len()]).unwrap_err().to_string();
         assert_eq!(all(&Float64Array::from(vec![Some(1.0), None])), "row 2 is null");
-        assert_eq!(all(&UInt64Array::from(vec![1, u64::MAX])), "row 2: 18446744073709551615 does not fit a double");
+        assert_eq!(all(&UInt64Array::from(vec![1, u64::MAX])), "row 2: 18446744073709551615 has more digits than a number keeps");
         assert_eq!(all(&StringArray::from(vec!["a"])), "it holds texts");
     }
 

@@ -34,7 +34,12 @@ pub(crate) fn check_exact(field: &str) -> Result<()> {
     if is_exact || is_printed_so() {
         return Ok(());
     }
-    Err(Error::data("", format!("{} does not fit a double", in_words(field)), "whole numbers up to 2^53, or such as 1.5e20"))
+    Err(too_many_digits(&in_words(field)))
+}
+
+/// The error about a whole number that no double represents.
+pub(crate) fn too_many_digits(number: &str) -> Error {
+    Error::data("", format!("{number} has more digits than a number keeps"), "whole numbers up to 2^53, or such as 1.5e20")
 }
 
 /// A field in words, for messages.
@@ -53,7 +58,10 @@ mod tests {
         assert_eq!(rows.rows, Rows::Dense { d: 2, values: vec![1.0, 1.0, 2.0, 0.0] });
         let log = crate::logs::from_csv("s_0,next_0,reward,done\ntrue,False,true,0\n".into(), Inputs::States).unwrap();
         assert_eq!((&log.states[..], &log.next[..], &log.rewards[..]), (&[1.0][..], &[0.0][..], &[1.0][..]));
-        assert_eq!(super::check_exact("9007199254740993").unwrap_err().to_string(), "`9007199254740993` does not fit a double");
+        assert_eq!(
+            super::check_exact("9007199254740993").unwrap_err().to_string(),
+            "`9007199254740993` has more digits than a number keeps"
+        );
         for good in [
             "9007199254740992",
             "-9007199254740994",

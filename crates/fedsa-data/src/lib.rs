@@ -18,6 +18,8 @@ pub mod delays;
 mod field;
 pub mod find;
 mod given;
+#[cfg(test)]
+mod given_tests;
 mod input;
 pub mod linear_model;
 mod lines;
@@ -40,7 +42,7 @@ pub mod weights;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, ErrorCode, ErrorKind, Result, quoted, shown};
@@ -49,8 +51,7 @@ use fedsa::problem::arrays::Arrays;
 use fedsa::problem::dataset::{Dataset, Wanted};
 use fedsa::problem::log::Log;
 use fedsa::problem::log_form::{LeftOutRows, LogForm};
-use fedsa::problem::source::LogSource;
-use fedsa::problem::survey::LogFacts;
+use fedsa::problem::source::{KnownOfLog, LogSource};
 use fedsa::uplink::medium::delay::Row;
 use given::Given;
 
@@ -111,8 +112,8 @@ impl<S: LogSource> LogSource for Stoppable<S> {
             Ok(())
         })
     }
-    fn facts(&self) -> Option<&OnceLock<LogFacts>> {
-        self.log.facts()
+    fn known(&self) -> Option<&KnownOfLog> {
+        self.log.known()
     }
     fn left_out(&self) -> Vec<LeftOutRows> {
         self.log.left_out()
@@ -143,16 +144,19 @@ impl DiskFiles {
     /// The same with these logs in memory, one an agent: a problem whose list of files is empty takes them.
     #[must_use]
     pub fn with_logs<L: Into<logs::MemoryLog>>(self, given: Vec<L>) -> Self {
-        Self { given: Given::of_logs(given.into_iter().map(Into::into).collect()), ..self }
+        let logs: Vec<logs::MemoryLog> = given.into_iter().map(Into::into).collect();
+        let checksums = logs.iter().map(|one| logs::checksum(&one.log)).collect();
+        Self { given: Given::of_logs(logs, checksums), ..self }
     }
 
     /// The same with these data sets in memory, which the first problem that reads data sets takes, whatever files it names.
     #[must_use]
     pub fn with_datasets(self, given: Vec<Dataset>) -> Self {
-        Self { given: Given::of_sets(given), ..self }
+        let checksums = given.iter().map(datasets::checksum).collect();
+        Self { given: Given::of_sets(given, checksums), ..self }
     }
 
-    /// A digest of the data that are in memory, but for names of logs and data sets; none where there are none.
+    /// The checksums of the data that are in memory, but for names of logs and data sets; none where there are none.
     pub fn given_identity(&self) -> Option<&str> {
         self.given.identity()
     }
@@ -337,7 +341,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 fn unreadable(path: &Path, e: &std::io::Error) -> Error {
     let code = if e.kind() == std::io::ErrorKind::NotFound { ErrorCode::NoFile } else { ErrorCode::Unreadable };
     let help = match e.kind() {
-        std::io::ErrorKind::NotFound => "the path of a file, relative to the working directory or to the experiment file",
+        std::io::ErrorKind::NotFound => "the path of a file that is there",
         std::io::ErrorKind::PermissionDenied => "a file that you may read",
         std::io::ErrorKind::InvalidInput => "a regular file; save the output of a pipe to a file first",
         std::io::ErrorKind::FileTooLarge => "a file that fits twice into the available memory",

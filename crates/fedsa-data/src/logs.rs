@@ -45,8 +45,7 @@ use std::time::SystemTime;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
 use fedsa::problem::log_form::{LeftOutRows, LogForm};
-use fedsa::problem::source::{Inputs, LogSource, whole};
-use fedsa::problem::survey::LogFacts;
+use fedsa::problem::source::{Inputs, KnownOfLog, LogSource, whole};
 
 use super::find::{self, Places, natural_order, unpacked_name};
 use format::{BATCH, Format};
@@ -58,6 +57,13 @@ pub use super::memory_log::MemoryLog;
 
 use super::store::Store;
 use super::{about, name_of, regular, setting, shown, unreadable};
+
+/// The checksum of a log in memory, which is that of a file with the same transitions.
+pub(crate) fn checksum(log: &Log) -> u32 {
+    let mut sum = Checksum::default();
+    sum.see(log);
+    sum.finish(&log.columns)
+}
 
 /// The extensions of the formats that logs come in; `.gz` or `.zst` may follow those of text.
 pub const EXTENSIONS: [&str; 3] = ["parquet", "csv", "tsv"];
@@ -177,7 +183,7 @@ struct Opened {
     /// The checksum of its contents, once they were read completely.
     checksum: OnceLock<u32>,
     /// What a pass over it told.
-    facts: OnceLock<LogFacts>,
+    known: KnownOfLog,
     /// Its batches, if they are kept.
     kept: OnceLock<Vec<Log>>,
     /// What its reader left out.
@@ -249,7 +255,7 @@ impl Opened {
             next_follows: false,
             is_side_by_side: OnceLock::new(),
             checksum: OnceLock::new(),
-            facts: OnceLock::new(),
+            known: KnownOfLog::default(),
             kept: OnceLock::new(),
             left_out: OnceLock::new(),
             room: Arc::default(),
@@ -339,8 +345,8 @@ impl LogSource for FileLog {
             None => self.0.read(BATCH, see).map_err(setting)?,
         }
     }
-    fn facts(&self) -> Option<&OnceLock<LogFacts>> {
-        Some(&self.0.facts)
+    fn known(&self) -> Option<&KnownOfLog> {
+        Some(&self.0.known)
     }
     fn next_follows(&self) -> bool {
         self.0.next_follows

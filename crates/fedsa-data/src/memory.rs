@@ -1,4 +1,4 @@
-//! Tables that are in memory, such as those of data frames: their columns are numbers of matrices, or Arrow arrays.
+//! Tables in memory, such as those of data frames. A column is a column of a matrix, or an Arrow array.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::{cells, nested};
 /// A column of a table in memory.
 #[derive(Debug, Clone)]
 pub enum MemoryColumn<'a> {
-    /// The first number and those that follow it every `stride` numbers.
+    /// A column of a matrix in row-major order: every `stride`-th number.
     Numbers {
-        /// From the first number on.
+        /// The numbers of the matrix, from the first one of the column on.
         numbers: &'a [f64],
-        /// At least 1.
+        /// The number of columns of the matrix; at least 1.
         stride: usize,
     },
-    /// An array, which has a type.
+    /// An Arrow array, which has a type.
     Array(ArrayRef),
 }
 
@@ -35,7 +35,7 @@ impl MemoryColumn<'_> {
         }
     }
 
-    /// What it holds.
+    /// The type of its values.
     pub(crate) fn data_type(&self) -> &DataType {
         match self {
             Self::Numbers { .. } => &DataType::Float64,
@@ -43,7 +43,7 @@ impl MemoryColumn<'_> {
         }
     }
 
-    /// These rows.
+    /// The values of these rows.
     pub(crate) fn part(&self, rows: Range<usize>) -> ArrayRef {
         match self {
             Self::Numbers { numbers, stride } => {
@@ -59,7 +59,7 @@ impl MemoryColumn<'_> {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct MemoryTable<'a> {
-    /// What messages call it.
+    /// The name of the table in messages.
     pub name: String,
     pub(crate) names: Vec<String>,
     pub(crate) columns: Vec<MemoryColumn<'a>>,
@@ -71,16 +71,16 @@ impl<'a> MemoryTable<'a> {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// Adds a matrix, row by row, as columns with these names.
+    /// Adds a matrix in row-major order as columns with these names.
     ///
     /// # Errors
-    /// When it has not as many columns as names.
+    /// When the number of names is not `width`.
     pub fn add_matrix(&mut self, names: &[String], numbers: &'a [f64], width: usize) -> Result<()> {
         if names.len() != width {
             let what = format!("{} names for {width} columns", names.len());
             return Err(Error::data(quoted(&self.name), what, "a name for each column"));
         }
-        // A column of no rows is at no place.
+        // Without rows there are no numbers, and a column has no first number.
         let column = |j: usize| MemoryColumn::Numbers { numbers: numbers.get(j..).unwrap_or_default(), stride: width.max(1) };
         self.names.extend_from_slice(names);
         self.columns.extend((0..width).map(column));
@@ -116,7 +116,7 @@ impl<'a> MemoryTable<'a> {
         }
     }
 
-    /// A copy with numbers of its own.
+    /// The columns, with copies of the numbers that they borrow.
     ///
     /// # Errors
     /// When columns have different lengths.
@@ -136,7 +136,7 @@ impl<'a> MemoryTable<'a> {
 pub struct TypedColumns(Vec<(String, ArrayRef)>);
 
 impl TypedColumns {
-    /// Arrays with names; lists of numbers and structures become several columns, as those of files do.
+    /// Columns of arrays with names. Lists of numbers and structures become several columns, as those of files do.
     ///
     /// # Errors
     /// When lists have different lengths.
@@ -148,7 +148,7 @@ impl TypedColumns {
     /// The columns of all batches of a stream.
     ///
     /// # Errors
-    /// When it cannot be read, and as [`TypedColumns::new`].
+    /// When the stream cannot be read, and as [`TypedColumns::new`].
     pub fn of_stream(stream: impl RecordBatchReader) -> Result<Self> {
         let schema = stream.schema();
         let batches = stream.collect::<Result<Vec<RecordBatch>, _>>().map_err(|e| unreadable(&e))?;
@@ -159,18 +159,18 @@ impl TypedColumns {
         Self::new(schema.fields().iter().enumerate().map(column).collect::<Result<Vec<_>>>()?)
     }
 
-    /// The columns of [`TypedColumns::to_bytes`].
+    /// The columns whose bytes [`TypedColumns::to_bytes`] gave.
     ///
     /// # Errors
-    /// When they are not.
+    /// When the bytes cannot be read as columns.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::of_stream(StreamReader::try_new(bytes, None).map_err(|e| unreadable(&e))?)
     }
 
-    /// All columns as bytes: those of equal columns are equal.
+    /// All columns as bytes. Equal columns have equal bytes.
     ///
     /// # Errors
-    /// When there is a type that Arrow's format does not have.
+    /// When Arrow's format does not have the type of a column.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let fields: Vec<Field> = self.0.iter().map(|(name, array)| Field::new(name, array.data_type().clone(), true)).collect();
         let schema = Arc::new(Schema::new(fields));
@@ -185,20 +185,20 @@ impl TypedColumns {
         write().map_err(|e| unreadable(&e))
     }
 
-    /// The same rows for which `keep` is true.
+    /// The rows for which `keep` is true.
     ///
     /// # Errors
-    /// When there are not as many rows as in `keep`.
+    /// When `keep` does not have an entry for each row.
     pub fn filtered(&self, keep: &[bool]) -> Result<Self> {
         let keep = BooleanArray::from(keep.to_vec());
         let column = |(name, array): &(String, ArrayRef)| Ok((name.clone(), filter(array, &keep).map_err(|e| unreadable(&e))?));
         self.0.iter().map(column).collect::<Result<_>>().map(Self)
     }
 
-    /// The numbers of a column, NaN where there is none.
+    /// The numbers of a column. A missing number is NaN.
     ///
     /// # Errors
-    /// When there is no such column, or it holds no numbers.
+    /// When there is no such column, or the column does not hold numbers.
     pub fn numbers(&self, name: &str) -> Result<Vec<f64>> {
         let column = self.0.iter().find(|(other, _)| other == name);
         let (_, array) = column.ok_or_else(|| Error::data("", format!("there is no column `{}`", quoted(name)), "one of its columns"))?;
@@ -207,7 +207,7 @@ impl TypedColumns {
         Ok(numbers)
     }
 
-    /// The names.
+    /// The names of the columns.
     pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|(name, _)| name.clone()).collect()
     }
@@ -222,7 +222,7 @@ fn unreadable(e: &ArrowError) -> Error {
     Error::data("", format!("its Arrow columns cannot be read: {}", crate::shown(e)), "a table that can be read")
 }
 
-/// The rows of a table, read from the first one on.
+/// Reads the rows of a table in batches, from the first row on.
 pub(crate) struct MemoryRows<'a> {
     table: &'a MemoryTable<'a>,
     columns: Vec<usize>,

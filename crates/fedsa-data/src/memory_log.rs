@@ -12,7 +12,7 @@ pub struct MemoryLog {
     pub log: Log,
     /// The rows of its table that were left out.
     pub left_out: Vec<LeftOutRows>,
-    /// Whether next states are those of following rows.
+    /// Whether the next state of a row is the state of the following row.
     pub next_follows: bool,
 }
 

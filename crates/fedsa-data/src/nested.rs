@@ -1,7 +1,8 @@
-//! Columns of lists and of structures, which become columns of their own.
+//! Columns of lists and of structures, which become several columns.
 //!
 //! Lists of numbers, such as the observations of robots, become a column for each place of the list: `observation.state` gives
-//! `observation.state_0`, `observation.state_1`, .. The first row says how many there are. Fields of structures are columns `structure.field`.
+//! `observation.state_0`, `observation.state_1`, .. The list in the first row decides how many columns there are. A field of structures
+//! becomes a column `structure.field`.
 
 use std::sync::Arc;
 
@@ -12,10 +13,10 @@ use fedsa::error::{Error, Result};
 
 use crate::cells::{self, CellKind};
 
-/// The most places of a list that become columns.
+/// The length of the longest lists that become columns.
 const MAX_ITEMS: usize = 1 << 16;
 
-/// Whether a column of this type is one of lists of numbers.
+/// Whether a column of this type holds lists of numbers.
 pub(crate) fn has_lists(of: &DataType) -> bool {
     match of {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
@@ -25,7 +26,7 @@ pub(crate) fn has_lists(of: &DataType) -> bool {
     }
 }
 
-/// How many columns lists become whose first one is the first of these; none of lists without numbers, and of very long ones.
+/// The number of columns that lists become: the length of the first list. `None` if it is empty or longer than [`MAX_ITEMS`].
 pub(crate) fn width(lists: &dyn Array) -> Option<usize> {
     let of = if lists.is_empty() { 0 } else { list(lists, 0).1 };
     (1..=MAX_ITEMS).contains(&of).then_some(of)
@@ -49,10 +50,10 @@ fn list(lists: &dyn Array, row: usize) -> (usize, usize) {
     }
 }
 
-/// The numbers of lists of equal length, list by list; NaN for those of a null. `first` is the number of the first row.
+/// The numbers of lists of length `of`, list by list; NaN for a list that is null. `first` is the number of the first row, for messages.
 ///
 /// # Errors
-/// When a list has another length.
+/// When a list has another length than `of`.
 pub(crate) fn numbers(lists: &dyn Array, of: usize, first: usize) -> Result<Vec<f64>> {
     let values = match lists.data_type() {
         DataType::List(_) => lists.as_list::<i32>().values(),
@@ -60,7 +61,7 @@ pub(crate) fn numbers(lists: &dyn Array, of: usize, first: usize) -> Result<Vec<
         _ => lists.as_fixed_size_list().values(),
     };
     let mut numbers = vec![f64::NAN; lists.len() * of];
-    // Lists that follow each other are read at once.
+    // Lists that follow each other in memory are read at once.
     let mut row = 0;
     while row < lists.len() {
         let (start, _) = list(lists, row);
@@ -81,7 +82,7 @@ pub(crate) fn numbers(lists: &dyn Array, of: usize, first: usize) -> Result<Vec<
     Ok(numbers)
 }
 
-/// The column of a place of lists, given their numbers.
+/// The column of place `at` of lists of length `of`, given the numbers of all lists.
 pub(crate) fn item(lists: &dyn Array, numbers: &[f64], at: usize, of: usize) -> ArrayRef {
     let column: Vec<f64> = numbers.iter().skip(at).step_by(of).copied().collect();
     Arc::new(Float64Array::new(column.into(), lists.nulls().cloned()))
@@ -103,7 +104,7 @@ pub(crate) fn field_name(name: &str, field: &str) -> String {
 /// When lists have different lengths.
 pub(crate) fn columns_of(name: &str, array: &ArrayRef) -> Result<Vec<(String, ArrayRef)>> {
     if let DataType::Struct(fields) = array.data_type() {
-        // Null where a structure is null.
+        // `flatten` makes the fields of a structure null where the structure is null.
         let parts = array.as_struct().clone().flatten().1;
         let inner = fields.iter().zip(&parts).map(|(field, part)| columns_of(&field_name(name, field.name()), part));
         return Ok(inner.collect::<Result<Vec<_>>>()?.concat());

@@ -169,7 +169,7 @@ fn read_file(path: &Path, form: &TableForm) -> Result<Table> {
 
 /// The places of the wanted columns.
 fn places_of(header: &Header, wanted: &[String]) -> Result<Vec<usize>> {
-    let help = || format!("the columns {}", listed(wanted.iter().map(String::as_str)));
+    let help = || format!("the columns {}", wanted.iter().map(|name| format!("\"{}\"", quoted(name))).collect::<Vec<_>>().join(", "));
     let names = &header.names;
     let mut seen = std::collections::HashSet::new();
     if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
@@ -192,7 +192,7 @@ pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     contained(file, |file| typed(&file.names(), file.rows(), form, &|column| file.whole(column)))
 }
 
-/// The same of a table in memory.
+/// A table from one in memory.
 ///
 /// # Errors
 /// As [`from_parquet`].
@@ -202,7 +202,7 @@ pub fn from_memory(table: &MemoryTable<'_>, form: &TableForm) -> Result<Table> {
     Ok(Table { name: table.name.clone(), ..read })
 }
 
-/// A table whose columns have types, and are read one after the other.
+/// A table whose columns have types. Reads one column after the other, by `column`.
 fn typed(names: &[String], rows: usize, form: &TableForm, column: &dyn Fn(usize) -> Result<ArrayRef>) -> Result<Table> {
     let places = form.places(names)?;
     let (mut columns, mut left_out) = (Vec::new(), Vec::new());
@@ -238,7 +238,7 @@ fn typed(names: &[String], rows: usize, form: &TableForm, column: &dyn Fn(usize)
 /// The fields of a column; missing texts are empty.
 ///
 /// # Errors
-/// When it holds something else, such as bytes or dates, or a number is missing.
+/// When the column holds neither texts nor numbers, but for example bytes or dates, or when a number is missing.
 fn cells_of(column: &ArrayRef) -> Result<Cells> {
     if cells::kind(column.data_type()) == CellKind::Texts {
         let mut text = Text::default();

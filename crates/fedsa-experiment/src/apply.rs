@@ -139,7 +139,7 @@ pub fn values(fitted: &ValueModel, tables: Vec<Table>, column: Option<&str>, se:
     applied.notes.extend(outside.map(|(column, count)| {
         let (rows, share) = (numbers::thousands(count as f64), numbers::percent(count as f64 / applied.rows as f64));
         let column = quoted(column);
-        let what = format!("the column `{column}` is outside of the range of the fit in {rows} rows ({share}), which count as its ends");
+        let what = format!("the column \"{column}\" is outside of the range of the fit in {rows} rows ({share}), which count as its ends");
         Note::new(NoteCode::StatesClipped, what)
     }));
     Ok(applied)
@@ -216,7 +216,7 @@ fn scored(model: &LinearModel, tables: Vec<Table>, scores: &[Vec<f64>], column: 
 fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>, quality: Option<PredictionQuality>) -> Result<Applied> {
     let rows = tables.iter().map(|table| table.rows).sum();
     let notes = tables.iter().filter(|table| !table.left_out.is_empty()).map(|table| {
-        let columns = table.left_out.iter().map(|name| format!("`{}`", quoted(name))).collect::<Vec<_>>().join(", ");
+        let columns = table.left_out.iter().map(|name| format!("\"{}\"", quoted(name))).collect::<Vec<_>>().join(", ");
         let what = format!("{}: left out the columns {columns}, which hold neither numbers nor flags nor text", table.name);
         Note::new(NoteCode::ColumnsLeftOut, what)
     });

@@ -58,6 +58,8 @@ pub struct Comparison {
     pub coefficients: Vec<Pair<ComparedCoefficient>>,
     /// The values of the policies, where both are evaluations, by the name of the estimate.
     pub policy_values: Vec<PolicyValuePair>,
+    /// Whether both are evaluations of the same logs, whose values are not compared.
+    pub have_same_logs: bool,
     /// The checks whose outcomes differ, in words.
     pub checks: Vec<Pair<Option<String>>>,
 }
@@ -71,14 +73,39 @@ pub struct ComparedCoefficient {
     pub se: Option<f64>,
 }
 
-/// The coefficients of two summaries by name, and by class where there are several; those of the first come first.
+/// What the levels of a category, or classes, are compared with in the fit of a summary: by column, the class under an empty name.
+fn references(summary: &Json) -> Vec<(String, String)> {
+    let fit = &summary["fit"];
+    let class = fit["reference"].as_str().map(|class| (String::new(), class.to_string()));
+    let levels = fit["levels"].as_array().into_iter().flatten().filter(|level| level["reference"] == true);
+    let level = |level: &Json| Some((level["column"].as_str()?.to_string(), level["name"].as_str()?.to_string()));
+    class.into_iter().chain(levels.filter_map(level)).collect()
+}
+
+/// The references in which two fits differ.
+fn other_references(a: &Json, b: &Json) -> Vec<Difference> {
+    let (a, b) = (references(a), references(b));
+    let find = |all: &[(String, String)], column: &str| all.iter().find(|(other, _)| other == column).map(|(_, name)| name.clone());
+    let both = a.iter().filter(|(column, name)| find(&b, column).is_some_and(|other| other != *name));
+    let key = |column: &str| if column.is_empty() { "the reference class".into() } else { format!("the reference of {column}") };
+    both.map(|(column, name)| Difference { key: key(column), a: Some(name.clone()), b: find(&b, column) }).collect()
+}
+
+/// The coefficients of two summaries by name, and by class where there are several; those of the first come first. A coefficient has the
+/// reference in its name where both fits have another one: it is then of another contrast.
 fn coefficients(a: &Json, b: &Json) -> Vec<Pair<ComparedCoefficient>> {
+    let (of_a, of_b) = (references(a), references(b));
+    let differs = |column: &str, name: &str| of_a.iter().chain(&of_b).any(|(other, reference)| other == column && reference != name);
     let of = |summary: &Json| -> Vec<(String, ComparedCoefficient)> {
         let inferred = summary["inference"]["coefficients"].as_array();
+        let own = references(summary);
         let all = inferred.or(summary["fit"]["coefficients"].as_array()).map_or(&[][..], Vec::as_slice);
         let one = |c: &Json| {
-            let name = c["name"].as_str().unwrap_or_default();
-            let name = c["class"].as_str().map_or(name.to_string(), |class| format!("{class}: {name}"));
+            let (name, class) = (c["name"].as_str().unwrap_or_default(), c["class"].as_str());
+            let is_of = |column: &str| if column.is_empty() { class.is_some() } else { name.starts_with(&format!("{column}=")) };
+            let others = own.iter().filter(|(column, reference)| is_of(column) && differs(column, reference));
+            let against: String = others.map(|(_, reference)| format!(" against {reference}")).collect();
+            let name = class.map_or(name.to_string(), |class| format!("{class}: {name}")) + &against;
             (name, ComparedCoefficient { estimate: c["estimate"].as_f64(), se: c["se"].as_f64() })
         };
         all.iter().map(one).collect()
@@ -165,13 +192,16 @@ pub fn compare(a: &Path, b: &Path) -> Result<Comparison> {
     let (a, b) = (FinishedRun::read(a)?, FinishedRun::read(b)?);
     let mut settings = finished::differences(&a.settings()?, &b.settings()?);
     settings.extend(inference(&a.summary, &b.summary));
+    settings.extend(other_references(&a.summary, &b.summary));
+    // Values that are of the same logs are not independent.
+    let have_same_logs = have_logs_in_common(&a, &b)? && [&a, &b].iter().all(|run| run.summary["policy_value"].is_object());
     Ok(Comparison {
         folders,
         settings,
         results: results(&a.summary, &b.summary),
         coefficients: coefficients(&a.summary, &b.summary),
-        // Values that are of the same logs are not independent.
-        policy_values: if have_logs_in_common(&a, &b)? { Vec::new() } else { policy_values(&a.summary, &b.summary) },
+        policy_values: if have_same_logs { Vec::new() } else { policy_values(&a.summary, &b.summary) },
+        have_same_logs,
         checks: checks(&a.summary, &b.summary),
     })
 }

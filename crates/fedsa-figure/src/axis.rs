@@ -67,7 +67,7 @@ impl Axis {
         Axis { binary: self.log && binary, ..self }
     }
 
-    /// The same range with ticks at whole numbers only, if it counts.
+    /// The same range with ticks at whole numbers only, if `whole`.
     pub fn with_whole_ticks(self, whole: bool) -> Axis {
         Axis { whole, ..self }
     }

@@ -20,7 +20,7 @@ const ROW_GAP: f64 = 14.0;
 /// The gap above a lower panel; the outermost labels of both vertical axes do not touch.
 const LOWER_GAP: f64 = 14.0;
 const NARROWEST_PANEL: f64 = 90.0;
-/// The height of a row with a name where there is room.
+/// The height of a row with a name, if there is room.
 const NAMED_ROW: f64 = 24.0;
 /// The height of a lower panel, relative to its upper panel.
 const LOWER_HEIGHT: f64 = 0.42;
@@ -70,7 +70,7 @@ impl<'a> Layout<'a> {
         let (columns, wanted) = columns(figure, &sheet);
         // The height follows from the approximate width of panels.
         let usual = 90.0 + 0.37 * ((wanted - 2.0 * sheet.margin) / columns as f64 - 50.0).clamp(NARROWEST_PANEL, 1600.0);
-        // Names of rows that all have room are all shown.
+        // All names of rows must have room, and rows are at most `NAMED_ROW` apart.
         let names = figure.panels.iter().map(|panel| panel.y_names.len()).max().unwrap_or(0);
         let usual =
             if names > 0 { usual.min(60.0 + NAMED_ROW * names as f64).max(sheet.fonts.tick.leading() * names as f64) } else { usual };

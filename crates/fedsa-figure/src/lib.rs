@@ -58,7 +58,7 @@ pub struct Panel {
     pub y_label: String,
     pub x_log: bool,
     pub y_log: bool,
-    /// Whether the horizontal axis counts, so that its ticks are whole numbers.
+    /// Whether the horizontal axis shows counts, so that its ticks are whole numbers.
     pub x_whole: bool,
     /// Whether ticks of a logarithmic x axis are at 1, 2, 4, 8 and so on.
     pub x_binary: bool,

@@ -23,7 +23,7 @@ pub fn section(title: &str, value: &Json, level: usize) -> String {
 }
 
 /// Names of summaries that say little without what surrounds them in the file.
-const WORDS: [(&str, &str); 30] = [
+const WORDS: [(&str, &str); 31] = [
     ("n", "Rows"),
     ("aic", "AIC"),
     ("answer", "The answer"),
@@ -41,6 +41,7 @@ const WORDS: [(&str, &str); 30] = [
     ("interval", "Intervals by"),
     ("of_weights", "Of the weights alone"),
     ("held_out", "On held-out data"),
+    ("held_out_rows", "Held-out rows"),
     ("return_error", "Error of predicted returns"),
     ("projected_bellman_error", "Projected Bellman error"),
     ("own_minus_federated", "own minus federated"),

@@ -117,7 +117,7 @@ fn named(runs: &[ReportedRun], run: &ReportedRun, inside: String) -> String {
     if inside.is_empty() || runs.len() == 1 { inside } else { format!("<h3>{}</h3>\n{inside}", escaped(&run.name)) }
 }
 
-/// What people look at first: pictures, notes, checks, results.
+/// The parts that people look at first: pictures, notes, checks, results.
 fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: &[Option<SweepMaps>]) -> String {
     let notes: String = runs.iter().map(|run| named(runs, run, sections::notes(run))).collect();
     let mut out = curves_and_pictures(runs, options, curves);
@@ -134,7 +134,7 @@ fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: 
     out
 }
 
-/// What people look at first: pictures of what was found, and curves.
+/// The first part: pictures of what was found, and curves.
 fn curves_and_pictures(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves) -> String {
     let mut inside = pictures(runs, |name| !is_figure(name));
     if curves.shown > 0 {
@@ -159,7 +159,7 @@ fn curves_and_pictures(runs: &[ReportedRun], options: &ReportOptions, curves: &C
     part("pictures", title, &inside)
 }
 
-/// Whether a picture is that of the experiment, whose curves the page draws itself.
+/// Whether a picture is the figure of the experiment. The page draws its curves itself.
 fn is_figure(name: &str) -> bool {
     name.split('.').next() == Some(FIGURE)
 }
@@ -179,7 +179,7 @@ fn thinned(curves: &Curves) -> String {
     )
 }
 
-/// The pictures of runs with these names, which need no scripts and are those that are printed.
+/// The pictures of runs whose names `has_name` accepts. They need no scripts, and a printed page shows them.
 fn pictures(runs: &[ReportedRun], has_name: impl Fn(&str) -> bool) -> String {
     let mut out = String::new();
     for run in runs {

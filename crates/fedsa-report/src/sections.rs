@@ -78,7 +78,7 @@ pub fn verdicts(runs: &[ReportedRun]) -> String {
     out
 }
 
-/// What a reader of the results must know besides the numbers.
+/// The notes of a run: what a reader of the results must know besides the numbers.
 pub fn notes(run: &ReportedRun) -> String {
     let item = |note: &Json| {
         let tone = if note["severity"] == "warning" { TagTone::Note } else { TagTone::Plain };
@@ -88,7 +88,7 @@ pub fn notes(run: &ReportedRun) -> String {
     if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
 }
 
-/// A text whose names of settings, in backticks, are code.
+/// A text as HTML, in which the names of settings in backticks are code.
 fn with_code(text: &str) -> String {
     let of = |(i, part): (usize, &str)| if i % 2 == 1 { format!("<code>{}</code>", escaped(part)) } else { escaped(part) };
     text.split('`').enumerate().map(of).collect()

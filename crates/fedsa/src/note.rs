@@ -73,6 +73,7 @@ codes! {
     FederationDataElsewhere, "federation.data-elsewhere", Info, "The settings of a federation name data, which are not read.";
     FederationTargetElsewhere, "federation.target-elsewhere", Info, "The server of a federation cannot measure the target.";
     InferenceFewAgents, "inference.few-agents", Warning, "Clustered errors are of few agents.";
+    InferenceAfterPca, "inference.after-pca", Warning, "Standard errors take the principal components as known.";
     InferenceFewDegrees, "inference.few-degrees", Warning, "The normal distribution is used where few rows determine the dispersion.";
     InferenceOverdispersed, "inference.overdispersed", Warning, "Counts vary by more than their family allows.";
     LevelRare, "levels.rare", Warning, "A level of a category has few rows.";
@@ -118,7 +119,8 @@ codes! {
 pub struct Note {
     /// Its kind.
     pub code: NoteCode,
-    /// What is so and what to do about it, in plain sentences. Settings are named in backticks.
+    /// What is so and what to do about it, in plain sentences. Settings are in backticks; what users named, as columns are, is in double
+    /// quotes.
     pub text: String,
 }
 

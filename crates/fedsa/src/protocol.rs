@@ -190,7 +190,7 @@ impl Protocol {
             let is_number = !matches!(want.part.form(), Form::Sparse | Form::Packed);
             let is_summable = matches!(want.len, Len::Exactly(_)) && is_number;
             if want.give == Give::Sum && !is_summable {
-                return bad(format!("a sum of {:?}, which has no fixed number of numbers", want.part));
+                return bad(format!("a sum of {}, which has no fixed number of numbers", want.part));
             }
         }
         match self.exchanges.iter().position(|exchange| exchange.wants.is_empty()) {
@@ -268,19 +268,19 @@ pub(crate) fn are_finite(parts: &[(Part, Body)]) -> bool {
 fn check_finite(parts: &[(Part, Body)]) -> Result<()> {
     match parts.iter().find_map(|(part, body)| Some((part, body.not_finite()?))) {
         None => Ok(()),
-        Some((part, x)) => Err(refused(format!("{part:?} with the number {x}"), "finite numbers")),
+        Some((part, x)) => Err(refused(format!("{part} with the number {x}"), "finite numbers")),
     }
 }
 
 fn parts_text(parts: &[(Part, Body)]) -> String {
-    let one = |(part, body): &(Part, Body)| format!("{part:?} of length {}", body.len());
+    let one = |(part, body): &(Part, Body)| format!("{part} of length {}", body.len());
     if parts.is_empty() { "no parts".into() } else { parts.iter().take(4).map(one).collect::<Vec<_>>().join(", ") }
 }
 
 fn wants_text(wanted: &[(Part, Len)]) -> String {
     let one = |(part, len): &(Part, Len)| match len {
-        Len::Exactly(n) => format!("{part:?} of length {n}"),
-        Len::AtMost(n) => format!("{part:?} of length at most {n}"),
+        Len::Exactly(n) => format!("{part} of length {n}"),
+        Len::AtMost(n) => format!("{part} of length at most {n}"),
     };
     if wanted.is_empty() { "nothing".into() } else { wanted.iter().map(one).collect::<Vec<_>>().join(", ") }
 }

@@ -67,7 +67,7 @@ pub fn run(all: bool) -> Result<(), String> {
         passes(&mut tests)
     };
     // Without the examples, which have no tests: that they compile is seen by the lints.
-    step("tests", &mut || tests(&["--lib", "--bins", "--tests"]));
+    step("tests", &mut || tests(&["--tests"]));
     step("examples in the documentation", &mut || tests(&["--doc"]));
 
     package_steps(&mut step, python.is_some(), all);

@@ -37,6 +37,9 @@ pub fn diff(args: &DiffArgs) -> Result<u8, Error> {
         say("values of the policies, a | b, and a - b, of logs that are taken to be independent:");
         compared.policy_values.iter().for_each(|pair| say(format!("  {}", value_line(pair))));
     }
+    if compared.have_same_logs {
+        say("values of the policies: of the same logs, whose values are not independent; fedsa list shows each");
+    }
     if !compared.checks.is_empty() {
         say("checks that differ, a | b:");
         compared.checks.iter().for_each(|pair| say(format!("  {}: {} | {}", pair.name, shown(&pair.a), shown(&pair.b))));

@@ -3,7 +3,7 @@
 //! [`mod@fedsa_experiment::evaluate`] does the work. In addition to the usual outputs of a run the command writes `weights.json`,
 //! `weights.npz` and pictures. Before the run it prints what it read, and how long the run will take.
 
-use fedsa::error::{Error, ErrorKind, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
 use fedsa::problem::source::Inputs;
@@ -17,11 +17,11 @@ use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::tables::SummaryTable;
 use fedsa_experiment::{Kinds, Plan};
 
-use super::fewer_features::fewer_features;
 use super::progress::Watcher;
 use super::run::{ended, finished, if_exists, settings as run_settings};
 use super::{changes, count, duration, episodes, federation, holdout, lacking, megabits, say, signals};
 use crate::args::EvaluateArgs;
+use crate::hints;
 
 /// The options that captions name.
 const WORDS: PictureWords<'_> = PictureWords { chooser: "--method auto", value_columns: "--value-columns" };
@@ -64,7 +64,7 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
     };
     let watcher = Watcher::new(common, began, &planned);
     let run = run_settings(common).in_folder(out, if_exists(common.resume, common.overwrite));
-    let outcome = evaluation.run(run, &watcher, signals::cancel()).map_err(|e| before.with_proposal(e))?;
+    let outcome = evaluation.run(run, &watcher, signals::cancel())?;
     let (status, _) = ended(outcome, &id, out, common, |evaluated| {
         watcher.hide();
         if !common.quiet {
@@ -146,16 +146,7 @@ impl Before {
         let chosen = evaluation.choice.as_ref().map_or(Vec::new(), chosen);
         let lines = data(asked, &evaluation.data);
         let is_unknown = evaluation.choice.as_ref().is_some_and(|choice| choice.why == Why::NoCostKnown);
-        Self { lines, has_rewards, chosen, fewer: fewer_features(&evaluation.data), is_unknown }
-    }
-
-    /// The error about a lack of memory with the features that need less.
-    fn with_proposal(&self, e: Error) -> Error {
-        if e.kind() != ErrorKind::NoMemory || self.fewer.is_empty() {
-            return e;
-        }
-        let help = format!("{}{}", self.fewer, e.help);
-        e.helped(help)
+        Self { lines, has_rewards, chosen, fewer: hints::text(&evaluation.data.fewer_features()), is_unknown }
     }
 
     /// The report before the run: the data, the method, and the estimated time.

@@ -8,9 +8,10 @@ use fedsa_data::atomic::{self, Existing};
 use fedsa_experiment::Kinds;
 use fedsa_experiment::deployment::{Deployment, TaskSettings, limits};
 
-use super::{load, say};
+use super::{count, load, say};
 use crate::args::{FederationCommand, NewFederationArgs, Overrides};
 use crate::error::DONE;
+use crate::hints;
 
 /// The files of an app, by their names.
 const FILES: [(&str, &str); 7] = [
@@ -50,7 +51,8 @@ fn new(args: &NewFederationArgs, kinds: &Kinds) -> Result<u8, Error> {
 /// # Errors
 /// As [`federation`].
 pub fn write_task(dir: &Path, task: &TaskSettings) -> Result<u8, Error> {
-    write(dir, task.agents as u64, Some(&task.text), &task.notes)
+    let written = write(dir, task.agents as u64, Some(&task.text), &task.notes);
+    written.map_err(|e| if e.key == "DIR" { e.about("--federation") } else { e })
 }
 
 /// Writes an app with these settings, or those of an example.
@@ -71,9 +73,9 @@ fn write(dir: &Path, agents: u64, settings: Option<&str>, notes: &[Note]) -> Res
         atomic::write(&path, text.as_bytes(), folder, Existing::Keep).map_err(|e| atomic::unwritable(&path, &e))?;
     }
     for note in notes {
-        say(format!("note: {note}"));
+        say(format!("note: {}", hints::text(&note.text)));
     }
-    say(format!("{}: a Flower app for {agents} agents; its README.md has the commands that run it", dir.display()));
+    say(format!("{}: a Flower app for {}; its README.md has the commands that run it", dir.display(), count(agents as usize, "agent")));
     Ok(DONE)
 }
 

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{Error, quoted};
+use fedsa::note::Severity;
 use fedsa::record::Outcome;
 use fedsa_data::find::natural_order;
 use fedsa_experiment::finished::{FinishedRun, RunState, state_of};
 use fedsa_experiment::numbers;
 use serde_json::{Value as Json, json};
 
-use super::{say, say_json};
+use super::{count, say, say_json};
 use crate::args::ListArgs;
 use crate::error::DONE;
 
@@ -38,7 +39,7 @@ pub fn list(args: &ListArgs) -> Result<u8, Error> {
         say(format!("no runs in {}", args.dir.display()));
         return Ok(DONE);
     }
-    let mut rows = vec![["folder", "state", "outcomes", "model", "checks", "time", "ended"].map(str::to_string)];
+    let mut rows = vec![["folder", "state", "outcomes", "found", "checks", "time", "ended"].map(str::to_string)];
     rows.extend(entries.iter().map(row));
     let widths: Vec<usize> = (0..7).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
     for row in rows {
@@ -79,6 +80,11 @@ fn entry(path: &Path, state: RunState) -> Json {
             out["fit"][key] = value.clone();
         }
     }
+    if let Some(value) = summary["policy_value"]["fitted"].get("all") {
+        out["value"] = value.clone();
+    }
+    let notes = summary["notes"].as_array().map_or(&[][..], Vec::as_slice);
+    out["warnings"] = json!(notes.iter().filter(|note| note["severity"] == Severity::Warning.name()).count());
     out["ended"] = summary["provenance"]["ended"].clone();
     let mut outcomes: Vec<(String, usize)> = Vec::new();
     for result in summary["results"].as_array().into_iter().flatten() {
@@ -107,7 +113,20 @@ fn row(entry: &Json) -> [String; 7] {
     };
     let time =
         entry["seconds"].as_f64().map_or(String::new(), |s| if s < 100.0 { format!("{s:.1} s") } else { format!("{:.0} min", s / 60.0) });
-    [text(&entry["folder"]), text(&entry["state"]), outcomes, model(&entry["fit"]), checks, time, text(&entry["ended"])]
+    [text(&entry["folder"]), text(&entry["state"]), outcomes, found(entry), checks, time, text(&entry["ended"])]
+}
+
+/// What a run found, and how many warnings it has.
+fn found(entry: &Json) -> String {
+    let found = entry["value"].as_object().map_or_else(|| model(&entry["fit"]), |_| fitted_value(&entry["value"]));
+    let warnings = entry["warnings"].as_u64().filter(|n| *n > 0).map(|n| count(n as usize, "warning"));
+    [found].into_iter().filter(|found| !found.is_empty()).chain(warnings).collect::<Vec<_>>().join("; ")
+}
+
+/// The fitted value of a policy with its standard error.
+fn fitted_value(value: &Json) -> String {
+    let error = value["se"].as_f64().map_or("without an error".into(), |se| format!("+- {}", numbers::number(se)));
+    value["estimate"].as_f64().map_or(String::new(), |x| format!("fitted value {} {error}", numbers::number(x)))
 }
 
 /// The model of a fit: its rows, its AIC, and the levels that others are compared with.

@@ -8,7 +8,6 @@ mod episodes;
 pub mod evaluate;
 pub mod export;
 pub mod federation;
-mod fewer_features;
 pub mod fit;
 mod holdout;
 pub mod list;

@@ -174,7 +174,7 @@ fn evaluate_takes_lambda_and_importance_ratios() {
     let root = |out: &str| folder.json(&format!("{out}/weights.json"))["lstd"].to_string();
     run(&["--out", "a"])
         .exits(0)
-        .says("the importance ratios of 1 agent are used: `problem.ratios = false` leaves them out\n")
+        .says("the importance ratios of 1 agent are used: --set problem.ratios=false leaves them out\n")
         .says("  warning: log: the ratios leave an effective sample size of 1.92 of 40 transitions");
     run(&["--out", "b", "--set", "problem.ratios=false"]).exits(0).says("the importance ratios of 1 agent are not used");
     run(&["--out", "c", "--lambda", "0.8"]).exits(0);

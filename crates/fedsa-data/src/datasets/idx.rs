@@ -155,7 +155,7 @@ fn numbers(store: &Store, room: &mut Room) -> Result<(Header, Vec<f64>)> {
     room.take(total.saturating_mul(size_of::<f64>()), || format!("its {n} rows of {d} numbers"))?;
     let unpacked = if input.packed { ", unpacked" } else { "" };
     let there = |bytes: usize| format!("{}{unpacked}", header.length() + bytes as u64);
-    // A packed file is believed as far as it unpacks.
+    // The header of a packed file may claim more than the file unpacks to: the vector grows instead.
     let mut out = Vec::with_capacity(if input.packed { 0 } else { total });
     let mut bytes = vec![0; STEP];
     while out.len() < total {

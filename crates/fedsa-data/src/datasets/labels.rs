@@ -33,7 +33,7 @@ impl Fields {
         Self { numbers: Some(Vec::new()), names: Some(Names::default()), are_levels: false }
     }
 
-    /// Of groups and categories: codes such as `007` are names, and ids are exact.
+    /// The fields of groups or categories: codes such as `007` are names, and ids keep all digits.
     pub(super) fn levels() -> Self {
         Self { are_levels: true, ..Self::new() }
     }
@@ -81,7 +81,7 @@ impl Fields {
     }
 }
 
-/// Whether a field is a code and no number: a whole number with leading zeros, or one that no double represents.
+/// Whether a field is a code, not a number: a whole number with leading zeros, or one that no double represents.
 fn is_code(field: &str) -> bool {
     let digits = field.strip_prefix(['-', '+']).unwrap_or(field);
     let is_whole = digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,8 +1,7 @@
 //! LIBSVM text: a line per row, `LABEL INDEX:VALUE INDEX:VALUE ..`.
 //!
-//! Indices count from 1, or from 0 if the index 0 occurs, and increase within a line; numbers that are not listed are 0. Empty lines are
-//! skipped, and what follows a `#`. Columns are called `1`, `2`, .. in their order, which are
-//! the indices that count from 1.
+//! Indices count from 1, or from 0 if the index 0 occurs, and increase within a line; numbers that are not listed are 0. The reader skips
+//! empty lines, and the text after a `#`. Columns are called `1`, `2`, .. in their order: these are the indices if they count from 1.
 
 use std::cell::Cell;
 
@@ -15,7 +14,7 @@ use crate::store::Store;
 
 const ACCEPTED: &str = "lines `LABEL INDEX:VALUE INDEX:VALUE ..`, with indices that increase; tables end in .csv, .csv.gz or .parquet";
 
-/// Reads rows, whose indices count from 0 if `zero_based`, or if the index 0 occurs.
+/// Reads the rows of a file. Indices count from 0 if `zero_based`, or if the index 0 occurs.
 ///
 /// # Errors
 /// When a line is not as above, or a number is not finite; names the line.
@@ -45,9 +44,9 @@ fn lines(input: &mut Input, reader: &mut Reader, room: &mut Room) -> Result<()> 
 type Column = Option<u32>;
 
 struct Reader {
-    /// The first index.
+    /// The index of the first column: 0 or 1.
     first: u32,
-    /// Whether an index is 0 although they were taken to count from 1.
+    /// Whether an index is 0 although the reader took indices to count from 1.
     has_zero: Cell<bool>,
     /// The number of the line, from 1.
     line: u64,

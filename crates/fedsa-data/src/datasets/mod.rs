@@ -65,7 +65,7 @@ pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wa
     datasets.collect()
 }
 
-/// Reads the LIBSVM files again whose indices could count from 1 or 0, where those of another file count from 0.
+/// If the indices of one LIBSVM file count from 0, reads the files again whose indices were taken to count from 1.
 fn count_from_zero(parts: &mut [(PathBuf, Part)], wanted: &Wanted, cancel: &Cancel) -> Result<()> {
     let is_zero_based = |part: &Part| matches!(part.columns, Columns::Numbered { zero_based: true, .. });
     if !parts.iter().any(|(_, part)| is_zero_based(part)) {
@@ -118,7 +118,7 @@ fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&
     .and_then(with_rows)
 }
 
-/// Refuses what has no rows, or no features.
+/// Refuses a part without rows or without features.
 fn with_rows(part: Part) -> Result<Part> {
     if part.rows.is_empty() {
         // Dense rows without columns cannot be counted, but their targets and groups can.
@@ -161,7 +161,7 @@ fn same_columns(parts: &mut [(PathBuf, Part)]) -> Result<()> {
 }
 
 impl Part {
-    /// The data set of a part that is all there is.
+    /// The data set of the only part. A column to drop that the part lacks is an error.
     fn alone(mut self, name: String, wanted: &Wanted) -> Result<Dataset> {
         match self.lacking.pop() {
             Some((_, e)) => Err(e),
@@ -197,7 +197,7 @@ fn from_bytes(file: Vec<u8>, format: Format, wanted: &Wanted, beside: &[(&str, V
 }
 
 impl MemoryTable<'_> {
-    /// Its rows as a data set, by the rules for files.
+    /// The table as a data set, by the rules for files.
     ///
     /// # Errors
     /// When a column is missing or of the wrong type, or a number is missing or not finite.
@@ -246,33 +246,45 @@ fn no_column(name: &str, names: &[String]) -> Error {
     Error::data("", format!("there is no column `{}`: the columns are {found}", quoted(name)), "the name of a column")
 }
 
-/// A checksum of the numbers and labels of a data set.
+/// A checksum of the numbers, labels and names of columns of a data set. Lengths and kinds precede contents, so that different data sets give
+/// different bytes, and the same checksum by chance in one of 2^32 cases.
 pub(super) fn checksum(dataset: &Dataset) -> u32 {
     let mut sum = Checksum { hasher: crc32fast::Hasher::new(), bytes: Vec::new() };
     use fedsa::problem::dataset::Columns;
     match &dataset.columns {
-        Columns::Named(names) => sum.hasher.update(names.join(",").as_bytes()),
+        Columns::Named(names) => sum.texts(names),
         // There may be billions of them.
         Columns::Counted { width, left_out } => {
+            sum.hasher.update(b"counted");
             sum.update(&[*width], |x| (x as u64).to_le_bytes());
             sum.update(left_out, |x| (x as u64).to_le_bytes());
         }
     }
     match &dataset.rows {
-        Rows::Dense { values, .. } => sum.update(values, |x| x.to_le_bytes()),
-        Rows::Sparse { starts, index, value, .. } => {
+        Rows::Dense { d, values } => {
+            sum.update(&[*d], |x| (x as u64).to_le_bytes());
+            sum.update(values, f64::to_le_bytes);
+        }
+        Rows::Sparse { d, starts, index, value } => {
+            sum.hasher.update(b"sparse");
+            sum.update(&[*d], |x| (x as u64).to_le_bytes());
             sum.update(starts, |x| (x as u64).to_le_bytes());
             sum.update(index, u32::to_le_bytes);
             sum.update(value, f64::to_le_bytes);
         }
     }
-    dataset.texts.iter().for_each(|text| sum.hasher.update(format!("{}={}", text.column, text.names.join(",")).as_bytes()));
+    sum.update(&[dataset.texts.len()], |n| (n as u64).to_le_bytes());
+    for text in &dataset.texts {
+        sum.texts(std::slice::from_ref(&text.column));
+        sum.texts(&text.names);
+    }
     for labels in [&dataset.targets, &dataset.groups] {
         match labels {
             None => sum.hasher.update(b"none"),
             Some(Labels::Numbers(numbers)) => sum.update(numbers, f64::to_le_bytes),
             Some(Labels::Names { names, of }) => {
-                sum.hasher.update(names.join("\n").as_bytes());
+                sum.hasher.update(b"names");
+                sum.texts(names);
                 sum.update(of, u32::to_le_bytes);
             }
         }
@@ -286,6 +298,11 @@ struct Checksum {
 }
 
 impl Checksum {
+    fn texts(&mut self, all: &[String]) {
+        self.update(&[all.len()], |n| (n as u64).to_le_bytes());
+        all.iter().for_each(|text| self.update(text.as_bytes(), |byte| [byte]));
+    }
+
     fn update<T: Copy, const N: usize>(&mut self, values: &[T], bytes: impl Fn(T) -> [u8; N]) {
         const STEP: usize = 4096;
         self.hasher.update(&(values.len() as u64).to_le_bytes());

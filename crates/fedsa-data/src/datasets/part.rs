@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fedsa::error::{Error, Result};
 use fedsa::problem::dataset::{self, Labels, Rows, TextColumn};
 use fedsa::problem::preparation::columns::help_with;
-use fedsa::problem::preparation::texts::{disguise, is_missing};
+use fedsa::problem::preparation::texts::no_category;
 
 use crate::store::Store;
 use crate::unreadable;
@@ -20,7 +20,7 @@ pub(super) struct Part {
     pub groups: Option<Labels>,
     /// Columns of text, of tables.
     pub texts: Vec<TextColumn>,
-    /// That commas were read as decimal marks, with the first number: none where there are none.
+    /// In words: that commas were read as decimal marks, with the first such number; `None` without such numbers.
     pub decimal_comma: Option<String>,
     /// The columns that are to be dropped and are not there, as errors; none of files without names, which are looked at when all are read.
     pub lacking: Vec<(String, Error)>,
@@ -110,16 +110,12 @@ pub(super) fn not_finite(place: &str, field: &str, help: &str) -> Error {
     Error::data("", format!("{place}: {} is not a finite number", field::in_words(field)), help)
 }
 
-/// The error about a field of a feature that is no number: a missing value, a number in disguise, or a text.
+/// The error about a field of a feature that is not a number: a missing value, a number or date in another notation, or a text.
 pub(super) fn not_number(place: &str, field: &str) -> Error {
-    if let Some(what) = disguise(field) {
-        return Error::data("", format!("{place}: {} is {what}", field::in_words(field)), help_with(what));
+    match no_category(field) {
+        Some(what) if !field.is_empty() => Error::data("", format!("{place}: {} is {what}", field::in_words(field)), help_with(what)),
+        _ => not_finite(place, field, NUMBERS),
     }
-    if is_missing(field) && !field.is_empty() {
-        let help = "no rows with missing values; `categorical` names a column in which this text is a category, `drop` one to leave out";
-        return Error::data("", format!("{place}: {} is a missing value", field::in_words(field)), help);
-    }
-    not_finite(place, field, NUMBERS)
 }
 
 /// What a field of a feature must be.

@@ -1,9 +1,9 @@
-//! Tables of every format as rows: which columns are features, targets, groups and categories, and what may stand in them.
+//! Reads tables of every format as rows: decides which columns are features, targets, groups and categories, and checks their fields.
 
 use arrow_schema::DataType;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, TextColumn, Wanted};
-use fedsa::problem::preparation::texts::{disguise, is_missing};
+use fedsa::problem::preparation::texts::no_category;
 
 use super::labels::Fields;
 use super::layout::Layout;
@@ -21,16 +21,16 @@ use crate::store::Store;
 /// The number of rows that are read at a time.
 const BATCH: usize = 4096;
 
-/// What a column is.
+/// What a column is used as.
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
     Feature,
     Target,
-    /// A group, or a category that is named as one.
+    /// A group, or a column that the caller names as categorical.
     Levels,
 }
 
-/// A column that is read: its place in the table, and what it is.
+/// A column to read: its place in the table, its name, and its role.
 struct Wish<'a> {
     place: usize,
     name: &'a str,
@@ -40,7 +40,7 @@ struct Wish<'a> {
 /// What the cells of a column are read as.
 enum Kind {
     Numbers,
-    /// Texts; of a column of a text file that has them because its first field is no number, that field with its line.
+    /// Texts. If the first field of a column of a text file decided this: that field, with its line.
     Texts(Option<String>),
 }
 
@@ -49,14 +49,14 @@ struct Opened<T> {
     batches: T,
     /// What each column is read as.
     kinds: Vec<Kind>,
-    /// The number of rows, where it is known.
+    /// The number of rows, if it is known.
     rows: Option<usize>,
 }
 
 /// Reads a CSV or TSV file.
 ///
 /// # Errors
-/// When a column is missing, a line has too many or too few fields, or a field of a feature is no finite number.
+/// When a column is missing, a line has too many or too few fields, or a field of a feature is not a finite number.
 pub(super) fn of_lines(input: Input, wanted: &Wanted, expected: Option<&[String]>, room: &mut Room) -> Result<Part> {
     let opened = separated::open(input)?;
     let names = opened.names.clone();
@@ -77,7 +77,7 @@ pub(super) fn of_lines(input: Input, wanted: &Wanted, expected: Option<&[String]
     Ok(Part { decimal_comma: lines.decimal_comma(), ..part })
 }
 
-/// What the columns of a text file hold, by its first row.
+/// What each column of a text file is read as. The first row decides for features.
 fn kinds_of_lines(lines: &mut Lines, wishes: &[Wish<'_>]) -> Result<Vec<Kind>> {
     let first = lines.first()?;
     let kind = |wish: &Wish<'_>| {
@@ -120,10 +120,10 @@ pub(super) fn of_memory(table: &MemoryTable<'_>, wanted: &Wanted, room: &mut Roo
     read.map(|(part, _)| part)
 }
 
-/// What the columns of a table with types hold.
+/// What each column of a table with types is read as.
 fn kinds_of_types<'a>(wishes: &[Wish<'_>], of: impl Fn(usize) -> &'a DataType) -> Result<Vec<Kind>> {
     let kind = |wish: &Wish<'_>| match (cells::kind(of(wish.place)), wish.role) {
-        // Ids have more digits than doubles.
+        // Ids may have more digits than a double keeps.
         (CellKind::Texts, _) | (CellKind::Whole, Role::Levels) => Ok(Kind::Texts(None)),
         (CellKind::Numbers | CellKind::Whole, _) => Ok(Kind::Numbers),
         (CellKind::Other, _) => {
@@ -134,7 +134,7 @@ fn kinds_of_types<'a>(wishes: &[Wish<'_>], of: impl Fn(usize) -> &'a DataType) -
     wishes.iter().map(kind).collect()
 }
 
-/// Reads a table with columns of these names, which `open` opens.
+/// Reads a table whose columns have these names. `open` opens the table for the columns to read.
 fn read<T: Batches>(
     names: &[String],
     wanted: &Wanted,
@@ -160,7 +160,7 @@ fn read<T: Batches>(
     while let Some(batch) = batches.next()? {
         let first = values.len();
         if rows.is_none() {
-            // Vectors that grow take up to twice what is in them.
+            // A vector that grows takes up to twice the memory of its numbers.
             room.take(2 * size_of::<f64>() * d * batch.len(), || place(&batch, batch.len().saturating_sub(1), names.first()))?;
         }
         values.resize(first + d * batch.len(), 0.0);
@@ -187,7 +187,8 @@ fn read<T: Batches>(
     Ok((Part { columns, rows, targets, groups, texts, decimal_comma: None, lacking: layout.lacking }, batches))
 }
 
-/// The columns of text; values, row by row, get the positions of their names. Categories that are numbers get these.
+/// The columns of text. In `values`, row by row, a text becomes the position of its name. A category whose fields are all numbers keeps
+/// them.
 fn texts(names: &[String], columns: Vec<Column<'_>>, values: &mut [f64]) -> Vec<TextColumn> {
     let (d, mut texts) = (names.len(), Vec::new());
     for (j, column) in columns.into_iter().enumerate() {
@@ -206,16 +207,16 @@ fn texts(names: &[String], columns: Vec<Column<'_>>, values: &mut [f64]) -> Vec<
     texts
 }
 
-/// A column that is read, with its rows so far.
+/// A column with its rows so far.
 struct Column<'a> {
     name: &'a str,
     cells: Cells,
-    /// The first field of a column of text, with its line, where it decided that the column is one.
+    /// The first field, with its line, if it decided that the column holds texts.
     begins: Option<String>,
 }
 
 enum Cells {
-    /// Of a feature only those of the last batch.
+    /// The numbers so far; of a feature, only those of the last batch.
     Numbers(Vec<f64>),
     Texts(Fields),
 }
@@ -230,7 +231,7 @@ impl<'a> Column<'a> {
         Self { name: wish.name, cells, begins }
     }
 
-    /// Adds the rows of column `j` of a batch. The error is about a row of the batch.
+    /// Adds the fields of column `j` of a batch. An error comes with its row in the batch.
     fn add(&mut self, batch: &Batch, j: usize, room: &mut Room) -> Result<(), (usize, Error)> {
         let (name, array) = (self.name, &batch.columns[j]);
         let whole = |e: Error| (0, in_column(name, e));
@@ -267,7 +268,7 @@ impl<'a> Column<'a> {
         added.map_err(|e| (at, e))
     }
 
-    /// Puts the numbers so far into places, if it is a column of numbers.
+    /// Moves the numbers so far to `places`, if this is a column of numbers.
     fn move_numbers<'b>(&mut self, places: impl Iterator<Item = &'b mut f64>) {
         if let Cells::Numbers(numbers) = &mut self.cells {
             places.zip(&*numbers).for_each(|(place, x)| *place = *x);
@@ -275,7 +276,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// A target or a group.
+    /// The labels of a target or of a group.
     fn labels(self) -> Labels {
         match self.cells {
             Cells::Numbers(numbers) => Labels::Numbers(numbers),
@@ -284,7 +285,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Where a field is: rows count from 1.
+/// Where a field is, for messages. Rows count from 1.
 fn place(batch: &Batch, row: usize, column: Option<impl AsRef<str>>) -> String {
     let row = match &batch.places {
         RowPlaces::Lines(lines) => format!("line {}", lines.get(row).copied().unwrap_or(0)),
@@ -298,34 +299,38 @@ fn null(batch: &Batch, row: usize, name: &str) -> Error {
     in_column(name, cells::null_row(batch.first_row() + row + 1))
 }
 
-/// The error about a field of a column of numbers that is no finite number.
+/// The help of errors about whole numbers with too many digits, which may be ids.
+const IDS: &str =
+    "whole numbers up to 2^53, or such as 1.5e20; of ids, `drop` leaves the column out, `group` and `categorical` take them as names";
+
+/// The error about a field of a column of numbers that is not a finite number.
 fn no_number(batch: &Batch, row: usize, j: usize, name: &str, number: f64) -> Error {
     let array = &batch.columns[j];
     let place = || place(batch, row, Some(name));
     if let Some(text) = batch.odd.get(&(row, j)) {
-        return field::check_exact(text).map_or_else(|e| e.prefixed(place()), |()| not_number(&place(), text));
+        return field::check_exact(text).map_or_else(|e| e.helped(IDS).prefixed(place()), |()| not_number(&place(), text));
     }
     if array.is_null(row) {
         return null(batch, row, name);
     }
     match cells::name(array, row) {
-        Some(whole) => in_column(name, cells::inexact_row(batch.first_row() + row + 1, &whole)),
+        Some(whole) => in_column(name, cells::inexact_row(batch.first_row() + row + 1, &whole).helped(IDS)),
         None => not_finite(&place(), &number.to_string(), NUMBERS),
     }
 }
 
 /// The error about a field of a text file that is a number in a column that begins with a text.
 fn not_as_first(place: &str, field: &str, first: &str) -> Error {
-    if is_missing(field) || disguise(field).is_some() {
+    if no_category(field).is_some() {
         return not_number(place, field);
     }
     let what = format!("{place}: {} in a column that begins with a text, {first}", field::in_words(field));
     Error::data("", what, format!("{NUMBERS}; or name the column as one of categories: `categorical`"))
 }
 
-/// Whether a field is a text, and neither a number with a decimal point nor missing.
+/// Whether a field is a text: neither a number or date, in any notation, nor a missing value.
 fn is_text(text: &str) -> bool {
-    field::number(text).is_none() && text.parse::<f64>().is_err() && !is_missing(text) && disguise(text).is_none()
+    field::number(text).is_none() && text.parse::<f64>().is_err() && no_category(text).is_none()
 }
 
 /// Refuses the first line of a file that has no header.

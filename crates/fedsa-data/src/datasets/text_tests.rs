@@ -35,7 +35,7 @@ fn columns_of_text_are_categories_of_csv_and_parquet() {
     assert_eq!((numbers.texts, numbers.rows), (Vec::new(), Rows::Dense { d: 2, values: vec![1.0, 7.0, 2.0, 9.0] }));
 }
 
-/// Frames and arrays of Python are read by the rules of files.
+/// Data frames and arrays of Python are read by the rules for files.
 #[test]
 fn a_table_in_memory_is_the_data_set_of_its_file() {
     let arrays: Vec<(String, ArrayRef)> = vec![
@@ -66,7 +66,7 @@ fn a_table_in_memory_is_the_data_set_of_its_file() {
     }
 }
 
-/// Codes such as 007, and ids that no double represents, are names; other numbers are numbers, whatever other files have.
+/// Codes such as 007, and ids that no double represents, are names. Other numbers are numbers, whatever other files have.
 #[test]
 fn codes_and_ids_of_categories_are_texts() {
     let named = Wanted::default().with_categorical(vec!["site".into()]);
@@ -113,14 +113,14 @@ fn a_field_that_is_no_number_is_named_with_the_one_that_is() {
 #[test]
 fn whole_numbers_that_are_no_doubles_are_refused_in_csv_as_in_parquet() {
     let said = |text: &str| error(text, &Wanted::default());
-    assert_eq!(said("x,target\n1,0\n9007199254740993,1\n"), "line 3, column `x`: `9007199254740993` does not fit a double");
-    assert_eq!(said("x,target\n1,9007199254740993\n"), "line 2, column `target`: `9007199254740993` does not fit a double");
-    // Groups that differ in the last digit are different ones, with their texts.
+    assert_eq!(said("x,target\n1,0\n9007199254740993,1\n"), "line 3, column `x`: `9007199254740993` has more digits than a number keeps");
+    assert_eq!(said("x,target\n1,9007199254740993\n"), "line 2, column `target`: `9007199254740993` has more digits than a number keeps");
+    // Groups that differ only in the last digit are different groups, and keep their texts.
     let group = from_csv("x,target,id\n1,0,9007199254740993\n2,0,9007199254740992\n".into(), &Wanted::default().with_group("id")).unwrap();
     assert_eq!(group.groups, Some(Labels::Names { names: names(&["9007199254740993", "9007199254740992"]), of: vec![0, 1] }));
     let columns = vec![("x".to_string(), TraceColumn::I64(vec![1, (1 << 53) + 1])), ("target".into(), TraceColumn::F64(vec![0.0, 1.0]))];
     let e = from_parquet(to_bytes(&Trace::new(columns).unwrap()).unwrap(), &Wanted::default()).unwrap_err();
-    assert_eq!(e.to_string(), "column `x`: row 2: 9007199254740993 does not fit a double");
+    assert_eq!(e.to_string(), "column `x`: row 2: 9007199254740993 has more digits than a number keeps");
 }
 
 #[test]

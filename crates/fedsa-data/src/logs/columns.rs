@@ -1,4 +1,4 @@
-//! The transitions of a log from the columns of a table, whatever the table is in.
+//! Converts the columns of a table, from a file of any format or from memory, into the transitions of a log.
 
 use std::mem;
 
@@ -16,10 +16,10 @@ use crate::field::{self, whole_number};
 
 const FINITE: &str = "a finite number";
 
-/// The names of an agent and of an environment.
+/// What the fields of the columns of agents and of environments must be, for messages.
 const KEYS: [&str; 2] = ["the name of an agent", "the name of an environment"];
 
-/// The columns of a log, by their places among those that are read: `wanted` says which columns of the table these are.
+/// The columns of a log. `wanted` lists the columns of the table to read, and `layout` has places in this list.
 pub(super) struct LogColumns {
     pub wanted: Vec<(usize, As)>,
     pub layout: Layout,
@@ -27,10 +27,7 @@ pub(super) struct LogColumns {
 }
 
 impl LogColumns {
-    /// The columns of a table with these names.
-    ///
-    /// # Errors
-    /// When one is missing.
+    /// The columns of a log in a table with these names. `layout` has places in the table.
     pub fn new(names: &[String], layout: Layout) -> Self {
         let mut wanted: Vec<(usize, As)> = Vec::new();
         let mut place = |column: &mut usize, of: As| {
@@ -55,10 +52,10 @@ impl LogColumns {
         Self { wanted, layout, names }
     }
 
-    /// Refuses columns of other types than are needed, given the types of the table.
+    /// Refuses columns whose types a log cannot use. `of` gives the type of a column of the table.
     ///
     /// # Errors
-    /// When there is one.
+    /// When there is such a column.
     pub fn check_types<'a>(&self, of: impl Fn(usize) -> &'a DataType) -> Result<()> {
         for ((column, needed), name) in self.wanted.iter().zip(&self.names) {
             let found = of(*column);
@@ -75,7 +72,8 @@ impl LogColumns {
         Ok(())
     }
 
-    /// Hands on all rows of a table, until `hand_on` says that nobody sees any more. `batch` gives rows whose memory is used again.
+    /// Passes all rows of a table to `hand_on`, until it returns false because the receiver has stopped. `batch` gives rows whose memory is
+    /// used again.
     ///
     /// # Errors
     /// When the table cannot be read, or has a field that its column cannot have.
@@ -105,7 +103,7 @@ impl LogColumns {
     }
 }
 
-/// A number in messages.
+/// A number as messages show it.
 fn shown(value: f64) -> String {
     const LONGEST: usize = 20;
     Some(value.to_string()).filter(|text| text.len() <= LONGEST).unwrap_or_else(|| format!("{value:e}"))
@@ -114,11 +112,11 @@ fn shown(value: f64) -> String {
 /// The rows of a batch that cannot be read.
 #[derive(Default)]
 struct Bad {
-    /// The first one, where such rows are refused.
+    /// The first such row with its error, if such rows are refused.
     first: Option<(usize, Error)>,
-    /// The reason of each, where they are left out.
+    /// For each row of the batch, why it is left out, if such rows are left out.
     reasons: Vec<Option<String>>,
-    /// Those whose agent or environment is not known.
+    /// The rows whose agent or environment is not known.
     nameless: Vec<usize>,
 }
 
@@ -131,7 +129,7 @@ struct Fill<'a> {
 }
 
 impl Fill<'_> {
-    /// Row `row` of a column is not what is wanted; `value` is its number.
+    /// Records that row `row` of a column is not what is `wanted`; `value` is its number.
     fn refuse(&mut self, row: usize, column: usize, value: f64, wanted: &str) {
         let name = &self.columns.names[column];
         if self.columns.layout.skips {
@@ -167,14 +165,14 @@ impl Fill<'_> {
         }
     }
 
-    /// The numbers of a column, unchecked.
+    /// Writes the numbers of a column to `out`, unchecked.
     fn numbers(&self, column: usize, out: &mut [f64]) -> Result<()> {
         let read = cells::numbers(&self.batch.columns[column], out);
         read.map(drop).map_err(|e| e.prefixed(format!("column `{}`", quoted(&self.columns.names[column]))))
     }
 
-    /// Refuses rows of a column without numbers. NaN that a table with types has are left to the check of the whole log, unless such rows
-    /// are left out.
+    /// Refuses rows of a column without finite numbers. Unless bad rows are left out, NaN and infinities of a table with types are accepted
+    /// here: the check of the whole log refuses them.
     fn check(&mut self, column: usize, numbers: &[f64]) {
         for (row, number) in numbers.iter().enumerate().filter(|(_, number)| !number.is_finite()) {
             if self.columns.layout.skips || self.batch.is_no_number(row, column) {
@@ -183,7 +181,7 @@ impl Fill<'_> {
         }
     }
 
-    /// Columns in row-major order.
+    /// Writes columns to `out` in row-major order.
     fn side_by_side(&mut self, columns: &[usize], is_checked: bool, out: &mut Vec<f64>) -> Result<()> {
         let (n, k) = (self.batch.len(), columns.len());
         out.resize(n * k, 0.0);
@@ -200,7 +198,7 @@ impl Fill<'_> {
         Ok(())
     }
 
-    /// A column in which each number means something.
+    /// Converts each number of a column by `of`, and refuses those for which `of` gives `None`.
     fn convert<T: Default>(&mut self, column: usize, out: &mut Vec<T>, of: impl Fn(f64) -> Option<T>, wanted: &str) -> Result<()> {
         let mut scratch = mem::take(&mut self.scratch);
         scratch.resize(self.batch.len(), 0.0);
@@ -217,7 +215,7 @@ impl Fill<'_> {
         Ok(())
     }
 
-    /// A column of whole numbers, of all digits.
+    /// Reads a column of whole numbers with all their digits.
     fn whole(&mut self, column: usize, out: &mut Vec<i64>) -> Result<()> {
         let batch = self.batch;
         let array = &batch.columns[column];
@@ -235,7 +233,8 @@ impl Fill<'_> {
         })
     }
 
-    /// Puts something in place of next states that are missing: after a terminal state there is none, and many logs have nothing there.
+    /// Fills in missing next states of rows that terminate: these need no next state, and many logs have none. Refuses other rows without a
+    /// next state.
     fn complete(&mut self, states: &[f64], done: &[bool], next: &mut [f64]) {
         let columns = self.columns;
         let (k, layout) = (columns.layout.next.len(), &columns.layout);
@@ -249,7 +248,7 @@ impl Fill<'_> {
         }
     }
 
-    /// The ratios, or those of the probabilities, of which that under the evaluated policy agrees with those of all actions.
+    /// Reads the ratios, or divides the probabilities. The probability under the evaluated policy must agree with those of all actions.
     fn ratios(&mut self, rows: &mut Rows) -> Result<()> {
         let (Some(columns), Some(out)) = (self.columns.layout.ratio, &mut rows.log.ratio) else { return Ok(()) };
         out.resize(self.batch.len(), 0.0);
@@ -258,7 +257,7 @@ impl Fill<'_> {
                 self.numbers(column, out)?;
                 let has_types = matches!(self.batch.places, RowPlaces::Rows(_));
                 for (row, rho) in out.iter().enumerate().filter(|(_, rho)| ratio(**rho).is_none()) {
-                    // As numbers that are not finite.
+                    // The same rule as in `check`.
                     if self.columns.layout.skips || !has_types || self.batch.is_no_number(row, column) {
                         self.refuse(row, column, *rho, RATIO);
                     }
@@ -289,7 +288,7 @@ impl Fill<'_> {
         Ok(())
     }
 
-    /// The agents or the environments of the rows.
+    /// Reads the agents (`i` = 0) or the environments (`i` = 1) of the rows.
     fn keys(&mut self, i: usize, rows: &mut Rows, told: &mut Told) -> Result<()> {
         rows.keys[i].clear();
         let Some(column) = self.columns.layout.keys[i] else { return Ok(()) };
@@ -323,7 +322,7 @@ impl Fill<'_> {
         Ok(())
     }
 
-    /// Puts the rows of the batch in place of those of `rows`.
+    /// Replaces the rows of `rows` by those of the batch.
     fn rows(&mut self, rows: &mut Rows, told: &mut Told) -> Result<()> {
         let columns = self.columns;
         let layout = &columns.layout;
@@ -350,7 +349,8 @@ impl Fill<'_> {
     }
 }
 
-/// Removes rows that cannot be read, says what is before those that follow them, and counts them and the lines that are no rows.
+/// Removes rows that cannot be read, and marks the breaks before the rows that follow them. Counts the removed rows, and the lines that are
+/// not rows.
 fn leave_out(rows: &mut Rows, batch: &Batch, bad: Bad, told: &mut Told) {
     let n = batch.len();
     let Bad { mut reasons, nameless, .. } = bad;
@@ -381,7 +381,7 @@ fn leave_out(rows: &mut Rows, batch: &Batch, bad: Bad, told: &mut Told) {
     rows.log.breaks = Some(breaks);
 }
 
-/// Calls `see` with the whole numbers of the only column of a table, as far as rows have one.
+/// Calls `see` with the whole numbers of the only column of a table. Skips rows without one.
 ///
 /// # Errors
 /// When the table cannot be read.

@@ -8,7 +8,7 @@ use fedsa::problem::log_form::{LeftOutRows, RowPlace};
 const REASON: &str = "its next state is not logged: the last row of an episode that did not end (without `next_*` the next \
                                  state is that of the following row)";
 
-/// What is left out of a file or table, given these rows of it.
+/// The report on these rows of a file or table, which are left out; `None` without rows.
 pub(super) fn left_out(file: String, rows: &[usize]) -> Option<LeftOutRows> {
     let first = RowPlace::Row(*rows.iter().min()? as u64);
     Some(LeftOutRows { file, reason: REASON.into(), rows: rows.len(), first, code: NoteCode::RowsLeftOut })

@@ -106,7 +106,7 @@ fn a_column_names_the_agents() {
 fn environments_and_episodes_side_by_side_are_put_in_order() {
     let text = "env,s_0,next_0,reward,done\n0,0,1,1,0\n1,5,6,1,0\n0,1,2,1,1\n1,6,7,1,1\n0,2,0,0,0\n1,7,5,0,0\n0,0,1,1,0\n1,5,6,1,0\n";
     let (log, left_out) = read(&[("a.csv", text.into())], &LogForm::default()).unwrap().remove(0);
-    // Rows that only reset are recognised by those who use logs.
+    // Reading keeps rows that only reset: `without_resets` recognises them when a log is used.
     assert_eq!((&log.states[..], left_out), (&[0.0, 1.0, 2.0, 0.0, 5.0, 6.0, 7.0, 5.0][..], vec![]));
     assert_eq!(log.breaks.unwrap()[4], Break::Stream);
     let text = "episode,s_0,next_0,reward,done\n3,0,1,1,0\n1,5,6,1,0\n3,1,2,1,1\n1,6,7,1,1\n";

@@ -42,13 +42,13 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Reads a table with these columns, which `open` opens.
+    /// Reads a table whose columns have these names. `open` opens the table for the columns to read.
     fn read<'t>(&self, names: &[String], open: impl FnOnce(&LogColumns, usize) -> Result<Box<dyn Batches + 't>>) -> Result<Told> {
         let layout = Layout::new(names, self.form)?;
         let (empty, most) = (layout.empty(self.name), layout.batch(self.most));
         let columns = LogColumns::new(names, layout);
         let mut table = open(&columns, most)?;
-        // An error is that of the one who sees.
+        // If the receiver stops because of an error, it reports this error itself.
         columns.read(&mut *table, &mut || self.ahead.batch(|| Rows::new(empty.clone())), &mut |rows| self.ahead.hand_on(rows))
     }
 
@@ -102,8 +102,8 @@ impl Format {
         }
     }
 
-    /// Calls `see` with all transitions, in batches of at most `most`. The file is unpacked on a thread of its own while the caller's thread
-    /// sees the batch before.
+    /// Calls `see` with all transitions, in batches of at most `most`. A separate thread unpacks the file while the caller's thread handles
+    /// the batch before.
     pub fn read(self, file: Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
         let (ahead, behind) = ahead::both();
         let request = Request { form, name, most, ahead };
@@ -112,7 +112,7 @@ impl Format {
             Self::Csv => thread::scope(|scope| {
                 let read = thread::Builder::new().name(THREAD.into());
                 let spawned = read.spawn_scoped(scope, move || request.read_lines(&file));
-                // Without a thread there is nothing to see: what would have sent it is dropped.
+                // If the thread cannot be spawned, its sender is dropped, and `see` gets no batches.
                 let seen = behind.see(see);
                 let read = match spawned {
                     Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
@@ -128,7 +128,7 @@ impl Format {
     pub fn each_episode(self, file: &Store, column: usize, see: &mut (dyn FnMut(i64) + Send)) -> Result<()> {
         match self {
             Self::Parquet => contained(file.clone(), |file| each_whole(&mut file.batches(&[column], BATCH)?, see)),
-            // What cannot be read is refused where transitions are.
+            // Errors are ignored here: reading the transitions reports them.
             Self::Csv => {
                 let lines = Lines::new(lines(file)?, BATCH).of_columns(vec![(column, As::Whole)]).skipping(true);
                 each_whole(&mut { lines }, see).or(Ok(()))

@@ -26,7 +26,7 @@ pub(super) struct Arranged {
     pub path: PathBuf,
 }
 
-/// A table that is read as a whole; errors are about its path, which is the name of one in memory.
+/// A table that is read as a whole. Errors name its path; the path of a table in memory is its name.
 pub(super) struct Whole<'a> {
     pub path: PathBuf,
     pub rows: WholeRows<'a>,
@@ -39,7 +39,7 @@ pub(super) enum WholeRows<'a> {
 }
 
 impl<'a> Whole<'a> {
-    /// A file.
+    /// The table of a file.
     pub fn file(path: &Path, format: Format, open: Open<'a>) -> Self {
         Self { path: path.to_path_buf(), rows: WholeRows::File(format, open) }
     }
@@ -87,14 +87,14 @@ struct Gathered {
 /// How files are opened.
 pub(super) type Open<'a> = &'a dyn Fn(&Path) -> Result<Store>;
 
-/// Reads whole tables. An environment of one table is another than that of the same name in another table.
+/// Reads whole tables. Environments of different tables are different, even if they have the same name.
 fn gather(tables: &[Whole<'_>], form: &LogForm) -> Result<Gathered> {
     let mut all: Option<Rows> = None;
     let (mut agents, mut file_of, mut left_out) = (Names::default(), Vec::new(), Vec::new());
     for (number, table) in tables.iter().enumerate() {
         let first = all.as_ref().map_or(0, |all| all.log.len());
         let read = table.read(form, &mut |rows, room| {
-            // All together, those of an agent, and in order.
+            // Memory for the rows of all agents, for those of one agent, and for those in order.
             room.take(4 * rows.log.len() * (row_bytes(rows.log.columns.len()) + 8), || "rows of several agents or environments".into())?;
             let all = match &mut all {
                 None => all.insert(Rows::new(rows.log.clone())),
@@ -111,7 +111,7 @@ fn gather(tables: &[Whole<'_>], form: &LogForm) -> Result<Gathered> {
         });
         let told = read.map_err(|e| about(&table.path, e))?;
         left_out.extend(left_out_of(&table.path, &told));
-        // Numbers of this table become those of all.
+        // The numbers of agents and environments in this table become numbers among all tables.
         let names: Vec<u32> = told.names[0].all.iter().map(|name| agents.number(name)).collect();
         let before = file_of.len() as u32;
         file_of.resize(file_of.len() + told.names[1].all.len().max(1), number);
@@ -183,7 +183,7 @@ pub(super) fn by_agent(tables: &[Whole<'_>], form: &LogForm) -> Result<Vec<Arran
     Ok(all)
 }
 
-/// The log of the agent of a table.
+/// The log of a table with one agent.
 ///
 /// # Errors
 /// As [`by_agent`].
@@ -201,13 +201,14 @@ pub(super) fn of_one(table: &Whole<'_>, form: &LogForm, name: &str) -> Result<Ar
     Ok(Arranged { log: MemoryLog { log, left_out, next_follows }, path: table.path.clone() })
 }
 
-/// The rows without a next state, given those of the agent in the file.
+/// The report on the agent's rows without a next state, which are left out; `rows` are their numbers in the file.
 fn dropped(path: &Path, rows: &[usize]) -> Option<LeftOutRows> {
     following::left_out(shown(name_of(path)), rows)
 }
 
-/// One agent's rows, which were logged in this order: those of an environment follow each other, and so do those of an episode. Episodes
-/// are numbered anew. Where `next_follows`, those without a next state are left out, and listed.
+/// Puts one agent's rows, which are in the order in which they were logged, into another order: the rows of an environment follow each
+/// other, and so do those of an episode. Episodes get new numbers. If `next_follows`, rows without a next state are left out; the second
+/// result lists them.
 ///
 /// # Errors
 /// When the rows of an episode that others interrupt do not follow from each other.

@@ -8,7 +8,7 @@ use fedsa::problem::log_form::COLUMNS;
 use super::ratios::{BEHAVIOURS, PROBABILITIES};
 use crate::listed;
 
-/// What names of state columns begin with.
+/// The prefix of names of state columns.
 const STATE: &str = "s_";
 
 /// The names of a file's columns.
@@ -135,7 +135,7 @@ pub(super) const REWARD: [&str; 3] = [COLUMNS[0], "rewards", "next.reward"];
 pub(super) const EPISODE: [&str; 3] = [COLUMNS[3], "episodes", "episode_index"];
 /// Those of `action`.
 pub(super) const ACTION: [&str; 2] = ["action", "actions"];
-/// The state in data sets of robots (LeRobot), where there are no columns `s_*`.
+/// The prefix of state columns in data sets of robots (LeRobot), for files without columns `s_*`.
 const ROBOT_STATE: &str = "observation.state_";
 
 /// The name of a log for one of its other names.

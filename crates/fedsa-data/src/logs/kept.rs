@@ -78,6 +78,7 @@ impl Checksum {
         all.update(columns.join(",").as_bytes());
         all.update(&self.rows.to_le_bytes());
         let actions = self.actions.into_iter().flatten();
+        all.update(&self.ends.each_ref().map(|end| u8::from(end.is_some())));
         self.parts
             .into_iter()
             .chain(self.ends.into_iter().flatten())

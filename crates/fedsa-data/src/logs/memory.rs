@@ -30,7 +30,7 @@ impl MemoryTable<'_> {
     /// episodes side by side are put in order, as those of files are.
     ///
     /// # Errors
-    /// When columns are missing, of different lengths, or have numbers that they cannot have.
+    /// When columns are missing, have different lengths, or hold numbers that they cannot hold.
     pub fn logs(&self, form: &LogForm) -> Result<Vec<MemoryLog>> {
         form.check()?;
         let table = Whole { path: PathBuf::from(&self.name), rows: WholeRows::Memory(self) };

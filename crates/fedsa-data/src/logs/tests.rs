@@ -311,7 +311,7 @@ fn rows_in_errors_are_those_of_the_file() {
     assert_eq!(error(with(|log| log.states[2 * 90 + 1] = f64::NAN)), "row 90, `s_10`: NaN is not a finite number");
     assert_eq!(error(with(|log| log.ratio.as_mut().unwrap()[55] = -1.0)), "row 55, `ratio`: -1 is not an importance ratio");
     assert_eq!(error(with(|log| log.episode.as_mut().unwrap()[80] = 0)), "row 80, `episode`: episode 0 goes on after episode 11");
-    // Whole numbers of episodes are exact, also those that are no doubles.
+    // Numbers of episodes are exact, even those that no double represents.
     assert_eq!(error(with(|log| log.episode.as_mut().unwrap()[80] = (1 << 60) + 1)), {
         format!("row 81, `episode`: episode 11 goes on after episode {}", (1u64 << 60) + 1)
     });

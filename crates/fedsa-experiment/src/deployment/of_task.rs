@@ -2,6 +2,7 @@
 
 use fedsa::error::Result;
 use fedsa::note::{Note, NoteCode};
+use fedsa::problem::preparation::partition::Partition;
 use toml::{Table, Value};
 
 use super::{Deployment, Source, limits, source_of};
@@ -28,10 +29,16 @@ pub struct TaskSettings {
 pub fn of_fit(fit: &Fit) -> Result<TaskSettings> {
     let settings = fit.settings();
     let given = [("inference", settings.inference.is_some()), ("compare", !settings.compare.is_empty())];
-    match given.into_iter().find(|(_, is_given)| *is_given) {
-        Some((setting, _)) => Err(limits::refusal(setting)),
-        None => of_experiment(fit.experiment(), fit.rows_read().len().max(1)),
+    if let Some((setting, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(limits::refusal(setting));
     }
+    let mut task = of_experiment(fit.experiment(), fit.rows_read().len().max(1))?;
+    // The resolved experiment always divides rows; here it matters only where the user asked for it.
+    task.notes.retain(|note| note.code != NoteCode::FederationAgentsAreMachines);
+    let given = [("group", settings.group.is_some()), ("partition", settings.partition.is_some()), ("agents", settings.agents.is_some())];
+    let first = given.into_iter().find(|(_, is_given)| *is_given).filter(|_| settings.dealing() != Partition::Files);
+    task.notes.extend(first.map(|(setting, _)| agents_are_machines(setting)));
+    Ok(task)
 }
 
 /// The settings of a federation that evaluates a policy by the logs of its agents, which are not those that were read.
@@ -89,10 +96,14 @@ fn without_partition(problem: &mut Table) -> Option<Note> {
         Some(Value::Table(table)) => table.keys().next().cloned().unwrap_or_default(),
         Some(other) => other.as_str().unwrap_or_default().to_string(),
     };
-    let text = format!(
-        "`partition = {name}` divides rows among agents in one process; in a federation the rows of a machine are those of one agent"
-    );
-    Some(Note::new(NoteCode::FederationAgentsAreMachines, text))
+    Some(agents_are_machines(&format!("partition = {name}")))
+}
+
+/// The note about a setting that divides rows among agents.
+fn agents_are_machines(setting: &str) -> Note {
+    let text =
+        format!("`{setting}` divides rows among agents in one process; in a federation the rows of a machine are those of one agent");
+    Note::new(NoteCode::FederationAgentsAreMachines, text)
 }
 
 /// Removes a target that the server cannot measure.

@@ -250,7 +250,7 @@ impl Evaluated {
         })
     }
 
-    /// An agent, with its own weights where it has enough episodes.
+    /// An agent, with its own weights if it has enough episodes.
     fn agent(&self, facts: &LogFacts) -> Json {
         let mut one = agent(facts);
         let own = self.policy_value.as_ref().map(|value| &value.fitted.own_weights);

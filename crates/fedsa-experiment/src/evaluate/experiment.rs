@@ -1,4 +1,4 @@
-//! The experiment that the settings of an evaluation come to: where each setting becomes a key.
+//! Turns the settings of an evaluation into an experiment: each setting becomes a key.
 
 use fedsa::error::{Error, Result};
 use fedsa::problem::features::FeatureSpec;
@@ -12,58 +12,58 @@ use crate::choose::{Choice, TOL};
 use crate::config::{Experiment, SweepPoint};
 use crate::made::{Made, Section, count, has_no_such_setting, takes};
 
-/// The kind of method that accelerates another one, and the one that it accelerates here: without a bias, and without state
-/// of the agents, in which acceleration brings less.
+/// The kind of method that accelerates another method, and the method that it accelerates here. This one has no bias, and its agents have
+/// no state, with which acceleration brings less.
 const ANDERSON: &str = "anderson";
 pub const ANDERSON_BASE: &str = "fedhsa";
 
-/// The rounds of LSTD over a link that brings everything: the first one solves the system, and further ones solve it again. Twice the one,
-/// as of methods that are chosen.
+/// The rounds of LSTD if the first round hears all agents ([`hears_all`]): that round solves the system, and further rounds solve it again.
+/// Twice the one round that suffices, as for a method that is chosen ([`Choice::rounds`]).
 const LSTD_ROUNDS: u64 = 2;
 
-/// Whether the first round hears all agents, over a clear link.
+/// Whether the first round hears all agents, over a link that does not change messages.
 fn hears_all(point: &SweepPoint) -> bool {
     point.sections().method(0).is_some_and(|method| method.get("uplink").is_none() && method.get("participants").is_none())
 }
 
-/// The method that an experiment is made with.
+/// The method of an experiment.
 #[derive(Clone)]
 pub(super) struct Method {
     pub kind: String,
     /// Its settings, if they are not those of the evaluation.
     settings: Option<Table>,
-    /// The number of rounds that suffices, where it is known.
+    /// The number of rounds that suffices, if it is known.
     rounds: Option<u64>,
-    /// The residual to reach, as a multiple of that at zero weights; 0 for none.
+    /// The residual to reach, as a multiple of the residual at zero weights; 0 for none.
     tol: f64,
 }
 
 impl Method {
-    /// The method that the settings name; one that could be chosen, before the data are known.
+    /// The method that the settings name. If they name none: one that could be chosen, because the data are not known yet.
     pub fn before(settings: &EvaluateSettings) -> Self {
         let kind = match settings.named_method() {
             Some(kind) => kind,
-            // Samples are for methods that take steps.
+            // Only methods that take steps use samples.
             None if settings.sampling != "mean" => "fedhsa",
             None => "lstd",
         };
         Self { kind: kind.into(), settings: None, rounds: None, tol: settings.tol.unwrap_or(TOL) }
     }
 
-    /// One with local steps that could be chosen.
+    /// A method with local steps that could be chosen.
     pub fn with_steps(settings: &EvaluateSettings) -> Self {
         Self { kind: "fedhsa".into(), ..Self::before(settings) }
     }
 
-    /// The one that was chosen.
+    /// The method that was chosen.
     pub fn chosen(choice: &Choice) -> Self {
         Self { kind: choice.kind.into(), settings: Some(choice.settings.clone()), rounds: choice.rounds(), tol: choice.tol }
     }
 }
 
 impl EvaluateSettings {
-    /// The experiment of the settings, without reading the logs. Without features in the settings, it has some that do not depend on
-    /// the data.
+    /// The experiment of the settings, without reading the logs. If the settings have no features, the experiment has features that do not
+    /// depend on the data.
     ///
     /// # Errors
     /// When a setting cannot be used.
@@ -81,7 +81,7 @@ impl EvaluateSettings {
         if solves { made(&Method { rounds: Some(LSTD_ROUNDS), ..method.clone() }) } else { Ok(experiment) }
     }
 
-    /// The experiment as a table, with the settings of its keys.
+    /// The experiment as a table, with the setting that each key comes from.
     fn made(&self, method: &Method, features: &FeatureSpec, agents: usize) -> Result<Made> {
         let kind = method.kind.as_str();
         let mut made = Made::new("evaluate", format!("Policy evaluation by {kind} from {}", count(agents, "agent")));
@@ -94,7 +94,7 @@ impl EvaluateSettings {
         run.put_as("max_rounds", "rounds", method.rounds.map_or(self.max_rounds, |rounds| rounds.min(self.max_rounds)))?;
         run.put_as("seed", "seeds[0]", self.seed)?;
         run.put_as("tol", "stop.relative_residual", (method.tol != 0.0).then_some(method.tol))?;
-        // Methods that solve or accelerate need few rounds: each is looked at for the target.
+        // Methods that solve or accelerate need few rounds, so that each round is compared with the target.
         if ["lstd", "gmres", "newton", ANDERSON].contains(&kind) {
             run.fix("record.every", 1)?;
         }
@@ -135,13 +135,14 @@ impl EvaluateSettings {
             return Ok(method);
         }
         if kind == ANDERSON {
-            // The settings are those of its base.
+            // The settings are for the base method.
             method.fix("base.kind", ANDERSON_BASE)?;
             method.put_as("step_size", "base.step_size", self.step_size())?;
             method.put_as("local_steps", "base.local_steps", self.local_steps())?;
             return Ok(method);
         }
-        // A method without local steps, or with one in a round, has no such keys. Where the method is to be chosen, they are those of other methods.
+        // A method without local steps, or with one in a round, has no such keys. Setting them is then an error, unless the method is to be
+        // chosen: they may be for other methods.
         let is_named = self.named_method().is_some();
         if takes(&self.kinds, kind, "step_size") {
             method.put("step_size", self.step_size())?;

@@ -8,6 +8,7 @@ mod evaluated;
 mod expectation;
 mod experiment;
 mod feature_choice;
+mod fewer_features;
 mod logs_read;
 mod notes;
 mod pictures;
@@ -112,7 +113,7 @@ pub struct Evaluation {
     /// The choice of the method, unless the settings name one, or samples are drawn.
     pub choice: Option<Choice>,
     experiment: Experiment,
-    built: Option<BuiltProblem>,
+    built: BuiltProblem,
     began: Instant,
 }
 
@@ -202,26 +203,22 @@ impl Evaluation {
         let clipped = logs.clipped(&map).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let data =
             Data { logs, settings: of_logs, episodes, map, clipped, features: chosen, value_columns, policy_value, against, unclipped };
-        let prepared = Self { data, choice: None, experiment: first, built: None, began };
-        if is_auto && settings.sampling == "mean" {
-            return prepared.with_choice(settings, files);
-        }
-        // Logs in memory are nowhere else.
-        let built = files.given_identity().map(|_| BuiltProblem::new(&prepared.experiment, files, Isa::best())).transpose()?;
-        Ok(Self { built, ..prepared })
+        let built = BuiltProblem::new(&first, files, Isa::best());
+        let built = built.map_err(|e| fewer_features::with_proposal(e, &data))?;
+        let prepared = Self { data, choice: None, experiment: first, built, began };
+        if is_auto && settings.sampling == "mean" { prepared.with_choice(settings, files.cancel()) } else { Ok(prepared) }
     }
 
     /// The same with a method that is chosen. The choice knows the problem, which is then that of the run.
-    fn with_choice(self, settings: &EvaluateSettings, files: &DiskFiles) -> Result<Self, Error> {
+    fn with_choice(self, settings: &EvaluateSettings, cancel: &Cancel) -> Result<Self, Error> {
         let first = &self.experiment;
-        let built = BuiltProblem::new(first, files, Isa::best())?;
         let demand = Demand::new(settings.step_size(), settings.local_steps() as usize)
             .with_tol(settings.tol)
             .with_matrices(!settings.keep_matrices);
-        let choice = choose::choose(built.shared_field(), &demand, files.cancel()).map_err(|e| first.failure_at(e, &first.points[0]))?;
+        let choice = choose::choose(self.built.shared_field(), &demand, cancel).map_err(|e| first.failure_at(e, &first.points[0]))?;
         let (features, agents) = (self.data.map.spec(), self.data.logs.facts.len());
         let experiment = settings.experiment_with(&Method::chosen(&choice), features, agents)?;
-        Ok(Self { choice: Some(choice), experiment, built: Some(built), ..self })
+        Ok(Self { choice: Some(choice), experiment, ..self })
     }
 
     /// When the logs began to be read.
@@ -251,7 +248,7 @@ impl Evaluation {
         let mut names = evaluated::NAMES.map(String::from).to_vec();
         names.extend(VALUE_PICTURES.iter().flat_map(|stem| output::picture_names(&experiment, stem)));
         let job = Job::new(experiment, run).with_problem(built).with_files(names).since(began).for_work(FolderWork::Evaluation);
-        let ran = job.run(observer, cancel)?;
+        let ran = job.run(observer, cancel).map_err(|e| fewer_features::with_proposal(e, &data))?;
         if matches!(ran, RunOutcome::Done(_)) {
             observer.computing(Computed::PolicyValue, 1, 1);
         }

@@ -112,7 +112,7 @@ fn clipped(data: &Data) -> Vec<Note> {
         let share = numbers::percent(*count as f64 / data.logs.transitions() as f64);
         let (lo, hi) = ranges.get(column).copied().unwrap_or_default();
         let (column, lo, hi) = (quoted(column), numbers::typed(lo), numbers::typed(hi));
-        let what = format!("the column `{column}` is outside of its range {lo},{hi} in {share} of the states, which count as its ends");
+        let what = format!("the column \"{column}\" is outside of its range {lo},{hi} in {share} of the states, which count as its ends");
         Note::new(NoteCode::StatesClipped, what)
     };
     each.map(note).collect()
@@ -145,7 +145,7 @@ fn constant(data: &Data) -> Option<Note> {
     let names: Vec<String> = (0..columns.len()).filter(is_constant).map(|j| quoted(&columns[j])).collect();
     let (first, more) = (names.first()?, names.len() - 1);
     let more = if more == 0 { String::new() } else { format!(" and {}", count(more, "further state column")) };
-    Some(Note::new(NoteCode::StatesConstant, format!("{first}{more}: the same value in every transition, which tells nothing")))
+    Some(Note::new(NoteCode::StatesConstant, format!("\"{first}\"{more}: the same value in every transition, which tells nothing")))
 }
 
 /// That features were chosen by few episodes, or by those of a kind.

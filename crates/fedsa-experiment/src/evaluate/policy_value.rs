@@ -205,11 +205,7 @@ fn table(title: String, of: &EstimateTable) -> SummaryTable {
 pub(super) fn odd(value: &PolicyValue, of_weights: f64) -> Vec<Note> {
     let mut notes = few_episodes(&value.fitted.table);
     let all = &value.fitted.table.all;
-    if !all.se.is_finite() && all.episodes > 1 {
-        let what = "the error of the fitted value is not known: the data do not determine the values of the start states, as where episodes are \
-                    cut short in states that nothing else is known of; fewer `features`, or a `ridge`, help";
-        notes.push(Note::new(NoteCode::ValueErrorUnknown, what));
-    }
+    notes.extend(unknown_errors(value));
     if is_elsewhere(all, of_weights) {
         let of_weights = numbers::number(of_weights);
         let what =
@@ -228,6 +224,20 @@ pub(super) fn odd(value: &PolicyValue, of_weights: f64) -> Vec<Note> {
         notes.push(Note::new(NoteCode::ValueFewEffective, what));
     }
     notes
+}
+
+/// That the data do not determine a value, so that its error is not known.
+fn unknown_errors(value: &PolicyValue) -> Option<Note> {
+    let is_unknown = |table: &EstimateTable| !table.all.se.is_finite() && table.all.episodes > 1;
+    let why = "episodes are cut short in states of which nothing else is known, and a value without an error may be far off; fewer `features` or \
+               longer episodes help";
+    let what = match (is_unknown(&value.fitted.table), is_unknown(&value.importance.table)) {
+        (false, false) => return None,
+        (true, true) => "the values",
+        (true, false) => "the fitted value",
+        (false, true) => "the value by returns",
+    };
+    Some(Note::new(NoteCode::ValueErrorUnknown, format!("the logs do not determine {what}: {why}")))
 }
 
 /// Whether weights have another value than the pooled solution.

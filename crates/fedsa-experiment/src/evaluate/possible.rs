@@ -1,4 +1,4 @@
-//! What values can be, and notes where an evaluation says otherwise.
+//! The possible values of a policy, and notes on estimates that are not possible.
 
 use fedsa::linalg;
 use fedsa::note::{Note, NoteCode};
@@ -7,15 +7,16 @@ use fedsa::problem::policy_value::{PolicyValue, ValueEstimate};
 
 use super::pictures::SeenStates;
 use super::{Data, LogsRead, policy_value};
+use crate::made::count;
 use crate::numbers;
 
-/// What is let pass, as a share of the range of possible values: features are not exact.
+/// The tolerance, as a share of the largest possible magnitude of a value: features are not exact.
 const SLACK: f64 = 0.01;
-/// The share of the states whose values may lie outside.
+/// The share of the states whose values may be outside of the range without a note.
 const FEW: f64 = 0.01;
 
-/// The values that the rewards of the episodes allow: `r / (1 - gamma)` of the least and of the greatest reward r, and 0 where episodes
-/// end. `None` without transitions.
+/// The range of values that the rewards of the episodes allow: from `r / (1 - gamma)` of the least reward r to that of the greatest one,
+/// and with 0 if episodes end. `None` without transitions.
 fn possible(all: &EpisodeSummary, gamma: f64) -> Option<(f64, f64)> {
     let (least, most) = all.rewards?;
     let forever = |r: f64| if r == 0.0 { 0.0 } else { r / (1.0 - gamma) };
@@ -23,7 +24,7 @@ fn possible(all: &EpisodeSummary, gamma: f64) -> Option<(f64, f64)> {
     Some(if all.ended > 0 { (low.min(0.0), high.max(0.0)) } else { (low, high) })
 }
 
-/// The estimates that are printed, with what they are of.
+/// The estimates that are printed, each with its name in words.
 fn estimates(value: &PolicyValue) -> Vec<(String, ValueEstimate)> {
     let of = |(_, words, table): (_, &str, &fedsa::problem::policy_value::EstimateTable)| {
         let all = (format!("the value by {words} of all agents"), table.all);
@@ -34,22 +35,30 @@ fn estimates(value: &PolicyValue) -> Vec<(String, ValueEstimate)> {
     policy_value::estimates(value).into_iter().flat_map(of).collect()
 }
 
-/// The first of these, and how many more there are.
+/// In words: the first of these estimates, and how many more there are.
 fn named(found: &[(String, ValueEstimate)]) -> String {
     let (name, e) = &found[0];
     let first = format!("{name} is {} with the standard error {}", numbers::number(e.estimate), numbers::number(e.se));
-    if found.len() == 1 { first } else { format!("{first}, and so are {} further values", found.len() - 1) }
+    match found.len() {
+        1 => first,
+        n => format!("{first}, and so on for {}", count(n - 1, "further value")),
+    }
 }
 
-/// Notes on values of weights theta, and on the value of the policy, that rewards, discount and returns do not allow.
+/// Notes on values of the weights `theta`, and on values of the policy, that rewards, discount and returns do not allow.
 pub(super) fn notes(data: &Data, theta: &[f64], value: Option<&PolicyValue>) -> Vec<Note> {
-    const HELP: &str = "the logs hardly determine it: take fewer `features`, a larger `ridge`, or longer episodes";
+    const HELP: &str = "the logs hardly determine it: take other `features`, another `ridge`, or longer episodes";
     let (all, gamma) = (LogsRead::of(data).all, data.settings.gamma);
     let Some((low, high)) = possible(&all, gamma) else { return Vec::new() };
     let slack = if (high - low).is_finite() { SLACK * low.abs().max(high.abs()) } else { 0.0 };
     let is_possible = |v: f64| !v.is_finite() || (low - slack..=high + slack).contains(&v);
+    // An interval that reaches into the range says that the value may be possible.
+    let is_outside = |e: &ValueEstimate| match e.low.is_finite() && e.high.is_finite() {
+        true => e.high < low - slack || e.low > high + slack,
+        false => !is_possible(e.estimate),
+    };
     let range = format!(
-        "rewards from {} to {} and `gamma` = {gamma} allow {} to {}",
+        "rewards from {} to {} and `gamma = {gamma}` allow {} to {}",
         of(all.rewards, 0),
         of(all.rewards, 1),
         bound(low),
@@ -63,7 +72,7 @@ pub(super) fn notes(data: &Data, theta: &[f64], value: Option<&PolicyValue>) -> 
         let text = format!("{}, more than the range {} of the returns; {HELP}", named(&unsure), numbers::number(width));
         notes.push(Note::new(NoteCode::ValueErrorLarge, text));
     }
-    let outside: Vec<_> = estimates.iter().filter(|(_, e)| !is_possible(e.estimate)).cloned().collect();
+    let outside: Vec<_> = estimates.iter().filter(|(_, e)| is_outside(e)).cloned().collect();
     if !outside.is_empty() {
         notes.push(Note::new(NoteCode::ValueImpossible, format!("{}, and {range}; {HELP}", named(&outside))));
     }
@@ -71,9 +80,9 @@ pub(super) fn notes(data: &Data, theta: &[f64], value: Option<&PolicyValue>) -> 
     notes
 }
 
-/// A note on values of states that were seen.
+/// A note on impossible values of the states in the logs.
 fn of_states(data: &Data, theta: &[f64], is_possible: &dyn Fn(f64) -> bool, range: &str) -> Option<Note> {
-    // The features of many tiles are not evaluated one by one.
+    // Features are evaluated as dense vectors here, so sparse ones, such as many tiles, are skipped.
     if data.map.sparse().is_some() {
         return None;
     }
@@ -90,7 +99,7 @@ fn of_states(data: &Data, theta: &[f64], is_possible: &dyn Fn(f64) -> bool, rang
         let (least, most) = outside.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(*v), b.max(*v)));
         let (share, least, most) = (numbers::percent(share), numbers::number(least), numbers::number(most));
         let text = format!(
-            "the values of {share} of the states are impossible, {least} to {most}: {range}; other `features` or a larger `ridge` may help"
+            "the values of {share} of the states are impossible, {least} to {most}: {range}; other `features` or another `ridge` may help"
         );
         Note::new(NoteCode::ValueImpossible, text)
     })

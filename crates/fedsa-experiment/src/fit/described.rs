@@ -1,4 +1,4 @@
-//! What a model is, in `summary.json`: lists, comparisons and reports of runs read it from there.
+//! Describes a model in `summary.json`, for lists, comparisons and reports of runs.
 
 use fedsa::error::quoted;
 use fedsa::problem::glm::inference::Inference;
@@ -21,17 +21,17 @@ pub(super) fn json(prepared: &Prepared, model: &LinearModel, inference: Option<&
     json!({
         "model": model.to_json()["model"],
         "n": prepared.train.rows.len(),
-        "held_out": prepared.held_out.rows.len(),
+        "held_out_rows": prepared.held_out.rows.len(),
         "positive": positive,
         "reference": reference,
         "levels": levels(prepared),
         "aic": inference.map(|inference| inference.aic),
-        // Those of inference have errors besides.
+        // With inference, `inference` lists the coefficients, with their standard errors.
         "coefficients": coefficients(model).filter(|_| inference.is_none()).map(|all| all.into_iter().map(one).collect::<Vec<_>>()),
     })
 }
 
-/// The levels of all columns of categories, each with its rows, and whether it is the reference with which others are compared.
+/// The levels of all columns of categories, each with its number of rows, and whether it is the reference level.
 fn levels(prepared: &Prepared) -> Vec<Json> {
     let of = |(levels, category): (&ColumnLevels, &Category)| {
         let one = |(name, rows): (&String, &u64)| {

@@ -1,4 +1,4 @@
-//! The experiment that the settings of a fit come to: where each setting becomes a key.
+//! Turns the settings of a fit into an experiment: each setting becomes a key.
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::preparation::AgentWeights;
@@ -37,7 +37,7 @@ impl FitSettings {
         self.made(choice)?.experiment(&self.changes, &self.kinds)
     }
 
-    /// The experiment as a table, with the settings of its keys.
+    /// The experiment as a table, with the setting that each key comes from.
     fn made(&self, choice: Option<&LossChoice>) -> Result<Made> {
         let named = self.named()?;
         if let Some(rows) = self.batch
@@ -80,7 +80,7 @@ impl FitSettings {
         problem.put("partition", self.dealing())?;
         problem.put("group", self.group.as_ref())?;
         problem.put("seed", self.seed)?;
-        // The number of groups or of files decides otherwise.
+        // With these partitions, the number of files or of groups is the number of agents.
         let decides = matches!(self.dealing(), Partition::Files | Partition::ByColumn);
         problem.put("agents", self.agents.or((!decides).then_some(AGENTS)))?;
         problem.put("target", self.target.as_ref())?;
@@ -102,11 +102,11 @@ impl FitSettings {
         Ok(problem)
     }
 
-    /// `[[method]]` of one kind. In a comparison a step size is for methods that have no step of their own, and local steps for those
-    /// that make any.
+    /// `[[method]]` of one kind. In a comparison, the step size is for methods without a step size of their own, and the number of local
+    /// steps is for methods that make local steps.
     ///
     /// # Errors
-    /// When a method that is alone has neither.
+    /// When the only method does not have a setting that is given.
     fn method_of(&self, i: usize, kind: &str, setting: &'static str, is_alone: bool, choice: Option<&LossChoice>) -> Result<Section> {
         let mut method = Section::new(format!("method[{i}]"));
         if kind == AUTO {
@@ -130,7 +130,7 @@ impl FitSettings {
         Ok(method)
     }
 
-    /// `[[method]]` of the choice, or of what may be chosen before the data are read.
+    /// `[[method]]` of the choice. Before the data are read: of a method that may be chosen.
     fn auto_method(&self, method: &mut Section, setting: &'static str, is_alone: bool, choice: Option<&LossChoice>) -> Result<()> {
         let given = [("step_size", self.step_size.map(numbers::typed)), ("local_steps", self.local_steps.map(|steps| steps.to_string()))];
         if let (true, Some((setting, Some(given)))) = (is_alone, given.into_iter().find(|(_, given)| given.is_some())) {
@@ -147,7 +147,7 @@ impl FitSettings {
     }
 }
 
-/// A class, as a number where it is one.
+/// A class, as a number if its text is one.
 fn class(text_of: &str) -> Value {
     text_of.parse::<f64>().ok().filter(|x| x.is_finite()).map_or_else(|| text(text_of), Value::Float)
 }

@@ -84,7 +84,8 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// The weights of the first method; with inference after the steps that make their score vanish. `notes` are those from before the runs.
+    /// The fit with the weights of the first method. With inference, further steps make the score of the weights vanish. `notes` are those
+    /// from before the runs.
     pub(super) fn new(mut ran: Ran, settings: &FitSettings, prepared: Prepared, notes: Vec<Note>, cancel: &Cancel) -> Result<Self> {
         ran.add_notes(notes);
         let mut theta = ran.results.cells[0][0].theta.clone();
@@ -96,7 +97,7 @@ impl Fitted {
                 }
                 let inference = infer(&prepared, &theta, how, cancel)?;
                 ran.add_to_summary("inference", inferred::json(&inference));
-                ran.add_notes(inferred::odd(&inference));
+                ran.add_notes(inferred::odd(&inference, &prepared));
                 settle(&mut ran);
                 theta.clone_from(&inference.theta);
                 Some(inference)
@@ -276,7 +277,7 @@ impl Fitted {
         Ok(arrays)
     }
 
-    /// The picture of the coefficients, with intervals where there is inference; `None` where they are too many to look at.
+    /// The picture of the coefficients, with intervals if there is inference; `None` if there are too many coefficients to look at.
     pub fn picture(&self) -> Option<Picture> {
         forest::picture(&self.ran.summary_json())
     }

@@ -1,4 +1,4 @@
-//! The picture of the coefficients of a fit: a dot for each, with its interval where there is inference.
+//! The picture of the coefficients of a fit: a dot for each, with its interval if there is inference.
 
 use fedsa::error::quoted;
 use fedsa_figure::{Chart, Panel, PlottedCurve, Style};
@@ -13,14 +13,15 @@ const MOST_ROWS: usize = 40;
 /// A row: its name, the estimate, and the interval if it is known.
 type Row = (String, f64, Option<(f64, f64)>);
 
-/// A coefficient as `summary.json` has it; `None` where it is no finite number.
+/// The row of a coefficient in `summary.json`; `None` if its estimate is not a finite number.
 fn row(one: &Json) -> Option<Row> {
     let name = one["name"].as_str()?;
     let name = one["class"].as_str().map_or(name.to_string(), |class| format!("{}: {name}", quoted(class)));
     Some((name, one["estimate"].as_f64()?, one["low"].as_f64().zip(one["high"].as_f64())))
 }
 
-/// The coefficients of a fit with this `summary.json`, the first ones of many; `None` where there are too many to list, or none.
+/// The picture of the coefficients in this `summary.json` of a fit: the first ones if there are many. `None` if it lists none, for example
+/// because there are too many.
 pub(crate) fn picture(summary: &Json) -> Option<Picture> {
     let inference = summary.get("inference");
     let listed = inference.unwrap_or(&summary["fit"])["coefficients"].as_array()?;
@@ -30,7 +31,7 @@ pub(crate) fn picture(summary: &Json) -> Option<Picture> {
     if rows.is_empty() {
         return None;
     }
-    // The first is at the top.
+    // The first coefficient is at the top: the axis counts rows from the bottom.
     rows.reverse();
     let caption = match inference {
         Some(found) => format!(
@@ -52,11 +53,11 @@ pub(crate) fn picture(summary: &Json) -> Option<Picture> {
     }))
 }
 
-/// A dot and a bar a row, and a line at zero.
+/// A panel with a dot and a bar for each row, and a line at zero.
 fn panel(rows: &[Row]) -> Panel {
     let line = |x: Vec<f64>, y: Vec<f64>, style| PlottedCurve { x, y, style, ..PlottedCurve::default() };
     let zero = line(vec![0.0, 0.0], vec![-0.5, rows.len() as f64 - 0.5], Style::Reference);
-    // A line ends where a number is missing.
+    // A NaN ends a line, so that one curve draws the bars of all rows.
     let ends = rows.iter().enumerate().filter_map(|(row, (_, _, interval))| Some((row as f64, (*interval)?)));
     let (x, y): (Vec<f64>, Vec<f64>) = ends.flat_map(|(row, (low, high))| [(low, row), (high, row), (f64::NAN, row)]).unzip();
     let (dots, at) = rows.iter().enumerate().map(|(row, (_, x, _))| (*x, row as f64)).unzip();

@@ -4,6 +4,7 @@ use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use fedsa::note::{Note, NoteCode};
 use fedsa::problem::glm::family::ModelFamily;
 use fedsa::problem::glm::inference::{Coefficient, CovarianceKind, FEW_AGENTS, Inference, InferenceSettings};
+use fedsa::problem::preparation::Prepared;
 use serde_json::{Value as Json, json};
 
 use crate::numbers::{digits, number, percent};
@@ -92,7 +93,7 @@ pub(super) fn table(inference: &Inference) -> SummaryTable {
 }
 
 /// What a reader of the errors must know besides the numbers.
-pub(super) fn odd(inference: &Inference) -> Vec<Note> {
+pub(super) fn odd(inference: &Inference, prepared: &Prepared) -> Vec<Note> {
     let Inference { family, covariance, rows, parameters, agents, .. } = inference;
     let mut notes = Vec::new();
     let per_row = inference.pearson / (*rows as f64 - *parameters as f64);
@@ -105,6 +106,10 @@ pub(super) fn odd(inference: &Inference) -> Vec<Note> {
         let more = "errors of the covariance model are too small: take the sandwich, or a negative-binomial model";
         let what = format!("counts have {} times the variance of the family: {more}", number(per_row));
         notes.push(Note::new(NoteCode::InferenceOverdispersed, what));
+    }
+    if prepared.transform.components.is_some() {
+        let what = "standard errors and p-values take the principal components of `pca` as known, and are too small";
+        notes.push(Note::new(NoteCode::InferenceAfterPca, what));
     }
     if *covariance == CovarianceKind::Clustered && *agents < FEW_AGENTS {
         let what = format!("{agents} agents: clustered errors of fewer than {FEW_AGENTS} agents are too small more often than not");

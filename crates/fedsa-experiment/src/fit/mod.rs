@@ -167,7 +167,7 @@ impl Fit {
         names.extend(output::picture_names(&experiment, COEFFICIENTS));
         // Methods that are compared are compared in seconds too.
         let run = run.with_in_turn(true);
-        let job = Job::new(experiment, run).with_problem(Some(problem)).with_files(names).since(began).for_work(FolderWork::Fit);
+        let job = Job::new(experiment, run).with_problem(problem).with_files(names).since(began).for_work(FolderWork::Fit);
         let job = job.asking_for(inferred::asked(settings.standard_errors()));
         let cancel_later = cancel.clone();
         job.run(observer, cancel)?.try_map(move |ran| Fitted::new(ran, &settings, prepared, notes, &cancel_later))

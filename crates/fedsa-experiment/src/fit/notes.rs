@@ -36,13 +36,13 @@ pub(super) fn of(prepared: &Prepared, settings: &FitSettings, unreachable: Optio
         if levels as f64 > MOST_LEVELS * rows as f64 && levels > 2 {
             let column = quoted(&category.column);
             let what =
-                format!("the column `{column}` has {levels} levels in {rows} rows, a coefficient each: `drop` leaves the column out");
+                format!("the column \"{column}\" has {levels} levels in {rows} rows, a coefficient each: `drop` leaves the column out");
             all.push(Note::new(NoteCode::CategoryManyLevels, what));
         }
     }
     if settings.dealing() == Partition::ByColumn && prepared.weights.len() == rows && rows > 1 {
         let group = quoted(settings.group.as_deref().unwrap_or_default());
-        let what = format!("every row has another value of `{group}`, and is an agent of its own");
+        let what = format!("every row has another value of \"{group}\", and is an agent of its own");
         all.push(Note::new(NoteCode::AgentsOneRow, what));
     }
     all
@@ -115,7 +115,8 @@ fn removed_by_ridge(prepared: &Prepared, settings: &FitSettings) -> Option<Note>
     let small: Vec<(String, f64)> = sizes(prepared).into_iter().filter(|(_, size)| size * size < ridge).collect();
     let (name, size) = small.first()?;
     let more = if small.len() > 1 { format!(", and {} more columns", small.len() - 1) } else { String::new() };
-    let what = format!("the ridge {} all but removes the column `{name}`, whose numbers are at most {}{more}", typed(ridge), number(*size));
+    let what =
+        format!("the ridge {} all but removes the column \"{name}\", whose numbers are at most {}{more}", typed(ridge), number(*size));
     let what = format!("{what}: `standardise` brings columns to one scale, or take a smaller `ridge`");
     Some(Note::new(NoteCode::ColumnsRemovedByRidge, what))
 }
@@ -129,7 +130,7 @@ fn far_from_zero(prepared: &Prepared) -> Option<Note> {
     let deviation = deviation * transform.divide_by;
     let digits = (mean / deviation).abs().log10().floor();
     let what = format!(
-        "the column `{name}` varies by {} around {}: predictions lose some {digits} of 16 digits; subtract a number from it",
+        "the column \"{name}\" varies by {} around {}: predictions lose some {digits} of 16 digits; subtract a number from it",
         number(deviation),
         number(mean)
     );
@@ -143,7 +144,7 @@ fn unlike_scales(prepared: &Prepared) -> Option<String> {
     let most = all.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     (most.1 > UNLIKE * least.1).then(|| {
         format!(
-            "columns are of very different scales, up to {} in `{}` and up to {} in `{}`: `standardise` brings them to one",
+            "columns are of very different scales, up to {} in \"{}\" and up to {} in \"{}\": `standardise` brings them to one",
             number(least.1),
             least.0,
             number(most.1),

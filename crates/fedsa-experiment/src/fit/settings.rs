@@ -1,6 +1,6 @@
 //! What a fit is asked for.
 
-use fedsa::error::{Error, Result, quoted};
+use fedsa::error::{Error, Result, quoted, require};
 use fedsa::methods::Needs;
 use fedsa::problem::glm::inference::{CovarianceKind, InferenceSettings};
 use fedsa::problem::preparation::AgentWeights;
@@ -267,6 +267,7 @@ impl FitSettings {
             let what = format!("{}the model is {}", class.unwrap_or_default(), self.model.name());
             return Err(Error::new(key, what, format!("`model = {}`", model.name())));
         }
+        require(self.tol >= 0.0 && self.tol.is_finite(), "tol", self.tol, "a number of at least 0, which makes all rounds")?;
         let missing = [("dispersion", self.dispersion, Model::NegativeBinomial), ("huber_delta", self.huber_delta, Model::Huber)];
         if let Some((key, ..)) = missing.into_iter().find(|(_, given, model)| *model == self.model && given.is_none()) {
             return Err(Error::new(key, format!("the model {} needs it", self.model.name()), "a positive number"));

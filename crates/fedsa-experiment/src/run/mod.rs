@@ -183,8 +183,8 @@ impl Job {
 
     /// The same with its problem, if that has been built before.
     #[must_use]
-    pub fn with_problem(self, built: Option<BuiltProblem>) -> Self {
-        Self { built, ..self }
+    pub fn with_problem(self, built: BuiltProblem) -> Self {
+        Self { built: Some(built), ..self }
     }
 
     /// The same, in whose folder files with these names may be written in addition to the usual ones.

@@ -114,7 +114,7 @@ impl MethodTheory {
         }
     }
 
-    /// The parts of the floor, where it is above what rounding leaves of theta*.
+    /// The parts of the floor, if the floor is above the squared distance from theta* that rounding leaves.
     pub fn above_rounding(&self) -> Option<&Limits> {
         self.limits.as_ref().ok().filter(|limits| limits.floor > self.bias_rounding)
     }

@@ -170,7 +170,7 @@ impl Theory {
         Some((&self.plan.labels[*label], &self.plan.points[*point].point.label))
     }
 
-    /// The constants of all problems; none once it is cancelled.
+    /// The constants of all problems. Problems after a cancellation have none.
     pub fn problems(&self) -> Vec<ProblemTheory> {
         let cancel = self.predictor.cancel();
         let of = |f: usize| work::until(cancel, || Ok(ProblemTheory::of(&*self.plan.fields[f].field))).unwrap_or_default();
@@ -185,7 +185,7 @@ impl Theory {
         let mut allowance = Allowance { left: share, cut: Vec::new() };
         let planned = &self.plan.points[point];
         let mut method = MethodTheory::new(&self.predictor, &self.plan.labels[label], planned, cell);
-        // What is cancelled is incomplete, which callers look at.
+        // After a cancellation the method is incomplete; callers check whether there was one.
         let _ = work::until(self.predictor.cancel(), || {
             method.compute(&self.predictor, &self.settings, problems.get(planned.field), &mut allowance);
             Ok(())

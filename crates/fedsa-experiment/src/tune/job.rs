@@ -126,7 +126,7 @@ impl Place {
         let found = folder::look(path)?;
         found.refuse_own()?;
         let is_resumed = if_exists == IfExists::Resume;
-        // A copy without a marker has settings if it is that of a run.
+        // A copy of a folder may have no marker; if it has settings, it is the folder of a run.
         let is_run = || found.work().map_or_else(|| found.own(CONFIG).is_some(), |work| work != FolderWork::Tuning);
         match (found.holds, if_exists) {
             (Holds::Nothing | Holds::Foreign, IfExists::Resume) => {

@@ -485,7 +485,7 @@ fn reference(plan: &Plan, options: &TuneSettings) -> Result<usize> {
 
 /// A digest of the problem, the methods of the file and the options.
 fn identity(plan: &Plan, options: &TuneSettings, places: &Places) -> Result<String> {
-    // A limit by the clock ends a search, and changes none of its pilots.
+    // A time limit ends a search, but does not change its pilots.
     let options = TuneSettings { time_limit: None, ..options.clone() };
     let (file, options) = (resolve::file(&plan.experiment, places)?, serde_json::to_string(&options).expect("plain options"));
     Ok(plan::identity(&[env!("CARGO_PKG_VERSION"), &plan.fields[0].fingerprint, &file, &options]))

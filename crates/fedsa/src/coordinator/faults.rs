@@ -73,7 +73,7 @@ pub(super) fn remove(
                 && *norm > norm_limit * usual
                 && fault.is_none()
             {
-                let what = format!("{part:?} of norm {norm:e}, and the median of the answers is or was {usual:e}");
+                let what = format!("{part} of norm {norm:e}, and the median of the answers is or was {usual:e}");
                 *fault = Some(refused(what, &format!("at most {norm_limit} times that median")));
             }
         }

@@ -5,11 +5,12 @@ pub const QUOTED: usize = 80;
 
 /// A text from a file, an argument or the environment as a message quotes it: at most
 /// [`QUOTED`] characters (twice as many with escapes), followed by `..` where there are more, and with control characters
-/// escaped, so that nothing in it reaches a terminal as a command.
+/// escaped, so that nothing in it reaches a terminal as a command. Backticks become apostrophes.
 pub fn quoted(text: impl AsRef<str>) -> String {
     let text = text.as_ref();
     let cut = text.char_indices().nth(QUOTED).map(|(end, _)| end);
-    let mut out = escaped(&text[..cut.unwrap_or(text.len())]);
+    // Backticks are around settings.
+    let mut out = escaped(&text[..cut.unwrap_or(text.len())].replace('`', "'"));
     // An escape is longer than what it stands for.
     let long = out.char_indices().nth(2 * QUOTED).map(|(end, _)| end);
     out.truncate(long.unwrap_or(out.len()));

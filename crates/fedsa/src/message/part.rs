@@ -1,5 +1,7 @@
 //! The names of parts of messages, and what a name determines.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::Body;
@@ -160,6 +162,18 @@ pub enum Unit {
     Matrix,
     /// Not counted: bookkeeping of the protocol.
     Nothing,
+}
+
+impl fmt::Display for Part {
+    /// Its name in words, such as `server control`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Outside(part) = self {
+            return write!(f, "part {}", part.tag);
+        }
+        let name = format!("{self:?}");
+        let words = name.char_indices().map(|(i, c)| if i > 0 && c.is_uppercase() { format!(" {c}") } else { c.to_string() });
+        f.write_str(&words.collect::<String>().to_lowercase())
+    }
 }
 
 impl Part {

@@ -98,7 +98,7 @@ fn check_parts(client: &Half, protocol: &Protocol, uplink: &Uplink, d: usize) ->
         return Err(Error::new("protocol", what, "agents that compute alone (Half::Each)"));
     }
     if let Some(want) = wants().find(|want| uplink.error_feedback && want.part.may_be_encoded() && want.len != Len::Exactly(d)) {
-        let what = format!("error feedback adds up vectors of d = {d} components, and the method sends {:?} of another length", want.part);
+        let what = format!("error feedback adds up vectors of d = {d} components, and the method sends {} of another length", want.part);
         return Err(Error::new("uplink.error_feedback", what, "error_feedback = false, for a method that sends anything else"));
     }
     if !protocol.encodes() && (uplink.error_feedback || !uplink.codec.is_exact()) {

@@ -1,53 +1,43 @@
 //! Rows that environments with automatic resets wrote into logs.
 //!
-//! A vector environment resets itself when an episode ends, and loops that record it often write one of two forms:
+//! A vector environment resets itself when an episode ends, and loops that record its steps often write one of two forms:
 //!
-//! - **The next state of the next episode**: the row that ends an episode has the first state of the next episode as its next state. The value
-//!   of a truncated row would then lead to another episode. It has no next state, and is left out; the row before it is then the last of
-//!   an episode that was cut short. A terminated row needs no next state and stays.
+//! - **The next state of the next episode**: the row that ends an episode has the first state of the next episode as its next state. A
+//!   truncated row would then bootstrap from another episode. Its own next state is not logged, so the row is left out, and the row before
+//!   it becomes the last one of an episode that was cut short. A terminated row needs no next state and stays.
 //! - **A row that only resets** (Gymnasium's `NEXT_STEP`): the row after an end begins in the last state of the episode, its action is
-//!   ignored, its reward is 0, and it leads to the first state of the next episode. It is left out.
+//!   ignored, its reward is 0, and it leads to the first state of the next episode. This row is left out.
 //!
-//! In both forms the next state of every row that ends an episode is the state of the following row. In other logs it never is, but by
-//! chance where there are few states. A log is therefore recognised where nine tenths of these pairs are equal (`MOST`) and where so many
-//! equal pairs have a probability below `CHANCE`, if each is equal with the share of rows inside of episodes whose next state is the
-//! first state of their episode. In a log with a single state this share is 1, nothing is recognised, and nothing is wrong. A long
-//! trajectory that is cut into episodes without resets looks the same; it loses one row an episode, and `keep_autoreset_rows` keeps them.
+//! In both forms the next state of every row that ends an episode is the state of the following row. In other logs the two states are equal
+//! only by chance, if there are few states. A log is therefore recognised if nine tenths of these pairs are equal (`MOST`), and if so many
+//! equal pairs have a probability below `CHANCE`. The probability of one equal pair is estimated by the share of rows inside of episodes
+//! whose next state is the first state of their episode. In a log with a single state this share is 1: the log is not recognised, and needs
+//! no repair. A long trajectory that is cut into episodes without resets looks like the first form. It loses one row an episode, and
+//! `keep_autoreset_rows` keeps these rows.
 //!
-//! The second form has reward 0 in all rows after an end. These lead to the first state of the log about as often as they begin there or more, and
-//! there are more zeros than chance explains, or these rows go farther than the rows that lead to them, as a reset does.
+//! A recognised log has the second form if all rows after an end have reward 0, and lead to the first state of the log about as often as
+//! they begin there, or more often. In addition, there must be more zeros than chance explains, or these rows must go farther than the rows
+//! that lead to them, as a reset does.
 
 use std::sync::OnceLock;
 
-use super::left_out::{LeftOutRows, RowPlace};
+use super::left_out::{LeftOutRows, ResetRows, RowPlace};
 use super::log::{Break, EpisodeEnd, LastTransition, Log};
-use super::log_facts::LogFacts;
-use super::source::{LogBatch, LogSource, read_checked};
+use super::source::{KnownOfLog, LogBatch, LogSource, read_checked};
 use crate::error::{Error, Result};
 use crate::note::NoteCode;
 
-/// The share of equal pairs from which on a log is recognised.
+/// A log is recognised only if at least this share of its pairs is equal.
 const MOST: f64 = 0.9;
 
-/// The probability of as many equal pairs by chance below which a log is recognised.
+/// A log is recognised only if the probability of as many equal pairs by chance is below this.
 const CHANCE: f64 = 1e-3;
 
 /// The most rows that are read to find the first end of an episode.
 const MAX_ROWS_WITHOUT_END: usize = 1 << 20;
 
-/// The rows of a log that automatic resets wrote.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct ResetRows {
-    /// Those that are left out, ascending.
-    out: Vec<usize>,
-    /// Those that become the last of an episode that was cut short, ascending.
-    cut: Vec<usize>,
-    /// Whether they only reset; otherwise they lack their next states.
-    only_reset: bool,
-}
-
 impl ResetRows {
-    /// Finds them. Reads a log without such rows up to the first end of an episode that tells.
+    /// Finds the rows. Of a log without such rows, this reads only as many rows as show that there are none.
     fn of(source: &dyn LogSource) -> Result<Self> {
         let mut found = Pairs::default();
         let mut is_settled = false;
@@ -66,7 +56,7 @@ impl ResetRows {
         Ok(found.verdict())
     }
 
-    /// Those of a part of the log.
+    /// The entries of `rows` in a part of the log: `n` rows from row `first` on.
     fn within(rows: &[usize], first: usize, n: usize) -> &[usize] {
         let at = |row: usize| rows.partition_point(|other| *other < row);
         &rows[at(first)..at(first + n)]
@@ -83,7 +73,7 @@ impl ResetRows {
     }
 }
 
-/// What rows at the ends of episodes, and those inside of episodes, tell.
+/// Counts of rows at the ends of episodes, and of rows inside of episodes.
 #[derive(Default)]
 struct Pairs {
     /// The row before.
@@ -94,15 +84,16 @@ struct Pairs {
     first: Vec<f64>,
     /// The first state of the log.
     start: Vec<f64>,
-    /// The rows that end episodes with a next state, are followed by another row, and lead to its state or not.
+    /// The rows that end an episode, have a next state, and are followed by another row: how many lead to the state of that row, and how
+    /// many do not.
     equal: usize,
     unequal: usize,
     /// The rows inside of episodes: how many there are, how many lead to the first state of their episode, how many have reward 0.
     inside: usize,
     back: usize,
     zeros: usize,
-    /// The rows after ends; how many of them have reward 0 and end nothing; how many more columns change more in them than in the end before;
-    /// how many begin as the log does, and how many lead to this state.
+    /// The rows after ends; how many of them have reward 0 and end no episode; how many more columns change more in them than change less,
+    /// compared with the row before; how many begin in the first state of the log, and how many lead to it.
     after: Vec<usize>,
     idle: usize,
     farther: i64,
@@ -111,7 +102,7 @@ struct Pairs {
     /// The rows that were truncated, and those before them in the same episode.
     truncated: Vec<usize>,
     cut: Vec<usize>,
-    /// Whether only the numbers of episodes tell where one was truncated.
+    /// Whether only the numbers of episodes show where an episode was truncated.
     only_numbers: bool,
 }
 
@@ -134,7 +125,7 @@ impl Pairs {
         self.rows += 1;
     }
 
-    /// Takes two rows, one after the other.
+    /// Takes two consecutive rows.
     fn see_pair(&mut self, (last, j): (&Log, usize), (log, i): (&Log, usize)) {
         let (end, link) = (LastTransition::of(last, j).end_before(log, i), log.break_before(i));
         let is_stream = link == Break::Stream && self.only_numbers && !last.done[j];
@@ -154,7 +145,7 @@ impl Pairs {
         };
         self.after.push(self.rows);
         self.idle += usize::from(is_zero && log.marked_end(i).is_none());
-        // After a terminal state there is none, and logs have something else there.
+        // A terminated row has no next state, and logs have the state again or zeros there.
         let is_filler = end == EpisodeEnd::Terminated && (next == here || next.iter().all(|x| *x == 0.0));
         let is_equal = next == log.state(i);
         if is_equal {
@@ -169,7 +160,7 @@ impl Pairs {
         }
     }
 
-    /// The row before was truncated.
+    /// Leaves out the row before, which was truncated.
     fn leave_out(&mut self) {
         let row = self.rows - 1;
         if !self.began {
@@ -184,20 +175,21 @@ impl Pairs {
         self.unequal > self.equal || is_endless
     }
 
-    /// Whether as many things of a share have a probability below [`CHANCE`].
+    /// Whether `count` equal pairs, or zeros after ends, have a probability below [`CHANCE`], if the share of each is that of `some` among
+    /// `all` rows inside of episodes.
     fn is_no_chance(count: usize, some: usize, all: usize) -> bool {
         let share = (some as f64 + 1.0) / (all as f64 + 2.0);
         count as f64 * share.ln() < CHANCE.ln()
     }
 
-    /// Whether more rows after ends begin as the log does than lead there, by two standard errors of the difference. A row that resets begins
-    /// where an episode ended, and leads to where episodes begin; where states are few, both counts are chance.
+    /// Whether more rows after ends begin in the first state of the log than lead to it, by two standard errors of the difference. A row
+    /// that resets begins where an episode ended, and leads to where the next one begins. With few states, both counts are chance.
     fn begins_at_start(&self) -> bool {
         let (begin, lead) = (self.as_start as f64, self.to_start as f64);
         begin - lead > 2.0 * (begin + lead).sqrt()
     }
 
-    /// The rows, when all were seen.
+    /// The reset rows of the log, after all its rows were taken.
     fn verdict(mut self) -> ResetRows {
         let share = self.equal as f64 / (self.equal + self.unequal) as f64;
         if share.is_nan() || share < MOST || !Self::is_no_chance(self.equal, self.back, self.inside) {
@@ -220,10 +212,11 @@ impl Pairs {
 /// A log without the rows that automatic resets wrote.
 struct WithoutResets {
     source: Box<dyn LogSource>,
+    /// The rows, where the source does not keep them.
     found: OnceLock<ResetRows>,
 }
 
-/// The logs without the rows that automatic resets wrote; as they are where `keep`.
+/// The logs without the rows that automatic resets wrote; unchanged if `keep`.
 pub fn without_resets(sources: Vec<Box<dyn LogSource>>, keep: bool) -> Vec<Box<dyn LogSource>> {
     if keep {
         return sources;
@@ -232,12 +225,16 @@ pub fn without_resets(sources: Vec<Box<dyn LogSource>>, keep: bool) -> Vec<Box<d
 }
 
 impl WithoutResets {
+    fn kept(&self) -> &OnceLock<ResetRows> {
+        self.source.known().map_or(&self.found, |known| &known.resets)
+    }
+
     fn found(&self) -> Result<&ResetRows> {
-        if let Some(found) = self.found.get() {
+        if let Some(found) = self.kept().get() {
             return Ok(found);
         }
         let found = ResetRows::of(&*self.source)?;
-        Ok(self.found.get_or_init(|| found))
+        Ok(self.kept().get_or_init(|| found))
     }
 }
 
@@ -269,12 +266,12 @@ impl LogSource for WithoutResets {
             if kept.is_empty() { Ok(()) } else { see(&kept) }
         })
     }
-    fn facts(&self) -> Option<&OnceLock<LogFacts>> {
-        self.source.facts()
+    fn known(&self) -> Option<&KnownOfLog> {
+        self.source.known()
     }
     fn left_out(&self) -> Vec<LeftOutRows> {
         let mut all = self.source.left_out();
-        all.extend(self.found.get().and_then(|found| found.left_out(self.source.name())));
+        all.extend(self.kept().get().and_then(|found| found.left_out(self.source.name())));
         all
     }
     fn next_follows(&self) -> bool {
@@ -292,17 +289,17 @@ mod tests {
     use super::*;
     use crate::random::{Purpose, stream};
 
-    /// How the next states of ends are written.
+    /// How a log has the next state of a row that ends an episode.
     #[derive(Clone, Copy, PartialEq)]
     enum Form {
         Honest,
-        /// Those of the next episode.
+        /// The first state of the next episode is the next state.
         OfNext,
         /// A row that only resets follows.
         NextStep,
     }
 
-    /// A reward that is 0 in the states in which episodes begin does not make resets of their first rows.
+    /// First rows of episodes are not taken for resets because their reward is 0.
     #[test]
     fn first_rows_without_reward_are_no_resets() {
         let n = 400;
@@ -319,7 +316,7 @@ mod tests {
         assert_eq!((found.out.len(), found.only_reset), (40, false));
     }
 
-    /// Episodes of a walk of `length` steps, of which every third terminates; `states` are rounded to multiples of a width.
+    /// Episodes of a random walk of `length` steps. Every third one terminates. States are rounded to multiples of `width`, if it is not 0.
     fn walk(form: Form, episodes: usize, length: usize, width: f64, reward: f64) -> Log {
         let mut rng = stream(7, Purpose::Sample, 0, 0);
         let mut number = move || rng.uniform();
@@ -383,14 +380,14 @@ mod tests {
         assert_eq!(whole(&*kept).unwrap(), log);
     }
 
-    /// The numbers of episodes tell where they end; the last row of the log has no next state either.
+    /// The numbers of episodes show where they end. The last row of the log has no next state either.
     #[test]
     fn episodes_may_be_told_by_their_numbers() {
         let mut log = Log { truncated: None, ..walk(Form::OfNext, 30, 5, 0.0, 1.0) };
         log.episode = Some((0..150).map(|row| row / 5).collect());
         let (rest, left_out) = mended(&log, 8);
         assert_eq!((rest.len(), left_out[0].rows), (130, 20));
-        // Another environment follows, whose first row is no pair.
+        // Another environment follows: its first row is not in a pair.
         log.breaks = Some((0..150).map(|row| if row == 75 { Break::Stream } else { Break::None }).collect());
         assert_eq!(mended(&log, 8).1[0].rows, 20);
     }
@@ -402,13 +399,13 @@ mod tests {
             let (rest, left_out) = mended(&log, 11);
             assert_eq!(rest, honest, "{reward}");
             assert_eq!((left_out[0].rows, left_out[0].code), (30, NoteCode::RowsOfResets));
-            // Without a reward, a first step is no reset.
+            // A first step without a reward is not taken for a reset.
             let of_next = mended(&walk(Form::OfNext, 30, 5, 0.0, reward), 11).1;
             assert_eq!((of_next[0].rows, of_next[0].code), (20, NoteCode::NextStatesOfNextEpisode));
         }
     }
 
-    /// On a ring of ten states episodes begin anywhere: whether the first state of the log is among ends or among starts is chance.
+    /// On a ring of ten states, episodes begin anywhere: how often they end or begin in the first state of the log is chance.
     #[test]
     fn rows_that_only_reset_are_told_from_others_where_states_are_few() {
         let log = |seed: u64| {
@@ -432,7 +429,7 @@ mod tests {
             log
         };
         let told = (0..40).filter(|seed| ResetRows::of(&joined(log(*seed))).unwrap().only_reset).count();
-        // Two standard errors are passed by chance in 2.3% of logs.
+        // By chance, 2.3% of logs exceed two standard errors.
         assert!(told >= 37, "{told}");
     }
 
@@ -444,14 +441,14 @@ mod tests {
         log.truncated.as_mut().expect("a column").push(is_cut);
     }
 
-    /// With few states pairs are equal by chance: as often as rows lead back to the first state of their episode.
+    /// With few states, pairs are equal by chance, as often as rows lead back to the first state of their episode.
     #[test]
     fn equal_states_by_chance_are_no_resets() {
         for (width, episodes) in [(1e3, 60), (0.5, 4)] {
             let log = walk(Form::Honest, episodes, 5, width, 1.0);
             assert_eq!(mended(&log, 40), (log, vec![]), "{width}");
         }
-        // One of two states, at random: a few pairs may all be equal, many are not.
+        // With two states at random, a few pairs may all be equal, but not many pairs.
         let log = |n: usize| {
             let mut rng = stream(3, Purpose::Sample, 0, 0);
             let states: Vec<f64> = (0..=n).map(|_| f64::from(u8::from(rng.uniform() < 0.9))).collect();
@@ -463,7 +460,7 @@ mod tests {
         assert_eq!(mended(&log(40), 9).1, []);
     }
 
-    /// A log without such rows is read up to the first end that tells.
+    /// Of a log without such rows, only the rows up to the first end are read twice.
     #[test]
     fn honest_logs_are_not_read_twice() {
         struct Counted(Log, std::sync::atomic::AtomicUsize);

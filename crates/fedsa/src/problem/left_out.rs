@@ -1,4 +1,4 @@
-//! Rows of files that readers of logs left out.
+//! Rows that are left out of logs: by readers of files, and those that automatic resets wrote.
 
 use std::fmt;
 
@@ -44,4 +44,15 @@ impl LeftOutRows {
         let rows = if *rows == 1 { "1 row".to_string() } else { format!("{rows} rows") };
         Note::new(*code, format!("left out {rows} of {file}: {reason} (first {first})"))
     }
+}
+
+/// The rows of a log that automatic resets wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct ResetRows {
+    /// The rows that are left out, ascending.
+    pub(super) out: Vec<usize>,
+    /// The rows that become the last of an episode that was cut short, ascending.
+    pub(super) cut: Vec<usize>,
+    /// Whether the rows that are left out only reset; otherwise they lack their next states.
+    pub(super) only_reset: bool,
 }

@@ -1,29 +1,29 @@
-//! Whether importance ratios can be those of the policies: their mean is 1.
+//! Checks whether importance ratios can be right: the mean of right ratios is 1.
 //!
-//! Given the past, a ratio has the mean 1 whatever the state is. Ratios minus 1 are therefore uncorrelated, also where states depend on
-//! each other, and the variance of their mean is that of a ratio over the number of rows.
+//! Given the past, a ratio has the mean 1 in every state. Ratios minus 1 are therefore uncorrelated, even if states depend on each other,
+//! and the variance of their mean is the variance of a ratio divided by the number of rows.
 //!
-//! No value is estimated from ratios whose mean is
+//! No value is estimated from ratios in three cases:
 //!
-//! - at least [`MOST_MEAN`]: numbers that are not negative and have the mean 1 have such a mean with a probability of at most
-//!   `1 / MOST_MEAN`, whatever their distribution is (Markov's inequality);
-//! - further from 1 than [`STANDARD_ERRORS`] of its standard errors and [`FAR`], where the ratios are worth at least [`ENOUGH`] rows, so
-//!   that the standard error is known;
+//! - Their mean is at least [`MOST_MEAN`]. By Markov's inequality, non-negative numbers with expectation 1 have such a mean with
+//!   probability `1 / MOST_MEAN` at most, whatever their distribution is.
+//! - Their mean is further from 1 than [`FAR`] and than [`STANDARD_ERRORS`] of its standard errors, and their effective number of rows is
+//!   at least [`ENOUGH`], so that the standard error is known.
+//! - All ratios together have at least [`ENOUGH`] rows, but an effective number of rows below [`FEWEST`].
 //!
-//! nor where all ratios together are worth less than [`FEWEST`] rows of at least [`ENOUGH`]. Rows are worth `(sum rho)^2 / sum rho^2`.
-//! The evidence page of policy values has the error rates.
+//! The effective number of rows is `(sum rho)^2 / sum rho^2`. The evidence page of policy values has the error rates.
 
 use super::survey::{LogFacts, Surveyed};
 
-/// The least mean that is wrong whatever the ratios' distribution is.
+/// A mean ratio of at least this is wrong, whatever the distribution of the ratios is.
 pub const MOST_MEAN: f64 = 100.0;
-/// A mean ratio so many of its standard errors from 1 is wrong.
+/// A mean ratio that is further from 1 than this number of its standard errors is wrong.
 pub const STANDARD_ERRORS: f64 = 6.0;
-/// A mean ratio is wrong only if it is further from 1.
+/// A mean ratio is wrong only if it is further from 1 than this.
 pub const FAR: f64 = 0.1;
-/// The effective number of rows from which the standard error of a mean ratio is known.
+/// The least effective number of rows with which the standard error of a mean ratio is known.
 pub const ENOUGH: f64 = 100.0;
-/// The fewest effective rows of many that determine a value.
+/// The least effective number of rows, of at least [`ENOUGH`] rows, that determines a value.
 pub const FEWEST: f64 = 10.0;
 
 /// The mean of importance ratios.
@@ -33,27 +33,27 @@ pub struct RatioMean {
     pub rows: f64,
     /// The mean ratio.
     pub mean: f64,
-    /// How many rows they are worth: `(sum rho)^2 / sum rho^2`.
+    /// The effective number of rows: `(sum rho)^2 / sum rho^2`.
     pub effective: f64,
 }
 
 impl RatioMean {
-    /// The ratios that are used, of a log that has some.
+    /// The mean of the ratios that are used; `None` for a log without ratios.
     pub fn of(facts: &LogFacts) -> Option<Self> {
         Some(Self { rows: facts.transitions as f64, mean: facts.mean_ratio?, effective: facts.effective_size? })
     }
 
-    /// The ratios as they were logged.
+    /// The mean of the ratios as they were logged, before clipping.
     fn before_clipping(facts: &LogFacts) -> Option<Self> {
         let rows = facts.transitions as f64;
         facts.clipping.map_or(Self::of(facts), |clip| Some(Self { rows, mean: clip.mean_before, effective: clip.effective_before }))
     }
 
-    /// The ratios of several logs.
+    /// The mean of the ratios of several logs together.
     fn join(all: &[Self]) -> Option<Self> {
         let rows: f64 = all.iter().map(|one| one.rows).sum();
         let mean = all.iter().map(|one| one.mean * (one.rows / rows)).sum::<f64>();
-        // Shares of the sum of all, since squares of ratios may overflow.
+        // Computed from shares of the sum of all ratios, because squares of ratios may overflow.
         let squares = |one: &Self| if one.mean > 0.0 { (one.mean * (one.rows / rows) / mean).powi(2) / one.effective } else { 0.0 };
         let squares: f64 = all.iter().map(squares).sum();
         (rows > 0.0).then(|| Self { rows, mean, effective: if squares > 0.0 { 1.0 / squares } else { 0.0 } })
@@ -64,7 +64,7 @@ impl RatioMean {
         self.mean * ((self.rows / self.effective - 1.0).max(0.0) / self.rows).sqrt()
     }
 
-    /// The least distance from 1 that is wrong.
+    /// The distance from 1 above which the mean is wrong.
     fn far(&self) -> f64 {
         (STANDARD_ERRORS * self.se()).max(FAR)
     }
@@ -86,16 +86,17 @@ impl RatioMean {
 /// Why no value is estimated from ratios.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WrongRatios {
-    /// The mean ratio is not 1: of a log by its name, or of all.
+    /// The mean ratio is not 1: that of the log with this name, or that of all logs.
     Mean(Option<String>, RatioMean),
     /// A few rows carry the weight of all.
     FewRows(RatioMean),
 }
 
 impl Surveyed {
-    /// Why no value is estimated from the ratios of these logs; nothing where they can be right, or where there are none.
+    /// Why no value is estimated from the ratios of these logs; empty if the ratios can be right, or if there are none.
     ///
-    /// Clipping makes the mean of right ratios smaller, and so a mean is too small only if it was before, and too large only if it is after.
+    /// Clipping makes the mean of right ratios smaller. A mean is therefore too small only if it was too small before clipping, and too
+    /// large only if it is too large after clipping.
     pub fn wrong_ratios(&self) -> Vec<WrongRatios> {
         let (used, logged) = (self.facts.iter().filter_map(RatioMean::of), self.facts.iter().filter_map(RatioMean::before_clipping));
         let (used, logged): (Vec<_>, Vec<_>) = (used.collect(), logged.collect());

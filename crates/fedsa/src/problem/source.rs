@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::left_out::LeftOutRows;
+use super::left_out::{LeftOutRows, ResetRows};
 use super::log::{Break, EpisodeEnd, Episodes, LastTransition, Log};
 use super::log_facts::LogFacts;
 use crate::error::{Error, Result};
@@ -27,6 +27,13 @@ impl Inputs {
     }
 }
 
+/// What passes over a log told.
+#[derive(Debug, Default)]
+pub struct KnownOfLog {
+    pub(super) facts: OnceLock<LogFacts>,
+    pub(super) resets: OnceLock<ResetRows>,
+}
+
 /// One agent's log, which can be read from its start as often as needed.
 pub trait LogSource: Send + Sync {
     /// Who logged it: the agent's name in messages and tables.
@@ -39,8 +46,8 @@ pub trait LogSource: Send + Sync {
     /// # Errors
     /// When the log cannot be read, or the first error of `see`.
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()>;
-    /// Where what a pass over the log told may be kept, so that it need not be read again to know it.
-    fn facts(&self) -> Option<&OnceLock<LogFacts>> {
+    /// Where what passes over the log told may be kept, so that it need not be read again to know it.
+    fn known(&self) -> Option<&KnownOfLog> {
         None
     }
     /// The rows that its reader left out, as far as it has been read.
@@ -79,8 +86,8 @@ impl<S: LogSource> LogSource for Arc<S> {
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
         (**self).read(see)
     }
-    fn facts(&self) -> Option<&OnceLock<LogFacts>> {
-        (**self).facts()
+    fn known(&self) -> Option<&KnownOfLog> {
+        (**self).known()
     }
     fn left_out(&self) -> Vec<LeftOutRows> {
         (**self).left_out()

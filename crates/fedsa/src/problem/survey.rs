@@ -13,12 +13,12 @@ use crate::parallel;
 
 impl LogFacts {
     fn of(source: &dyn LogSource) -> Result<Self> {
-        let Some(kept) = source.facts() else { return Self::read(source) };
-        if let Some(facts) = kept.get() {
+        let Some(known) = source.known() else { return Self::read(source) };
+        if let Some(facts) = known.facts.get() {
             return Ok(facts.clone());
         }
         let facts = Self::read(source)?;
-        Ok(kept.get_or_init(|| facts).clone())
+        Ok(known.facts.get_or_init(|| facts).clone())
     }
 
     fn read(source: &dyn LogSource) -> Result<Self> {

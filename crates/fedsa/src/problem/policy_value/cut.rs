@@ -9,7 +9,7 @@
 //! ```
 //!
 //! with the scores `g_i` and the matrix A of the fit to all episodes (`fitted`). Each of the K folds has weights from the other K - 1, whose
-//! matrix is (K - 1) / K of A; over the folds the two factors cancel.
+//! matrix is (K - 1) / K of A; over the folds the two factors cancel. A ridge adds the square of `eps n_t D' A^-1 theta`, as in `fitted`.
 //!
 //! The specification has the error of the mean alone (section 2). Where all of 300 episodes of a task with six states are cut after two
 //! steps, nominal 95% intervals without the second part cover the truth in about a fifth of the repetitions.
@@ -18,7 +18,7 @@ use faer::{Mat, MatRef};
 
 use super::super::source::LogSource;
 use super::fitted::{correction, episodes};
-use super::folds::{EpisodeSums, FitRule, some_solution};
+use super::folds::{EpisodeSums, FitRule, are_determined, some_solution};
 use super::walk::{View, dot};
 use crate::error::Result;
 use crate::linalg;
@@ -65,6 +65,8 @@ pub(super) struct ByWeights {
     without: [f64; 2],
     /// The sum of squares of what the episodes of others add to the agent's value.
     others: f64,
+    /// What the ridge takes from the value of all, and from the agent's; NaN where the data do not determine what is bootstrapped.
+    shrinkage: [f64; 2],
 }
 
 impl ByWeights {
@@ -72,14 +74,14 @@ impl ByWeights {
     pub fn of_all(agents: &[Self], values: &[f64]) -> f64 {
         let parts: Vec<f64> = agents.iter().flat_map(|agent| agent.with_start.iter().map(|both| both[0])).collect();
         let without: f64 = agents.iter().map(|agent| agent.without[0]).sum();
-        (squares(values, &parts, without)).sqrt()
+        squares(values, &parts, without).sqrt().hypot(agents.first().map_or(0.0, |agent| agent.shrinkage[0]))
     }
 
     /// The standard error of an agent with these `V_i`, of `n` episodes in all.
     pub fn of_agent(&self, values: &[f64], n: usize) -> f64 {
         let parts: Vec<f64> = self.with_start.iter().map(|both| both[1]).collect();
         let others = if self.others > 0.0 { correction(n as f64) * self.others } else { 0.0 };
-        (squares(values, &parts, self.without[1]) + others).sqrt()
+        (squares(values, &parts, self.without[1]) + others).sqrt().hypot(self.shrinkage[1])
     }
 }
 
@@ -122,8 +124,14 @@ pub(super) fn by_weights(
     };
     let common = towards(&all, counts.iter().sum());
     let own: Vec<Vec<f64>> = (0..sources.len()).map(|c| if several { towards(cut[c], counts[c]) } else { common.clone() }).collect();
+    let undetermined = total.undetermined();
+    let shrinkage = |cut: &Bootstrapped, towards: &[f64]| match are_determined(&undetermined, &cut.features) {
+        true => rule.ridge * total.transitions * dot(towards, &theta),
+        false => f64::NAN,
+    };
     let of_agent = |c: usize| -> Result<(ByWeights, f64, Mat<f64>)> {
         let (mut found, mut own_squares) = (ByWeights::default(), 0.0);
+        found.shrinkage = [shrinkage(&all, &common), shrinkage(cut[c], &own[c])];
         let mut scores = Mat::zeros(d * usize::from(several), d * usize::from(several));
         episodes(&*sources[c], view, rule, &theta, false, &mut |episode| {
             let parts = [dot(&common, &episode.score), dot(&own[c], &episode.score)];
@@ -151,9 +159,14 @@ pub(super) fn by_weights(
         }
     }
     if several {
-        for ((agent, own), own_squares) in agents.iter_mut().zip(&own).zip(own_squares) {
-            agent.others = (dot(own, &linalg::mat_vec(&scores, own)) - own_squares).max(0.0);
-        }
+        add_others(&mut agents, &own, &own_squares, &scores);
     }
     Ok(agents)
+}
+
+/// Adds what the episodes of others add, from the sum of the products of all scores and each agent's own sum of squares.
+fn add_others(agents: &mut [ByWeights], own: &[Vec<f64>], own_squares: &[f64], scores: &Mat<f64>) {
+    for ((agent, own), own_squares) in agents.iter_mut().zip(own).zip(own_squares) {
+        agent.others = (dot(own, &linalg::mat_vec(scores, own)) - own_squares).max(0.0);
+    }
 }

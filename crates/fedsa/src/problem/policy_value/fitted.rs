@@ -11,12 +11,15 @@
 //! episode in turn, theta_(i), which the infinitesimal `e_i` underestimates: then `e_i = theta - theta_(i)`, and
 //! `h_i = (phi(s_{i,0})' theta - J) / n + (m - phi(s_{i,0}) / n)' e_i`, which is `(n - 1) / n (J - J_(i))`. Where the others say nothing of
 //! some features of an episode, theta_(i) is not known, and the episode has the infinitesimal `e_i` and `h_i`.
+//!
+//! A ridge eps shrinks the value of n_t transitions by `eps n_t m' A^-1 theta` to first order. The specification has no ridge here. The
+//! square of the shrinkage is added to `se^2`: otherwise the interval of a value without noise would not cover it.
 
 use faer::Mat;
 
 use super::super::source::LogSource;
 use super::estimates::{EstimateTable, FittedValue, IntervalKind, ValueEstimate};
-use super::folds::{AgentSums, EpisodeSums, FitRule};
+use super::folds::{AgentSums, EpisodeSums, FitRule, are_determined};
 use super::walk::{Step, View, Walk, dot, walk};
 use crate::error::Result;
 use crate::linalg;
@@ -36,6 +39,8 @@ pub(super) struct Fit {
     inverse: Mat<f64>,
     /// Directions of which the data say nothing.
     null: Vec<Vec<f64>>,
+    /// What the ridge takes from the weights to first order, `eps n_t A^-1 theta`.
+    shrinkage: Vec<f64>,
     kind: IntervalKind,
 }
 
@@ -45,15 +50,17 @@ impl Fit {
         let solved = linalg::least_norm(&sums.matrix(rule.ridge), &Mat::identity(d, d));
         let theta = linalg::mat_vec(&solved.x, &sums.b);
         let leaves_out = sums.starts <= MOST_LEFT_OUT && sums.starts * (d as f64).powi(3) <= MOST_WORK;
+        // A ridge sets directions to 0 of which the data say nothing.
+        let null = if rule.ridge > 0.0 { sums.undetermined() } else { solved.null };
         let kind = if leaves_out { IntervalKind::Jackknife } else { IntervalKind::Influence };
-        Self { sums, rule, theta, inverse: solved.x, null: solved.null, kind }
+        let mut shrinkage = linalg::mat_vec(&solved.x, &theta);
+        shrinkage.iter_mut().for_each(|x| *x *= rule.ridge * sums.transitions);
+        Self { sums, rule, theta, inverse: solved.x, null, shrinkage, kind }
     }
 
     /// Whether the data tell the value of states with these features.
     fn tells(&self, phi: &[f64]) -> bool {
-        const NOTHING: f64 = 1e-7;
-        let size = linalg::norm_sq(phi).sqrt();
-        self.null.iter().all(|direction| dot(direction, phi).abs() <= NOTHING * size)
+        are_determined(&self.null, phi)
     }
 
     /// What an episode contributes to the weights: their change where it is left out, or `A^-1 g`.
@@ -145,14 +152,16 @@ struct Starts {
     count: f64,
     mean: Vec<f64>,
     value: f64,
+    /// What the ridge takes from the value.
+    shrinkage: f64,
     /// Whether the value is known.
     known: bool,
 }
 
 impl Starts {
     fn new(count: f64, mean: Vec<f64>, fit: &Fit) -> Self {
-        let value = dot(&mean, &fit.theta);
-        Self { count, known: fit.tells(&mean), mean, value }
+        let (value, shrinkage) = (dot(&mean, &fit.theta), dot(&mean, &fit.shrinkage));
+        Self { count, known: fit.tells(&mean), mean, value, shrinkage }
     }
 
     /// `h_i` of an episode whose start state is among these.
@@ -169,7 +178,7 @@ impl Starts {
 
     /// The estimate from the sum of squares of what episodes contribute.
     fn estimate(&self, squares: f64, effective: f64, level: f64) -> ValueEstimate {
-        let se = if self.known { squares.sqrt() } else { f64::NAN };
+        let se = if self.known { squares.sqrt().hypot(self.shrinkage) } else { f64::NAN };
         ValueEstimate::new(self.value, se, self.count as usize, effective, level)
     }
 }

@@ -112,6 +112,11 @@ impl EpisodeSums {
         self.start.iter().map(|x| x / self.starts).collect()
     }
 
+    /// Directions of the weights of which the data say nothing, whatever the ridge is.
+    pub fn undetermined(&self) -> Vec<Vec<f64>> {
+        linalg::least_norm(&self.matrix(0.0), &Mat::zeros(self.b.len(), 0)).null
+    }
+
     /// The matrix of the fit: A with the ridge.
     pub fn matrix(&self, ridge: f64) -> Mat<f64> {
         let mut a = self.a.clone();
@@ -123,6 +128,13 @@ impl EpisodeSums {
     pub fn some_weights(&self, ridge: f64) -> Vec<f64> {
         some_solution(&self.matrix(ridge), &self.b)
     }
+}
+
+/// Whether values with these features do not depend on the directions of which the data say nothing.
+pub fn are_determined(undetermined: &[Vec<f64>], phi: &[f64]) -> bool {
+    const NOTHING: f64 = 1e-7;
+    let size = linalg::norm_sq(phi).sqrt();
+    undetermined.iter().all(|direction| linalg::dot(direction, phi).abs() <= NOTHING * size)
 }
 
 /// The solution of a system, or of the system with a small ridge where it is singular.

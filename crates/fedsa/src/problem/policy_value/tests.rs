@@ -209,7 +209,8 @@ fn fitted_values_are_those_of_the_slow_twin() {
                 if every[i].has_start { (n - 1.0) / n * change } else { change }
             })
             .collect();
-        close(found.table.all.se, (n / (n - 1.0) * sum_of_squares(&h)).sqrt(), "the jackknife");
+        let shrinkage = fit.by_ridge(|fit| fit.value(&every, |_| true));
+        close(found.table.all.se, (n / (n - 1.0) * sum_of_squares(&h)).sqrt().hypot(shrinkage), "the jackknife");
         close(found.table.all.high, value + t_quantile(0.95, n - 1.0) * found.table.all.se, "the interval");
         for (c, (name, estimate)) in found.table.shared.iter().enumerate() {
             assert_eq!(*name, format!("agent_{c}"));
@@ -225,7 +226,8 @@ fn fitted_values_are_those_of_the_slow_twin() {
                     (false, _) => n / (n - 1.0) * change * change,
                 }
             };
-            close(estimate.se, (0..every.len()).map(square).sum::<f64>().sqrt(), "an agent's error");
+            let error = (0..every.len()).map(square).sum::<f64>().sqrt();
+            close(estimate.se, error.hypot(fit.by_ridge(|fit| fit.value(&every, is_own))), "an agent's error");
         }
         let with_own: Vec<&str> = found.table.own.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(with_own, ["agent_0", "agent_2"], "where there are 20 episodes");
@@ -279,11 +281,16 @@ fn influences_are_those_of_the_slow_twin() {
         let every: Vec<&TwinEpisode> = all.iter().collect();
         let h = fit.influences(&every, |_| true);
         close(h.iter().sum(), 0.0, "influences sum to nothing");
-        close(found.table.all.se, (450.0 / 449.0 * sum_of_squares(&h)).sqrt(), "the error");
+        let shrinkage = fit.by_ridge(|fit| fit.value(&every, |_| true));
+        close(found.table.all.se, (450.0 / 449.0 * sum_of_squares(&h)).sqrt().hypot(shrinkage), "the error");
         let h = fit.influences(&every, |unit| unit.agent == 1);
         let (others, own) = h.split_at(300);
         let square = 150.0 / 149.0 * sum_of_squares(own) + 450.0 / 449.0 * sum_of_squares(others);
-        close(found.table.shared[1].1.se, square.sqrt(), "the error of an agent");
+        close(
+            found.table.shared[1].1.se,
+            square.sqrt().hypot(fit.by_ridge(|fit| fit.value(&every, |unit| unit.agent == 1))),
+            "the error of an agent",
+        );
         let ratio = |unit: &TwinEpisode| unit.parts[0].iter().map(|row| row.ratio).sum::<f64>() / unit.parts[0].len() as f64;
         let ratios: Vec<f64> = every.iter().map(|unit| ratio(unit)).collect();
         close(found.table.all.effective_episodes, ratios.iter().sum::<f64>().powi(2) / sum_of_squares(&ratios), "the effective number");
@@ -293,11 +300,11 @@ fn influences_are_those_of_the_slow_twin() {
 /// Section 2, for all and by agent.
 #[test]
 fn weighted_returns_are_those_of_the_slow_twin() {
-    for (off, lambda) in [(false, 0.0), (true, 0.0), (true, 0.4)] {
+    for (off, lambda, ridge) in [(false, 0.0, 0.0), (true, 0.0, 0.0), (true, 0.4, 0.0), (true, 0.0, 0.05)] {
         let logs = three(&Chain::new(off));
-        let found = value_of(&logs, lambda, &PolicyValueSettings { seed: 7, ..PolicyValueSettings::default() });
+        let found = value_of(&logs, lambda, &PolicyValueSettings { seed: 7, ridge, ..PolicyValueSettings::default() });
         assert_eq!(found.has_ratios, off);
-        let (found, all, fit) = (found.importance, units(&logs, 7), twin::TwinFit { lambda, ridge: 0.0 });
+        let (found, all, fit) = (found.importance, units(&logs, 7), twin::TwinFit { lambda, ridge });
         let of_fold = |k: usize| fit.theta(&all.iter().filter(|unit| unit.fold != k).collect::<Vec<_>>());
         let thetas: Vec<Vec<f64>> = (0..FOLDS).map(of_fold).collect();
         let of = |units: &[&TwinEpisode]| -> Vec<(f64, f64, Vec<f64>)> {
@@ -306,13 +313,15 @@ fn weighted_returns_are_those_of_the_slow_twin() {
         let every: Vec<&TwinEpisode> = all.iter().collect();
         let all_values: Vec<f64> = of(&every).iter().map(|v| v.0).collect();
         let rho = |i: usize| every[i].parts[0].iter().map(|row| row.ratio).product::<f64>();
-        let parts = |agent: Option<usize>| twin::by_weights(&fit, &every, |unit| agent.is_none_or(|c| unit.agent == c), rho);
+        let of_agent = |agent: Option<usize>| move |unit: &TwinEpisode| agent.is_none_or(|c| unit.agent == c);
+        let parts = |agent: Option<usize>| twin::by_weights(&fit, &every, of_agent(agent), rho);
+        let shrinkage = |agent| twin::ends_by_ridge(&fit, &every, of_agent(agent), rho);
         let check = |estimate: &ValueEstimate, agent: Option<usize>, units: &[&TwinEpisode]| {
             let (values, n) = (of(units), units.len() as f64);
             let mean = values.iter().map(|v| v.0).sum::<f64>() / n;
             close(estimate.estimate, mean, "the mean");
-            let se = twin::error(&every, |unit| agent.is_none_or(|c| unit.agent == c), &all_values, &parts(agent));
-            close(estimate.se, se, "its error");
+            let se = twin::error(&every, of_agent(agent), &all_values, &parts(agent));
+            close(estimate.se, se.hypot(shrinkage(agent)), "its error");
             close(estimate.low, mean - t_quantile(0.95, n - 1.0) * estimate.se, "its interval");
             // Sizes at each step, up to that by which half of the discounted steps have been made.
             let longest = values.iter().map(|v| v.2.len()).max().unwrap();
@@ -336,9 +345,9 @@ fn weighted_returns_are_those_of_the_slow_twin() {
             close(estimate.estimate, value, "self-normalised");
             // Slopes as values whose mean is 0.
             let mut slopes = slopes.into_iter().map(|slope| slope * set.len() as f64);
-            let is_own = |unit: &TwinEpisode| agent.is_none_or(|c| unit.agent == c);
+            let is_own = of_agent(agent);
             let values: Vec<f64> = every.iter().map(|unit| if is_own(unit) { slopes.next().unwrap() } else { 0.0 }).collect();
-            close(estimate.se, twin::error(&every, is_own, &values, &parts(agent)), "its error");
+            close(estimate.se, twin::error(&every, is_own, &values, &parts(agent)).hypot(shrinkage(agent)), "its error");
         }
         for (c, (_, estimate)) in found.table.shared.iter().enumerate() {
             check(estimate, Some(c), &every.iter().filter(|unit| unit.agent == c).copied().collect::<Vec<_>>());

@@ -89,6 +89,15 @@ impl TwinFit {
         starts.iter().sum::<f64>() / starts.len() as f64
     }
 
+    /// The derivative of a value by the logarithm of the ridge, which is minus what the ridge takes from it to first order.
+    pub fn by_ridge(&self, value: impl Fn(&Self) -> f64) -> f64 {
+        const STEP: f64 = 1e-3;
+        let at = |factor: f64| value(&Self { ridge: self.ridge * factor, ..*self });
+        // Central differences of two steps, whose errors of order two cancel.
+        let slope = |h: f64| (at(1.0 + h) - at(1.0 - h)) / (2.0 * h);
+        (4.0 * slope(STEP) - slope(2.0 * STEP)) / 3.0
+    }
+
     /// `h_i` of section 1 for the start states among `of`.
     pub fn influences(&self, units: &[&TwinEpisode], of: impl Fn(&TwinEpisode) -> bool) -> Vec<f64> {
         let (a, _) = self.sum(units);
@@ -120,18 +129,30 @@ pub fn weighted(unit: &TwinEpisode, theta: &[f64]) -> (f64, f64, Vec<f64>) {
     (value, boot, weights)
 }
 
+/// D, the mean over the episodes among `of` of `gamma^T rho_{0:T-1} phi(s_T)`, where `rho(i)` is `rho_{0:T-1}` of unit i.
+pub fn bootstrapped(units: &[&TwinEpisode], of: impl Fn(&TwinEpisode) -> bool, rho: impl Fn(usize) -> f64) -> Vec<f64> {
+    let n = units.iter().filter(|unit| unit.has_start && of(unit)).count() as f64;
+    let mut all = vec![0.0; units[0].parts[0][0].phi.len()];
+    for (i, unit) in units.iter().enumerate().filter(|(_, unit)| unit.has_start && !unit.ends && of(unit)) {
+        let rows = &unit.parts[0];
+        let factor = GAMMA.powi(rows.len() as i32) * rho(i) / n;
+        all.iter_mut().zip(&rows.last().unwrap().next).for_each(|(sum, x)| *sum += factor * x);
+    }
+    all
+}
+
+/// The derivative of `D' theta` by the logarithm of the ridge, for the episodes among `of`.
+pub fn ends_by_ridge(fit: &TwinFit, units: &[&TwinEpisode], of: impl Fn(&TwinEpisode) -> bool, rho: impl Fn(usize) -> f64) -> f64 {
+    let ends = bootstrapped(units, of, rho);
+    fit.by_ridge(|fit| dot(&ends, &fit.theta(units)))
+}
+
 /// `D' A^-1 g_i` of all units, where `of` are those whose value is estimated: what each adds by way of the weights. `rho(i)` is
 /// `rho_{0:T-1}` of unit i.
 pub fn by_weights(fit: &TwinFit, units: &[&TwinEpisode], of: impl Fn(&TwinEpisode) -> bool, rho: impl Fn(usize) -> f64) -> Vec<f64> {
     let (a, _) = fit.sum(units);
     let (theta, d) = (fit.theta(units), a.len());
-    let n = units.iter().filter(|unit| unit.has_start && of(unit)).count() as f64;
-    let mut bootstrapped = vec![0.0; d];
-    for (i, unit) in units.iter().enumerate().filter(|(_, unit)| unit.has_start && !unit.ends && of(unit)) {
-        let rows = &unit.parts[0];
-        let factor = GAMMA.powi(rows.len() as i32) * rho(i) / n;
-        bootstrapped.iter_mut().zip(&rows.last().unwrap().next).for_each(|(sum, x)| *sum += factor * x);
-    }
+    let bootstrapped = bootstrapped(units, of, rho);
     let one = |unit: &&TwinEpisode| {
         let (ai, bi) = fit.system(unit);
         let g: Vec<f64> = (0..d).map(|i| bi[i] - dot(&ai[i], &theta)).collect();

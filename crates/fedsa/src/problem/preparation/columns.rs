@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::super::dataset::{Columns, Dataset, Rows, Wanted, row_in};
-use super::texts::{alike, disguise, is_missing, level_name, level_number};
+use super::texts::{MISSING_VALUE, alike, level_name, level_number, no_category};
 use crate::error::{Error, Result, quoted};
 use crate::note::{Note, NoteCode};
 
@@ -77,11 +77,11 @@ impl ColumnLevels {
     /// What is odd about them.
     fn notes(&self) -> Vec<Note> {
         let column = quoted(&self.column);
-        let rows = |i: usize| format!("`{}` ({})", quoted(&self.levels[i]), rows(self.counts[i]));
+        let rows = |i: usize| format!("\"{}\" ({})", quoted(&self.levels[i]), rows(self.counts[i]));
         let mut notes = Vec::new();
         if let Some((a, b)) = alike(self.levels.iter().map(String::as_str)) {
             let text = format!(
-                "the column `{column}` has the levels {} and {}, which differ by case or spaces alone: write them alike if they are one",
+                "the column \"{column}\" has the levels {} and {}, which differ by case or spaces alone: write them alike if they are one",
                 rows(a),
                 rows(b)
             );
@@ -92,7 +92,7 @@ impl ColumnLevels {
             let more = if rare.len() > LISTED { format!(" and {} more", rare.len() - LISTED) } else { String::new() };
             let listed: Vec<String> = rare.iter().take(LISTED).map(|i| rows(*i)).collect();
             let text = format!(
-                "the column `{column}` has levels with fewer than {FEW_ROWS} rows, whose coefficients are uncertain: {}{more}",
+                "the column \"{column}\" has levels with fewer than {FEW_ROWS} rows, whose coefficients are uncertain: {}{more}",
                 listed.join(", ")
             );
             notes.push(Note::new(NoteCode::LevelRare, text));
@@ -252,8 +252,9 @@ impl SpecialColumns {
     fn check_texts(&self, sets: &[Dataset]) -> Result<()> {
         for set in sets {
             for text in set.texts.iter().filter(|text| !self.categorical.contains(&text.column)) {
-                let what = |name: &String| is_missing(name).then_some(MISSING_VALUE).or_else(|| disguise(name));
-                let Some((at, what)) = text.names.iter().enumerate().find_map(|(at, name)| Some((at, what(name)?))) else { continue };
+                let Some((at, what)) = text.names.iter().enumerate().find_map(|(at, name)| Some((at, no_category(name)?))) else {
+                    continue;
+                };
                 let Some(column) = set.columns.position(&text.column) else { continue };
                 let is_it = |row: usize| set.rows.row(row).find(|(i, _)| *i == column).map_or(0.0, |(_, x)| x) as usize == at;
                 let row = (0..set.rows.len()).find(|row| is_it(*row)).unwrap_or(0);
@@ -265,13 +266,13 @@ impl SpecialColumns {
     }
 }
 
-/// What a text that stands for a missing value is.
-const MISSING_VALUE: &str = "a missing value";
-
 /// What to do about a text that is no category.
 pub fn help_with(what: &str) -> &'static str {
     match what {
-        MISSING_VALUE => "no rows with missing values; `categorical` names a column in which this text is a category",
+        MISSING_VALUE => {
+            "a value in every row: leave such rows out; `drop` leaves the column out; in a column of categories that `categorical` names, this \
+             text is one of them"
+        }
         "a date" => {
             "dates as numbers, such as days since the first one; `drop` leaves the column out, `categorical` makes a category of each text"
         }

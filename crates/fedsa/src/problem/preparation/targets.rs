@@ -253,7 +253,11 @@ fn no_numbers(set: &Dataset, names: &[String], of: &[u32]) -> Error {
         }
         _ => {
             let what = format!("{}: labels that are names: {}", quoted(&set.name), listed(names.iter().map(quoted)));
-            Error::data("target", what, "a column of numbers, or `kind = \"logistic\"`")
+            Error::data(
+                "target",
+                what,
+                "a column of numbers; or `kind = \"logistic\"` for two classes, `kind = \"multinomial\"` for several",
+            )
         }
     }
 }
@@ -395,8 +399,9 @@ fn positive_rank(classes: &[ClassLabel], positive: Option<&ClassLabel>) -> Resul
         [_, _] => Ok(1),
         [only] => Err(Error::data("target", format!("all rows have the target {only}"), "rows of two classes")),
         _ => {
-            let help = "`positive`, the label of a class against all others, or two labels; or `kind = \"least-squares\"` for numbers";
-            Err(Error::new("positive", format!("labels that are not binary: {}", found()), help))
+            let help = "`kind = \"multinomial\"` for several classes, `kind = \"least-squares\"` for numbers; or `positive`, the label of a class against \
+                        all others";
+            Err(Error::data("target", format!("{} labels, and the model is one of two classes: {}", classes.len(), found()), help))
         }
     }
 }

@@ -427,7 +427,7 @@ fn refused(how: Preparation, sets: Vec<Dataset>, key: &str, words: &[&str]) {
 #[test]
 fn labels_that_cannot_be_used_are_refused_with_the_reason() {
     let three = || vec![numbered(vec![1.0, 2.0, 3.0, 1.0])];
-    refused(how(1), three(), "positive", &["not binary", "1, 2, 3"]);
+    refused(how(1), three(), "target", &["3 labels", "two classes: 1, 2, 3", "multinomial"]);
     let two = how(1).prepare(&Sets(vec![numbered(vec![2.0, 1.0])])).unwrap();
     assert_eq!((two.train.targets, two.notes[0].code), (vec![1.0, -1.0], crate::note::NoteCode::PositiveClass));
     let alike = Labels::Names { names: ["Yes", "no", " yes"].map(String::from).into(), of: vec![0, 1, 2, 2] };
@@ -479,8 +479,8 @@ fn data_that_cannot_be_used_are_refused_with_the_reason() {
     refused(
         Preparation { samples: Some(50), partition: Partition::ByLabel, ..how(2) },
         vec![numbered(four_classes())],
-        "positive",
-        &["not binary"],
+        "target",
+        &["4 labels", "multinomial"],
     );
     let by_label = Preparation { samples: Some(60), partition: Partition::ByLabel, targets: positive(1.0), ..how(2) };
     refused(by_label, vec![numbered(four_classes())], "samples", &["60 rows of class 1", "there are 30"]);

@@ -1,7 +1,7 @@
 //! Texts in columns: what stands for a missing value, numbers in disguise, codes of levels, and texts that are almost the same.
 
 /// What stands for a missing value, in any case.
-const MISSING: [&str; 10] = ["", "na", "n/a", "nan", "null", "none", "?", "-", ".", "inf"];
+const MISSING: [&str; 9] = ["", "na", "n/a", "nan", "null", "none", "?", "-", "."];
 
 /// Signs of currencies.
 const CURRENCIES: [char; 4] = ['$', '€', '£', '¥'];
@@ -44,6 +44,14 @@ pub fn alike<'a>(texts: impl Iterator<Item = &'a str>) -> Option<(usize, usize)>
         }
     }
     None
+}
+
+/// What a text that stands for a missing value is.
+pub const MISSING_VALUE: &str = "a missing value";
+
+/// What a text is that is no category unless a user says so: a missing value, a number or a date; `None` of other texts.
+pub fn no_category(text: &str) -> Option<&'static str> {
+    if is_missing(text) { Some(MISSING_VALUE) } else { disguise(text) }
 }
 
 /// What makes a text of a number or of a date: `a number with a percent sign`; `None` of other texts.

@@ -215,8 +215,8 @@ macro_rules! on_data_sets {
 
             fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
                 if self.group.is_some() && self.partition != Partition::ByColumn {
-                    let help = "no group, or partition = \"by-column\"; a column that is no feature is dropped: drop = [\"..\"]";
-                    return Some(Error::new("group", "a column for agents, and the partition is another one", help));
+                    let help = "no `group`, or `partition = by-column`; `drop` leaves out a column that is no feature";
+                    return Some(Error::new("group", "it names a column for agents, and `partition` is another than by-column", help));
                 }
                 if self.penalise_intercept && !self.intercept {
                     return Some(Error::new("penalise_intercept", "true, and there is no intercept", "intercept = true, or no penalise_intercept"));

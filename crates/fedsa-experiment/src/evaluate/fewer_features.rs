@@ -1,32 +1,42 @@
-//! The features that `fedsa evaluate` proposes where there are too many.
+//! The features that are proposed where there are too many.
 
+use fedsa::error::{Error, ErrorKind};
 use fedsa::problem::features::FeatureSpec;
-use fedsa_experiment::evaluate::Data;
 
-use super::count;
+use super::Data;
+use crate::made::count;
 
-/// Features of the same kind that take less, where there are more than systems are solved of at once.
-pub fn fewer_features(data: &Data) -> String {
-    /// The most features whose systems are solved at once, in one exchange.
-    const MOST: usize = 1000;
-    if data.map.len() <= MOST {
-        return String::new();
-    }
-    let count_of = |spec: &FeatureSpec| data.map.count_of(spec).unwrap_or(usize::MAX);
-    let spec = data.map.spec();
-    let fewer = smaller(spec, MOST as u32).find(|spec| count_of(spec) <= MOST).or_else(|| with_smaller_factors(spec, MOST, count_of));
-    let hashed = match *spec {
-        FeatureSpec::Tiles { tilings, bins, hashed: None } => {
-            let most = u32::try_from(MOST).unwrap_or(u32::MAX) / tilings * tilings;
-            (most >= 2 * tilings).then_some(FeatureSpec::Tiles { tilings, bins, hashed: Some(most) })
+impl Data {
+    /// Features of the same kind that take less, where there are more than systems are solved of at once.
+    pub fn fewer_features(&self) -> String {
+        /// The most features whose systems are solved at once, in one exchange.
+        const MOST: usize = 1000;
+        if self.map.len() <= MOST {
+            return String::new();
         }
-        _ => None,
-    };
-    fewer.into_iter().chain(hashed).fold(String::new(), |said, spec| {
-        // Parentheses are for the shell, too.
-        let quote = if matches!(spec, FeatureSpec::Product { .. }) { "'" } else { "" };
-        format!("{said}--features {quote}{spec}{quote} has {}, which one exchange solves; ", count(count_of(&spec), "feature"))
-    })
+        let count_of = |spec: &FeatureSpec| self.map.count_of(spec).unwrap_or(usize::MAX);
+        let spec = self.map.spec();
+        let fewer = smaller(spec, MOST as u32).find(|spec| count_of(spec) <= MOST).or_else(|| with_smaller_factors(spec, MOST, count_of));
+        let hashed = match *spec {
+            FeatureSpec::Tiles { tilings, bins, hashed: None } => {
+                let most = u32::try_from(MOST).unwrap_or(u32::MAX) / tilings * tilings;
+                (most >= 2 * tilings).then_some(FeatureSpec::Tiles { tilings, bins, hashed: Some(most) })
+            }
+            _ => None,
+        };
+        fewer.into_iter().chain(hashed).fold(String::new(), |said, spec| {
+            format!("{said}`features = {spec}` has {}, which one exchange solves; ", count(count_of(&spec), "feature"))
+        })
+    }
+}
+
+/// An error about a lack of memory with the features that need less.
+pub(super) fn with_proposal(e: Error, data: &Data) -> Error {
+    if e.kind() != ErrorKind::NoMemory {
+        return e;
+    }
+    let help = format!("{}{}", data.fewer_features(), e.help);
+    e.helped(help)
 }
 
 /// Features of the same kind with ever fewer of them, of sizes up to `most`; none of kinds that have no size.
