@@ -95,7 +95,7 @@ def test_tuning_has_the_answer_of_the_program(tmp_path: Path) -> None:
 
 
 def test_a_target_that_nothing_reaches_is_an_answer() -> None:
-    tuning = experiment().tune(target_mse=1e-13, budget="2s", time_limit="1min", max_rounds=50)
+    tuning = experiment().tune(target_mse=1e-13, budget="2s", time_limit="1m", max_rounds=50)
     assert not tuning and tuning.best is None and tuning.experiment is None
     assert tuning.refusal is not None and tuning.refusal.code == "setting.target-not-reached" and tuning.refusal.help
     with pytest.raises(fedsa.FedsaError):

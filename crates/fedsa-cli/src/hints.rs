@@ -140,7 +140,7 @@ pub fn text_with(text: &str, options: &[(String, String)]) -> String {
 
 /// A value in quotes, where a shell would take it apart.
 fn for_shell(value: &str) -> String {
-    if value.contains([' ', '(', ')', '*']) { format!("'{value}'") } else { value.to_string() }
+    if value.contains([' ', '(', ')']) { format!("'{value}'") } else { value.to_string() }
 }
 
 #[cfg(test)]

@@ -425,7 +425,7 @@ fn numbered_states_have_a_weight_each() {
     );
     folder.write("new.csv", "s_0\n0\n3\n77\n");
     let notes = folder.run(&["predict", "o", "new.csv", "--out", "v.csv"]).exits(0).stderr;
-    assert!(notes.contains("`s_0` is outside of the range of the fit in 1 rows (33.3%)"), "{notes}");
+    assert!(notes.contains("\"s_0\" is outside of the range of the fit in 1 rows (33.3%)"), "{notes}");
     // Quantities have no one-hot features.
     folder.write("other/a.csv", "s_0,next_0,reward,done\n0.5,1,0,0\n1,2,1,1\n");
     let message = folder.run(&["evaluate", "other", "--features", "one-hot", "--out", "x"]).exits(2).message();

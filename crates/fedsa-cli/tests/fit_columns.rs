@@ -149,7 +149,7 @@ fn the_reference_is_the_most_frequent_level_and_a_rare_one_is_a_note() {
     let run = fit(&folder, "a.csv --agents 2 --model least-squares --inference --out o").exits(0);
     says(&run, &["categories of job (rows): Farming (1), Nurse (15), nurse (15) against Smith (30)", "job=Farming"]);
     says_in_notes(&folder, "o", "levels.rare", &["the column \"job\" has levels with fewer than 5 rows", "\"Farming\" (1 row)"]);
-    says_in_notes(&folder, "o", "levels.alike", &["`Nurse` (15 rows) and `nurse` (15 rows)"]);
+    says_in_notes(&folder, "o", "levels.alike", &["\"Nurse\" (15 rows) and \"nurse\" (15 rows)"]);
     let levels = &folder.json("o/summary.json")["fit"]["levels"];
     assert_eq!(levels[2], serde_json::json!({ "column": "job", "name": "Smith", "rows": 30, "reference": true }));
     assert_eq!(levels[3], serde_json::json!({ "column": "job", "name": "nurse", "rows": 15, "reference": false }));

@@ -115,7 +115,7 @@ fn values_that_logs_do_not_determine_have_no_error() {
     for ridge in ["", "--ridge=0", "--ridge=0.01"] {
         let options = ["evaluate", "a.csv", "--gamma", "0.95", "--out", "o", "--overwrite", ridge];
         let ran = folder.run(&options[..options.len() - usize::from(ridge.is_empty())]).exits(0);
-        assert!(ran.message().contains("the logs do not determine the values"), "{ridge}: {}", ran.message());
+        assert!(ran.stdout.contains("the logs do not determine the values"), "{ridge}: {}", ran.stdout);
         for by in ["fitted", "importance"] {
             let all = &folder.json("o/summary.json")["policy_value"][by]["all"];
             assert!(all["se"].is_null() && all["low"].is_null() && all["estimate"].is_number(), "{by} {ridge}: {all}");
@@ -137,7 +137,7 @@ fn intervals_contain_what_the_default_ridge_takes() {
     }
     folder.write("a.csv", log);
     let ran = folder.run(&["evaluate", "a.csv", "--gamma", "0.95", "--out", "o"]).exits(0);
-    assert!(!ran.message().contains("too poor"), "{}", ran.message());
+    assert!(!ran.stdout.contains("too poor"), "{}", ran.stdout);
     for by in ["fitted", "importance"] {
         let all = &folder.json("o/summary.json")["policy_value"][by]["all"];
         let number = |key: &str| all[key].as_f64().unwrap();

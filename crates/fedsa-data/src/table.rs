@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use arrow_array::{Array as _, ArrayRef};
-use fedsa::error::{Error, ErrorCode, Result, quoted};
+use fedsa::error::{Error, ErrorCode, Result, in_quotes, quoted};
 
 use super::cells::{self, CellKind};
 use super::field;
@@ -169,7 +169,7 @@ fn read_file(path: &Path, form: &TableForm) -> Result<Table> {
 
 /// The places of the wanted columns.
 fn places_of(header: &Header, wanted: &[String]) -> Result<Vec<usize>> {
-    let help = || format!("the columns {}", wanted.iter().map(|name| format!("\"{}\"", quoted(name))).collect::<Vec<_>>().join(", "));
+    let help = || format!("the columns {}", wanted.iter().map(in_quotes).collect::<Vec<_>>().join(", "));
     let names = &header.names;
     let mut seen = std::collections::HashSet::new();
     if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {

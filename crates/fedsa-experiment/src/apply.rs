@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{Error, Result, quoted};
+use fedsa::error::{Error, Result, in_quotes, quoted};
 use fedsa::note::{Note, NoteCode};
 use fedsa::parallel;
 use fedsa::problem::Files as _;
@@ -138,8 +138,8 @@ pub fn values(fitted: &ValueModel, tables: Vec<Table>, column: Option<&str>, se:
     let outside = fitted.inputs().iter().zip(counts).filter(|(_, count)| *count > 0);
     applied.notes.extend(outside.map(|(column, count)| {
         let (rows, share) = (numbers::thousands(count as f64), numbers::percent(count as f64 / applied.rows as f64));
-        let column = quoted(column);
-        let what = format!("the column \"{column}\" is outside of the range of the fit in {rows} rows ({share}), which count as its ends");
+        let column = in_quotes(column);
+        let what = format!("the column {column} is outside of the range of the fit in {rows} rows ({share}), which count as its ends");
         Note::new(NoteCode::StatesClipped, what)
     }));
     Ok(applied)
@@ -216,7 +216,7 @@ fn scored(model: &LinearModel, tables: Vec<Table>, scores: &[Vec<f64>], column: 
 fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>, quality: Option<PredictionQuality>) -> Result<Applied> {
     let rows = tables.iter().map(|table| table.rows).sum();
     let notes = tables.iter().filter(|table| !table.left_out.is_empty()).map(|table| {
-        let columns = table.left_out.iter().map(|name| format!("\"{}\"", quoted(name))).collect::<Vec<_>>().join(", ");
+        let columns = table.left_out.iter().map(in_quotes).collect::<Vec<_>>().join(", ");
         let what = format!("{}: left out the columns {columns}, which hold neither numbers nor flags nor text", table.name);
         Note::new(NoteCode::ColumnsLeftOut, what)
     });

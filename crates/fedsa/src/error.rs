@@ -24,7 +24,7 @@ mod quoting;
 pub use code::{ErrorCode, ErrorKind};
 pub use failure::Failure;
 pub use place::{Excerpt, FileLocation};
-pub use quoting::{QUOTED, escaped, is_control, quoted, shown};
+pub use quoting::{QUOTED, escaped, in_quotes, is_control, quoted, shown};
 
 /// Why something could not be done, and what would be accepted.
 #[derive(Debug, Clone, PartialEq)]

@@ -36,8 +36,10 @@ pub fn of_fit(fit: &Fit) -> Result<TaskSettings> {
     // The resolved experiment always divides rows; here it matters only where the user asked for it.
     task.notes.retain(|note| note.code != NoteCode::FederationAgentsAreMachines);
     let given = [("group", settings.group.is_some()), ("partition", settings.partition.is_some()), ("agents", settings.agents.is_some())];
-    let first = given.into_iter().find(|(_, is_given)| *is_given).filter(|_| settings.dealing() != Partition::Files);
-    task.notes.extend(first.map(|(setting, _)| agents_are_machines(setting)));
+    let given = given.into_iter().find(|(_, is_given)| *is_given).map(|(setting, _)| setting);
+    if settings.dealing() != Partition::Files {
+        task.notes.push(agents_are_machines(&given.map_or("fedsa".into(), |setting| format!("`{setting}`"))));
+    }
     Ok(task)
 }
 
@@ -96,7 +98,7 @@ fn without_partition(problem: &mut Table) -> Option<Note> {
         Some(Value::Table(table)) => table.keys().next().cloned().unwrap_or_default(),
         Some(other) => other.as_str().unwrap_or_default().to_string(),
     };
-    Some(agents_are_machines(&format!("partition = {name}")))
+    Some(agents_are_machines(&format!("`partition = {name}`")))
 }
 
 /// The note about a setting that divides rows among agents.

@@ -1,6 +1,6 @@
 //! What a reader of an evaluation must know besides its numbers.
 
-use fedsa::error::quoted;
+use fedsa::error::in_quotes;
 use fedsa::note::{Note, NoteCode};
 use fedsa::problem::Field;
 use fedsa::problem::features::FeatureSpec;
@@ -111,8 +111,8 @@ fn clipped(data: &Data) -> Vec<Note> {
     let note = |(column, count): (&String, &usize)| {
         let share = numbers::percent(*count as f64 / data.logs.transitions() as f64);
         let (lo, hi) = ranges.get(column).copied().unwrap_or_default();
-        let (column, lo, hi) = (quoted(column), numbers::typed(lo), numbers::typed(hi));
-        let what = format!("the column \"{column}\" is outside of its range {lo},{hi} in {share} of the states, which count as its ends");
+        let (column, lo, hi) = (in_quotes(column), numbers::typed(lo), numbers::typed(hi));
+        let what = format!("the column {column} is outside of its range {lo},{hi} in {share} of the states, which count as its ends");
         Note::new(NoteCode::StatesClipped, what)
     };
     each.map(note).collect()
@@ -142,10 +142,10 @@ fn constant(data: &Data) -> Option<Note> {
         let (value, _) = facts[0].seen[*j];
         facts.iter().all(|log| log.seen[*j] == (value, value))
     };
-    let names: Vec<String> = (0..columns.len()).filter(is_constant).map(|j| quoted(&columns[j])).collect();
+    let names: Vec<String> = (0..columns.len()).filter(is_constant).map(|j| in_quotes(&columns[j])).collect();
     let (first, more) = (names.first()?, names.len() - 1);
     let more = if more == 0 { String::new() } else { format!(" and {}", count(more, "further state column")) };
-    Some(Note::new(NoteCode::StatesConstant, format!("\"{first}\"{more}: the same value in every transition, which tells nothing")))
+    Some(Note::new(NoteCode::StatesConstant, format!("{first}{more}: the same value in every transition, which tells nothing")))
 }
 
 /// That features were chosen by few episodes, or by those of a kind.

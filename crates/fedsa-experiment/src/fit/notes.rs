@@ -1,6 +1,6 @@
 //! What a reader of a fit must know besides its numbers.
 
-use fedsa::error::quoted;
+use fedsa::error::in_quotes;
 use fedsa::note::{Note, NoteCode};
 use fedsa::problem::dataset::Rows;
 use fedsa::problem::glm::family::ModelFamily;
@@ -34,15 +34,14 @@ pub(super) fn of(prepared: &Prepared, settings: &FitSettings, unreachable: Optio
     for category in &prepared.categories {
         let levels = category.levels.len() + usize::from(category.reference.is_some());
         if levels as f64 > MOST_LEVELS * rows as f64 && levels > 2 {
-            let column = quoted(&category.column);
-            let what =
-                format!("the column \"{column}\" has {levels} levels in {rows} rows, a coefficient each: `drop` leaves the column out");
+            let column = in_quotes(&category.column);
+            let what = format!("the column {column} has {levels} levels in {rows} rows, a coefficient each: `drop` leaves the column out");
             all.push(Note::new(NoteCode::CategoryManyLevels, what));
         }
     }
     if settings.dealing() == Partition::ByColumn && prepared.weights.len() == rows && rows > 1 {
-        let group = quoted(settings.group.as_deref().unwrap_or_default());
-        let what = format!("every row has another value of \"{group}\", and is an agent of its own");
+        let group = in_quotes(settings.group.as_deref().unwrap_or_default());
+        let what = format!("every row has another value of {group}, and is an agent of its own");
         all.push(Note::new(NoteCode::AgentsOneRow, what));
     }
     all
@@ -100,7 +99,7 @@ fn sizes(prepared: &Prepared) -> Vec<(String, f64)> {
     if prepared.transform.components.is_some() {
         return Vec::new();
     }
-    let names = prepared.transform.columns.iter().map(quoted).collect::<Vec<_>>();
+    let names = prepared.transform.columns.iter().map(in_quotes).collect::<Vec<_>>();
     let sizes = prepared.train.column_sizes();
     names.into_iter().zip(sizes).filter(|(_, size)| *size > 0.0).collect()
 }
@@ -115,8 +114,7 @@ fn removed_by_ridge(prepared: &Prepared, settings: &FitSettings) -> Option<Note>
     let small: Vec<(String, f64)> = sizes(prepared).into_iter().filter(|(_, size)| size * size < ridge).collect();
     let (name, size) = small.first()?;
     let more = if small.len() > 1 { format!(", and {} more columns", small.len() - 1) } else { String::new() };
-    let what =
-        format!("the ridge {} all but removes the column \"{name}\", whose numbers are at most {}{more}", typed(ridge), number(*size));
+    let what = format!("the ridge {} all but removes the column {name}, whose numbers are at most {}{more}", typed(ridge), number(*size));
     let what = format!("{what}: `standardise` brings columns to one scale, or take a smaller `ridge`");
     Some(Note::new(NoteCode::ColumnsRemovedByRidge, what))
 }
@@ -126,11 +124,11 @@ fn far_from_zero(prepared: &Prepared) -> Option<Note> {
     let transform = &prepared.transform;
     let mut all = transform.columns.iter().zip(&transform.means).zip(&transform.deviations);
     let ((name, mean), deviation) = all.find(|((_, mean), deviation)| mean.abs() > FAR * **deviation)?;
-    let (name, mean) = (quoted(&name), mean * transform.divide_by);
+    let (name, mean) = (in_quotes(&name), mean * transform.divide_by);
     let deviation = deviation * transform.divide_by;
     let digits = (mean / deviation).abs().log10().floor();
     let what = format!(
-        "the column \"{name}\" varies by {} around {}: predictions lose some {digits} of 16 digits; subtract a number from it",
+        "the column {name} varies by {} around {}: predictions lose some {digits} of 16 digits; subtract a number from it",
         number(deviation),
         number(mean)
     );
@@ -144,7 +142,7 @@ fn unlike_scales(prepared: &Prepared) -> Option<String> {
     let most = all.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     (most.1 > UNLIKE * least.1).then(|| {
         format!(
-            "columns are of very different scales, up to {} in \"{}\" and up to {} in \"{}\": `standardise` brings them to one",
+            "columns are of very different scales, up to {} in {} and up to {} in {}: `standardise` brings them to one",
             number(least.1),
             least.0,
             number(most.1),

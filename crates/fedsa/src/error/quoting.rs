@@ -5,12 +5,11 @@ pub const QUOTED: usize = 80;
 
 /// A text from a file, an argument or the environment as a message quotes it: at most
 /// [`QUOTED`] characters (twice as many with escapes), followed by `..` where there are more, and with control characters
-/// escaped, so that nothing in it reaches a terminal as a command. Backticks become apostrophes.
+/// escaped, so that nothing in it reaches a terminal as a command.
 pub fn quoted(text: impl AsRef<str>) -> String {
     let text = text.as_ref();
     let cut = text.char_indices().nth(QUOTED).map(|(end, _)| end);
-    // Backticks are around settings.
-    let mut out = escaped(&text[..cut.unwrap_or(text.len())].replace('`', "'"));
+    let mut out = escaped(&text[..cut.unwrap_or(text.len())]);
     // An escape is longer than what it stands for.
     let long = out.char_indices().nth(2 * QUOTED).map(|(end, _)| end);
     out.truncate(long.unwrap_or(out.len()));
@@ -18,6 +17,11 @@ pub fn quoted(text: impl AsRef<str>) -> String {
         out.push_str("..");
     }
     out
+}
+
+/// A word of a user, such as the name of a column, as notes and helps have it: in double quotes, and without the backticks that settings are in.
+pub fn in_quotes(word: impl AsRef<str>) -> String {
+    format!("\"{}\"", quoted(word).replace('`', "'"))
 }
 
 /// A key, a path or what a library says, for a message: at most 500 characters, and control

@@ -18,9 +18,11 @@ fn coverage(chain: &Chain, (episodes, most): (usize, usize), repetitions: usize)
         let normalised = value.importance.self_normalised.as_ref().map_or(value.importance.table.all, |table| table.all);
         [value.fitted.table.all, value.importance.table.all, value.doubly_robust.unwrap().table.all, normalised]
     });
-    let n = repetitions as f64;
     std::array::from_fn(|k| {
-        let of: Vec<&ValueEstimate> = found.iter().map(|both| &both[k]).collect();
+        // Of few logs an action that was never taken in a state leaves the value open, which is said.
+        let of: Vec<&ValueEstimate> = found.iter().map(|both| &both[k]).filter(|e| e.se.is_finite()).collect();
+        assert!(of.len() as f64 >= 0.98 * repetitions as f64, "{k}: {} of {repetitions} values are determined", of.len());
+        let n = of.len() as f64;
         let mean = of.iter().map(|e| e.estimate).sum::<f64>() / n;
         let deviation = (of.iter().map(|e| (e.estimate - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
         let covered = of.iter().filter(|e| e.low <= truth && truth <= e.high).count() as f64 / n;

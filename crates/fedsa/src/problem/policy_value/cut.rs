@@ -18,7 +18,7 @@ use faer::{Mat, MatRef};
 
 use super::super::source::LogSource;
 use super::fitted::{correction, episodes};
-use super::folds::{EpisodeSums, FitRule, are_determined, some_solution};
+use super::folds::{EpisodeSums, FitRule, left_open, some_solution};
 use super::walk::{View, dot};
 use crate::error::Result;
 use crate::linalg;
@@ -65,8 +65,8 @@ pub(super) struct ByWeights {
     without: [f64; 2],
     /// The sum of squares of what the episodes of others add to the agent's value.
     others: f64,
-    /// What the ridge takes from the value of all, and from the agent's; NaN where the data do not determine what is bootstrapped.
-    shrinkage: [f64; 2],
+    /// What the ridge takes from the value of all, and from the agent's, with what the data leave open of what is bootstrapped.
+    not_known: [f64; 2],
 }
 
 impl ByWeights {
@@ -74,14 +74,14 @@ impl ByWeights {
     pub fn of_all(agents: &[Self], values: &[f64]) -> f64 {
         let parts: Vec<f64> = agents.iter().flat_map(|agent| agent.with_start.iter().map(|both| both[0])).collect();
         let without: f64 = agents.iter().map(|agent| agent.without[0]).sum();
-        squares(values, &parts, without).sqrt().hypot(agents.first().map_or(0.0, |agent| agent.shrinkage[0]))
+        squares(values, &parts, without).sqrt().hypot(agents.first().map_or(0.0, |agent| agent.not_known[0]))
     }
 
     /// The standard error of an agent with these `V_i`, of `n` episodes in all.
     pub fn of_agent(&self, values: &[f64], n: usize) -> f64 {
         let parts: Vec<f64> = self.with_start.iter().map(|both| both[1]).collect();
         let others = if self.others > 0.0 { correction(n as f64) * self.others } else { 0.0 };
-        (squares(values, &parts, self.without[1]) + others).sqrt().hypot(self.shrinkage[1])
+        (squares(values, &parts, self.without[1]) + others).sqrt().hypot(self.not_known[1])
     }
 }
 
@@ -113,25 +113,21 @@ pub(super) fn by_weights(
         return Ok(vec![ByWeights::default(); sources.len()]);
     }
     let (d, several) = (view.len(), sources.len() > 1);
-    let (theta, matrix) = (total.some_weights(rule.ridge), total.matrix(rule.ridge));
+    let (theta, matrix, undetermined) = (total.some_weights(rule.ridge), total.matrix(rule.ridge), total.undetermined());
     // A^-T D.
-    let towards = |cut: &Bootstrapped, n: usize| -> Vec<f64> {
-        if cut.features.is_empty() || n == 0 {
-            return vec![0.0; d];
-        }
-        let mean: Vec<f64> = cut.features.iter().map(|x| x / n as f64).collect();
-        some_solution(&matrix.transpose().to_owned(), &mean)
+    let towards = |cut: &Bootstrapped, n: usize| match cut.features.is_empty() || n == 0 {
+        true => vec![0.0; d],
+        false => some_solution(&matrix.transpose().to_owned(), &cut.features.iter().map(|x| x / n as f64).collect::<Vec<_>>()),
     };
     let common = towards(&all, counts.iter().sum());
     let own: Vec<Vec<f64>> = (0..sources.len()).map(|c| if several { towards(cut[c], counts[c]) } else { common.clone() }).collect();
-    let undetermined = total.undetermined();
-    let shrinkage = |cut: &Bootstrapped, towards: &[f64]| match are_determined(&undetermined, &cut.features) {
-        true => rule.ridge * total.transitions * dot(towards, &theta),
-        false => f64::NAN,
+    let not_known = |cut: &Bootstrapped, n: usize, towards: &[f64]| {
+        let open = left_open(&undetermined, &cut.features, &theta) / n.max(1) as f64;
+        (rule.ridge * total.transitions * dot(towards, &theta)).hypot(open)
     };
     let of_agent = |c: usize| -> Result<(ByWeights, f64, Mat<f64>)> {
         let (mut found, mut own_squares) = (ByWeights::default(), 0.0);
-        found.shrinkage = [shrinkage(&all, &common), shrinkage(cut[c], &own[c])];
+        found.not_known = [not_known(&all, counts.iter().sum(), &common), not_known(cut[c], counts[c], &own[c])];
         let mut scores = Mat::zeros(d * usize::from(several), d * usize::from(several));
         episodes(&*sources[c], view, rule, &theta, false, &mut |episode| {
             let parts = [dot(&common, &episode.score), dot(&own[c], &episode.score)];

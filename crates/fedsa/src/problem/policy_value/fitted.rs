@@ -13,13 +13,14 @@
 //! some features of an episode, theta_(i) is not known, and the episode has the infinitesimal `e_i` and `h_i`.
 //!
 //! A ridge eps shrinks the value of n_t transitions by `eps n_t m' A^-1 theta` to first order. The specification has no ridge here. The
-//! square of the shrinkage is added to `se^2`: otherwise the interval of a value without noise would not cover it.
+//! square of the shrinkage is added to `se^2`: otherwise the interval of a value without noise would not cover it. So is the square of what
+//! the data leave open ([`left_open`]), whatever the ridge is.
 
 use faer::Mat;
 
 use super::super::source::LogSource;
 use super::estimates::{EstimateTable, FittedValue, IntervalKind, ValueEstimate};
-use super::folds::{AgentSums, EpisodeSums, FitRule, are_determined};
+use super::folds::{AgentSums, EpisodeSums, FitRule, left_open};
 use super::walk::{Step, View, Walk, dot, walk};
 use crate::error::Result;
 use crate::linalg;
@@ -56,11 +57,6 @@ impl Fit {
         let mut shrinkage = linalg::mat_vec(&solved.x, &theta);
         shrinkage.iter_mut().for_each(|x| *x *= rule.ridge * sums.transitions);
         Self { sums, rule, theta, inverse: solved.x, null, shrinkage, kind }
-    }
-
-    /// Whether the data tell the value of states with these features.
-    fn tells(&self, phi: &[f64]) -> bool {
-        are_determined(&self.null, phi)
     }
 
     /// What an episode contributes to the weights: their change where it is left out, or `A^-1 g`.
@@ -152,16 +148,14 @@ struct Starts {
     count: f64,
     mean: Vec<f64>,
     value: f64,
-    /// What the ridge takes from the value.
-    shrinkage: f64,
-    /// Whether the value is known.
-    known: bool,
+    /// What the ridge takes from the value, with what the data leave open of it; NaN where they do not determine the value.
+    not_known: f64,
 }
 
 impl Starts {
     fn new(count: f64, mean: Vec<f64>, fit: &Fit) -> Self {
         let (value, shrinkage) = (dot(&mean, &fit.theta), dot(&mean, &fit.shrinkage));
-        Self { count, known: fit.tells(&mean), mean, value, shrinkage }
+        Self { count, not_known: shrinkage.hypot(left_open(&fit.null, &mean, &fit.theta)), mean, value }
     }
 
     /// `h_i` of an episode whose start state is among these.
@@ -178,8 +172,7 @@ impl Starts {
 
     /// The estimate from the sum of squares of what episodes contribute.
     fn estimate(&self, squares: f64, effective: f64, level: f64) -> ValueEstimate {
-        let se = if self.known { squares.sqrt().hypot(self.shrinkage) } else { f64::NAN };
-        ValueEstimate::new(self.value, se, self.count as usize, effective, level)
+        ValueEstimate::new(self.value, squares.sqrt().hypot(self.not_known), self.count as usize, effective, level)
     }
 }
 

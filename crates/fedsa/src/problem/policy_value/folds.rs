@@ -130,11 +130,13 @@ impl EpisodeSums {
     }
 }
 
-/// Whether values with these features do not depend on the directions of which the data say nothing.
-pub fn are_determined(undetermined: &[Vec<f64>], phi: &[f64]) -> bool {
-    const NOTHING: f64 = 1e-7;
-    let size = linalg::norm_sq(phi).sqrt();
-    undetermined.iter().all(|direction| linalg::dot(direction, phi).abs() <= NOTHING * size)
+/// What data that say nothing of some directions of the weights leave open of a value with these features: the part of the features in
+/// these directions times the largest weight, since what is not known may be as large as what is. NaN where that part is more than a tenth.
+pub fn left_open(undetermined: &[Vec<f64>], phi: &[f64], theta: &[f64]) -> f64 {
+    const MOST: f64 = 0.1;
+    let part = undetermined.iter().map(|direction| linalg::dot(direction, phi).powi(2)).sum::<f64>().sqrt();
+    let largest = theta.iter().fold(0.0, |most: f64, weight| most.max(weight.abs()));
+    if part > MOST * linalg::norm_sq(phi).sqrt() { f64::NAN } else { part * largest }
 }
 
 /// The solution of a system, or of the system with a small ridge where it is singular.

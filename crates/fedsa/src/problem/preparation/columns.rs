@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::super::dataset::{Columns, Dataset, Rows, Wanted, row_in};
 use super::texts::{MISSING_VALUE, alike, level_name, level_number, no_category};
-use crate::error::{Error, Result, quoted};
+use crate::error::{Error, Result, in_quotes, quoted};
 use crate::note::{Note, NoteCode};
 
 /// The most levels of a categorical column.
@@ -76,12 +76,12 @@ impl ColumnLevels {
 
     /// What is odd about them.
     fn notes(&self) -> Vec<Note> {
-        let column = quoted(&self.column);
-        let rows = |i: usize| format!("\"{}\" ({})", quoted(&self.levels[i]), rows(self.counts[i]));
+        let column = in_quotes(&self.column);
+        let rows = |i: usize| format!("{} ({})", in_quotes(&self.levels[i]), rows(self.counts[i]));
         let mut notes = Vec::new();
         if let Some((a, b)) = alike(self.levels.iter().map(String::as_str)) {
             let text = format!(
-                "the column \"{column}\" has the levels {} and {}, which differ by case or spaces alone: write them alike if they are one",
+                "the column {column} has the levels {} and {}, which differ by case or spaces alone: write them alike if they are one",
                 rows(a),
                 rows(b)
             );
@@ -92,7 +92,7 @@ impl ColumnLevels {
             let more = if rare.len() > LISTED { format!(" and {} more", rare.len() - LISTED) } else { String::new() };
             let listed: Vec<String> = rare.iter().take(LISTED).map(|i| rows(*i)).collect();
             let text = format!(
-                "the column \"{column}\" has levels with fewer than {FEW_ROWS} rows, whose coefficients are uncertain: {}{more}",
+                "the column {column} has levels with fewer than {FEW_ROWS} rows, whose coefficients are uncertain: {}{more}",
                 listed.join(", ")
             );
             notes.push(Note::new(NoteCode::LevelRare, text));
