@@ -221,7 +221,7 @@ fn intervals_of_eight_cart_poles_cover() {
 #[test]
 #[ignore = "200 repetitions"]
 fn intervals_of_eight_cart_poles_cover_in_200_repetitions() {
-    let book = [[0.915, 0.975, 0.890, 0.948], [0.970, 0.985, 0.946, 0.952], [0.975, 0.930, 0.943, 0.928], [0.460, 0.965, 0.911, 0.892]];
+    let book = [[0.915, 0.975, 0.890, 0.948], [0.970, 0.985, 0.949, 0.957], [0.985, 0.930, 0.948, 0.933], [0.460, 0.965, 0.912, 0.892]];
     for ((name, case), book) in CASES.into_iter().zip(book) {
         let found = coverage(case, 200);
         println!("{name}: {:?}", found.map(share));
