@@ -232,6 +232,10 @@ fn a_fit_writes_the_app_of_a_federation() {
     let json: serde_json::Value = serde_json::from_str(&folder.run(&["check", "sites/settings.toml", "--json"]).exits(0).stdout).unwrap();
     assert_eq!((&json["federation"], &json["accepted"]), (&true.into(), &true.into()));
     folder.run(&[&FIT[..], &["dealt"]].concat()).exits(0).says("the rows of a machine are those of one agent");
+    for (app, options, what) in [("told", &["--agents", "2"][..], "--agents"), ("untold", &[], "fedsa")] {
+        let note = format!("note: {what} divides rows among agents in one process; ");
+        folder.run(&[&FIT[..], &[app], options].concat()).exits(0).says(&note);
+    }
     // The configuration of a run names data, which are not read.
     folder.run(&[&FIT[..8], &["--partition", "files", "--out", "ran"]].concat()).exits(0);
     folder.run(&["federation", "new", "again", "--settings", "ran/config.toml"]).exits(0).says("`problem.data` names data");

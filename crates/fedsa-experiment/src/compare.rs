@@ -82,35 +82,33 @@ fn references(summary: &Json) -> Vec<(String, String)> {
     class.into_iter().chain(levels.filter_map(level)).collect()
 }
 
-/// The references in which two fits differ.
-fn other_references(a: &Json, b: &Json) -> Vec<Difference> {
-    let (a, b) = (references(a), references(b));
-    let find = |all: &[(String, String)], column: &str| all.iter().find(|(other, _)| other == column).map(|(_, name)| name.clone());
-    let both = a.iter().filter(|(column, name)| find(&b, column).is_some_and(|other| other != *name));
-    let key = |column: &str| if column.is_empty() { "the reference class".into() } else { format!("the reference of {column}") };
-    both.map(|(column, name)| Difference { key: key(column), a: Some(name.clone()), b: find(&b, column) }).collect()
+/// The references in which two fits differ: of a column, or of the classes under an empty name, that of each fit.
+fn other_references(a: &Json, b: &Json) -> Vec<(String, [String; 2])> {
+    let other = references(b);
+    let pair = |(column, a): (String, String)| {
+        let (_, b) = other.iter().find(|(name, b)| *name == column && *b != a)?;
+        Some((column, [a, b.clone()]))
+    };
+    references(a).into_iter().filter_map(pair).collect()
 }
 
 /// The coefficients of two summaries by name, and by class where there are several; those of the first come first. A coefficient has the
 /// reference in its name where both fits have another one: it is then of another contrast.
-fn coefficients(a: &Json, b: &Json) -> Vec<Pair<ComparedCoefficient>> {
-    let (of_a, of_b) = (references(a), references(b));
-    let differs = |column: &str, name: &str| of_a.iter().chain(&of_b).any(|(other, reference)| other == column && reference != name);
-    let of = |summary: &Json| -> Vec<(String, ComparedCoefficient)> {
+fn coefficients(a: &Json, b: &Json, others: &[(String, [String; 2])]) -> Vec<Pair<ComparedCoefficient>> {
+    let of = |summary: &Json, side: usize| -> Vec<(String, ComparedCoefficient)> {
         let inferred = summary["inference"]["coefficients"].as_array();
-        let own = references(summary);
         let all = inferred.or(summary["fit"]["coefficients"].as_array()).map_or(&[][..], Vec::as_slice);
         let one = |c: &Json| {
             let (name, class) = (c["name"].as_str().unwrap_or_default(), c["class"].as_str());
             let is_of = |column: &str| if column.is_empty() { class.is_some() } else { name.starts_with(&format!("{column}=")) };
-            let others = own.iter().filter(|(column, reference)| is_of(column) && differs(column, reference));
-            let against: String = others.map(|(_, reference)| format!(" against {reference}")).collect();
+            let others = others.iter().filter(|(column, _)| is_of(column));
+            let against: String = others.map(|(_, references)| format!(" against {}", references[side])).collect();
             let name = class.map_or(name.to_string(), |class| format!("{class}: {name}")) + &against;
             (name, ComparedCoefficient { estimate: c["estimate"].as_f64(), se: c["se"].as_f64() })
         };
         all.iter().map(one).collect()
     };
-    let (a, b) = (of(a), of(b));
+    let (a, b) = (of(a, 0), of(b, 1));
     if a.is_empty() || b.is_empty() {
         return Vec::new();
     }
@@ -192,14 +190,19 @@ pub fn compare(a: &Path, b: &Path) -> Result<Comparison> {
     let (a, b) = (FinishedRun::read(a)?, FinishedRun::read(b)?);
     let mut settings = finished::differences(&a.settings()?, &b.settings()?);
     settings.extend(inference(&a.summary, &b.summary));
-    settings.extend(other_references(&a.summary, &b.summary));
+    let references = other_references(&a.summary, &b.summary);
+    settings.extend(references.iter().map(|(column, [a, b])| {
+        let key = if column.is_empty() { "the reference class".into() } else { format!("the reference of {column}") };
+        Difference { key, a: Some(a.clone()), b: Some(b.clone()) }
+    }));
     // Values that are of the same logs are not independent.
-    let have_same_logs = have_logs_in_common(&a, &b)? && [&a, &b].iter().all(|run| run.summary["policy_value"].is_object());
+    let are_evaluations = [&a, &b].iter().all(|run| run.summary["policy_value"].is_object());
+    let have_same_logs = are_evaluations && have_logs_in_common(&a, &b)?;
     Ok(Comparison {
         folders,
         settings,
         results: results(&a.summary, &b.summary),
-        coefficients: coefficients(&a.summary, &b.summary),
+        coefficients: coefficients(&a.summary, &b.summary, &references),
         policy_values: if have_same_logs { Vec::new() } else { policy_values(&a.summary, &b.summary) },
         have_same_logs,
         checks: checks(&a.summary, &b.summary),

@@ -116,7 +116,7 @@ fn row(entry: &Json) -> [String; 7] {
     [text(&entry["folder"]), text(&entry["state"]), outcomes, found(entry), checks, time, text(&entry["ended"])]
 }
 
-/// What a run found, and how many warnings it has.
+/// The result of a run in words, with the number of its warnings.
 fn found(entry: &Json) -> String {
     let found = entry["value"].as_object().map_or_else(|| model(&entry["fit"]), |_| fitted_value(&entry["value"]));
     let warnings = entry["warnings"].as_u64().filter(|n| *n > 0).map(|n| count(n as usize, "warning"));

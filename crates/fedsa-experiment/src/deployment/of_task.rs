@@ -33,8 +33,6 @@ pub fn of_fit(fit: &Fit) -> Result<TaskSettings> {
         return Err(limits::refusal(setting));
     }
     let mut task = of_experiment(fit.experiment(), fit.rows_read().len().max(1))?;
-    // The resolved experiment always divides rows; here it matters only where the user asked for it.
-    task.notes.retain(|note| note.code != NoteCode::FederationAgentsAreMachines);
     let given = [("group", settings.group.is_some()), ("partition", settings.partition.is_some()), ("agents", settings.agents.is_some())];
     let given = given.into_iter().find(|(_, is_given)| *is_given).map(|(setting, _)| setting);
     if settings.dealing() != Partition::Files {
@@ -57,11 +55,9 @@ pub fn of_evaluation(evaluation: &Evaluation) -> Result<TaskSettings> {
 /// The settings of a federation of so many agents that does what this experiment does.
 fn of_experiment(experiment: &Experiment, agents: usize) -> Result<TaskSettings> {
     let mut document = experiment.document.clone();
-    let mut notes = without_data(&mut document);
-    notes.retain(|note| note.code != NoteCode::FederationDataElsewhere);
-    if let Some(note) = without_immeasurable_target(&mut document)? {
-        notes.push(note);
-    }
+    // Its notes are about a file of settings; a task was asked for by options.
+    without_data(&mut document);
+    let notes = without_immeasurable_target(&mut document)?.into_iter().collect();
     Deployment::new(document.clone())?;
     let head = "# The settings that all ends have. Each agent names its own data when it starts.\n";
     let written = resolve::text(&document.table);
@@ -101,10 +97,9 @@ fn without_partition(problem: &mut Table) -> Option<Note> {
     Some(agents_are_machines(&format!("`partition = {name}`")))
 }
 
-/// The note about a setting that divides rows among agents.
-fn agents_are_machines(setting: &str) -> Note {
-    let text =
-        format!("`{setting}` divides rows among agents in one process; in a federation the rows of a machine are those of one agent");
+/// The note about what divides rows among agents in one process.
+fn agents_are_machines(what: &str) -> Note {
+    let text = format!("{what} divides rows among agents in one process; in a federation the rows of a machine are those of one agent");
     Note::new(NoteCode::FederationAgentsAreMachines, text)
 }
 
