@@ -14,11 +14,11 @@ use fedsa::federation::Federation;
 use fedsa::metrics::Metrics;
 use fedsa::record::Outcome;
 use fedsa::round::Run;
-use fedsa::session::{self, JointSession, Record, Session};
+use fedsa::session::{self, Record, Session};
 use fedsa_data::machine;
 
 use super::observer::RunObserver;
-use super::plan::{MOST_JOINT, Plan, PlannedCell};
+use super::plan::{Plan, PlannedCell};
 use super::results::{Recorded, Results, SeedResult};
 use crate::config::schema::ControlsStart;
 use crate::folder::RunFolder;
@@ -152,37 +152,12 @@ fn jobs(plan: &Plan, in_turn: bool) -> (Vec<SeedJob>, Vec<Vec<Option<SeedResult>
     (jobs, slots)
 }
 
-/// The jobs that are taken by a thread together: those on one field that go on jointly, in groups, so that there is one for each thread; and others alone.
-fn groups(plan: &Plan, jobs: Vec<SeedJob>, in_turn: bool) -> Vec<Vec<SeedJob>> {
-    let mut of_fields: BTreeMap<usize, Vec<SeedJob>> = BTreeMap::new();
-    let mut groups = Vec::new();
-    for job in jobs {
-        if !in_turn && plan.cells[job.cell].goes_jointly(plan.field(job.cell)) {
-            of_fields.entry(plan.cells[job.cell].field).or_default().push(job);
-        } else {
-            groups.push(vec![job]);
-        }
-    }
-    let for_each = rayon::current_num_threads().div_ceil(of_fields.len().max(1));
-    for jobs in of_fields.into_values() {
-        let count = for_each.max(jobs.len().div_ceil(MOST_JOINT));
-        // Of the longest ones each group has some.
-        groups.extend((0..count.min(jobs.len())).map(|k| jobs.iter().skip(k).step_by(count).copied().collect()));
-    }
-    if !in_turn {
-        let work = |jobs: &[SeedJob]| jobs.iter().map(|job| job.work).sum::<f64>();
-        groups.sort_by(|a, b| work(b).total_cmp(&work(a)));
-    }
-    groups
-}
-
 /// Runs all seeds of all cells of a plan.
 ///
 /// # Errors
 /// When a checkpoint cannot be read. The other runs are then interrupted, and what they have come to is kept.
 pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
     let (jobs, slots) = jobs(plan, control.in_turn);
-    let groups = groups(plan, jobs, control.in_turn);
     let next = AtomicUsize::new(0);
     let shared = Shared::new(plan, control, slots);
     // Threads take whole runs while there are any, then they help running ones.
@@ -190,8 +165,8 @@ pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
         let at_once = if control.in_turn { 1 } else { rayon::current_num_threads() };
         for _ in 0..at_once {
             scope.spawn(|_| {
-                while let Some(jobs) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    shared.run(jobs);
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    shared.run(job).unwrap_or_else(|e| shared.fail(e));
                 }
             });
         }
@@ -307,35 +282,20 @@ impl session::Observer for Seed<'_, '_> {
 }
 
 impl Shared<'_> {
-    /// Runs seeds to their ends, several of them jointly.
-    fn run(&self, jobs: &[SeedJob]) {
-        let mut begun = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            if self.stop.is_cancelled() {
-                self.left.lock().expect("no panics under the lock").waiting += 1;
-                continue;
-            }
-            match self.begin(job) {
-                Ok(session) => begun.extend(session),
-                Err(e) => self.fail(e),
-            }
+    /// Runs a seed to its end.
+    fn run(&self, job: &SeedJob) -> Result<()> {
+        if self.stop.is_cancelled() {
+            self.left.lock().expect("no panics under the lock").waiting += 1;
+            return Ok(());
         }
-        let ended = |session, outcome: Result<Outcome>| {
-            if let Err(e) = outcome.and_then(|outcome| self.ended(session, outcome)) {
-                self.fail(e);
-            }
-        };
-        match <[JointSession<Seed<'_, '_>>; 1]>::try_from(begun) {
-            Ok([mut one]) => {
-                let outcome = one.session.advance(&one.until, &self.stop, &mut one.observer);
-                ended(one, outcome);
-            }
-            Err(begun) => session::advance_jointly(begun, &self.stop, |_, session, outcome| ended(session, outcome)),
-        }
+        let Some((mut session, mut observer)) = self.begin(job)? else { return Ok(()) };
+        let run = &self.plan.cells[job.cell].run;
+        let outcome = session.advance(&run.stop.until(run.rounds), &self.stop, &mut observer)?;
+        self.ended(&session, &observer, outcome)
     }
 
     /// Begins with a seed, or goes on from its checkpoint; `None` if an earlier run had ended it.
-    fn begin<'s>(&'s self, job: &'s SeedJob) -> Result<Option<JointSession<Seed<'s, 's>>>> {
+    fn begin<'s>(&'s self, job: &'s SeedJob) -> Result<Option<(Session<Run>, Seed<'s, 's>)>> {
         let RunControl { observer, earlier, .. } = *self.control;
         let cell = &self.plan.cells[job.cell];
         let mut from = None;
@@ -361,12 +321,11 @@ impl Shared<'_> {
         let now = Instant::now();
         let observer =
             Seed { shared: self, job, cell, per_round, pending: 0.0, unit: UNIT, last_report: now, last_saved: now, on_disk: found };
-        Ok(Some(JointSession { session, until: cell.run.stop.until(rounds), observer }))
+        Ok(Some((session, observer)))
     }
 
     /// Records what a seed has come to.
-    fn ended(&self, ended: JointSession<Seed<'_, '_>>, outcome: Outcome) -> Result<()> {
-        let JointSession { session, observer: seed, .. } = ended;
+    fn ended(&self, session: &Session<Run>, seed: &Seed<'_, '_>, outcome: Outcome) -> Result<()> {
         let (job, cell, rounds) = (seed.job, seed.cell, seed.cell.run.rounds);
         if outcome == Outcome::Interrupted {
             self.leave(job, session.round(), seed.on_disk);

@@ -25,7 +25,6 @@ use crate::config::schema::Seeds;
 use crate::config::{Experiment, PointReader, RunSpec, SweepPoint, validate};
 use built::build_problem;
 pub use built::{BuiltProblem, PlannedField};
-pub(crate) use cell::MOST_JOINT;
 use cell::Shared;
 pub use cell::{PlannedCell, ResolvedStart};
 use digest::{Digest, Digester, Digests, digest, hex};

@@ -25,8 +25,7 @@ pub struct SeedResult {
     pub diverged: Option<u64>,
     /// Whether it stopped at its target.
     pub stopped: bool,
-    /// The wall time from the beginning of its first round to the end of its last one, with its metrics, in seconds, or its share of
-    /// that if it went on jointly with others. Other runs may have shared the processors in that time. `None` of runs that were read from their trace.
+    /// The wall time from the beginning of its first round to the end of its last one, with its metrics, in seconds. Other runs may have shared the processors in that time. `None` of runs that were read from their trace.
     pub seconds: Option<f64>,
 }
 

@@ -10,7 +10,7 @@ use fedsa::problem::memory::{matrix, vectors};
 use fedsa_theory::predict::MeanSquareRadius;
 
 use super::memory::{PROGRAM, require};
-use super::plan::{MOST_JOINT, Plan, PlannedCell};
+use super::plan::{Plan, PlannedCell};
 use super::results::Recorded;
 
 /// The memory of a plan's runs in addition to its problems, in bytes.
@@ -65,9 +65,7 @@ impl Runs {
         let (mut runs, mut states) = (Self::default(), Vec::new());
         for (i, cell) in plan.cells.iter().enumerate() {
             let (field, seeds, rows) = (plan.field(i), cell.seeds_count(), cell.grid.len() as f64);
-            let at_once = if cell.goes_jointly(field) { MOST_JOINT } else { 1 };
-            let together = seeds.min(at_once) as f64 * state(cell, field);
-            states.extend(std::iter::repeat_n(together, seeds.div_ceil(at_once).min(threads)));
+            states.extend(std::iter::repeat_n(state(cell, field), seeds.min(threads)));
             runs.recorded += seeds as f64 * (rows * (size_of::<Recorded>() as f64 + TRACE_ROW) + 8.0 * field.dim() as f64);
             if predicted[i] || MeanSquareRadius::is_small(&plan.forecast(i)) {
                 runs.predictions = runs.predictions.max(prediction(plan, i));

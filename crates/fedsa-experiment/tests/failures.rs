@@ -12,8 +12,7 @@ use fedsa_experiment::folder::{RunFolder, look, own_path};
 use fedsa_experiment::{Plan, RunObserver, Unobserved, execute};
 
 const NEAR: &str = r#"kind = "garnet", agents = 2, states = 5, features = 2"#;
-/// Runs on this problem go on jointly.
-const FAR: &str = r#"kind = "finite-sum", agents = 24, terms = 10, dim = 100"#;
+const SUM: &str = r#"kind = "finite-sum", agents = 24, terms = 3, dim = 10"#;
 
 /// A plan of three seeds, in a folder where the checkpoint of one of them is damaged.
 fn with_damage(path: &Path, problem: &str, rounds: u64, damaged: u64) -> (Plan, RunFolder) {
@@ -58,7 +57,7 @@ fn runs_that_had_ended_are_kept_where_another_fails() {
 /// The other seeds would take years.
 #[test]
 fn a_failure_ends_runs_that_are_under_way() {
-    for (problem, threads) in [(NEAR, 2), (FAR, 1), (FAR, 2)] {
+    for (problem, threads) in [(NEAR, 2), (SUM, 1), (SUM, 2)] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d");
         let e = failure(&path, &with_damage(&path, problem, 1_000_000_000, 1), threads);
@@ -66,20 +65,19 @@ fn a_failure_ends_runs_that_are_under_way() {
     }
 }
 
-/// Ten seeds whose data are far away go on jointly: those that were interrupted go on to the bits of seeds that ran in turn.
+/// Seeds that were interrupted go on to the bits of seeds that ran in turn.
 #[test]
-fn joint_seeds_are_kept_and_go_on() {
+fn interrupted_seeds_are_kept_and_go_on() {
     let plan = |rounds: u64| {
         let text = format!(
-            "id = \"far\"\nproblem = {{ {FAR} }}\nsampling = {{ kind = \"markov\" }}\n\
+            "id = \"sum\"\nproblem = {{ {SUM} }}\nsampling = {{ kind = \"markov\" }}\n\
              method = [{{ kind = \"fedlsa\", step_size = 0.003, local_steps = 3 }}, {{ kind = \"fedhsa\", step_size = 0.003, local_steps = 3 }}]\n\
              run = {{ rounds = {rounds}, seeds = 5, record = {{ every = 2 }} }}\n"
         );
-        let experiment = Document::parse("far.toml", &text).and_then(Experiment::read).unwrap();
+        let experiment = Document::parse("sum.toml", &text).and_then(Experiment::read).unwrap();
         Plan::new(experiment, Path::new(""), Isa::best(), &Default::default()).unwrap()
     };
     let whole = plan(8);
-    assert!(whole.field(0).facts().agent_bytes().unwrap() * 24 > 8 << 20, "or they would not be joint");
     let results = |plan: &Plan, path: Option<&Path>, in_turn, cancel: &Cancel, observer: &dyn RunObserver| {
         let folder = path.map(|path| look(path).unwrap().claim(true).unwrap());
         let earlier = path.map_or_else(Earlier::default, |path| Earlier::of(path).unwrap());

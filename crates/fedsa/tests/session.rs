@@ -15,7 +15,7 @@ use fedsa::problem::garnet::Heterogeneity;
 use fedsa::record::{Ledger, Outcome};
 use fedsa::round::{Advanced, Run};
 use fedsa::sampling::Law;
-use fedsa::session::{Carrier, JointSession, Nodes, Observer, Record, Recorded, Session, State, Transport, Until, advance_jointly};
+use fedsa::session::{Carrier, Nodes, Observer, Record, Recorded, Session, State, Transport, Until};
 
 use crate::common::{bits, field, method, small_garnet};
 
@@ -104,88 +104,6 @@ fn a_session_ends_in_each_outcome() {
     cancelled.cancel();
     assert_eq!(session("fedlsa", fedlsa).advance(&Until::rounds(30), &cancelled, &mut ()).unwrap(), Outcome::Interrupted);
     assert_eq!(cancelled.check().unwrap_err().kind(), ErrorKind::Cancelled);
-}
-
-/// Sessions of several methods, seeds and targets, one of which has begun before, one ends at once and one cannot measure its target.
-#[test]
-fn joint_sessions_are_those_that_go_on_alone() {
-    let field = garnet();
-    let metrics = Arc::new(Metrics::new(&field));
-    let sessions = || -> Vec<Session<Run>> {
-        let of = |(seed, kind): (u64, &str)| {
-            let method = method(kind, r#"{"step_size": 0.1, "local_steps": 10}"#);
-            let run = Run::new(&field, &Federation::builder(&*method).seed(seed).on(&*field).unwrap()).unwrap();
-            let session = Session::new(run).recording(Record::Every(3));
-            if seed == 7 { session } else { session.with_metrics(Arc::clone(&metrics)) }
-        };
-        [(1, "fedlsa"), (2, "fedlsa"), (1, "scafflsa"), (4, "scafflsa"), (7, "fedlsa"), (5, "fedlsa")].map(of).into()
-    };
-    let untils = [
-        Until::rounds(30),
-        Until::rounds(25).mse(1e-9),
-        Until::rounds(300).relative_residual(0.5),
-        Until::rounds(7),
-        Until::rounds(9).mse(0.5),
-        Until::rounds(0),
-    ];
-    /// The sessions and their outcomes, in their order.
-    fn advance(sessions: Vec<Session<Run>>, untils: &[Until], cancel: &Cancel) -> (Vec<Session<Run>>, Vec<Result<Outcome>>) {
-        let members =
-            sessions.into_iter().zip(untils).map(|(session, until)| JointSession { session, until: *until, observer: Keeping::default() });
-        let mut ended = Vec::new();
-        let began = Instant::now();
-        let members: Vec<_> = members.collect();
-        let before: f64 = members.iter().map(|member| member.session.seconds()).sum();
-        advance_jointly(members, cancel, |number, member, outcome| ended.push((number, member.session, outcome)));
-        let elapsed = began.elapsed().as_secs_f64();
-        let seconds: f64 = ended.iter().map(|(_, session, _)| session.seconds()).sum();
-        assert!(seconds - before <= elapsed, "{} of {elapsed}", seconds - before);
-        ended.sort_by_key(|(number, ..)| *number);
-        ended.into_iter().map(|(_, session, outcome)| (session, outcome)).unzip()
-    }
-    let (mut alone, mut joint) = (sessions(), sessions());
-    for all in [&mut alone, &mut joint] {
-        all[0].advance(&Until::rounds(5), &Cancel::new(), &mut ()).unwrap();
-    }
-    let mut expected = Vec::new();
-    for (session, until) in alone.iter_mut().zip(&untils) {
-        expected.push(session.advance(until, &Cancel::new(), &mut ()));
-    }
-    let (joint, outcomes) = advance(joint, &untils, &Cancel::new());
-    assert_eq!(outcomes, expected);
-    assert!(expected.iter().filter(|outcome| outcome.is_err()).count() == 1);
-    for (alone, joint) in alone.iter().zip(&joint) {
-        let state = |session: &Session<Run>| State { seconds: 0.0, ..session.state().unwrap() };
-        assert_eq!(state(alone), state(joint));
-    }
-    // All of them are interrupted between two rounds, and go on.
-    let stopped = Cancel::new();
-    stopped.cancel();
-    let (joint, outcomes) = advance(joint, &[Until::rounds(400); 6], &stopped);
-    assert!(outcomes.iter().all(|outcome| *outcome == Ok(Outcome::Interrupted)));
-    let (joint, outcomes) = advance(joint, &[Until::rounds(301); 6], &Cancel::new());
-    assert!(outcomes.iter().all(|outcome| *outcome == Ok(Outcome::Completed)));
-    for session in &mut alone {
-        session.advance(&Until::rounds(301), &Cancel::new(), &mut ()).unwrap();
-    }
-    assert!(alone.iter().zip(&joint).all(|(alone, joint)| bits(alone.output()) == bits(joint.output())));
-}
-
-/// Keeps a state before each round.
-#[derive(Default)]
-struct Keeping(Option<State>);
-
-impl Observer for Keeping {
-    fn wants_state(&mut self) -> bool {
-        true
-    }
-    fn keep(&mut self, state: &State) -> bool {
-        self.0 = Some(state.clone());
-        true
-    }
-    fn kept(&mut self) -> Option<State> {
-        self.0.clone()
-    }
 }
 
 #[test]

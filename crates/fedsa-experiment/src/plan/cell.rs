@@ -20,13 +20,6 @@ use crate::config::{MethodSpec, PointReader, RunSpec, StartSpec};
 use crate::kinds::Kinds;
 use crate::resolve;
 
-/// Where the data of all agents take more bytes than this, they are not in the nearer caches.
-const FAR: usize = 8 << 20;
-/// Where the data of one agent take at most so many bytes, they are.
-const NEAR: usize = 3 << 20;
-/// The most runs that go on jointly: each takes memory, and its own part of the caches.
-pub(crate) const MOST_JOINT: usize = 16;
-
 /// A cell: one method on one problem with its run settings, for all seeds.
 #[derive(Clone)]
 pub struct PlannedCell {
@@ -189,13 +182,6 @@ impl PlannedCell {
     /// The method's shape for theory. Over a link that is not clear, a round does not count as linear.
     pub fn shape(&self) -> MethodShape {
         shape_over(&*self.method.settings, &self.uplink)
-    }
-
-    /// Whether the runs go on jointly with others on their field: all their agents make local steps that read data from far away.
-    pub(crate) fn goes_jointly(&self, field: &dyn Field) -> bool {
-        let is_far = |bytes: usize| bytes <= NEAR && bytes.saturating_mul(field.agents()) > FAR;
-        let shape = self.shape();
-        shape.local_steps > 0.0 && shape.participants.is_none() && field.facts().agent_bytes().is_some_and(is_far)
     }
 
     /// The share of the agents' messages that arrive, weakened or not.

@@ -126,11 +126,6 @@ pub trait Facts: Send + Sync {
     fn sample_ns(&self) -> Option<f64> {
         self.base()?.sample_ns()
     }
-    /// The bytes of one agent's data, about, where its steps read much of them: a number of runs are faster jointly then, if the data of all agents
-    /// do not fit into caches ([`crate::session::advance_jointly`]).
-    fn agent_bytes(&self) -> Option<usize> {
-        self.base()?.agent_bytes()
-    }
     /// The stationary law of a kind's chain of states, if there is such a chain.
     fn stationary(&self, kind: usize) -> Option<&[f64]> {
         self.base()?.stationary(kind)

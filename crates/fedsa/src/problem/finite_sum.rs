@@ -419,9 +419,6 @@ impl Facts for Sums {
         let d = self.dim() as f64;
         Some(20.0 + 0.35 * d * (d + 8.0))
     }
-    fn agent_bytes(&self) -> Option<usize> {
-        self.terms.iter().map(Symmetric::bytes).max()
-    }
     /// From the n terms, not from their moves; unknown where `(d^2 + d)^2` numbers would be more than some 70 MB.
     fn moments(&self, kind: usize) -> Option<Moments> {
         const MOST: usize = 3000;

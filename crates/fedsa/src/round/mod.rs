@@ -8,7 +8,6 @@ mod batched;
 mod each;
 mod history;
 mod in_a_row;
-mod joint;
 mod pass;
 mod reached;
 mod replayed;
@@ -39,7 +38,6 @@ use together::Spare;
 
 pub use crate::federation::check_needs;
 pub use crate::sums::{accumulate, pairwise, sum};
-pub use joint::advance_jointly;
 
 /// One run: a federation whose agents are all in this process, on the data of a field.
 pub struct Run {

@@ -5,7 +5,6 @@
 //! process ([`Session::state`]).
 
 mod carrier;
-mod joint;
 mod recorded;
 mod until;
 
@@ -15,7 +14,6 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 pub use carrier::{Carrier, Nodes, Quorum, Transport};
-pub use joint::{JointSession, advance_jointly};
 pub use recorded::Recorded;
 pub use until::Until;
 
