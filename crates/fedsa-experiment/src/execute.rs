@@ -239,8 +239,8 @@ impl session::Observer for Seed<'_, '_> {
         self.shared.control.observer.recorded(self.job.cell, self.job.seed, row);
     }
 
-    fn advanced(&mut self, rounds: u64) {
-        self.pending += rounds as f64 * self.per_round;
+    fn advanced(&mut self) {
+        self.pending += self.per_round;
     }
 
     fn wants_state(&mut self) -> bool {

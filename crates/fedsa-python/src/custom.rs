@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use fedsa::error::{Error, Result, require};
-use fedsa::local::{BatchedClient, Plain};
+use fedsa::local::Plain;
 use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, check_common, fixed};
 use fedsa::protocol::{Give, Protocol};
 use fedsa::registry::Kind;
@@ -163,7 +163,7 @@ impl MethodSettings for Custom {
         let steps = fixed(self.keys.step_size, self.keys.local_steps);
         Half::Lanes(match &self.client {
             None => Box::new(Plain { steps }),
-            Some(form) => Box::new(BatchedClient::new(Client { form: Arc::clone(form), steps })),
+            Some(form) => Box::new(Client { form: Arc::clone(form), steps }),
         })
     }
 

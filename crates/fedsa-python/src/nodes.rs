@@ -42,7 +42,7 @@ pub struct AgentData {
 impl AgentData {
     /// Whose turn it is, where operators of Python are called.
     pub fn turns(&self) -> Option<Arc<Turns>> {
-        self.field.together().is_some().then(|| Arc::clone(&self.turns))
+        self.field.prefers_one_call().then(|| Arc::clone(&self.turns))
     }
 
     /// What their metrics need.

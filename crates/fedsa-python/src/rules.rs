@@ -1,6 +1,6 @@
 //! Client rules that are classes of Python.
 //!
-//! A client rule is called once an exchange for all participants ([`BatchRule`]). What it keeps is arrays that the engine has, saves and
+//! A client rule is called once an exchange for all participants ([`local::Client::prefers_one_call`]). What it keeps is arrays that the engine has, saves and
 //! restores: objects of Python have no state of a run, and several runs share them. As with operators ([`crate::operators`]), the work of a
 //! call has one thread, and what a rule raises is raised by the call that has called it. While a rule waits for steps it has asked for, it
 //! does not hold the interpreter's lock.
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fedsa::error::{Error, Result};
-use fedsa::local::{AgentRows, BatchRule};
+use fedsa::local::{self, AgentBatch, AgentRows, Outbox};
+use fedsa::message::{Message, Part};
 use fedsa::schedule::StepSchedule;
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods};
 use pyo3::exceptions::PyTypeError;
@@ -65,23 +66,33 @@ pub struct Client {
     pub steps: StepSchedule,
 }
 
+/// What agents of a call are asked.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    round: u64,
+    exchange: u8,
+    /// The model, unless they have answered.
+    theta: Option<&'a [f64]>,
+    /// What came down in a second exchange.
+    reply: &'a [f64],
+}
+
 impl Client {
     fn calling<T>(&self, function: &str, call: impl FnOnce(Python<'_>, &str) -> PyResult<T>) -> Result<T> {
         let name = format!("{}.{function}", self.form.name);
         Python::attach(|py| call(py, &name).map_err(|e| raise_later(py, "client", &name, e)))
     }
 
-    /// The agents of a call as an object of Python.
-    fn agents<'py>(&self, py: Python<'py>, mut rows_of: AgentRows, theta: Option<&[f64]>) -> PyResult<Bound<'py, Agents>> {
-        let (n, d, round, exchange) = (rows_of.agents().len(), rows_of.dim(), rows_of.round(), rows_of.exchange());
-        let reply = rows_of.reply().to_vec();
+    /// The agents of a call as an object of Python; `theta` is the model to which they make steps, if they make any.
+    fn agents<'py>(&self, py: Python<'py>, mut rows_of: AgentRows, asked: Asked<'_>) -> PyResult<Bound<'py, Agents>> {
+        let (n, d) = (rows_of.agents().len(), rows_of.dim());
+        let Asked { round, exchange, theta, reply } = asked;
         let memory = PyDict::new(py);
         for (j, name) in self.form.memory.iter().enumerate() {
             memory.set_item(name, rows(py, rows_of.memory(j), n)?)?;
         }
         let numbers = PyArray1::from_iter(py, rows_of.agents().iter().map(|c| *c as i64));
         numbers.getattr("flags")?.setattr("writeable", false)?;
-        let model = theta.map(<[f64]>::to_vec).unwrap_or_default();
         let agents = Agents {
             rows: Mutex::new(Some(rows_of)),
             rng: Mutex::new(None),
@@ -89,12 +100,12 @@ impl Client {
             checks: Arc::clone(&self.form.checks),
             numbers: numbers.unbind(),
             memory: memory.unbind(),
-            model,
+            model: theta.map(<[f64]>::to_vec).unwrap_or_default(),
             shape: (n, d),
             round,
             exchange,
-            is_tame: AtomicBool::new(are_tame(&reply)),
-            reply,
+            is_tame: AtomicBool::new(are_tame(reply)),
+            reply: reply.to_vec(),
         };
         Bound::new(py, agents)
     }
@@ -121,53 +132,67 @@ impl Client {
     }
 }
 
-impl BatchRule for Client {
+impl local::Client for Client {
+    /// The vectors that the rule names, and the model between two exchanges.
     fn memory(&self) -> usize {
-        self.form.memory.len()
+        self.form.memory.len() + usize::from(self.form.report.is_some())
     }
 
     fn local_steps(&self, t: u64) -> usize {
         self.steps.of(t).len
     }
 
-    fn has_two_exchanges(&self) -> bool {
-        self.form.report.is_some()
+    fn prefers_one_call(&self) -> bool {
+        true
     }
 
-    fn answers(&self, rows: AgentRows, theta: &[f64]) -> Result<(AgentRows, Vec<f64>)> {
-        let (function, called) = match &self.form.report {
-            Some(report) if rows.exchange() == 0 => (report, "report"),
-            _ => (&self.form.answer, "answer"),
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
+        let Message { round, exchange, .. } = *down;
+        let mut rows = batch.rows();
+        rows.open(round);
+        let (model, d) = (self.form.memory.len(), rows.dim());
+        let (theta, reply) = match exchange {
+            0 => (down.part(Part::Model).to_vec(), &[][..]),
+            // All agents of a round have got the same model.
+            _ => (rows.memory(model)[..d].to_vec(), down.part(Part::Operator)),
         };
-        self.calling(called, |py, name| {
-            let agents = self.agents(py, rows, Some(theta))?;
-            let (n, d) = agents.get().shape;
-            let answer = function.bind(py).call1((PyArray1::from_slice(py, theta), &agents))?;
-            let values = take(py, &self.form.checks, &answer, &[n, d], name)?;
+        let is_report = self.form.report.is_some() && exchange == 0;
+        if is_report {
+            rows.memory(model).chunks_exact_mut(d).for_each(|kept| kept.copy_from_slice(&theta));
+        }
+        let (function, called, part) = match &self.form.report {
+            Some(report) if is_report => (report, "report", Part::Operator),
+            _ => (&self.form.answer, "answer", Part::Direction),
+        };
+        let (rows, values) = self.calling(called, |py, name| {
+            let agents = self.agents(py, rows, Asked { round, exchange, theta: Some(&theta), reply })?;
+            let answer = function.bind(py).call1((PyArray1::from_slice(py, &theta), &agents))?;
+            let values = take(py, &self.form.checks, &answer, &[agents.get().shape.0, d], name)?;
             let rows = self.taken(py, &agents, name)?;
             if let Some(at) = values.iter().position(|x| !x.is_finite())
-                && are_tame(theta)
+                && are_tame(&theta)
                 && agents.get().is_tame.load(Ordering::Relaxed)
             {
                 let whose = format!(" for agent {}", rows.agents()[at / d]);
                 return Err(not_finite(py, called, name, values[at], &whose));
             }
             Ok((rows, values))
-        })
+        })?;
+        batch.answer_with(&rows, part, &values, out);
+        Ok(())
     }
 
-    fn hears_sent(&self) -> bool {
-        self.form.sent.is_some() && !self.form.memory.is_empty()
-    }
-
-    fn sent(&self, rows_of: AgentRows, sent: &[f64]) -> Result<AgentRows> {
-        let Some(function) = &self.form.sent else { return Ok(rows_of) };
-        self.calling("sent", |py, name| {
-            let agents = self.agents(py, rows_of, None)?;
-            let decoded = rows(py, sent, agents.get().shape.0)?;
+    fn sent(&self, batch: &mut AgentBatch<'_>, down: &Message, sent: &Outbox) -> Result<()> {
+        let Some(function) = self.form.sent.as_ref().filter(|_| !self.form.memory.is_empty()) else { return Ok(()) };
+        let (rows_of, decoded) = (batch.rows(), sent.rows(batch.lanes()));
+        let rows_of = self.calling("sent", |py, name| {
+            let agents = self.agents(py, rows_of, Asked { round: down.round, exchange: down.exchange, theta: None, reply: &[] })?;
+            let decoded = rows(py, &decoded, agents.get().shape.0)?;
             function.bind(py).call1((decoded, &agents))?;
             self.taken(py, &agents, name)
-        })
+        })?;
+        batch.take_memory(&rows_of);
+        Ok(())
     }
 }
 

@@ -7,7 +7,6 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fedsa::cancel::Cancel;
 use fedsa::federation::Federation;
 use fedsa::kernel::symmetric::term_chunks;
 use fedsa::kernel::{Isa, LANES, Lanes, gram, triangle};
@@ -95,7 +94,7 @@ fn kernel() {
                         lanes.agents[l] = first + l;
                         lanes.set_stream(l, stream(0, Purpose::Sample, 0, first + l));
                     }
-                    field.leg(&mut lanes, &etas);
+                    field.leg(std::slice::from_mut(&mut lanes), &etas);
                 }
             };
             let name = format!("{law:?} {isa:?}").to_lowercase();
@@ -178,16 +177,9 @@ fn run(field: &Arc<dyn Field>, name: &str, local_steps: usize, uplink: &Uplink) 
         .expect("an exact link suits every method")
 }
 
-/// Carries rounds as a session does that looks at none of them: one in 64 alone.
+/// Carries rounds.
 fn go_on(run: &mut Run, rounds: usize) {
-    let end = run.round() + rounds as u64;
-    while run.round() < end {
-        run.step();
-        let after = run.round().saturating_add(63).min(end);
-        while run.round() < after {
-            run.advance_by(after - run.round(), &Cancel::never());
-        }
-    }
+    (0..rounds).for_each(|_| run.step());
 }
 
 /// Does the work on a pool of `threads`.
@@ -286,7 +278,7 @@ fn dense() {
                 let mut lanes = Lanes::new(d, 0);
                 (lanes.len, lanes.agents) = (8, std::array::from_fn(|l| l));
                 let start = Instant::now();
-                field.leg(&mut lanes, &etas);
+                field.leg(std::slice::from_mut(&mut lanes), &etas);
                 ns.push(start.elapsed().as_secs_f64() * 1e9 / (8 * steps) as f64);
                 black_box(lanes.theta(0));
             }
@@ -405,7 +397,7 @@ fn terms() {
                         lanes.agents[l] = first + l;
                         lanes.set_stream(l, stream(0, Purpose::Sample, repetition, first + l));
                     }
-                    field.leg(&mut lanes, &[1e-3; STEPS]);
+                    field.leg(std::slice::from_mut(&mut lanes), &[1e-3; STEPS]);
                 }
                 ns.push(start.elapsed().as_secs_f64() * 1e9 / (agents * STEPS) as f64);
                 black_box(lanes.theta(0));
@@ -562,7 +554,7 @@ fn links() {
                             lanes.agents[l] = first + l;
                             lanes.set_stream(l, stream(0, Purpose::Sample, t as u64, first + l));
                         }
-                        field.leg(&mut lanes, &etas);
+                        field.leg(std::slice::from_mut(&mut lanes), &etas);
                     }
                 }
             });

@@ -217,12 +217,6 @@ impl Protocol {
         if are_own { check_finite(rest) } else { Err(refused(parts_text(rest), &format!("besides at most {}", wants_text(own)))) }
     }
 
-    /// Whether a recipient of an exchange's message may get this part of its own.
-    pub(crate) fn has_own(&self, exchange: u8, part: Part, numbers: &[f64]) -> bool {
-        let own = if exchange == TELL { &self.tell_own[..] } else { self.exchange(exchange).map_or(&[][..], |exchange| &exchange.own) };
-        own.iter().any(|(own, len)| *own == part && len.fits(numbers.len())) && numbers.iter().all(|x| x.is_finite())
-    }
-
     /// Checks that these are the parts of an answer to an exchange, with finite numbers.
     ///
     /// # Errors

@@ -14,9 +14,9 @@ use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::problem::garnet::Heterogeneity;
 use fedsa::random::{Purpose, Stream, stream};
-use fedsa::round::{Advanced, Run};
+use fedsa::round::{Advanced, Run, round};
 use fedsa::sampling::Law;
-use fedsa::session::{Carrier, Nodes, Quorum, Transport};
+use fedsa::session::{Carrier as _, Nodes, Quorum, Transport};
 use fedsa::uplink::Uplink;
 
 const SEED: u64 = 5;
@@ -111,7 +111,7 @@ fn of_nodes(federation: &Federation, field: &Arc<dyn Field>, script: Script, rou
     let mut nodes = Nodes::new(new(), Scripted::new(federation, field, script));
     let (mut thetas, mut record) = (Vec::new(), ArrivalRecord::default());
     for t in 0..rounds {
-        assert_eq!(nodes.carry_round(&Cancel::never()).unwrap(), Advanced::Round);
+        assert_eq!(round(&mut nodes, &Cancel::never()).unwrap(), Advanced::Round);
         thetas.push(bits(nodes.server().theta()));
         // Where it may be lost, participants are told the mean at once, by a message of its own.
         if script.untold > 0.0 {
@@ -368,8 +368,8 @@ fn an_exchange_without_a_quorum_is_repeated_or_given_up() {
         // Asked often enough, everybody answers, and answers that were repeated are the same.
         let mut patient = nodes(lossy).needing(Quorum::Share(1.0), 100).unwrap().waiting(Duration::from_secs(1));
         for _ in 0..10 {
-            whole.carry_round(&Cancel::never()).unwrap();
-            patient.carry_round(&Cancel::never()).unwrap();
+            round(&mut whole, &Cancel::never()).unwrap();
+            round(&mut patient, &Cancel::never()).unwrap();
         }
         assert_eq!(bits(patient.server().theta()), bits(whole.server().theta()), "{kind}");
         let again: Vec<&Vec<usize>> = patient.transport().asked.iter().filter(|to| to.len() < AGENTS).collect::<Vec<_>>();
@@ -378,7 +378,7 @@ fn an_exchange_without_a_quorum_is_repeated_or_given_up() {
         let mut given_up = 0;
         for _ in 0..40 {
             let before = bits(strict.server().theta());
-            assert_eq!(strict.carry_round(&Cancel::never()).unwrap(), Advanced::Round);
+            assert_eq!(round(&mut strict, &Cancel::never()).unwrap(), Advanced::Round);
             given_up += usize::from(bits(strict.server().theta()) == before);
         }
         assert!((10..40).contains(&given_up), "{kind}: {given_up} of 40 rounds are given up");

@@ -332,6 +332,26 @@ fn a_long_round_is_abandoned_long_before_its_end() {
     assert!(completed == Advanced::Cancelled && engine.round() == 0);
 }
 
+/// A state has the settings that it was saved with, a version, and a checksum.
+#[test]
+fn a_run_of_other_settings_and_a_damaged_state_are_refused() {
+    let (name, field, method) = pairs(5, None, Law::Iid).swap_remove(0);
+    let with_seed = |seed: u64| run(&field, &*method, &Uplink::default(), seed);
+    let (mut first, mut other) = (with_seed(5), with_seed(6));
+    (0..3).for_each(|_| first.step());
+    let (saved, before) = (first.save().unwrap(), other.save().unwrap());
+    assert!(other.restore(&saved).unwrap_err().what.contains("not a state of this run"), "{name}");
+    for bit in 0..8 * saved.len() {
+        let mut damaged = saved.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(with_seed(5).restore(&damaged).is_err(), "bit {bit}");
+    }
+    assert_eq!(other.save().unwrap(), before);
+    other = with_seed(5);
+    other.restore(&saved).unwrap();
+    assert_eq!(other.save().unwrap(), saved);
+}
+
 #[test]
 fn a_restored_run_goes_on_to_the_same_bits() {
     for participants in [Some(10), None] {

@@ -110,7 +110,7 @@ fn samples_are_the_operators_at_the_transitions_of_the_log() {
             field.start_chain(c, &mut stream(2, Purpose::Chain, 0, c), &mut lanes.chains[..field.chain_len()]);
             lanes.theta_mut(0)[..2 * D].copy_from_slice(&x);
             for step in 0..log.len() + 5 {
-                field.observe(&mut lanes, true);
+                field.observe(std::slice::from_mut(&mut lanes), true);
                 let expected = by_definition(operator, kappa, eps, log, step % log.len(), &x);
                 close(&flat(&lanes.observed)[..2 * D], &expected, &format!("{operator:?}, agent {c}, step {step}"));
             }

@@ -92,7 +92,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "protocol",
             "random",
             "record",
-            "sampling",
             "server",
             "sums",
             "uplink",
@@ -118,7 +117,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "uplink",
         ],
     ),
-    ("session", &["cancel", "coordinator", "error", "metrics", "node", "parallel", "record", "round"]),
+    ("session", &["cancel", "coordinator", "error", "metrics", "node", "record", "round"]),
 ];
 
 /// Input, output and surroundings that a library has no business with.

@@ -100,8 +100,8 @@ fn control_variates_sum_to_zero() {
     }
 }
 
-/// What a checkpoint begins with: the version of its layout, the agents' memory, and their chains.
-type Saved = (u32, Vec<f64>, Vec<u64>);
+/// What a saved run begins with: the version of its layout, the hash of its settings, the agents' memory, and their chains.
+type Saved = (u32, u64, Vec<f64>, Vec<u64>);
 
 fn saved(run: &Run) -> Saved {
     postcard::take_from_bytes(&run.save().unwrap()).unwrap().0
@@ -122,10 +122,10 @@ fn agents_that_do_not_take_part_stand_still() {
                     run.step();
                     let after = saved(&run);
                     let taking_part = participation.of(t).unwrap();
-                    let (memory, chain) = (after.1.len() / agents, after.2.len() / agents);
+                    let (memory, chain) = (after.2.len() / agents, after.3.len() / agents);
                     for c in 0..agents {
-                        let kept = |s: &Saved| bits(&s.1[c * memory..(c + 1) * memory]);
-                        let place = |s: &Saved| s.2[c * chain..(c + 1) * chain].to_vec();
+                        let kept = |s: &Saved| bits(&s.2[c * memory..(c + 1) * memory]);
+                        let place = |s: &Saved| s.3[c * chain..(c + 1) * chain].to_vec();
                         let what = format!("{kind} on {name}, {law:?}, round {t}, agent {c}");
                         if taking_part.contains(&c) {
                             assert!(memory == 0 || kept(&before) != kept(&after), "{what}");
@@ -138,7 +138,7 @@ fn agents_that_do_not_take_part_stand_still() {
                     before = after;
                 }
                 // Not all: a chain may stay in its state, or come back to it.
-                assert!(before.2.is_empty() || chains_that_moved > m, "{kind} on {name}, {law:?}: {chains_that_moved}");
+                assert!(before.3.is_empty() || chains_that_moved > m, "{kind} on {name}, {law:?}: {chains_that_moved}");
             }
         }
     }

@@ -35,11 +35,11 @@ fn after_leg(field: &Arc<dyn Field>, agents: &[usize], etas: &[f64]) -> Vec<u64>
             lanes.drift_mut(l)[i] = 0.1 * start.normal();
         }
     }
-    field.leg(&mut lanes, etas);
+    field.leg(std::slice::from_mut(&mut lanes), etas);
     // What is only looked at is seen again.
-    field.observe(&mut lanes, false);
+    field.observe(std::slice::from_mut(&mut lanes), false);
     let seen = flat(&lanes.observed).to_vec();
-    field.observe(&mut lanes, true);
+    field.observe(std::slice::from_mut(&mut lanes), true);
     assert_eq!(flat(&lanes.observed), seen);
     let mut bits: Vec<u64> = Vec::new();
     for l in 0..agents.len() {

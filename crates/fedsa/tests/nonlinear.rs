@@ -376,7 +376,7 @@ fn samples_have_their_law_and_trajectories_their_memory() {
                 field.start_chain(c, &mut stream(seed, Purpose::Chain, 0, c), &mut lanes.chains[..words]);
                 let seen: Vec<Vec<f64>> = (0..4)
                     .map(|_| {
-                        field.observe(&mut lanes, true);
+                        field.observe(std::slice::from_mut(&mut lanes), true);
                         flat(&lanes.observed)[..d].iter().zip(&mean).map(|(g, mean)| g - mean).collect()
                     })
                     .collect();
@@ -408,7 +408,7 @@ fn steps_of_a_trajectory_leave_the_state_that_the_last_one_entered() {
     field.start_chain(2, &mut stream(1, Purpose::Chain, 0, 2), &mut lanes.chains[..1]);
     for _ in 0..200 {
         let entered = lanes.chains[0] as usize;
-        field.observe(&mut lanes, true);
+        field.observe(std::slice::from_mut(&mut lanes), true);
         // At theta = 0 and with one feature a pair, g is the reward at the pair of the step.
         let pair = flat(&lanes.observed)[..d].iter().position(|g| *g != 0.0).expect("a reward");
         assert_eq!(pair / 2, entered);

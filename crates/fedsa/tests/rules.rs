@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::common::{bits, engine, field, link, problems};
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Failure, Result};
-use fedsa::local::{AgentRows, BatchRule, BatchedClient};
+use fedsa::local::{AgentBatch, Client, Outbox};
 use fedsa::message::{Message, Part};
 use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, fedhsa::FedHsa, fedlsa::FedLsa, fixed};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
@@ -80,7 +80,7 @@ fn schedule() -> StepSchedule {
     fixed(StepSize::Constant(ETA), H)
 }
 
-impl BatchRule for Own {
+impl Client for Own {
     fn memory(&self) -> usize {
         if self.has_controls { 3 } else { 0 }
     }
@@ -89,12 +89,18 @@ impl BatchRule for Own {
         H
     }
 
-    fn answers(&self, mut rows: AgentRows, theta: &[f64]) -> Result<(AgentRows, Vec<f64>)> {
-        let (n, d, leg) = (rows.agents().len(), rows.dim(), schedule().of(rows.round()));
+    fn prefers_one_call(&self) -> bool {
+        true
+    }
+
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
+        let (mut rows, theta) = (batch.rows(), down.part(Part::Model));
+        let (n, d, leg) = (rows.agents().len(), rows.dim(), schedule().of(down.round));
+        rows.open(down.round);
         assert!(rows.agents().is_sorted_by(|a, b| a < b));
         let mut at = theta.repeat(n);
         let control = self.has_controls.then(|| {
-            if rows.round() > 0 {
+            if down.round > 0 {
                 let (own, base) = (rows.memory(1).to_vec(), rows.memory(2).to_vec());
                 for (i, xi) in rows.memory(0).iter_mut().enumerate() {
                     *xi += (theta[i % d] - base[i]) / leg.sum - own[i];
@@ -111,17 +117,19 @@ impl BatchRule for Own {
             rows.memory(1).copy_from_slice(&v);
         }
         self.client.called(n)?;
-        Ok((rows, v))
+        batch.answer_with(&rows, Part::Direction, &v, out);
+        Ok(())
     }
 
-    fn hears_sent(&self) -> bool {
-        self.hears_sent
-    }
-
-    fn sent(&self, mut rows: AgentRows, sent: &[f64]) -> Result<AgentRows> {
-        rows.memory(1).copy_from_slice(sent);
-        assert!(rows.steps(&mut sent.to_vec(), None, &[ETA]).is_err() && rows.streams().is_err(), "they have answered");
-        Ok(rows)
+    fn sent(&self, batch: &mut AgentBatch<'_>, _: &Message, sent: &Outbox) -> Result<()> {
+        if self.hears_sent {
+            let mut rows = batch.rows();
+            let sent = sent.rows(batch.lanes());
+            rows.memory(1).copy_from_slice(&sent);
+            assert!(rows.steps(&mut sent.to_vec(), None, &[ETA]).is_err() && rows.streams().is_err(), "they have answered");
+            batch.take_memory(&rows);
+        }
+        Ok(())
     }
 }
 
@@ -173,7 +181,7 @@ impl MethodSettings for Own {
     }
 
     fn client(&self, _: &Setting<'_>) -> Half {
-        Half::Lanes(Box::new(BatchedClient::new(self.clone())))
+        Half::Lanes(Box::new(self.clone()))
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
@@ -395,33 +403,38 @@ struct TwoExchanges {
     participants: Option<usize>,
 }
 
-impl BatchRule for TwoExchanges {
+impl Client for TwoExchanges {
     fn memory(&self) -> usize {
-        1
+        2
     }
 
     fn local_steps(&self, _: u64) -> usize {
         H
     }
 
-    fn has_two_exchanges(&self) -> bool {
+    fn prefers_one_call(&self) -> bool {
         true
     }
 
-    fn answers(&self, mut rows: AgentRows, theta: &[f64]) -> Result<(AgentRows, Vec<f64>)> {
-        let (n, d, leg) = (rows.agents().len(), rows.dim(), schedule().of(rows.round()));
-        let mut at = theta.repeat(n);
-        if rows.exchange() == 0 {
-            assert!(rows.reply().is_empty());
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
+        let mut rows = batch.rows();
+        let (n, d, leg) = (rows.agents().len(), rows.dim(), schedule().of(down.round));
+        rows.open(down.round);
+        if down.exchange == 0 {
+            let mut at = down.part(Part::Model).repeat(n);
+            rows.memory(1).copy_from_slice(&at);
             rows.sample(&mut at)?;
             rows.memory(0).copy_from_slice(&at);
-            return Ok((rows, at));
+            batch.answer_with(&rows, Part::Operator, &at, out);
+            return Ok(());
         }
-        let mean = rows.reply().to_vec();
+        let (mean, theta) = (down.part(Part::Operator), rows.memory(1).to_vec());
         let drift: Vec<f64> = rows.memory(0).iter().enumerate().map(|(i, g)| mean[i % d] - g).collect();
+        let mut at = theta.clone();
         rows.steps(&mut at, Some(&drift), &[ETA; H])?;
-        let v = at.iter().enumerate().map(|(i, x)| (x - theta[i % d]) / leg.sum).collect();
-        Ok((rows, v))
+        let v: Vec<f64> = at.iter().zip(&theta).map(|(x, theta)| (x - theta) / leg.sum).collect();
+        batch.answer_with(&rows, Part::Direction, &v, out);
+        Ok(())
     }
 }
 
@@ -435,7 +448,7 @@ impl MethodSettings for TwoExchanges {
     }
 
     fn client(&self, _: &Setting<'_>) -> Half {
-        Half::Lanes(Box::new(BatchedClient::new(self.clone())))
+        Half::Lanes(Box::new(self.clone()))
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fedsa::cancel::Cancel;
-use fedsa::coordinator::Coordinator;
+use fedsa::coordinator::{Coordinator, Step};
 use fedsa::error::{Error, ErrorKind, Result};
 use fedsa::federation::Federation;
 use fedsa::metrics::{Metrics, Observable};
@@ -13,7 +13,7 @@ use fedsa::problem::Field;
 use fedsa::problem::calls::Calls;
 use fedsa::problem::garnet::Heterogeneity;
 use fedsa::record::{Ledger, Outcome};
-use fedsa::round::{Advanced, Run};
+use fedsa::round::{Exchanges, Run};
 use fedsa::sampling::Law;
 use fedsa::session::{Carrier, Nodes, Observer, Record, Recorded, Session, State, Transport, Until};
 
@@ -237,8 +237,8 @@ struct Keeper {
 }
 
 impl Observer for Keeper {
-    fn advanced(&mut self, rounds: u64) {
-        self.rounds += rounds as usize;
+    fn advanced(&mut self) {
+        self.rounds += 1;
     }
     fn wants_state(&mut self) -> bool {
         if let Some((rounds, cancel)) = &self.cancel
@@ -284,17 +284,16 @@ fn an_abandoned_round_leaves_a_session_that_goes_on() {
     }
 }
 
-/// Agents of this process that cancel `token` in the middle of the next `cuts` rounds, and how many short rounds at a time they were asked for.
+/// Agents of this process that cancel `token` in the middle of the next `cuts` rounds.
 struct Watched {
     run: Run,
     token: Cancel,
     cuts: usize,
-    most: Vec<u64>,
 }
 
 impl Watched {
     fn new(run: Run) -> Self {
-        Self { run, token: Cancel::new(), cuts: 0, most: Vec::new() }
+        Self { run, token: Cancel::new(), cuts: 0 }
     }
 
     fn cut(&mut self) {
@@ -314,16 +313,26 @@ impl Observable for Watched {
     }
 }
 
+impl Exchanges for Watched {
+    fn open(&mut self) -> Result<Step> {
+        self.run.open()
+    }
+    fn exchange(&mut self, cancel: &Cancel) -> Result<bool> {
+        self.cut();
+        self.run.exchange(cancel)
+    }
+    fn close(&mut self) -> Result<Step> {
+        self.run.close()
+    }
+    fn tell(&mut self) -> Result<()> {
+        self.run.tell()
+    }
+    fn is_torn(&self) -> bool {
+        self.run.is_torn()
+    }
+}
+
 impl Carrier for Watched {
-    fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
-        self.cut();
-        if cancel.is_cancelled() { Ok(Advanced::Cancelled) } else { self.run.carry_round(&Cancel::never()) }
-    }
-    fn carry_short_rounds(&mut self, most: u64, cancel: &Cancel) -> Result<Advanced> {
-        self.cut();
-        self.most.push(most);
-        self.run.carry_short_rounds(most, cancel)
-    }
     fn counts(&self) -> Ledger {
         self.run.counts()
     }
@@ -507,17 +516,18 @@ fn a_session_waits_for_the_first_agent_that_can_be_reached() {
 struct Until150(u64, Cancel);
 
 impl Observer for Until150 {
-    fn advanced(&mut self, rounds: u64) {
-        self.0 += rounds;
+    fn advanced(&mut self) {
+        self.0 += 1;
         if self.0 >= 150 {
             self.1.cancel();
         }
     }
 }
 
-/// Short rounds are carried in rows, which end at recorded rounds and at the last one, and stop when the session is cancelled.
+/// Sessions whose rounds are all long, so that each is timed and can be abandoned, and sessions whose rounds are short have the same bits, and stop where they
+/// are cancelled.
 #[test]
-fn sessions_in_rows_are_those_of_single_rounds() {
+fn sessions_of_short_rounds_are_those_of_long_ones() {
     for (kind, settings) in [
         ("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#),
         ("scafflsa", r#"{"step_size": 0.1, "local_steps": 2}"#),
@@ -527,26 +537,23 @@ fn sessions_in_rows_are_those_of_single_rounds() {
             let field = garnet();
             let federation = federation(kind, settings, &field);
             let federation = federation.with_root(field.root().unwrap());
-            let [mut single, mut rows] = [false, true].map(|in_rows| {
+            let [mut long, mut short] = [false, true].map(|is_short| {
                 let carrier = Watched::new(Run::new(&field, &federation).unwrap());
                 let session = Session::new(carrier).with_metrics(Arc::new(Metrics::new(&field))).recording(record.clone());
                 // Whatever the clock says, all rounds but the first are short, or none is.
-                session.with_patience(Duration::from_secs(if in_rows { 1_000_000_000 } else { 0 }))
+                session.with_patience(Duration::from_secs(if is_short { 1_000_000_000 } else { 0 }))
             });
             let token = Cancel::new();
             let mut observer = Until150(0, token.clone());
-            assert_eq!(rows.advance(&Until::rounds(400), &token, &mut observer).unwrap(), Outcome::Interrupted);
-            assert!((150..150 + 63).contains(&rows.round()) && observer.0 == rows.round(), "{}", rows.round());
+            assert_eq!(short.advance(&Until::rounds(400), &token, &mut observer).unwrap(), Outcome::Interrupted);
+            assert_eq!((short.round(), observer.0), (150, 150));
             for until in [400, 430, 500] {
-                for session in [&mut single, &mut rows] {
+                for session in [&mut long, &mut short] {
                     assert_eq!(session.advance(&Until::rounds(until), &Cancel::new(), &mut observer).unwrap(), Outcome::Completed);
                 }
                 let state = |session: &Session<Watched>| State { seconds: 0.0, ..session.state().unwrap() };
-                assert_eq!((rows.round(), state(&rows)), (until, state(&single)), "{kind}, {record:?}");
+                assert_eq!((short.round(), state(&short)), (until, state(&long)), "{kind}, {record:?}");
             }
-            let most = &rows.carrier().most;
-            assert!(most.iter().any(|most| *most > 9) || record == Record::Every(1), "{most:?}");
-            assert!(single.carrier().most.is_empty());
         }
     }
 }

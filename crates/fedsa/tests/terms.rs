@@ -23,7 +23,7 @@ fn indices_of_terms_follow_their_chain() {
             noiseless.start_chain(0, &mut stream(9, Purpose::Chain, 0, start), &mut lanes.chains[..1]);
             for _ in 0..STEPS {
                 let before = lanes.chains[0] as usize;
-                noiseless.pass_over(&mut lanes, 1);
+                noiseless.pass_over(std::slice::from_mut(&mut lanes), 1);
                 counts[before * n + lanes.chains[0] as usize] += 1;
             }
         }

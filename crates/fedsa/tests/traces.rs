@@ -138,7 +138,7 @@ fn samples(field: &Arc<dyn Field>, c: usize, theta: &[f64], n: usize) -> Vec<Vec
     lanes.theta_mut(0)[..3].copy_from_slice(theta);
     (0..n)
         .map(|_| {
-            field.observe(&mut lanes, true);
+            field.observe(std::slice::from_mut(&mut lanes), true);
             assert!(field.is_state(c, &lanes.chains[..field.chain_len()]));
             fedsa::kernel::flat(&lanes.observed)[..3].to_vec()
         })

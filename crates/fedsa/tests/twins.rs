@@ -292,7 +292,7 @@ impl<'a> Twin<'a> {
     fn operator(&mut self, c: usize, theta: &[f64], advance: bool) -> Vec<f64> {
         let lanes = &mut self.agents[c].lanes;
         lanes.theta_mut(0)[..theta.len()].copy_from_slice(theta);
-        self.field.observe(lanes, advance);
+        self.field.observe(std::slice::from_mut(lanes), advance);
         flat(&lanes.observed)[..theta.len()].to_vec()
     }
 

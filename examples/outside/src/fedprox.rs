@@ -37,7 +37,7 @@ impl Client for Proximal {
         self.0.local_steps
     }
 
-    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let theta = down.part(Part::Model);
         let FedProx { step_size: eta, local_steps, proximal } = self.0;
         // The kernel's drift is constant while it runs: one step at a time.
@@ -54,6 +54,7 @@ impl Client for Proximal {
             batch.steps(&step);
         }
         batch.send_directions(eta * local_steps as f64, Part::Direction, out);
+        Ok(())
     }
 }
 

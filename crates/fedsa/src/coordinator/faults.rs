@@ -42,11 +42,6 @@ impl Medians {
         }
         before
     }
-
-    /// Whether these can be medians of norms.
-    pub fn are_possible(&self) -> bool {
-        self.0.values().all(|median| median.is_finite() && *median >= 0.0)
-    }
 }
 
 /// The fewest answers of which one can be far from the others.
@@ -171,7 +166,6 @@ mod tests {
         assert_eq!(later(&[&[0.0], &[0.0], &[21.0]]), [2]);
         assert_eq!(later(&[&[5.0], &[1e200], &[f64::NAN]]), [0usize; 0], "two of three");
         assert_eq!(remove(&mut letters(&[&[5.0], &[1e200]]), 0, Faults::Exclude { norm_limit: 10.0 }, 1, &mut medians)[0].0, 1);
-        assert!(medians.are_possible());
         let other_exchange = remove(&mut letters(&[&[5.0], &[1e200]]), 1, Faults::Exclude { norm_limit: 10.0 }, 1, &mut medians);
         assert!(other_exchange.is_empty());
     }

@@ -16,7 +16,6 @@
 mod answers;
 mod faults;
 mod handed_in;
-mod in_a_row;
 mod lanes;
 mod mail;
 mod outstanding;
@@ -41,7 +40,7 @@ use crate::uplink::medium::Delay;
 use crate::uplink::{MessageKey, Uplink};
 use handed_in::{Answers, FromLanes};
 use outstanding::Outstanding;
-use server_end::{OfExchange, ServerEnd, asked_weight, check_answer};
+use server_end::{OfExchange, ServerEnd, asked_weight};
 
 pub use faults::Exclusion;
 pub use handed_in::{Accepted, Refusal, Standing};

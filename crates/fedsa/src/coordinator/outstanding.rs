@@ -43,15 +43,4 @@ impl Outstanding {
     pub fn oldest(&self, agent: usize) -> Option<u64> {
         self.questions.iter().find(|(_, missing)| missing.iter().any(|(c, _)| *c == agent)).map(|((round, _), _)| *round)
     }
-
-    /// Whether these can be outstanding after `opened` rounds have been opened, among `agents` agents whose answers are at most
-    /// `latest` rounds late.
-    pub fn is_of(&self, opened: u64, latest: Option<u64>, agents: usize) -> bool {
-        let fits = |((round, _), missing): (&(u64, u8), &Vec<(usize, f64)>)| {
-            latest.is_some_and(|latest| *round < opened && opened - *round <= latest + 1)
-                && missing.is_sorted_by(|a, b| a.0 < b.0)
-                && missing.iter().all(|(c, gain)| *c < agents && gain.is_finite())
-        };
-        self.questions.iter().all(fits)
-    }
 }

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use super::faults::{self, Medians};
 use super::mail::Mail;
 use super::recorded::{ExchangeArrivals, Replay};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::federation::rules::{AnswerRules, MissingAnswers};
 use crate::message::{Body, Message, Part};
 use crate::parallel;
-use crate::protocol::{Give, Protocol, Want, are_finite};
+use crate::protocol::{Give, Want, are_finite};
 use crate::random::{Key, Purpose};
-use crate::server::{Letter, Received, Server};
+use crate::server::{Letter, Received};
 use crate::sums::sum;
 use crate::uplink::medium::Delay;
 use crate::uplink::{MessageKey, Uplink};
@@ -158,15 +158,6 @@ impl Arrivals {
         let letters = if self.wants_each { &self.letters[..] } else { &[] };
         see(&Received { round, exchange, down, sums: &sums, asked, arrived: &self.arrived, letters })
     }
-}
-
-/// Checks that an agent may have sent these parts as its answer to an exchange, whatever the numbers are.
-///
-/// # Errors
-/// When it has other parts, or the server rule cannot read them.
-pub(crate) fn check_answer(protocol: &Protocol, server: &dyn Server, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
-    protocol.check_answer_shape(exchange, parts)?;
-    server.accepts(exchange, parts)
 }
 
 /// The sum of the weights of the agents that were asked.

@@ -12,33 +12,6 @@ fn application(agent: Option<u32>, rows: u64, dim: u32) -> Application {
     Application { terms: enrolment().terms.hashes(), agent, rows, dim: Some(dim), columns: Vec::new(), form: None, marks: Marks::default() }
 }
 
-/// Of a state with these applications and counts.
-fn restored(applied: &[(&str, Application)], cost: EnrolmentCost) -> Result<Enrolment> {
-    let mut saved = enrolment();
-    saved.state = State { applied: applied.iter().map(|(who, one)| ((*who).to_string(), one.clone())).collect(), cost };
-    let mut enrolment = enrolment();
-    enrolment.restore(&saved.save()).map(|()| enrolment)
-}
-
-/// A checksum does not protect against deliberate changes: what could not have been applied for is not restored, and would have made a
-/// server panic.
-#[test]
-fn states_that_no_applications_make_are_refused() {
-    let (none, none_of) = (EnrolmentCost::default(), |agent| application(agent, 7, 4));
-    assert!(restored(&[("a", none_of(Some(1))), ("b", none_of(None))], none).unwrap().close(None).is_ok());
-    let too_much = EnrolmentCost { bits_up: u64::MAX, ..none };
-    for (applied, cost) in [
-        (vec![("a", none_of(Some(0))), ("b", none_of(Some(0)))], none),
-        (vec![("a", none_of(None)), ("a", none_of(None))], none),
-        (vec![("a", none_of(Some(3)))], none),
-        (vec![("a", application(None, u64::MAX, 4))], none),
-        (vec![("a", application(None, 7, u32::MAX))], none),
-        (vec![("a", none_of(None))], too_much),
-    ] {
-        assert!(restored(&applied, cost).is_err(), "{applied:?}");
-    }
-}
-
 /// The server would make a start of 34 GB before it knew who is wrong.
 #[test]
 fn an_application_of_too_many_components_is_refused() {

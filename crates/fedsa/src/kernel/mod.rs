@@ -183,12 +183,6 @@ pub struct Lanes {
     spare: Vec<Chunk>,
 }
 
-impl Default for Lanes {
-    fn default() -> Self {
-        Self::new(0, 0)
-    }
-}
-
 impl Lanes {
     /// Lanes for vectors of `d` components and sampling processes of `chain_len` words.
     pub fn new(d: usize, chain_len: usize) -> Self {
@@ -212,32 +206,6 @@ impl Lanes {
             start: vec![Chunk::default(); width],
             spare: vec![Chunk::default(); width],
         }
-    }
-
-    /// Takes what a leg or an observation changes from other lanes: iterates or observations, processes, streams.
-    pub(crate) fn take_results(&mut self, of: &Self, is_leg: bool) {
-        let used = self.len * self.width;
-        if is_leg {
-            self.theta[..used].copy_from_slice(&of.theta[..used]);
-        } else {
-            self.observed[..used].copy_from_slice(&of.observed[..used]);
-        }
-        self.chains.copy_from_slice(&of.chains);
-        self.streams = of.streams;
-    }
-
-    /// Takes what a leg or an observation needs from other lanes: agents, iterates, drifts, processes, streams. Memory is used again.
-    pub(crate) fn copy_state(&mut self, of: &Self) {
-        let Self { agents, identities, len, width, chain_len, is_still, streams, .. } = of;
-        (self.agents, self.identities, self.len, self.width, self.chain_len) = (*agents, *identities, *len, *width, *chain_len);
-        self.theta.clone_from(&of.theta);
-        self.chains.clone_from(&of.chains);
-        self.observed.resize(of.observed.len(), Chunk::default());
-        let has_no_drift = self.is_still && *is_still && self.drift.len() == of.drift.len();
-        if !has_no_drift {
-            self.drift.clone_from(&of.drift);
-        }
-        (self.is_still, self.streams) = (*is_still, *streams);
     }
 
     /// The random stream of lane `l`.

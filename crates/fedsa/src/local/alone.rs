@@ -1,6 +1,7 @@
 //! No drift, and no models from the server: every agent goes on from its own iterate (one-shot averaging).
 
 use super::{AgentBatch, Client, Outbox};
+use crate::error::Result;
 use crate::message::{Message, Part};
 use crate::random::Purpose;
 use crate::schedule::StepSchedule;
@@ -27,7 +28,7 @@ impl Client for Alone {
         self.steps.of(t).len
     }
 
-    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         batch.open_streams(Purpose::Sample, down.round);
         batch.start_at(&self.start);
         for l in batch.lanes() {
@@ -45,5 +46,6 @@ impl Client for Alone {
                 v[i] = *moved / scale;
             }
         }
+        Ok(())
     }
 }

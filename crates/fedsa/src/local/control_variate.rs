@@ -1,9 +1,10 @@
 //! Drift `xi_c`: control variates (\[S\] Alg. 2).
 
 use super::{AgentBatch, AgentMemory, Client, ControlCopies, OnePass, Outbox};
+use crate::error::Result;
 use crate::kernel::pass::Controls;
 use crate::kernel::rows::Move;
-use crate::kernel::{Chunk, LANES, chunks, flat_mut};
+use crate::kernel::{Chunk, chunks, flat_mut};
 use crate::message::{Message, Part};
 use crate::random::Purpose;
 use crate::schedule::{LocalLeg, StepSchedule};
@@ -107,26 +108,26 @@ impl Client for ControlVariate {
         (self.share == OwnShare::Acknowledged).then_some(self)
     }
 
-    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let theta = down.part(Part::Model);
         let afresh = self.share == OwnShare::Afresh;
         batch.place(theta);
         // xi_c += gain (v - v_c), with v of the round before, computed from this model. If the agent missed rounds, the model
         // gives the sum of v over all rounds since its last answer.
         if !self.is_told() && down.round > 0 {
-            let mut moves = [self.moved(down.round - 1); LANES];
+            let moved = self.moved(down.round - 1);
             // Agents that answered the round before, and whose answers its mean includes, need no correction.
             let gaps = if batch.is_in_step() { 0..0 } else { batch.lanes() };
+            let mut moves = Vec::new();
             for l in gaps {
                 let last = batch.last(l, down.round);
-                if last.round != Some(down.round - 1) {
-                    moves[l] = self.moved(last.round.unwrap_or(0));
-                }
+                let is_next = last.round == Some(down.round - 1);
+                moves.push(if is_next { moved } else { self.moved(last.round.unwrap_or(0)) });
                 if self.share == OwnShare::Acknowledged && !last.is_included {
                     batch.lane::<2>(l).memory[SENT].fill(0.0);
                 }
             }
-            batch.settle(&moves, afresh);
+            batch.settle(|l| moves.get(l).copied().unwrap_or(moved), afresh);
         } else {
             batch.drift_by(XI);
         }
@@ -137,6 +138,7 @@ impl Client for ControlVariate {
         // v_c = (theta_{c,H} - theta_t) / E, or c_c = v_c - xi_c
         batch.send_directions(leg.sum, Part::Direction, out);
         batch.keep(!self.is_told(), afresh, out);
+        Ok(())
     }
 
     fn one_pass(&self, t: u64) -> Option<OnePass> {
@@ -145,10 +147,13 @@ impl Client for ControlVariate {
         Some(OnePass { leg: self.steps.of(t), controls: Some(controls) })
     }
 
-    fn sent(&self, batch: &mut AgentBatch<'_>, l: usize, sent: &[f64]) {
-        if self.share == OwnShare::Acknowledged {
-            batch.lane::<2>(l).memory[SENT].copy_from_slice(sent);
+    fn sent(&self, batch: &mut AgentBatch<'_>, _: &Message, sent: &Outbox) -> Result<()> {
+        for l in batch.lanes().filter(|_| self.share == OwnShare::Acknowledged) {
+            if let Some((_, sent)) = sent.sent(l) {
+                batch.lane::<2>(l).memory[SENT].copy_from_slice(sent);
+            }
         }
+        Ok(())
     }
 
     fn told(&self, batch: &mut AgentBatch<'_>, down: &Message) {

@@ -2,6 +2,7 @@
 
 use super::plain::direction;
 use super::{AgentBatch, Client, Outbox};
+use crate::error::Result;
 use crate::message::{Message, Part};
 use crate::random::Purpose;
 use crate::schedule::StepSchedule;
@@ -40,7 +41,7 @@ impl Client for GlobalMemory {
         usize::from(self.fresh)
     }
 
-    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         if down.exchange == 0 {
             let theta = down.part(Part::Model);
             batch.open_streams(if self.fresh { Purpose::Fresh } else { Purpose::Sample }, down.round);
@@ -70,5 +71,6 @@ impl Client for GlobalMemory {
                 direction(agent.theta, agent.memory[BASE], leg.sum, out.send(l, Part::Direction));
             }
         }
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! No drift: Local SA.
 
 use super::{AgentBatch, Client, OnePass, Outbox};
+use crate::error::Result;
 use crate::message::{Message, Part};
 use crate::random::Purpose;
 use crate::schedule::StepSchedule;
@@ -21,13 +22,14 @@ impl Client for Plain {
         self.steps.of(t).len
     }
 
-    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let theta = down.part(Part::Model);
         let leg = self.steps.of(down.round);
         batch.open_streams(Purpose::Sample, down.round);
         batch.start_at(theta);
         batch.steps(&leg);
         batch.send_directions(leg.sum, Part::Direction, out);
+        Ok(())
     }
 
     fn one_pass(&self, t: u64) -> Option<OnePass> {

@@ -1,6 +1,7 @@
 //! Drift `c_c - c`: the agent's control variate minus the server's (Scaffold with m of N participants).
 
 use super::{AgentBatch, AgentMemory, Client, Outbox};
+use crate::error::Result;
 use crate::message::{Message, Part};
 use crate::random::Purpose;
 use crate::schedule::StepSchedule;
@@ -28,7 +29,7 @@ impl Client for ServerControl {
         self.steps.of(t).len
     }
 
-    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let of_server = down.part(Part::ServerControl);
         let leg = self.steps.of(down.round);
         batch.start_at(down.part(Part::Model));
@@ -52,15 +53,20 @@ impl Client for ServerControl {
             let [_, change] = batch.lane(l).memory;
             change.iter_mut().zip(v).for_each(|(change, v)| *change -= v);
         }
+        Ok(())
     }
 
     /// The server counts what it decodes.
-    fn sent(&self, batch: &mut AgentBatch<'_>, l: usize, sent: &[f64]) {
-        let agent = batch.lane::<2>(l);
-        let [control, change] = agent.memory;
-        for (i, change) in change.iter_mut().enumerate() {
-            *change = agent.drift[i] - control[i] - sent[i];
+    fn sent(&self, batch: &mut AgentBatch<'_>, _: &Message, sent: &Outbox) -> Result<()> {
+        for l in batch.lanes() {
+            let Some((_, sent)) = sent.sent(l) else { continue };
+            let agent = batch.lane::<2>(l);
+            let [control, change] = agent.memory;
+            for (i, change) in change.iter_mut().enumerate() {
+                *change = agent.drift[i] - control[i] - sent[i];
+            }
         }
+        Ok(())
     }
 
     /// `c_c`; the server's c is subtracted by who has it.

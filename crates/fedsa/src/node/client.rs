@@ -5,17 +5,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Federation, LAYOUT, chain_stream, codec_stream, place, point, refused};
-use crate::error::{Failure, Result, require};
+use crate::error::{Result, require};
 use crate::kernel::{Chunk, Lanes, flat, flat_mut};
 use crate::local::{Agent, AgentBatch, AgentFacts, AgentMemory, Client, Last, LocalContext, Outbox, put, stride};
-use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part, TELL};
+use crate::message::{Body, Envelope, Message, Part, TELL};
 use crate::methods::Half;
 use crate::problem::Field;
 use crate::protocol::Protocol;
 use crate::random::ALL;
 use crate::record::Work;
 use crate::uplink::agent_end::without_numbers;
-use crate::uplink::{AgentEnd, Answer, Uplink};
+use crate::uplink::{AgentEnd, Uplink};
 
 /// One agent of a federation.
 pub struct ClientNode {
@@ -110,8 +110,7 @@ impl ClientNode {
         federation.check_field(&*field)?;
         let (client, protocol) = federation.client()?;
         let half = match client {
-            Half::Lanes(mut client) => {
-                client.meet(&field);
+            Half::Lanes(client) => {
                 let mut memory = vec![Chunk::default(); stride(&*client, d)];
                 if let Some(controls) = client.controls() {
                     put(controls, &mut memory, d, &vec![0.0; d], federation.start());
@@ -287,14 +286,6 @@ impl ClientNode {
         matches!(&self.half, Working::Lanes { client, .. } if client.controls().is_some_and(|controls| controls.is_told()))
     }
 
-    /// Where the agent's rule says why it has failed, if it can fail.
-    fn rule_failure(&self) -> Option<&Failure> {
-        match &self.half {
-            Working::Lanes { client, .. } => client.failure(),
-            Working::Each(_) => None,
-        }
-    }
-
     /// [`ClientNode::follow`], of which nothing is left where operators fail that are evaluated elsewhere, or a rule that can fail.
     fn followed(
         &mut self,
@@ -304,18 +295,16 @@ impl ClientNode {
         control: Option<Vec<f64>>,
         last: Option<Last>,
     ) -> Result<Option<Vec<u8>>> {
-        let can_fail = self.field.together().is_some() || self.rule_failure().is_some();
+        let can_fail = self.field.prefers_one_call() || matches!(&self.half, Working::Lanes { client, .. } if client.prefers_one_call());
         let before = can_fail.then(|| self.save());
         if let Some(Told { message, last }) = told {
             self.follow(envelope, &message, None, last)?;
         }
         let answer = self.follow(envelope, down, control, last);
-        let failure = self.field.failure().or_else(|| self.rule_failure().and_then(Failure::get));
-        if let (Some(before), Some(failure)) = (before, failure) {
+        let answer = self.field.failure().map_or(answer, Err);
+        if let (Some(before), Err(_)) = (before, &answer) {
             self.restore(&before)?;
             self.field.recover();
-            self.rule_failure().into_iter().for_each(Failure::clear);
-            return Err(failure);
         }
         answer
     }
@@ -339,7 +328,7 @@ impl ClientNode {
                 }
                 let stride = memory.len();
                 let agents = [self.place];
-                let batch = AgentBatch::new(&**field, *seed, lanes, &agents, self.place, memory, stride);
+                let batch = AgentBatch::new(field, *seed, std::slice::from_mut(&mut **lanes), &agents, self.place, memory, stride);
                 let mut batch = batch.identified(self.agent);
                 if let Some(last) = last {
                     batch.set_last(0, last);
@@ -349,16 +338,21 @@ impl ClientNode {
                     log.seen = down.round as u32 + 1;
                     return Ok(None);
                 }
-                outbox.clear();
-                client.answer(&mut batch, down, outbox);
+                outbox.clear(1);
+                client.answer(&mut batch, down, outbox)?;
                 work.samples += batch.samples();
                 work.calls.operators += batch.operators();
                 let Some((part, x)) = outbox.sent(0) else { return Ok(None) };
                 let answer = end.send(vec![(part, Body::Numbers(x.to_vec()))], Some(&envelope));
-                tell_sent(uplink, &answer, |parts| match parts {
-                    Some(parts) => client.sent(&mut batch, 0, parts[0].1.numbers().expect("one vector")),
-                    None => client.sent(&mut batch, 0, &vec![0.0; d]),
-                });
+                if uplink.alters()
+                    && let Some(sent) = answer.decoded()
+                {
+                    match sent {
+                        Some(parts) => outbox.send(0, part).copy_from_slice(parts[0].1.numbers().expect("one vector")),
+                        None => outbox.send(0, part).fill(0.0),
+                    }
+                    client.sent(&mut batch, down, outbox)?;
+                }
                 Ok(answer.into_bytes())
             }
             Working::Each(agent) => {
@@ -373,7 +367,11 @@ impl ClientNode {
                 let answered = agent.answer(&here, down);
                 work.calls.add(here.calls());
                 let answer = end.send(answered?, Some(&envelope));
-                tell_sent(uplink, &answer, |parts| agent.sent(parts));
+                if uplink.alters()
+                    && let Some(sent) = answer.decoded()
+                {
+                    agent.sent(sent);
+                }
                 Ok(answer.into_bytes())
             }
         }
@@ -450,15 +448,6 @@ impl ClientNode {
     /// another layout. The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let Saved { digest, agent, memory, chain, feedback, alone, work, log } = LAYOUT.read(bytes)?;
-        let last = log.taken.as_ref().map_or(0, |taken| taken.round);
-        let is_log = last < MAX_ROUNDS && log.answered.is_none_or(|t| log.taken.is_some() && t <= last);
-        let is_of_half = match &self.half {
-            Working::Lanes { .. } => alone.is_empty(),
-            Working::Each(_) => memory.is_empty() && chain.is_empty(),
-        };
-        if !is_log || !work.is_possible() || !is_of_half {
-            return Err(LAYOUT.foreign());
-        }
         if (digest, agent) != (self.digest, self.agent as u64) || feedback.len() != self.feedback.len() {
             return Err(LAYOUT.foreign());
         }
@@ -475,14 +464,5 @@ impl ClientNode {
         }
         (self.feedback, self.work, self.log) = (feedback, work, log);
         Ok(())
-    }
-}
-
-/// Tells an agent what its link has made of its answer, where links alter answers; `None` where nothing was sent.
-fn tell_sent(uplink: &Uplink, answer: &Answer, told: impl FnOnce(Option<&[(Part, Body)]>)) {
-    match answer {
-        Answer::Sent { parts, .. } if uplink.alters() => told(Some(parts)),
-        Answer::NotCarried if uplink.alters() => told(None),
-        _ => {}
     }
 }

@@ -67,16 +67,6 @@ impl Copies {
         next
     }
 
-    /// Whether a saved state has the lengths of this one, while `asked` agents are asked; `is_open` says whether their answers are awaited.
-    pub fn is_like(&self, saved: &Self, asked: usize, is_open: bool) -> bool {
-        let lens = |copies: &Self| [&copies.xi, &copies.before].map(Vec::len);
-        let counts = |copies: &Self| [copies.seen.len(), copies.agreement.len(), copies.counted.len()];
-        // Without controls there are none at all.
-        let may_have_none = !is_open || self.xi.is_empty();
-        let has_checksums = saved.checksums.is_empty() && may_have_none || saved.checksums.len() == asked;
-        lens(self) == lens(saved) && counts(self) == counts(saved) && has_checksums
-    }
-
     /// The copy that the next question to agent `c` must contain, because the agent's own control differs from it.
     pub fn to_send(&self, c: usize) -> Option<&[f64]> {
         let d = self.before.len();
@@ -169,23 +159,5 @@ impl Copies {
                 self.seen[*c] = round as u32 + 1;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// While answers are awaited each agent that was asked has a place for its checksum: without one a server would panic when it takes the
-    /// answer, and again after each restart.
-    #[test]
-    fn states_without_places_for_checksums_are_refused_while_answers_are_awaited() {
-        let copies = Copies::new(3, &[0.0; 2]);
-        let mut asking = copies.clone();
-        assert!(copies.is_like(&asking, 3, false) && !copies.is_like(&asking, 3, true));
-        asking.ask(&[0, 1, 2], true);
-        assert!(copies.is_like(&asking, 3, true) && !copies.is_like(&asking, 2, true) && !copies.is_like(&asking, 2, false));
-        let none = Copies::default();
-        assert!(none.is_like(&none, 3, true));
     }
 }

@@ -92,20 +92,4 @@ impl Untold {
     pub fn len(&self) -> usize {
         self.rounds.values().flat_map(|told| &told.parts).map(|(_, body)| body.len()).sum::<usize>() + self.of.len()
     }
-
-    /// Whether this can be what a server of this method has not told after `opened` rounds have been opened; `like` is that of the same
-    /// server at any time.
-    pub fn is_of(&self, like: &Self, opened: u64, protocol: &Protocol) -> bool {
-        let is_told = |(round, told): (&u64, &Told)| {
-            let left = self.of.iter().flatten().filter(|pending| pending.round == *round).count() as u64;
-            left > 0 && left == told.left
-        };
-        let fits = |(c, pending): (usize, &Option<Pending>)| {
-            let Some(pending) = pending else { return true };
-            pending.round < opened
-                && self.rounds.contains_key(&pending.round)
-                && self.get(c).is_some_and(|(_, told)| protocol.check_down(&told).is_ok())
-        };
-        self.of.len() == like.of.len() && self.rounds.iter().all(is_told) && self.of.iter().enumerate().all(fits)
-    }
 }

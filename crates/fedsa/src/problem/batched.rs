@@ -2,17 +2,17 @@
 //! another process.
 //!
 //! Whoever has such operators implements [`BatchOperators`]; [`Batched`] makes a field of them. Local steps of first-order methods then
-//! take one call a step for all agents of an exchange ([`Together`]), with the results of one agent at a time, bit for bit.
+//! take one call a step for all agents of an exchange ([`Field::prefers_one_call`]), with the results of one agent at a time, bit for bit.
 
 use std::sync::Arc;
 
 use faer::Mat;
 
+use super::Field;
 use super::facts::Facts;
 use super::root::{Root, RootSource};
 use super::sampled::KeptRoot;
 use super::systems::Moments;
-use super::{Field, Together};
 use crate::cancel::Cancel;
 use crate::error::{Error, Failure, Result};
 use crate::kernel::{Isa, Lanes, flat, flat_mut, generic};
@@ -195,7 +195,7 @@ impl<O: BatchOperators> Batched<O> {
         }
     }
 
-    fn gather(&self, blocks: &[&mut Lanes]) -> Gathered {
+    fn gather(&self, blocks: &[Lanes]) -> Gathered {
         let mut rows = Gathered::default();
         rows.gather(blocks, self.dim(), self.sampling.samples_per_step() > 1);
         rows
@@ -216,7 +216,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn gather(&mut self, blocks: &[&mut Lanes], d: usize, has_batch: bool) {
+    fn gather(&mut self, blocks: &[Lanes], d: usize, has_batch: bool) {
         for lanes in blocks {
             for l in 0..lanes.len {
                 self.agents.push(lanes.agents[l]);
@@ -231,7 +231,7 @@ impl Gathered {
     }
 
     /// Calls `put` with each lane, and the place of its row.
-    fn scatter(&self, blocks: &mut [&mut Lanes], put: impl Fn(&Self, &mut Lanes, usize, usize)) {
+    fn scatter(&self, blocks: &mut [Lanes], put: impl Fn(&Self, &mut Lanes, usize, usize)) {
         let mut row = 0;
         for lanes in blocks {
             for l in 0..lanes.len {
@@ -246,37 +246,6 @@ impl Gathered {
         let words = lanes.chain_len;
         lanes.chains[l * words..][..words].copy_from_slice(&self.states[row * words..][..words]);
         lanes.set_stream(l, self.streams[row]);
-    }
-}
-
-impl<O: BatchOperators> Together for Batched<O> {
-    fn legs(&self, blocks: &mut [&mut Lanes], etas: &[f64]) {
-        let d = self.dim();
-        let mut rows = self.gather(blocks);
-        for eta in etas {
-            self.evaluate(&mut rows);
-            generic::step(self.isa, *eta, &rows.g, &rows.drift, &mut rows.theta);
-        }
-        rows.scatter(blocks, |rows, lanes, l, row| {
-            lanes.theta_mut(l)[..d].copy_from_slice(&rows.theta[row * d..][..d]);
-            rows.advance(lanes, l, row);
-        });
-    }
-    fn observations(&self, blocks: &mut [&mut Lanes], advance: bool) {
-        let d = self.dim();
-        let mut rows = self.gather(blocks);
-        self.evaluate(&mut rows);
-        rows.scatter(blocks, |rows, lanes, l, row| {
-            let width = lanes.width;
-            flat_mut(&mut lanes.observed[l * width..][..width])[..d].copy_from_slice(&rows.g[row * d..][..d]);
-            if advance {
-                rows.advance(lanes, l, row);
-            }
-        });
-    }
-    fn means(&self, theta: &[f64], out: &mut [f64]) -> bool {
-        let agents: Vec<usize> = (0..self.agents()).collect();
-        self.operators.means(&agents, &theta.repeat(agents.len()), out)
     }
 }
 
@@ -301,15 +270,40 @@ impl<O: BatchOperators> Field for Batched<O> {
     fn is_state(&self, c: usize, chain: &[u64]) -> bool {
         self.operators.inner.is_state(c, chain)
     }
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64]) {
-        self.legs(&mut [lanes], etas);
+    fn leg(&self, blocks: &mut [Lanes], etas: &[f64]) {
+        let d = self.dim();
+        let mut rows = self.gather(blocks);
+        for eta in etas {
+            self.evaluate(&mut rows);
+            generic::step(self.isa, *eta, &rows.g, &rows.drift, &mut rows.theta);
+        }
+        rows.scatter(blocks, |rows, lanes, l, row| {
+            lanes.theta_mut(l)[..d].copy_from_slice(&rows.theta[row * d..][..d]);
+            rows.advance(lanes, l, row);
+        });
     }
-    fn observe(&self, lanes: &mut Lanes, advance: bool) {
-        self.observations(&mut [lanes], advance);
+    fn observe(&self, blocks: &mut [Lanes], advance: bool) {
+        let d = self.dim();
+        let mut rows = self.gather(blocks);
+        self.evaluate(&mut rows);
+        rows.scatter(blocks, |rows, lanes, l, row| {
+            let width = lanes.width;
+            flat_mut(&mut lanes.observed[l * width..][..width])[..d].copy_from_slice(&rows.g[row * d..][..d]);
+            if advance {
+                rows.advance(lanes, l, row);
+            }
+        });
+    }
+    fn prefers_one_call(&self) -> bool {
+        true
+    }
+    fn means_in_one_call(&self, theta: &[f64]) -> Option<Vec<f64>> {
+        let agents: Vec<usize> = (0..self.agents()).collect();
+        let mut all = vec![0.0; agents.len() * theta.len()];
+        self.operators.means(&agents, &theta.repeat(agents.len()), &mut all).then_some(all)
     }
     /// The processes are advanced at theta = 0: they must not depend on theta where models are old.
-    fn pass_over(&self, lanes: &mut Lanes, samples: usize) {
-        let blocks = &mut [lanes];
+    fn pass_over(&self, blocks: &mut [Lanes], samples: usize) {
         let mut rows = self.gather(blocks);
         rows.theta.fill(0.0);
         for _ in 0..samples {
@@ -342,9 +336,6 @@ impl<O: BatchOperators> Field for Batched<O> {
     fn generic(&self) -> Arc<dyn Field> {
         let Self { operators, sampling, root, .. } = self;
         Arc::new(Self { operators: Arc::clone(operators), sampling: *sampling, isa: Isa::Portable, root: root.clone() })
-    }
-    fn together(&self) -> Option<&dyn Together> {
-        Some(self)
     }
     fn failure(&self) -> Option<Error> {
         self.operators.failure.get()

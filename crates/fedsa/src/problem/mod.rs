@@ -170,8 +170,8 @@ pub trait Field: Send + Sync {
     fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]);
     /// Whether agent `c`'s sampling process can be in this state, which a checkpoint says.
     fn is_state(&self, c: usize, chain: &[u64]) -> bool;
-    /// `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane.
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64]);
+    /// `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane of these blocks.
+    fn leg(&self, blocks: &mut [Lanes], etas: &[f64]);
     /// Whether answers of many agents can be computed in one pass.
     fn makes_pass(&self) -> bool {
         false
@@ -180,11 +180,19 @@ pub trait Field: Send + Sync {
     fn pass(&self, _pass: &mut Pass<'_>) {}
     /// `g_c(theta, z)` of every lane with the next sample of its stream, into
     /// `lanes.observed`. The lane's process and stream move on only if `advance`.
-    fn observe(&self, lanes: &mut Lanes, advance: bool);
+    fn observe(&self, blocks: &mut [Lanes], advance: bool);
     /// Advances the processes of every lane by `samples` samples, which are not used.
-    fn pass_over(&self, lanes: &mut Lanes, samples: usize);
+    fn pass_over(&self, blocks: &mut [Lanes], samples: usize);
+    /// Whether a call costs more than an agent: the participants of an exchange then share each call.
+    fn prefers_one_call(&self) -> bool {
+        false
+    }
     /// `out = gbar_c(theta)`, and true; false where operators can only be sampled.
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool;
+    /// `gbar_c(theta)` of every agent, N d numbers, where that takes one call and the mean operators are known.
+    fn means_in_one_call(&self, _theta: &[f64]) -> Option<Vec<f64>> {
+        None
+    }
     /// Whether the mean operators are known.
     fn has_mean(&self) -> bool;
     /// Further knowledge of the problem, whatever the sampling.
@@ -201,10 +209,6 @@ pub trait Field: Send + Sync {
     fn set_root(&self, root: Vec<f64>);
     /// The same field on the generic kernel, portable: the slow twin of every other.
     fn generic(&self) -> Arc<dyn Field>;
-    /// The steps of many blocks in one call, where a call costs more than an agent.
-    fn together(&self) -> Option<&dyn Together> {
-        None
-    }
     /// Why operators could not be evaluated, where they are evaluated elsewhere and have failed: what was computed since is void.
     fn failure(&self) -> Option<Error> {
         None
@@ -228,16 +232,6 @@ pub trait Field: Send + Sync {
     }
 }
 
-/// Steps of many blocks of lanes in one call, with the results of block by block.
-pub trait Together: Send + Sync {
-    /// [`Field::leg`] of every block.
-    fn legs(&self, blocks: &mut [&mut Lanes], etas: &[f64]);
-    /// [`Field::observe`] of every block.
-    fn observations(&self, blocks: &mut [&mut Lanes], advance: bool);
-    /// `gbar_c(theta)` of every agent, N d numbers, and true; false where operators can only be sampled.
-    fn means(&self, theta: &[f64], out: &mut [f64]) -> bool;
-}
-
 /// Functions that are compiled once, and not once for each kind of problem.
 impl dyn Field + '_ {
     /// Checks that nothing has failed when the sampling processes were started.
@@ -258,7 +252,7 @@ impl dyn Field + '_ {
     /// `sum_c p_c f_c(theta)` and `sum_c p_c gbar_c(theta)`, with the bits of [`Field::mean_loss`] and [`Field::mean_operator`] and what they
     /// share computed once; `None` where one of them is not known, and where the operators are those of linear systems.
     pub(crate) fn mean_loss_and_operator(&self, theta: &[f64]) -> Option<(f64, Vec<f64>)> {
-        if self.systems().is_some() || self.together().is_some() || !self.has_mean() {
+        if self.systems().is_some() || self.prefers_one_call() || !self.has_mean() {
             return None;
         }
         let (objective, d, n) = (self.facts().objective()?, self.dim(), self.agents());
@@ -284,11 +278,7 @@ impl dyn Field + '_ {
             return Some(systems.mean().mean(theta));
         }
         let d = self.dim();
-        let all = self.together().filter(|_| self.has_mean()).map(|together| {
-            let mut all = vec![0.0; self.agents() * d];
-            together.means(theta, &mut all);
-            all
-        });
+        let all = self.means_in_one_call(theta);
         let block = |i: usize, sum: &mut [f64]| {
             let (first, mut g) = (i * LANES, vec![0.0; d]);
             for (c, p) in self.weights().iter().enumerate().skip(first).take(LANES) {

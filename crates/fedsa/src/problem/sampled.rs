@@ -136,10 +136,9 @@ impl<P: Problem> Sampled<P> {
         self.sampling.samples_per_step()
     }
 
-    /// A leg on the generic kernel.
-    fn generic_leg(&self, lanes: &mut Lanes, etas: &[f64]) {
-        let isa = if self.generic { Isa::Portable } else { self.isa };
-        generic::leg(&*self.problem, lanes, etas, self.batch(), isa);
+    /// The instruction set of the generic kernel.
+    fn generic_isa(&self) -> Isa {
+        if self.generic { Isa::Portable } else { self.isa }
     }
 }
 
@@ -162,10 +161,12 @@ impl<P: Problem> Field for Sampled<P> {
     fn is_state(&self, c: usize, chain: &[u64]) -> bool {
         self.problem.is_state(c, chain)
     }
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64]) {
-        match self.own {
-            Some(own) => own(&self.problem, lanes, etas, self.isa),
-            None => self.generic_leg(lanes, etas),
+    fn leg(&self, blocks: &mut [Lanes], etas: &[f64]) {
+        for lanes in blocks {
+            match self.own {
+                Some(own) => own(&self.problem, lanes, etas, self.isa),
+                None => generic::leg(&*self.problem, lanes, etas, self.batch(), self.generic_isa()),
+            }
         }
     }
     fn makes_pass(&self) -> bool {
@@ -176,17 +177,18 @@ impl<P: Problem> Field for Sampled<P> {
             own(&self.problem, pass, self.isa);
         }
     }
-    fn observe(&self, lanes: &mut Lanes, advance: bool) {
-        let isa = if self.generic { Isa::Portable } else { self.isa };
-        generic::observe(&*self.problem, lanes, advance, self.batch(), isa);
+    fn observe(&self, blocks: &mut [Lanes], advance: bool) {
+        blocks.iter_mut().for_each(|lanes| generic::observe(&*self.problem, lanes, advance, self.batch(), self.generic_isa()));
     }
-    fn pass_over(&self, lanes: &mut Lanes, samples: usize) {
+    fn pass_over(&self, blocks: &mut [Lanes], samples: usize) {
         let mut z = P::Obs::default();
-        for l in 0..lanes.len {
-            let chain = &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len];
-            let mut stream = lanes.streams.get(l);
-            (0..samples).for_each(|_| self.problem.sample(lanes.agents[l], chain, &mut stream, &mut z));
-            lanes.streams.set(l, stream);
+        for lanes in blocks {
+            for l in 0..lanes.len {
+                let chain = &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len];
+                let mut stream = lanes.streams.get(l);
+                (0..samples).for_each(|_| self.problem.sample(lanes.agents[l], chain, &mut stream, &mut z));
+                lanes.streams.set(l, stream);
+            }
         }
     }
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {

@@ -39,13 +39,6 @@ impl Ledger {
         self.bits_down += 8 * bytes as u64;
     }
 
-    /// Whether these counts can grow without an overflow.
-    pub(crate) fn is_possible(&self) -> bool {
-        let Self { exchanges, samples, messages, bits_up, bits_down, vectors_up, matrices_up, scalars_up, calls } = *self;
-        let counts = [exchanges, samples, messages, bits_up, bits_down, vectors_up, matrices_up, scalars_up];
-        counts.into_iter().chain(calls.all()).all(|count| count <= u64::MAX / 2)
-    }
-
     /// Counts what agents sent in an exchange.
     pub(crate) fn up(&mut self, sent: &Sent) {
         self.messages += sent.messages;
@@ -81,11 +74,6 @@ impl Work {
         self.samples += other.samples;
         self.calls.add(other.calls);
         self
-    }
-
-    /// Whether these counts can grow without an overflow.
-    pub(crate) fn is_possible(&self) -> bool {
-        Ledger::default().with(*self).is_possible()
     }
 }
 

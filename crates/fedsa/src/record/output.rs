@@ -45,12 +45,6 @@ impl Output {
         self.mean.len()
     }
 
-    /// Whether this can be a later state of `start`.
-    pub(crate) fn continues(&self, start: &Self) -> bool {
-        let seen = self.count == 0 || self.rule != OutputRule::Last;
-        self.rule == start.rule && self.seed == start.seed && self.mean.len() == start.mean.len() && seen && self.count <= u64::MAX / 2
-    }
-
     /// Adds `theta_t`.
     pub fn see(&mut self, theta: &[f64], t: u64) {
         let counts = match self.rule {

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::message::Message;
-use crate::protocol::Protocol;
 
 /// The messages to agents in past rounds, and the states of the agents' sampling processes at the start of these rounds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -42,18 +41,6 @@ impl History {
     pub fn len(&self) -> usize {
         let told = |past: &Past| past.down.iter().flat_map(|down| &down.parts).map(|(_, body)| body.len()).sum::<usize>();
         self.past.iter().map(|past| past.chains.len() + told(past)).sum()
-    }
-
-    /// Whether this is a possible history at the start of round `t` if delays are at most `reach` rounds and messages are those
-    /// of `protocol`. Without stale models (`reach` is `None`) it must be empty.
-    pub fn is_of(&self, t: u64, reach: Option<u64>, protocol: &Protocol, are_chains: impl Fn(&[u64]) -> bool) -> bool {
-        let kept = reach.map_or(0, |reach| t.min(reach + 1));
-        let fits = |(round, past): (u64, &Past)| {
-            let is_told =
-                |(e, down): (usize, &Message)| (down.round, usize::from(down.exchange)) == (round, e) && protocol.check_down(down).is_ok();
-            past.down.len() == protocol.exchanges.len() && past.down.iter().enumerate().all(is_told) && are_chains(&past.chains)
-        };
-        self.past.len() as u64 == kept && (t - kept..t).zip(&self.past).all(fits)
     }
 
     /// A past round that the history holds.

@@ -4,16 +4,14 @@
 //! parallel (`each`). Results do not depend on the number of threads, because every random draw has a key and every sum has a fixed
 //! order.
 
-mod batched;
 mod each;
 mod history;
-mod in_a_row;
+mod one;
 mod pass;
 mod reached;
 mod replayed;
 mod saved;
 mod sweep;
-mod together;
 
 use std::sync::Arc;
 
@@ -33,11 +31,11 @@ use crate::random::{Key, Purpose};
 use crate::record::{Ledger, Work};
 use history::History;
 use reached::Reached;
-use sweep::{Agents, Counted, Job, Rows, Shares, Strides, Worker, tell_own};
-use together::Spare;
+use sweep::{Agents, Counted, Job, Rows, Shares, Strides, Worker, lanes_for, tell_own};
 
 pub use crate::federation::check_needs;
 pub use crate::sums::{accumulate, pairwise, sum};
+pub use one::{Advanced, Exchanges, round};
 
 /// One run: a federation whose agents are all in this process, on the data of a field.
 pub struct Run {
@@ -48,6 +46,8 @@ pub struct Run {
     scratch: Scratch,
     /// Whether the last round was cancelled before its end.
     is_torn: bool,
+    /// Why a client rule has failed, if one has.
+    failure: Failure,
 }
 
 /// The agents' side of a run.
@@ -96,8 +96,6 @@ struct State {
 /// Buffers that rounds reuse.
 struct Scratch {
     worker: Worker,
-    /// Of blocks whose steps are made together.
-    spare: Spare,
     /// Whether the link is clear.
     is_clear: bool,
     /// The number of local steps that was last looked up, and what an answer with them costs: asked for in each round, which may be short.
@@ -136,22 +134,8 @@ struct Task<'a> {
     agents: Agents<'a>,
     rows: Rows<'a>,
     worker: &'a mut Worker,
-    spare: &'a mut Spare,
     /// Whether answers are handed in one by one, and not as the sums of blocks.
     wants_each: bool,
-}
-
-/// How a call of [`Run::advance`] ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Advanced {
-    /// The round is done.
-    Round,
-    /// No round was opened: the iterates have diverged, or [`crate::message::MAX_ROUNDS`] rounds are done.
-    Over,
-    /// The round was cancelled before its end, or operators or a rule have failed ([`Run::failure`]). The run must be restored ([`Run::restore`])
-    /// before it can go on; until then it does nothing.
-    Cancelled,
 }
 
 impl Run {
@@ -168,10 +152,7 @@ impl Run {
         federation.check_field(&*field)?;
         let (client, protocol) = federation.client()?;
         let client = match client {
-            Half::Lanes(mut client) => {
-                client.meet(&field);
-                Working::Lanes(client)
-            }
+            Half::Lanes(client) => Working::Lanes(client),
             Half::Each(make) => Working::Each((0..agents).map(make).collect()),
         };
         let chain_len = field.chain_len();
@@ -191,9 +172,9 @@ impl Run {
         };
         let is_clear = federation.uplink().is_clear();
         let worker = Worker::new(&*field);
-        let scratch =
-            Scratch { worker, spare: Spare::default(), is_clear, cost: None, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
-        Ok(Self { coordinator: Coordinator::new(&federation)?, field, client, state, scratch, is_torn: false })
+        let scratch = Scratch { worker, is_clear, cost: None, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
+        let coordinator = Coordinator::new(&federation)?;
+        Ok(Self { coordinator, field, client, state, scratch, is_torn: false, failure: Failure::default() })
     }
 
     /// The coordinator, which knows the iterate, the output, what was refused, and whether the iterates have diverged.
@@ -261,48 +242,19 @@ impl Run {
 
     /// Runs one round, and abandons it soon after `cancel` is set.
     pub fn advance(&mut self, cancel: &Cancel) -> Advanced {
-        let mut step = self.open();
-        while step == Ok(Step::Ask) {
-            self.catch_up();
-            self.exchange(cancel);
-            step = self.close(cancel);
-        }
-        self.end(step)
+        // Why it has failed is said by `failure`.
+        round(self, cancel).unwrap_or(Advanced::Cancelled)
     }
 
-    /// Opens a round, or says why there is none.
-    fn open(&mut self) -> std::result::Result<Step, Advanced> {
-        if self.is_torn() {
-            return Err(Advanced::Cancelled);
+    /// What was done, unless operators or a rule have failed meanwhile: the round is then void.
+    fn unless_failed<T>(&mut self, done: T) -> Result<T> {
+        match self.failure() {
+            None => Ok(done),
+            Some(reason) => {
+                self.is_torn = true;
+                Err(reason)
+            }
         }
-        let available = self.available();
-        match self.coordinator.open(available.as_deref()) {
-            Step::RoundOver => Err(Advanced::Over),
-            step => Ok(step),
-        }
-    }
-
-    /// Closes an exchange whose answers have been handed in, unless it was abandoned.
-    fn close(&mut self, cancel: &Cancel) -> std::result::Result<Step, Advanced> {
-        if cancel.is_cancelled() || self.failure().is_some() {
-            self.is_torn = true;
-            return Err(Advanced::Cancelled);
-        }
-        Ok(self.coordinator.close())
-    }
-
-    /// Ends a round after its exchanges.
-    fn end(&mut self, step: std::result::Result<Step, Advanced>) -> Advanced {
-        match step {
-            Err(advanced) => return advanced,
-            Ok(Step::Tell) => self.tell(),
-            Ok(_) => {}
-        }
-        if self.failure().is_some() {
-            self.is_torn = true;
-            return Advanced::Cancelled;
-        }
-        Advanced::Round
     }
 
     /// Goes back to round 0, without the controls of [`Run::set_controls`].
@@ -325,13 +277,9 @@ impl Run {
     }
 
     /// Why operators could not be evaluated, where they are evaluated elsewhere ([`Field::failure`]), or why a rule failed that can
-    /// ([`Client::failure`], [`crate::server::Server::failure`]). The run must then be restored or restarted.
+    /// ([`Client::answer`], [`crate::server::Server::failure`]). The run must then be restored or restarted.
     pub fn failure(&self) -> Option<Error> {
-        let client = || match &self.client {
-            Working::Lanes(client) => client.failure().and_then(Failure::get),
-            Working::Each(_) => None,
-        };
-        self.field.failure().or_else(client).or_else(|| self.coordinator.failure())
+        self.field.failure().or_else(|| self.failure.get()).or_else(|| self.coordinator.failure())
     }
 
     /// The number of local steps that each participant makes in the next round; 0 for methods without local steps.
@@ -342,19 +290,11 @@ impl Run {
         }
     }
 
-    /// Carries the open question to the participants, and hands their answers in.
-    fn exchange(&mut self, cancel: &Cancel) {
-        match &self.client {
-            Working::Lanes(_) => self.exchange_in_lanes(cancel),
-            Working::Each(_) => self.exchange_with_each(cancel),
-        }
-    }
-
     /// An exchange with agents that work in lanes.
     fn exchange_in_lanes(&mut self, cancel: &Cancel) {
         let reached = self.reached();
-        let Task { job, agents, rows, worker, spare, wants_each } = self.task(reached.as_ref(), cancel, None);
-        let counted = job.carry_out(agents, rows, worker, spare);
+        let Task { job, agents, rows, worker, wants_each } = self.task(reached.as_ref(), cancel);
+        let counted = job.sweep(0..job.participants.len(), agents, rows, Some(worker));
         self.hand_in(counted, wants_each);
     }
 
@@ -363,9 +303,9 @@ impl Run {
         Reached::of(&self.coordinator, &mut self.state.answered)
     }
 
-    /// The open exchange with agents that work in lanes. They are shared out as `given`, unless the field computes all steps in one call.
-    fn task<'a>(&'a mut self, reached: Option<&'a Reached>, cancel: &'a Cancel, given: Option<Shares>) -> Task<'a> {
-        let Run { field, client: Working::Lanes(client), coordinator, state, scratch, .. } = self else {
+    /// The open exchange with agents that work in lanes.
+    fn task<'a>(&'a mut self, reached: Option<&'a Reached>, cancel: &'a Cancel) -> Task<'a> {
+        let Run { field, client: Working::Lanes(client), coordinator, state, scratch, failure, .. } = self else {
             unreachable!("called with lanes")
         };
         let (d, seed) = (field.dim(), coordinator.federation().seed());
@@ -381,12 +321,12 @@ impl Run {
         let n = participants.len();
         // An answer with an operator takes one evaluation, without local steps.
         let steps = if part == Part::Operator { 1 } else { client.local_steps(ask.down.round) };
-        let is_one_call = field.together().is_some() || client.batched().is_some();
-        let shares = if is_one_call { Shares::of_one_task(n) } else { given.unwrap_or_else(|| scratch.shares(&**field, n, steps)) };
+        let is_one_call = field.prefers_one_call() || client.prefers_one_call();
+        let shares = if is_one_call { Shares::of_one_call(n) } else { scratch.shares(&**field, n, steps) };
         // Blocks of fewer than eight agents are summed once all answers are there.
         let divided = shares.lanes < LANES;
         let job = Job {
-            field: &**field,
+            field,
             weights: field.weights(),
             client: &**client,
             uplink,
@@ -405,11 +345,12 @@ impl Run {
             },
             shares,
             cancel,
+            failure,
         };
         scratch.make_room(n, d, divided, one_by_one);
-        let Scratch { worker, spare, blocks, arrivals, inbox, .. } = scratch;
+        let Scratch { worker, blocks, arrivals, inbox, .. } = scratch;
         let agents = Agents { first: 0, memory, chains, feedback, channel };
-        Task { job, agents, rows: Rows { blocks, arrivals, inbox }, worker, spare, wants_each: one_by_one || divided }
+        Task { job, agents, rows: Rows { blocks, arrivals, inbox }, worker, wants_each: one_by_one || divided }
     }
 
     /// Hands in the answers of agents in lanes: each, or their sums.
@@ -426,18 +367,17 @@ impl Run {
         }
     }
 
-    /// Carries the message at the end of a round to the participants, who do not answer.
-    fn tell(&mut self) {
-        let Run { field, client, coordinator, state, scratch, .. } = self;
-        let client = match client {
-            Working::Lanes(client) => client,
-            Working::Each(_) => return self.tell_each(),
+    /// Carries the message at the end of a round to participants in lanes.
+    fn tell_lanes(&mut self) {
+        let Run { field, client: Working::Lanes(client), coordinator, state, scratch, .. } = self else {
+            unreachable!("called with lanes")
         };
         let (tell, stride, seed) = (coordinator.question(), stride(&**client, field.dim()), coordinator.federation().seed());
         let mut tell_block = |agents: &[usize], places: &mut dyn Iterator<Item = usize>| {
             let first = agents[0];
             let memory = &mut state.memory[first * stride..];
-            let mut batch = AgentBatch::new(&**field, seed, &mut scratch.worker.lanes, agents, first, memory, stride);
+            let blocks = lanes_for(&mut scratch.worker.blocks, agents.len());
+            let mut batch = AgentBatch::new(field, seed, blocks, agents, first, memory, stride);
             if let Some(own) = &tell.own {
                 tell_own(&mut batch, places.map(|i| own.each[i].as_deref()), None, tell.down.round + 1);
             }
@@ -456,6 +396,45 @@ impl Run {
                 }
             }
         }
+    }
+}
+
+impl Exchanges for Run {
+    /// Opens a round.
+    fn open(&mut self) -> Result<Step> {
+        let available = self.available();
+        let step = self.coordinator.open(available.as_deref());
+        self.unless_failed(step)
+    }
+
+    /// Carries the open question to the participants, and hands their answers in; false if it was cancelled.
+    fn exchange(&mut self, cancel: &Cancel) -> Result<bool> {
+        self.catch_up();
+        match &self.client {
+            Working::Lanes(_) => self.exchange_in_lanes(cancel),
+            Working::Each(_) => self.exchange_with_each(cancel),
+        }
+        self.is_torn = cancel.is_cancelled();
+        self.unless_failed(!self.is_torn)
+    }
+
+    /// Ends an exchange whose answers have been handed in.
+    fn close(&mut self) -> Result<Step> {
+        let step = self.coordinator.close();
+        self.unless_failed(step)
+    }
+
+    /// Carries the message at the end of a round to the participants, who do not answer.
+    fn tell(&mut self) -> Result<()> {
+        match &self.client {
+            Working::Lanes(_) => self.tell_lanes(),
+            Working::Each(_) => self.tell_each(),
+        }
+        self.unless_failed(())
+    }
+
+    fn is_torn(&self) -> bool {
+        Run::is_torn(self)
     }
 }
 

@@ -33,7 +33,7 @@ impl Job<'_> {
         let (n, first) = (range.len(), self.participants[range.start]);
         let before = first - of.first;
         let mut agents = ConsecutiveAgents {
-            field: self.field,
+            field: &**self.field,
             seed: self.seed,
             first,
             weights: &self.weights[first..first + n],

@@ -1,8 +1,11 @@
 //! One exchange over all participants: blocks of eight, in parallel.
 
 use super::history::History;
+use std::sync::Arc;
+
 use crate::cancel::Cancel;
 use crate::coordinator::Arrival;
+use crate::error::{Failure, Result};
 use crate::kernel::{Chunk, LANES, Lanes, rows};
 use crate::local::{AgentBatch, Client, Last, Outbox};
 use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
@@ -71,7 +74,8 @@ impl<'a> Rows<'a> {
 
 /// What one thread needs to process blocks.
 pub(super) struct Worker {
-    pub lanes: Lanes,
+    /// Of a batch, eight agents each: one block, but for batches of all participants.
+    pub blocks: Vec<Lanes>,
     pub outbox: Outbox,
     /// Of one agent at a stale model.
     single: Lanes,
@@ -86,7 +90,7 @@ impl Worker {
     pub(super) fn new(field: &dyn Field) -> Self {
         let (d, chain_len) = (field.dim(), field.chain_len());
         Self {
-            lanes: Lanes::new(d, chain_len),
+            blocks: vec![Lanes::new(d, chain_len)],
             outbox: Outbox::new(d),
             single: Lanes::new(d, chain_len),
             one: Outbox::new(d),
@@ -110,9 +114,14 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// All of `n` participants together.
+    /// All of `n` participants in one task, eight side by side.
     pub fn of_one_task(n: usize) -> Self {
         Self { grain: n.max(1), lanes: LANES }
+    }
+
+    /// All of `n` participants in one batch.
+    pub fn of_one_call(n: usize) -> Self {
+        Self { grain: n.max(1), lanes: n.next_multiple_of(LANES).max(LANES) }
     }
 
     /// Of `n` participants that take `ns` nanoseconds each; batches have `fewest` lanes or more.
@@ -147,7 +156,7 @@ impl Shares {
 
 /// One exchange, seen by the threads that work on it.
 pub(super) struct Job<'a> {
-    pub field: &'a dyn Field,
+    pub field: &'a Arc<dyn Field>,
     /// The agents' weights `p_c`.
     pub weights: &'a [f64],
     pub client: &'a dyn Client,
@@ -166,6 +175,8 @@ pub(super) struct Job<'a> {
     pub shares: Shares,
     /// Set when the round is to be abandoned.
     pub cancel: &'a Cancel,
+    /// Why a rule has failed, if one has.
+    pub failure: &'a Failure,
 }
 
 impl Job<'_> {
@@ -181,13 +192,13 @@ impl Job<'_> {
         }
         match worker {
             Some(worker) => self.blocks(range, agents, rows, worker),
-            None => self.blocks(range, agents, rows, &mut Worker::new(self.field)),
+            None => self.blocks(range, agents, rows, &mut Worker::new(&**self.field)),
         }
     }
 
     /// Whether the round is to be abandoned.
     pub(super) fn is_stopped(&self) -> bool {
-        self.cancel.is_cancelled()
+        self.cancel.is_cancelled() || self.failure.is_set()
     }
 
     /// Processes blocks one after the other.
@@ -195,7 +206,7 @@ impl Job<'_> {
         let (d, weights) = (self.field.dim(), self.weights);
         let side_by_side = self.shares.lanes;
         if let Some(one_pass) = self.one_pass(&range, &to) {
-            return self.pass(&one_pass, range, agents, to, &mut worker.lanes);
+            return self.pass(&one_pass, range, agents, to, &mut worker.blocks[0]);
         }
         let Agents { first, memory, chains, mut feedback, mut channel } = agents;
         let (mut counted, mut computed) = Counted::default();
@@ -204,57 +215,62 @@ impl Job<'_> {
             if self.is_stopped() {
                 break;
             }
-            let sum = if to.blocks.is_empty() { &mut [][..] } else { &mut to.blocks[i * d..(i + 1) * d] };
-            let Worker { lanes, outbox, single, one, past_memory, bytes, decoded } = &mut *worker;
-            self.each_chain(block, first, chains, &mut lanes.chains, |kept, lane| lane.copy_from_slice(kept));
-            outbox.clear();
-            let mut answers = [self.down.round; LANES];
-            let stale = self.stale(block, &mut answers);
-            let mut batch = self.batch(lanes, block, start + side_by_side * i, first, memory);
-            if stale {
-                self.pass_over(&mut batch);
-                self.answer_stale(block, &answers, single, one, past_memory, outbox);
-            } else {
-                self.client.answer(&mut batch, self.down, outbox);
+            let Worker { blocks, outbox, single, one, past_memory, bytes, decoded } = &mut *worker;
+            let blocks = lanes_for(blocks, block.len());
+            self.each_chain(block, first, chains, blocks, |kept, lane| lane.copy_from_slice(kept));
+            outbox.clear(block.len());
+            let answers = self.answered_rounds(block);
+            let mut batch = self.batch(blocks, block, start + side_by_side * i, first, memory);
+            match &answers {
+                Some(answers) => {
+                    self.pass_over(&mut batch);
+                    self.answer_stale(block, answers, single, one, past_memory, outbox);
+                }
+                None => self.attempt(|| self.client.answer(&mut batch, self.down, outbox)),
             }
             computed.samples += batch.samples();
             computed.calls.operators += batch.operators();
+            let sums = if to.blocks.is_empty() { &mut [][..] } else { &mut to.blocks[side_by_side * i / LANES * d..] };
             if to.arrivals.is_empty() {
-                self.sum(block, outbox, sum, &mut counted);
+                for ((at, eight), sum) in block.chunks(LANES).enumerate().zip(sums.chunks_mut(d)) {
+                    self.sum(eight, LANES * at, outbox, sum, &mut counted);
+                }
             } else {
                 for (l, c) in block.iter().enumerate() {
                     let row = side_by_side * i + l;
-                    let Some((_, x)) = outbox.sent(l) else { continue };
-                    let feedback = part(&mut feedback, c - first, self.strides.feedback);
-                    let channel = part(&mut channel, c - first, self.strides.channel);
+                    let Some((part, x)) = outbox.sent(l) else { continue };
+                    let feedback = part_of(&mut feedback, c - first, self.strides.feedback);
+                    let channel = part_of(&mut channel, c - first, self.strides.channel);
                     let gain = self.carry(*c, x, (feedback, channel), bytes, decoded, &mut counted);
-                    if self.uplink.alters() {
-                        self.client.sent(&mut batch, l, decoded);
-                    }
-                    to.arrivals[row] = Arrival { gain, answers: answers[l] };
+                    to.arrivals[row] = Arrival { gain, answers: answers.as_ref().map_or(self.down.round, |answers| answers[l]) };
                     if gain != 0.0 {
+                        let sum = sums.get_mut(l / LANES * d..(l / LANES + 1) * d).unwrap_or_default();
                         accumulate(sum, weights[*c] * gain, decoded);
                     }
                     if let Some(kept) = to.inbox.get_mut(row * d..(row + 1) * d) {
                         kept.copy_from_slice(decoded);
                     }
+                    if self.uplink.alters() {
+                        outbox.send(l, part).copy_from_slice(decoded);
+                    }
+                }
+                if self.uplink.alters() {
+                    self.attempt(|| self.client.sent(&mut batch, self.down, outbox));
                 }
             }
-            self.each_chain(block, first, chains, &mut lanes.chains, |kept, lane| kept.copy_from_slice(lane));
+            self.each_chain(block, first, chains, blocks, |kept, lane| kept.copy_from_slice(lane));
         }
         (counted, computed)
     }
 
+    /// Calls a rule, unless one has failed.
+    fn attempt(&self, call: impl FnOnce() -> Result<()>) {
+        self.failure.unless_failed(call);
+    }
+
     /// A block of participants, of which the first one is at `place` among them; `memory` is that of agents from `first` on.
     #[inline]
-    pub(super) fn batch<'b>(
-        &'b self,
-        lanes: &'b mut Lanes,
-        block: &[usize],
-        place: usize,
-        first: usize,
-        memory: &'b mut [Chunk],
-    ) -> AgentBatch<'b> {
+    fn batch<'b>(&'b self, lanes: &'b mut [Lanes], block: &[usize], place: usize, first: usize, memory: &'b mut [Chunk]) -> AgentBatch<'b> {
         let batch = AgentBatch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
         let mut batch = batch.stopped_by(Some(self.cancel));
         if let Some(own) = self.own {
@@ -266,10 +282,10 @@ impl Job<'_> {
 
     /// Calls `copy` with the sampling process that each agent of a block keeps, and with that of its lane.
     #[inline(always)]
-    fn each_chain(&self, block: &[usize], first: usize, kept: &mut [u64], lanes: &mut [u64], copy: impl Fn(&mut [u64], &mut [u64])) {
+    fn each_chain(&self, batch: &[usize], first: usize, kept: &mut [u64], blocks: &mut [Lanes], copy: impl Fn(&mut [u64], &mut [u64])) {
         let len = self.strides.chains;
-        if len > 0 {
-            for (c, lane) in block.iter().zip(lanes.chunks_exact_mut(len)) {
+        for (agents, lanes) in batch.chunks(LANES).zip(blocks).filter(|_| len > 0) {
+            for (c, lane) in agents.iter().zip(lanes.chains.chunks_exact_mut(len)) {
                 copy(&mut kept[(c - first) * len..][..len], lane);
             }
         }
@@ -288,9 +304,9 @@ impl Job<'_> {
         }
     }
 
-    /// Adds what a block has sent to its sum, over a clear link.
+    /// Adds what a block has sent, whose first agent is at `place` of the batch, to its sum, over a clear link.
     #[inline(always)]
-    fn sum(&self, block: &[usize], outbox: &Outbox, sum: &mut [f64], counted: &mut Sent) {
+    fn sum(&self, block: &[usize], place: usize, outbox: &Outbox, sum: &mut [f64], counted: &mut Sent) {
         let weights = self.weights;
         let bytes = (HEADER_BYTES + PART_HEADER_BYTES + 8 * sum.len()) as u64;
         let mut count = |messages: u64| {
@@ -298,7 +314,7 @@ impl Job<'_> {
             counted.vectors += messages;
             counted.bytes += messages * bytes;
         };
-        if let Some(sent) = outbox.all_sent(block.len()) {
+        if let Some(sent) = outbox.all_sent(place..place + block.len()) {
             let (low, high) = (block[0], block[block.len() - 1]);
             if high - low + 1 == block.len() {
                 rows::weighted_sum(&weights[low..=high], sent, sum);
@@ -310,7 +326,7 @@ impl Job<'_> {
             return;
         }
         for (l, c) in block.iter().enumerate() {
-            let Some((_, x)) = outbox.sent(l) else { continue };
+            let Some((_, x)) = outbox.sent(place + l) else { continue };
             count(1);
             accumulate(sum, weights[*c], x);
         }
@@ -338,20 +354,18 @@ impl Job<'_> {
         gain
     }
 
-    /// Draws the rounds that the block's agents answer; whether any is not this one.
-    pub(super) fn stale(&self, block: &[usize], answers: &mut [u64; LANES]) -> bool {
-        let Some(pull) = &self.uplink.delay else { return false };
+    /// The rounds that the agents of a batch answer, if they are not all this one.
+    fn answered_rounds(&self, batch: &[usize]) -> Option<Vec<u64>> {
+        let pull = self.uplink.delay.as_ref()?;
         let t = self.down.round;
         let key = Key::new(self.seed, Purpose::Delay, t);
-        for (answers, c) in answers.iter_mut().zip(block) {
-            let tau = pull.delay.of(t, *c, &mut key.stream(*c));
-            *answers = match t.checked_sub(tau) {
-                Some(round) => round,
-                None if pull.before == Before::First => 0,
-                None => History::NOTHING,
-            };
-        }
-        answers[..block.len()].iter().any(|round| *round != t)
+        let answered = |c: &usize| match t.checked_sub(pull.delay.of(t, *c, &mut key.stream(*c))) {
+            Some(round) => round,
+            None if pull.before == Before::First => 0,
+            None => History::NOTHING,
+        };
+        let rounds: Vec<u64> = batch.iter().map(answered).collect();
+        rounds.iter().any(|round| *round != t).then_some(rounds)
     }
 
     /// Answers as agents would have in past rounds, one agent at a time: exchange by exchange up to this one, with what
@@ -359,7 +373,7 @@ impl Job<'_> {
     fn answer_stale(
         &self,
         block: &[usize],
-        answers: &[u64; LANES],
+        answers: &[u64],
         single: &mut Lanes,
         one: &mut Outbox,
         memory: &mut Vec<Chunk>,
@@ -376,9 +390,9 @@ impl Job<'_> {
             single.chains[..chain_len].copy_from_slice(&past.chains[c * chain_len..(c + 1) * chain_len]);
             let agent = [*c];
             for down in &past.down[..=usize::from(self.down.exchange)] {
-                one.clear();
-                let mut batch = AgentBatch::new(self.field, self.seed, single, &agent, *c, memory, stride);
-                self.client.answer(&mut batch, down, one);
+                one.clear(1);
+                let mut batch = AgentBatch::new(self.field, self.seed, std::slice::from_mut(single), &agent, *c, memory, stride);
+                self.attempt(|| self.client.answer(&mut batch, down, one));
             }
             if let Some((what, x)) = one.sent(0) {
                 outbox.send(l, what).copy_from_slice(x);
@@ -404,8 +418,18 @@ pub(super) fn tell_own<'a>(
     }
 }
 
+/// The blocks of a batch of n agents.
+#[inline]
+pub(super) fn lanes_for(blocks: &mut Vec<Lanes>, n: usize) -> &mut [Lanes] {
+    let needed = n.div_ceil(LANES);
+    while blocks.len() < needed {
+        blocks.push(blocks[0].clone());
+    }
+    &mut blocks[..needed]
+}
+
 /// The `i`-th of consecutive parts of `len` numbers.
-fn part<'a, T>(all: &'a mut &mut [T], i: usize, len: usize) -> &'a mut [T] {
+fn part_of<'a, T>(all: &'a mut &mut [T], i: usize, len: usize) -> &'a mut [T] {
     &mut all[i * len..(i + 1) * len]
 }
 

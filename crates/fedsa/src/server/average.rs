@@ -85,12 +85,6 @@ impl Server for Average {
         self.included.as_ref().and_then(|included| included.own(t))
     }
 
-    fn only_averages(&self) -> bool {
-        let asks_all = self.participation.m.is_none_or(|m| m >= self.participation.agents);
-        let tells_nothing = self.tell == Tell::Nothing && self.included.as_ref().is_none_or(Included::has_all);
-        asks_all && tells_nothing && !self.operators_first
-    }
-
     fn receive(&mut self, got: &Received<'_>) -> Next {
         let t = got.round;
         if self.operators_first && got.exchange == 0 {

@@ -34,11 +34,6 @@ impl Included {
         }
     }
 
-    /// Whether no answer was lost so far: nobody is told anything as long as that is so.
-    pub fn has_all(&self) -> bool {
-        self.last.is_empty()
-    }
-
     /// The part that agents whose last answer was lost get with the question of a round.
     pub fn own(&self, round: u64) -> Option<Own> {
         let before = round as f64 - 1.0;

@@ -168,11 +168,6 @@ pub trait Server: Send + Sync {
     fn own(&self, _t: u64) -> Option<Own> {
         None
     }
-    /// Whether each round is the mean of all agents' answers to the model and nothing else: [`Server::open`] asks all of them with the part `theta_t`
-    /// alone and changes nothing, and [`Server::receive`] ends the round without a message.
-    fn only_averages(&self) -> bool {
-        false
-    }
     /// Processes the answers that arrived. [`Server::accepts`] must have refused answers with packed parts that are not
     /// of this method.
     fn receive(&mut self, got: &Received<'_>) -> Next;

@@ -4,43 +4,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cancel::Cancel;
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, Step};
 use crate::error::{Error, Result, require};
 use crate::metrics::Observable;
 use crate::node::{ServerNode, Todo};
 use crate::record::Ledger;
-use crate::round::{Advanced, Run};
+use crate::round::{Exchanges, Run};
 
-/// A federation with something that carries its messages: what a [`super::Session`] advances.
+/// A federation with something that carries its messages: what a [`super::Session`] advances, [`round`] after round.
 ///
 /// A session may be shared between threads where its carrier may: a [`Run`] is `Sync`, and [`Nodes`] are where their transport is, of
 /// which it is not asked.
-pub trait Carrier: Observable + Send {
-    /// Carries the messages of one round, and gives up soon after `cancel` is set. A round that was left open before is ended first,
-    /// and counts.
-    ///
-    /// # Errors
-    /// When messages cannot be carried at all. Answers that are missing or refused are no error.
-    fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced>;
-    /// Carries up to `most` rounds that are known to be short: at least one, which is carried to its end, and as many more as can be carried with it
-    /// until `cancel` is set.
-    ///
-    /// # Errors
-    /// As [`Carrier::carry_round`].
-    fn carry_short_rounds(&mut self, _most: u64, _cancel: &Cancel) -> Result<Advanced> {
-        self.carry_round(&Cancel::never())
-    }
+pub trait Carrier: Exchanges + Observable + Send {
     /// Sends again what could not be sent when the session last ended; called before a session goes on.
     ///
     /// # Errors
-    /// As [`Carrier::carry_round`].
+    /// As [`Carrier::exchange`].
     fn resend(&mut self) -> Result<()> {
         Ok(())
     }
     /// Tells agents what would travel with their next questions; called when a session ends.
     ///
     /// # Errors
-    /// As [`Carrier::carry_round`].
+    /// As [`Carrier::exchange`].
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
@@ -72,22 +58,9 @@ pub trait Carrier: Observable + Send {
     /// # Errors
     /// When that is not possible here.
     fn restart(&mut self) -> Result<()>;
-    /// Whether a cancelled round left no state between two rounds, so that the carrier must be restored or restarted.
-    fn is_torn(&self) -> bool {
-        false
-    }
 }
 
 impl Carrier for Run {
-    fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
-        let advanced = self.advance(cancel);
-        self.failure().map_or(Ok(advanced), Err)
-    }
-    fn carry_short_rounds(&mut self, most: u64, cancel: &Cancel) -> Result<Advanced> {
-        let are_carried = most > 1 && self.go_in_a_row(most, cancel) > 0;
-        let advanced = if are_carried { Advanced::Round } else { self.advance(&Cancel::never()) };
-        self.failure().map_or(Ok(advanced), Err)
-    }
     fn counts(&self) -> Ledger {
         self.ledger()
     }
@@ -106,18 +79,27 @@ impl Carrier for Run {
     fn restart(&mut self) -> Result<()> {
         Run::restart(self)
     }
+}
+
+impl<C: Exchanges + ?Sized> Exchanges for Box<C> {
+    fn open(&mut self) -> Result<Step> {
+        (**self).open()
+    }
+    fn exchange(&mut self, cancel: &Cancel) -> Result<bool> {
+        (**self).exchange(cancel)
+    }
+    fn close(&mut self) -> Result<Step> {
+        (**self).close()
+    }
+    fn tell(&mut self) -> Result<()> {
+        (**self).tell()
+    }
     fn is_torn(&self) -> bool {
-        Run::is_torn(self)
+        (**self).is_torn()
     }
 }
 
 impl<C: Carrier + ?Sized> Carrier for Box<C> {
-    fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
-        (**self).carry_round(cancel)
-    }
-    fn carry_short_rounds(&mut self, most: u64, cancel: &Cancel) -> Result<Advanced> {
-        (**self).carry_short_rounds(most, cancel)
-    }
     fn resend(&mut self) -> Result<()> {
         (**self).resend()
     }
@@ -144,9 +126,6 @@ impl<C: Carrier + ?Sized> Carrier for Box<C> {
     }
     fn restart(&mut self) -> Result<()> {
         (**self).restart()
-    }
-    fn is_torn(&self) -> bool {
-        (**self).is_torn()
     }
 }
 
@@ -243,34 +222,6 @@ impl<T: Transport> Nodes<T> {
         }
     }
 
-    /// Carries the open question until there are enough answers, and ends the exchange or gives the round up; `None` if it was cancelled.
-    fn exchange(&mut self, mut to: Vec<usize>, mut bytes: Vec<Arc<[u8]>>, cancel: &Cancel) -> Result<Option<Todo>> {
-        let mut repeats = self.repeats;
-        loop {
-            let deadline = self.patience.map(|patience| Instant::now() + patience);
-            let answers = self.transport.exchange(&self.server, &to, &bytes, deadline, cancel)?;
-            for (agent, answer) in &answers {
-                if let Err(reason) = self.server.take(*agent, answer) {
-                    self.transport.refused(*agent, &reason);
-                }
-            }
-            // The question stays open; the next call asks it again, and agents repeat what they answered.
-            if cancel.is_cancelled() {
-                return Ok(None);
-            }
-            if self.has_quorum() {
-                let todo = self.server.close();
-                return self.server.failure().map_or(Ok(Some(todo)), |reason| Err(reason.clone()));
-            }
-            let awaited = self.server.may_still_answer();
-            if repeats == 0 || awaited.is_empty() {
-                return Ok(Some(self.server.give_up()));
-            }
-            repeats -= 1;
-            (to, bytes) = to.into_iter().zip(bytes).filter(|(c, _)| awaited.binary_search(c).is_ok()).unzip();
-        }
-    }
-
     /// The server.
     pub fn server(&self) -> &ServerNode {
         &self.server
@@ -285,25 +236,11 @@ impl<T: Transport> Nodes<T> {
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
     }
+}
 
-    /// Opens the next round for the agents that can be reached; goes on with a question that is still open.
-    fn opened(&mut self) -> Result<Todo> {
-        if matches!(self.server.todo(), Todo::Ask { .. }) {
-            return Ok(self.server.todo().clone());
-        }
-        let reachable = self.transport.reachable();
-        if let Some(agents) = &reachable {
-            let n = self.server.coordinator().federation().agents();
-            if let Some(c) = agents.iter().find(|c| **c >= n) {
-                return Err(Error::new("reachable", format!("agent {c} of {n} agents"), format!("agents below {n}")));
-            }
-            // A round without answers would be spent on nobody.
-            if agents.is_empty() {
-                return Err(Error::machine("no agent can be reached", "the same call again, when an agent can be reached"));
-            }
-        }
-        Ok(self.server.open_for(reachable.as_deref()))
-    }
+/// What is to be done in a round. What agents are told travels with their next questions.
+fn step_of(todo: &Todo) -> Step {
+    if matches!(todo, Todo::Ask { .. }) { Step::Ask } else { Step::RoundOver }
 }
 
 /// Whether a server tells agents something at the end of a session. A saved state does not say whether it was sent.
@@ -329,23 +266,59 @@ impl<T> Observable for Nodes<T> {
     }
 }
 
-impl<T: Transport> Carrier for Nodes<T> {
-    fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
+impl<T: Transport> Exchanges for Nodes<T> {
+    /// For the agents that can be reached; a question that is still open goes on.
+    fn open(&mut self) -> Result<Step> {
         self.resend()?;
-        let mut todo = self.opened()?;
-        if todo == Todo::RoundOver {
-            return Ok(Advanced::Over);
+        if self.server.coordinator().is_open() {
+            return Ok(Step::Ask);
         }
-        loop {
-            match todo {
-                Todo::Ask { to, bytes } => {
-                    let Some(next) = self.exchange(to, bytes, cancel)? else { return Ok(Advanced::Cancelled) };
-                    todo = next;
-                }
-                Todo::Tell { .. } | Todo::RoundOver => return Ok(Advanced::Round),
+        let reachable = self.transport.reachable();
+        if let Some(agents) = &reachable {
+            let n = self.server.coordinator().federation().agents();
+            if let Some(c) = agents.iter().find(|c| **c >= n) {
+                return Err(Error::new("reachable", format!("agent {c} of {n} agents"), format!("agents below {n}")));
+            }
+            // A round without answers would be spent on nobody.
+            if agents.is_empty() {
+                return Err(Error::machine("no agent can be reached", "the same call again, when an agent can be reached"));
             }
         }
+        Ok(step_of(&self.server.open_for(reachable.as_deref())))
     }
+
+    /// Until there are enough answers, or nobody is left who may still answer.
+    fn exchange(&mut self, cancel: &Cancel) -> Result<bool> {
+        let Todo::Ask { mut to, mut bytes } = self.server.todo().clone() else { return Ok(true) };
+        for _ in 0..=self.repeats {
+            let deadline = self.patience.map(|patience| Instant::now() + patience);
+            let answers = self.transport.exchange(&self.server, &to, &bytes, deadline, cancel)?;
+            for (agent, answer) in &answers {
+                if let Err(reason) = self.server.take(*agent, answer) {
+                    self.transport.refused(*agent, &reason);
+                }
+            }
+            // The question stays open; the next call asks it again, and agents repeat what they answered.
+            if cancel.is_cancelled() {
+                return Ok(false);
+            }
+            let awaited = self.server.may_still_answer();
+            if self.has_quorum() || awaited.is_empty() {
+                break;
+            }
+            (to, bytes) = to.into_iter().zip(bytes).filter(|(c, _)| awaited.binary_search(c).is_ok()).unzip();
+        }
+        Ok(true)
+    }
+
+    /// With too few answers the round is given up.
+    fn close(&mut self) -> Result<Step> {
+        let todo = if self.has_quorum() { self.server.close() } else { self.server.give_up() };
+        self.server.failure().map_or(Ok(step_of(&todo)), |reason| Err(reason.clone()))
+    }
+}
+
+impl<T: Transport> Carrier for Nodes<T> {
     fn finish(&mut self) -> Result<()> {
         if !tells(&self.server) {
             self.server.finish();

@@ -21,15 +21,15 @@ use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Observation};
 use crate::record::Outcome;
-use crate::round::Advanced;
+use crate::round::{Advanced, round};
 
 /// Callbacks about the progress of a session, and the place where its states are kept.
 pub trait Observer {
     /// A round was recorded.
     fn recorded(&mut self, _row: &Recorded) {}
-    /// Rounds were carried.
-    fn advanced(&mut self, _rounds: u64) {}
-    /// Whether a state is to be kept now; asked before each round, and of short rounds, which are carried some at a time, now and then.
+    /// A round was carried.
+    fn advanced(&mut self) {}
+    /// Whether a state is to be kept now; asked before each round.
     fn wants_state(&mut self) -> bool {
         false
     }
@@ -92,8 +92,8 @@ impl Record {
     }
 }
 
-/// Rounds that last a small part of a session's patience are short. So many are carried before the next one that is timed: two looks at the clock
-/// take as long as some agents.
+/// Rounds that last a small part of a session's patience are short. So many follow a round that is timed before the next one is: two looks at the
+/// clock take as long as some agents.
 const UNTIMED: u64 = 63;
 /// The part of the patience that a short round lasts at most.
 const SHORT: f64 = 1e-3;
@@ -314,7 +314,7 @@ impl<C: Carrier> Session<C> {
             if let Some(outcome) = self.before_round(until, cancel, observer)? {
                 return Ok(outcome);
             }
-            let advanced = self.carry(until, cancel, observer)?;
+            let advanced = self.carry(cancel, observer)?;
             if let Some(outcome) = self.after_round(advanced, until, observer) {
                 return Ok(outcome);
             }
@@ -359,21 +359,10 @@ impl<C: Carrier> Session<C> {
         }
     }
 
-    /// The number of rounds from the present one to the next one that is looked at, at least one: that is recorded, or the last one.
-    fn until_look(&mut self, until: &Until) -> u64 {
-        let t = self.round;
-        self.next_due(t + 1).min(until.rounds).saturating_sub(t).max(1)
-    }
-
-    /// The rounds that were carried since the session last looked where it stands.
-    fn carried(&self) -> u64 {
-        self.carrier.coordinator().rounds().saturating_sub(self.round)
-    }
-
     /// Whether the session ends because of how its round did.
     fn after_round(&self, advanced: Advanced, until: &Until, observer: &mut dyn Observer) -> Option<Outcome> {
         match advanced {
-            Advanced::Round => observer.advanced(self.carried()),
+            Advanced::Round => observer.advanced(),
             Advanced::Over => return Some(until.outcome(&self.rows, self.at_start, self.diverged(), false)),
             Advanced::Cancelled => return Some(Outcome::Interrupted),
         }
@@ -396,25 +385,23 @@ impl<C: Carrier> Session<C> {
         self.since = Some(now);
     }
 
-    /// Carries a round, or some short ones: each of these to its end, a long one until it is cancelled.
-    fn carry(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Advanced> {
+    /// Carries a round: a short one to its end, a long one until it is cancelled.
+    fn carry(&mut self, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Advanced> {
         if self.carrier.keeps_cancelled_rounds() {
-            let advanced = self.carrier.carry_round(cancel)?;
+            let advanced = round(&mut self.carrier, cancel)?;
             if advanced == Advanced::Cancelled {
                 self.keep(observer)?;
             }
             return Ok(advanced);
         }
         if self.untimed > 0 && self.expected() < SHORT {
-            let most = self.untimed.min(self.until_look(until));
-            let advanced = self.carrier.carry_short_rounds(most, cancel)?;
-            self.untimed = self.untimed.saturating_sub(self.carried());
-            return Ok(advanced);
+            self.untimed -= 1;
+            return round(&mut self.carrier, &Cancel::never());
         }
-        let round = self.expect_round(cancel, observer)?;
+        let expected = self.expect_round(cancel, observer)?;
         let began = Instant::now();
-        let advanced = self.carrier.carry_round(&round.cancel)?;
-        self.end_round(round, advanced, began.elapsed().as_secs_f64(), observer)?;
+        let advanced = round(&mut self.carrier, &expected.cancel)?;
+        self.end_round(expected, advanced, began.elapsed().as_secs_f64(), observer)?;
         self.untimed = UNTIMED;
         Ok(advanced)
     }

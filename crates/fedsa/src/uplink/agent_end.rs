@@ -39,6 +39,15 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
+    /// What the server will decode, `None` if the link carried no message; nothing if the agent's numbers are no longer finite.
+    pub fn decoded(&self) -> Option<Option<&[(Part, Body)]>> {
+        match self {
+            Answer::Sent { parts, .. } => Some(Some(parts)),
+            Answer::NotCarried => Some(None),
+            Answer::Diverged { .. } => None,
+        }
+    }
+
     /// The bytes of the message, if there is one.
     pub fn into_bytes(self) -> Option<Vec<u8>> {
         match self {

@@ -430,7 +430,7 @@ pub fn noise_of(field: &Arc<dyn Field>, c: usize, theta: &[f64], steps: usize) -
     field.mean(c, theta, &mut mean);
     (0..steps)
         .map(|_| {
-            field.observe(&mut lanes, true);
+            field.observe(std::slice::from_mut(&mut lanes), true);
             flat(&lanes.observed)[..d].iter().zip(&mean).map(|(g, mean)| g - mean).collect()
         })
         .collect()

@@ -10,7 +10,7 @@ use fedsa::sampling::Sampling;
 use sha2::{Digest, Sha256};
 
 use super::proportional;
-use super::wire::{with_checksum, without_checksum};
+use super::wire::without_checksum;
 use crate::{Corpus, Target, Verdict, refused};
 
 const D: usize = 4;
@@ -175,35 +175,4 @@ fn hear(data: &[u8]) -> Verdict {
             Verdict::Accepted
         }
     }
-}
-
-/// Saved enrolments.
-pub const SAVED: Target =
-    Target { name: "enrolment-state", about: "the state of an enrolment", corpora: states, run: restore, memory: proportional };
-
-fn states() -> Vec<Corpus> {
-    seeds([(0, enrolment().save()), (0, applied(false).save()), (1, applied(true).save())])
-}
-
-fn restore(data: &[u8]) -> Verdict {
-    let Some((which, bytes)) = data.split_first() else { return Verdict::PassedOver };
-    let mut enrolment = enrolment();
-    let before = enrolment.save();
-    if let Err(e) = enrolment.restore(&with_checksum(bytes)) {
-        assert_eq!(enrolment.save(), before, "a state that was refused has changed the enrolment");
-        return refused(&e);
-    }
-    // It goes on.
-    enrolment.columns();
-    let invitation = enrolment.invite(1);
-    for applicant in APPLICANTS.iter() {
-        let bytes = applicant.apply(&invitation).expect("the same terms");
-        if let Err(e) = enrolment.take("x", &bytes) {
-            refused(&e);
-        }
-    }
-    if let Err(e) = enrolment.close((which % 2 == 1).then_some(D)) {
-        refused(&e);
-    }
-    Verdict::Accepted
 }

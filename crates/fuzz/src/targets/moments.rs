@@ -1,4 +1,4 @@
-//! One message to a node in the middle of a federation, and the states that nodes are restored from: a node is brought back to the moment
+//! One message to a node in the middle of a federation: a node is brought back to the moment
 //! before each input, so that inputs are short and many.
 
 use std::cell::RefCell;
@@ -8,7 +8,6 @@ use std::sync::LazyLock;
 use fedsa::coordinator::Standing;
 use fedsa::node::{ClientNode, ServerNode, Todo};
 
-use super::proportional;
 use super::wire::{SETUPS, Setup, decoded, setup, with_checksum, without_checksum};
 use crate::{Corpus, Target, Verdict, refused};
 
@@ -130,85 +129,6 @@ fn answer(data: &[u8]) -> Verdict {
             return refused(&e);
         }
         server.close();
-        Verdict::Accepted
-    })
-}
-
-// ---------------------------------------------------------------------------------------------
-
-/// Saved agents.
-pub const CLIENT_STATE: Target = Target {
-    name: "client-state",
-    about: "the state that an agent is restored from",
-    corpora: client_states,
-    run: restore_client,
-    memory: proportional,
-};
-
-fn client_states() -> Vec<Corpus> {
-    seeds(0, |moment| without_checksum(&moment.saved).to_vec())
-}
-
-fn restore_client(data: &[u8]) -> Verdict {
-    let Some((setup, moment, rest)) = moment(0, data) else { return Verdict::PassedOver };
-    with_client(setup, |node| {
-        node.restore(&moment.saved).expect("what the agent has saved");
-        if let Err(e) = node.restore(&with_checksum(rest)) {
-            // What an agent holds of Hessians is its own to read.
-            assert!(node.restore(&moment.saved).is_ok());
-            return refused(&e);
-        }
-        let saved = node.save();
-        node.restore(&saved).expect("what was just saved");
-        assert_eq!(node.save(), saved);
-        // It goes on, or refuses.
-        if let Err(e) = node.handle(&moment.next[0].1) {
-            refused(&e);
-        }
-        node.save();
-        Verdict::Accepted
-    })
-}
-
-// ---------------------------------------------------------------------------------------------
-
-/// Saved servers.
-pub const SERVER_STATE: Target = Target {
-    name: "server-state",
-    about: "the state that a server is restored from",
-    corpora: server_states,
-    run: restore_server,
-    memory: proportional,
-};
-
-fn server_states() -> Vec<Corpus> {
-    seeds(1, |moment| without_checksum(&moment.saved).to_vec())
-}
-
-fn restore_server(data: &[u8]) -> Verdict {
-    let Some((setup, moment, rest)) = moment(1, data) else { return Verdict::PassedOver };
-    with_server(setup, |server| {
-        server.restore(&moment.saved).expect("what the server has saved");
-        if let Err(e) = server.restore(&with_checksum(rest)) {
-            assert_eq!(server.save(), moment.saved, "a state that was refused has changed the server");
-            return refused(&e);
-        }
-        let saved = server.save();
-        server.restore(&saved).expect("what was just saved");
-        assert_eq!(server.save(), saved);
-        // It goes on with the answers of that moment, refused or not.
-        for (c, bytes) in &moment.next {
-            if let Err(e) = server.take(usize::from(*c), bytes) {
-                refused(&e);
-            }
-        }
-        server.close();
-        for _ in 0..2 {
-            server.open();
-            server.may_still_answer();
-            server.give_up();
-        }
-        assert_eq!(server.theta().len(), setup.field.dim());
         Verdict::Accepted
     })
 }

@@ -1,60 +1,13 @@
 //! What an interrupted run goes on from.
 
-use std::sync::LazyLock;
-
 use fedsa::metrics::Observation;
-use fedsa::record::{Ledger, OutputRule};
+use fedsa::record::Ledger;
 use fedsa_experiment::execute::{framed, unframed};
 use fedsa_experiment::results::Recorded;
 
 use super::proportional;
-use super::wire::{Setup, setups};
 use crate::mutate::Rng;
-use crate::{Corpus, Target, Verdict, check_message, refused};
-
-/// Saved runs.
-pub const RUN_STATE: Target =
-    Target { name: "run-state", about: "the state of a run in a checkpoint", corpora: states, run: restore, memory: proportional };
-
-static SETUPS: LazyLock<Vec<Setup>> = LazyLock::new(|| setups(true));
-
-const OUTPUTS: [OutputRule; 4] = [OutputRule::Last, OutputRule::Average, OutputRule::TailAfter(2), OutputRule::Weighted(0.9)];
-
-fn states() -> Vec<Corpus> {
-    let seed = |(i, setup): (usize, &Setup)| {
-        let mut run = setup.run(OUTPUTS[i % 4]).expect("a method that lives with its link");
-        (0..3).for_each(|_| run.step());
-        let mut data = (i as u16).to_le_bytes().to_vec();
-        data.extend(run.save().expect("a run between rounds"));
-        data
-    };
-    vec![Corpus::bytes(SETUPS.iter().enumerate().map(seed).collect())]
-}
-
-fn restore(data: &[u8]) -> Verdict {
-    let Some((head, bytes)) = data.split_first_chunk::<2>() else { return Verdict::PassedOver };
-    let i = usize::from(u16::from_le_bytes(*head)) % SETUPS.len();
-    let new = || SETUPS[i].run(OUTPUTS[i % 4]).expect("a method that lives with its link");
-    let mut run = new();
-    let before = run.save();
-    if let Err(e) = run.restore(bytes) {
-        assert_eq!(run.save(), before, "a state that was refused has changed the run");
-        return refused(&e);
-    }
-    let saved = run.save().expect("a run between rounds");
-    let mut twin = new();
-    twin.restore(&saved).expect("what was just saved");
-    assert_eq!(twin.save().as_ref(), Ok(&saved));
-    // It goes on, and is looked at.
-    for _ in 0..3 {
-        run.step();
-        assert_eq!((run.theta().len(), run.output().len()), (SETUPS[i].field.dim(), SETUPS[i].field.dim()));
-        run.controls();
-    }
-    Verdict::Accepted
-}
-
-// ---------------------------------------------------------------------------------------------
+use crate::{Corpus, Target, Verdict, check_message};
 
 /// Checkpoints.
 pub const CHECKPOINT: Target =
