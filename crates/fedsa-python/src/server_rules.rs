@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fedsa::error::{Error, Failure, Result};
 use fedsa::message::{Message, Part};
+use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::StepSchedule;
 use fedsa::server::{Ask, Next, Participation, Received, Server};
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods};
@@ -181,19 +182,19 @@ impl Server for ServerHalf {
         Some(&self.failure)
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        std::iter::once(self.theta.clone()).chain(self.state.iter().map(|kept| kept.numbers.clone())).collect()
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.theta, self.state.iter().map(|kept| &kept.numbers).collect::<Vec<_>>()))
     }
 
-    fn restore(&mut self, state: Vec<Vec<f64>>, _: u64) -> Result<()> {
-        let lens = std::iter::once(self.theta.len()).chain(self.state.iter().map(|kept| kept.numbers.len()));
-        if !lens.eq(state.iter().map(Vec::len)) {
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        let (theta, arrays): (_, Vec<Vec<f64>>) = unpacked(state)?;
+        // What a rule keeps is not in the settings: its class may be another one by now.
+        if !arrays.iter().map(Vec::len).eq(self.state.iter().map(|kept| kept.numbers.len())) {
             let what = format!("not the state of the server rule {}", self.form.name);
             return Err(Error::format("checkpoint", what, "a checkpoint of the same settings"));
         }
-        let mut numbers = state.into_iter();
-        self.theta = numbers.next().unwrap_or_default();
-        self.state.iter_mut().zip(numbers).for_each(|(kept, numbers)| kept.numbers = numbers);
+        self.theta = theta;
+        self.state.iter_mut().zip(arrays).for_each(|(kept, numbers)| kept.numbers = numbers);
         self.failure.clear();
         Ok(())
     }

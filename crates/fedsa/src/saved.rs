@@ -1,4 +1,4 @@
-//! The bytes of the states that nodes, enrolments and agents save.
+//! The bytes of the states that runs, nodes, enrolments and agents save.
 //!
 //! | what | type |
 //! | --- | --- |
@@ -61,6 +61,25 @@ impl Layout {
 
     fn error(&self, what: String, help: &str) -> Error {
         Error::format(format!("saved {}", self.name), what, help)
+    }
+}
+
+/// A part of a state as bytes, such as that of a rule.
+///
+/// # Panics
+/// When it is no plain data.
+pub fn packed(state: &impl Serialize) -> Vec<u8> {
+    postcard::to_stdvec(state).expect("plain data serialises")
+}
+
+/// The part in bytes that [`packed`] returned.
+///
+/// # Errors
+/// When they are of another type.
+pub fn unpacked<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((state, [])) => Ok(state),
+        _ => Err(Error::format("checkpoint", "not the state of this rule", "a checkpoint of the same settings")),
     }
 }
 

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::linalg::{add_scaled, add_scaled_and_square, dot, triangle_vec};
+use serde::{Deserialize, Serialize};
 
 /// The number of entries of the lower triangle of a d x d matrix; also the place of the first entry of row d.
 pub const fn entries(d: usize) -> usize {
@@ -14,7 +15,8 @@ pub const fn entries(d: usize) -> usize {
 }
 
 /// The entries of symmetric d x d matrices that may differ from 0, as places of the lower triangle.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "(usize, Option<Vec<u32>>)", into = "(usize, Option<Vec<u32>>)")]
 pub struct Support {
     d: usize,
     /// The places in increasing order; `None` if they are all places of the triangle.
@@ -23,6 +25,20 @@ pub struct Support {
     diagonal: Vec<u32>,
     /// The places once more, to find positions; none where they would take more memory than the places.
     words: Vec<Word>,
+}
+
+impl From<Support> for (usize, Option<Vec<u32>>) {
+    fn from(support: Support) -> Self {
+        (support.d, support.place)
+    }
+}
+
+impl TryFrom<(usize, Option<Vec<u32>>)> for Support {
+    type Error = &'static str;
+
+    fn try_from((d, places): (usize, Option<Vec<u32>>)) -> Result<Self, &'static str> {
+        places.map_or_else(|| Some(Support::all(d)), |places| Support::of(d, places)).ok_or("places that are none of a triangle")
+    }
 }
 
 /// Where the places of 64 that follow one another are among those of a support.

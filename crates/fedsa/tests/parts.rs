@@ -16,6 +16,7 @@ use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
 use fedsa::record::OutputRule;
 use fedsa::round::{Advanced, Run};
 use fedsa::sampling::Law;
+use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::StepSize;
 use fedsa::server::{Ask, Next, Own, Received, Server};
 use fedsa::uplink::Uplink;
@@ -162,16 +163,12 @@ impl Server for ToyServer {
         &self.theta
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        vec![self.theta.clone(), self.got.clone()]
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.theta, &self.got))
     }
 
-    fn restore(&mut self, state: Vec<Vec<f64>>, _: u64) -> Result<()> {
-        let [theta, got] = <[Vec<f64>; 2]>::try_from(state).map_err(|_| Error::new("server", "not two vectors", "two"))?;
-        if theta.len() != self.theta.len() || got.len() != self.got.len() {
-            return Err(Error::new("server", "vectors of other lengths", "d and N numbers"));
-        }
-        (self.theta, self.got) = (theta, got);
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.theta, self.got) = unpacked(state)?;
         Ok(())
     }
 }

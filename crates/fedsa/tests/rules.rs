@@ -17,6 +17,7 @@ use fedsa::protocol::{Give, Protocol};
 use fedsa::record::OutputRule;
 use fedsa::round::{Advanced, Run};
 use fedsa::sampling::Law;
+use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::{StepSchedule, StepSize};
 use fedsa::server::{Ask, Next, Participation, Received, Server};
 use fedsa::session::{Nodes, Session, Transport, Until};
@@ -163,13 +164,12 @@ impl Server for Fallible {
         Some(&self.failure)
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        vec![self.theta.clone()]
+    fn state(&self) -> Vec<u8> {
+        packed(&self.theta)
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
-        let theta = state.pop().filter(|theta| state.is_empty() && theta.len() == self.theta.len());
-        self.theta = theta.ok_or_else(|| Error::format("checkpoint", "another state", "a state of this rule"))?;
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        self.theta = unpacked(state)?;
         self.failure.clear();
         Ok(())
     }

@@ -24,7 +24,7 @@ impl Coordinator {
         let State { opened, ledger, output, diverged, end, exclusions, record, .. } = self.state.clone();
         next.server = federation.method().server(&setting);
         if let Some(state) = self.server.regrouped(from, federation.weights()) {
-            next.server.restore(state, opened)?;
+            next.server.restore(&state)?;
         }
         let words = federation.uplink().media_len();
         for (c, old) in from.iter().enumerate() {

@@ -29,7 +29,7 @@ pub(crate) struct Saved {
     pub exclusions: Vec<Exclusion>,
     pub record: Option<ArrivalRecord>,
     /// The state of the server half.
-    pub server: Vec<Vec<f64>>,
+    pub server: Vec<u8>,
 }
 
 /// The error about bytes that are not the state of such a coordinator.
@@ -63,7 +63,7 @@ impl Coordinator {
     /// The approximate number of numbers in [`Coordinator::save`].
     pub(crate) fn state_len(&self) -> usize {
         let State { output, end, ask, answers, .. } = &self.state;
-        let server: usize = self.server.state().iter().map(Vec::len).sum();
+        let server = self.server.state().len() / 8;
         let parts = |parts: &[(Part, Body)]| parts.iter().map(|(_, body)| body.len()).sum::<usize>();
         let answers: usize = answers.iter().flatten().map(|answer| parts(answer)).sum();
         output.len() + end.channel.len() + end.mail.len() + server + parts(&ask.down.parts) + answers
@@ -79,7 +79,7 @@ impl Coordinator {
         if end.channel.len() != self.state.end.channel.len() || output.len() != self.state.output.len() {
             return Err(foreign());
         }
-        self.server.restore(server, opened).map_err(|_| foreign())?;
+        self.server.restore(&server).map_err(|_| foreign())?;
         let sum = std::mem::take(&mut self.state.sum);
         self.state =
             State { opened, step, ask, written, absent, answers, sum, ledger, output, diverged, end, outstanding, exclusions, record };

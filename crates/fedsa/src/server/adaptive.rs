@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::{Ask, Letter, Next, Participation, Received, Server, foreign_state, restored_theta};
+use super::{Ask, Letter, Next, Participation, Received, Server};
 use crate::error::Result;
 use crate::linalg::distance_sq;
 use crate::message::{Message, Part};
+use crate::saved::{packed, unpacked};
 use crate::schedule::StepSchedule;
 
 /// Uses only directions whose model is near the present model.
@@ -100,27 +101,16 @@ impl Server for Adaptive {
     }
 
     /// Past models are those of every agent.
-    fn regrouped(&self, _: &[Option<usize>], _: &[f64]) -> Option<Vec<Vec<f64>>> {
+    fn regrouped(&self, _: &[Option<usize>], _: &[f64]) -> Option<Vec<u8>> {
         Some(self.state())
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        let mut state = vec![self.theta.clone(), vec![self.first as f64]];
-        state.extend(self.models.iter().cloned());
-        state
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.theta, self.first, &self.models))
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
-        let d = self.theta.len();
-        let theta = restored_theta(&mut state, d)?;
-        // The models of the last rounds that were opened.
-        let kept = opened.min(self.reach + 1);
-        let Some((first, models)) = state.split_first() else { return Err(foreign_state()) };
-        let are_those = first[..] == [(opened - kept) as f64] && models.len() as u64 == kept && models.iter().all(|model| model.len() == d);
-        if !are_those {
-            return Err(foreign_state());
-        }
-        (self.theta, self.first, self.models) = (theta, opened - kept, models.iter().cloned().collect());
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.theta, self.first, self.models) = unpacked(state)?;
         Ok(())
     }
 }

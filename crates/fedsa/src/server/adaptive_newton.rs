@@ -6,11 +6,13 @@ use std::collections::VecDeque;
 use faer::Mat;
 
 use super::curvature::{InitialMatrix, Outset, WayVerdict, Ways};
-use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
+use super::{Ask, Next, Received, Server};
 use crate::error::Result;
 use crate::linalg::{self, dot, norm_sq};
 use crate::local::line_search::UNKNOWN_LOSS;
 use crate::message::{Message, Part};
+use crate::saved::{packed, unpacked};
+use serde::{Deserialize, Serialize};
 
 /// A trial point is accepted if the loss falls by this share of what the slope promises.
 const DECREASE: f64 = 1e-4;
@@ -28,7 +30,7 @@ const HESSIANS: u8 = 2;
 const WHOLE: u8 = 3;
 
 /// The trial along a direction.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Trial {
     /// p, d components; empty before the first direction.
     direction: Vec<f64>,
@@ -332,36 +334,15 @@ impl Server for AdaptiveNewtonServer {
         Some(self.failed)
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        let Trial { direction, slope, step, refused } = &self.trial;
-        let may = f64::from(self.outset.may[InitialMatrix::Hessians.place()]);
-        let numbers = [&[self.loss, *slope, *step, f64::from(*refused), self.failed as f64, may], &self.scale[..]].concat();
-        let own = [self.theta.clone(), self.gradient.clone(), direction.clone(), self.hessian.clone(), numbers, self.ways.state()];
-        own.into_iter().chain(self.pairs.iter().flat_map(|(s, y)| [s.clone(), y.clone()])).collect()
+    fn state(&self) -> Vec<u8> {
+        let numbers = (self.loss, self.failed, self.scale, self.outset.may);
+        packed(&(&self.theta, &self.gradient, &self.trial, &self.hessian, numbers, &self.ways, &self.pairs))
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
-        let d = self.theta.len();
-        let theta = restored_theta(&mut state, d)?;
-        if state.len() < 5 || state.len().is_multiple_of(2) {
-            return Err(foreign_state());
-        }
-        let pairs = state.split_off(5);
-        let Ok([gradient, direction, hessian, numbers, ways]) = <[Vec<f64>; 5]>::try_from(state) else { return Err(foreign_state()) };
-        let is = |x: &[f64], n: usize| x.is_empty() || x.len() == n;
-        let is_count = |x: f64| x >= 0.0 && x.fract() == 0.0 && x < 1e9;
-        let [loss, slope, step, refused, failed, may, scale @ ..] = &numbers[..] else { return Err(foreign_state()) };
-        let Ok(scale) = <[f64; 3]>::try_from(scale) else { return Err(foreign_state()) };
-        let fits = is(&gradient, d) && is(&direction, d) && is(&hessian, d * (d + 1) / 2) && pairs.iter().all(|x| x.len() == d);
-        let are_numbers = is_count(*refused) && is_count(*failed) && [0.0, 1.0].contains(may) && scale.iter().all(|x| *x > 0.0);
-        let (Some(ways), true) = (Ways::restored(&ways), fits && are_numbers && pairs.len() <= 2 * self.memory) else {
-            return Err(foreign_state());
-        };
-        (self.theta, self.gradient, self.hessian, self.ways) = (theta, gradient, hessian, ways);
-        (self.loss, self.failed, self.scale) = (*loss, *failed as u64, scale);
-        self.outset.may[InitialMatrix::Hessians.place()] = *may == 1.0;
-        self.trial = Trial { direction, slope: *slope, step: *step, refused: *refused as u32 };
-        self.pairs = pairs.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        let numbers;
+        (self.theta, self.gradient, self.trial, self.hessian, numbers, self.ways, self.pairs) = unpacked(state)?;
+        (self.loss, self.failed, self.scale, self.outset.may) = numbers;
         Ok(())
     }
 }

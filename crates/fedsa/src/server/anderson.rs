@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
-use super::{Ask, Next, Own, Received, Server, foreign_state};
+use super::{Ask, Next, Own, Received, Server};
 use crate::error::Result;
 use crate::kernel::dot;
 use crate::linalg::norm_sq;
 use crate::message::{Body, Part};
+use crate::saved::{packed, unpacked};
+use serde::{Deserialize, Serialize};
 
 /// The base's server, and the iterates and residuals of its last rounds.
 pub struct AndersonServer {
@@ -27,7 +29,7 @@ pub struct AndersonServer {
 }
 
 /// A round of the map.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Point {
     /// `theta_i`.
     theta: Vec<f64>,
@@ -166,35 +168,14 @@ impl Server for AndersonServer {
         self.base.theta()
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        let facts = vec![self.history.len() as f64, f64::from(self.is_moved), f64::from(self.is_whole)];
-        let points = self.history.iter().flat_map(|point| [point.theta.clone(), point.residual.clone()]);
-        std::iter::once(facts).chain(points).chain(self.base.state()).collect()
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.history, self.is_moved, self.is_whole, self.base.state()))
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
-        let d = self.theta().len();
-        let Some(&[points, is_moved, is_whole]) = state.first().map(Vec::as_slice) else { return Err(foreign_state()) };
-        let kept = points as usize;
-        let is_flag = |x: f64| x == 0.0 || x == 1.0;
-        let fits = kept as f64 == points
-            && kept <= self.memory + 1
-            && kept as u64 <= opened
-            && state.len() > 2 * kept
-            && state[1..=2 * kept].iter().all(|x| x.len() == d)
-            && is_flag(is_moved)
-            && is_flag(is_whole);
-        if !fits {
-            return Err(foreign_state());
-        }
-        let base = state.split_off(1 + 2 * kept);
-        self.base.restore(base, opened)?;
-        let mut vectors = state.into_iter().skip(1);
-        self.history.clear();
-        while let (Some(theta), Some(residual)) = (vectors.next(), vectors.next()) {
-            self.history.push_back(Point { theta, residual });
-        }
-        (self.is_moved, self.is_whole) = (is_moved == 1.0, is_whole == 1.0);
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        let (history, is_moved, is_whole, base): (_, _, _, Vec<u8>) = unpacked(state)?;
+        self.base.restore(&base)?;
+        (self.history, self.is_moved, self.is_whole) = (history, is_moved, is_whole);
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::refused;
 use crate::triangle::entries;
+use serde::{Deserialize, Serialize};
 
 /// The largest diagonal entry of a `Hhat` that counts as 0: then no agent has a positive eigenvalue.
 pub const NOTHING: f64 = 1e-290;
@@ -176,7 +177,7 @@ pub fn direction(h: Option<Mat<f64>>, g: &[f64]) -> Option<Vec<f64>> {
 }
 
 /// Renewals by the norm of the mean gradient (GN-SHED), and what the server remembers for them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trigger {
     /// b.
     pub factor: f64,
@@ -277,40 +278,26 @@ impl NewtonSteps {
     fn step(&mut self, s: f64, p: &[f64]) {
         self.theta.iter_mut().zip(p).for_each(|(x, p)| *x = s.mul_add(*p, *x));
     }
-
-    /// What [`NewtonSteps::restored_trigger`] reads: nothing where the server does not decide on renewals.
-    pub fn saved_trigger(&self) -> Vec<f64> {
-        let trigger = self.trigger.iter();
-        trigger.flat_map(|trigger| std::iter::once(trigger.renewal as f64).chain(trigger.norms.iter().copied())).collect()
-    }
-
-    /// The trigger with what was saved after `opened` rounds had been opened; `None` if it is not of these settings.
-    pub fn restored_trigger(&self, saved: &[f64], opened: u64) -> Option<Option<Trigger>> {
-        match (&self.trigger, saved) {
-            (None, []) => Some(None),
-            (Some(own), [renewal, norms @ ..]) if is_index(*renewal, opened) && norms.len() <= 2 && norms.iter().all(|g| *g >= 0.0) => {
-                Some(Some(Trigger { renewal: *renewal as u64, norms: norms.to_vec(), ..own.clone() }))
-            }
-            _ => None,
-        }
-    }
 }
 
-/// The saved state of a rule of these with other agents, of which one is `from` the old ones or new. What was held of an agent with the
-/// new and the old number for which `is_kept` is false is forgotten, as after a loss.
-pub fn regrouped(mut state: Vec<Vec<f64>>, from: &[Option<usize>], is_kept: impl Fn(usize, usize) -> bool) -> Vec<Vec<f64>> {
-    // theta_t, whose answers were lost, what a trigger remembers; what is held of each agent.
-    let held = state.split_off(3);
-    let kept = |(new, old): (usize, &Option<usize>)| old.filter(|old| is_kept(new, *old)).map_or(Vec::new(), |old| held[old].clone());
-    let lost = |(new, old): (usize, &Option<usize>)| old.map_or(0.0, |old| if is_kept(new, old) { state[1][old] } else { 1.0 });
-    let all = from.iter().enumerate().map(kept).collect::<Vec<_>>();
-    state[1] = from.iter().enumerate().map(lost).collect();
-    state.into_iter().chain(all).collect()
-}
-
-/// Whether a saved number is whole, and between 0 and `most`.
-pub fn is_index(x: f64, most: u64) -> bool {
+/// Whether a number is whole, and between 0 and `most`.
+fn is_index(x: f64, most: u64) -> bool {
     x >= 0.0 && x <= most as f64 && x.fract() == 0.0
+}
+
+/// What is held of each agent, and whose last answer was lost, with other agents, of which one is `from` the old ones or new. What was held of an
+/// agent with the new and the old number for which `is_kept` is false is forgotten, as after a loss.
+pub fn regrouped<T: Clone + Default>(
+    held: &[T],
+    lost: &[bool],
+    from: &[Option<usize>],
+    is_kept: impl Fn(usize, usize) -> bool,
+) -> (Vec<T>, Vec<bool>) {
+    let of = |(new, old): (usize, &Option<usize>)| match old {
+        Some(old) if is_kept(new, *old) => (held[*old].clone(), lost[*old]),
+        old => (T::default(), old.is_some()),
+    };
+    from.iter().enumerate().map(of).unzip()
 }
 
 #[cfg(test)]

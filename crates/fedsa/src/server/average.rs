@@ -1,8 +1,9 @@
 //! `theta_{t+1} = theta_t + alpha_g E v`, v the mean of the participants' directions.
 
-use super::{Ask, Included, Next, Own, Participation, Received, Server, foreign_state, restored_theta};
+use super::{Ask, Included, Next, Own, Participation, Received, Server};
 use crate::error::Result;
 use crate::message::{Message, Part, TELL};
+use crate::saved::{packed, unpacked};
 use crate::schedule::StepSchedule;
 
 /// Averages directions. For FedHSA it first asks for operators and sends their mean back. Optionally it projects on a
@@ -116,38 +117,21 @@ impl Server for Average {
         self.project();
     }
 
-    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<Vec<f64>>> {
+    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<u8>> {
         let (d, table) = (self.theta.len(), self.table.as_ref()?);
         let zero = vec![0.0; d];
-        let operators = from.iter().flat_map(|c| c.map_or(&zero[..], |c| &table[c * d..(c + 1) * d])).copied().collect();
-        let rounds = from.iter().map(|c| c.map_or(-1.0, |c| self.table_rounds[c])).collect();
-        let included = self.included.as_ref().map(|_| Vec::new());
-        Some([self.theta.clone(), operators, rounds].into_iter().chain(included).collect())
+        let operators: Vec<f64> = from.iter().flat_map(|c| c.map_or(&zero[..], |c| &table[c * d..(c + 1) * d])).copied().collect();
+        let rounds: Vec<f64> = from.iter().map(|c| c.map_or(-1.0, |c| self.table_rounds[c])).collect();
+        let included = self.included.as_ref().map(|_| Included::new(from.len()));
+        Some(packed(&(&self.theta, Some(operators), rounds, included)))
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        let included = self.included.as_ref().map(Included::state);
-        let rounds = self.table.as_ref().map(|_| self.table_rounds.clone());
-        std::iter::once(self.theta.clone()).chain(self.table.clone()).chain(rounds).chain(included).collect()
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.theta, &self.table, &self.table_rounds, &self.included))
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
-        let theta = restored_theta(&mut state, self.theta.len())?;
-        let included = self.included.as_ref().map(|_| state.pop().ok_or_else(foreign_state)).transpose()?;
-        let rounds = if self.table.is_some() { state.pop().ok_or_else(foreign_state)? } else { Vec::new() };
-        let is_round = |t: &f64| *t >= -1.0 && *t < opened as f64 && t.fract() == 0.0;
-        if rounds.len() != self.table_rounds.len() || !rounds.iter().all(is_round) {
-            return Err(foreign_state());
-        }
-        let table = state.pop();
-        if !state.is_empty() || table.as_ref().map(Vec::len) != self.table.as_ref().map(Vec::len) {
-            return Err(foreign_state());
-        }
-        if let (Some(kept), Some(saved)) = (&mut self.included, included) {
-            kept.check(&saved, opened)?;
-            kept.restore(saved);
-        }
-        (self.theta, self.table, self.table_rounds) = (theta, table, rounds);
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.theta, self.table, self.table_rounds, self.included) = unpacked(state)?;
         Ok(())
     }
 }
@@ -158,7 +142,7 @@ mod tests {
     use crate::schedule::{LocalSteps, StepSize};
 
     #[test]
-    fn only_a_state_of_its_own_shape_is_put_back() {
+    fn only_a_whole_state_is_put_back() {
         let steps = StepSchedule { size: StepSize::Constant(0.1), local: LocalSteps::Fixed(1) };
         let rule = |table: Option<Vec<f64>>| Average {
             theta: vec![0.0; 2],
@@ -175,15 +159,12 @@ mod tests {
         };
         let state = rule(Some((0..6).map(f64::from).collect())).state();
         let mut restored = rule(Some(vec![0.0; 6]));
-        restored.restore(state.clone(), 3).unwrap();
+        restored.restore(&state).unwrap();
         assert_eq!(restored.state(), state);
-        assert!(rule(None).restore(state.clone(), 3).is_err());
-        assert!(rule(Some(vec![0.0; 6])).restore(state[..1].to_vec(), 3).is_err());
-        assert!(rule(Some(vec![0.0; 3])).restore(state.clone(), 3).is_err());
         // A refused state changes nothing.
         let mut kept = rule(None);
         kept.theta = vec![3.0, 4.0];
-        assert!(kept.restore(state, 3).is_err());
+        assert!((0..state.len()).all(|n| kept.restore(&state[..n]).is_err()) && kept.restore(&[&state[..], &[0]].concat()).is_err());
         assert_eq!(kept.theta, [3.0, 4.0]);
     }
 }

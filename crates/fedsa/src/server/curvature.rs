@@ -122,7 +122,7 @@ pub enum WayVerdict {
 }
 
 /// What has been seen of the ways so far. Costs are vectors of d numbers an agent, up and down.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Ways {
     /// The present way.
     pub now: InitialMatrix,
@@ -217,31 +217,6 @@ impl Ways {
     /// What rounds of the present way cost beside the question and the answer of the gradient.
     pub fn more_vectors(&self) -> f64 {
         self.now.vectors() - 2.0
-    }
-
-    /// Everything, as numbers.
-    pub fn state(&self) -> Vec<f64> {
-        let rates = self.rates.map(|rate| rate.unwrap_or(-1.0));
-        let marks = self.marks.iter().flat_map(|(cost, norm)| [*cost, *norm]);
-        [self.now.place() as f64, self.cost, self.best, f64::from(self.changes)].into_iter().chain(rates).chain(marks).collect()
-    }
-
-    /// What [`Ways::state`] returned; `None` if it is no such state.
-    pub fn restored(state: &[f64]) -> Option<Self> {
-        let [now, cost, best, changes, a, b, c, marks @ ..] = state else { return None };
-        let now = InitialMatrix::ALL.into_iter().find(|way| way.place() as f64 == *now)?;
-        let (marks, rest) = marks.as_chunks::<2>();
-        let is_count = *changes >= 0.0 && changes.fract() == 0.0 && *changes <= f64::from(u32::MAX);
-        let fits = rest.is_empty() && is_count && cost.is_finite() && *cost >= 0.0 && marks.iter().flatten().all(|x| *x >= 0.0);
-        let rates = [a, b, c].map(|rate| Some(*rate).filter(|rate| *rate > 0.0));
-        fits.then(|| Self {
-            now,
-            cost: *cost,
-            best: *best,
-            rates,
-            changes: *changes as u32,
-            marks: marks.iter().map(|[cost, norm]| (*cost, *norm)).collect(),
-        })
     }
 }
 
@@ -357,15 +332,5 @@ mod tests {
         ] {
             assert_eq!(begun(&Outset { dim, is_quadratic, ..ALL }).0.now, now);
         }
-    }
-
-    #[test]
-    fn states_come_back() {
-        let (mut ways, mut norm) = begun(&ALL);
-        follow(&mut ways, &mut norm, 1.3, &ALL);
-        let state = ways.state();
-        assert_eq!(Ways::restored(&state).unwrap().state().len(), state.len());
-        assert_eq!(Ways::restored(&state).unwrap().marks, ways.marks);
-        assert!(Ways::restored(&state[..6]).is_none() && Ways::restored(&[&[7.0], &state[1..]].concat()).is_none());
     }
 }

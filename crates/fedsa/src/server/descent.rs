@@ -1,10 +1,13 @@
 //! The server half of methods that move along a direction, by a fixed step or by federated backtracking.
 
-use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
+use serde::{Deserialize, Serialize};
+
+use super::{Ask, Next, Received, Server};
 use crate::error::Result;
 use crate::linalg::along;
 use crate::local::line_search::{AcceptedStep, Trials};
 use crate::message::{Body, Message, Part};
+use crate::saved::{packed, unpacked};
 
 /// How a direction follows from mean gradients.
 pub trait Direction: Send + Sync {
@@ -23,14 +26,16 @@ pub trait Direction: Send + Sync {
     fn moved(&mut self, _from: &[f64], _to: &[f64], _by: AcceptedStep, _is_whole: bool) {}
     /// Is called instead if no trial step down to `last` was accepted, and the iterate stays at `theta`.
     fn failed(&mut self, _theta: &[f64], _last: f64, _is_whole: bool) {}
-    /// Everything that influences later directions.
-    fn state(&self) -> Vec<Vec<f64>> {
+    /// Everything that influences later directions ([`packed`]).
+    fn state(&self) -> Vec<u8> {
         Vec::new()
     }
-    /// Restores a state that [`Direction::state`] returned, for vectors of d components; whether it is such a state. If it is
-    /// not, the rule is unchanged.
-    fn restore(&mut self, state: Vec<Vec<f64>>, _d: usize) -> bool {
-        state.is_empty()
+    /// Restores a state that [`Direction::state`] returned.
+    ///
+    /// # Errors
+    /// When it is not a state of such a rule. The rule is then unchanged.
+    fn restore(&mut self, _state: &[u8]) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -82,7 +87,7 @@ pub struct Descent {
 }
 
 /// Gradients ahead.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Ahead {
     /// The number of the trial step that was taken last.
     trial: usize,
@@ -208,36 +213,14 @@ impl Server for Descent {
         self.length.trials().map(|_| self.failed)
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        let own = [self.theta.clone(), self.point.clone(), vec![self.failed as f64, f64::from(self.is_whole)]];
-        let ahead = self.ahead.iter().flat_map(|ahead| [vec![ahead.trial as f64], ahead.gradient.clone()]);
-        own.into_iter().chain(ahead).chain(self.rule.state()).collect()
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.theta, &self.point, self.failed, self.is_whole, &self.ahead, self.rule.state()))
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
-        let d = self.theta.len();
-        let theta = restored_theta(&mut state, d)?;
-        let is_count = |x: &[f64]| matches!(x, [n, whole] if *n >= 0.0 && n.fract() == 0.0 && *n < 1e15 && [0.0, 1.0].contains(whole));
-        if state.len() < 2 || !(state[0].is_empty() || state[0].len() == d) || !is_count(&state[1]) {
-            return Err(foreign_state());
-        }
-        let mut rest = state.split_off(2);
-        let mut ahead = None;
-        if self.ahead.is_some() {
-            let Some([trial, gradient]) = rest.first_chunk_mut::<2>() else { return Err(foreign_state()) };
-            let most = self.length.trials().map_or(0, |trials| trials.losses() - 1);
-            let number = (1..=most).find(|number| trial[..] == [*number as f64]).ok_or_else(foreign_state)?;
-            if !(gradient.is_empty() || gradient.len() == d) {
-                return Err(foreign_state());
-            }
-            ahead = Some(Ahead { trial: number, gradient: std::mem::take(gradient) });
-            rest.drain(..2);
-        }
-        if !self.rule.restore(rest, d) {
-            return Err(foreign_state());
-        }
-        (self.theta, self.failed, self.is_whole) = (theta, state[1][0] as u64, state[1][1] == 1.0);
-        (self.point, self.ahead) = (state.swap_remove(0), ahead);
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        let (theta, point, failed, is_whole, ahead, rule): (_, _, _, _, _, Vec<u8>) = unpacked(state)?;
+        self.rule.restore(&rule)?;
+        (self.theta, self.point, self.failed, self.is_whole, self.ahead) = (theta, point, failed, is_whole, ahead);
         Ok(())
     }
 }

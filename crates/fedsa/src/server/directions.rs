@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 
 use super::descent::Direction;
+use crate::error::Result;
 use crate::linalg::dot;
 use crate::local::line_search::AcceptedStep;
+use crate::saved::{packed, unpacked};
+use serde::{Deserialize, Serialize};
 
 /// `-scale g`: gradient descent by a fixed step, and the direction of methods whose agents give theirs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,7 +32,7 @@ fn shorter(step: f64, last: f64) -> f64 {
 
 /// The share of the longest step along -g at which a search begins: 1, until even the smallest trial step was too long. Without it
 /// a search that fails would fail for ever, because its point and direction stay.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Scale(f64);
 
 impl Default for Scale {
@@ -56,10 +59,6 @@ impl Scale {
         if is_whole {
             self.0 = shorter(self.0, last);
         }
-    }
-
-    fn fits(self) -> bool {
-        self.0 > 0.0 && self.0 <= 1.0
     }
 }
 
@@ -101,18 +100,13 @@ impl Direction for Steepest {
         self.scale.failed(last, is_whole);
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        vec![std::iter::once(self.scale.0).chain(self.proven).collect()]
+    fn state(&self) -> Vec<u8> {
+        packed(&(self.scale, self.proven))
     }
 
-    fn restore(&mut self, state: Vec<Vec<f64>>, _: usize) -> bool {
-        let Ok([numbers]) = <[Vec<f64>; 1]>::try_from(state) else { return false };
-        let [scale, proven @ ..] = &numbers[..] else { return false };
-        let fits = Scale(*scale).fits() && proven.len() <= 1 && proven.iter().all(|x| *x >= 0.0);
-        if fits {
-            (self.scale, self.proven) = (Scale(*scale), proven.first().copied());
-        }
-        fits
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.scale, self.proven) = unpacked(state)?;
+        Ok(())
     }
 }
 
@@ -194,24 +188,18 @@ impl Direction for AcceleratedDirection {
         self.y = to.iter().zip(&by).map(|(to, by)| beta.mul_add(*by, *to)).collect();
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        vec![vec![self.step, self.k], self.y.clone(), self.gradient.clone()]
+    fn state(&self) -> Vec<u8> {
+        packed(&(self.step, self.k, &self.y, &self.gradient))
     }
 
-    fn restore(&mut self, state: Vec<Vec<f64>>, d: usize) -> bool {
-        let Ok([numbers, y, gradient]) = <[Vec<f64>; 3]>::try_from(state) else { return false };
-        let is_vector = |x: &[f64]| x.is_empty() || x.len() == d;
-        let [step, k] = numbers[..] else { return false };
-        let fits = step >= 0.0 && k >= 1.0 && is_vector(&y) && is_vector(&gradient);
-        if fits {
-            (self.step, self.k, self.y, self.gradient) = (step, k, y, gradient);
-        }
-        fits
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.step, self.k, self.y, self.gradient) = unpacked(state)?;
+        Ok(())
     }
 }
 
 /// The last point with its gradient, from which curvature pairs `s = x_{t+1} - x_t`, `y = g_{t+1} - g_t` follow.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Last {
     x: Vec<f64>,
     g: Vec<f64>,
@@ -234,14 +222,6 @@ impl Last {
         let (s, y) = (minus(x, &last.x), minus(g, &last.g));
         let is_curved = !s.is_empty() && dot(&s, &y) > LEAST_COSINE * (dot(&s, &s) * dot(&y, &y)).sqrt();
         is_curved.then_some((s, y))
-    }
-
-    fn state(&self) -> [Vec<f64>; 2] {
-        [self.x.clone(), self.g.clone()]
-    }
-
-    fn fits(&self, d: usize) -> bool {
-        self.x.len() == self.g.len() && (self.x.is_empty() || self.x.len() == d)
     }
 }
 
@@ -307,20 +287,13 @@ impl Direction for BfgsDirection {
         *self = Self { scale: self.scale, ..Self::default() };
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        let [x, g] = self.last.state();
-        vec![x, g, vec![self.scale.0], self.inverse.clone()]
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.last, self.scale, &self.inverse))
     }
 
-    fn restore(&mut self, state: Vec<Vec<f64>>, d: usize) -> bool {
-        let Ok([x, g, scale, w]) = <[Vec<f64>; 4]>::try_from(state) else { return false };
-        let [scale] = scale[..] else { return false };
-        let (last, scale) = (Last { x, g }, Scale(scale));
-        if !last.fits(d) || !scale.fits() || !(w.is_empty() || w.len() == d * d) {
-            return false;
-        }
-        *self = Self { inverse: w, last, scale };
-        true
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.last, self.scale, self.inverse) = unpacked(state)?;
+        Ok(())
     }
 }
 
@@ -388,28 +361,13 @@ impl Direction for LbfgsDirection {
         *self = Self { scale: self.scale, ..Self::new(self.memory) };
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        let pairs = self.pairs.iter().flat_map(|(s, y)| [s.clone(), y.clone()]);
-        self.last.state().into_iter().chain([vec![self.scale.0]]).chain(pairs).collect()
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.last, self.scale, &self.pairs))
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, d: usize) -> bool {
-        if state.len() < 3 || state.len().is_multiple_of(2) || (state.len() - 3) / 2 > self.memory {
-            return false;
-        }
-        let pairs = state.split_off(3);
-        let scale = match state.pop().as_deref() {
-            Some([scale]) => Scale(*scale),
-            _ => return false,
-        };
-        let g = state.pop().unwrap_or_default();
-        let last = Last { x: state.pop().unwrap_or_default(), g };
-        if !last.fits(d) || !scale.fits() || pairs.iter().any(|x| x.len() != d) {
-            return false;
-        }
-        (self.last, self.scale) = (last, scale);
-        self.pairs = pairs.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-        true
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.last, self.scale, self.pairs) = unpacked(state)?;
+        Ok(())
     }
 }
 

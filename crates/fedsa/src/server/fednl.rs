@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use faer::{Mat, Side};
 
-use super::{Ask, Letter, Next, Own, Participation, Received, Server, by_agent, foreign_state, restored_theta};
+use super::{Ask, Letter, Next, Own, Participation, Received, Server, by_agent};
 use crate::error::Result;
 use crate::linalg::{self, add_scaled, column, solve_definite};
 use crate::local::compressor::{Compressor, MatrixChange, are_bounded, are_entries};
@@ -14,7 +14,9 @@ use crate::local::line_search::Trials;
 use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::{are_finite, refused};
+use crate::saved::{packed, unpacked};
 use crate::triangle::{Support, entries};
+use serde::{Deserialize, Serialize};
 
 /// How the learned Hessian becomes positive definite.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,7 +39,7 @@ const AGENTS: usize = 4;
 const TASKS: usize = 2;
 
 /// A learned Hessian `H_c`: its entries on a support.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Learned {
     support: Support,
     entries: Vec<f64>,
@@ -67,7 +69,7 @@ impl Learned {
 }
 
 /// What the server knows of an agent.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentKnowledge {
     /// `H_c`, if there is one.
     learned: Option<Learned>,
@@ -506,7 +508,7 @@ impl Server for FedNlServer {
         Some(self.failed)
     }
 
-    fn regrouped(&self, from: &[Option<usize>], weights: &[f64]) -> Option<Vec<Vec<f64>>> {
+    fn regrouped(&self, from: &[Option<usize>], weights: &[f64]) -> Option<Vec<u8>> {
         let known = |c: &Option<usize>| c.map_or_else(|| self.unknown.clone(), |c| self.agents[c].clone());
         let mut next = Self { agents: from.iter().map(known).collect(), weights: weights.to_vec(), ..self.clone() };
         next.asked = [Vec::new(), Vec::new()];
@@ -514,68 +516,12 @@ impl Server for FedNlServer {
         Some(next.state())
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        let indices = |asked: &Vec<usize>| asked.iter().map(|c| *c as f64).collect();
-        let mut state = vec![self.theta.clone(), self.sum.clone(), vec![self.heard, self.failed as f64]];
-        state.extend(self.asked.iter().map(indices));
-        for known in &self.agents {
-            let flags = vec![known.mark, known.deviation, f64::from(known.is_unsure), f64::from(known.needs_whole)];
-            let (entries, places) = known.learned.as_ref().map_or((Vec::new(), Vec::new()), |learned| {
-                let places = learned.support.places().unwrap_or_default();
-                (learned.entries.clone(), places.iter().map(|place| f64::from(*place)).collect())
-            });
-            // All entries have no places.
-            state.extend([flags, known.model.clone(), known.gradient.clone(), entries, places]);
-        }
-        state
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.theta, &self.sum, self.heard, self.failed, &self.asked, &self.agents))
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
-        let (d, n) = (self.theta.len(), self.weights.len());
-        let theta = restored_theta(&mut state, d)?;
-        if state.len() != 4 + 5 * n || state[0].len() != entries(d) || state[1].len() != 2 {
-            return Err(foreign_state());
-        }
-        let is_flag = |x: f64| x == 0.0 || x == 1.0;
-        let known = |known: &[Vec<f64>]| {
-            let [flags, model, gradient, numbers, places] = known else { return None };
-            let is_place = |x: &f64| *x >= 0.0 && *x < entries(d) as f64 && x.fract() == 0.0;
-            let support = match places.is_empty() {
-                true => Support::all(d),
-                false if places.iter().all(is_place) => Support::of(d, places.iter().map(|x| *x as u32).collect())?,
-                false => return None,
-            };
-            let learned = (!numbers.is_empty() || !places.is_empty()).then(|| Learned { support, entries: numbers.clone() });
-            let fits = flags.len() == 4
-                && flags[1] >= 0.0
-                && flags[2..].iter().all(|x| is_flag(*x))
-                && (model.is_empty() || model.len() == d)
-                && gradient.len() == model.len()
-                && learned.as_ref().is_none_or(|learned| learned.entries.len() == learned.support.len())
-                && (learned.is_some() || model.is_empty() && flags[3] == 1.0);
-            let (is_unsure, needs_whole) = (flags.get(2) == Some(&1.0), flags.get(3) == Some(&1.0));
-            fits.then(|| AgentKnowledge {
-                learned,
-                mark: flags[0],
-                model: model.clone(),
-                gradient: gradient.clone(),
-                deviation: flags[1],
-                is_unsure,
-                needs_whole,
-            })
-        };
-        let is_index = |c: &f64| *c >= 0.0 && *c < n as f64 && c.fract() == 0.0;
-        let are_agents = |asked: &[f64]| asked.iter().all(is_index) && asked.is_sorted_by(|a, b| a < b);
-        let count = state[1][1];
-        let agents: Option<Vec<AgentKnowledge>> = state[4..].chunks(5).map(known).collect();
-        let is_count = (0.0..=1e15).contains(&count) && count.fract() == 0.0;
-        let Some(agents) = agents.filter(|_| is_count && state[2..4].iter().all(|asked| are_agents(asked))) else {
-            return Err(foreign_state());
-        };
-        let indices = |asked: &[f64]| asked.iter().map(|c| *c as usize).collect();
-        self.asked = [indices(&state[2]), indices(&state[3])];
-        (self.heard, self.failed) = (state[1][0], count as u64);
-        (self.theta, self.sum, self.agents) = (theta, state.swap_remove(0), agents);
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.theta, self.sum, self.heard, self.failed, self.asked, self.agents) = unpacked(state)?;
         Ok(())
     }
 }

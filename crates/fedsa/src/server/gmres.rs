@@ -1,10 +1,11 @@
 //! The server half of federated GMRES: an orthonormal basis of the Krylov space, and the small least-squares problem.
 
-use super::{Ask, Next, Received, Server, foreign_state};
+use super::{Ask, Next, Received, Server};
 use crate::error::Result;
 use crate::kernel::dot;
 use crate::linalg::norm_sq;
 use crate::message::{Message, Part};
+use crate::saved::{packed, unpacked};
 
 /// Arnoldi's process with orthogonalisation twice, and Givens rotations that keep H triangular.
 #[derive(Debug, Clone)]
@@ -156,33 +157,12 @@ impl Server for GmresServer {
         &self.theta
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        let rotations = self.rotations.iter().flatten().copied().collect();
-        let fixed = [self.theta.clone(), self.start.clone(), rotations, self.rotated.clone(), self.sizes.to_vec()];
-        fixed.into_iter().chain(self.basis.iter().cloned()).chain(self.columns.iter().cloned()).collect()
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.theta, &self.start, &self.basis, &self.columns, &self.rotations, &self.rotated, self.sizes))
     }
 
-    fn restore(&mut self, state: Vec<Vec<f64>>, _: u64) -> Result<()> {
-        let [theta, start, rotations, rotated, sizes, rest @ ..] = &state[..] else { return Err(foreign_state()) };
-        let (d, k) = (self.theta.len(), rotations.len() / 2);
-        let vectors = rotated.len();
-        let fits = theta.len() == d
-            && start.len() == d
-            && sizes.len() == 2
-            && rotations.len() % 2 == 0
-            && k < self.restart
-            && (vectors == k + 1 || vectors == 0 && k == 0)
-            && rest.len() == vectors + k
-            && rest[..vectors].iter().all(|q| q.len() == d)
-            && rest[vectors..].iter().enumerate().all(|(j, column)| column.len() == j + 1);
-        if !fits {
-            return Err(foreign_state());
-        }
-        let (basis, columns) = rest.split_at(vectors);
-        (self.basis, self.columns) = (basis.to_vec(), columns.to_vec());
-        self.rotations = rotations.as_chunks().0.to_vec();
-        self.sizes = [sizes[0], sizes[1]];
-        (self.theta, self.start, self.rotated) = (theta.clone(), start.clone(), rotated.clone());
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.theta, self.start, self.basis, self.columns, self.rotations, self.rotated, self.sizes) = unpacked(state)?;
         Ok(())
     }
 }

@@ -1,12 +1,13 @@
 //! Which agents' answers a round's mean includes, for methods whose agents must know it.
 
-use super::{Own, foreign_state};
-use crate::error::Result;
+use serde::{Deserialize, Serialize};
+
+use super::Own;
 use crate::message::Part;
 
 /// The last round whose mean includes an answer of the agent, for each agent. An agent assumes that the mean of the round
 /// before includes its answer, unless it is told otherwise. Until an answer is lost, nothing is kept and nothing is sent.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Included {
     agents: usize,
     /// Empty until an answer is lost; then one entry per agent, -1 for no round.
@@ -42,22 +43,5 @@ impl Included {
         }
         let each = self.last.iter().map(|last| (*last != before).then(|| vec![*last])).collect();
         Some(Own { part: Part::Included, each })
-    }
-
-    /// The state to be saved.
-    pub fn state(&self) -> Vec<f64> {
-        self.last.clone()
-    }
-
-    /// Checks that saved numbers are such a state after `opened` rounds have been opened.
-    pub fn check(&self, saved: &[f64], opened: u64) -> Result<()> {
-        let is_round = |t: &f64| *t >= -1.0 && *t < opened as f64 && t.fract() == 0.0;
-        let fits = saved.is_empty() || saved.len() == self.agents && saved.iter().all(is_round);
-        if fits { Ok(()) } else { Err(foreign_state()) }
-    }
-
-    /// Restores a state that [`Included::state`] returned.
-    pub fn restore(&mut self, saved: Vec<f64>) {
-        self.last = saved;
     }
 }

@@ -1,9 +1,10 @@
 //! The server half of federated LSTD: the sum of all systems that arrived, and its solution.
 
-use super::{Ask, Next, Participation, Received, Server, foreign_state, restored_theta};
+use super::{Ask, Next, Participation, Received, Server};
 use crate::error::Result;
 use crate::linalg;
 use crate::message::{Message, Part};
+use crate::saved::{packed, unpacked};
 
 /// Adds up what arrives of the agents' systems, and solves.
 #[derive(Debug, Clone)]
@@ -37,16 +38,12 @@ impl Server for LstdServer {
         &self.theta
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        vec![self.theta.clone(), self.sum.clone()]
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.theta, &self.sum))
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
-        let theta = restored_theta(&mut state, self.theta.len())?;
-        match <[Vec<f64>; 1]>::try_from(state) {
-            Ok([sum]) if sum.len() == self.sum.len() => (self.theta, self.sum) = (theta, sum),
-            _ => return Err(foreign_state()),
-        }
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.theta, self.sum) = unpacked(state)?;
         Ok(())
     }
 }

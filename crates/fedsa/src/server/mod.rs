@@ -22,7 +22,7 @@ pub mod woodbury;
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Failure, Result};
+use crate::error::{Failure, Result};
 use crate::message::{Body, Message, Part};
 use crate::random::{ALL, Key, Purpose};
 
@@ -218,16 +218,16 @@ pub trait Server: Send + Sync {
     /// The state ([`Server::state`]) with which the rule goes on between two rounds among other agents. `from` has an entry for each of
     /// them: its number among the present ones, `None` for one that is new; `weights` are theirs. `None` if the rule remembers nothing of
     /// agents, or what it remembers is about the mean of the present ones: it then begins anew at `theta_t`.
-    fn regrouped(&self, _from: &[Option<usize>], _weights: &[f64]) -> Option<Vec<Vec<f64>>> {
+    fn regrouped(&self, _from: &[Option<usize>], _weights: &[f64]) -> Option<Vec<u8>> {
         None
     }
-    /// Everything that influences later rounds, complete between any two calls, also within a round.
-    fn state(&self) -> Vec<Vec<f64>>;
-    /// Restores a state that [`Server::state`] returned after `opened` rounds had been opened.
+    /// Everything that influences later rounds, complete between any two calls, also within a round ([`crate::saved::packed`]).
+    fn state(&self) -> Vec<u8>;
+    /// Restores a state that [`Server::state`] returned with the same settings.
     ///
     /// # Errors
-    /// When it is not a state of this rule with these settings. The rule is then unchanged.
-    fn restore(&mut self, state: Vec<Vec<f64>>, opened: u64) -> Result<()>;
+    /// When it is not a state of such a rule. The rule is then unchanged.
+    fn restore(&mut self, state: &[u8]) -> Result<()>;
 }
 
 /// The participants of a round: all N agents, or m of them drawn without replacement.
@@ -250,18 +250,4 @@ impl Participation {
         drawn.sort_unstable();
         Some(drawn)
     }
-}
-
-/// Takes `theta_t`, the first of the saved vectors.
-///
-/// # Errors
-/// When this vector does not have d components.
-pub(crate) fn restored_theta(state: &mut Vec<Vec<f64>>, d: usize) -> Result<Vec<f64>> {
-    let fits = state.first().is_some_and(|theta| theta.len() == d);
-    if fits { Ok(state.remove(0)) } else { Err(foreign_state()) }
-}
-
-/// The error about saved vectors of another rule or other settings.
-pub(crate) fn foreign_state() -> Error {
-    Error::format("checkpoint", "not the state of this server rule", "a checkpoint of the same settings")
 }

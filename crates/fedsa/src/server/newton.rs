@@ -2,11 +2,12 @@
 
 use faer::Mat;
 
-use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
+use super::{Ask, Next, Received, Server};
 use crate::error::Result;
 use crate::linalg;
 use crate::local::line_search::Trials;
 use crate::message::{Message, Part};
+use crate::saved::{packed, unpacked};
 
 /// Computes the step from the mean of the agents' Hessians, and shortens it by the mean of their losses (backtracking).
 ///
@@ -80,23 +81,17 @@ impl Server for NewtonServer {
         &self.theta
     }
 
-    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<Vec<f64>>> {
+    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<u8>> {
         let hessian = |c: &Option<usize>| c.map_or(Vec::new(), |c| self.hessians[c].clone());
-        Some(std::iter::once(self.theta.clone()).chain(from.iter().map(hessian)).collect())
+        Some(packed(&(&self.theta, from.iter().map(hessian).collect::<Vec<_>>())))
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        std::iter::once(&self.theta).chain(&self.hessians).cloned().collect()
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.theta, &self.hessians))
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
-        let d = self.theta.len();
-        let theta = restored_theta(&mut state, d)?;
-        let fits = state.iter().all(|lower| lower.is_empty() || lower.len() == d * (d + 1) / 2);
-        if !fits || state.len() != self.weights.len() {
-            return Err(foreign_state());
-        }
-        (self.theta, self.hessians) = (theta, state);
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.theta, self.hessians) = unpacked(state)?;
         Ok(())
     }
 }

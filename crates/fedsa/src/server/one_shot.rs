@@ -1,8 +1,9 @@
 //! `theta = theta_0 + S v`, v the mean of what the agents that answered have moved by (one-shot averaging).
 
-use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
+use super::{Ask, Next, Received, Server};
 use crate::error::Result;
 use crate::message::{Message, Part};
+use crate::saved::{packed, unpacked};
 use crate::schedule::StepSchedule;
 
 /// Asks all agents for the sum of their moves, and averages over those whose answers arrived: what an agent sends contains
@@ -43,16 +44,12 @@ impl Server for OneShotServer {
         &self.theta
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        vec![self.theta.clone()]
+    fn state(&self) -> Vec<u8> {
+        packed(&self.theta)
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
-        let theta = restored_theta(&mut state, self.theta.len())?;
-        if !state.is_empty() {
-            return Err(foreign_state());
-        }
-        self.theta = theta;
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        self.theta = unpacked(state)?;
         Ok(())
     }
 }

@@ -3,18 +3,19 @@
 use faer::Mat;
 
 use super::approximation::{
-    HessianShare, NewtonSteps, ORTHOGONAL, PairSums, ROUNDING, Spectrum, UNIT, direction, is_index, mean_hessian, regrouped,
-    told_after_loss,
+    HessianShare, NewtonSteps, ORTHOGONAL, PairSums, ROUNDING, Spectrum, UNIT, direction, mean_hessian, regrouped, told_after_loss,
 };
-use super::{Ask, Letter, Next, Own, Received, Server, by_agent, foreign_state, restored_theta};
+use super::{Ask, Letter, Next, Own, Received, Server, by_agent};
 use crate::error::{Error, Result};
 use crate::linalg;
 use crate::local::refinement::{BitReader, More, Refinement, checksum};
 use crate::message::{Body, Part};
-use crate::nested_grid::{self, MOST_ACROSS};
+use crate::nested_grid;
 use crate::parallel;
 use crate::protocol::refused;
 use crate::random::Stream;
+use crate::saved::{packed, unpacked};
+use serde::{Deserialize, Serialize};
 
 /// What the rule of Q-SHED is given.
 #[derive(Debug, Clone)]
@@ -45,17 +46,19 @@ pub struct QShedServer {
 }
 
 /// What the server holds of one agent.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct StoredBits {
     /// The round of the Hessian; `None` before the first answer.
     round: Option<u64>,
     rho: f64,
     pairs: Vec<Pair>,
+    /// Computed from the pairs, to the same bits.
+    #[serde(skip)]
     sums: PairSums,
 }
 
 /// An eigenvalue, and what has arrived of its vector.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Pair {
     value: f64,
     /// Bits of a component; a vector without bits counts as 0.
@@ -293,82 +296,22 @@ impl Server for QShedServer {
     }
 
     /// An agent's number keys the grids of its codes: what is held of one with another number is forgotten, and it is told.
-    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<Vec<f64>>> {
-        Some(regrouped(self.state(), from, |new, old| new == old))
+    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<u8>> {
+        let (held, lost) = regrouped(&self.held, &self.lost, from, |new, old| new == old);
+        Some(Self { held, lost, ..self.clone() }.state())
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        let lost = self.lost.iter().map(|lost| f64::from(*lost)).collect();
-        let mut state = vec![self.steps.theta.clone(), lost, self.steps.saved_trigger()];
-        state.extend(self.held.iter().map(|held| {
-            let Some(round) = held.round else { return Vec::new() };
-            let mut all = vec![round as f64, held.rho, held.pairs.len() as f64];
-            for Pair { value, bits, codes, across, whole } in &held.pairs {
-                all.extend([*value, f64::from(*bits), across.len() as f64]);
-                all.extend(across.iter().map(|i| f64::from(*i)));
-                all.extend(codes.iter().map(|code| f64::from(*code)));
-                all.extend(whole);
-            }
-            all
-        }));
-        state
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.steps.theta, &self.steps.trigger, &self.lost, &self.held))
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
-        let (n, d) = (self.rule.weights.len(), self.steps.theta.len());
-        let theta = restored_theta(&mut state, d)?;
-        if state.len() != n + 2 {
-            return Err(foreign_state());
-        }
-        let (lost, trigger) = (state.remove(0), state.remove(0));
-        let trigger = self.steps.restored_trigger(&trigger, opened).ok_or_else(foreign_state)?;
-        if lost.len() != n || lost.iter().any(|x| *x != 0.0 && *x != 1.0) {
-            return Err(foreign_state());
-        }
-        let held = state.iter().enumerate().map(|(c, all)| restored(c, all, opened, d, &self.rule));
-        let held = held.collect::<Option<Vec<StoredBits>>>().ok_or_else(foreign_state)?;
-        self.lost = lost.iter().map(|x| *x == 1.0).collect();
-        (self.steps.theta, self.steps.trigger, self.held) = (theta, trigger, held);
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.steps.theta, self.steps.trigger, self.lost, self.held) = unpacked(state)?;
+        let (d, seed) = (self.steps.theta.len(), self.rule.seed);
+        let held = self.held.iter_mut().enumerate().filter(|(_, held)| held.round.is_some());
+        held.for_each(|(c, held)| held.sum_from(c, 0, d, seed));
         Ok(())
     }
-}
-
-/// What is held of agent c, from the numbers that [`QShedServer::state`] returned; `None` if they are not that.
-fn restored(c: usize, all: &[f64], opened: u64, d: usize, rule: &QShedRule) -> Option<StoredBits> {
-    let [round, rho, q, rest @ ..] = all else { return all.is_empty().then(StoredBits::default) };
-    if !(is_index(*round, opened) && *rho > 0.0 && rho.is_finite() && is_index(*q, d as u64 - 1)) {
-        return None;
-    }
-    let mut held = StoredBits { round: Some(*round as u64), rho: *rho, ..StoredBits::default() };
-    let mut rest = rest;
-    for _ in 0..*q as usize {
-        let [value, bits, few, after @ ..] = rest else { return None };
-        if !value.is_finite() || !is_index(*bits, u64::from(rule.max_bits)) || !is_index(*few, MOST_ACROSS as u64) {
-            return None;
-        }
-        let bits = *bits as u32;
-        let (across, after) = after.split_at_checked(*few as usize)?;
-        let (vector, after) = after.split_at_checked(if bits > 0 { d } else { 0 })?;
-        let are_codes = |most: u64| vector.iter().all(|code| is_index(*code, most));
-        if !across.iter().all(|i| is_index(*i, d as u64 - 1)) || !vector.iter().all(|x| x.is_finite()) {
-            return None;
-        }
-        let mut pair = Pair { value: *value, bits, across: across.iter().map(|i| *i as u16).collect(), ..Pair::default() };
-        if rule.are_whole {
-            pair.whole = vector.to_vec();
-        } else if are_codes((1 << bits) - 1) {
-            pair.codes = vector.iter().map(|code| *code as u32).collect();
-        } else {
-            return None;
-        }
-        held.pairs.push(pair);
-        rest = after;
-    }
-    if !rest.is_empty() || held.pairs.last().is_some_and(|pair| pair.bits == 0) {
-        return None;
-    }
-    held.sum_from(c, 0, d, rule.seed);
-    Some(held)
 }
 
 #[cfg(test)]
@@ -416,7 +359,8 @@ mod tests {
         assert!(!server.takes(0, answer(&[0.0, 0.0, 1.0, 9.0], &[4], 0, &[3])), "bits that are not held");
         assert!(server.takes(0, answer(&[0.0, 0.0, 1.0, 9.0, 8.0], &[], 0, &[3, 2])));
         assert_eq!(server.bits(0), [3, 2]);
-        let before = server.state();
+        let held = |server: &QShedServer| format!("{:?}", server.held);
+        let before = held(&server);
         for (parts, why) in [
             (answer(&[0.0, 0.0, 1.0, 9.0, 8.0], &[], 0, &[3, 2]), "the same again"),
             (answer(&[0.0, 2.0, 1.0, 7.0], &[3, 1], 0, &[1, 0, 1]), "other bits"),
@@ -427,9 +371,7 @@ mod tests {
             (answer(&[2.0, 2.0, 1.0], &[3, 2], 0, &[1]), "a later Hessian that goes on"),
         ] {
             assert!(!server.takes(2, parts), "{why}");
-            let mut now = server.state();
-            now[1].clone_from(&before[1]);
-            assert_eq!(now, before, "{why}");
+            assert_eq!(held(&server), before, "{why}");
         }
         let told = server.own(3).unwrap();
         assert_eq!((told.part, &told.each[..]), (Part::HeldBits, &[Some(vec![0.0, 3.0, 2.0])][..]));
@@ -437,7 +379,7 @@ mod tests {
         assert_eq!((server.bits(0), server.own(4)), (vec![5, 2, 1], None));
         // The same bits in another server, from the state.
         let mut other = super::tests::server(false);
-        other.restore(server.state(), 5).unwrap();
+        other.restore(&server.state()).unwrap();
         assert_eq!((other.state(), other.hessian()), (server.state(), server.hessian()));
         assert!(server.takes(5, answer(&[5.0, 0.0, 0.5], &[], 0, &[])), "a later Hessian without any vector");
         assert_eq!(server.bits(0), Vec::<u32>::new());
@@ -525,7 +467,7 @@ mod tests {
         let h = server.hessian().unwrap();
         assert_eq!([h[(0, 0)], h[(1, 1)], h[(2, 2)], h[(3, 3)]], [9.0, 8.0, 7.0, 1.0]);
         let mut other = super::tests::server(true);
-        other.restore(server.state(), 2).unwrap();
+        other.restore(&server.state()).unwrap();
         assert_eq!((other.state(), other.hessian()), (server.state(), server.hessian()));
     }
 }

@@ -1,8 +1,9 @@
 //! A control variate of the server beside the average (Scaffold with m of N participants).
 
-use super::{Ask, Average, Next, Own, Received, Server, foreign_state};
+use super::{Ask, Average, Next, Own, Received, Server};
 use crate::error::Result;
 use crate::message::{Body, Part};
+use crate::saved::{packed, unpacked};
 
 /// [`Average`], whose questions also contain the server's control c. After a round
 /// `c += sum_c p_c (-c - v_c)` over the participants whose answers arrived: each summand is the change of the agent's own
@@ -74,23 +75,13 @@ impl Server for ServerControlled {
         Some(&self.control)
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        let own = [self.control.clone(), self.asked.clone(), self.counted.clone()];
-        self.average.state().into_iter().chain(own).collect()
+    fn state(&self) -> Vec<u8> {
+        packed(&(self.average.state(), &self.control, &self.asked, &self.counted))
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
-        let is_round = |t: &f64| *t >= -1.0 && *t < opened as f64 && t.fract() == 0.0;
-        let at = state.len().checked_sub(3).ok_or_else(foreign_state)?;
-        let own = state.split_off(at);
-        let [control, asked, counted] = <[Vec<f64>; 3]>::try_from(own).map_err(|_| foreign_state())?;
-        let n = self.weights.len();
-        let fits = (control.len(), asked.len(), counted.len()) == (self.control.len(), n, n);
-        let in_order = asked.iter().zip(&counted).all(|(asked, counted)| counted <= asked);
-        if !fits || !in_order || !asked.iter().chain(&counted).all(is_round) {
-            return Err(foreign_state());
-        }
-        self.average.restore(state, opened)?;
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        let (average, control, asked, counted): (Vec<u8>, _, _, _) = unpacked(state)?;
+        self.average.restore(&average)?;
         (self.control, self.asked, self.counted) = (control, asked, counted);
         Ok(())
     }

@@ -3,16 +3,16 @@
 use faer::Mat;
 
 use super::approximation::{
-    HessianShare, NOTHING, NewtonSteps, ORTHOGONAL, PairSums, ROUNDING, Spectrum, UNIT, direction, is_index, mean_hessian, regrouped,
-    told_after_loss,
+    HessianShare, NOTHING, NewtonSteps, ORTHOGONAL, PairSums, ROUNDING, Spectrum, UNIT, direction, mean_hessian, regrouped, told_after_loss,
 };
 use super::woodbury::{self, Woodbury, lengths};
-use super::{Ask, Letter, Next, Own, Received, Server, by_agent, foreign_state, restored_theta};
+use super::{Ask, Letter, Next, Own, Received, Server, by_agent};
 use crate::error::Result;
 use crate::linalg;
 use crate::message::{Body, Part};
 use crate::parallel;
 use crate::protocol::refused;
+use crate::saved::{packed, unpacked};
 
 /// Keeps the pairs that each agent has sent, and steps by the mean of the Hessians that they approximate.
 ///
@@ -147,6 +147,12 @@ impl ShedServer {
         });
     }
 
+    /// The state with what is held of agents, and their vectors where steps are computed from them alone.
+    fn packed(&self, held: &[StoredPairs], lost: &[bool], vectors: impl Iterator<Item = Option<Vec<Body>>>) -> Vec<u8> {
+        let held = held.iter().zip(vectors).map(|(held, bodies)| (held.round, held.rho, &held.values, &held.vectors, bodies));
+        packed(&(&self.steps.theta, &self.steps.trigger, lost, held.collect::<Vec<_>>()))
+    }
+
     /// The step `-Hhat^-1 g`, see [`direction`].
     fn direction(&self, g: &[f64]) -> Option<Vec<f64>> {
         let Some(woodbury) = &self.woodbury else { return direction(self.hessian(), g) };
@@ -217,60 +223,34 @@ impl Server for ShedServer {
         self.woodbury.is_none().then(|| mean_hessian(self.steps.theta.len(), &shares))?
     }
 
-    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<Vec<f64>>> {
-        Some(regrouped(self.state(), from, |_, _| true))
+    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<u8>> {
+        let (held, lost) = regrouped(&self.held, &self.lost, from, |_, _| true);
+        let bodies = |c: &Option<usize>| self.woodbury.as_ref().map(|woodbury| c.map_or(Vec::new(), |c| woodbury.state(c)));
+        Some(self.packed(&held, &lost, from.iter().map(bodies)))
     }
 
-    fn state(&self) -> Vec<Vec<f64>> {
-        let lost = self.lost.iter().map(|lost| f64::from(*lost)).collect();
-        let mut state = vec![self.steps.theta.clone(), lost, self.steps.saved_trigger()];
-        state.extend(self.held.iter().enumerate().map(|(c, held)| match held.round {
-            None => Vec::new(),
-            Some(round) => {
-                let mut all = vec![round as f64, held.rho, held.values.len() as f64];
-                all.extend(&held.values);
-                match &self.woodbury {
-                    Some(woodbury) => all.extend(woodbury.state(c)),
-                    None => all.extend(&held.vectors),
-                }
-                all
-            }
-        }));
-        state
+    fn state(&self) -> Vec<u8> {
+        let bodies = |c: usize| self.woodbury.as_ref().map(|woodbury| woodbury.state(c));
+        self.packed(&self.held, &self.lost, (0..self.held.len()).map(bodies))
     }
 
-    fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
-        let (n, d) = (self.weights.len(), self.steps.theta.len());
-        let theta = restored_theta(&mut state, d)?;
-        if state.len() != n + 2 {
-            return Err(foreign_state());
-        }
-        let (lost, trigger) = (state.remove(0), state.remove(0));
-        let trigger = self.steps.restored_trigger(&trigger, opened).ok_or_else(foreign_state)?;
-        if lost.len() != n || lost.iter().any(|x| *x != 0.0 && *x != 1.0) {
-            return Err(foreign_state());
-        }
-        let mut woodbury = self.woodbury.as_ref().map(|_| Woodbury::new(n, d));
-        let held = |(c, all): (usize, Vec<f64>)| {
-            let [round, rho, q, rest @ ..] = &all[..] else { return all.is_empty().then(StoredPairs::default) };
-            let fits = is_index(*round, opened)
-                && *rho > 0.0
-                && rho.is_finite()
-                && is_index(*q, d as u64 - 1)
-                && rest.iter().all(|x| x.is_finite());
-            let (values, vectors) = rest.split_at_checked(if fits { *q as usize } else { usize::MAX })?;
-            let mut held = StoredPairs { round: Some(*round as u64), rho: *rho, values: values.to_vec(), ..StoredPairs::default() };
-            if let Some(woodbury) = &mut woodbury {
-                return woodbury.restore(c, held.values.len(), vectors).then_some(held);
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        type Held = (Option<u64>, f64, Vec<f64>, Vec<f64>, Option<Vec<Body>>);
+        let (theta, trigger, lost, saved): (Vec<f64>, _, _, Vec<Held>) = unpacked(state)?;
+        let d = theta.len();
+        let mut woodbury = self.woodbury.as_ref().map(|_| Woodbury::new(saved.len(), d));
+        let held = saved.into_iter().enumerate().map(|(c, (round, rho, values, vectors, bodies))| {
+            for (j, body) in bodies.into_iter().flatten().enumerate() {
+                woodbury.as_mut().map(|woodbury| woodbury.replace(c, j, &body, f64::INFINITY));
             }
-            held.vectors = vectors.to_vec();
-            (held.vectors.len() == held.values.len() * d).then(|| held.sum_from(0, d))?;
-            Some(held)
-        };
-        let held = state.into_iter().enumerate().map(held).collect::<Option<Vec<StoredPairs>>>().ok_or_else(foreign_state)?;
-        self.woodbury = woodbury;
-        self.lost = lost.iter().map(|x| *x == 1.0).collect();
-        (self.steps.theta, self.steps.trigger, self.held) = (theta, trigger, held);
+            let mut held = StoredPairs { round, rho, values, vectors, sums: PairSums::default() };
+            if woodbury.is_none() && round.is_some() {
+                held.sum_from(0, d);
+            }
+            held
+        });
+        self.held = held.collect();
+        (self.steps.theta, self.steps.trigger, self.lost, self.woodbury) = (theta, trigger, lost, woodbury);
         Ok(())
     }
 }

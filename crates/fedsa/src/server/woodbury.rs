@@ -204,52 +204,13 @@ impl Woodbury {
         }
     }
 
-    /// The agents' vectors, each agent's as numbers: for every vector how many of its numbers are not 0, their indices unless there are d of
-    /// them, and the numbers.
-    pub fn state(&self, c: usize) -> Vec<f64> {
-        let mut all = Vec::new();
-        for v in self.of_agents[c].iter().filter_map(|i| self.vectors[*i].as_ref()) {
-            match v {
-                Vector::Dense(v) => {
-                    all.push(self.d as f64);
-                    all.extend(v);
-                }
-                Vector::Sparse(index, value) => {
-                    all.push(index.len() as f64);
-                    all.extend(index.iter().map(|i| f64::from(*i)));
-                    all.extend(value);
-                }
-            }
-        }
-        all
-    }
-
-    /// Takes q vectors of agent c that [`Woodbury::state`] gave; false if they are not such.
-    pub fn restore(&mut self, c: usize, q: usize, mut state: &[f64]) -> bool {
-        for j in 0..q {
-            let Some((count, rest)) = state.split_first() else { return false };
-            if !(*count >= 0.0 && *count <= self.d as f64 && count.fract() == 0.0) {
-                return false;
-            }
-            let count = *count as usize;
-            let is_whole = count == self.d;
-            let Some((index, rest)) = rest.split_at_checked(if is_whole { 0 } else { count }) else { return false };
-            let Some((value, rest)) = rest.split_at_checked(count) else { return false };
-            let increase = index.iter().all(|i| *i >= 0.0 && *i < self.d as f64 && i.fract() == 0.0) && index.is_sorted_by(|a, b| a < b);
-            if !increase || !value.iter().all(|x| x.is_finite()) {
-                return false;
-            }
-            let body = if is_whole {
-                Body::Numbers(value.to_vec())
-            } else {
-                Body::Sparse { len: self.d as u32, index: index.iter().map(|i| *i as u32).collect(), value: value.to_vec() }
-            };
-            if !self.replace(c, j, &body, f64::INFINITY) {
-                return false;
-            }
-            state = rest;
-        }
-        state.is_empty()
+    /// The vectors of agent c, which [`Woodbury::replace`] takes one by one.
+    pub fn state(&self, c: usize) -> Vec<Body> {
+        let body = |v: &Vector| match v {
+            Vector::Dense(v) => Body::Numbers(v.clone()),
+            Vector::Sparse(index, value) => Body::Sparse { len: self.d as u32, index: index.to_vec(), value: value.clone() },
+        };
+        self.of_agents[c].iter().filter_map(|i| self.vectors[*i].as_ref()).map(body).collect()
     }
 
     /// `-Hhat^-1 g`, with the shares of the agents; those that have none are not in Hhat. `-g` if rho is not at least `least`, or
@@ -392,7 +353,10 @@ mod tests {
             assert!(off < tolerance, "{rho}: {off:e}");
             // What is restored gives the same bits, whatever came before.
             let mut again = Woodbury::new(4, d);
-            assert!((0..4).all(|c| again.restore(c, agents[c].2.len(), &woodbury.state(c))));
+            for c in 0..4 {
+                let vectors = woodbury.state(c);
+                assert!(vectors.iter().enumerate().all(|(j, body)| again.replace(c, j, body, f64::INFINITY)));
+            }
             assert_eq!(again.direction(&shares(&agents), &g, 1e-290).unwrap(), got);
             let of = |threads: usize| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -440,11 +404,6 @@ mod tests {
         assert_eq!(woodbury.state(0), before);
         // The second one may come again where it is replaced, and at another agent.
         assert!(woodbury.replace(0, 1, &body(&[unit(1), unit(3)]), 1e-6) && woodbury.replace(1, 0, &body(&[unit(1)]), 1e-6));
-        assert!(
-            !woodbury.restore(1, 1, &before)
-                && !woodbury.restore(1, 2, &before[..3])
-                && !woodbury.restore(1, 1, &[2.0, 1.0, 1.0, 0.5, 0.5])
-        );
     }
 
     #[test]
