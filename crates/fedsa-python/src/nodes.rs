@@ -374,12 +374,9 @@ impl ServerNode {
     /// The norm of the controls' mean by their weights, which is 0 but for rounding; `None` without copies of controls.
     fn control_sum(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         let norm = |server: &node::ServerNode| {
-            let mut sum = vec![0.0; server.theta().len()];
-            for (c, p) in server.coordinator().federation().weights().iter().enumerate() {
-                let xi = server.control(c)?;
-                sum.iter_mut().zip(xi).for_each(|(sum, xi)| *sum += p * xi);
-            }
-            Some(fedsa::linalg::norm_sq(&sum).sqrt())
+            let (mut sum, weights) = (vec![0.0; server.theta().len()], server.coordinator().federation().weights());
+            let are_kept = server.each_control(&mut |c, xi| sum.iter_mut().zip(xi).for_each(|(sum, xi)| *sum += weights[c] * xi));
+            are_kept.then(|| fedsa::linalg::norm_sq(&sum).sqrt())
         };
         engine::brief(py, || self.read(norm))
     }

@@ -405,8 +405,8 @@ impl ClientNode {
         if t == 0 || down.exchange != 0 {
             return Ok(Step::With(None));
         }
-        // The last round whose mean includes the agent's answer: the round before, unless the message says another one.
-        let included = said.unwrap_or(t.checked_sub(1));
+        // The last round that counted an answer of the agent.
+        let included = said.unwrap_or_else(|| controls.assumed(answered, t));
         // The agent does not remember that round, or cannot compute what the rounds since then have added.
         if included > answered || !controls.can_follow(answered, t) {
             return Ok(Step::Behind);
@@ -418,7 +418,8 @@ impl ClientNode {
         Envelope { agent: self.agent, seen: self.log.settled, settings: self.digest }
     }
 
-    /// The agent's control variate `xi_c`, d numbers, after `rounds` rounds, if the server's iterate is then `theta`;
+    /// The agent's control variate (that of [`super::ServerNode::control`]), d numbers, after `rounds` rounds, if the server's iterate is then
+    /// `theta`;
     /// `is_included` says whether the mean of its round includes the agent's last answer. `None` for methods without controls.
     pub fn control(&self, theta: &[f64], rounds: u64, is_included: bool) -> Option<Vec<f64>> {
         let Working::Lanes { client, memory, .. } = &self.half else { return None };
