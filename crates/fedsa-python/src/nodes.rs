@@ -101,6 +101,7 @@ pub struct Federation(pub federation::Federation);
 impl Federation {
     /// The keys of a method come with its rules, if they are classes of Python.
     #[new]
+    #[allow(clippy::too_many_arguments, reason = "the arguments of the class in Python")]
     fn new(
         py: Python<'_>,
         method: (Bound<'_, PyDict>, Option<Bound<'_, HeldRules>>),
@@ -109,6 +110,7 @@ impl Federation {
         seed: u64,
         start: Option<Vec<f64>>,
         agreement: Option<String>,
+        run: u64,
     ) -> PyResult<Self> {
         let table = convert::table(&method.0)?;
         let rules: Vec<HeldRules> = method.1.iter().map(|rules| rules.get().clone()).collect();
@@ -120,7 +122,7 @@ impl Federation {
             if start.len() != dim {
                 return Err(Error::new("start", format!("{} components", start.len()), format!("{dim} components, which is `dim`")));
             }
-            let federation = federation::Federation::new(&*settings, &uplink, weights, seed, start)?;
+            let federation = federation::Federation::new(&*settings, &uplink, weights, seed, start)?.of_run(run);
             Ok(match agreement {
                 Some(text) => federation.of_problem(Description::new("agreement", Sampling::default(), dim).with(&text)),
                 None => federation,

@@ -15,7 +15,7 @@ fn application(agent: Option<u32>, rows: u64, dim: u32) -> Application {
 /// Of a state with these applications and counts.
 fn restored(applied: &[(&str, Application)], cost: EnrolmentCost) -> Result<Enrolment> {
     let mut saved = enrolment();
-    saved.state = State { applied: applied.iter().map(|(who, one)| ((*who).to_string(), one.clone())).collect(), cost };
+    saved.state = State { applied: applied.iter().map(|(who, one)| ((*who).to_string(), one.clone())).collect(), cost, run: 0 };
     let mut enrolment = enrolment();
     enrolment.restore(&saved.save()).map(|()| enrolment)
 }

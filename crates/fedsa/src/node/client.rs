@@ -177,7 +177,7 @@ impl ClientNode {
         let front = Message::front(bytes)?;
         let mut envelope = front.envelope;
         if envelope.settings != self.digest {
-            return Err(refused("a message of a federation with other settings", "messages of this federation"));
+            return Err(refused("a message of a federation with other settings, or of another run", "messages of this federation"));
         }
         if envelope.agent != ALL && envelope.agent != self.agent {
             return Err(refused(format!("a message to agent {}", envelope.agent), &format!("messages to agent {}", self.agent)));

@@ -315,7 +315,7 @@ impl ServerNode {
         let envelope = front.envelope;
         if envelope.settings != self.digest {
             return Err(refused(
-                format!("an answer of agent {agent} with other settings"),
+                format!("an answer of agent {agent} with other settings, or of another run"),
                 "answers of this federation",
             ));
         }
