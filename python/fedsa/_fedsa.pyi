@@ -166,6 +166,7 @@ class Federation:
         seed: int,
         start: list[float] | None,
         agreement: str | None,
+        run: int,
     ) -> Federation: ...
     @property
     def agents(self) -> int: ...

@@ -158,6 +158,9 @@ class Federation:
         The first iterate; 0 by default.
     agreement : str, optional
         A text of what else must agree, such as the names of columns. Ends with another text are refused.
+    run : int
+        A number that tells this run from others with the same settings, at all ends the same: draw one for each run. Messages and states of
+        another run are refused. It changes no number of the run.
 
     Attributes
     ----------
@@ -187,15 +190,16 @@ class Federation:
         seed: int = 0,
         start: ArrayLike | None = None,
         agreement: str | None = None,
+        run: int = 0,
     ) -> None:
         from fedsa._arrays import numbers
 
         shares = numbers(weights, "weights").ravel()
-        dim, seed = whole(dim, "dim", 1), whole(seed, "seed")
+        dim, seed, run = whole(dim, "dim", 1), whole(seed, "seed"), whole(run, "run")
         first = None if start is None else numbers(start, "start").ravel().tolist()
-        self._made = dict(method=method, weights=shares, dim=dim, seed=seed, start=first, agreement=agreement)
+        self._made = dict(method=method, weights=shares, dim=dim, seed=seed, start=first, agreement=agreement, run=run)
         rules = getattr(method, "_rules", None)
-        self._native = _fedsa.Federation((plain(method), rules), shares.tolist(), dim, seed, first, agreement)
+        self._native = _fedsa.Federation((plain(method), rules), shares.tolist(), dim, seed, first, agreement, run)
 
     @property
     def agents(self) -> int:

@@ -101,6 +101,7 @@ pub struct Federation(pub federation::Federation);
 impl Federation {
     /// The keys of a method come with its rules, if they are classes of Python.
     #[new]
+    #[allow(clippy::too_many_arguments, reason = "the arguments of the class in Python")]
     fn new(
         py: Python<'_>,
         method: (Bound<'_, PyDict>, Option<Bound<'_, HeldRules>>),
@@ -109,6 +110,7 @@ impl Federation {
         seed: u64,
         start: Option<Vec<f64>>,
         agreement: Option<String>,
+        run: u64,
     ) -> PyResult<Self> {
         let table = convert::table(&method.0)?;
         let rules: Vec<HeldRules> = method.1.iter().map(|rules| rules.get().clone()).collect();
@@ -120,7 +122,7 @@ impl Federation {
             if start.len() != dim {
                 return Err(Error::new("start", format!("{} components", start.len()), format!("{dim} components, which is `dim`")));
             }
-            let federation = federation::Federation::new(&*settings, &uplink, weights, seed, start)?;
+            let federation = federation::Federation::new(&*settings, &uplink, weights, seed, start)?.of_run(run);
             Ok(match agreement {
                 Some(text) => federation.of_problem(Description::new("agreement", Sampling::default(), dim).with(&text)),
                 None => federation,
@@ -374,12 +376,9 @@ impl ServerNode {
     /// The norm of the controls' mean by their weights, which is 0 but for rounding; `None` without copies of controls.
     fn control_sum(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         let norm = |server: &node::ServerNode| {
-            let mut sum = vec![0.0; server.theta().len()];
-            for (c, p) in server.coordinator().federation().weights().iter().enumerate() {
-                let xi = server.control(c)?;
-                sum.iter_mut().zip(xi).for_each(|(sum, xi)| *sum += p * xi);
-            }
-            Some(fedsa::linalg::norm_sq(&sum).sqrt())
+            let (mut sum, weights) = (vec![0.0; server.theta().len()], server.coordinator().federation().weights());
+            let are_kept = server.each_control(&mut |c, xi| sum.iter_mut().zip(xi).for_each(|(sum, xi)| *sum += weights[c] * xi));
+            are_kept.then(|| fedsa::linalg::norm_sq(&sum).sqrt())
         };
         engine::brief(py, || self.read(norm))
     }

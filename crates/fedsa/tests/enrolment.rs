@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::common::{field, method};
+use crate::common::{bits, field, method};
 use fedsa::coordinator::Accepted;
 use fedsa::enrolment::{
-    Applicant, ColumnContent, ColumnSummary, Enrolment, Membership, Terms, announced, farewell, is_announcement, is_enrolment, is_farewell,
-    mark_of, repeats,
+    Applicant, ColumnContent, ColumnSummary, Enrolled, Enrolment, Membership, Terms, announced, farewell, is_announcement, is_enrolment,
+    is_farewell, mark_of, repeats,
 };
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::prelude::*;
@@ -250,7 +250,7 @@ fn another_version_is_refused_and_both_are_named() {
     // The version is behind the four bytes that say what it is.
     invitation[4] = 9;
     let e = Applicant::new(&terms(), 1).apply(&invitation).unwrap_err();
-    assert!(e.what.contains("version 9") && e.help.contains("version 5"), "{e:?}");
+    assert!(e.what.contains("version 9") && e.help.contains("version 6"), "{e:?}");
 }
 
 proptest! {
@@ -273,6 +273,77 @@ proptest! {
         }
         prop_assert!(enrolment.applied().eq(["a"]));
     }
+}
+
+/// A federation of three agents with these terms, in a run with this number: its server, its nodes, and what enrolment has cost.
+fn founded(run: u64, field: &Arc<dyn Field>) -> (Enrolled, ServerNode, Vec<ClientNode>) {
+    let mut enrolment = Enrolment::new(&terms(), 3..=3).unwrap().with_run(run);
+    let invitation = enrolment.invite(3);
+    let applicants = [100, 300, 400].map(|rows| Applicant::new(&terms(), rows).with_dim(D));
+    for (name, applicant) in ["a", "b", "c"].iter().zip(&applicants) {
+        enrolment.take(name, &applicant.apply(&invitation).unwrap()).unwrap();
+        // A server that is started again goes on with the number of its run.
+        let saved = enrolment.save();
+        enrolment = Enrolment::new(&terms(), 3..=3).unwrap().with_run(run + 77);
+        enrolment.restore(&saved).unwrap();
+    }
+    let enrolled = enrolment.close(None).unwrap();
+    let told = applicants.iter().zip(&enrolled.admissions).map(|(one, told)| one.admitted(&told.bytes).unwrap());
+    let nodes = told.map(|told| ClientNode::new(&told.federation, field, told.agent, told.agent).unwrap()).collect();
+    let server = ServerNode::new(&enrolled.federation).unwrap();
+    (enrolled, server, nodes)
+}
+
+/// Nodes take no message and no state of another run with the same settings, seed and agents. The numbers of both runs are the same.
+#[test]
+fn runs_with_the_same_settings_are_told_apart() {
+    let field: Arc<dyn Field> = field(&garnet(), Law::Iid);
+    let (first, mut server, mut nodes) = founded(3, &field);
+    // All but the number is the same: without another number an answer of the first run counts in the second, and a question is answered.
+    for (number, is_the_same) in [(3, true), (1 << 60, false), (u64::MAX, false)] {
+        let (second, mut other_server, mut other_nodes) = founded(number, &field);
+        assert_eq!(second.cost, first.cost, "a number of any size costs the same");
+        assert_eq!(second.federation.digest() == first.federation.digest(), is_the_same);
+        let (Todo::Ask { bytes, .. }, Todo::Ask { bytes: other, .. }) = (server.open(), other_server.open()) else { panic!("questions") };
+        let answer = nodes[0].handle(&bytes[0]).unwrap().unwrap();
+        let before = (other_server.save(), nodes[1].save());
+        let (taken, handled) = (other_server.take(0, &answer), nodes[1].handle(&other[1]));
+        assert_eq!((taken.is_ok(), handled.is_ok()), (is_the_same, is_the_same), "run {number}");
+        assert_eq!(other_server.restore(&server.save()).is_ok(), is_the_same);
+        assert_eq!(other_nodes[2].restore(&nodes[2].save()).is_ok(), is_the_same);
+        if !is_the_same {
+            for refused in [taken.unwrap_err(), handled.unwrap_err()] {
+                assert!(refused.to_string().contains("or of another run"), "{refused}");
+            }
+            assert_eq!((other_server.save(), nodes[1].save()), before, "what is refused changes nothing");
+        }
+        let (_, mut server, mut nodes) = founded(number, &field);
+        (0..10).for_each(|_| round(&mut server, &mut nodes));
+        let (_, mut plain, mut others) = founded(0, &field);
+        (0..10).for_each(|_| round(&mut plain, &mut others));
+        assert_eq!(bits(server.theta()), bits(plain.theta()), "the number changes no number of the run");
+        assert!(bits(server.theta()).iter().any(|x| *x != 0));
+    }
+}
+
+/// The number of a run goes on in later epochs, at a server that is started again, and at agents that join later.
+#[test]
+fn later_epochs_are_of_the_same_run() {
+    let field: Arc<dyn Field> = field(&garnet(), Law::Iid);
+    let (enrolled, ..) = founded(9, &field);
+    let mut founded_first = Membership::restored(&terms(), 3..=4, &enrolled.membership.save()).unwrap();
+    let applicant = Applicant::new(&terms(), 7).with_dim(D);
+    founded_first.take("d", &applicant.apply(&founded_first.invitation()).unwrap()).unwrap();
+    let (next, _) = founded_first.next_epoch(&[]).unwrap();
+    let next = Membership::restored(&terms(), 3..=4, &next.save()).unwrap();
+    let (stays, _) = announced(&enrolled.federation, &next.announcement(0)).unwrap();
+    let joins = applicant.joined(&next.admission(3)).unwrap().federation;
+    for federation in [&stays, &joins] {
+        assert_eq!((federation.run(), federation.epoch(), federation.digest()), (9, 1, next.federation().digest()));
+    }
+    let (other, ..) = founded(10, &field);
+    assert!(announced(&other.federation, &next.announcement(0)).is_err(), "an epoch of another run");
+    assert!(ServerNode::new(&other.federation).unwrap().regrouped(next.federation(), &[Some(0), Some(1), Some(2), None]).is_err());
 }
 
 /// The membership of agents with these rows, called a, b, ..; there may be up to four.

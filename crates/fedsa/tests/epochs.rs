@@ -10,6 +10,7 @@ use fedsa::federation::{AnswerRules, Faults, Federation};
 use fedsa::linalg::distance_sq;
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use fedsa::methods::MethodSettings;
+use fedsa::metrics::Observable;
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::random::{Purpose, Stream, stream};
@@ -175,10 +176,9 @@ impl World {
 
     /// `|sum_c p_c xi_c|` over the server's copies, if it keeps any.
     fn control_sum(&self) -> Option<f64> {
-        self.server.control(0)?;
-        let of = |c: usize| self.server.control(c).unwrap();
-        let sum = |i: usize| self.federation.weights().iter().enumerate().map(|(c, p)| p * of(c)[i]).sum::<f64>();
-        Some((0..D).map(|i| sum(i).powi(2)).sum::<f64>().sqrt())
+        let (mut sum, weights) = ([0.0; D], self.federation.weights());
+        let are_kept = self.server.each_control(&mut |c, xi| sum.iter_mut().zip(xi).for_each(|(s, x)| *s += weights[c] * x));
+        are_kept.then(|| fedsa::linalg::norm_sq(&sum).sqrt())
     }
 
     /// The distance from the root of those who take part.

@@ -79,10 +79,10 @@ fn hostile_rounds(world: &mut World, rounds: u64, what: &str) -> bool {
     is_excluded
 }
 
-/// Whether lost answers have a lasting effect that only the next epoch ends: SCAFFOLD with some of the agents loses the control variates that
-/// only agents know with their states, and in LSTD's sum over all rounds an agent counts with the share of rounds in which it was heard.
-fn remembers_losses(kind: &str, method: &dyn MethodSettings) -> bool {
-    kind == "lstd" || kind == "scaffold" && !format!("{method:?}").contains("participants: None")
+/// Whether lost answers have a lasting effect that only the next epoch ends: in LSTD's sum over all rounds an agent counts with the share of
+/// rounds in which it was heard.
+fn remembers_losses(kind: &str) -> bool {
+    kind == "lstd"
 }
 
 /// One method through hostile rounds, and then through rounds in which every question is asked until it is answered: if it converges when
@@ -98,7 +98,7 @@ fn probe_one(field: &Arc<dyn Field>, (kind, method): (&str, &dyn MethodSettings)
     world.largest = quiet.take_largest();
     let is_excluded = hostile_rounds(&mut world, rounds, &what);
     world.habits = PATIENT;
-    if remembers_losses(kind, method) {
+    if remembers_losses(kind) {
         world.regroup(&(0..AGENTS).collect::<Vec<_>>());
     }
     let mut wrong = None;

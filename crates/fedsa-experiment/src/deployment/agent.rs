@@ -30,7 +30,7 @@ use crate::made;
 use crate::plan::BuiltProblem;
 
 /// Saved agents.
-const LAYOUT: Layout = Layout { name: "agent", version: 8 };
+const LAYOUT: Layout = Layout { name: "agent", version: 9 };
 
 /// An agent: it applies, is admitted, and answers the questions of rounds.
 pub struct LocalAgent {
@@ -167,8 +167,8 @@ impl LocalAgent {
     /// told everything. Otherwise an epoch that it knows changes nothing.
     fn regroup(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(joined) = &mut self.joined else { return self.begin(bytes, self.applicant.joined(bytes)?) };
-        // A mark of its application says that its state is to be given up, also where what it knows could be the federation's: nothing else
-        // tells one federation from another with the same settings and agents.
+        // A mark of its application says that its state is to be given up, also where what it knows is of this run: its server may go on from
+        // an older state than the agent.
         if let Some(admission) = self.applied.and_then(|mark| self.applicant.joined(bytes).ok().filter(|told| told.mark == mark)) {
             return self.begin(bytes, admission);
         }

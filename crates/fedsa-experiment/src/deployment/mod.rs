@@ -15,6 +15,7 @@ mod of_task;
 mod weights;
 
 use std::borrow::Cow;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -190,12 +191,13 @@ impl Deployment {
         if stop.is_never() || is_measured() { Ok(()) } else { Err(limits::refusal("run.stop")) }
     }
 
-    /// The server's side, which begins with enrolment; `agents` says how many there must be, and how many there can be.
+    /// The server's side, which begins with enrolment; `agents` says how many there must be, and how many there can be. The run that it founds has
+    /// a random number, so that agents and server take no message of another run of the same file for one of this.
     ///
     /// # Errors
     /// As [`Enrolment::new`]; when `FEDSA_MEMORY` is no size.
     pub fn enrolment(&self, agents: RangeInclusive<usize>) -> Result<Enrolment> {
-        let enrolment = Enrolment::new(&self.terms, agents)?;
+        let enrolment = Enrolment::new(&self.terms, agents)?.with_run(number_of_a_run());
         Ok(match machine::available()? {
             Some(available) => enrolment.with_memory(available.bytes),
             None => enrolment,
@@ -327,6 +329,11 @@ impl Deployment {
         levels.check_names(how.intercept).map_err(|e| e.inside("problem"))?;
         Ok(Some(dim))
     }
+}
+
+/// A number that no other run has, but for one in 2^64: keys of the standard library's maps are random numbers of the operating system.
+fn number_of_a_run() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// The settings of the problem of an experiment.

@@ -35,8 +35,10 @@ pub struct Admission {
 #[non_exhaustive]
 pub struct Marks {
     /// Of the state with which it has applied ([`Applicant::apply_with`]).
+    #[serde(with = "postcard::fixint::le")]
     pub state: u64,
     /// Of the data with which it has applied ([`Applicant::mark_of_data`]).
+    #[serde(with = "postcard::fixint::le")]
     pub data: u64,
 }
 
@@ -139,14 +141,14 @@ impl Applicant {
     /// When it is none of this version or was damaged; when it is for other data than the agent has; when the number is not the one that was
     /// claimed, though there is such a number; when the federation that follows is not the one that the server has.
     pub fn admitted(&self, bytes: &[u8]) -> Result<Admission> {
-        let Told { agent, weights, start, columns, digest, marks } = frame::read(Kind::Admission, bytes)?;
+        let Told { agent, weights, start, columns, run, digest, marks } = frame::read(Kind::Admission, bytes)?;
         self.check_marks(marks)?;
         // A number that a federation of so few agents does not have is another one there.
         let claimed = self.application.agent.filter(|own| (*own as usize) < weights.len());
         if agent as usize >= weights.len() || claimed.is_some_and(|own| own != agent) {
             return Err(refused(format!("agent number {agent} of {} agents", weights.len()), "this agent's number"));
         }
-        let federation = self.federation(&weights, start, &columns)?;
+        let federation = self.federation(&weights, start, &columns)?.of_run(run);
         if federation.digest() != digest {
             return Err(refused("a federation with other settings", "one with this agent's settings"));
         }

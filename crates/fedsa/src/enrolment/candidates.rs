@@ -82,7 +82,7 @@ impl Enrolment {
     pub fn without<'a>(&self, senders: impl IntoIterator<Item = &'a str>) -> Self {
         let senders: BTreeSet<&str> = senders.into_iter().collect();
         let applied = self.state.applied.iter().filter(|(who, _)| !senders.contains(who.as_str())).cloned().collect();
-        let state = State { applied, cost: self.state.cost };
+        let state = State { applied, cost: self.state.cost, run: self.state.run };
         Self { terms: self.terms.clone(), agents: self.agents.clone(), held: state.held(), state, memory: self.memory }
     }
 }

@@ -14,9 +14,23 @@ pub(super) struct EpochTold {
     pub agent: u32,
     pub epoch: u64,
     pub weights: Vec<f64>,
+    #[serde(with = "postcard::fixint::le")]
     pub digest: u64,
-    /// For one that is new: the start, the columns of all, and the marks of its application.
-    pub new: Option<(Vec<f64>, Vec<ColumnSummary>, Marks)>,
+    /// For one that is new.
+    pub new: Option<ToldToNew>,
+}
+
+/// What an agent is told that knows no earlier epoch.
+#[derive(Serialize, Deserialize)]
+pub(super) struct ToldToNew {
+    start: Vec<f64>,
+    /// The columns of all.
+    columns: Vec<ColumnSummary>,
+    /// The number of the run.
+    #[serde(with = "postcard::fixint::le")]
+    run: u64,
+    /// Those of its application.
+    marks: Marks,
 }
 
 /// What the server sends an agent with this number in a later epoch of a federation that the agent knows; 8 bytes for each agent of the
@@ -34,10 +48,11 @@ pub fn announce(federation: &Federation, agent: usize) -> Vec<u8> {
 /// # Panics
 /// When there is no such agent.
 pub fn announce_to_new(federation: &Federation, agent: usize, columns: &[ColumnSummary], marks: Marks) -> Vec<u8> {
-    written(federation, agent, Some((federation.start().to_vec(), columns.to_vec(), marks)))
+    let (start, columns) = (federation.start().to_vec(), columns.to_vec());
+    written(federation, agent, Some(ToldToNew { start, columns, run: federation.run(), marks }))
 }
 
-fn written(federation: &Federation, agent: usize, new: Option<(Vec<f64>, Vec<ColumnSummary>, Marks)>) -> Vec<u8> {
+fn written(federation: &Federation, agent: usize, new: Option<ToldToNew>) -> Vec<u8> {
     assert!(agent < federation.agents(), "agent {agent} of {} agents", federation.agents());
     let (weights, digest, epoch) = (federation.weights().to_vec(), federation.digest(), federation.epoch());
     frame::written(Kind::Epoch, &EpochTold { agent: agent as u32, epoch, weights, digest, new })
@@ -91,10 +106,10 @@ impl Applicant {
     /// As [`Applicant::admitted`].
     pub fn joined(&self, bytes: &[u8]) -> Result<Admission> {
         let mut told: EpochTold = frame::read(Kind::Epoch, bytes)?;
-        let (start, columns, marks) =
+        let ToldToNew { start, columns, run, marks } =
             told.new.take().ok_or_else(|| refused("an announcement without start and columns", "one to a new agent"))?;
         self.check_marks(marks)?;
-        let founded = self.federation(&told.weights, start, &columns)?;
+        let founded = self.federation(&told.weights, start, &columns)?.of_run(run);
         Ok(Admission { federation: later(&founded, &told)?, agent: told.agent as usize, columns, mark: marks.state })
     }
 }

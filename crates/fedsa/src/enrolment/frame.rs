@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::protocol::refused;
 
 /// The version of the protocol of enrolment and rounds. Ends of other versions are refused, and both versions are named.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 /// What every message of enrolment begins with; no message of a round does ([`crate::message`] has its version there).
 const MAGIC: [u8; 4] = *b"fsaE";

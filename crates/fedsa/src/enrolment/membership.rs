@@ -20,7 +20,7 @@ use crate::protocol::refused;
 use crate::saved::Layout;
 
 /// Saved memberships.
-const LAYOUT: Layout = Layout { name: "membership", version: 4 };
+const LAYOUT: Layout = Layout { name: "membership", version: 5 };
 
 /// An agent that takes part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,6 +93,8 @@ struct State {
     start: Vec<f64>,
     /// Those who have applied since.
     waiting: Vec<Member>,
+    /// The number of the run.
+    run: u64,
 }
 
 impl Membership {
@@ -105,7 +107,8 @@ impl Membership {
         form: Option<String>,
     ) -> Self {
         let (weights, start) = (federation.weights().to_vec(), federation.start().to_vec());
-        let state = State { epoch: 0, members, weights, columns, form, start, waiting: Vec::new() };
+        let run = federation.run();
+        let state = State { epoch: 0, members, weights, columns, form, start, waiting: Vec::new(), run };
         Self { terms: terms.clone(), agents, federation, state, bounded: Vec::new() }
     }
 
@@ -172,7 +175,8 @@ impl Membership {
             return announce_to_new(federation, agent, &state.columns, marks);
         }
         let (weights, start, columns) = (state.weights.clone(), state.start.clone(), state.columns.clone());
-        frame::written(Kind::Admission, &Told { agent: agent as u32, weights, start, columns, digest: federation.digest(), marks })
+        let (run, digest) = (state.run, federation.digest());
+        frame::written(Kind::Admission, &Told { agent: agent as u32, weights, start, columns, run, digest, marks })
     }
 
     /// Takes an application for the next epoch. `sender` is who sent it, as whoever carries the bytes has authenticated it. A later one
@@ -275,8 +279,7 @@ impl Membership {
         let rows: Vec<u64> = members.iter().map(|one| one.rows).collect();
         let weights = self.terms.weights(&rows);
         let federation = self.federation.next_epoch(weights.clone())?;
-        let State { columns, form, start, .. } = self.state.clone();
-        let state = State { epoch: self.state.epoch + 1, members, weights, columns, form, start, waiting: waiting.to_vec() };
+        let state = State { epoch: self.state.epoch + 1, members, weights, waiting: waiting.to_vec(), ..self.state.clone() };
         let (terms, agents, bounded) = (self.terms.clone(), self.agents.clone(), self.bounded.clone());
         Ok((Self { terms, agents, federation, state, bounded }, from))
     }
@@ -302,7 +305,7 @@ impl Membership {
             0 => Ok(founded),
             epoch => founded.at_epoch(state.weights.clone(), epoch),
         };
-        let federation = founded.and_then(at_epoch).map_err(|_| LAYOUT.foreign())?;
+        let federation = founded.map(|founded| founded.of_run(state.run)).and_then(at_epoch).map_err(|_| LAYOUT.foreign())?;
         Ok(Self { terms: terms.clone(), agents, federation, state, bounded: Vec::new() })
     }
 }

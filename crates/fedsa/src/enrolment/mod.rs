@@ -73,7 +73,7 @@ use frame::Kind;
 use terms::TermsHashes;
 
 /// Saved enrolments.
-const LAYOUT: Layout = Layout { name: "enrolment", version: 5 };
+const LAYOUT: Layout = Layout { name: "enrolment", version: 6 };
 
 /// The most bytes of the name of a sender.
 const LONGEST_SENDER: usize = 1_000;
@@ -154,6 +154,10 @@ struct Told {
     weights: Vec<f64>,
     start: Vec<f64>,
     columns: Vec<ColumnSummary>,
+    /// The number of the run ([`Federation::of_run`]). It has a fixed length, and so has the digest, so that all runs cost the same.
+    #[serde(with = "postcard::fixint::le")]
+    run: u64,
+    #[serde(with = "postcard::fixint::le")]
     digest: u64,
     /// Those of the agent's application.
     marks: Marks,
@@ -195,6 +199,8 @@ struct State {
     /// Who has applied, in order.
     applied: Vec<(String, Application)>,
     cost: EnrolmentCost,
+    /// The number of the run that is to be founded.
+    run: u64,
 }
 
 impl State {
@@ -250,6 +256,14 @@ impl Enrolment {
         )?;
         require(*agents.end() < u32::MAX as usize, "agents", given, "fewer than 2^32 - 1 agents")?;
         Ok(Self { terms: terms.clone(), agents, state: State::default(), memory: None, held: 0 })
+    }
+
+    /// The same, for a run with this number ([`Federation::of_run`]), which agents are told as they are admitted. A server that is started again
+    /// before there is a federation goes on with the number that was saved.
+    #[must_use]
+    pub fn with_run(mut self, run: u64) -> Self {
+        self.state.run = run;
+        self
     }
 
     /// What to send to everybody who can be reached, `count` agents. It may be sent again to those who come later.
@@ -397,7 +411,7 @@ impl Enrolment {
             let what = format!("a start of {dim} components and {} columns, {bytes} bytes to each agent", columns.len());
             return Err(Error::data("data", what, frame::ACCEPTED));
         }
-        self.terms.federation(&self.terms.weights(rows), self.terms.start_of(dim)?, columns)
+        Ok(self.terms.federation(&self.terms.weights(rows), self.terms.start_of(dim)?, columns)?.of_run(self.state.run))
     }
 
     /// Those who can take part in the order of their numbers, and those who cannot.

@@ -36,6 +36,8 @@ pub struct Federation {
     rules: AnswerRules,
     /// How often agents have joined or left.
     epoch: u64,
+    /// What tells this run from others with the same settings.
+    run: u64,
 }
 
 impl std::fmt::Debug for Federation {
@@ -90,6 +92,7 @@ impl Federation {
             problem: None,
             rules: AnswerRules::default(),
             epoch: 0,
+            run: 0,
         };
         let setting = all.setting();
         all.uplink.check(all.agents(), all.dim(), all.method.protocol(&setting).encodes())?;
@@ -100,7 +103,15 @@ impl Federation {
     /// A federation on the data of a field, over a clear link, from `theta_0 = 0`, with seed 0 and the last iterate as output, if
     /// nothing else is set.
     pub fn builder(method: &dyn MethodSettings) -> Builder {
-        Builder { method: method.shared(), uplink: Uplink::default(), seed: 0, start: None, output: OutputRule::Last, problem: None }
+        Builder {
+            method: method.shared(),
+            uplink: Uplink::default(),
+            seed: 0,
+            start: None,
+            output: OutputRule::Last,
+            problem: None,
+            run: 0,
+        }
     }
 
     /// Sets which function of the iterates the output is.
@@ -120,6 +131,13 @@ impl Federation {
     #[must_use]
     pub fn of_problem(self, problem: Description) -> Self {
         Self { problem: Some(Arc::new(problem)), ..self }
+    }
+
+    /// Gives the run a number, 0 by default: nodes refuse messages and states of another run of the same settings. It changes no number of
+    /// the run. Whoever starts a run draws the number, and all its ends have the same ([`crate::enrolment::Enrolment::with_run`]).
+    #[must_use]
+    pub fn of_run(self, run: u64) -> Self {
+        Self { run, ..self }
     }
 
     /// Sets how the server counts answers.
@@ -178,11 +196,16 @@ impl Federation {
         self.epoch
     }
 
+    /// The number of the run ([`Federation::of_run`]).
+    pub fn run(&self) -> u64 {
+        self.run
+    }
+
     /// Whether this is `other` in another epoch, whoever its agents are.
     pub(crate) fn continues(&self, other: &Self) -> bool {
         let hash = |all: &Self| {
-            let Self { method, uplink, seed, start, problem, .. } = all;
-            description::digest(&(&**method, &**uplink, *seed, &**start, problem.as_deref()))
+            let Self { method, uplink, seed, start, problem, run, .. } = all;
+            description::digest(&(&**method, &**uplink, *seed, &**start, problem.as_deref(), run))
         };
         hash(self) == hash(other)
     }
@@ -283,12 +306,17 @@ impl Federation {
 
     /// The hash of all settings. Messages contain it, and a node refuses messages of another federation.
     ///
-    /// It covers the method with its settings, the link, the weights, the seed, the start, the epoch, and the problem's [`Description`] if
-    /// there is one ([`Federation::of_problem`]): neither data nor paths. It protects against mistakes and not against attacks.
+    /// It covers the method with its settings, the link, the weights, the seed, the start, the epoch, the run ([`Federation::of_run`]), and the
+    /// problem's [`Description`] if there is one ([`Federation::of_problem`]): neither data nor paths. It protects against mistakes and not
+    /// against attacks.
     pub fn digest(&self) -> u64 {
-        let Self { method, uplink, weights, seed, start, problem, epoch, .. } = self;
+        let Self { method, uplink, weights, seed, start, problem, epoch, run, .. } = self;
         let settings = (&**method, &**uplink, &**weights, seed, &**start, problem.as_deref());
-        if *epoch == 0 { description::digest(&settings) } else { description::digest(&(settings, epoch)) }
+        match (epoch, run) {
+            (0, 0) => description::digest(&settings),
+            (epoch, 0) => description::digest(&(settings, epoch)),
+            (epoch, run) => description::digest(&(settings, epoch, run)),
+        }
     }
 }
 
@@ -301,6 +329,7 @@ pub struct Builder {
     start: Option<Vec<f64>>,
     output: OutputRule,
     problem: Option<Description>,
+    run: u64,
 }
 
 impl Builder {
@@ -329,6 +358,11 @@ impl Builder {
         Self { problem: Some(problem), ..self }
     }
 
+    /// The number of the run ([`Federation::of_run`]).
+    pub fn run(self, run: u64) -> Self {
+        Self { run, ..self }
+    }
+
     /// The federation of the agents whose data a field has.
     ///
     /// # Errors
@@ -345,7 +379,7 @@ impl Builder {
     /// As [`Federation::new`].
     pub fn of(self, weights: &[f64], dim: usize) -> Result<Federation> {
         let start = self.start.unwrap_or_else(|| vec![0.0; dim]);
-        let federation = Federation::new(&*self.method, &self.uplink, weights, self.seed, start)?.with_output(self.output);
+        let federation = Federation::new(&*self.method, &self.uplink, weights, self.seed, start)?.with_output(self.output).of_run(self.run);
         Ok(match self.problem {
             Some(problem) => federation.of_problem(problem),
             None => federation,

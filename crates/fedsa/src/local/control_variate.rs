@@ -186,6 +186,11 @@ impl ControlCopies for ControlVariate {
         ControlVariate::is_told(self)
     }
 
+    /// All agents were asked in the round before.
+    fn assumed(&self, _: Option<u64>, round: u64) -> Option<u64> {
+        round.checked_sub(1)
+    }
+
     fn can_follow(&self, answered: Option<u64>, round: u64) -> bool {
         // A round adds `gain v = (gain / (alpha_g E)) (theta_{t+1} - theta_t)`. The sum over several rounds telescopes only if
         // the factor is the same in all of them.
@@ -200,13 +205,18 @@ impl ControlCopies for ControlVariate {
         }
     }
 
-    fn mean(&self, round: u64, base: &[f64], theta: &[f64]) -> Vec<f64> {
-        let leg = self.steps.of(round);
-        (0..theta.len()).map(self.mean_between(&leg, base, theta)).collect()
+    /// v.
+    fn shared(&self, down: &Message, theta: &[f64]) -> Vec<f64> {
+        if self.is_told() {
+            return down.part(Part::Direction).to_vec();
+        }
+        let leg = self.steps.of(down.round);
+        (0..theta.len()).map(self.mean_between(&leg, down.part(Part::Model), theta)).collect()
     }
 
-    fn settle(&self, round: u64, xi: &mut [f64], v: &[f64], own: &[f64]) {
-        ControlVariate::settle(self, &self.steps.of(round), xi, |i| v[i], own);
+    fn settle(&self, round: u64, xi: &mut [f64], v: &[f64], own: Option<&[f64]>) {
+        let zero = vec![0.0; xi.len()];
+        ControlVariate::settle(self, &self.steps.of(round), xi, |i| v[i], own.unwrap_or(&zero));
     }
 }
 

@@ -111,19 +111,26 @@ pub struct OnePass {
 
 /// The rule of control variates of which a server node can hold copies. With its copy the server restores the control of
 /// an agent that missed messages or was restored from an older state. All vectors have d components.
+///
+/// A round changes a control by the agent's own answer, if the round counted it, and by a vector that is the same for all agents: the mean
+/// v of the round (SCAFFLSA), or the server's control c (Scaffold).
 pub trait ControlCopies: Send + Sync {
-    /// Whether agents are told the mean v of a round at its end; otherwise they compute it from the next model.
+    /// Whether agents are told the vector of a round at its end; otherwise they know it from the question, or from the next model.
     fn is_told(&self) -> bool;
-    /// Whether an agent that last answered in round `answered` (`None`: never) can compute its control from the model of
+    /// The last round that counted an answer of the agent, as an agent assumes that last answered in round `answered` (`None`: never),
+    /// unless the question of `round` says otherwise.
+    fn assumed(&self, answered: Option<u64>, round: u64) -> Option<u64>;
+    /// Whether an agent that last answered in round `answered` (`None`: never) can compute its control at the question of
     /// `round`.
     fn can_follow(&self, answered: Option<u64>, round: u64) -> bool;
     /// Sets the vectors that an agent keeps to the control `xi` of the round whose model is `theta`.
     fn put(&self, memory: &mut [&mut [f64]], xi: &[f64], theta: &[f64]);
-    /// The mean v of a round that changed the model from `base` to `theta`, as agents compute it.
-    fn mean(&self, round: u64, base: &[f64], theta: &[f64]) -> Vec<f64>;
-    /// Updates a control `xi` with the mean `v` of a round and the agent's answer `own`, which is zero if the mean does not
-    /// include the answer.
-    fn settle(&self, round: u64, xi: &mut [f64], v: &[f64], own: &[f64]);
+    /// The vector of a round that is the same for all agents. `down` is what agents were told at its end, or the round's question if they
+    /// are told nothing; `theta` is the model after the round.
+    fn shared(&self, down: &Message, theta: &[f64]) -> Vec<f64>;
+    /// Updates a control `xi` of an agent that was asked in a round: with the round's `shared` vector, and with the agent's answer `own` if
+    /// the round counted it.
+    fn settle(&self, round: u64, xi: &mut [f64], shared: &[f64], own: Option<&[f64]>);
 }
 
 /// The vectors that one agent keeps, read only.

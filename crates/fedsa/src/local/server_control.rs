@@ -1,6 +1,6 @@
 //! Drift `c_c - c`: the agent's control variate minus the server's (Scaffold with m of N participants).
 
-use super::{AgentBatch, AgentMemory, Client, Outbox};
+use super::{AgentBatch, AgentMemory, Client, ControlCopies, Outbox};
 use crate::error::Result;
 use crate::message::{Message, Part};
 use crate::random::Purpose;
@@ -29,6 +29,10 @@ impl Client for ServerControl {
         self.steps.of(t).len
     }
 
+    fn controls(&self) -> Option<&dyn ControlCopies> {
+        Some(self)
+    }
+
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let of_server = down.part(Part::ServerControl);
         let leg = self.steps.of(down.round);
@@ -42,7 +46,6 @@ impl Client for ServerControl {
                     *control += change[i];
                 }
                 agent.drift[i] = *control - of_server[i];
-                change[i] = -of_server[i];
             }
         }
         batch.open_streams(Purpose::Sample, down.round);
@@ -50,8 +53,13 @@ impl Client for ServerControl {
         batch.send_directions(leg.sum, Part::Direction, out);
         for l in batch.lanes() {
             let (_, v) = out.sent(l).expect("every lane has sent");
-            let [_, change] = batch.lane(l).memory;
-            change.iter_mut().zip(v).for_each(|(change, v)| *change -= v);
+            let agent = batch.lane::<2>(l);
+            let [_, change] = agent.memory;
+            for i in 0..v.len() {
+                // The steps are made: what is kept for `sent` is -c.
+                agent.drift[i] = -of_server[i];
+                change[i] = agent.drift[i] - v[i];
+            }
         }
         Ok(())
     }
@@ -61,9 +69,9 @@ impl Client for ServerControl {
         for l in batch.lanes() {
             let Some((_, sent)) = sent.sent(l) else { continue };
             let agent = batch.lane::<2>(l);
-            let [control, change] = agent.memory;
+            let [_, change] = agent.memory;
             for (i, change) in change.iter_mut().enumerate() {
-                *change = agent.drift[i] - control[i] - sent[i];
+                *change = agent.drift[i] - sent[i];
             }
         }
         Ok(())
@@ -76,5 +84,37 @@ impl Client for ServerControl {
             control.iter_mut().zip(memory.vector(CHANGE)).for_each(|(control, change)| *control += change);
         }
         true
+    }
+}
+
+impl ControlCopies for ServerControl {
+    /// The question contains c.
+    fn is_told(&self) -> bool {
+        false
+    }
+
+    /// Only the agent's own answers change its control.
+    fn assumed(&self, answered: Option<u64>, _: u64) -> Option<u64> {
+        answered
+    }
+
+    fn can_follow(&self, _: Option<u64>, _: u64) -> bool {
+        true
+    }
+
+    fn put(&self, memory: &mut [&mut [f64]], control: &[f64], _: &[f64]) {
+        memory[CONTROL].copy_from_slice(control);
+        memory[CHANGE].fill(0.0);
+    }
+
+    /// c.
+    fn shared(&self, down: &Message, _: &[f64]) -> Vec<f64> {
+        down.part(Part::ServerControl).to_vec()
+    }
+
+    /// `c_c += -c - v_c`.
+    fn settle(&self, _: u64, control: &mut [f64], of_server: &[f64], own: Option<&[f64]>) {
+        let Some(v) = own else { return };
+        control.iter_mut().zip(of_server.iter().zip(v)).for_each(|(control, (c, v))| *control += -c - v);
     }
 }

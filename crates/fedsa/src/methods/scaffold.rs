@@ -28,9 +28,8 @@
 //! **Lost answers** (m of N): an agent whose answer was lost counts as one that did not take part: neither `c_c` nor its share
 //! of c changes. The agent is told with its next question ([`crate::message::Part::Included`]). An answer altered by a codec
 //! counts as it was decoded, at both ends. `c = sum_c p_c c_c` therefore holds over codecs, budgets and losses. Where only
-//! sums arrive, or answers arrive late, the ends cannot agree, and such links are refused. Over a network that also makes
-//! agents lose their memory, c keeps the change of a control that no longer exists: unlike SCAFFLSA's, the server node has
-//! no copies of the controls.
+//! sums arrive, or answers arrive late, the ends cannot agree, and such links are refused. An agent that comes back from an older
+//! state, or from none, is sent its `c_c` by the server node, which keeps copies ([`crate::node`]).
 
 use serde::{Deserialize, Serialize};
 

@@ -176,7 +176,7 @@ impl ClientNode {
         let front = Message::front(bytes)?;
         let mut envelope = front.envelope;
         if envelope.settings != self.digest {
-            return Err(refused("a message of a federation with other settings", "messages of this federation"));
+            return Err(refused("a message of a federation with other settings, or of another run", "messages of this federation"));
         }
         if envelope.agent != ALL && envelope.agent != self.agent {
             return Err(refused(format!("a message to agent {}", envelope.agent), &format!("messages to agent {}", self.agent)));
@@ -403,8 +403,8 @@ impl ClientNode {
         if t == 0 || down.exchange != 0 {
             return Ok(Step::With(None));
         }
-        // The last round whose mean includes the agent's answer: the round before, unless the message says another one.
-        let included = said.unwrap_or(t.checked_sub(1));
+        // The last round that counted an answer of the agent.
+        let included = said.unwrap_or_else(|| controls.assumed(answered, t));
         // The agent does not remember that round, or cannot compute what the rounds since then have added.
         if included > answered || !controls.can_follow(answered, t) {
             return Ok(Step::Behind);
@@ -416,7 +416,8 @@ impl ClientNode {
         Envelope { agent: self.agent, seen: self.log.settled, settings: self.digest }
     }
 
-    /// The agent's control variate `xi_c`, d numbers, after `rounds` rounds, if the server's iterate is then `theta`;
+    /// The agent's control variate (that of [`super::ServerNode::control`]), d numbers, after `rounds` rounds, if the server's iterate is then
+    /// `theta`;
     /// `is_included` says whether the mean of its round includes the agent's last answer. `None` for methods without controls.
     pub fn control(&self, theta: &[f64], rounds: u64, is_included: bool) -> Option<Vec<f64>> {
         let Working::Lanes { client, memory, .. } = &self.half else { return None };

@@ -11,6 +11,8 @@ use crate::server::Letter;
 /// Copies of the agents' control variates; empty for methods without them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Copies {
+    /// The number of components d.
+    dim: usize,
     /// `xi_c`, d numbers each.
     pub xi: Vec<f64>,
     /// The number of rounds whose end each agent's control must have seen, if agents are told means.
@@ -22,8 +24,6 @@ pub(super) struct Copies {
     counted: Vec<u32>,
     /// The checksums of the answers to the open question, one for each agent that was asked; 0 without one.
     checksums: Vec<u32>,
-    /// `theta_t` of the round under way.
-    before: Vec<f64>,
 }
 
 /// Whether an agent's control equals the server's copy, as far as the server knows.
@@ -38,23 +38,23 @@ enum Agreement {
 }
 
 impl Copies {
-    /// Copies of N controls of d components, all 0, at `theta_0`.
-    pub fn new(n: usize, start: &[f64]) -> Self {
+    /// Copies of N controls of d components, all 0.
+    pub fn new(n: usize, dim: usize) -> Self {
         Self {
-            xi: vec![0.0; n * start.len()],
+            dim,
+            xi: vec![0.0; n * dim],
             seen: vec![0; n],
             agreement: vec![Agreement::Equal; n],
             counted: vec![0; n],
             checksums: Vec::new(),
-            before: start.to_vec(),
         }
     }
 
-    /// The copies of the agents of the next epoch, each `from` these or new, at `theta`: `xi_c -= sum p_k xi_k` with the new weights `p_k`,
+    /// The copies of the agents of the next epoch, each `from` these or new: `xi_c -= sum p_k xi_k` with the new weights `p_k`,
     /// so that they sum to zero. Each agent is sent its own.
-    pub fn regrouped(&self, from: &[Option<usize>], weights: &[f64], theta: &[f64]) -> Self {
-        let d = theta.len();
-        let mut next = Self::new(from.len(), theta);
+    pub fn regrouped(&self, from: &[Option<usize>], weights: &[f64]) -> Self {
+        let d = self.dim;
+        let mut next = Self::new(from.len(), d);
         for (xi, old) in next.xi.chunks_mut(d).zip(from).filter_map(|(xi, old)| Some((xi, (*old)?))) {
             xi.copy_from_slice(&self.xi[old * d..(old + 1) * d]);
         }
@@ -69,19 +69,13 @@ impl Copies {
 
     /// The copy that the next question to agent `c` must contain, because the agent's own control differs from it.
     pub fn to_send(&self, c: usize) -> Option<&[f64]> {
-        let d = self.before.len();
+        let d = self.dim;
         (self.agreement[c] != Agreement::Equal).then(|| &self.xi[c * d..(c + 1) * d])
     }
 
     /// Whether agent `c` has said to the open question that it is out of step.
     pub fn is_out_of_step(&self, c: usize) -> bool {
         self.agreement.get(c) == Some(&Agreement::Differs)
-    }
-
-    /// Begins a round at theta.
-    pub fn open(&mut self, theta: &[f64]) {
-        self.before.clear();
-        self.before.extend(theta);
     }
 
     /// Notes that a question went out to these agents; the first one of a round contains the copies that differ.
@@ -130,33 +124,20 @@ impl Copies {
         silent.inspect(|c| self.agreement[*c] = Agreement::Differs).collect()
     }
 
-    /// Updates the copies at the end of a round, as the agents will update their controls: with the mean that `told` contains, or with
-    /// the one that follows from the model's move to `theta`.
-    pub fn settle(
-        &mut self,
-        controls: &dyn ControlCopies,
-        round: u64,
-        asked: &[usize],
-        letters: &[Letter],
-        told: Option<&Message>,
-        theta: &[f64],
-    ) {
-        let d = theta.len();
-        let v = match told {
-            Some(tell) => tell.part(Part::Direction).to_vec(),
-            None => controls.mean(round, &self.before, theta),
-        };
-        let zero = vec![0.0; d];
+    /// Updates the copies at the end of a round that led to `theta`, as the agents will update their controls. `down` is what the agents
+    /// that were asked are told at the end of the round, or its question if they are told nothing.
+    pub fn settle(&mut self, controls: &dyn ControlCopies, down: &Message, asked: &[usize], letters: &[Letter], theta: &[f64]) {
+        let (d, shared) = (self.dim, controls.shared(down, theta));
         let mut letters = letters.iter().peekable();
         for (c, checksum) in asked.iter().zip(&self.checksums) {
             let letter = letters.next_if(|letter| letter.agent == *c);
-            let own = letter.map_or(&zero[..], |letter| letter.part(Part::Direction));
-            controls.settle(round, &mut self.xi[c * d..(c + 1) * d], &v, own);
+            let own = letter.map(|letter| letter.part(Part::Direction));
+            controls.settle(down.round, &mut self.xi[c * d..(c + 1) * d], &shared, own);
             if letter.is_some() {
                 self.counted[*c] = *checksum;
             }
-            if told.is_some() {
-                self.seen[*c] = round as u32 + 1;
+            if controls.is_told() {
+                self.seen[*c] = down.round as u32 + 1;
             }
         }
     }

@@ -27,7 +27,8 @@
 //! included; if the server counted another one, it refuses the answer. In both cases the agent's next question contains its
 //! control, d numbers more. A network that loses no messages has no such messages.
 //!
-//! This holds under `rule = "acknowledged"`, which `auto` is unless answers are late or only sums arrive. Under `afresh` the
+//! This holds for Scaffold with some of the agents, whose server changes c by the answers that change the copies, so that `sum_c p_c c_c = c`;
+//! and under `rule = "acknowledged"`, which `auto` is unless answers are late or only sums arrive. Under `afresh` the
 //! error of a lost message lasts one round; under `literal`, which `auto` is if answers are late and some of the agents
 //! participate, it stays.
 
@@ -47,7 +48,7 @@ use crate::saved::Layout;
 use crate::uplink::MessageKey;
 
 /// Saved nodes.
-const LAYOUT: Layout = Layout { name: "node", version: 6 };
+const LAYOUT: Layout = Layout { name: "node", version: 7 };
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> MessageKey {
     MessageKey { seed, round, exchange, agent }

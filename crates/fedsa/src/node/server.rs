@@ -108,7 +108,7 @@ impl ServerNode {
         let mut copies = Copies::default();
         if client.is_some() {
             coordinator.keep_letters();
-            copies = Copies::new(federation.agents(), federation.start());
+            copies = Copies::new(federation.agents(), federation.dim());
         }
         let untold = Untold::new(coordinator.protocol(), federation.agents());
         Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies, untold, failure: None })
@@ -130,7 +130,7 @@ impl ServerNode {
         let coordinator = self.coordinator.regrouped(federation, from)?;
         let mut next = Self::new(federation)?;
         if next.client.is_some() {
-            next.copies = self.copies.regrouped(from, federation.weights(), self.theta());
+            next.copies = self.copies.regrouped(from, federation.weights());
         }
         Ok(Self { coordinator, ..next })
     }
@@ -175,7 +175,8 @@ impl ServerNode {
         self.coordinator.mean_answer()
     }
 
-    /// The server's copy of the control `xi_c` of agent `c`, d numbers, for methods with control variates.
+    /// The server's copy of the control that agent `c` keeps, d numbers, for methods with control variates: `xi_c`, and `c_c` of Scaffold
+    /// with some of the agents, whose `xi_c` is `c_c - c` ([`Observable::each_control`]).
     pub fn control(&self, c: usize) -> Option<&[f64]> {
         let d = self.theta().len();
         self.copies.xi.get(c * d..(c + 1) * d)
@@ -207,9 +208,6 @@ impl ServerNode {
             if self.failure.is_some() {
                 return self.todo.clone();
             }
-        }
-        if self.client.is_some() {
-            self.copies.open(self.coordinator.theta());
         }
         let step = self.coordinator.open(available);
         self.follow(step)
@@ -316,7 +314,10 @@ impl ServerNode {
         let front = front?;
         let envelope = front.envelope;
         if envelope.settings != self.digest {
-            return Err(refused(format!("an answer of agent {agent} with other settings"), "answers of this federation"));
+            return Err(refused(
+                format!("an answer of agent {agent} with other settings, or of another run"),
+                "answers of this federation",
+            ));
         }
         if envelope.agent != agent {
             return Err(refused(format!("an answer of agent {} from agent {agent}", envelope.agent), "each agent's own answer"));
@@ -475,9 +476,8 @@ impl ServerNode {
     fn settle(&mut self, asked: &[usize], step: Step) {
         let Self { coordinator, client, copies, .. } = self;
         let Some(controls) = client.as_ref().and_then(|client| client.controls()) else { return };
-        let told = (step == Step::Tell).then(|| &coordinator.question().down);
-        copies.settle(controls, coordinator.opened() - 1, asked, coordinator.letters(), told, coordinator.theta());
-        if told.is_none() {
+        copies.settle(controls, &coordinator.question().down, asked, coordinator.letters(), coordinator.theta());
+        if step != Step::Tell {
             return;
         }
         let uplink = coordinator.federation().uplink();

@@ -12,6 +12,7 @@ use fedsa::federation::{AnswerRules, Faults, Federation};
 use fedsa::linalg::distance_sq;
 use fedsa::message::{Body, Message, Part};
 use fedsa::methods::MethodSettings;
+use fedsa::metrics::Observable;
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::random::{ALL, Purpose, Stream, stream};
@@ -458,12 +459,9 @@ impl World {
 
     /// `|sum_c p_c xi_c|` over the controls that the server will have each agent hold, if it keeps any.
     pub fn control_sum(&self) -> Option<f64> {
-        self.server.control(0)?;
-        let mut sum = vec![0.0; self.field.dim()];
-        for (c, p) in self.federation.weights().iter().enumerate() {
-            sum.iter_mut().zip(self.server.control(c)?).for_each(|(s, x)| *s += p * x);
-        }
-        Some(fedsa::linalg::norm_sq(&sum).sqrt())
+        let (mut sum, weights) = (vec![0.0; self.field.dim()], self.federation.weights());
+        let are_kept = self.server.each_control(&mut |c, xi| sum.iter_mut().zip(xi).for_each(|(s, x)| *s += weights[c] * x));
+        are_kept.then(|| fedsa::linalg::norm_sq(&sum).sqrt())
     }
 
     /// After rounds in which nothing happens, the largest difference of an agent's control from the server's copy.
