@@ -30,6 +30,7 @@ mod invariants;
 mod kernels;
 mod laws;
 mod ledger;
+mod line_search;
 mod link_moments;
 mod link_rates;
 mod links;

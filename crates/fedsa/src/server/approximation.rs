@@ -7,7 +7,7 @@ use super::{Ask, Next, Own, Received};
 use crate::error::Result;
 use crate::kernel::{Isa, products};
 use crate::linalg;
-use crate::local::line_search::Trials;
+use crate::local::line_search::Search;
 use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::refused;
@@ -228,8 +228,8 @@ impl Trigger {
 pub struct NewtonSteps {
     /// `theta_t`.
     pub theta: Vec<f64>,
-    /// The trial steps; `None` where every step is 1.
-    pub trials: Option<Trials>,
+    /// The line search; `None` where every step is 1.
+    pub search: Option<Search>,
     /// When the norm of the gradient decides on renewals: b and the least number of rounds between them.
     pub trigger: Option<Trigger>,
 }
@@ -248,8 +248,9 @@ impl NewtonSteps {
         // Where the downlink alters models, gradients are those at the model that agents decoded.
         self.theta = got.down.part(Part::Model).to_vec();
         let g = got.mean(gradient);
+        let is_whole = got.letters.len() == agents;
+        self.search.iter_mut().for_each(|search| search.begin(is_whole));
         if let Some(trigger) = &mut self.trigger {
-            let is_whole = got.letters.len() == agents;
             trigger.see(got.round, is_whole.then(|| linalg::norm_sq(&g).sqrt()), span);
         }
         g
@@ -258,7 +259,7 @@ impl NewtonSteps {
     /// What follows the first exchange: an exchange for the length of the step along `p`, or the step itself; neither without p.
     pub fn along(&mut self, round: u64, p: Option<Vec<f64>>) -> Next {
         let Some(p) = p else { return Next::Done { tell: None } };
-        if self.trials.is_some() {
+        if self.search.is_some() {
             return Next::Ask(Ask { to: None, down: Message::one(round, 1, Part::Step, p), own: None });
         }
         self.step(1.0, &p);
@@ -267,7 +268,8 @@ impl NewtonSteps {
 
     /// The step after the exchange for its length: none if no answer arrived, because losses and slope are then zero.
     pub fn after_losses(&mut self, got: &Received<'_>) -> Next {
-        if let Some(s) = self.trials.as_ref().and_then(|trials| trials.accepted(&got.mean(Part::Losses))) {
+        let (losses, are_all) = (got.mean(Part::Losses), got.arrived.is_empty());
+        if let Some(s) = self.search.as_mut().and_then(|search| search.step(&losses, are_all, Some(1.0))) {
             self.step(s, got.down.part(Part::Step));
         }
         Next::Done { tell: None }
@@ -278,29 +280,31 @@ impl NewtonSteps {
         self.theta.iter_mut().zip(p).for_each(|(x, p)| *x = s.mul_add(*p, *x));
     }
 
-    /// What [`NewtonSteps::restored_trigger`] reads: nothing where the server does not decide on renewals.
-    pub fn saved_trigger(&self) -> Vec<f64> {
+    /// What [`NewtonSteps::restored`] reads beside theta: the trigger and the search, each empty where there is none.
+    pub fn saved(&self) -> [Vec<f64>; 2] {
         let trigger = self.trigger.iter();
-        trigger.flat_map(|trigger| std::iter::once(trigger.renewal as f64).chain(trigger.norms.iter().copied())).collect()
+        let trigger = trigger.flat_map(|trigger| std::iter::once(trigger.renewal as f64).chain(trigger.norms.iter().copied()));
+        [trigger.collect(), self.search.as_ref().map_or(Vec::new(), Search::state)]
     }
 
-    /// The trigger with what was saved after `opened` rounds had been opened; `None` if it is not of these settings.
-    pub fn restored_trigger(&self, saved: &[f64], opened: u64) -> Option<Option<Trigger>> {
-        match (&self.trigger, saved) {
-            (None, []) => Some(None),
+    /// The steps at theta, with what was saved after `opened` rounds had been opened; `None` if it is not of these settings.
+    pub fn restored(&self, theta: Vec<f64>, saved: [Vec<f64>; 2], opened: u64) -> Option<Self> {
+        let trigger = match (&self.trigger, &saved[0][..]) {
+            (None, []) => None,
             (Some(own), [renewal, norms @ ..]) if is_index(*renewal, opened) && norms.len() <= 2 && norms.iter().all(|g| *g >= 0.0) => {
-                Some(Some(Trigger { renewal: *renewal as u64, norms: norms.to_vec(), ..own.clone() }))
+                Some(Trigger { renewal: *renewal as u64, norms: norms.to_vec(), ..own.clone() })
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(Self { theta, search: Search::restored_if_any(self.search.as_ref(), &saved[1])?, trigger })
     }
 }
 
 /// The saved state of a rule of these with other agents, of which one is `from` the old ones or new. What was held of an agent with the
 /// new and the old number for which `is_kept` is false is forgotten, as after a loss.
 pub fn regrouped(mut state: Vec<Vec<f64>>, from: &[Option<usize>], is_kept: impl Fn(usize, usize) -> bool) -> Vec<Vec<f64>> {
-    // theta_t, whose answers were lost, what a trigger remembers; what is held of each agent.
-    let held = state.split_off(3);
+    // theta_t, whose answers were lost, what a trigger and a search remember; what is held of each agent.
+    let held = state.split_off(4);
     let kept = |(new, old): (usize, &Option<usize>)| old.filter(|old| is_kept(new, *old)).map_or(Vec::new(), |old| held[old].clone());
     let lost = |(new, old): (usize, &Option<usize>)| old.map_or(0.0, |old| if is_kept(new, old) { state[1][old] } else { 1.0 });
     let all = from.iter().enumerate().map(kept).collect::<Vec<_>>();

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::linalg::{self, add_scaled, column, solve_definite};
 use crate::local::compressor::{Compressor, MatrixChange, are_bounded, are_entries};
 use crate::local::fednl::{CORRECT, FIRST_MARK, NO_MARK, SEARCH, WHOLE, compressor_stream, mark_after};
-use crate::local::line_search::Trials;
+use crate::local::line_search::{Search, Trials};
 use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::{are_finite, refused};
@@ -174,7 +174,7 @@ pub struct FedNlServer {
     definite: Definite,
     /// The share of the step, without a line search.
     step: f64,
-    trials: Option<Trials>,
+    search: Option<Search>,
     participation: Participation,
     agents: Vec<AgentKnowledge>,
     /// What is known of an agent before its first answer.
@@ -229,7 +229,7 @@ impl FedNlServer {
             learning_rate,
             definite,
             step,
-            trials,
+            search: trials.map(Search::new),
             participation,
             agents,
             unknown: known,
@@ -389,9 +389,12 @@ impl FedNlServer {
             }
         };
         let (way, ()) = rayon::join(|| models.map(|models| models.way(definite)), learn);
+        // Against the gradient steps have another length.
+        let is_whole = matches!(way, Some(Way::Minimum(_))) && self.agents.iter().all(|known| known.model == self.theta);
+        self.search.iter_mut().for_each(|search| search.begin(is_whole));
         let p = match way {
             Some(Way::Minimum(p)) => p,
-            Some(Way::Downhill(p)) if self.trials.is_some() => p,
+            Some(Way::Downhill(p)) if self.search.is_some() => p,
             // The length of such a step is known from a line search only.
             Some(Way::Downhill(_)) => {
                 self.failed += 1;
@@ -399,7 +402,7 @@ impl FedNlServer {
             }
             None => return Next::Done { tell: None },
         };
-        if self.trials.is_some() {
+        if self.search.is_some() {
             let mut to = [&self.asked[0][..], &self.asked[1]].concat();
             to.sort_unstable();
             return Next::Ask(Ask { to: self.all_or(&to), down: Message::one(got.round, SEARCH, Part::Step, p), own: None });
@@ -444,7 +447,7 @@ impl Server for FedNlServer {
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == SEARCH {
             let losses = got.mean(Part::Losses);
-            let accepted = self.trials.as_ref().and_then(|trials| trials.accepted(&losses));
+            let accepted = self.search.as_mut().and_then(|search| search.step(&losses, got.arrived.is_empty(), Some(1.0)));
             if let Some(s) = accepted {
                 add_scaled(&mut self.theta, s, got.down.part(Part::Step));
             }
@@ -516,7 +519,8 @@ impl Server for FedNlServer {
 
     fn state(&self) -> Vec<Vec<f64>> {
         let indices = |asked: &Vec<usize>| asked.iter().map(|c| *c as f64).collect();
-        let mut state = vec![self.theta.clone(), self.sum.clone(), vec![self.heard, self.failed as f64]];
+        let search = self.search.as_ref().map_or(Vec::new(), Search::state);
+        let mut state = vec![self.theta.clone(), self.sum.clone(), vec![self.heard, self.failed as f64], search];
         state.extend(self.asked.iter().map(indices));
         for known in &self.agents {
             let flags = vec![known.mark, known.deviation, f64::from(known.is_unsure), f64::from(known.needs_whole)];
@@ -533,9 +537,10 @@ impl Server for FedNlServer {
     fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
         let (d, n) = (self.theta.len(), self.weights.len());
         let theta = restored_theta(&mut state, d)?;
-        if state.len() != 4 + 5 * n || state[0].len() != entries(d) || state[1].len() != 2 {
+        if state.len() != 5 + 5 * n || state[0].len() != entries(d) || state[1].len() != 2 {
             return Err(foreign_state());
         }
+        let search = Search::restored_if_any(self.search.as_ref(), &state.remove(2)).ok_or_else(foreign_state)?;
         let is_flag = |x: f64| x == 0.0 || x == 1.0;
         let known = |known: &[Vec<f64>]| {
             let [flags, model, gradient, numbers, places] = known else { return None };
@@ -574,7 +579,7 @@ impl Server for FedNlServer {
         };
         let indices = |asked: &[f64]| asked.iter().map(|c| *c as usize).collect();
         self.asked = [indices(&state[2]), indices(&state[3])];
-        (self.heard, self.failed) = (state[1][0], count as u64);
+        (self.heard, self.failed, self.search) = (state[1][0], count as u64, search);
         (self.theta, self.sum, self.agents) = (theta, state.swap_remove(0), agents);
         Ok(())
     }

@@ -5,7 +5,7 @@ use faer::Mat;
 use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::linalg;
-use crate::local::line_search::Trials;
+use crate::local::line_search::Search;
 use crate::message::{Message, Part};
 
 /// Computes the step from the mean of the agents' Hessians, and shortens it by the mean of their losses (backtracking).
@@ -18,8 +18,8 @@ pub struct NewtonServer {
     pub theta: Vec<f64>,
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
-    /// The trial steps s.
-    pub trials: Trials,
+    /// The line search.
+    pub search: Search,
     /// The last Hessian of each agent as a lower triangle, d (d + 1) / 2 numbers; empty before the first.
     pub hessians: Vec<Vec<f64>>,
 }
@@ -66,11 +66,12 @@ impl Server for NewtonServer {
             // Where the downlink alters models, gradients are those at the model that agents decoded.
             self.theta = got.down.part(Part::Model).to_vec();
             let g = got.mean(Part::Gradient);
+            self.search.begin(got.arrived.is_empty());
             let Some(p) = self.direction(&g) else { return Next::Done { tell: None } };
             return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Step, p), own: None });
         }
         // theta_{t+1} = theta_t + s p. If no answer arrived, losses and slope are zero, and no step is accepted.
-        if let Some(s) = self.trials.accepted(&got.mean(Part::Losses)) {
+        if let Some(s) = self.search.step(&got.mean(Part::Losses), got.arrived.is_empty(), Some(1.0)) {
             self.theta.iter_mut().zip(got.down.part(Part::Step)).for_each(|(x, p)| *x = s.mul_add(*p, *x));
         }
         Next::Done { tell: None }
@@ -82,21 +83,24 @@ impl Server for NewtonServer {
 
     fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<Vec<f64>>> {
         let hessian = |c: &Option<usize>| c.map_or(Vec::new(), |c| self.hessians[c].clone());
-        Some(std::iter::once(self.theta.clone()).chain(from.iter().map(hessian)).collect())
+        Some([self.theta.clone(), self.search.state()].into_iter().chain(from.iter().map(hessian)).collect())
     }
 
     fn state(&self) -> Vec<Vec<f64>> {
-        std::iter::once(&self.theta).chain(&self.hessians).cloned().collect()
+        [self.theta.clone(), self.search.state()].into_iter().chain(self.hessians.iter().cloned()).collect()
     }
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
         let d = self.theta.len();
         let theta = restored_theta(&mut state, d)?;
-        let fits = state.iter().all(|lower| lower.is_empty() || lower.len() == d * (d + 1) / 2);
-        if !fits || state.len() != self.weights.len() {
+        if state.len() != 1 + self.weights.len() {
             return Err(foreign_state());
         }
-        (self.theta, self.hessians) = (theta, state);
+        let search = self.search.restored(&state.remove(0)).ok_or_else(foreign_state)?;
+        if !state.iter().all(|lower| lower.is_empty() || lower.len() == d * (d + 1) / 2) {
+            return Err(foreign_state());
+        }
+        (self.theta, self.search, self.hessians) = (theta, search, state);
         Ok(())
     }
 }
@@ -104,6 +108,7 @@ impl Server for NewtonServer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::local::line_search::Trials;
 
     /// The mean Hessian of the agents that are known decides: Newton's step where it is positive definite, else minus the gradient.
     #[test]
@@ -111,7 +116,7 @@ mod tests {
         let server = |hessians: [&[f64]; 2]| NewtonServer {
             theta: vec![0.0; 2],
             weights: vec![0.5; 2],
-            trials: Trials::new(0.5, 3, 1e-4),
+            search: Search::new(Trials::new(0.5, 3, 1e-4)),
             hessians: hessians.map(<[f64]>::to_vec).into(),
         };
         let g = [2.0, -6.0];

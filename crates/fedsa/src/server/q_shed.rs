@@ -299,7 +299,8 @@ impl Server for QShedServer {
 
     fn state(&self) -> Vec<Vec<f64>> {
         let lost = self.lost.iter().map(|lost| f64::from(*lost)).collect();
-        let mut state = vec![self.steps.theta.clone(), lost, self.steps.saved_trigger()];
+        let [trigger, search] = self.steps.saved();
+        let mut state = vec![self.steps.theta.clone(), lost, trigger, search];
         state.extend(self.held.iter().map(|held| {
             let Some(round) = held.round else { return Vec::new() };
             let mut all = vec![round as f64, held.rho, held.pairs.len() as f64];
@@ -317,18 +318,18 @@ impl Server for QShedServer {
     fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
         let (n, d) = (self.rule.weights.len(), self.steps.theta.len());
         let theta = restored_theta(&mut state, d)?;
-        if state.len() != n + 2 {
+        if state.len() != n + 3 {
             return Err(foreign_state());
         }
-        let (lost, trigger) = (state.remove(0), state.remove(0));
-        let trigger = self.steps.restored_trigger(&trigger, opened).ok_or_else(foreign_state)?;
+        let (lost, saved) = (state.remove(0), [state.remove(0), state.remove(0)]);
+        let steps = self.steps.restored(theta, saved, opened).ok_or_else(foreign_state)?;
         if lost.len() != n || lost.iter().any(|x| *x != 0.0 && *x != 1.0) {
             return Err(foreign_state());
         }
         let held = state.iter().enumerate().map(|(c, all)| restored(c, all, opened, d, &self.rule));
         let held = held.collect::<Option<Vec<StoredBits>>>().ok_or_else(foreign_state)?;
         self.lost = lost.iter().map(|x| *x == 1.0).collect();
-        (self.steps.theta, self.steps.trigger, self.held) = (theta, trigger, held);
+        (self.steps, self.held) = (steps, held);
         Ok(())
     }
 }
@@ -380,7 +381,7 @@ mod tests {
     const D: usize = 5;
 
     fn server(are_whole: bool) -> QShedServer {
-        let steps = NewtonSteps { theta: vec![0.0; D], trials: None, trigger: None };
+        let steps = NewtonSteps { theta: vec![0.0; D], search: None, trigger: None };
         QShedServer::new(steps, QShedRule { weights: vec![1.0], seed: 3, max_bits: 16, are_whole })
     }
 

@@ -223,7 +223,8 @@ impl Server for ShedServer {
 
     fn state(&self) -> Vec<Vec<f64>> {
         let lost = self.lost.iter().map(|lost| f64::from(*lost)).collect();
-        let mut state = vec![self.steps.theta.clone(), lost, self.steps.saved_trigger()];
+        let [trigger, search] = self.steps.saved();
+        let mut state = vec![self.steps.theta.clone(), lost, trigger, search];
         state.extend(self.held.iter().enumerate().map(|(c, held)| match held.round {
             None => Vec::new(),
             Some(round) => {
@@ -242,11 +243,11 @@ impl Server for ShedServer {
     fn restore(&mut self, mut state: Vec<Vec<f64>>, opened: u64) -> Result<()> {
         let (n, d) = (self.weights.len(), self.steps.theta.len());
         let theta = restored_theta(&mut state, d)?;
-        if state.len() != n + 2 {
+        if state.len() != n + 3 {
             return Err(foreign_state());
         }
-        let (lost, trigger) = (state.remove(0), state.remove(0));
-        let trigger = self.steps.restored_trigger(&trigger, opened).ok_or_else(foreign_state)?;
+        let (lost, saved) = (state.remove(0), [state.remove(0), state.remove(0)]);
+        let steps = self.steps.restored(theta, saved, opened).ok_or_else(foreign_state)?;
         if lost.len() != n || lost.iter().any(|x| *x != 0.0 && *x != 1.0) {
             return Err(foreign_state());
         }
@@ -270,7 +271,7 @@ impl Server for ShedServer {
         let held = state.into_iter().enumerate().map(held).collect::<Option<Vec<StoredPairs>>>().ok_or_else(foreign_state)?;
         self.woodbury = woodbury;
         self.lost = lost.iter().map(|x| *x == 1.0).collect();
-        (self.steps.theta, self.steps.trigger, self.held) = (theta, trigger, held);
+        (self.steps, self.held) = (steps, held);
         Ok(())
     }
 }
@@ -282,7 +283,7 @@ mod tests {
     const E: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
 
     fn server(agents: usize, d: usize) -> ShedServer {
-        ShedServer::new(NewtonSteps { theta: vec![0.0; d], trials: None, trigger: None }, vec![1.0 / agents as f64; agents])
+        ShedServer::new(NewtonSteps { theta: vec![0.0; d], search: None, trigger: None }, vec![1.0 / agents as f64; agents])
     }
 
     /// Whichever of the held vectors, or of the new ones, it is that another one is not orthogonal to.
