@@ -48,6 +48,7 @@ mod parts;
 mod probe;
 mod q_shed;
 mod rates;
+mod recovery;
 mod regression;
 mod restored;
 mod rules;
