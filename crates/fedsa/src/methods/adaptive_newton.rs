@@ -24,6 +24,11 @@
 //! Where an agent's loss or gradient overflows at a trial point, it answers with 1e300 and a gradient of 0: the point is refused, and
 //! the step shortened to a tenth.
 //!
+//! **Wrong answers.** An agent that once answered wrongly would leave a loss that no later point falls below. A refused point whose loss and
+//! gradient no convex function has together with those at theta, or too many refusals, therefore make the server ask at theta again, once;
+//! if the answers are others, it begins anew there. A step that contradicts convexity gives no pair. The Hessian of a quadratic
+//! objective is asked for again where it misses the difference y of two gradients by half of it.
+//!
 //! Hessians are sent as their entries that are not 0 with places, where that is shorter. The server keeps 2 m d numbers, and d (d + 1) / 2
 //! of a Hessian. Over links that lose messages a question without answers of all agents is repeated in the next round. Refused over the
 //! air, and over `delay` and `late`.

@@ -7,7 +7,9 @@
 //!            f(theta_t + s p) <= f(theta_t) + a s g^T p, a = 0.1;  4^-9 if there is none   (exchange 2)
 //! ```
 //! A step of the harmonic mean of the local Hessians: Newton's where all agents are alike, and the wrong one where they are not. No
-//! Hessian is sent. If no trial step lowers the loss enough, the last is taken, and the metric `failed_searches` counts it. Source:
+//! Hessian is sent. Where agents differ, p may be more than twice as long as Newton's step, so that s = 1 expands: where rounding errors hide the
+//! decrease, s is at most that of the last round ([`mod@crate::local::line_search`]). If no trial step lowers the loss enough, the last is
+//! taken, and the metric `failed_searches` counts it. Source:
 //! Wang, Roosta-Khorasani, Xu and Mahoney (2018), algorithm 1 (\[144\] of \[T\]).
 //!
 //! **Local directions.** The source has agents approximate `H_c^-1 g` by conjugate gradients, whose products with `H_c` cost 2 m
@@ -34,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use super::descent::{self, DescentSettings};
 use crate::error::{Result, require};
 use crate::local::descent::LocalSolve;
-use crate::local::line_search::Trials;
+use crate::local::line_search::{Search, Trials};
 use crate::server::descent::{Direction, Length};
 use crate::server::directions::Gradient;
 
@@ -104,7 +106,7 @@ impl DescentSettings for Giant {
     }
 
     fn length(&self) -> Length {
-        Length::SearchOrLast(Trials::new(self.shrink, self.shrinks, self.decrease))
+        Length::SearchOrLast(Search::new(Trials::new(self.shrink, self.shrinks, self.decrease)))
     }
 
     fn gradients_ahead(&self) -> bool {

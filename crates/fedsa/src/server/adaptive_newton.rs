@@ -21,6 +21,8 @@ const FLATTER: f64 = 0.9;
 const ROUNDING: f64 = 1e-12;
 /// A mean loss above this is not known: an agent has answered with [`UNKNOWN_LOSS`], and with no gradient. Agents may count little.
 const OVERFLOW: f64 = 1e-15 * UNKNOWN_LOSS;
+/// The whole Hessian of a quadratic objective is doubted where it misses differences y of gradients by this share of them.
+const MISSES: f64 = 0.5;
 /// The least cosine of the angle between s and y of a pair that is used, as for L-BFGS.
 const LEAST_COSINE: f64 = 1e-10;
 /// The exchanges.
@@ -28,6 +30,17 @@ const AT_MODEL: u8 = 0;
 const DIRECTIONS: u8 = 1;
 const HESSIANS: u8 = 2;
 const WHOLE: u8 = 3;
+
+/// How sure the answers at theta are, or the Hessian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Standing {
+    /// All agents have answered once.
+    Answered,
+    /// Later answers contradict them: they are asked for again.
+    Doubted,
+    /// Two answers were the same.
+    Confirmed,
+}
 
 /// The trial along a direction.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -56,6 +69,7 @@ pub struct AdaptiveNewtonServer {
     theta: Vec<f64>,
     loss: f64,
     gradient: Vec<f64>,
+    standing: Standing,
     trial: Trial,
     /// The pairs (s, y), older ones first.
     pairs: VecDeque<(Vec<f64>, Vec<f64>)>,
@@ -63,6 +77,7 @@ pub struct AdaptiveNewtonServer {
     scale: [f64; 3],
     /// The mean Hessian, its lower triangle row by row; empty without one.
     hessian: Vec<f64>,
+    hessian_standing: Standing,
     failed: u64,
 }
 
@@ -71,7 +86,8 @@ impl AdaptiveNewtonServer {
     pub fn new(theta: Vec<f64>, outset: Outset, memory: usize, shrinks: u32) -> Self {
         let (ways, trial) = (Ways::new(outset.first), Trial::default());
         let (gradient, hessian, pairs) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { outset, memory, shrinks, ways, theta, loss: 0.0, gradient, trial, pairs, scale: [1.0; 3], hessian, failed: 0 }
+        let (loss, standing, hessian_standing, scale) = (0.0, Standing::Answered, Standing::Answered, [1.0; 3]);
+        Self { outset, memory, shrinks, ways, theta, loss, gradient, standing, trial, pairs, scale, hessian, hessian_standing, failed: 0 }
     }
 
     /// Where the curvature comes from at present.
@@ -82,9 +98,10 @@ impl AdaptiveNewtonServer {
     /// The mean loss and gradient at a point that all agents have answered.
     fn heard(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
         if self.gradient.is_empty() {
-            (self.theta, self.loss, self.gradient) = (point, loss, g);
-            self.ways.begin(self.norm(), &self.outset);
-            return self.turn(round);
+            return self.begin(point, loss, g, round);
+        }
+        if self.standing == Standing::Doubted {
+            return self.heard_again(point, loss, g, round);
         }
         if self.trial.direction.is_empty() {
             return self.turn(round);
@@ -96,19 +113,23 @@ impl AdaptiveNewtonServer {
         let Trial { slope: before, step, .. } = self.trial;
         let falls = loss <= self.loss + DECREASE * step * before;
         let flattens = loss <= self.loss + ROUNDING * self.loss.abs() && slope.abs() <= FLATTER * before.abs();
-        if !(falls || flattens) {
-            self.shorten(loss, slope);
-            return Next::Done { tell: None };
-        }
         let minus = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<f64>>();
         let (s, y) = (minus(&point, &self.theta), minus(&g, &self.gradient));
-        if dot(&s, &y) > LEAST_COSINE * (norm_sq(&s) * norm_sq(&y)).sqrt() {
+        let is_convex = loss >= OVERFLOW || self.is_convex(&s, loss, &g);
+        if !(falls || flattens) {
+            self.shorten(loss, slope, is_convex);
+            return Next::Done { tell: None };
+        }
+        if self.outset.is_quadratic && self.hessian_standing == Standing::Answered && self.misses(&s, &y) {
+            self.hessian_standing = Standing::Doubted;
+        }
+        if is_convex && dot(&s, &y) > LEAST_COSINE * (norm_sq(&s) * norm_sq(&y)).sqrt() {
             if self.pairs.len() == self.memory {
                 self.pairs.pop_front();
             }
             self.pairs.push_back((s, y));
         }
-        (self.theta, self.loss, self.gradient) = (point, loss, g);
+        (self.theta, self.loss, self.gradient, self.standing) = (point, loss, g, Standing::Answered);
         match self.ways.moved(self.norm(), &self.outset) {
             WayVerdict::Stay => {}
             WayVerdict::Change(source) => {
@@ -121,6 +142,46 @@ impl AdaptiveNewtonServer {
             }
         }
         self.turn(round)
+    }
+
+    /// The first answers at a point.
+    fn begin(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
+        (self.theta, self.loss, self.gradient, self.standing) = (point, loss, g, Standing::Answered);
+        self.ways.begin(self.norm(), &self.outset);
+        self.turn(round)
+    }
+
+    /// The answers at theta that were doubted. If they are others, one of them was wrong: the method begins anew there, without what it
+    /// concluded from wrong answers.
+    fn heard_again(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
+        if loss == self.loss && g == self.gradient {
+            self.standing = Standing::Confirmed;
+            if self.trial.refused > self.shrinks {
+                self.give_up();
+            }
+            return Next::Done { tell: None };
+        }
+        self.pairs.clear();
+        self.hessian.clear();
+        self.scale = [1.0; 3];
+        self.begin(point, loss, g, round)
+    }
+
+    /// Whether a convex function may have these values and gradients at theta and at `theta + s`: it lies above both tangents.
+    fn is_convex(&self, s: &[f64], loss: f64, g: &[f64]) -> bool {
+        let (rises, rounding) = (loss - self.loss, ROUNDING * loss.abs().max(self.loss.abs()));
+        (dot(&self.gradient, s) - rounding..=dot(g, s) + rounding).contains(&rises)
+    }
+
+    /// Whether there is a whole Hessian H with `||y - H s||` above a share of `||y||`.
+    fn misses(&self, s: &[f64], y: &[f64]) -> bool {
+        let mut rest = y.to_vec();
+        for i in 0..if self.hessian.is_empty() { 0 } else { s.len() } {
+            let row = &self.hessian[i * (i + 1) / 2..(i + 1) * (i + 2) / 2];
+            rest[i] -= dot(row, &s[..=i]);
+            add(&mut rest[..i], -s[i], &row[..i]);
+        }
+        !self.hessian.is_empty() && norm_sq(&rest) > MISSES.powi(2) * norm_sq(y)
     }
 
     fn norm(&self) -> f64 {
@@ -136,19 +197,30 @@ impl AdaptiveNewtonServer {
         *scale = (*scale * minimum.clamp(0.4, 1.6).sqrt()).clamp(0.02, 1.0);
     }
 
-    /// A trial was refused: the next share is the minimum of the cubic through losses and slopes, a tenth to a half of the last one. After
-    /// too many, the memory is dropped.
-    fn shorten(&mut self, loss: f64, slope: f64) {
+    /// After too many refusals the memory is dropped.
+    fn give_up(&mut self) {
+        self.failed += 1;
+        self.pairs.clear();
+        self.hessian.clear();
+        let scale = &mut self.scale[InitialMatrix::Gradients.place()];
+        *scale = (*scale * self.trial.step).max(1e-90);
+        self.ways.take(InitialMatrix::Gradients);
+        self.along(self.steepest());
+    }
+
+    /// A trial was refused: the next share is the minimum of the cubic through losses and slopes, a tenth to a half of the last one. If too many
+    /// were, or if no convex function has the answers at theta and at the trial point, an agent may have answered wrongly at theta: all are asked
+    /// again there, once.
+    fn shorten(&mut self, loss: f64, slope: f64, is_convex: bool) {
         let Trial { slope: before, step, .. } = self.trial;
         self.trial.refused += 1;
-        if self.trial.refused > self.shrinks {
-            self.failed += 1;
-            self.pairs.clear();
-            self.hessian.clear();
-            let scale = &mut self.scale[InitialMatrix::Gradients.place()];
-            *scale = (*scale * step).max(1e-90);
-            self.ways.take(InitialMatrix::Gradients);
-            self.along(self.steepest());
+        let are_too_many = self.trial.refused > self.shrinks;
+        if self.standing == Standing::Answered && (are_too_many || !is_convex) {
+            self.standing = Standing::Doubted;
+        } else if are_too_many {
+            return self.give_up();
+        }
+        if are_too_many {
             return;
         }
         let theta = 3.0 * (self.loss - loss) / step + before + slope;
@@ -169,7 +241,9 @@ impl AdaptiveNewtonServer {
         // At the target no more is asked for: a session that stops there needs none of it.
         let goes_on = self.norm() > self.outset.tolerance;
         match self.ways.now {
-            InitialMatrix::Hessians if self.hessian.is_empty() && goes_on => ask(HESSIANS, Vec::new()),
+            InitialMatrix::Hessians if goes_on && (self.hessian.is_empty() || self.hessian_standing == Standing::Doubted) => {
+                ask(HESSIANS, Vec::new())
+            }
             InitialMatrix::Agents if goes_on => {
                 let (q, _) = self.first_loop();
                 Next::Ask(Ask { to: None, down: Message::one(round, DIRECTIONS, Part::Gradient, q), own: None })
@@ -192,9 +266,11 @@ impl AdaptiveNewtonServer {
         self.gradient.clear();
     }
 
-    /// A mean Hessian has arrived.
-    fn take_hessian(&mut self, hessian: Vec<f64>) {
+    /// A mean Hessian has arrived. That of some agents is another one than that of all, and asking again would not help.
+    fn take_hessian(&mut self, hessian: Vec<f64>, is_whole: bool) {
         self.ways.paid(0.5 * (self.theta.len() as f64 + 1.0));
+        let is_sure = !is_whole || hessian == self.hessian;
+        self.hessian_standing = if is_sure { Standing::Confirmed } else { Standing::Answered };
         self.hessian = hessian;
         self.pairs.clear();
         self.scale[InitialMatrix::Hessians.place()] = 1.0;
@@ -280,7 +356,7 @@ fn add(x: &mut [f64], a: f64, v: &[f64]) {
 impl Server for AdaptiveNewtonServer {
     fn open(&mut self, t: u64) -> Ask {
         let mut point = self.theta.clone();
-        if !self.trial.direction.is_empty() {
+        if self.standing != Standing::Doubted && !self.trial.direction.is_empty() {
             add(&mut point, self.trial.step, &self.trial.direction);
         }
         let is_whole = self.gradient.is_empty() && self.hessian.is_empty() && self.outset.begins_whole();
@@ -300,10 +376,10 @@ impl Server for AdaptiveNewtonServer {
                 if got.exchange == AT_MODEL {
                     return self.heard(point, loss, g, got.round);
                 }
-                (self.theta, self.loss, self.gradient) = (point, loss, g);
+                (self.theta, self.loss, self.gradient, self.standing) = (point, loss, g, Standing::Answered);
                 self.ways.begin(self.norm(), &self.outset);
                 if self.norm() > 0.0 {
-                    self.take_hessian(got.mean(Part::Hessian));
+                    self.take_hessian(got.mean(Part::Hessian), true);
                     self.at_minimum();
                 }
                 Next::Done { tell: None }
@@ -317,7 +393,7 @@ impl Server for AdaptiveNewtonServer {
             }
             _ => {
                 // A mean over some agents is too small, which the scale makes up for.
-                self.take_hessian(got.mean(Part::Hessian));
+                self.take_hessian(got.mean(Part::Hessian), got.arrived.is_empty());
                 if self.outset.is_quadratic && got.arrived.is_empty() {
                     self.at_minimum();
                 }
@@ -335,14 +411,14 @@ impl Server for AdaptiveNewtonServer {
     }
 
     fn state(&self) -> Vec<u8> {
-        let numbers = (self.loss, self.failed, self.scale, self.outset.may);
+        let numbers = (self.loss, self.failed, self.scale, self.outset.may, self.standing, self.hessian_standing);
         packed(&(&self.theta, &self.gradient, &self.trial, &self.hessian, numbers, &self.ways, &self.pairs))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
         let numbers;
         (self.theta, self.gradient, self.trial, self.hessian, numbers, self.ways, self.pairs) = unpacked(state)?;
-        (self.loss, self.failed, self.scale, self.outset.may) = numbers;
+        (self.loss, self.failed, self.scale, self.outset.may, self.standing, self.hessian_standing) = numbers;
         Ok(())
     }
 }

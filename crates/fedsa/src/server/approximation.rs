@@ -7,7 +7,7 @@ use super::{Ask, Next, Own, Received};
 use crate::error::Result;
 use crate::kernel::{Isa, products};
 use crate::linalg;
-use crate::local::line_search::Trials;
+use crate::local::line_search::Search;
 use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::refused;
@@ -225,12 +225,12 @@ impl Trigger {
 }
 
 /// The iterate of a rule that steps by approximated Hessians, and how long its steps are.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NewtonSteps {
     /// `theta_t`.
     pub theta: Vec<f64>,
-    /// The trial steps; `None` where every step is 1.
-    pub trials: Option<Trials>,
+    /// The line search; `None` where every step is 1.
+    pub search: Option<Search>,
     /// When the norm of the gradient decides on renewals: b and the least number of rounds between them.
     pub trigger: Option<Trigger>,
 }
@@ -249,8 +249,9 @@ impl NewtonSteps {
         // Where the downlink alters models, gradients are those at the model that agents decoded.
         self.theta = got.down.part(Part::Model).to_vec();
         let g = got.mean(gradient);
+        let is_whole = got.letters.len() == agents;
+        self.search.iter_mut().for_each(|search| search.begin(is_whole));
         if let Some(trigger) = &mut self.trigger {
-            let is_whole = got.letters.len() == agents;
             trigger.see(got.round, is_whole.then(|| linalg::norm_sq(&g).sqrt()), span);
         }
         g
@@ -259,7 +260,7 @@ impl NewtonSteps {
     /// What follows the first exchange: an exchange for the length of the step along `p`, or the step itself; neither without p.
     pub fn along(&mut self, round: u64, p: Option<Vec<f64>>) -> Next {
         let Some(p) = p else { return Next::Done { tell: None } };
-        if self.trials.is_some() {
+        if self.search.is_some() {
             return Next::Ask(Ask { to: None, down: Message::one(round, 1, Part::Step, p), own: None });
         }
         self.step(1.0, &p);
@@ -268,7 +269,8 @@ impl NewtonSteps {
 
     /// The step after the exchange for its length: none if no answer arrived, because losses and slope are then zero.
     pub fn after_losses(&mut self, got: &Received<'_>) -> Next {
-        if let Some(s) = self.trials.as_ref().and_then(|trials| trials.accepted(&got.mean(Part::Losses))) {
+        let (losses, are_all) = (got.mean(Part::Losses), got.arrived.is_empty());
+        if let Some(s) = self.search.as_mut().and_then(|search| search.step(&losses, are_all, Some(1.0))) {
             self.step(s, got.down.part(Part::Step));
         }
         Next::Done { tell: None }

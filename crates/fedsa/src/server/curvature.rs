@@ -1,6 +1,8 @@
 //! Where curvature comes from: the rule by which [`super::adaptive_newton`] changes between gradients, the agents' own Newton directions
 //! and whole Hessians, from the decrease of the gradient's norm for what travelled.
 
+use std::collections::VecDeque;
+
 /// Where the initial matrix of quasi-Newton directions comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -40,11 +42,12 @@ pub const NATS_A_ROUND: f64 = 1.5;
 pub const PATIENCE: f64 = 110.0;
 /// The same for a way that was tried before, whose rate is forgotten after so many rounds of another one: near the target it may be another.
 const PATIENCE_AGAIN: f64 = 60.0;
-const FORGOTTEN: [usize; 3] = [20, 10, usize::MAX];
+const FORGOTTEN: [u64; 3] = [20, 10, u64::MAX];
 /// The rounds of a way after which it is judged: gradients are cheaper and slower.
-const LEAST_ROUNDS: [usize; 3] = [8, 4, 3];
+const LEAST_ROUNDS: [u64; 3] = [8, 4, 3];
 /// The rounds over which a rate is measured.
 const WINDOW: [usize; 3] = [12, 6, 2];
+const LONGEST_WINDOW: usize = 12;
 /// Another way is taken if it is predicted to take less than this share.
 const CLEARLY: f64 = 0.8;
 /// Hessians are bought where their estimate, times this, is less than what the other ways are predicted to take.
@@ -121,6 +124,35 @@ pub enum WayVerdict {
     Renew,
 }
 
+/// Cost and least norm of a gradient before the first round of a way, and after each of its last rounds.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+struct Marks {
+    first: (f64, f64),
+    /// The last [`LONGEST_WINDOW`] and one, older ones first; all of them where there are fewer.
+    last: VecDeque<(f64, f64)>,
+    /// How many rounds followed the first mark.
+    rounds: u64,
+}
+
+impl Marks {
+    fn begin(mark: (f64, f64)) -> Self {
+        Self { first: mark, last: [mark].into(), rounds: 0 }
+    }
+
+    fn push(&mut self, mark: (f64, f64)) {
+        if self.last.len() > LONGEST_WINDOW {
+            self.last.pop_front();
+        }
+        self.last.push_back(mark);
+        self.rounds += 1;
+    }
+
+    /// The mark of `window` rounds ago, or the first one.
+    fn since(&self, window: usize) -> (f64, f64) {
+        self.last[self.last.len() - 1 - window.min(self.last.len() - 1)]
+    }
+}
+
 /// What has been seen of the ways so far. Costs are vectors of d numbers an agent, up and down.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Ways {
@@ -134,14 +166,14 @@ pub struct Ways {
     rates: [Option<f64>; 3],
     /// How often another way was taken.
     changes: u32,
-    /// Cost and least norm since the way was taken or the Hessian was renewed.
-    marks: Vec<(f64, f64)>,
+    /// Since the way was taken or the Hessian was renewed.
+    marks: Marks,
 }
 
 impl Ways {
     /// Before the first round.
     pub fn new(first: InitialMatrix) -> Self {
-        Self { now: first, cost: 0.0, best: f64::INFINITY, rates: [None; 3], changes: 0, marks: Vec::new() }
+        Self { now: first, cost: 0.0, best: f64::INFINITY, rates: [None; 3], changes: 0, marks: Marks::begin((0.0, f64::INFINITY)) }
     }
 
     /// An exchange of so many vectors was made.
@@ -156,7 +188,7 @@ impl Ways {
         if outset.begins_with_hessians(nats) {
             self.now = InitialMatrix::Hessians;
         }
-        self.marks = vec![(self.cost, norm)];
+        self.marks = Marks::begin((self.cost, norm));
     }
 
     /// The iterate has moved to a point with a gradient of this norm.
@@ -172,8 +204,8 @@ impl Ways {
     pub fn moved(&mut self, norm: f64, outset: &Outset) -> WayVerdict {
         self.best = self.best.min(norm);
         self.marks.push((self.cost, self.best));
-        let (now, rounds) = (self.now, self.marks.len() - 1);
-        let since = self.marks[rounds - rounds.min(WINDOW[now.place()])];
+        let (now, rounds) = (self.now, self.marks.rounds);
+        let since = self.marks.since(WINDOW[now.place()]);
         let rate = |from: (f64, f64), best: f64, cost: f64| (from.1 / best).ln().max(1e-3) / (cost - from.0).max(1.0);
         let recent = rate(since, self.best, self.cost);
         self.rates[now.place()] = Some(recent);
@@ -182,7 +214,7 @@ impl Ways {
             return WayVerdict::Stay;
         }
         if now == InitialMatrix::Hessians {
-            let whole = rate(self.marks[0], self.best, self.cost);
+            let whole = rate(self.marks.first, self.best, self.cost);
             let is_slow = recent < whole || nats / recent > outset.useless(nats);
             let is_worn = !outset.is_quadratic && is_slow && nats > 1.0;
             return if is_worn { WayVerdict::Renew } else { WayVerdict::Stay };
@@ -211,7 +243,7 @@ impl Ways {
     pub fn take(&mut self, way: InitialMatrix) {
         self.changes += u32::from(self.now != way);
         self.now = way;
-        self.marks = vec![(self.cost, self.best)];
+        self.marks = Marks::begin((self.cost, self.best));
     }
 
     /// What rounds of the present way cost beside the question and the answer of the gradient.
@@ -332,5 +364,21 @@ mod tests {
         ] {
             assert_eq!(begun(&Outset { dim, is_quadratic, ..ALL }).0.now, now);
         }
+    }
+
+    /// The marks that decide are those of the whole history.
+    #[test]
+    fn marks_are_those_of_all_rounds() {
+        let mark = |round: u64| (round as f64, 1.0 / (1.0 + round as f64));
+        let (mut marks, mut all) = (Marks::begin(mark(0)), vec![mark(0)]);
+        for round in 1..40 {
+            marks.push(mark(round));
+            all.push(mark(round));
+            let before = |window: usize| all[all.len() - 1 - window.min(all.len() - 1)];
+            assert_eq!((marks.first, marks.rounds), (all[0], round));
+            assert!(WINDOW.iter().all(|window| marks.since(*window) == before(*window)));
+            assert!(marks.last.len() <= LONGEST_WINDOW + 1);
+        }
+        assert_eq!(WINDOW.iter().max(), Some(&LONGEST_WINDOW));
     }
 }

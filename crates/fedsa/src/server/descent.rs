@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Ask, Next, Received, Server};
 use crate::error::Result;
 use crate::linalg::along;
-use crate::local::line_search::{AcceptedStep, Trials};
+use crate::local::line_search::{Search, Trials};
 use crate::message::{Body, Message, Part};
 use crate::saved::{packed, unpacked};
 
@@ -17,13 +17,13 @@ pub trait Direction: Send + Sync {
     }
     /// The direction at a point with mean gradient g, which is not 0. `is_whole` says whether g includes every agent's gradient.
     fn direction(&mut self, point: &[f64], g: &[f64], is_whole: bool) -> Vec<f64>;
-    /// The longest share of the direction that rounding errors of losses may allow.
-    fn longest_by_rounding(&self) -> f64 {
-        f64::INFINITY
+    /// The unit of shares of this direction for [`Search::step`]: by default 1.
+    fn unit(&self) -> Option<f64> {
+        Some(1.0)
     }
-    /// Is called at a round's end: the iterate moved from `from` to `to`, by a share of the direction. `is_whole` says whether all agents
-    /// answered with gradients and losses: otherwise they may not belong together.
-    fn moved(&mut self, _from: &[f64], _to: &[f64], _by: AcceptedStep, _is_whole: bool) {}
+    /// Is called at a round's end: the iterate moved from `from` to `to`, by the share `step` of the direction. `is_whole` says whether all
+    /// agents answered with gradients and losses: otherwise they may not belong together.
+    fn moved(&mut self, _from: &[f64], _to: &[f64], _step: f64, _is_whole: bool) {}
     /// Is called instead if no trial step down to `last` was accepted, and the iterate stays at `theta`.
     fn failed(&mut self, _theta: &[f64], _last: f64, _is_whole: bool) {}
     /// Everything that influences later directions ([`packed`]).
@@ -40,22 +40,26 @@ pub trait Direction: Send + Sync {
 }
 
 /// How far the iterate moves along a direction.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Length {
     /// This share of the direction.
     Fixed(f64),
     /// The first trial step that lowers the mean loss enough. Without one the iterate stays.
-    Search(Trials),
+    Search(Search),
     /// The same; without one the iterate moves by the last trial step, and the server counts it.
-    SearchOrLast(Trials),
+    SearchOrLast(Search),
 }
 
 impl Length {
     /// The trial steps of a line search.
     pub fn trials(&self) -> Option<&Trials> {
+        self.search().map(|search| &search.trials)
+    }
+
+    fn search(&self) -> Option<&Search> {
         match self {
             Length::Fixed(_) => None,
-            Length::Search(trials) | Length::SearchOrLast(trials) => Some(trials),
+            Length::Search(search) | Length::SearchOrLast(search) => Some(search),
         }
     }
 }
@@ -120,7 +124,7 @@ impl Descent {
             return Next::Done { tell: None };
         }
         match self.length {
-            Length::Fixed(step) => self.step(&p, step, AcceptedStep { step: 1.0, is_proven: true }, self.is_whole),
+            Length::Fixed(step) => self.step(&p, step, 1.0, self.is_whole),
             _ => {
                 let mut down = Message::one(got.round, got.exchange + 1, Part::Step, p);
                 down.parts.extend(self.ahead.as_ref().map(|ahead| (Part::Trial, Body::Numbers(vec![ahead.trial as f64]))));
@@ -130,10 +134,10 @@ impl Descent {
         Next::Done { tell: None }
     }
 
-    /// `theta_{t+1} = point + s p`.
-    fn step(&mut self, p: &[f64], s: f64, accepted: AcceptedStep, is_whole: bool) {
+    /// `theta_{t+1} = point + s p`, `share` of the rule's direction.
+    fn step(&mut self, p: &[f64], s: f64, share: f64, is_whole: bool) {
         let to = along(&self.point, s, p);
-        self.rule.moved(&self.theta, &to, accepted, is_whole);
+        self.rule.moved(&self.theta, &to, share, is_whole);
         self.theta = to;
     }
 }
@@ -184,20 +188,21 @@ impl Server for Descent {
             return self.along(got, got.mean(Part::Direction));
         }
         let (p, losses) = (got.down.part(Part::Step).to_vec(), got.mean(Part::Losses));
-        let (Length::Search(trials) | Length::SearchOrLast(trials)) = &self.length else { return Next::Done { tell: None } };
-        let (accepted, last) = (trials.accepted_up_to(&losses, self.rule.longest_by_rounding()), trials.last());
+        let (Length::Search(search) | Length::SearchOrLast(search)) = &mut self.length else { return Next::Done { tell: None } };
+        search.begin(self.is_whole);
+        let (accepted, last) = (search.step(&losses, got.arrived.is_empty(), self.rule.unit()), search.trials.last());
         // Of agents that answer, some loss or the slope is not 0.
         let has_answers = losses.iter().any(|loss| *loss != 0.0);
         self.failed += u64::from(accepted.is_none() && has_answers);
         let is_whole = self.is_whole && got.arrived.is_empty();
         let taken = match (accepted, &self.length) {
-            (None, Length::SearchOrLast(_)) if has_answers => Some(AcceptedStep { step: last, is_proven: false }),
+            (None, Length::SearchOrLast(_)) if has_answers => Some(last),
             _ => accepted,
         };
         match taken {
             Some(taken) => {
-                self.step(&p, taken.step, taken, is_whole);
-                self.look_ahead(got, taken.step);
+                self.step(&p, taken, taken, is_whole);
+                self.look_ahead(got, taken);
             }
             None if has_answers => self.rule.failed(&self.theta, last, is_whole),
             None => {}
@@ -214,13 +219,13 @@ impl Server for Descent {
     }
 
     fn state(&self) -> Vec<u8> {
-        packed(&(&self.theta, &self.point, self.failed, self.is_whole, &self.ahead, self.rule.state()))
+        packed(&(&self.theta, &self.point, self.failed, self.is_whole, &self.length, &self.ahead, self.rule.state()))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
-        let (theta, point, failed, is_whole, ahead, rule): (_, _, _, _, _, Vec<u8>) = unpacked(state)?;
+        let (theta, point, failed, is_whole, length, ahead, rule): (_, _, _, _, _, _, Vec<u8>) = unpacked(state)?;
         self.rule.restore(&rule)?;
-        (self.theta, self.point, self.failed, self.is_whole, self.ahead) = (theta, point, failed, is_whole, ahead);
+        (self.theta, self.point, self.failed, self.is_whole, self.length, self.ahead) = (theta, point, failed, is_whole, length, ahead);
         Ok(())
     }
 }

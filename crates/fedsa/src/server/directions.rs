@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use super::descent::Direction;
 use crate::error::Result;
 use crate::linalg::dot;
-use crate::local::line_search::AcceptedStep;
 use crate::saved::{packed, unpacked};
 use serde::{Deserialize, Serialize};
 
@@ -48,8 +47,8 @@ impl Scale {
     }
 
     /// After a step along -g: a search whose first trial step was good begins with a longer one next time.
-    fn moved(&mut self, by: AcceptedStep) {
-        if by.step == 1.0 && by.is_proven {
+    fn moved(&mut self, step: f64) {
+        if step == 1.0 {
             self.0 = (2.0 * self.0).min(1.0);
         }
     }
@@ -68,15 +67,12 @@ pub struct Steepest {
     /// The longest step.
     longest: f64,
     scale: Scale,
-    /// The last step that lowered the loss by more than rounding errors, as a share of the longest one. Near the optimum, where
-    /// rounding errors allow every step, longer ones might be above 2 / L and bring the iterate away from it.
-    proven: Option<f64>,
 }
 
 impl Steepest {
     /// The rule before its first round.
     pub fn new(longest: f64) -> Self {
-        Self { longest, scale: Scale::default(), proven: None }
+        Self { longest, scale: Scale::default() }
     }
 }
 
@@ -85,15 +81,12 @@ impl Direction for Steepest {
         self.scale.direction(self.longest, g)
     }
 
-    fn longest_by_rounding(&self) -> f64 {
-        self.proven.map_or(f64::INFINITY, |proven| proven / self.scale.0)
+    fn unit(&self) -> Option<f64> {
+        Some(self.scale.0)
     }
 
-    fn moved(&mut self, _: &[f64], _: &[f64], by: AcceptedStep, is_whole: bool) {
-        if by.is_proven && is_whole {
-            self.proven = Some(self.scale.0 * by.step);
-        }
-        self.scale.moved(by);
+    fn moved(&mut self, _: &[f64], _: &[f64], step: f64, _: bool) {
+        self.scale.moved(step);
     }
 
     fn failed(&mut self, _: &[f64], last: f64, is_whole: bool) {
@@ -101,11 +94,11 @@ impl Direction for Steepest {
     }
 
     fn state(&self) -> Vec<u8> {
-        packed(&(self.scale, self.proven))
+        packed(&self.scale)
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
-        (self.scale, self.proven) = unpacked(state)?;
+        self.scale = unpacked(state)?;
         Ok(())
     }
 }
@@ -127,7 +120,7 @@ pub enum Momentum {
 pub struct AcceleratedDirection {
     /// How beta is chosen.
     pub momentum: Momentum,
-    /// s; a line search with the losses of all agents shortens it for good. Therefore rounding errors never allow a step above one that lowered the loss.
+    /// s; a line search with the losses of all agents shortens it for good.
     step: f64,
     /// k of [`Momentum::Restarted`].
     k: f64,
@@ -154,6 +147,10 @@ impl Direction for AcceleratedDirection {
         g.iter().map(|g| -self.step * g).collect()
     }
 
+    fn unit(&self) -> Option<f64> {
+        Some(self.step)
+    }
+
     /// The loss rises along the extrapolation: once more from the iterate itself. If it rises from there, every step was too long.
     fn failed(&mut self, theta: &[f64], last: f64, is_whole: bool) {
         if is_whole && (self.y.is_empty() || self.y == theta) {
@@ -162,10 +159,10 @@ impl Direction for AcceleratedDirection {
         (self.y, self.k) = (theta.to_vec(), 1.0);
     }
 
-    fn moved(&mut self, from: &[f64], to: &[f64], by: AcceptedStep, is_whole: bool) {
+    fn moved(&mut self, from: &[f64], to: &[f64], step: f64, is_whole: bool) {
         // What losses of different agents allow says nothing of later steps.
         if is_whole {
-            self.step *= by.step;
+            self.step *= step;
         }
         let by: Vec<f64> = to.iter().zip(from).map(|(to, from)| to - from).collect();
         let beta = match self.momentum {
@@ -273,9 +270,14 @@ impl Direction for BfgsDirection {
         times(&self.inverse, &minus)
     }
 
-    fn moved(&mut self, _: &[f64], _: &[f64], by: AcceptedStep, _: bool) {
+    /// The next gradient corrects directions of the pairs, not those along -g.
+    fn unit(&self) -> Option<f64> {
+        self.inverse.is_empty().then_some(self.scale.0)
+    }
+
+    fn moved(&mut self, _: &[f64], _: &[f64], step: f64, _: bool) {
         if self.inverse.is_empty() {
-            self.scale.moved(by);
+            self.scale.moved(step);
         }
     }
 
@@ -347,9 +349,14 @@ impl Direction for LbfgsDirection {
         p
     }
 
-    fn moved(&mut self, _: &[f64], _: &[f64], by: AcceptedStep, _: bool) {
+    /// The next gradient corrects directions of the pairs, not those along -g.
+    fn unit(&self) -> Option<f64> {
+        self.pairs.is_empty().then_some(self.scale.0)
+    }
+
+    fn moved(&mut self, _: &[f64], _: &[f64], step: f64, _: bool) {
         if self.pairs.is_empty() {
-            self.scale.moved(by);
+            self.scale.moved(step);
         }
     }
 

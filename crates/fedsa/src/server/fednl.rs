@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::linalg::{self, add_scaled, column, solve_definite};
 use crate::local::compressor::{Compressor, MatrixChange, are_bounded, are_entries};
 use crate::local::fednl::{CORRECT, FIRST_MARK, NO_MARK, SEARCH, WHOLE, compressor_stream, mark_after};
-use crate::local::line_search::Trials;
+use crate::local::line_search::{Search, Trials};
 use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::{are_finite, refused};
@@ -176,7 +176,7 @@ pub struct FedNlServer {
     definite: Definite,
     /// The share of the step, without a line search.
     step: f64,
-    trials: Option<Trials>,
+    search: Option<Search>,
     participation: Participation,
     agents: Vec<AgentKnowledge>,
     /// What is known of an agent before its first answer.
@@ -231,7 +231,7 @@ impl FedNlServer {
             learning_rate,
             definite,
             step,
-            trials,
+            search: trials.map(Search::new),
             participation,
             agents,
             unknown: known,
@@ -391,9 +391,12 @@ impl FedNlServer {
             }
         };
         let (way, ()) = rayon::join(|| models.map(|models| models.way(definite)), learn);
+        // Against the gradient steps have another length.
+        let is_whole = matches!(way, Some(Way::Minimum(_))) && self.agents.iter().all(|known| known.model == self.theta);
+        self.search.iter_mut().for_each(|search| search.begin(is_whole));
         let p = match way {
             Some(Way::Minimum(p)) => p,
-            Some(Way::Downhill(p)) if self.trials.is_some() => p,
+            Some(Way::Downhill(p)) if self.search.is_some() => p,
             // The length of such a step is known from a line search only.
             Some(Way::Downhill(_)) => {
                 self.failed += 1;
@@ -401,7 +404,7 @@ impl FedNlServer {
             }
             None => return Next::Done { tell: None },
         };
-        if self.trials.is_some() {
+        if self.search.is_some() {
             let mut to = [&self.asked[0][..], &self.asked[1]].concat();
             to.sort_unstable();
             return Next::Ask(Ask { to: self.all_or(&to), down: Message::one(got.round, SEARCH, Part::Step, p), own: None });
@@ -446,7 +449,7 @@ impl Server for FedNlServer {
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == SEARCH {
             let losses = got.mean(Part::Losses);
-            let accepted = self.trials.as_ref().and_then(|trials| trials.accepted(&losses));
+            let accepted = self.search.as_mut().and_then(|search| search.step(&losses, got.arrived.is_empty(), Some(1.0)));
             if let Some(s) = accepted {
                 add_scaled(&mut self.theta, s, got.down.part(Part::Step));
             }
@@ -517,11 +520,11 @@ impl Server for FedNlServer {
     }
 
     fn state(&self) -> Vec<u8> {
-        packed(&(&self.theta, &self.sum, self.heard, self.failed, &self.asked, &self.agents))
+        packed(&(&self.theta, &self.sum, self.heard, self.failed, &self.search, &self.asked, &self.agents))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
-        (self.theta, self.sum, self.heard, self.failed, self.asked, self.agents) = unpacked(state)?;
+        (self.theta, self.sum, self.heard, self.failed, self.search, self.asked, self.agents) = unpacked(state)?;
         Ok(())
     }
 }

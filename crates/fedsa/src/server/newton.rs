@@ -5,7 +5,7 @@ use faer::Mat;
 use super::{Ask, Next, Received, Server};
 use crate::error::Result;
 use crate::linalg;
-use crate::local::line_search::Trials;
+use crate::local::line_search::Search;
 use crate::message::{Message, Part};
 use crate::saved::{packed, unpacked};
 
@@ -19,8 +19,8 @@ pub struct NewtonServer {
     pub theta: Vec<f64>,
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
-    /// The trial steps s.
-    pub trials: Trials,
+    /// The line search.
+    pub search: Search,
     /// The last Hessian of each agent as a lower triangle, d (d + 1) / 2 numbers; empty before the first.
     pub hessians: Vec<Vec<f64>>,
 }
@@ -67,11 +67,12 @@ impl Server for NewtonServer {
             // Where the downlink alters models, gradients are those at the model that agents decoded.
             self.theta = got.down.part(Part::Model).to_vec();
             let g = got.mean(Part::Gradient);
+            self.search.begin(got.arrived.is_empty());
             let Some(p) = self.direction(&g) else { return Next::Done { tell: None } };
             return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Step, p), own: None });
         }
         // theta_{t+1} = theta_t + s p. If no answer arrived, losses and slope are zero, and no step is accepted.
-        if let Some(s) = self.trials.accepted(&got.mean(Part::Losses)) {
+        if let Some(s) = self.search.step(&got.mean(Part::Losses), got.arrived.is_empty(), Some(1.0)) {
             self.theta.iter_mut().zip(got.down.part(Part::Step)).for_each(|(x, p)| *x = s.mul_add(*p, *x));
         }
         Next::Done { tell: None }
@@ -83,15 +84,15 @@ impl Server for NewtonServer {
 
     fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<u8>> {
         let hessian = |c: &Option<usize>| c.map_or(Vec::new(), |c| self.hessians[c].clone());
-        Some(packed(&(&self.theta, from.iter().map(hessian).collect::<Vec<_>>())))
+        Some(packed(&(&self.theta, &self.search, from.iter().map(hessian).collect::<Vec<_>>())))
     }
 
     fn state(&self) -> Vec<u8> {
-        packed(&(&self.theta, &self.hessians))
+        packed(&(&self.theta, &self.search, &self.hessians))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
-        (self.theta, self.hessians) = unpacked(state)?;
+        (self.theta, self.search, self.hessians) = unpacked(state)?;
         Ok(())
     }
 }
@@ -99,6 +100,7 @@ impl Server for NewtonServer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::local::line_search::Trials;
 
     /// The mean Hessian of the agents that are known decides: Newton's step where it is positive definite, else minus the gradient.
     #[test]
@@ -106,7 +108,7 @@ mod tests {
         let server = |hessians: [&[f64]; 2]| NewtonServer {
             theta: vec![0.0; 2],
             weights: vec![0.5; 2],
-            trials: Trials::new(0.5, 3, 1e-4),
+            search: Search::new(Trials::new(0.5, 3, 1e-4)),
             hessians: hessians.map(<[f64]>::to_vec).into(),
         };
         let g = [2.0, -6.0];

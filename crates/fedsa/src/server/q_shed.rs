@@ -302,11 +302,11 @@ impl Server for QShedServer {
     }
 
     fn state(&self) -> Vec<u8> {
-        packed(&(&self.steps.theta, &self.steps.trigger, &self.lost, &self.held))
+        packed(&(&self.steps, &self.lost, &self.held))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
-        (self.steps.theta, self.steps.trigger, self.lost, self.held) = unpacked(state)?;
+        (self.steps, self.lost, self.held) = unpacked(state)?;
         let (d, seed) = (self.steps.theta.len(), self.rule.seed);
         let held = self.held.iter_mut().enumerate().filter(|(_, held)| held.round.is_some());
         held.for_each(|(c, held)| held.sum_from(c, 0, d, seed));
@@ -323,7 +323,7 @@ mod tests {
     const D: usize = 5;
 
     fn server(are_whole: bool) -> QShedServer {
-        let steps = NewtonSteps { theta: vec![0.0; D], trials: None, trigger: None };
+        let steps = NewtonSteps { theta: vec![0.0; D], search: None, trigger: None };
         QShedServer::new(steps, QShedRule { weights: vec![1.0], seed: 3, max_bits: 16, are_whole })
     }
 

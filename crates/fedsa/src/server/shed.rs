@@ -150,7 +150,7 @@ impl ShedServer {
     /// The state with what is held of agents, and their vectors where steps are computed from them alone.
     fn packed(&self, held: &[StoredPairs], lost: &[bool], vectors: impl Iterator<Item = Option<Vec<Body>>>) -> Vec<u8> {
         let held = held.iter().zip(vectors).map(|(held, bodies)| (held.round, held.rho, &held.values, &held.vectors, bodies));
-        packed(&(&self.steps.theta, &self.steps.trigger, lost, held.collect::<Vec<_>>()))
+        packed(&(&self.steps, lost, held.collect::<Vec<_>>()))
     }
 
     /// The step `-Hhat^-1 g`, see [`direction`].
@@ -236,8 +236,8 @@ impl Server for ShedServer {
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
         type Held = (Option<u64>, f64, Vec<f64>, Vec<f64>, Option<Vec<Body>>);
-        let (theta, trigger, lost, saved): (Vec<f64>, _, _, Vec<Held>) = unpacked(state)?;
-        let d = theta.len();
+        let (steps, lost, saved): (NewtonSteps, _, Vec<Held>) = unpacked(state)?;
+        let d = steps.theta.len();
         let mut woodbury = self.woodbury.as_ref().map(|_| Woodbury::new(saved.len(), d));
         let held = saved.into_iter().enumerate().map(|(c, (round, rho, values, vectors, bodies))| {
             for (j, body) in bodies.into_iter().flatten().enumerate() {
@@ -250,7 +250,7 @@ impl Server for ShedServer {
             held
         });
         self.held = held.collect();
-        (self.steps.theta, self.steps.trigger, self.lost, self.woodbury) = (theta, trigger, lost, woodbury);
+        (self.steps, self.lost, self.woodbury) = (steps, lost, woodbury);
         Ok(())
     }
 }
@@ -262,7 +262,7 @@ mod tests {
     const E: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
 
     fn server(agents: usize, d: usize) -> ShedServer {
-        ShedServer::new(NewtonSteps { theta: vec![0.0; d], trials: None, trigger: None }, vec![1.0 / agents as f64; agents])
+        ShedServer::new(NewtonSteps { theta: vec![0.0; d], search: None, trigger: None }, vec![1.0 / agents as f64; agents])
     }
 
     /// Whichever of the held vectors, or of the new ones, it is that another one is not orthogonal to.

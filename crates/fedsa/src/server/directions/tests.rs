@@ -155,7 +155,6 @@ fn pairs_without_curvature_or_of_other_agents_are_left_out() {
 #[test]
 fn searches_that_fail_begin_with_shorter_steps() {
     let (x, g) = ([0.0, 0.0], [1.0, -2.0]);
-    let proven = |step| AcceptedStep { step, is_proven: true };
     let mut rules: [Box<dyn Direction>; 4] = [
         Box::new(Steepest::new(1.0)),
         Box::new(BfgsDirection::default()),
@@ -174,30 +173,22 @@ fn searches_that_fail_begin_with_shorter_steps() {
     }
     let mut steepest = Steepest::new(1.0);
     steepest.failed(&x, 0.25, true);
-    assert_eq!(steepest.longest_by_rounding(), f64::INFINITY);
-    steepest.moved(&x, &x, proven(1.0), true);
-    assert_eq!((steepest.scale.0, steepest.longest_by_rounding()), (0.25, 0.5));
-    steepest.moved(&x, &x, AcceptedStep { step: 0.25, is_proven: false }, true);
+    assert_eq!((steepest.scale.0, steepest.unit()), (0.125, Some(0.125)));
+    steepest.moved(&x, &x, 1.0, true);
     let mut other = Steepest::new(1.0);
     other.restore(&steepest.state()).unwrap();
     assert_eq!(other, steepest);
-    steepest.moved(&x, &x, proven(0.5), true);
-    assert_eq!((steepest.scale.0, steepest.longest_by_rounding()), (0.25, 0.5));
+    steepest.moved(&x, &x, 0.5, true);
+    assert_eq!((steepest.scale.0, steepest.unit()), (0.25, Some(0.25)));
 }
 
 /// The losses of some agents along a gradient of others allow short steps only: that is no reason for shorter steps when all answer.
 #[test]
 fn searches_without_the_losses_of_all_agents_shorten_no_later_step() {
     let (x, g) = ([0.0, 0.0], [1.0, -2.0]);
-    let by = AcceptedStep { step: 0.25, is_proven: true };
     let mut accelerated = AcceleratedDirection::new(Momentum::Restarted, 1.0);
-    accelerated.moved(&x, &x, by, false);
+    accelerated.moved(&x, &x, 0.25, false);
     assert_eq!(accelerated.direction(&x, &g, true), [-1.0, 2.0]);
-    accelerated.moved(&x, &x, by, true);
+    accelerated.moved(&x, &x, 0.25, true);
     assert_eq!(accelerated.direction(&x, &g, true), [-0.25, 0.5]);
-    let mut steepest = Steepest::new(1.0);
-    steepest.moved(&x, &x, by, false);
-    assert_eq!(steepest.longest_by_rounding(), f64::INFINITY);
-    steepest.moved(&x, &x, by, true);
-    assert_eq!(steepest.longest_by_rounding(), 0.25);
 }
