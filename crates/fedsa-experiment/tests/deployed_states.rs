@@ -23,7 +23,7 @@ fn a_damaged_state_of_an_agent_is_refused() {
     }
     // The layout of earlier versions, which had no checksum.
     let e = agent.restore(&[1, 0]).unwrap_err();
-    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 8"), "{e}");
+    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 9"), "{e}");
     agent.restore(&state).unwrap();
 }
 

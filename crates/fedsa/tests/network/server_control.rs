@@ -4,6 +4,7 @@
 use super::*;
 use crate::common::{engine, field, linear};
 use fedsa::record::OutputRule;
+use fedsa::server::Participation;
 use fedsa::uplink::MessageKey;
 use fedsa::uplink::medium::Medium;
 
@@ -31,26 +32,36 @@ enum Fault {
     /// It comes back from what it saved some rounds before, or without a state.
     OlderState(u64),
     NoState,
-    /// It comes back from what it saved before the question that it has just answered, and answers it again.
-    AnswersAgain,
+    /// It comes back from what it saved before the question to which its answer has just counted.
+    ForgetsAnswer,
+    /// It cannot be reached when the round is opened.
+    Unreachable,
+    /// The round is given up after all have answered.
+    GivenUp,
+}
+
+/// The first participant of the round of the fault.
+fn victim() -> usize {
+    Participation { m: Some(4), agents: 6, seed: SEED }.of(FAULT).unwrap()[0]
 }
 
 /// `||theta - theta*||` after the honest rounds, and how far the server's control is from the mean of the agents'.
 fn after(field: &Arc<dyn Field>, fault: Fault) -> (f64, f64) {
     let mut world = World::new(field, &*scaffold(), &EXACT, QUIET);
-    let (mut saved, mut lost, mut victim) = (Vec::new(), 0, None);
+    let (mut saved, mut lost) = (Vec::new(), 0);
     for t in 0..FAULT + HONEST {
         let ago = if let Fault::OlderState(rounds) = fault { rounds } else { 0 };
         if t + ago == FAULT {
             saved = world.nodes.iter().map(ClientNode::save).collect();
         }
-        let Todo::Ask { to, bytes } = world.server.open() else { panic!("a question") };
+        let others: Vec<usize> = (0..6).filter(|c| *c != victim()).collect();
+        let is_absent = t == FAULT && fault == Fault::Unreachable;
+        let Todo::Ask { to, bytes } = world.server.open_for(is_absent.then_some(&others)) else { panic!("a question") };
         if t == FAULT {
-            victim = to.first().copied();
-            restore(&mut world, to[0], fault, &saved);
+            restore(&mut world, victim(), fault, &saved);
         }
         for (c, bytes) in to.iter().zip(&bytes) {
-            let is_hit = t >= FAULT && victim == Some(*c);
+            let is_hit = t >= FAULT && *c == victim();
             if is_hit && matches!(fault, Fault::LostQuestion(n) if lost < n) {
                 lost += 1;
                 continue;
@@ -62,18 +73,18 @@ fn after(field: &Arc<dyn Field>, fault: Fault) -> (f64, f64) {
             }
             let is_taken = world.server.take(*c, &answer).is_ok();
             assert!(is_taken || is_hit, "{fault:?}: agent {c} in round {t}");
-            if t == FAULT && is_hit && fault == Fault::AnswersAgain {
+            if t == FAULT && is_hit && fault == Fault::ForgetsAnswer {
                 restore(&mut world, *c, fault, &saved);
-                world.hand(*c, bytes);
             }
         }
-        assert_eq!(world.server.close(), Todo::RoundOver);
+        let is_given_up = t == FAULT && fault == Fault::GivenUp;
+        assert_eq!(if is_given_up { world.server.give_up() } else { world.server.close() }, Todo::RoundOver);
     }
     (world.error().sqrt(), world.control_sum())
 }
 
 fn restore(world: &mut World<'_>, c: usize, fault: Fault, saved: &[Vec<u8>]) {
-    if !matches!(fault, Fault::OlderState(_) | Fault::NoState | Fault::AnswersAgain) {
+    if !matches!(fault, Fault::OlderState(_) | Fault::NoState | Fault::ForgetsAnswer) {
         return;
     }
     world.nodes[c] = ClientNode::new(&world.federation, world.field, c, c).unwrap();
@@ -96,7 +107,9 @@ fn scaffold_recovers_from_a_message_that_is_lost_and_a_state_that_is_older() {
         Fault::OlderState(2),
         Fault::OlderState(12),
         Fault::NoState,
-        Fault::AnswersAgain,
+        Fault::ForgetsAnswer,
+        Fault::Unreachable,
+        Fault::GivenUp,
     ];
     let ends = faults.map(|fault| (fault, after(&field, fault)));
     let is_off = |(_, (error, apart)): &&(Fault, (f64, f64))| !(*error < 1e-10 && *apart < 1e-12);
@@ -118,8 +131,7 @@ impl Medium for LosesOne {
 #[test]
 fn scaffold_recovers_from_an_answer_that_the_link_loses() {
     let field = systems();
-    let agent = fedsa::server::Participation { m: Some(4), agents: 6, seed: SEED }.of(FAULT).unwrap()[0];
-    let key = MessageKey { seed: SEED, round: FAULT, exchange: 0, agent }.stream(Purpose::Medium).bits();
+    let key = MessageKey { seed: SEED, round: FAULT, exchange: 0, agent: victim() }.stream(Purpose::Medium).bits();
     let link = Uplink::default().with_media(vec![Arc::new(LosesOne(key))]);
     let mut run = engine(&field, &*scaffold(), &link, OutputRule::Last, SEED, vec![0.0; 3]).unwrap();
     let mut world = World::new(&field, &*scaffold(), &link, QUIET);
