@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use fedsa::coordinator::ArrivalRecord;
 use fedsa::error::Error;
 use fedsa::federation::{self, Description};
-use fedsa::metrics::{METRICS, Metrics, Observation};
+use fedsa::metrics::{METRICS, Metrics, Observable, Observation};
 use fedsa::node::{self, Todo};
 use fedsa::problem::Field;
 use fedsa::record::{COUNTS, Ledger};
