@@ -316,8 +316,7 @@ impl ClientNode {
         } else if last.is_some_and(|last| last.is_included) {
             self.log.settled = self.log.answer;
         }
-        let d = self.field.dim();
-        let envelope = self.envelope();
+        let (d, envelope) = (self.field.dim(), self.envelope());
         let at = place(self.seed, down.round, down.exchange, self.agent);
         let Self { field, uplink, half, seed, feedback, work, log, .. } = self;
         let mut end = AgentEnd { uplink, at, feedback };
@@ -326,8 +325,7 @@ impl ClientNode {
                 if let (Some(xi), Some(controls)) = (&control, client.controls()) {
                     put(controls, memory, d, xi, down.part(Part::Model));
                 }
-                let stride = memory.len();
-                let agents = [self.place];
+                let (stride, agents) = (memory.len(), [self.place]);
                 let batch = AgentBatch::new(field, *seed, std::slice::from_mut(&mut **lanes), &agents, self.place, memory, stride);
                 let mut batch = batch.identified(self.agent);
                 if let Some(last) = last {
@@ -344,9 +342,7 @@ impl ClientNode {
                 work.calls.operators += batch.operators();
                 let Some((part, x)) = outbox.sent(0) else { return Ok(None) };
                 let answer = end.send(vec![(part, Body::Numbers(x.to_vec()))], Some(&envelope));
-                if uplink.alters()
-                    && let Some(sent) = answer.decoded()
-                {
+                if let Some(sent) = answer.altered(uplink) {
                     match sent {
                         Some(parts) => outbox.send(0, part).copy_from_slice(parts[0].1.numbers().expect("one vector")),
                         None => outbox.send(0, part).fill(0.0),
@@ -367,9 +363,7 @@ impl ClientNode {
                 let answered = agent.answer(&here, down);
                 work.calls.add(here.calls());
                 let answer = end.send(answered?, Some(&envelope));
-                if uplink.alters()
-                    && let Some(sent) = answer.decoded()
-                {
+                if let Some(sent) = answer.altered(uplink) {
                     agent.sent(sent);
                 }
                 Ok(answer.into_bytes())

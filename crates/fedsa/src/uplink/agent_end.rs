@@ -39,9 +39,11 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// What the server will decode, `None` if the link carried no message; nothing if the agent's numbers are no longer finite.
-    pub fn decoded(&self) -> Option<Option<&[(Part, Body)]>> {
+    /// What the server will decode over a link that alters messages, `None` if it carried no message; nothing over other links, and if the agent's
+    /// numbers are no longer finite.
+    pub fn altered(&self, uplink: &Uplink) -> Option<Option<&[(Part, Body)]>> {
         match self {
+            _ if !uplink.alters() => None,
             Answer::Sent { parts, .. } => Some(Some(parts)),
             Answer::NotCarried => Some(None),
             Answer::Diverged { .. } => None,
