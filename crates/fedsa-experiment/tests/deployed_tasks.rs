@@ -137,11 +137,6 @@ fn a_federation_of_five_sites_fits_the_model_of_one_process() {
         assert!(!task.text.contains("site_"), "{}", task.text);
         let ran = federation(&task.text, &files);
         assert_same(&ran, &local.ran);
-        // Hessians of the site with one row have no inverse without the ridge: both say that the target was missed.
-        if method == Some("giant") {
-            assert_eq!(local.outcome().name(), "stalled");
-            continue;
-        }
         assert_eq!(local.outcome().name(), "converged");
         // The rows of all sites in one file give the same model.
         let pooled = fitted(&FitSettings { partition: Some(Partition::Shuffled), agents: Some(4), ..settings.clone() });

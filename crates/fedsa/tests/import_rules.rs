@@ -103,7 +103,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "metrics",
             "parallel",
             "problem",
-            "protocol",
             "random",
             "record",
             "saved",

@@ -120,11 +120,10 @@ fn stretch(field: &dyn Field) -> f64 {
     length
 }
 
-/// The rounds are about those of a search that rounding errors of losses do not reach. Where its steps differ from round to round, the shortest is
-/// taken again and again, up to twice as often.
+/// The rounds are about those of a search that rounding errors of losses do not reach.
 #[test]
 fn giant_goes_on_where_its_whole_step_expands() {
-    for (dim, points, shift, most) in [(12, 80, 2.0, 1.1), (8, 40, 2.0, 1.1), (12, 100, 3.0, 1.1), (12, 40, 4.0, 2.0)] {
+    for (dim, points, shift) in [(12, 80, 2.0), (8, 40, 2.0), (12, 100, 3.0), (12, 40, 4.0), (53, 182, 4.0)] {
         let field = differing(dim, points, shift);
         let stretch = stretch(&*field);
         assert!(stretch > 2.5, "{stretch}");
@@ -132,10 +131,7 @@ fn giant_goes_on_where_its_whole_step_expands() {
         for settings in ["{}", r#"{"gradients_ahead": true}"#, r#"{"cg_tolerance": 1e-12}"#] {
             let residuals = residuals(&field, "giant", settings, &vec![0.0; dim], 400);
             let rounds = reached(&residuals, 1e-13);
-            assert!(
-                rounds.is_some_and(|rounds| rounds as f64 <= most * by_hand as f64),
-                "d = {dim}, {settings}: {rounds:?}, by hand {by_hand}"
-            );
+            assert!(rounds.is_some_and(|rounds| 10 * rounds <= 11 * by_hand), "d = {dim}, {settings}: {rounds:?}, by hand {by_hand}");
             assert!(residuals[350..].iter().all(|residual| *residual < 1e-13), "d = {dim}, {settings}: it stays there");
         }
     }

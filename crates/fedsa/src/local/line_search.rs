@@ -3,8 +3,10 @@
 //!
 //! Near the optimum decreases are smaller than the rounding errors of losses, which then allow every step. A direction of approximated
 //! curvature may be more than twice as long as Newton's, so that the whole step expands. One rule for all methods: where rounding errors hide
-//! the decrease, no step is longer than the one that was taken last. A step that expands makes the loss rise by more than
-//! rounding errors after some rounds; a shorter one is then taken, and remains the longest until the losses show that a longer one is good.
+//! the decrease, a step is at most 3/2 of the minimum of a parabola along the last direction. The parabola has the slopes at both ends of the
+//! last step: agents have sent the first one, and the second one follows from the next mean gradient, so that nothing more is sent. On
+//! quadratic objectives gradient methods with such steps converge R-linearly (Dai 2003, "Alternate step gradient method", Optimization
+//! 52: an inverse step of at least 2/3 of an earlier Rayleigh quotient).
 
 use serde::{Deserialize, Serialize};
 
@@ -81,38 +83,65 @@ impl Trials {
     }
 }
 
+/// Of the minimum of a parabola, the longest step that rounding errors may allow; at 2 the objective is as high as at 0.
+const OF_MINIMUM: f64 = 1.5;
+
+/// A decrease below this share of the loss is one of the rounding errors of gradients, whose square is as small against the loss. Slopes then say
+/// nothing of the length.
+const ROUNDING_OF_GRADIENTS: f64 = 64.0 * f64::EPSILON * f64::EPSILON;
+
 /// A server's line search: the trial steps, and the longest one that rounding errors may allow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Search {
+pub struct LineSearch {
     /// The trial steps.
     pub trials: Trials,
     /// Whether the answers of all agents are in the direction of this round.
     is_whole: bool,
-    /// The step that was taken last, in the unit of the directions; `None` before the first.
+    /// The longest step, in the unit of the directions, that rounding errors may allow; `None` before any is known.
     longest: Option<f64>,
+    /// The last step, until the gradient at its end is known.
+    last: Option<LastStep>,
 }
 
-impl Search {
+/// A step that was taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct LastStep {
+    /// p.
+    direction: Vec<f64>,
+    /// `p^T grad f(theta)`, below 0.
+    slope: f64,
+    /// In the unit of the directions.
+    length: f64,
+}
+
+impl LineSearch {
     /// The search before the first round.
     pub fn new(trials: Trials) -> Self {
-        Self { trials, is_whole: false, longest: None }
+        Self { trials, is_whole: false, longest: None, last: None }
     }
 
-    /// A direction is formed: whether from the answers of all agents.
-    pub fn begin(&mut self, is_whole: bool) {
+    /// The mean gradient at theta, with which the direction of a round is formed; `is_whole` says whether all agents have answered for the direction.
+    pub fn begin(&mut self, gradient: &[f64], is_whole: bool) {
         self.is_whole = is_whole;
+        let Some(last) = self.last.take().filter(|_| is_whole) else { return };
+        let slope: f64 = gradient.iter().zip(&last.direction).map(|(g, p)| g * p).sum();
+        // No more than one trial step longer: another direction may have more curvature.
+        let growth = self.trials.steps.get(2).map_or(1.0, |second| 1.0 / second);
+        let fall = 1.0 - slope / last.slope;
+        let factor = if fall > OF_MINIMUM / growth { OF_MINIMUM / fall } else { growth };
+        self.longest = Some(last.length * factor).filter(|longest| *longest > 0.0);
     }
 
-    /// The share of the direction that is taken, by the means of the answers; `None` if no trial step lowers the loss enough, or if no
-    /// answer arrived. `are_all` says whether all agents have answered with losses: those of some agents, or along a direction of some, say nothing
-    /// of later steps. `unit` is the length of the direction, in a unit in which directions of different rounds can be compared; `None`
-    /// for directions that the next gradient corrects, of which rounding errors allow every step.
-    pub fn step(&mut self, answers: &[f64], are_all: bool, unit: Option<f64>) -> Option<f64> {
-        let longest = self.longest.zip(unit).map_or(f64::INFINITY, |(longest, unit)| longest / unit);
+    /// The share of the direction p that is taken, by the means of the answers; `None` if no trial step lowers the loss enough, or if no
+    /// answer arrived. `are_all` says whether all agents have answered with losses: those of some agents, or along a direction of some, say
+    /// nothing of later steps. `unit` is the length of the direction, in a unit in which directions of different rounds can be compared;
+    /// `None` for directions whose own rule finds their length: rounding errors then allow every step.
+    pub fn step(&mut self, p: &[f64], answers: &[f64], are_all: bool, unit: Option<f64>) -> Option<f64> {
+        let longest = self.longest.zip(unit).map_or(f64::INFINITY, |(longest, unit)| (longest / unit).max(self.trials.last()));
         let step = self.trials.accepted(answers, longest)?;
-        if let Some(unit) = unit.filter(|_| are_all && self.is_whole) {
-            self.longest = Some(unit * step);
-        }
+        let slope = answers[self.trials.losses()];
+        let is_known = are_all && self.is_whole && -step * slope > ROUNDING_OF_GRADIENTS * answers[0].abs();
+        self.last = unit.filter(|_| is_known).map(|unit| LastStep { direction: p.to_vec(), slope, length: unit * step });
         Some(step)
     }
 }
@@ -125,15 +154,6 @@ mod tests {
     const FLAT: [f64; 5] = [1.0, 1.0 + 1e-16, 1.0, 1.0, -1e-18];
     /// The step 1/2 is good.
     const FALLS: [f64; 5] = [1.0, 1.5, 0.9, 0.95, -0.5];
-    /// The whole step is too long, and the decrease of the others is hidden.
-    const RISES: [f64; 5] = [1.0, 1.0 + 1e-14, 1.0, 1.0, -1e-18];
-
-    fn search() -> Search {
-        let mut search = Search::new(Trials::new(0.5, 2, 0.1));
-        search.begin(true);
-        search
-    }
-
     #[test]
     fn the_first_step_that_lowers_the_loss_is_taken() {
         let trials = Trials::new(0.5, 2, 0.1);
@@ -145,30 +165,43 @@ mod tests {
         assert_eq!(nothing, [None; 2]);
     }
 
+    /// A search whose last step was of this length, with the slope -1 before it and `after` at its end.
+    fn after(length: f64, after: f64) -> LineSearch {
+        let mut search = LineSearch::new(Trials::new(0.5, 2, 0.1));
+        search.begin(&[-7.0], true);
+        let losses = search.trials.steps.iter().map(|s| if *s == length { 1.0 - *s } else { 1.0 });
+        let answers: Vec<f64> = losses.chain([-1.0]).collect();
+        assert_eq!(search.step(&[0.5], &answers, true, Some(1.0)), Some(length));
+        search.begin(&[2.0 * after], true);
+        search
+    }
+
+    /// The minimum of the parabola is at `s / (1 - q)`, q the share of the slope that is left.
     #[test]
-    fn rounding_errors_allow_no_step_above_the_last() {
-        for shortens in [FALLS, RISES] {
-            let mut search = search();
-            assert_eq!(search.step(&FLAT, true, Some(1.0)), Some(1.0));
-            assert_eq!(search.step(&shortens, true, Some(1.0)), Some(0.5));
-            assert_eq!(search.step(&FLAT, true, Some(1.0)), Some(0.5));
-            // Of a direction that is half as long it is the whole one, and of others every step is allowed.
-            assert_eq!((search.step(&FLAT, true, Some(0.5)), search.step(&FLAT, true, None)), (Some(1.0), Some(1.0)));
-            assert_eq!(search.step(&FLAT, true, Some(1.0)), Some(0.5));
-            // Losses show that the whole step is good.
-            assert_eq!(search.step(&[1.0, 0.5, 0.6, 0.7, -0.6], true, Some(1.0)), Some(1.0));
-            assert_eq!(search.step(&FLAT, true, Some(1.0)), Some(1.0));
+    fn rounding_errors_allow_no_step_far_behind_the_minimum_of_a_parabola() {
+        for (length, slope, longest) in
+            [(1.0, 0.0, 1.5), (1.0, 2.0, 0.5), (0.25, -0.5, 0.5), (0.5, -0.25, 1.0), (0.5, -3.0, 1.0), (1.0, 1e9, 1.5e-9)]
+        {
+            let mut search = after(length, slope);
+            let known = search.longest.unwrap();
+            assert!((known - longest).abs() < 1e-15 * longest.max(0.1), "{length}, {slope}: {known}");
+            // Of a direction that is half as long it is twice as much, and of others every step is allowed.
+            let step = |unit| search.clone().step(&[1.0], &FLAT, true, unit);
+            let most = |longest: f64| [1.0, 0.5, 0.25].into_iter().find(|s| *s <= longest).or(Some(0.25));
+            assert_eq!((step(Some(1.0)), step(Some(0.5)), step(None)), (most(longest), most(2.0 * longest), Some(1.0)));
+            // Losses show that a longer step is good.
+            assert_eq!(search.step(&[1.0], &[1.0, 0.5, 0.6, 0.7, -0.6], true, Some(1.0)), Some(1.0));
         }
     }
 
     #[test]
     fn what_some_agents_allow_shortens_no_later_step() {
-        let mut search = search();
-        assert_eq!(search.step(&FALLS, false, Some(1.0)), Some(0.5));
-        assert_eq!(search.step(&FLAT, true, Some(1.0)), Some(1.0));
-        search.begin(false);
-        assert_eq!(search.step(&FALLS, true, Some(1.0)), Some(0.5));
-        search.begin(true);
-        assert_eq!(search.step(&FLAT, true, Some(1.0)), Some(1.0));
+        for (direction, losses, gradient) in [(false, true, true), (true, false, true), (true, true, false)] {
+            let mut search = LineSearch::new(Trials::new(0.5, 2, 0.1));
+            search.begin(&[-1.0], direction);
+            assert_eq!(search.step(&[1.0], &FALLS, losses, Some(1.0)), Some(0.5));
+            search.begin(&[9.0], gradient);
+            assert_eq!(search.step(&[1.0], &FLAT, true, Some(1.0)), Some(1.0));
+        }
     }
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::descent::{self, DescentSettings};
 use crate::error::{Error, Result, require};
-use crate::local::line_search::{Search, Trials};
+use crate::local::line_search::{LineSearch, Trials};
 use crate::server::descent::{Direction, Length};
 use crate::server::directions::{AcceleratedDirection, Momentum};
 
@@ -96,7 +96,7 @@ impl DescentSettings for AcceleratedGradient {
     /// The rule's direction is already -s g.
     fn length(&self) -> Length {
         match self.step_size {
-            None => Length::Search(Search::new(Trials::new(0.5, self.halvings, 0.5))),
+            None => Length::Search(LineSearch::new(Trials::new(0.5, self.halvings, 0.5))),
             Some(_) => Length::Fixed(1.0),
         }
     }

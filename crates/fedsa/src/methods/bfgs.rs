@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::descent::{self, DescentSettings};
 use crate::error::Result;
-use crate::local::line_search::{Search, Trials};
+use crate::local::line_search::{LineSearch, Trials};
 use crate::server::descent::{Direction, Length};
 use crate::server::directions;
 
@@ -56,7 +56,7 @@ impl DescentSettings for Bfgs {
     }
 
     fn length(&self) -> Length {
-        Length::Search(Search::new(Trials::new(0.5, self.halvings, self.decrease)))
+        Length::Search(LineSearch::new(Trials::new(0.5, self.halvings, self.decrease)))
     }
 
     /// W.

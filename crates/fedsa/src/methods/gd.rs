@@ -6,7 +6,7 @@
 //!            f(theta_t - eta g) <= f(theta_t) - a eta ||g||^2
 //! ```
 //! If no step down to the last is short enough, the next round's search begins below it. Where decreases are below the rounding
-//! errors of losses, steps are at most the one that was taken last ([`mod@crate::local::line_search`]).
+//! errors of losses, slopes say how long steps may be ([`mod@crate::local::line_search`]).
 //!
 //! On quadratics with eigenvalues in \[mu, L\] and eta = 2 / (L + mu) the error falls by (L - mu) / (L + mu) a round. One
 //! exchange a round, two with backtracking. With a fixed step it works over every link but `delay` and `late`; what is lost
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::descent::{self, DescentSettings};
 use crate::error::Result;
-use crate::local::line_search::{Search, Trials};
+use crate::local::line_search::{LineSearch, Trials};
 use crate::server::descent::{Direction, Length};
 use crate::server::directions::{Gradient, Steepest};
 
@@ -70,7 +70,7 @@ impl DescentSettings for GradientDescent {
 
     fn length(&self) -> Length {
         match self.step_size {
-            None => Length::Search(Search::new(Trials::new(0.5, self.halvings, self.decrease))),
+            None => Length::Search(LineSearch::new(Trials::new(0.5, self.halvings, self.decrease))),
             Some(step) => Length::Fixed(step),
         }
     }

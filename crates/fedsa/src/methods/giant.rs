@@ -8,7 +8,7 @@
 //! ```
 //! A step of the harmonic mean of the local Hessians: Newton's where all agents are alike, and the wrong one where they are not. No
 //! Hessian is sent. Where agents differ, p may be more than twice as long as Newton's step, so that s = 1 expands: where rounding errors hide the
-//! decrease, s is at most that of the last round ([`mod@crate::local::line_search`]). If no trial step lowers the loss enough, the last is
+//! decrease, slopes say how long s may be ([`mod@crate::local::line_search`]). If no trial step lowers the loss enough, the last is
 //! taken, and the metric `failed_searches` counts it. Source:
 //! Wang, Roosta-Khorasani, Xu and Mahoney (2018), algorithm 1 (\[144\] of \[T\]).
 //!
@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use super::descent::{self, DescentSettings};
 use crate::error::{Result, require};
 use crate::local::descent::LocalSolve;
-use crate::local::line_search::{Search, Trials};
+use crate::local::line_search::{LineSearch, Trials};
 use crate::server::descent::{Direction, Length};
 use crate::server::directions::Gradient;
 
@@ -106,7 +106,7 @@ impl DescentSettings for Giant {
     }
 
     fn length(&self) -> Length {
-        Length::SearchOrLast(Search::new(Trials::new(self.shrink, self.shrinks, self.decrease)))
+        Length::SearchOrLast(LineSearch::new(Trials::new(self.shrink, self.shrinks, self.decrease)))
     }
 
     fn gradients_ahead(&self) -> bool {

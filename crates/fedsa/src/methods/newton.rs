@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Half, MethodSettings, MethodShape, Needs, Setting, descent};
 use crate::error::Result;
-use crate::local::line_search::{Search, Trials};
+use crate::local::line_search::{LineSearch, Trials};
 use crate::local::newton::NewtonAgent;
 use crate::message::Part;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
@@ -91,7 +91,7 @@ impl MethodSettings for Newton {
         Box::new(newton::NewtonServer {
             theta: setting.start.clone(),
             weights: setting.weights.to_vec(),
-            search: Search::new(self.trials()),
+            search: LineSearch::new(self.trials()),
             hessians: vec![Vec::new(); setting.agents()],
         })
     }

@@ -39,7 +39,7 @@ use super::shed::{between_renewals, trigger};
 use super::{Half, MethodSettings, MethodShape, Needs, Setting, descent};
 use crate::error::{Error, Result, require};
 use crate::local::HESSIAN_AND_PAIRS;
-use crate::local::line_search::{Search, Trials};
+use crate::local::line_search::{LineSearch, Trials};
 use crate::local::q_shed::{BitRule, QShedAgent, QShedPlan};
 use crate::local::refinement::Refinement;
 use crate::message::Part;
@@ -189,7 +189,8 @@ impl MethodSettings for QShed {
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        let steps = NewtonSteps { theta: setting.start.clone(), search: Some(Search::new(self.trials())), trigger: trigger(&self.renewal) };
+        let steps =
+            NewtonSteps { theta: setting.start.clone(), search: Some(LineSearch::new(self.trials())), trigger: trigger(&self.renewal) };
         let are_whole = self.allocation == BitRule::Ideal;
         let rule = QShedRule { weights: setting.weights.to_vec(), seed: setting.seed, max_bits: self.max_bits, are_whole };
         Box::new(QShedServer::new(steps, rule))

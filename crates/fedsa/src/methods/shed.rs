@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 use super::{Half, MethodSettings, MethodShape, Needs, Setting, at_work, descent};
 use crate::error::{Result, require};
 use crate::local::HESSIAN_AND_PAIRS;
-use crate::local::line_search::{Search, Trials};
+use crate::local::line_search::{LineSearch, Trials};
 use crate::local::shed::{AT_ONCE, Rho, ShedAgent, ShedPlan};
 use crate::message::Part;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
@@ -280,7 +280,7 @@ impl MethodSettings for Shed {
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
         let d = setting.start.len();
-        let steps = NewtonSteps { theta: setting.start.clone(), search: self.trials().map(Search::new), trigger: self.trigger() };
+        let steps = NewtonSteps { theta: setting.start.clone(), search: self.trials().map(LineSearch::new), trigger: self.trigger() };
         let server = ShedServer::new(steps, setting.weights.to_vec()).up_to(self.most(setting.weights.len(), d));
         Box::new(if self.tolerance(d).is_some() { server.from_vectors() } else { server })
     }

@@ -7,7 +7,7 @@ use super::{Ask, Next, Own, Received};
 use crate::error::Result;
 use crate::kernel::{Isa, products};
 use crate::linalg;
-use crate::local::line_search::Search;
+use crate::local::line_search::LineSearch;
 use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::refused;
@@ -230,7 +230,7 @@ pub struct NewtonSteps {
     /// `theta_t`.
     pub theta: Vec<f64>,
     /// The line search; `None` where every step is 1.
-    pub search: Option<Search>,
+    pub search: Option<LineSearch>,
     /// When the norm of the gradient decides on renewals: b and the least number of rounds between them.
     pub trigger: Option<Trigger>,
 }
@@ -250,7 +250,7 @@ impl NewtonSteps {
         self.theta = got.down.part(Part::Model).to_vec();
         let g = got.mean(gradient);
         let is_whole = got.letters.len() == agents;
-        self.search.iter_mut().for_each(|search| search.begin(is_whole));
+        self.search.iter_mut().for_each(|search| search.begin(&g, is_whole));
         if let Some(trigger) = &mut self.trigger {
             trigger.see(got.round, is_whole.then(|| linalg::norm_sq(&g).sqrt()), span);
         }
@@ -269,9 +269,9 @@ impl NewtonSteps {
 
     /// The step after the exchange for its length: none if no answer arrived, because losses and slope are then zero.
     pub fn after_losses(&mut self, got: &Received<'_>) -> Next {
-        let (losses, are_all) = (got.mean(Part::Losses), got.arrived.is_empty());
-        if let Some(s) = self.search.as_mut().and_then(|search| search.step(&losses, are_all, Some(1.0))) {
-            self.step(s, got.down.part(Part::Step));
+        let (p, losses, are_all) = (got.down.part(Part::Step), got.mean(Part::Losses), got.arrived.is_empty());
+        if let Some(s) = self.search.as_mut().and_then(|search| search.step(p, &losses, are_all, Some(1.0))) {
+            self.step(s, p);
         }
         Next::Done { tell: None }
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Ask, Next, Received, Server};
 use crate::error::Result;
 use crate::linalg::along;
-use crate::local::line_search::{Search, Trials};
+use crate::local::line_search::{LineSearch, Trials};
 use crate::message::{Body, Message, Part};
 use crate::saved::{packed, unpacked};
 
@@ -17,7 +17,7 @@ pub trait Direction: Send + Sync {
     }
     /// The direction at a point with mean gradient g, which is not 0. `is_whole` says whether g includes every agent's gradient.
     fn direction(&mut self, point: &[f64], g: &[f64], is_whole: bool) -> Vec<f64>;
-    /// The unit of shares of this direction for [`Search::step`]: by default 1.
+    /// The unit of shares of this direction for [`LineSearch::step`]: by default 1. Gradients must then be those at the iterate.
     fn unit(&self) -> Option<f64> {
         Some(1.0)
     }
@@ -45,9 +45,9 @@ pub enum Length {
     /// This share of the direction.
     Fixed(f64),
     /// The first trial step that lowers the mean loss enough. Without one the iterate stays.
-    Search(Search),
+    Search(LineSearch),
     /// The same; without one the iterate moves by the last trial step, and the server counts it.
-    SearchOrLast(Search),
+    SearchOrLast(LineSearch),
 }
 
 impl Length {
@@ -56,10 +56,17 @@ impl Length {
         self.search().map(|search| &search.trials)
     }
 
-    fn search(&self) -> Option<&Search> {
+    fn search(&self) -> Option<&LineSearch> {
         match self {
             Length::Fixed(_) => None,
             Length::Search(search) | Length::SearchOrLast(search) => Some(search),
+        }
+    }
+
+    /// The mean gradient at theta is known.
+    fn begin(&mut self, gradient: &[f64], is_whole: bool) {
+        if let Length::Search(search) | Length::SearchOrLast(search) = self {
+            search.begin(gradient, is_whole);
         }
     }
 }
@@ -160,6 +167,7 @@ impl Server for Descent {
         // A gradient of 0 is that of a root, where nobody has a direction.
         if let Some(g) = ahead.filter(|g| g.iter().any(|g| *g != 0.0)) {
             (self.point, self.is_whole) = (self.theta.clone(), true);
+            self.length.begin(&g, true);
             return self.ask_directions(t, g);
         }
         Ask { to: None, down: Message::one(t, 0, Part::Model, self.rule.point(&self.theta)), own: None }
@@ -171,6 +179,7 @@ impl Server for Descent {
             self.point = got.down.part(Part::Model).to_vec();
             let g = got.mean(Part::Gradient);
             self.is_whole = got.arrived.is_empty();
+            self.length.begin(&g, self.is_whole);
             if g.iter().all(|g| *g == 0.0) {
                 // The point is a root, unless nothing arrived. An extrapolation is not the iterate.
                 if self.is_whole {
@@ -189,8 +198,7 @@ impl Server for Descent {
         }
         let (p, losses) = (got.down.part(Part::Step).to_vec(), got.mean(Part::Losses));
         let (Length::Search(search) | Length::SearchOrLast(search)) = &mut self.length else { return Next::Done { tell: None } };
-        search.begin(self.is_whole);
-        let (accepted, last) = (search.step(&losses, got.arrived.is_empty(), self.rule.unit()), search.trials.last());
+        let (accepted, last) = (search.step(&p, &losses, got.arrived.is_empty(), self.rule.unit()), search.trials.last());
         // Of agents that answer, some loss or the slope is not 0.
         let has_answers = losses.iter().any(|loss| *loss != 0.0);
         self.failed += u64::from(accepted.is_none() && has_answers);

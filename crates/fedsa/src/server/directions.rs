@@ -147,8 +147,9 @@ impl Direction for AcceleratedDirection {
         g.iter().map(|g| -self.step * g).collect()
     }
 
+    /// Gradients are those at extrapolations, and a step that was too long is shortened for good.
     fn unit(&self) -> Option<f64> {
-        Some(self.step)
+        None
     }
 
     /// The loss rises along the extrapolation: once more from the iterate itself. If it rises from there, every step was too long.

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::linalg::{self, add_scaled, column, solve_definite};
 use crate::local::compressor::{Compressor, MatrixChange, are_bounded, are_entries};
 use crate::local::fednl::{CORRECT, FIRST_MARK, NO_MARK, SEARCH, WHOLE, compressor_stream, mark_after};
-use crate::local::line_search::{Search, Trials};
+use crate::local::line_search::{LineSearch, Trials};
 use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::{are_finite, refused};
@@ -176,7 +176,7 @@ pub struct FedNlServer {
     definite: Definite,
     /// The share of the step, without a line search.
     step: f64,
-    search: Option<Search>,
+    search: Option<LineSearch>,
     participation: Participation,
     agents: Vec<AgentKnowledge>,
     /// What is known of an agent before its first answer.
@@ -231,7 +231,7 @@ impl FedNlServer {
             learning_rate,
             definite,
             step,
-            search: trials.map(Search::new),
+            search: trials.map(LineSearch::new),
             participation,
             agents,
             unknown: known,
@@ -385,15 +385,16 @@ impl FedNlServer {
     /// Moves by the step of the answers that have arrived, or asks for the losses along it. Meanwhile learns.
     fn close(&mut self, got: &Received<'_>) -> Next {
         let (models, definite) = (self.models(), self.definite);
+        if let (Some(search), Some(models)) = (&mut self.search, &models) {
+            let gradient: Vec<f64> = models.downhill.iter().map(|x| -x).collect();
+            search.begin(&gradient, self.agents.iter().all(|known| known.model == self.theta));
+        }
         let learn = || {
             if got.exchange == CORRECT {
                 self.learn(got.round, got.letters);
             }
         };
         let (way, ()) = rayon::join(|| models.map(|models| models.way(definite)), learn);
-        // Against the gradient steps have another length.
-        let is_whole = matches!(way, Some(Way::Minimum(_))) && self.agents.iter().all(|known| known.model == self.theta);
-        self.search.iter_mut().for_each(|search| search.begin(is_whole));
         let p = match way {
             Some(Way::Minimum(p)) => p,
             Some(Way::Downhill(p)) if self.search.is_some() => p,
@@ -448,10 +449,10 @@ impl Server for FedNlServer {
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == SEARCH {
-            let losses = got.mean(Part::Losses);
-            let accepted = self.search.as_mut().and_then(|search| search.step(&losses, got.arrived.is_empty(), Some(1.0)));
+            let (p, losses) = (got.down.part(Part::Step), got.mean(Part::Losses));
+            let accepted = self.search.as_mut().and_then(|search| search.step(p, &losses, got.arrived.is_empty(), Some(1.0)));
             if let Some(s) = accepted {
-                add_scaled(&mut self.theta, s, got.down.part(Part::Step));
+                add_scaled(&mut self.theta, s, p);
             }
             self.failed += u64::from(accepted.is_none() && losses.iter().any(|loss| *loss != 0.0));
             return Next::Done { tell: None };

@@ -5,7 +5,7 @@ use faer::Mat;
 use super::{Ask, Next, Received, Server};
 use crate::error::Result;
 use crate::linalg;
-use crate::local::line_search::Search;
+use crate::local::line_search::LineSearch;
 use crate::message::{Message, Part};
 use crate::saved::{packed, unpacked};
 
@@ -20,7 +20,7 @@ pub struct NewtonServer {
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
     /// The line search.
-    pub search: Search,
+    pub search: LineSearch,
     /// The last Hessian of each agent as a lower triangle, d (d + 1) / 2 numbers; empty before the first.
     pub hessians: Vec<Vec<f64>>,
 }
@@ -67,13 +67,14 @@ impl Server for NewtonServer {
             // Where the downlink alters models, gradients are those at the model that agents decoded.
             self.theta = got.down.part(Part::Model).to_vec();
             let g = got.mean(Part::Gradient);
-            self.search.begin(got.arrived.is_empty());
+            self.search.begin(&g, got.arrived.is_empty());
             let Some(p) = self.direction(&g) else { return Next::Done { tell: None } };
             return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Step, p), own: None });
         }
         // theta_{t+1} = theta_t + s p. If no answer arrived, losses and slope are zero, and no step is accepted.
-        if let Some(s) = self.search.step(&got.mean(Part::Losses), got.arrived.is_empty(), Some(1.0)) {
-            self.theta.iter_mut().zip(got.down.part(Part::Step)).for_each(|(x, p)| *x = s.mul_add(*p, *x));
+        let p = got.down.part(Part::Step);
+        if let Some(s) = self.search.step(p, &got.mean(Part::Losses), got.arrived.is_empty(), Some(1.0)) {
+            self.theta.iter_mut().zip(p).for_each(|(x, p)| *x = s.mul_add(*p, *x));
         }
         Next::Done { tell: None }
     }
@@ -108,7 +109,7 @@ mod tests {
         let server = |hessians: [&[f64]; 2]| NewtonServer {
             theta: vec![0.0; 2],
             weights: vec![0.5; 2],
-            search: Search::new(Trials::new(0.5, 3, 1e-4)),
+            search: LineSearch::new(Trials::new(0.5, 3, 1e-4)),
             hessians: hessians.map(<[f64]>::to_vec).into(),
         };
         let g = [2.0, -6.0];
