@@ -53,7 +53,7 @@ pub trait Exchanges {
     /// Tells the participants what they are to know at the end of the round ([`Step::Tell`]).
     ///
     /// # Errors
-    /// As [`Carrier::exchange`].
+    /// As [`Exchanges::exchange`].
     fn tell(&mut self) -> Result<()> {
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::node::{ServerNode, Todo};
 use crate::record::Ledger;
 use crate::round::{Exchanges, Run};
 
-/// A federation with something that carries its messages: what a [`super::Session`] advances, [`round`] after round.
+/// A federation with something that carries its messages: what a [`super::Session`] advances, one [round](crate::round::round) after another.
 ///
 /// A session may be shared between threads where its carrier may: a [`Run`] is `Sync`, and [`Nodes`] are where their transport is, of
 /// which it is not asked.
@@ -19,14 +19,14 @@ pub trait Carrier: Exchanges + Observable + Send {
     /// Sends again what could not be sent when the session last ended; called before a session goes on.
     ///
     /// # Errors
-    /// As [`Carrier::exchange`].
+    /// As [`Exchanges::exchange`].
     fn resend(&mut self) -> Result<()> {
         Ok(())
     }
     /// Tells agents what would travel with their next questions; called when a session ends.
     ///
     /// # Errors
-    /// As [`Carrier::exchange`].
+    /// As [`Exchanges::exchange`].
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
