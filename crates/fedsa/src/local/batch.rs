@@ -388,3 +388,47 @@ impl Outbox {
         self.parts[lanes.clone()].iter().all(Option::is_some).then(|| &self.values[lanes.start * width..lanes.end * width])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Isa;
+    use crate::local::control_variate::{ControlVariate, Learns, OwnShare};
+    use crate::local::{Client as _, stride};
+    use crate::message::Message;
+    use crate::problem::garnet::Garnet;
+    use crate::problem::{NoFiles, ProblemSettings as _};
+    use crate::sampling::Sampling;
+    use crate::schedule::{Decay, LocalSteps, Per, StepSchedule, StepSize};
+
+    /// The agents of two blocks, some of which missed rounds or whose answers were lost, have the bits of batches of one agent.
+    #[test]
+    fn what_a_rule_answers_for_an_agent_does_not_depend_on_who_shares_the_batch() {
+        const N: usize = 11;
+        let field = Garnet::default().with_agents(N).field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
+        let size = StepSize::Decaying(Decay { c: 0.3, t0: 1.0, power: 0.6, per: Per::Step });
+        let steps = StepSchedule { size, local: LocalSteps::Fixed(3) };
+        let (learns, share) = (Learns::FromModel, OwnShare::Acknowledged);
+        let rule = ControlVariate { steps, alpha_g: 1.0, talk_probability: None, control_step: 1.0, learns, share };
+        let (d, stride) = (field.dim(), stride(&rule, field.dim()));
+        let kept: Vec<Chunk> = (0..N * stride).map(|i| Chunk([0.1 * i as f64; 8])).collect();
+        let down = Message::one(7, 0, Part::Model, vec![0.5; d]);
+        let answers = |agents: &[usize], memory: &mut [Chunk]| {
+            let (mut blocks, mut out) = (vec![Lanes::new(d, field.chain_len()); agents.len().div_ceil(LANES)], Outbox::new(d));
+            let mut batch = AgentBatch::new(&field, 3, &mut blocks, agents, agents[0], memory, stride);
+            agents.iter().enumerate().for_each(|(l, c)| {
+                batch.set_last(l, Last { round: Some(6 - *c as u64 % 3), is_included: c % 2 == 0 });
+            });
+            out.clear(agents.len());
+            rule.answer(&mut batch, &down, &mut out).unwrap();
+            out.rows(0..agents.len())
+        };
+        let mut together = kept.clone();
+        let all = answers(&(0..N).collect::<Vec<_>>(), &mut together);
+        for c in 0..N {
+            let mut own = kept[c * stride..(c + 1) * stride].to_vec();
+            assert_eq!(answers(&[c], &mut own), all[c * d..(c + 1) * d], "agent {c}");
+            assert_eq!(own, together[c * stride..(c + 1) * stride], "agent {c}");
+        }
+    }
+}
