@@ -198,7 +198,7 @@ impl Job<'_> {
 
     /// Whether the round is to be abandoned.
     pub(super) fn is_stopped(&self) -> bool {
-        self.cancel.is_cancelled() || self.failure.is_set()
+        self.cancel.is_cancelled()
     }
 
     /// Processes blocks one after the other.
@@ -254,7 +254,7 @@ impl Job<'_> {
                         outbox.send(l, part).copy_from_slice(decoded);
                     }
                 }
-                if self.uplink.alters() {
+                if self.uplink.alters() && !self.failure.is_set() {
                     self.attempt(|| self.client.sent(&mut batch, self.down, outbox));
                 }
             }
@@ -263,9 +263,11 @@ impl Job<'_> {
         (counted, computed)
     }
 
-    /// Calls a rule, unless one has failed.
+    /// Calls a rule, and keeps the reason if it fails. Rules that cannot fail take no lock.
     fn attempt(&self, call: impl FnOnce() -> Result<()>) {
-        self.failure.unless_failed(call);
+        if let Err(reason) = call() {
+            self.failure.set(reason);
+        }
     }
 
     /// A block of participants, of which the first one is at `place` among them; `memory` is that of agents from `first` on.
@@ -382,7 +384,7 @@ impl Job<'_> {
         let stride = self.strides.memory;
         memory.resize(stride, Chunk::default());
         for (l, (c, round)) in block.iter().zip(answers).enumerate() {
-            if *round == History::NOTHING || self.is_stopped() {
+            if *round == History::NOTHING || self.is_stopped() || self.failure.is_set() {
                 continue;
             }
             let past = self.history.at(*round);
