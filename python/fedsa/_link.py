@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 from fedsa._settings import Settings, nearest, plain_number
 from fedsa.errors import InputError
@@ -48,17 +48,28 @@ class Uplink(Settings):
         What messages pass, in this order.
     error_feedback : bool
         Whether an agent adds the error of its codec to its next message.
+    aggregation : str or dict
+        The mean that the server takes of the answers: ``"mean"``, ``"median"`` or ``{"trimmed_mean": share}``, of which a method checks the share.
 
     Examples
     --------
     >>> from fedsa import links
     >>> links.Uplink(codec=links.Quantised(4), media=[links.Erasure(0.9)])
     Uplink(codec=Quantised(4), media=(Erasure(0.9),))
+    >>> links.Uplink(aggregation={"trimmed_mean": 0.1})
+    Uplink(aggregation={'trimmed_mean': 0.1})
     """
 
     __slots__ = ()
 
-    def __init__(self, *, codec: Codec | str | None = None, media: Medium | Sequence[Medium] = (), error_feedback: bool = False) -> None: ...
+    def __init__(
+        self,
+        *,
+        codec: Codec | str | None = None,
+        media: Medium | Sequence[Medium] = (),
+        error_feedback: bool = False,
+        aggregation: Literal["mean", "median"] | Mapping[str, float] = "mean",
+    ) -> None: ...
 
     def _set(self, kind: str, given: dict[str, Any]) -> None:
         if "codec" in given:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from fedsa._link import Codec, Downlink, Medium, Uplink
 
-__all__ = ["BitBudget", "Codec", "Delay", "Downlink", "Erasure", "Exact", "Float32", "GilbertElliott", "Late", "Medium", "OverTheAir", "Quantised", "RandK", "TopK", "Uplink"]
+__all__ = ["BitBudget", "Clip", "Codec", "Delay", "Downlink", "Erasure", "Exact", "Float32", "GilbertElliott", "Late", "Medium", "Noise", "OverTheAir", "Quantised", "RandK", "TopK", "Uplink"]
 
 
 class Exact(Codec):
@@ -354,4 +354,51 @@ class BitBudget(Medium):
         bits: float,
         *,
         fading_snr: float | None = None,
+    ) -> None: ...
+
+
+class Clip(Medium):
+    """An agent shortens a vector that is longer than some norm.
+
+    Parameters
+    ----------
+    norm : float
+        The Euclidean norm to which a longer vector is shortened, before stages that follow, error feedback
+        and the codec.
+
+    Examples
+    --------
+    >>> Clip(0.1)
+    Clip(0.1)
+    """
+
+    __slots__ = ()
+    kind_name = "clip"
+
+    def __init__(
+        self,
+        norm: float,
+    ) -> None: ...
+
+
+class Noise(Medium):
+    """Each agent adds Gaussian noise to what it sends, for simulation.
+
+    Parameters
+    ----------
+    std : float
+        The standard deviation of the noise in each component.
+
+    Examples
+    --------
+    >>> Noise(0.1)
+    Noise(0.1)
+    """
+
+    __slots__ = ()
+    kind_name = "noise"
+
+    def __init__(
+        self,
+        std: float,
     ) -> None: ...

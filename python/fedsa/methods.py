@@ -17,7 +17,7 @@ from fedsa.rules import Custom
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["AGD", "AdaptiveNewton", "Anderson", "BFGS", "Custom", "DASA", "DONE", "DelayAdaptiveSA", "DelayedSA", "FedHSA", "FedLSA", "FedLin", "FedNL", "FedTD", "GD", "GIANT", "GMRES", "LBFGS", "LSTD", "Method", "Newton", "OneShot", "ProjectedTD", "QSHED", "SCAFFLSA", "SCAFFLSARandom", "SCAFFOLD", "SHED", "named"]
+__all__ = ["AGD", "AdaptiveNewton", "Anderson", "BFGS", "Custom", "DASA", "DONE", "DelayAdaptiveSA", "DelayedSA", "FedHSA", "FedLSA", "FedLin", "FedNL", "FedProx", "FedTD", "GD", "GIANT", "GMRES", "LBFGS", "LSTD", "Method", "Newton", "OneShot", "ProjectedTD", "QSHED", "SCAFFLSA", "SCAFFLSARandom", "SCAFFOLD", "SHED", "named"]
 
 
 class FedLSA(Method):
@@ -348,6 +348,60 @@ class FedLin(Method):
         step_size: float | Mapping[str, Any],
         local_steps: int,
         *,
+        global_step_size: float = 1.0,
+        participants: int | None = None,
+        label: str | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
+        output: Literal["last", "average"] | Mapping[str, Any] | None = None,
+        expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
+    ) -> None: ...
+
+
+class FedProx(Method):
+    """Local steps that are pulled back to the round's model.
+
+    Parameters
+    ----------
+    step_size : float | Mapping[str, Any]
+        ``eta``.
+    local_steps : int
+        H.
+    proximal_mu : float
+        ``mu``: how strongly local steps are pulled back to the round's model.
+    global_step_size : float, optional
+        ``alpha_g``. By default ``1.0``.
+    participants : int, optional
+        m of the N agents take part in a round; all when absent.
+    label : str, optional
+        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+    start : str | PathLike[str] | ArrayLike, optional
+        The method's own ``theta_0``; that of ``[run]`` by default.
+    output : Literal["last", "average"] | Mapping[str, Any], optional
+        The iterate or average that is measured and written.
+    expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
+        The status with which its runs must end.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
+
+    Examples
+    --------
+    >>> FedProx(0.1, 10, proximal_mu=0.1)
+    FedProx(0.1, 10, proximal_mu=0.1)
+    """
+
+    __slots__ = ()
+    kind_name = "fedprox"
+
+    def __init__(
+        self,
+        step_size: float | Mapping[str, Any],
+        local_steps: int,
+        *,
+        proximal_mu: float,
         global_step_size: float = 1.0,
         participants: int | None = None,
         label: str | None = None,
@@ -1481,6 +1535,7 @@ _BY_NAME: dict[str, type[Method]] = {
     "fedhsa": FedHSA,
     "scaffold": SCAFFOLD,
     "fedlin": FedLin,
+    "fedprox": FedProx,
     "one-shot": OneShot,
     "fedtd": FedTD,
     "vanilla-fedtd": FedTD,

@@ -99,7 +99,8 @@ class Operator(Protocol):
         Parameters
         ----------
         theta : ndarray of shape (n, dim)
-            The iterates.
+            The iterates, each its agent's own. The law of a sample may depend on its row; ``mean`` is then that of the law which
+            theta itself induces.
         state : ndarray of shape (n, ..) or None
             The states of the processes, if there is a method ``start``.
         rng : Draws

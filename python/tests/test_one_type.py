@@ -73,7 +73,7 @@ def test_links_stand_in_set_and_in_sweeps() -> None:
 
 def test_links_have_the_names_of_files() -> None:
     """What a method is given by keyword is what files have under the same key."""
-    uplink = links.Uplink(codec=links.Quantised(4), media=[links.Erasure(0.9)], error_feedback=True)
+    uplink = links.Uplink(codec=links.Quantised(4), media=[links.Erasure(0.9)], error_feedback=True, aggregation="median")
     method = methods.FedLSA(0.1, 2, uplink=uplink, downlink=links.Downlink(codec=links.Float32()))
     problem = problems.Garnet(agents=3, states=6, features=2)
     table = fedsa.Experiment(problem, method, rounds=5).to_dict()["method"][0]

@@ -101,7 +101,8 @@ LOSSY = links.Erasure(0.7)
 QUANTISED = links.Uplink(codec=links.Quantised(4), error_feedback=True)
 LATE = links.Late(law="uniform", min=0, max=3)
 BUDGET = links.Uplink(codec=links.Quantised(4), media=[links.BitBudget(3.0, fading_snr=2.0)], error_feedback=True)
-UPLINKS = [LOSSY, links.Quantised(4), QUANTISED, LATE, links.Uplink(codec=links.TopK(k=2), media=[LOSSY]), BUDGET, links.OverTheAir(receiver_noise=0.1)]
+CLIPPED = links.Uplink(media=[links.Clip(0.5), links.Noise(0.1)])
+UPLINKS = [LOSSY, links.Quantised(4), QUANTISED, LATE, links.Uplink(codec=links.TopK(k=2), media=[LOSSY]), BUDGET, links.OverTheAir(receiver_noise=0.1), CLIPPED]
 LINKS: list[dict[str, Any]] = [{}, *({"uplink": uplink} for uplink in UPLINKS), {"downlink": links.Quantised(6)}]
 SETTINGS: list[dict[str, Any]] = [{}, {"participants": 9}, {"global_step_size": 0.5}]
 

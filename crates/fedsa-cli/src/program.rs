@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches};
 use fedsa::error::Error;
-use fedsa::presets::PRESETS;
 use fedsa_data::PARQUET_THREAD;
 use fedsa_experiment::{Extensions, Kinds};
+use fedsa_methods::presets::PRESETS;
 use miette::MietteHandlerOpts;
 use textwrap::WordSeparator;
 use textwrap::WordSplitter::NoHyphenation;

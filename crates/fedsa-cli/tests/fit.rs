@@ -5,7 +5,7 @@ use clap::{Args, Command};
 use fedsa::cancel::Cancel;
 use fedsa::error::ErrorCode;
 use fedsa::problem::Files as _;
-use fedsa::problem::dataset::{Columns, Dataset, Labels, Rows, Wanted};
+use fedsa::problem::rows::dataset::{Columns, Dataset, Labels, Rows, Wanted};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_experiment::evaluate::Evaluation;

@@ -9,6 +9,47 @@ type Layers = &'static [&'static [&'static str]];
 
 const LAYERS: &[(&str, Layers)] = &[
     (
+        "fedsa-methods",
+        &[
+            &["bit_allocation", "nested_grid"],
+            // Rules that several methods share.
+            &["local"],
+            &["server"],
+            &["control_rule", "descent", "local_sa"],
+            // Methods.
+            &[
+                "adaptive_newton",
+                "agd",
+                "anderson",
+                "bfgs",
+                "delayed_sa",
+                "done",
+                "fedhsa",
+                "fedlin",
+                "fedlsa",
+                "fednl",
+                "fedprox",
+                "fedtd",
+                "gd",
+                "giant",
+                "gmres",
+                "lbfgs",
+                "lstd",
+                "newton",
+                "one_shot",
+                "projected_td",
+                "q_shed",
+                "scafflsa",
+                "scafflsa_random",
+                "scaffold",
+                "shed",
+            ],
+            &["presets"],
+            &["prelude"],
+        ],
+    ),
+    ("fedsa-evaluate", &[&["default_ridge", "held_out", "inference", "policy_value", "uncertainty"]]),
+    (
         "fedsa-theory",
         &[
             &["accuracy", "leg", "scaffnew", "shed", "symmetric", "unknown", "work"],

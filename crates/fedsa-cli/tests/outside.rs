@@ -33,7 +33,7 @@ fn the_crate_takes_nothing_from_the_workspace() {
     assert!(!manifest.contains_key("lints"));
     // As docs/src/extend/parts.md tells authors.
     let names: Vec<&String> = manifest["dependencies"].as_table().unwrap().keys().collect();
-    assert_eq!(names, ["fedsa", "fedsa-cli", "schemars", "serde"]);
+    assert_eq!(names, ["fedsa", "fedsa-methods", "fedsa-cli", "schemars", "serde"]);
 }
 
 /// The lines of code of a file: neither empty nor comments.
@@ -68,7 +68,7 @@ impl Outside {
 
 #[test]
 fn kinds_of_another_crate_are_kinds_like_all_others() {
-    for file in ["rows.rs", "fedprox.rs", "projected_fedhsa.rs", "recorded.rs"] {
+    for file in ["rows.rs", "pulled.rs", "projected_fedhsa.rs", "recorded.rs"] {
         assert!(lines_of_code(file) < 80, "{file}: {}", lines_of_code(file));
     }
     let outside = Outside::new();
@@ -96,11 +96,11 @@ fn assert_runs(outside: &Outside) {
         all.iter().find(|it| it["method"] == method && it["point"].as_str().unwrap().contains(point)).unwrap().clone()
     };
     let bits = |method: &str, point: &str| result(method, point)["ledger"]["bits_up"].as_f64().unwrap();
-    assert!(bits("FedProx", "8 bits") < 0.9 * bits("FedProx", "exact"));
-    assert_eq!(bits("projected FedHSA", "exact"), 2.0 * bits("FedProx", "exact"));
+    assert!(bits("Pulled", "8 bits") < 0.9 * bits("Pulled", "exact"));
+    assert_eq!(bits("projected FedHSA", "exact"), 2.0 * bits("Pulled", "exact"));
     let theory: Json = serde_json::from_str(&outside.run(&["theory", "outside.toml", "--json"], 0).0).unwrap();
     let entry = |method: &str| theory["methods"].as_array().unwrap().iter().find(|entry| entry["method"] == method).unwrap().clone();
-    assert!(entry("FedLSA")["floor"].as_f64().unwrap() > 0.0 && entry("FedProx")["floor"].as_f64().is_none());
+    assert!(entry("FedLSA")["floor"].as_f64().unwrap() > 0.0 && entry("Pulled")["floor"].as_f64().is_none());
 }
 
 /// A problem on data that the program holds.
@@ -136,12 +136,12 @@ fn assert_goes_on(outside: &Outside) {
 fn assert_knows_names(outside: &Outside) {
     let (_, unknown) = outside.run(&["check", "outside.toml", "--set", "problem.kind=row"], 2);
     assert!(unknown.contains("there is no problem `row`; did you mean `rows`?") && unknown.contains("garnet"), "{unknown}");
-    let (_, unknown) = outside.run(&["check", "outside.toml", "--set", "method.FedProx.kind=fedpros"], 2);
-    assert!(unknown.contains("did you mean `fedprox`?") && unknown.contains("projected-fedhsa"), "{unknown}");
-    let (_, wrong) = outside.run(&["check", "outside.toml", "--set", "method.FedProx.proximal=-1"], 2);
+    let (_, unknown) = outside.run(&["check", "outside.toml", "--set", "method.Pulled.kind=puled"], 2);
+    assert!(unknown.contains("did you mean `pulled`?") && unknown.contains("projected-fedhsa"), "{unknown}");
+    let (_, wrong) = outside.run(&["check", "outside.toml", "--set", "method.Pulled.proximal=-1"], 2);
     assert!(wrong.contains("method[1].proximal") && wrong.contains("at least 0"), "{wrong}");
     let (schema, _) = outside.run(&["schema"], 0);
-    for word in ["\"rows\"", "\"recorded\"", "\"fedprox\"", "\"projected-fedhsa\"", "\"proximal\"", "\"garnet\"", "\"quantised\""] {
+    for word in ["\"rows\"", "\"recorded\"", "\"pulled\"", "\"projected-fedhsa\"", "\"proximal\"", "\"garnet\"", "\"quantised\""] {
         assert!(schema.contains(word), "{word}");
     }
     assert!(!schema.contains("x-of-kinds"));

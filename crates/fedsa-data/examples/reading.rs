@@ -16,9 +16,9 @@ use std::time::Instant;
 
 use fedsa::kernel::Isa;
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::log_form::LogForm;
-use fedsa::problem::logs::{Logs, Sources};
-use fedsa::problem::source::{read_checked, whole};
+use fedsa::problem::logs::log_form::LogForm;
+use fedsa::problem::logs::replay::{Logs, Sources};
+use fedsa::problem::logs::source::{read_checked, whole};
 use fedsa::problem::{Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa_data::DiskFiles;

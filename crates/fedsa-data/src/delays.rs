@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::uplink::medium::delay::{MAX_DELAY, Row};
+use fedsa::uplink::stage::delay::{MAX_DELAY, Row};
 
 use super::about;
 

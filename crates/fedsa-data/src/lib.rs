@@ -46,11 +46,11 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, ErrorCode, ErrorKind, Result, quoted, shown};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
-use fedsa::problem::dataset::{Dataset, Wanted};
-use fedsa::problem::log::Log;
-use fedsa::problem::log_form::{LeftOutRows, LogForm};
-use fedsa::problem::source::{KnownOfLog, LogSource};
-use fedsa::uplink::medium::delay::Row;
+use fedsa::problem::logs::log::Log;
+use fedsa::problem::logs::log_form::{LeftOutRows, LogForm};
+use fedsa::problem::logs::source::{KnownOfLog, LogSource};
+use fedsa::problem::rows::dataset::{Dataset, Wanted};
+use fedsa::uplink::stage::delay::Row;
 use given::Given;
 
 /// The files of this machine, from which problems read.
@@ -387,8 +387,8 @@ fn exact(v: i128) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use fedsa::problem::dataset::{Columns, Labels, Rows};
-    use fedsa::problem::log::Break;
+    use fedsa::problem::logs::log::Break;
+    use fedsa::problem::rows::dataset::{Columns, Labels, Rows};
 
     use super::*;
 

@@ -6,8 +6,8 @@
 use fedsa::error::{Error, Result, quoted};
 use serde_json::{Value, json};
 
-use fedsa::problem::preparation::columns::Category;
-use fedsa::problem::preparation::texts::{level_name, level_number};
+use fedsa::problem::rows::preparation::columns::Category;
+use fedsa::problem::rows::preparation::texts::{level_name, level_number};
 
 use super::table::{Cells, Table, Text};
 

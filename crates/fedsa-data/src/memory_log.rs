@@ -1,9 +1,9 @@
 //! Logs that are in memory.
 
 use fedsa::error::Result;
-use fedsa::problem::log::Log;
-use fedsa::problem::log_form::LeftOutRows;
-use fedsa::problem::source::LogSource;
+use fedsa::problem::logs::log::Log;
+use fedsa::problem::logs::log_form::LeftOutRows;
+use fedsa::problem::logs::source::LogSource;
 
 /// An agent's log in memory.
 #[derive(Debug, Clone, PartialEq)]

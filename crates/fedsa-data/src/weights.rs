@@ -6,7 +6,7 @@ use std::path::Path;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
-use fedsa::problem::uncertainty::Covariance;
+use fedsa_evaluate::uncertainty::Covariance;
 use serde_json::Value;
 
 use super::linear_model::{FORMAT, LinearModel};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use fedsa::problem::Files;
-use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
+use fedsa::problem::rows::dataset::{Dataset, Labels, Rows, Wanted};
 use fedsa_data::{DiskFiles, find::Places};
 
 fn files() -> Option<DiskFiles> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fedsa::error::is_control;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::dataset::Wanted;
-use fedsa::problem::source::Inputs;
+use fedsa::problem::logs::source::Inputs;
+use fedsa::problem::rows::dataset::Wanted;
 use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::{datasets, delays, logs, npz, theta_from_json, trace};
 use parquet::basic::Compression;

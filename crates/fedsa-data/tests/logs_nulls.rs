@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedsa::problem::source::Inputs;
+use fedsa::problem::logs::source::Inputs;
 use fedsa_data::logs;
 use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;

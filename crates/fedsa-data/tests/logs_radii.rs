@@ -8,9 +8,9 @@ use std::sync::Arc;
 use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::methods::{self, MethodSettings};
+use fedsa::method::MethodSettings;
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::logs::{Logs, Sources};
+use fedsa::problem::logs::replay::{Logs, Sources};
 use fedsa::problem::{Field, ProblemSettings};
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
@@ -70,7 +70,7 @@ fn cartpole_is_as_computed_elsewhere() {
 }
 
 fn run(field: &Arc<dyn Field>, uplink: &Uplink, kind: &str, json: &str, rounds: u64) -> Run {
-    let entry = methods::KINDS.iter().find(|k| k.is_called(kind)).unwrap();
+    let entry = fedsa_methods::KINDS.iter().find(|k| k.is_called(kind)).unwrap();
     let table: fedsa::settings::Value = serde_json::from_str(json).expect("JSON");
     let method: Box<dyn MethodSettings> = (entry.read)(&table).unwrap();
     let federation = Federation::builder(&*method).uplink(uplink).on(&**field).unwrap();

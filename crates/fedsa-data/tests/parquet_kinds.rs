@@ -9,9 +9,9 @@ use arrow_array::{
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
-use fedsa::problem::dataset::{Columns, Labels, Rows, Wanted};
-use fedsa::problem::log_form::LogForm;
-use fedsa::problem::source::Inputs;
+use fedsa::problem::logs::log_form::LogForm;
+use fedsa::problem::logs::source::Inputs;
+use fedsa::problem::rows::dataset::{Columns, Labels, Rows, Wanted};
 use fedsa_data::{datasets, logs};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};

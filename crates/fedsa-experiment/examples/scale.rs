@@ -12,10 +12,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fedsa::prelude::*;
 use fedsa_experiment::Plan;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_figure::{Chart, Format, Panel, PlottedCurve, Provenance, RenderOptions, Style};
+use fedsa_methods::prelude::*;
 
 const ID: &str = "scale";
 

@@ -14,7 +14,7 @@ use std::time::Instant;
 use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::metrics::Metrics;
-use fedsa::problem::regression::Logistic;
+use fedsa::problem::rows::regression::Logistic;
 use fedsa::round::Run;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;

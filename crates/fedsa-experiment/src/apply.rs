@@ -9,7 +9,7 @@ use fedsa::error::{Error, Result, in_quotes, quoted};
 use fedsa::note::{Note, NoteCode};
 use fedsa::parallel;
 use fedsa::problem::Files as _;
-use fedsa::problem::dataset::{Dataset, Labels, Wanted};
+use fedsa::problem::rows::dataset::{Dataset, Labels, Wanted};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_data::linear_model::{LinearModel, PredictedClass, Predicts};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use fedsa::error::Result;
-use fedsa::problem::policy_value::ValueEstimate;
 use fedsa_data::find::Places;
 use fedsa_data::logs;
+use fedsa_evaluate::policy_value::ValueEstimate;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
 

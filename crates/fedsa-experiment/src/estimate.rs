@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa::problem::Field;
 use fedsa::sampling::Law;
 use toml::Value;
@@ -26,9 +26,9 @@ const WORK: f64 = 0.3;
 /// The cost of encoding a message, and of each component.
 const CODEC: f64 = 130.0;
 const CODEC_COMPONENT: f64 = 7.0;
-/// The cost of a message through a medium, of an answer to a past round, or of a late answer.
+/// The cost of a message through a stage of a link, and what an answer to a past round or a late answer costs besides.
 const MEDIUM: f64 = 50.0;
-const DELAY: f64 = 150.0;
+const DELAY: f64 = 100.0;
 /// The cost of a recorded round: its row, statistics and tables.
 const ROW: f64 = 900.0;
 /// The cost of metrics with matrices, per `d^2`.
@@ -129,10 +129,10 @@ fn seed(field: &dyn Field, problem: Option<&Value>, cell: &PlannedCell) -> f64 {
     };
     let link = &cell.uplink;
     let mut message = MEDIUM * link.media.len() as f64;
-    for altered in [!link.codec.is_exact() || link.budget.is_some(), !link.downlink.is_exact()] {
+    for altered in [link.alters(), !link.downlink.is_exact()] {
         message += if altered { CODEC + CODEC_COMPONENT * d } else { 0.0 };
     }
-    message += if link.delay.is_some() || link.late.is_some() { DELAY } else { 0.0 };
+    message += if link.delay().is_some() { DELAY } else { 0.0 };
     // Methods count dense matrices: a product with a sparse one takes less, and what they do with vectors as long.
     let sparse = field.facts().step_work().map(|work| work as f64);
     let saved = sparse.map_or(0.0, |work| (d * d - work - 20.0 * d).max(0.0));

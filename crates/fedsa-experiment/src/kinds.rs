@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::methods::{self, MethodSettings};
-use fedsa::presets::PRESETS;
+use fedsa::method::MethodSettings;
 use fedsa::problem::{self, ProblemSettings};
 use fedsa::registry::Kind;
 use fedsa::uplink::codec::{self, CodecSettings};
-use fedsa::uplink::install::{self, MediumSettings};
+use fedsa::uplink::stage::{self, LinkStage};
+use fedsa_methods::presets::PRESETS;
 
 /// Kinds in addition to fedsa's own, made with [`fedsa::kind!`], or with [`Kind::new`] if they hold data.
 #[derive(Clone, Copy, Default)]
@@ -22,7 +22,7 @@ pub struct Extensions<'a> {
     /// Codecs.
     pub codecs: &'a [Kind<dyn CodecSettings>],
     /// Media.
-    pub media: &'a [Kind<dyn MediumSettings>],
+    pub media: &'a [Kind<dyn LinkStage>],
 }
 
 /// All kinds that experiment files may name. A clone shares the lists. [`Kinds::default`] are fedsa's own.
@@ -36,7 +36,7 @@ struct Lists {
     problems: Vec<Kind<dyn ProblemSettings>>,
     methods: Vec<Kind<dyn MethodSettings>>,
     codecs: Vec<Kind<dyn CodecSettings>>,
-    media: Vec<Kind<dyn MediumSettings>>,
+    media: Vec<Kind<dyn LinkStage>>,
 }
 
 impl Kinds {
@@ -49,9 +49,9 @@ impl Kinds {
         let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).chain(["auto"]).collect();
         Ok(Self(Arc::new(Lists {
             problems: joined(problem::KINDS, problems, "problem", &[])?,
-            methods: joined(methods::KINDS, methods, "method", &presets)?,
+            methods: joined(fedsa_methods::KINDS, methods, "method", &presets)?,
             codecs: joined(codec::KINDS, codecs, "codec", &[])?,
-            media: joined(install::KINDS, media, "medium", &[])?,
+            media: joined(stage::KINDS, media, "medium", &[])?,
         })))
     }
 
@@ -71,7 +71,7 @@ impl Kinds {
     }
 
     /// The kinds of media.
-    pub fn media(&self) -> &[Kind<dyn MediumSettings>] {
+    pub fn media(&self) -> &[Kind<dyn LinkStage>] {
         &self.0.media
     }
 }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn names_that_are_taken_are_refused() {
-        let find = |name: &str| methods::KINDS.iter().find(|kind| kind.is_called(name)).unwrap().clone();
+        let find = |name: &str| fedsa_methods::KINDS.iter().find(|kind| kind.is_called(name)).unwrap().clone();
         let with = |kind: Kind<dyn MethodSettings>| Kinds::with(Extensions { methods: &[kind], ..Extensions::default() });
         for (kind, taken) in [
             (find("fedlsa"), "fedlsa"),
@@ -132,7 +132,7 @@ mod tests {
             assert!(with(Kind { name, aliases: &[], ..find("fedhsa") }).is_err(), "{name}");
         }
         let mine = with(Kind { name: "mine", aliases: &["my-own"], ..find("fedhsa") }).unwrap();
-        assert_eq!(mine.methods().len(), methods::KINDS.len() + 1);
+        assert_eq!(mine.methods().len(), fedsa_methods::KINDS.len() + 1);
         assert!(mine.methods().last().unwrap().is_called("my-own"));
     }
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use fedsa::error::{Error, ErrorCode, Result, quoted};
-use fedsa::methods::MethodSettings;
-use fedsa::presets;
+use fedsa::method::MethodSettings;
 use fedsa::registry::Kind;
+use fedsa_methods::presets;
 use serde::Serialize;
 use toml::{Table, Value};
 

@@ -1,6 +1,6 @@
 //! Outcomes of runs: whether they reached their targets, and if not, how far from them they ended.
 
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa::problem::root::{Root, RootSource};
 pub use fedsa::record::{Missed, Outcome};
 use fedsa::sampling::Law;

@@ -4,7 +4,7 @@
 //! run keeps, because checkpoints copy it.
 
 use fedsa::error::Result;
-use fedsa::methods::{Drift, Half, Setting};
+use fedsa::method::{Drift, Setting};
 use fedsa::problem::Field;
 use fedsa::problem::memory::{matrix, vectors};
 use fedsa_theory::predict::MeanSquareRadius;
@@ -87,12 +87,10 @@ fn state(cell: &PlannedCell, field: &dyn Field) -> f64 {
     let (agents, d, words) = (field.agents() as f64, field.dim() as f64, field.chain_len() as f64);
     let (settings, link) = (&cell.method.settings, &cell.uplink);
     let method = settings.build(&Setting { seed: 0, weights: &[1.0], start: vec![0.0], link: link.facts(), is_accelerated: false });
-    let kept = match &method.client {
-        Half::Lanes(client) => client.memory() as f64,
-        Half::Each(_) => 1.0,
-    };
+    let facts = method.client.facts();
+    let kept = if facts.agents.is_some() { 1.0 } else { facts.memory as f64 };
     let link_len = link.media_len() as f64 + link.feedback_len(field.dim(), method.protocol.exchanges.len()) as f64;
-    let reach = link.delay.as_ref().map(|pull| pull.delay.max()).into_iter().chain(link.late.as_ref().map(|late| late.max())).max();
+    let reach = link.delay().map(|delay| delay.max());
     let past = reach.map_or(0.0, |longest| (longest as f64 + 1.0).min(cell.run.rounds as f64));
     let each_round = 8.0 * (d + agents * words);
     2.0 * (vectors(agents * kept, d)

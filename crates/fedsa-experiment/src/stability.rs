@@ -2,7 +2,7 @@
 
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa_theory::predict::{Regime, StableStep, TOO_SLOW};
 
 use super::plan::{Plan, PlannedCell};

@@ -2,9 +2,9 @@
 
 use fedsa::cancel::Cancel;
 use fedsa::note::NoteCode;
-use fedsa::problem::log::Log;
-use fedsa::problem::policy_value::{PolicyValue, ValueEstimate};
+use fedsa::problem::logs::log::Log;
 use fedsa::random::{Purpose, Stream, stream};
+use fedsa_evaluate::policy_value::{PolicyValue, ValueEstimate};
 use fedsa_experiment::evaluate::{EvaluateSettings, Evaluated, Evaluation};
 use fedsa_experiment::observer::Unobserved;
 use fedsa_experiment::run::RunSettings;

@@ -5,7 +5,7 @@ use std::path::Path;
 use fedsa::cancel::Cancel;
 use fedsa::enrolment::Enrolled;
 use fedsa::error::{Error, ErrorKind, Result};
-use fedsa::problem::preparation::partition::Partition;
+use fedsa::problem::rows::preparation::partition::Partition;
 use fedsa_data::find::Places;
 use fedsa_data::linear_model::LinearModel;
 use fedsa_experiment::config::document::{Caller, Words};

@@ -4,14 +4,16 @@
 use std::sync::Arc;
 
 use fedsa::error::{Error, Result, require};
-use fedsa::local::Plain;
-use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, check_common, fixed};
+use fedsa::local;
+use fedsa::method::{Drift, MethodSettings, MethodShape, Setting};
 use fedsa::protocol::{Give, Protocol};
 use fedsa::registry::Kind;
 use fedsa::schedule::StepSize;
 use fedsa::server::{Participation, Server};
 use fedsa_experiment::config::alone::{self, KindTable};
 use fedsa_experiment::{Extensions, Kinds};
+use fedsa_methods::local::Plain;
+use fedsa_methods::{averaging, check_common, fixed};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::{Deserialize, Serialize};
@@ -159,12 +161,12 @@ impl MethodSettings for Custom {
         protocol
     }
 
-    fn client(&self, _: &Setting<'_>) -> Half {
+    fn client(&self, _: &Setting<'_>) -> Box<dyn local::Client> {
         let steps = fixed(self.keys.step_size, self.keys.local_steps);
-        Half::Lanes(match &self.client {
+        match &self.client {
             None => Box::new(Plain { steps }),
             Some(form) => Box::new(Client { form: Arc::clone(form), steps }),
-        })
+        }
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use fedsa::coordinator::Accepted;
 use fedsa::enrolment;
 use fedsa::error::Error;
-use fedsa::uplink::medium::Delay;
+use fedsa::uplink::stage::Delay;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::Document;
 use fedsa_experiment::config::document::{Caller, Words};
@@ -197,7 +197,7 @@ impl Membership {
     /// Whether answers that miss the deadline of their exchange count later.
     #[getter]
     fn counts_late(&self) -> bool {
-        locked(&self.0).federation().uplink().late.as_ref().is_some_and(Delay::is_of_network)
+        locked(&self.0).federation().uplink().late().is_some_and(Delay::is_of_network)
     }
 
     /// How often agents have joined or left.

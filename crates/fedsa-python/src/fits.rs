@@ -1,8 +1,8 @@
 //! Regressions and classifications of rows in memory.
 
 use fedsa::error::{Error, quoted};
-use fedsa::problem::dataset::{Dataset, Labels};
-use fedsa::problem::preparation::partition::Partition;
+use fedsa::problem::rows::dataset::{Dataset, Labels};
+use fedsa::problem::rows::preparation::partition::Partition;
 use fedsa_data::linear_model::LinearModel as Model;
 use fedsa_data::memory::MemoryTable;
 use fedsa_data::table::{self, Cells, TableForm};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fedsa::error::{Error, Result, require};
 use fedsa::kernel::Isa;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::file::ArrayFile;
+use fedsa::problem::linear::file::ArrayFile;
 use fedsa::problem::memory::MemoryEstimate;
 use fedsa::problem::noise::Noise;
 use fedsa::problem::{Batched, Field, Files, ProblemSettings};

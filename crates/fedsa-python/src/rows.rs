@@ -1,7 +1,7 @@
 //! Rows of numbers from Python: dense arrays and compressed sparse rows.
 
 use fedsa::error::Error;
-use fedsa::problem::dataset::{self, Dataset, Labels, Rows, Wanted};
+use fedsa::problem::rows::dataset::{self, Dataset, Labels, Rows, Wanted};
 use fedsa_data::memory::MemoryTable;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;

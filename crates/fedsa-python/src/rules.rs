@@ -133,17 +133,14 @@ impl Client {
 }
 
 impl local::Client for Client {
-    /// The vectors that the rule names, and the model between two exchanges.
-    fn memory(&self) -> usize {
-        self.form.memory.len() + usize::from(self.form.report.is_some())
+    /// Of the vectors that the rule names, and the model between two exchanges.
+    fn facts(&self) -> local::ClientFacts<'_> {
+        let memory = self.form.memory.len() + usize::from(self.form.report.is_some());
+        local::ClientFacts { prefers_one_call: true, ..local::ClientFacts::keeping(memory) }
     }
 
-    fn local_steps(&self, t: u64) -> usize {
-        self.steps.of(t).len
-    }
-
-    fn prefers_one_call(&self) -> bool {
-        true
+    fn local_steps(&self, t: u64) -> local::RoundSteps {
+        self.steps.of(t).len.into()
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {

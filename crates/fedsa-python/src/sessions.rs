@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, require};
 use fedsa::federation;
-use fedsa::methods::fedlsa::FedLsa;
 use fedsa::node;
 use fedsa::session::{self, Nodes, Observer, Quorum, Recorded, Transport, Until};
 use fedsa::uplink::Uplink;
+use fedsa_methods::fedlsa::FedLsa;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 

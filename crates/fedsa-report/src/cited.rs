@@ -16,6 +16,9 @@ pub fn source(kind: &str) -> Option<&'static str> {
         "fedlin" => {
             "A. Mitra, R. Jaafar, G. J. Pappas, H. Hassani: Linear convergence in federated learning: tackling client heterogeneity and sparse gradients. NeurIPS 2021"
         }
+        "fedprox" => {
+            "T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith: Federated optimization in heterogeneous networks. MLSys 2020"
+        }
         "one-shot" => "H. Tian et al., 2024: one-shot averaging of TD learning",
         "projected-td" => {
             "H. Wang, A. Mitra, H. Hassani, G. J. Pappas, J. Anderson: Federated temporal difference learning with linear function approximation under environmental heterogeneity. 2023"
@@ -51,7 +54,7 @@ pub fn source(kind: &str) -> Option<&'static str> {
 mod tests {
     #[test]
     fn every_method_has_a_source() {
-        let without: Vec<&str> = fedsa::methods::KINDS.iter().map(|kind| kind.name).filter(|kind| super::source(kind).is_none()).collect();
+        let without: Vec<&str> = fedsa_methods::KINDS.iter().map(|kind| kind.name).filter(|kind| super::source(kind).is_none()).collect();
         assert!(without.is_empty(), "{without:?}");
     }
 }

@@ -9,7 +9,7 @@ use crate::exact_mse::FedLsaMse;
 use crate::stability::{control_variates_radius, global_memory_radius, plain_radius, random_talk_radius};
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::systems::{Moments, System, Systems};
+use fedsa::problem::linear::systems::{Moments, System, Systems};
 
 /// The constants of \[S\] A 1 to A 3 and of its bounds, for one problem.
 ///

@@ -8,13 +8,13 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg;
 use fedsa::message::{Body, HEADER_BYTES, PART_HEADER_BYTES, Part};
-use fedsa::methods::gmres::Gmres;
-use fedsa::methods::lstd::Lstd;
-use fedsa::methods::{Drift, Half, MethodSettings};
+use fedsa::method::{Drift, MethodSettings};
 use fedsa::problem::Field;
 use fedsa::problem::root::{Root, RootSource};
 use fedsa::protocol::Len;
 use fedsa::uplink::Uplink;
+use fedsa_methods::gmres::Gmres;
+use fedsa_methods::lstd::Lstd;
 
 /// What is minimised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -75,7 +75,7 @@ impl Network {
 
 /// A method, and what it costs to reach a target.
 pub struct Candidate {
-    /// The kind of the method, one of [`fedsa::methods::KINDS`].
+    /// The kind of the method, one of [`fedsa_methods::KINDS`].
     pub kind: &'static str,
     /// Its settings.
     pub settings: Box<dyn MethodSettings>,
@@ -115,14 +115,16 @@ impl RoundCost {
     pub fn new(field: &dyn Field, settings: &dyn MethodSettings, link: &Uplink) -> Result<Self> {
         let d = field.dim();
         let setting =
-            fedsa::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; d], link: link.facts(), is_accelerated: false };
+            fedsa::method::Setting { seed: 0, weights: field.weights(), start: vec![0.0; d], link: link.facts(), is_accelerated: false };
         let varies = |why: &str| Error::not_known("", format!("not known beforehand: {why}"), "a method with local steps");
         let (client, protocol, shape) = (settings.client(&setting), settings.protocol(&setting), settings.shape());
-        let Half::Lanes(client) = client else { return Err(varies("messages of the method differ from round to round")) };
+        if client.facts().agents.is_some() {
+            return Err(varies("messages of the method differ from round to round"));
+        }
         let agents = shape.participants.unwrap_or(field.agents()) as f64;
-        let budget = match &link.budget {
+        let budget = match link.budget() {
             Some(budget) if budget.fading_snr.is_some() => return Err(varies("the link's bits change with its fading")),
-            budget => budget.as_ref().map(|budget| budget.bits.floor() as u32),
+            budget => budget.map(|budget| budget.bits.floor() as u32),
         };
         let down = |parts: &[(Part, Len)]| {
             let part = |(part, len): &(Part, Len)| {
@@ -144,7 +146,7 @@ impl RoundCost {
             // It travels with the next question, with the header of a part in place of one of its own.
             cost.bits_down += down(&protocol.tell) - 8.0 * agents * (HEADER_BYTES - PART_HEADER_BYTES) as f64;
         }
-        let fresh = if matches!(shape.drift, Drift::GlobalMemory { fresh: true }) { client.operator_samples() as f64 } else { 0.0 };
+        let fresh = if matches!(shape.drift, Drift::GlobalMemory { fresh: true }) { client.facts().operator_samples as f64 } else { 0.0 };
         cost.samples = agents * (shape.local_steps + fresh) * field.sampling().samples_per_step() as f64;
         Ok(cost)
     }
@@ -257,7 +259,7 @@ fn iterated(field: &Arc<dyn Field>, settings: &dyn MethodSettings, limits: &Cost
         }
     }
     let rounds = (limits.target.ln() / radius.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
-    let setting = fedsa::methods::Setting {
+    let setting = fedsa::method::Setting {
         seed: 0,
         weights: field.weights(),
         start: vec![0.0; d],

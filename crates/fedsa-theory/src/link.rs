@@ -3,8 +3,9 @@
 use crate::unknown::unknown;
 use fedsa::error::Result;
 use fedsa::uplink::Uplink;
-use fedsa::uplink::medium::bit_budget::BitBudget;
-use fedsa::uplink::medium::delay::{Before, Delay};
+use fedsa::uplink::stage::Act;
+use fedsa::uplink::stage::bit_budget::BitBudget;
+use fedsa::uplink::stage::delay::{Before, Delay};
 
 /// The longest delay, in rounds, for which closed forms are computed.
 const LONGEST: u64 = 250;
@@ -22,6 +23,8 @@ pub struct LinkLaw {
     pub gain_square: f64,
     /// `s_w`: the standard deviation of N w, where w is the receivers' noise in each component of a mean over N agents.
     pub receiver_noise: f64,
+    /// `s_e`: the standard deviation of the noise that an agent adds to each component of what it sends.
+    pub sent_noise: f64,
     /// The law of the delays; `None` if there are none.
     pub delay: Option<DelayLaw>,
     /// The reason why only the mean is known, if only the mean is known.
@@ -48,7 +51,7 @@ impl DelayLaw {
 impl LinkLaw {
     /// A clear link.
     pub fn clear() -> Self {
-        Self { gain: 1.0, gain_square: 1.0, receiver_noise: 0.0, delay: None, only_mean: None }
+        Self { gain: 1.0, gain_square: 1.0, receiver_noise: 0.0, sent_noise: 0.0, delay: None, only_mean: None }
     }
 
     /// The effect of `link` on messages with vectors of `d` components.
@@ -56,7 +59,7 @@ impl LinkLaw {
     /// # Errors
     /// When the effect on the mean of a round is not known; gives the reason.
     pub fn of(link: &Uplink, d: usize) -> Result<Self> {
-        Self::with_budget(link, d, link.budget.as_ref())
+        Self::with_budget(link, d, link.budget())
     }
 
     /// The effect of `link` with another bit budget.
@@ -70,13 +73,26 @@ impl LinkLaw {
         if !link.codec.is_unbiased() || !link.downlink.is_unbiased() {
             return Err(unknown("the codec is biased, and its error is not a linear function of the vector"));
         }
+        if !link.aggregation.is_mean() {
+            return Err(unknown("the server takes a robust mean of the answers, which is not linear in them"));
+        }
         let mut law = Self::clear();
-        for medium in &link.media {
-            let moments = medium.gain_moments();
-            let (gain, square) = moments.ok_or_else(|| unknown("losses come in bursts and are not independent"))?;
+        for stage in &link.media {
+            match stage.act() {
+                Act::Alters { noise: Some(std) } => {
+                    law.sent_noise = law.sent_noise.hypot(std);
+                    continue;
+                }
+                Act::Alters { noise: None } => {
+                    return Err(unknown("agents alter what they send (clip), which is not a linear function of the vector"));
+                }
+                Act::AddsUp { receiver_noise } => law.receiver_noise = law.receiver_noise.hypot(receiver_noise),
+                Act::Weakens => {}
+                Act::Limits(_) | Act::Pulls(_) | Act::Delays(_) => continue,
+            }
+            let (gain, square) = stage.gain_law().moments.ok_or_else(|| unknown("losses come in bursts and are not independent"))?;
             law.gain *= gain;
             law.gain_square *= square;
-            law.receiver_noise = law.receiver_noise.hypot(medium.noise_std());
         }
         if let Some(budget) = budget {
             let carried = budget.share_carried(|bits| link.codec.encoded_len(d, Some(bits)).is_some());
@@ -86,11 +102,8 @@ impl LinkLaw {
         if law.gain == 0.0 {
             return Err(unknown("no message arrives"));
         }
-        law.delay = match (&link.delay, &link.late) {
-            (Some(pull), _) => delay_law(&pull.delay, pull.before)?,
-            (None, Some(late)) => delay_law(late, Before::Nothing)?,
-            (None, None) => None,
-        };
+        let before = link.pull().map_or(Before::Nothing, |pull| pull.before);
+        law.delay = link.delay().map_or(Ok(None), |delay| delay_law(delay, before))?;
         law.only_mean = if !link.codec.is_exact() || !link.downlink.is_exact() {
             Some(CODEC)
         } else if law.delay.as_ref().is_some_and(|delay| delay.constant().is_none()) {
@@ -113,7 +126,24 @@ impl LinkLaw {
 
     /// Whether the link adds noise.
     pub fn is_noisy(&self) -> bool {
-        self.only_mean.is_some() || self.gain_square != self.gain * self.gain || self.receiver_noise > 0.0
+        self.only_mean.is_some() || self.gain_square != self.gain * self.gain || self.adds_noise()
+    }
+
+    /// Whether messages arrive, at once or later, without a factor and without noise.
+    pub fn delivers(&self) -> bool {
+        self.gain == 1.0 && self.gain_square == 1.0 && !self.adds_noise()
+    }
+
+    /// Whether agents or receivers add noise.
+    pub fn adds_noise(&self) -> bool {
+        self.receiver_noise > 0.0 || self.sent_noise > 0.0
+    }
+
+    /// `sqrt(s_w^2 + N^2 E h^2 s_e^2 sum p_c^2)`: the standard deviation of N w of a receiver whose noise has the variance of all noise in
+    /// the mean over N agents with these weights.
+    pub fn noise_in_mean(&self, weights: &[f64]) -> f64 {
+        let squares = weights.iter().map(|p| p * p).sum::<f64>();
+        self.receiver_noise.hypot(weights.len() as f64 * self.sent_noise * (self.gain_square * squares).sqrt())
     }
 }
 
@@ -157,9 +187,11 @@ mod tests {
     use super::*;
     use fedsa::random::{Purpose, stream};
     use fedsa::uplink::codec::{CodecSettings, Exact, Quantised, Rounding};
-    use fedsa::uplink::install::MediumSettings;
-    use fedsa::uplink::medium::erasure::Erasure;
-    use fedsa::uplink::medium::over_the_air::{Gain, OverTheAir};
+    use fedsa::uplink::stage::clip::Clip;
+    use fedsa::uplink::stage::erasure::Erasure;
+    use fedsa::uplink::stage::over_the_air::{Gain, OverTheAir};
+    use fedsa::uplink::stage::sent_noise::SentNoise;
+    use std::sync::Arc;
 
     #[test]
     fn laws_of_delays_are_those_that_are_drawn() {
@@ -206,8 +238,8 @@ mod tests {
     #[test]
     fn gains_of_stacked_media_multiply() {
         let mut link = Uplink::default();
-        Erasure::new(0.6).install(&mut link).unwrap();
-        OverTheAir::default().with_gain(Gain::Constant { value: 0.5 }).with_receiver_noise(0.3).install(&mut link).unwrap();
+        link.push(Arc::new(Erasure::new(0.6))).unwrap();
+        link.push(Arc::new(OverTheAir::default().with_gain(Gain::Constant { value: 0.5 }).with_receiver_noise(0.3))).unwrap();
         let law = LinkLaw::of(&link, 3).unwrap();
         assert!((law.gain - 0.3).abs() < 1e-15 && (law.gain_square - 0.15).abs() < 1e-15 && law.is_noisy());
         assert_eq!((law.receiver_noise, law.only_mean), (0.3, None));
@@ -216,8 +248,25 @@ mod tests {
         assert!(LinkLaw::of(&coded, 3).unwrap().only_mean.is_some());
         // An exact codec that a budget carries or not is an erasure.
         let carries = BitBudget::new(32.0).with_fading_snr(5.0);
-        let link = Uplink::default().with_codec(std::sync::Arc::new(Exact)).with_budget(carries);
+        let link = Uplink::default().with_codec(Arc::new(Exact)).with_media(vec![Arc::new(carries)]);
         let law = LinkLaw::of(&link, 3).unwrap();
         assert!((law.gain - (-3.0f64 / 5.0).exp()).abs() < 1e-15 && law.gain == law.gain_square && law.only_mean.is_none());
+    }
+    #[test]
+    fn noise_of_agents_counts_as_a_receivers_and_clipping_is_not_known() {
+        let media: [Arc<dyn fedsa::uplink::stage::LinkStage>; 4] = [
+            Arc::new(SentNoise::new(0.3)),
+            Arc::new(SentNoise::new(0.4)),
+            Arc::new(Erasure::new(0.5)),
+            Arc::new(OverTheAir::default().with_gain(Gain::Constant { value: 2.0 }).with_receiver_noise(0.7)),
+        ];
+        let law = LinkLaw::of(&Uplink::default().with_media(media.to_vec()), 3).unwrap();
+        assert!((law.sent_noise - 0.5).abs() < 1e-15 && law.only_mean.is_none() && law.is_noisy() && !law.is_clear());
+        // N w = 3 sum p_c h_c e_c + N w_r has the variance 9 (0.25 + 2 / 16) 2 0.25 + 0.49.
+        assert!((law.noise_in_mean(&[0.5, 0.25, 0.25]) - (9.0f64 * 0.375 * 0.5 + 0.49).sqrt()).abs() < 1e-14);
+        for stage in [&media[0], &media[2]] {
+            let link = Uplink::default().with_media(vec![Arc::clone(stage), Arc::new(Clip::new(1e9))]);
+            assert!(LinkLaw::of(&link, 3).unwrap_err().what.contains("clip"));
+        }
     }
 }

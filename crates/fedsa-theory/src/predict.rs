@@ -9,7 +9,7 @@
 //! | --- | --- | --- |
 //! | clear | all methods whose round is a linear map | FedLSA, FedHSA, SCAFFLSA with a fixed period |
 //! | unbiased codecs, up or down, without error feedback | as over a clear link | unknown: the error's variance depends on the vector |
-//! | independent losses, over the air, fading bit budgets | with the mean gain | methods without memory |
+//! | independent losses, over the air, fading bit budgets, noise of agents | with the mean gain | methods without memory |
 //! | m of N agents of equal weight | FedLSA as with all; others with factors of their own | methods without memory |
 //! | delays, the same law in every round | methods without memory | constant ones, methods without memory |
 //!
@@ -27,8 +27,9 @@
 //!
 //! ```
 //! use fedsa::kernel::Isa;
-//! use fedsa::methods::{MethodSettings as _, fedlsa::FedLsa};
-//! use fedsa::problem::garnet::Garnet;
+//! use fedsa::method::MethodSettings as _;
+//! use fedsa_methods::fedlsa::FedLsa;
+//! use fedsa::problem::td::garnet::Garnet;
 //! use fedsa::problem::{NoFiles, ProblemSettings as _};
 //! use fedsa::sampling::Sampling;
 //! use fedsa_theory::predict::{Forecast, Regime};
@@ -81,9 +82,9 @@ use super::link::LinkLaw;
 use super::work;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
-use fedsa::methods::{self, Lost, MethodShape};
+use fedsa::method::{Lost, MethodShape};
 use fedsa::problem::Field;
-use fedsa::problem::systems::Systems;
+use fedsa::problem::linear::systems::Systems;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Sampling;
 use fedsa::uplink::Uplink;
@@ -115,7 +116,7 @@ pub struct Forecast {
 
 /// The shape of a method over a link for closed forms that hold over clear links only: over any other link no round counts
 /// as linear.
-pub fn shape_over(method: &dyn methods::MethodSettings, link: &Uplink) -> MethodShape {
+pub fn shape_over(method: &dyn fedsa::method::MethodSettings, link: &Uplink) -> MethodShape {
     let shape = method.shape();
     MethodShape { is_linear: shape.is_linear && link.is_clear(), ..shape }
 }
@@ -141,7 +142,7 @@ impl Forecast {
     }
 
     /// The forecast for a method over a link whose output is the last iterate.
-    pub fn over(field: &Arc<dyn Field>, method: &dyn methods::MethodSettings, link: &Uplink) -> Self {
+    pub fn over(field: &Arc<dyn Field>, method: &dyn fedsa::method::MethodSettings, link: &Uplink) -> Self {
         let law = LinkLaw::of(link, field.dim());
         let lost = method.lost(field.agents(), &link.facts());
         Self { lost, link: Arc::new(law), ..Self::new(field, method.shape()) }

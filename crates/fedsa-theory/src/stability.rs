@@ -21,7 +21,7 @@ use crate::map::spectral_radius;
 use crate::work;
 use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::systems::Systems;
+use fedsa::problem::linear::systems::Systems;
 
 /// FedLSA: `(1 - alpha_g) I + alpha_g Gbar`, a map of theta (d x d).
 ///
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::map::LinearMap as _;
     use crate::testing::Draw;
-    use fedsa::problem::systems::System;
+    use fedsa::problem::linear::systems::System;
 
     /// One noiseless round of SCAFFLSA on all agents, `legs` local steps.
     fn round(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], eta: f64, steps: usize, gain: f64, alpha: f64) {

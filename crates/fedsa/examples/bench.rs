@@ -11,11 +11,11 @@ use fedsa::federation::Federation;
 use fedsa::kernel::symmetric::term_chunks;
 use fedsa::kernel::{Isa, LANES, Lanes, gram, triangle};
 use fedsa::linalg::{Mat, column};
-use fedsa::methods::{MethodSettings, fedlsa::FedLsa, scafflsa::Scafflsa};
-use fedsa::problem::finite_sum::FiniteSum;
-use fedsa::problem::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::random_mrp::RandomMrp;
+use fedsa::method::MethodSettings;
+use fedsa::problem::linear::finite_sum::FiniteSum;
 use fedsa::problem::scope::Scope;
+use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
+use fedsa::problem::td::random_mrp::RandomMrp;
 use fedsa::problem::{Field, NoFiles, Problem, ProblemSettings, Sampled};
 use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::round::Run;
@@ -23,7 +23,9 @@ use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::{Codec, CodecSettings, Exact, Float32, Quantised, RandK, Rounding, TopK};
-use fedsa::uplink::medium::erasure::Erasure;
+use fedsa::uplink::stage::erasure::Erasure;
+use fedsa_methods::fedlsa::FedLsa;
+use fedsa_methods::scafflsa::Scafflsa;
 use serde_json::{Value, json};
 
 const AGENTS: usize = 100;
@@ -231,7 +233,7 @@ impl Problem for Plain {
     fn weights(&self) -> &[f64] {
         &self.weights
     }
-    fn sample(&self, _: usize, _: &mut [u64], _: &mut Stream, _: &mut ()) {}
+    fn sample(&self, _: usize, _: &[f64], _: &mut [u64], _: &mut Stream, _: &mut ()) {}
     fn apply(&self, c: usize, theta: &[f64], _: &(), out: &mut [f64]) {
         self.mean(c, theta, out);
     }
@@ -330,7 +332,7 @@ impl Problem for PlainTerms {
         &self.weights
     }
     #[inline(always)]
-    fn sample(&self, _: usize, _: &mut [u64], stream: &mut Stream, z: &mut usize) {
+    fn sample(&self, _: usize, _: &[f64], _: &mut [u64], stream: &mut Stream, z: &mut usize) {
         *z = (stream.uniform() * self.n as f64) as usize;
     }
     #[inline(always)]
@@ -531,7 +533,7 @@ fn codecs() {
 fn links() {
     let with = |codec: Arc<dyn Codec>| Uplink::default().with_codec(codec);
     let mut lossy = Uplink::default();
-    fedsa::uplink::install::MediumSettings::install(&Erasure::new(0.6), &mut lossy).expect("a probability");
+    lossy.push(std::sync::Arc::new(Erasure::new(0.6))).expect("a probability");
     let links = [
         ("no link given", Uplink::default()),
         ("exact codec given", with(Arc::new(Exact))),

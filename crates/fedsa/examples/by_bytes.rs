@@ -11,7 +11,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
-use fedsa::prelude::*;
+use fedsa_methods::prelude::*;
 
 const SEED: u64 = 7;
 

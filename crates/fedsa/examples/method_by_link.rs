@@ -9,15 +9,15 @@ use std::sync::Arc;
 use fedsa::error::Result;
 use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
-use fedsa::methods::{self, MethodSettings};
-use fedsa::problem::linear::LinearSystems;
+use fedsa::method::MethodSettings;
+use fedsa::problem::linear::affine::LinearSystems;
 use fedsa::problem::noise::Noise;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::{self, Codec};
-use fedsa::uplink::install;
+use fedsa::uplink::stage;
 use fedsa_theory::predict::Forecast;
 
 /// The links, by what the table calls them: codec, error feedback, media, and the downlink's codec.
@@ -31,6 +31,7 @@ const LINKS: &[(&str, &str, bool, &[&str], &str)] = &[
     ("delay (pull)", EXACT, false, &[r#"{"kind": "delay", "law": "constant", "rounds": 3}"#], EXACT),
     ("late (push)", EXACT, false, &[r#"{"kind": "late", "law": "constant", "rounds": 3}"#], EXACT),
     ("bit budget", COARSE, false, &[r#"{"kind": "bit-budget", "bits": 3, "fading_snr": 2}"#], EXACT),
+    ("clip and noise", EXACT, false, &[r#"{"kind": "clip", "norm": 1.0}"#, r#"{"kind": "noise", "std": 0.1}"#], EXACT),
     ("lossy downlink", EXACT, false, &[], COARSE),
 ];
 const EXACT: &str = r#"{"kind": "exact"}"#;
@@ -57,10 +58,9 @@ fn link(codec: &str, error_feedback: bool, media: &[&str], downlink: &str) -> Re
     let mut link = Uplink::default().with_codec(codec_of(codec)?).with_error_feedback(error_feedback).with_downlink(codec_of(downlink)?);
     for medium in media {
         let (kind, rest) = kind_of(medium);
-        let entry = install::KINDS.iter().find(|entry| entry.is_called(&kind)).expect("a known medium");
+        let entry = stage::KINDS.iter().find(|entry| entry.is_called(&kind)).expect("a known medium");
         let table: fedsa::settings::Value = serde_json::from_str(&rest).expect("JSON");
-        let settings = (entry.read)(&table).expect("readable settings");
-        settings.install(&mut link)?;
+        link.push((entry.read)(&table).expect("readable settings").into())?;
     }
     Ok(link)
 }
@@ -73,8 +73,9 @@ fn method(kind: &str, participants: Option<usize>) -> Option<Box<dyn MethodSetti
         r#""step_size": 0.05, "local_steps": 4"#,
         r#""step_size": 0.05, "talk_probability": 0.25"#,
         r#""step_size": 0.05, "local_steps": 4, "radius": 100"#,
+        r#""step_size": 0.05, "local_steps": 4, "proximal_mu": 1.0"#,
     ];
-    let entry = methods::KINDS.iter().find(|entry| entry.is_called(kind)).expect("a known method");
+    let entry = fedsa_methods::KINDS.iter().find(|entry| entry.is_called(kind)).expect("a known method");
     all.into_iter().find_map(|settings| {
         let few = participants.map(|m| format!(r#""participants": {m}"#));
         let text: Vec<&str> = [Some(settings), few.as_deref()].into_iter().flatten().filter(|text| !text.is_empty()).collect();
@@ -116,10 +117,10 @@ fn table() -> Result<String> {
     out += " 3 of 6 agents |\n| --- |";
     (0..=LINKS.len()).for_each(|_| out += " --- |");
     let mut notes: Vec<String> = Vec::new();
-    for kind in methods::KINDS {
+    for kind in fedsa_methods::KINDS {
         out += &format!("\n| `{}` |", kind.name);
         let all = method(kind.name, None).expect("settings for every kind");
-        let field = if all.needs() == fedsa::methods::Needs::Objective { &exact } else { &field };
+        let field = if all.needs() == fedsa::method::Needs::Objective { &exact } else { &field };
         let mut entries = Vec::new();
         for (_, codec, feedback, media, downlink) in LINKS {
             entries.push(entry(field, &*all, &link(codec, *feedback, media, downlink)?));

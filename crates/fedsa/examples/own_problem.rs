@@ -18,7 +18,7 @@ use fedsa::error::Result;
 use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::linalg::Mat;
-use fedsa::methods::{MethodSettings, fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::Scafflsa};
+use fedsa::method::MethodSettings;
 use fedsa::metrics::Metrics;
 use fedsa::problem::facts::Facts;
 use fedsa::problem::law::FiniteLaw;
@@ -29,6 +29,9 @@ use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
+use fedsa_methods::fedhsa::FedHsa;
+use fedsa_methods::fedlsa::FedLsa;
+use fedsa_methods::scafflsa::Scafflsa;
 
 /// The points of all agents: x is N x n x d in row-major order, y is N x n.
 pub struct Regression {
@@ -75,7 +78,7 @@ impl Problem for Regression {
     }
     // Inlined, these two are compiled into the kernel of each instruction set.
     #[inline(always)]
-    fn sample(&self, _: usize, _: &mut [u64], stream: &mut Stream, z: &mut usize) {
+    fn sample(&self, _: usize, _: &[f64], _: &mut [u64], stream: &mut Stream, z: &mut usize) {
         *z = (stream.uniform() * self.n as f64) as usize;
     }
     #[inline(always)]

@@ -11,7 +11,7 @@
 //! SCAFFLSA goes on to the noise.
 //!
 //! ```
-//! use fedsa::prelude::*;
+//! use fedsa_methods::prelude::*;
 //!
 //! /// `||theta_t - theta*||^2` after 300 rounds from zero.
 //! fn error_of(method: &dyn MethodSettings, field: &std::sync::Arc<dyn Field>) -> Result<f64> {
@@ -53,8 +53,7 @@
 //! | [`protocol`] | what travels between the halves of a method |
 //! | [`uplink`], [`message`] | links (codecs and media), and messages with their bytes |
 //! | [`server`] | server halves: what the server does with the answers |
-//! | [`methods`] | one file per published method: its mathematics and its two halves |
-//! | [`presets`] | methods with their links, under the names of their sources |
+//! | [`method`] | what a method is: settings, two halves, a protocol; the methods are in `fedsa_methods` |
 //! | [`federation`] | what all ends of a federation agree on: method, link, weights, seed, start, and a digest of them |
 //! | [`enrolment`] | before a federation: who takes part, with which rows and columns |
 //! | [`coordinator`] | the server's side of a federation: asks, checks and counts answers, ends rounds |
@@ -64,7 +63,6 @@
 //! | [`metrics`], [`record`] | distances from the root; ledger, output rules and outcomes |
 //! | [`note`] | what a reader of a result must know besides its numbers |
 //! | [`saved`] | the bytes of the states that nodes, enrolments and agents save |
-//! | [`bit_allocation`], [`nested_grid`] | which eigenvectors get how many bits, and the quantiser that is refined by them |
 //! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`parallel`], [`settings`], [`registry`], [`cancel`], [`error`] | what these share |
 //!
 //! The library does no file or console input or output; the `fedsa` program does.
@@ -75,7 +73,6 @@
 //! (2023). Equation numbers of \[S\] are those of the PDF; "HTML eq." says that
 //! the number is that of the HTML rendering, which counts differently.
 
-pub mod bit_allocation;
 pub mod cancel;
 pub mod coordinator;
 pub mod eigenpairs;
@@ -86,14 +83,12 @@ pub mod kernel;
 pub mod linalg;
 pub mod local;
 pub mod message;
-pub mod methods;
+pub mod method;
 pub mod metrics;
-pub mod nested_grid;
 pub mod node;
 pub mod note;
 pub mod parallel;
 pub mod prelude;
-pub mod presets;
 pub mod problem;
 pub mod protocol;
 pub mod random;

@@ -65,6 +65,16 @@ pub fn along(x: &[f64], s: f64, p: &[f64]) -> Vec<f64> {
     x.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect()
 }
 
+/// Moves x to [`along`].
+pub fn go_along(x: &mut [f64], s: f64, p: &[f64]) {
+    x.iter_mut().zip(p).for_each(|(x, p)| *x = s.mul_add(*p, *x));
+}
+
+/// `a - b`.
+pub fn minus(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a - b).collect()
+}
+
 /// Adds `a x` to y, in so many components as both have.
 pub fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
     products::add_scaled(Isa::best(), y, a, x);

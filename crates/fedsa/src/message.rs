@@ -81,7 +81,7 @@ impl Body {
 
     /// Whether indices of sparse numbers increase, lie below the length, and are as many as the numbers. Bodies that were decoded are so;
     /// those of a saved state need not be.
-    pub(crate) fn is_sound(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
         let Body::Sparse { len, index, value } = self else { return true };
         index.len() == value.len() && index.is_sorted_by(|a, b| a < b) && index.last().is_none_or(|i| i < len)
     }
@@ -96,7 +96,7 @@ impl Body {
     }
 
     /// The numbers, written out with their zeros; none for packed bytes.
-    pub(crate) fn to_numbers(&self) -> Vec<f64> {
+    pub fn to_numbers(&self) -> Vec<f64> {
         let mut body = self.clone();
         body.write_out();
         body.numbers().unwrap_or_default().to_vec()

@@ -13,7 +13,7 @@ use crate::coordinator::Coordinator;
 use crate::error::Result;
 use crate::linalg;
 use crate::parallel;
-use crate::problem::systems::System;
+use crate::problem::linear::systems::System;
 use crate::problem::{Field, value_error};
 
 /// Whatever metrics can be taken from: a coordinator with its agents, wherever they are.
@@ -405,8 +405,8 @@ impl Metrics {
 mod tests {
     use super::*;
     use crate::kernel::Isa;
-    use crate::problem::finite_sum::FiniteSum;
-    use crate::problem::random_logistic::RandomLogistic;
+    use crate::problem::linear::finite_sum::FiniteSum;
+    use crate::problem::nonlinear::random_logistic::RandomLogistic;
     use crate::problem::{NoFiles, ProblemSettings as _};
     use crate::sampling::Sampling;
 

@@ -1,6 +1,6 @@
 //! The protocol of a method: what travels between its halves in a round.
 //!
-//! A method builds one [`Protocol`]. From this description links are checked ([`crate::methods::check_link`]), nodes
+//! A method builds one [`Protocol`]. From this description links are checked ([`crate::method::check_link`]), nodes
 //! validate messages from a network ([`Protocol::check_down`], [`Protocol::check_answer`]), and the engine knows what to
 //! sum. What the server needs, what an agent accepts and what a node accepts therefore agree.
 
@@ -255,7 +255,7 @@ fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
 }
 
 /// Whether all numbers are finite.
-pub(crate) fn are_finite(parts: &[(Part, Body)]) -> bool {
+pub fn are_finite(parts: &[(Part, Body)]) -> bool {
     parts.iter().all(|(_, body)| body.not_finite().is_none())
 }
 
@@ -280,7 +280,7 @@ fn wants_text(wanted: &[(Part, Len)]) -> String {
 }
 
 /// The error about a message that does not belong to this federation at this point.
-pub(crate) fn refused(what: impl Into<String>, accepted: &str) -> Error {
+pub fn refused(what: impl Into<String>, accepted: &str) -> Error {
     Error::refused_message(what, accepted)
 }
 

@@ -66,6 +66,8 @@ pub enum Purpose {
     Fold,
     /// What a client rule of one's own draws besides samples.
     Rule,
+    /// How stages of a link alter what an agent sends.
+    Altered,
 }
 
 /// The agent of draws that all agents share.
@@ -159,6 +161,12 @@ impl Stream {
         let [out] = s.bits();
         self.s = s.s.map(|[w]| w);
         out
+    }
+
+    /// One of the numbers below n; the relative error of its probability is at most `n / 2^64`.
+    #[inline]
+    pub fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
     /// A uniform number in [0, 1), a multiple of 2^-53.

@@ -86,7 +86,8 @@ impl<T: ?Sized> Clone for Kind<T> {
 /// `schema` a JSON schema.
 ///
 /// ```
-/// use fedsa::methods::{MethodSettings, fedlsa::FedLsa};
+/// use fedsa::method::MethodSettings;
+/// use fedsa_methods::fedlsa::FedLsa;
 /// use fedsa::registry::Kind;
 ///
 /// const MINE: &[Kind<dyn MethodSettings>] = &[fedsa::kind!("mine", "FedLSA under another name", FedLsa, "my-own")];
@@ -144,7 +145,8 @@ impl<T: ?Sized> Kind<T> {
     /// continued, and nodes at other places, need the same data.
     ///
     /// ```
-    /// use fedsa::methods::{MethodSettings, fedlsa::FedLsa};
+    /// use fedsa::method::MethodSettings;
+    /// use fedsa_methods::fedlsa::FedLsa;
     /// use fedsa::registry::Kind;
     ///
     /// let known_steps = vec![0.1, 0.05];

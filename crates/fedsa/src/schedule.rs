@@ -57,6 +57,19 @@ pub struct Decay {
     pub per: Per,
 }
 
+impl Decay {
+    /// `c / (t + 1)`, t the index of the round.
+    pub fn new(c: f64) -> Self {
+        Self { c, t0: 1.0, power: 1.0, per: Per::Round }
+    }
+}
+
+crate::settings::setters! { Decay {
+    with_t0(t0: f64) = t0;
+    with_power(power: f64) = power;
+    with_per(per: Per) = per;
+} }
+
 /// What the index of a decaying step size counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -190,6 +203,12 @@ impl LocalLeg {
     #[inline]
     pub fn constant(&self) -> Option<f64> {
         self.decay.is_none().then_some(self.eta)
+    }
+
+    /// The leg of step h alone.
+    pub fn step(&self, h: usize) -> LocalLeg {
+        let eta = self.decay.map_or(self.eta, |(d, first)| d.at(first + h as u64));
+        LocalLeg { len: 1, sum: eta, eta, decay: None }
     }
 
     /// The step sizes of some of the steps, in order; `steps` lies within `0..len`.

@@ -31,11 +31,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, ErrorCode, Result};
 
-pub use crate::choice;
+pub use crate::{choice, setters};
 pub use fault::ReadError;
 pub use near::{did_you_mean, nearest};
 pub use reader::Reader;
-pub(crate) use setters::setters;
 
 /// A tree of settings.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::common::{EXACT, distance, field, linear, link, method, run};
 use fedsa::linalg;
-use fedsa::problem::quadratic::Quadratic;
-use fedsa::problem::random_logistic::RandomLogistic;
+use fedsa::problem::linear::quadratic::Quadratic;
+use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, ProblemSettings};
 use fedsa::sampling::Law;
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::common::{EXACT, Mean, distance, engine, linear, link, method, run, run_for, small_garnet};
 use fedsa::error::ErrorCode;
 use fedsa::linalg::norm_sq;
-use fedsa::methods::MethodSettings;
-use fedsa::problem::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::linear::LinearSystems;
+use fedsa::method::MethodSettings;
+use fedsa::problem::linear::affine::LinearSystems;
+use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
 use fedsa::random::{Purpose, stream};
 use fedsa::record::OutputRule;
@@ -290,8 +290,8 @@ fn bases_and_links_that_make_no_sense_are_refused_with_the_reason() {
     let accepted = ["fedlsa", "scafflsa", "fedhsa", "fedtd", "projected-td"];
     let is_known = |name: &str| accepted.contains(&name) || cases.iter().any(|(other, ..)| *other == name);
     // Methods for problems with losses are no bases: they cannot be read as one, and the message lists what can.
-    let anderson = fedsa::methods::KINDS.iter().find(|kind| kind.name == "anderson").unwrap();
-    for kind in fedsa::methods::KINDS.iter().filter(|kind| !is_known(kind.name)) {
+    let anderson = fedsa_methods::KINDS.iter().find(|kind| kind.name == "anderson").unwrap();
+    for kind in fedsa_methods::KINDS.iter().filter(|kind| !is_known(kind.name)) {
         let settings = format!(r#"{{"base": {{"kind": "{}"}}}}"#, kind.name);
         let table: fedsa::settings::Value = serde_json::from_str(&settings).expect("JSON");
         let e = (anderson.read)(&table).expect_err("refused");

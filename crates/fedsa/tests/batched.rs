@@ -8,7 +8,7 @@ use crate::common::{bits, engine, link, method, methods};
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::kernel::Isa;
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::metrics::Metrics;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::root::RootSource;
@@ -20,7 +20,7 @@ use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::session::{Session, Until};
 use fedsa::uplink::Uplink;
 
-/// `g_c(theta, z) = b_c - a_c theta - theta^3 / 10 + x`, x white, or a walk that forgets.
+/// `g_c(theta, z) = b_c - a_c theta - theta^3 / 10 + x`, x white, or a walk that forgets faster where theta is large.
 #[derive(Clone)]
 struct Walk {
     weights: Vec<f64>,
@@ -39,13 +39,13 @@ impl Walk {
         }
     }
 
-    /// The noise of the next sample.
-    fn noise(&self, state: &mut [u64], stream: &mut Stream) -> f64 {
+    /// The noise of the next sample at theta.
+    fn noise(&self, theta: &[f64], state: &mut [u64], stream: &mut Stream) -> f64 {
         let w = stream.normal();
         if !self.has_state {
             return w;
         }
-        let x = 0.5 * f64::from_bits(state[0]) + w;
+        let x = 0.5 / (1.0 + theta[0] * theta[0]) * f64::from_bits(state[0]) + w;
         state[0] = x.to_bits();
         x
     }
@@ -66,8 +66,8 @@ impl Problem for Walk {
     fn start_chain(&self, _: usize, stream: &mut Stream, chain: &mut [u64]) {
         chain[0] = stream.normal().to_bits();
     }
-    fn sample(&self, _: usize, chain: &mut [u64], stream: &mut Stream, z: &mut f64) {
-        *z = self.noise(chain, stream);
+    fn sample(&self, _: usize, theta: &[f64], chain: &mut [u64], stream: &mut Stream, z: &mut f64) {
+        *z = self.noise(theta, chain, stream);
     }
     fn apply(&self, c: usize, theta: &[f64], z: &f64, out: &mut [f64]) {
         Self::mean_of(c, theta, out);
@@ -121,8 +121,9 @@ impl BatchOperators for Rows {
         assert!(call.agents.is_sorted_by(|a, b| a < b));
         let (d, words) = (self.walk.dim, self.state_len());
         for (row, c) in call.agents.iter().enumerate() {
-            let z = self.walk.noise(&mut call.states[row * words..][..words], &mut call.streams[row]);
-            self.walk.apply(*c, &call.theta[row * d..][..d], &z, &mut call.out[row * d..][..d]);
+            let theta = &call.theta[row * d..][..d];
+            let z = self.walk.noise(theta, &mut call.states[row * words..][..words], &mut call.streams[row]);
+            self.walk.apply(*c, theta, &z, &mut call.out[row * d..][..d]);
         }
         Ok(())
     }
@@ -195,7 +196,7 @@ fn the_numbers_are_the_same_over_links_that_alter_lose_and_delay() {
         let ran = methods(None).into_iter().filter(|(kind, method)| agree(of(Law::Iid, 1), &**method, &uplink, kind)).count();
         assert!(ran >= 8, "{ran} over {codec} {media:?}");
     }
-    // Processes that do not depend on theta go on at old models.
+    // Processes go on along the iterates of each round, also where its answers are late.
     let uplink = link(exact, false, &[stale]).unwrap();
     assert!(agree(of(Law::Markov, 1), &*method("fedhsa", r#"{"step_size": 0.05, "local_steps": 7}"#), &uplink, "old models"));
 }

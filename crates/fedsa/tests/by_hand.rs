@@ -6,8 +6,9 @@
 #![allow(clippy::needless_range_loop, reason = "indices as in the formulas")]
 
 use crate::common::{field, linear, run_from};
-use fedsa::methods::{fedlsa::FedLsa, scafflsa::Scafflsa};
 use fedsa::sampling::Law;
+use fedsa_methods::fedlsa::FedLsa;
+use fedsa_methods::scafflsa::Scafflsa;
 
 #[test]
 fn one_round_of_fedlsa() {

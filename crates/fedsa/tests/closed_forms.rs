@@ -7,10 +7,10 @@ use faer::Scale;
 use fedsa::linalg::{self, Mat};
 use fedsa::metrics::Metrics;
 use fedsa::problem::Field;
-use fedsa::problem::garnet::Heterogeneity;
-use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::linear::affine::LinearSystems;
+use fedsa::problem::linear::systems::Systems;
 use fedsa::problem::noise::Noise;
-use fedsa::problem::systems::Systems;
+use fedsa::problem::td::garnet::Heterogeneity;
 use fedsa::random::{Purpose, stream};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
@@ -28,7 +28,7 @@ fn rounds_to_rest(radius: f64) -> u64 {
     (1e-16f64.ln() / radius.ln()).ceil() as u64 + 10
 }
 
-fn by_period(kind: &str, eta: f64, h: u64, alpha: f64) -> Box<dyn fedsa::methods::MethodSettings> {
+fn by_period(kind: &str, eta: f64, h: u64, alpha: f64) -> Box<dyn fedsa::method::MethodSettings> {
     method(kind, &format!(r#"{{"step_size": {eta}, "local_steps": {h}, "global_step_size": {alpha}}}"#))
 }
 
@@ -247,7 +247,7 @@ fn a_ball_that_holds_everything_projects_nothing() {
     for (name, problem) in problems(19) {
         let field = field(&*problem, Law::Iid);
         let start = vec![0.3; field.dim()];
-        let theta = |settings: &dyn fedsa::methods::MethodSettings| run_for(&field, settings, 5, &start, 50).theta().to_vec();
+        let theta = |settings: &dyn fedsa::method::MethodSettings| run_for(&field, settings, 5, &start, 50).theta().to_vec();
         assert_eq!(bits(&theta(&*projected)), bits(&theta(&*by_period("fedlsa", 0.05, 7, 0.9))), "{name}");
         assert!((linalg::norm_sq(&theta(&*tight)).sqrt() - 0.01).abs() < 1e-15, "{name}");
     }

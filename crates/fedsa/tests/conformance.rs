@@ -15,7 +15,7 @@ use fedsa::uplink::Uplink;
 const ROUNDS: u64 = 6;
 
 /// `theta_t` after every round, from halves in threads that share only bytes.
-fn by_bytes(field: &Arc<dyn Field>, method: &dyn fedsa::methods::MethodSettings, seed: u64) -> Vec<Vec<u64>> {
+fn by_bytes(field: &Arc<dyn Field>, method: &dyn fedsa::method::MethodSettings, seed: u64) -> Vec<Vec<u64>> {
     let uplink = Uplink::default();
     let federation = &Federation::new(method, &uplink, field.weights().to_vec(), seed, vec![0.0; field.dim()]).unwrap();
     std::thread::scope(|scope| {
@@ -59,7 +59,7 @@ fn by_bytes(field: &Arc<dyn Field>, method: &dyn fedsa::methods::MethodSettings,
 }
 
 /// A name, a problem, and a method that works on it.
-type Pair = (String, Arc<dyn Field>, Box<dyn fedsa::methods::MethodSettings>);
+type Pair = (String, Arc<dyn Field>, Box<dyn fedsa::method::MethodSettings>);
 
 /// Every method with small problems that it works on.
 fn pairs(agents: usize, participants: Option<usize>, law: Law) -> Vec<Pair> {
@@ -188,22 +188,22 @@ fn newton_steps_along_what_agents_decoded() {
 /// What lanes cannot send, and what error feedback cannot add up, is refused when a run is built.
 #[test]
 fn links_are_checked_against_what_methods_send() {
-    use fedsa::methods::{Half, Setting, check_link};
+    use fedsa::method::{Setting, check_link};
     use fedsa::protocol::{Give, Len, Protocol, Want};
     let uplink = crate::common::link(r#"{"kind": "quantised", "bits": 3}"#, true, &[]).unwrap();
     let setting = Setting { seed: 0, weights: &[1.0], start: vec![0.0; 4], link: uplink.facts(), is_accelerated: false };
     let (fedlsa, newton) = (method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#), method("newton", "{}"));
     let client = fedlsa.client(&setting);
     let ok = Protocol::directions(4, Give::Sum);
-    assert!(check_link(&*fedlsa, &client, &ok, &uplink, 4).is_ok());
+    assert!(check_link(&*fedlsa, &*client, &ok, &uplink, 4).is_ok());
     let mut two = ok.clone();
     two.exchanges[0].wants.push(Want { part: fedsa::message::Part::Losses, len: Len::Exactly(1), give: Give::Sum });
-    let e = check_link(&*fedlsa, &client, &two, &uplink, 4).unwrap_err().to_string();
+    let e = check_link(&*fedlsa, &*client, &two, &uplink, 4).unwrap_err().to_string();
     assert!(e.contains("in lanes"), "{e}");
     let alone = newton.client(&setting);
-    assert!(matches!(alone, Half::Each(_)) && check_link(&*newton, &alone, &two, &uplink, 4).is_ok());
+    assert!(alone.facts().agents.is_some() && check_link(&*newton, &*alone, &two, &uplink, 4).is_ok());
     two.exchanges[0].wants[0].len = Len::Exactly(5);
-    let e = check_link(&*newton, &alone, &two, &uplink, 4).unwrap_err().to_string();
+    let e = check_link(&*newton, &*alone, &two, &uplink, 4).unwrap_err().to_string();
     assert!(e.contains("error feedback adds up vectors of d = 4"), "{e}");
 }
 
@@ -222,7 +222,7 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
         pool.install(|| {
             let mut out = Vec::new();
             let mut add =
-                |problem: &dyn fedsa::problem::ProblemSettings, law, methods: Vec<(&str, Box<dyn fedsa::methods::MethodSettings>)>| {
+                |problem: &dyn fedsa::problem::ProblemSettings, law, methods: Vec<(&str, Box<dyn fedsa::method::MethodSettings>)>| {
                     let sampling = fedsa::sampling::Sampling::default().with_kind(law);
                     let field = problem.field(&fedsa::problem::NoFiles, sampling, isa).unwrap();
                     for (_, method) in methods {
@@ -260,9 +260,9 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
 #[test]
 fn a_block_that_threads_share_gives_the_same_bits() {
     let mut lossy = Uplink::default();
-    fedsa::uplink::install::MediumSettings::install(&fedsa::uplink::medium::erasure::Erasure::new(0.6), &mut lossy).unwrap();
+    lossy.push(Arc::new(fedsa::uplink::stage::erasure::Erasure::new(0.6))).unwrap();
     let links = [Uplink::default(), lossy];
-    let wide = fedsa::problem::random_mrp::RandomMrp::default().with_agents(8).with_states(30).with_features(20);
+    let wide = fedsa::problem::td::random_mrp::RandomMrp::default().with_agents(8).with_states(30).with_features(20);
     let all = |threads: usize| -> Vec<Vec<u64>> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {

@@ -9,8 +9,8 @@ use fedsa::enrolment::{
     is_farewell, mark_of, repeats,
 };
 use fedsa::node::{ClientNode, ServerNode, Todo};
-use fedsa::prelude::*;
 use fedsa::uplink::Uplink;
+use fedsa_methods::prelude::*;
 use proptest::prelude::*;
 
 const D: usize = 4;

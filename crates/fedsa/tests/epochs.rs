@@ -9,7 +9,7 @@ use fedsa::error::ErrorKind;
 use fedsa::federation::{AnswerRules, Faults, Federation};
 use fedsa::linalg::distance_sq;
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::metrics::Observable;
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;

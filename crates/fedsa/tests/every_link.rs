@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use crate::common::{Halves, bits, computing_alone, engine, field, link, methods, objectives, on_the_wire, problems};
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::problem::Field;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
-use fedsa::uplink::{Uplink, codec, install};
+use fedsa::uplink::{Uplink, codec, stage};
 
 const SEED: u64 = 5;
 const AGENTS: usize = 5;
@@ -37,6 +37,10 @@ const MEDIA: &[&[&str]] = &[
     &[r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#],
     &[r#"{"kind": "erasure", "success": 0.6}"#, r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#],
     &[r#"{"kind": "delay", "law": "uniform", "max": 2}"#],
+    &[r#"{"kind": "clip", "norm": 0.3}"#],
+    &[r#"{"kind": "noise", "std": 0.1}"#],
+    &[r#"{"kind": "clip", "norm": 0.3}"#, r#"{"kind": "noise", "std": 0.1}"#, r#"{"kind": "erasure", "success": 0.6}"#],
+    &[r#"{"kind": "noise", "std": 0.1}"#, r#"{"kind": "clip", "norm": 0.3}"#, r#"{"kind": "late", "law": "uniform", "min": 0, "max": 3}"#],
 ];
 
 /// A link of these parts, if there is one.
@@ -68,7 +72,7 @@ fn links(all: bool) -> Vec<(String, Uplink)> {
 fn compare(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, what: &str) -> bool {
     let Ok(mut engine) = engine(field, method, uplink, OutputRule::Last, SEED, vec![0.0; field.dim()]) else { return false };
     let Ok(mut halves) = Halves::new(field, method, uplink, SEED) else {
-        assert!(uplink.delay.is_some(), "{what}: the engine lives with the link and nodes do not");
+        assert!(uplink.pull().is_some(), "{what}: the engine lives with the link and nodes do not");
         return false;
     };
     for t in 0..ROUNDS {
@@ -126,7 +130,7 @@ fn every_kind_of_codec_and_medium_is_there() {
     for kind in codec::KINDS {
         assert!(is_named(CODECS, kind.name), "{}", kind.name);
     }
-    for kind in install::KINDS {
+    for kind in stage::KINDS {
         assert!(MEDIA.iter().any(|media| is_named(media, kind.name)), "{}", kind.name);
     }
 }

@@ -6,18 +6,18 @@ use std::sync::{Arc, mpsc};
 use fedsa::federation::{Description, Federation};
 use fedsa::linalg;
 use fedsa::message::{Body, Envelope, Message, Part};
-use fedsa::methods::MethodSettings;
-use fedsa::methods::fedlsa::FedLsa;
-use fedsa::methods::lstd::Lstd;
+use fedsa::method::MethodSettings;
 use fedsa::metrics::{Metrics, Observable, Observation};
 use fedsa::node::{ClientNode, ServerNode, Todo};
-use fedsa::problem::garnet::{Garnet, Heterogeneity};
+use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::random::Stream;
 use fedsa::record::{Ledger, OutputRule, Work};
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
+use fedsa_methods::fedlsa::FedLsa;
+use fedsa_methods::lstd::Lstd;
 
 use crate::common::{EXACT, bits, computing_alone, field, link, method, methods, objectives, problems, small_garnet};
 

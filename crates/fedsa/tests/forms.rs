@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::common::forms::{Reformed, Wire, instead, reformed};
 use crate::common::{self, EXACT, Halves, field, link, method, methods, problems};
 use fedsa::message::{Message, Part};
-use fedsa::methods::{MethodSettings, Setting};
+use fedsa::method::{MethodSettings, Setting};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::sampling::Law;

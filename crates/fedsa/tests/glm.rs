@@ -8,17 +8,17 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, ErrorCode};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::problem::dataset::{Dataset, Labels, Rows, TextColumn};
-use fedsa::problem::glm::family::FamilyName;
-use fedsa::problem::glm::inference::{CovarianceKind, Inference, InferenceSettings, infer};
-use fedsa::problem::logs::Sources;
-use fedsa::problem::preparation::AgentWeights;
-use fedsa::problem::preparation::partition::Partition;
-use fedsa::problem::preparation::targets::ClassLabel;
-use fedsa::problem::preparation::transform::Pca;
-use fedsa::problem::regression::GeneralisedLinear;
+use fedsa::problem::logs::replay::Sources;
+use fedsa::problem::rows::dataset::{Dataset, Labels, Rows, TextColumn};
+use fedsa::problem::rows::glm::family::FamilyName;
+use fedsa::problem::rows::preparation::AgentWeights;
+use fedsa::problem::rows::preparation::partition::Partition;
+use fedsa::problem::rows::preparation::targets::ClassLabel;
+use fedsa::problem::rows::preparation::transform::Pca;
+use fedsa::problem::rows::regression::GeneralisedLinear;
 use fedsa::problem::{Field, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
+use fedsa_evaluate::inference::{CovarianceKind, Inference, InferenceSettings, infer};
 
 /// Fractional parts of multiples of the root of a prime: numbers between 0 and 1 that other programs make too.
 pub(crate) fn u(i: usize, k: usize) -> f64 {

@@ -9,11 +9,11 @@ use fedsa::cancel::Cancel;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::problem::ProblemSettings;
-use fedsa::problem::dataset::{Dataset, Labels, Rows};
-use fedsa::problem::glm::family::FamilyName;
-use fedsa::problem::glm::inference::{CovarianceKind, InferenceSettings, infer};
-use fedsa::problem::regression::GeneralisedLinear;
+use fedsa::problem::rows::dataset::{Dataset, Labels, Rows};
+use fedsa::problem::rows::glm::family::FamilyName;
+use fedsa::problem::rows::regression::GeneralisedLinear;
 use fedsa::sampling::{Law, Sampling};
+use fedsa_evaluate::inference::{CovarianceKind, InferenceSettings, infer};
 
 /// The settings that [`base`] has.
 const ALPHA: f64 = 0.8;

@@ -7,17 +7,17 @@ use crate::common::{InMemory, method, run_for};
 use fedsa::error::Result;
 use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::linalg;
-use fedsa::methods::fedlsa::FedLsa;
-use fedsa::methods::scafflsa::Scafflsa;
-use fedsa::problem::baird::Baird;
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::gradient_td::TdOperator::{self, Gtd2, Td, Tdc};
-use fedsa::problem::log::Log;
-use fedsa::problem::logs::{Logs, Sources};
+use fedsa::problem::logs::log::Log;
+use fedsa::problem::logs::replay::{Logs, Sources};
 use fedsa::problem::root::RootSource;
+use fedsa::problem::td::baird::Baird;
+use fedsa::problem::td::gradient_td::TdOperator::{self, Gtd2, Td, Tdc};
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
+use fedsa_methods::fedlsa::FedLsa;
+use fedsa_methods::scafflsa::Scafflsa;
 
 const GAMMA: f64 = 0.9;
 /// The number of features of the logs.

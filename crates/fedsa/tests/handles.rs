@@ -7,10 +7,10 @@ use fedsa::coordinator::Coordinator;
 use fedsa::error::Error;
 use fedsa::federation::{Builder, Description, Federation};
 use fedsa::local::{Agent, Client};
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::metrics::Metrics;
 use fedsa::node::{ClientNode, Progress, ServerNode, Todo};
-use fedsa::problem::random_logistic::RandomLogistic;
+use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
 use fedsa::problem::{Facts, Field, ProblemSettings};
 use fedsa::record::Outcome;
 use fedsa::round::Run;
@@ -18,7 +18,7 @@ use fedsa::server::Server;
 use fedsa::session::{Carrier, Nodes, Record, Recorded, Session, State, Transport, Until};
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::Codec;
-use fedsa::uplink::medium::Medium;
+use fedsa::uplink::stage::LinkStage;
 
 fn is_owned<T: Send + Sync + ?Sized + 'static>() {}
 
@@ -65,5 +65,5 @@ fn parts_of_any_kind_are_owned_and_shared() {
     is_owned::<dyn Agent>();
     is_owned::<dyn Server>();
     is_owned::<dyn Codec>();
-    is_owned::<dyn Medium>();
+    is_owned::<dyn LinkStage>();
 }

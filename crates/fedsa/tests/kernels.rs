@@ -4,18 +4,18 @@
 use std::sync::Arc;
 
 use fedsa::kernel::{Isa, LANES, Lanes, flat};
-use fedsa::problem::baird::Baird;
-use fedsa::problem::finite_sum::{FiniteSum, Scales};
-use fedsa::problem::fixed_point::FixedPoint;
-use fedsa::problem::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::gradient_td::TdOperator;
+use fedsa::problem::linear::finite_sum::{FiniteSum, Scales};
+use fedsa::problem::linear::quadratic::{Matrices, Quadratic};
 use fedsa::problem::noise::Noise;
-use fedsa::problem::q_learning::QLearning;
-use fedsa::problem::quadratic::{Matrices, Quadratic};
-use fedsa::problem::random_logistic::RandomLogistic;
-use fedsa::problem::random_mrp::{Discount, RandomMrp};
+use fedsa::problem::nonlinear::fixed_point::FixedPoint;
+use fedsa::problem::nonlinear::q_learning::QLearning;
+use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
 use fedsa::problem::scope::Scope;
-use fedsa::problem::{Field, NoFiles, ProblemSettings, linear::LinearSystems};
+use fedsa::problem::td::baird::Baird;
+use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
+use fedsa::problem::td::gradient_td::TdOperator;
+use fedsa::problem::td::random_mrp::{Discount, RandomMrp};
+use fedsa::problem::{Field, NoFiles, ProblemSettings, linear::affine::LinearSystems};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 

@@ -6,16 +6,16 @@ use crate::common::{field, unequal};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::Field;
 use fedsa::problem::arrays::Arrays;
-use fedsa::problem::baird::Baird;
-use fedsa::problem::finite_sum::FiniteSum;
-use fedsa::problem::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::gradient_td::TdOperator;
 use fedsa::problem::law::{Chain, FiniteLaw};
-use fedsa::problem::linear::LinearSystems;
-use fedsa::problem::random_mrp::{Discount, RandomMrp};
+use fedsa::problem::linear::affine::LinearSystems;
+use fedsa::problem::linear::finite_sum::FiniteSum;
+use fedsa::problem::linear::switching::Switching;
+use fedsa::problem::linear::systems::Moments;
 use fedsa::problem::scope::Scope;
-use fedsa::problem::switching::Switching;
-use fedsa::problem::systems::Moments;
+use fedsa::problem::td::baird::Baird;
+use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
+use fedsa::problem::td::gradient_td::TdOperator;
+use fedsa::problem::td::random_mrp::{Discount, RandomMrp};
 use fedsa::sampling::Law;
 
 fn fields() -> Vec<(&'static str, Arc<dyn Field>)> {

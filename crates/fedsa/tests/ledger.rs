@@ -5,12 +5,12 @@ use std::sync::Arc;
 use crate::common::{EXACT, Halves, field, link, method, methods, on_the_wire, problems, run, run_for, small_garnet};
 use fedsa::error::Result;
 use fedsa::message::{Envelope, HEADER_BYTES, Message, Part, TELL};
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::problem::calls::Calls;
-use fedsa::problem::garnet::Heterogeneity;
-use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::linear::affine::LinearSystems;
 use fedsa::problem::noise::Noise;
-use fedsa::problem::random_logistic::RandomLogistic;
+use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
+use fedsa::problem::td::garnet::Heterogeneity;
 use fedsa::problem::{Field, NoFiles};
 use fedsa::random::{Purpose, Stream};
 use fedsa::record::Ledger;
@@ -79,6 +79,7 @@ fn every_method_costs_what_its_rounds_say() {
             let cases = [
                 ("fedlsa", r#""local_steps": 7"#, 1, 0, h * ROUNDS),
                 ("projected-td", r#""local_steps": 7, "radius": 1.0"#, 1, 0, h * ROUNDS),
+                ("fedprox", r#""local_steps": 7, "proximal_mu": 2.0"#, 1, 0, h * ROUNDS),
                 ("scafflsa", r#""local_steps": 7"#, 1, u64::from(told), h * ROUNDS),
                 ("scafflsa-random", r#""talk_probability": 0.2"#, 1, u64::from(told), random_steps),
                 // Its first local step uses the sample of the first exchange again: H samples, not H + 1.
@@ -198,7 +199,7 @@ fn sent(uplink: &Uplink, round: u64, agents: usize, d: usize) -> (u64, u64) {
     let (mut messages, mut bits) = (0, 0);
     for agent in 0..agents {
         let at = MessageKey { seed: SEED, round, exchange: 0, agent };
-        let budget = uplink.budget.map(|b| b.draw(&mut at.stream(Purpose::Budget)));
+        let budget = uplink.budget().map(|b| b.draw(&mut at.stream(Purpose::Budget)));
         let mut bytes = Vec::new();
         if uplink.codec.encoded_len(d, budget).is_some() {
             uplink.codec.encode(&vec![1.0; d], budget, &mut at.stream(Purpose::Codec), &mut bytes);
@@ -290,5 +291,5 @@ fn a_round_has_the_exchanges_of_the_table() {
         assert_eq!(said, Some(&*all), "{kind}: the table, and what the engine counts");
     }
     assert_eq!(table.len(), seen.len(), "{table:?}");
-    assert_eq!(seen.len(), fedsa::methods::KINDS.len());
+    assert_eq!(seen.len(), fedsa_methods::KINDS.len());
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::common::{EXACT, distance, field, linear, method, run, run_from};
 use faer::Mat;
 use fedsa::linalg::norm_sq;
-use fedsa::problem::random_logistic::RandomLogistic;
+use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, Objective};
 use fedsa::sampling::Law;
 

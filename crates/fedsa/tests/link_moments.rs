@@ -7,10 +7,10 @@ use std::sync::Arc;
 use crate::common::{Mean, engine, field, follows, link, method, small_garnet};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::methods::MethodSettings;
-use fedsa::problem::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::linear::LinearSystems;
-use fedsa::problem::systems::Moments;
+use fedsa::method::MethodSettings;
+use fedsa::problem::linear::affine::LinearSystems;
+use fedsa::problem::linear::systems::Moments;
+use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::record::OutputRule;
 use fedsa::round::Run;
@@ -32,6 +32,7 @@ const DITHER: &str = r#"{"kind": "quantised", "bits": 2, "rounding": "dither"}"#
 const RAND_K: &str = r#"{"kind": "rand-k", "k": 2}"#;
 const ERASURE: &str = r#"{"kind": "erasure", "success": 0.6}"#;
 const FADING: &str = r#"{"kind": "over-the-air", "receiver_noise": 0.2}"#;
+const SENT: &str = r#"{"kind": "noise", "std": 0.3}"#;
 const RICIAN: &str = r#"{"kind": "over-the-air", "gain": {"law": "rician", "line_of_sight": 0.6, "scale": 0.3}}"#;
 
 /// Six states, three features, three agents that differ.
@@ -115,6 +116,32 @@ fn the_error_over_losses_and_over_the_air_is_exact() {
     // A budget that carries a message or not.
     let budget = r#"{"kind": "bit-budget", "bits": 40, "fading_snr": 4}"#;
     exact("a budget", &tiny(Law::Iid), &*settings, &link(EXACT, false, &[budget]).unwrap());
+}
+
+#[test]
+fn the_error_with_noise_of_agents_is_exact() {
+    let field = tiny(Law::Iid);
+    let fedlsa = method("fedlsa", r#"{"step_size": 1.5, "local_steps": 4, "global_step_size": 0.8}"#);
+    for media in [&[SENT][..], &[SENT, ERASURE], &[SENT, SENT, FADING]] {
+        exact(&format!("FedLSA over {media:?}"), &field, &*fedlsa, &link(EXACT, false, media).unwrap());
+    }
+    // The noise alone, of operators without noise; and with few participants.
+    exact("noiseless operators", &tiny(Law::Mean), &*fedlsa, &link(EXACT, false, &[SENT]).unwrap());
+    let few = method("fedtd", r#"{"step_size": 3.0, "participants": 2}"#);
+    exact("2 of 3", &field, &*few, &link(EXACT, false, &[SENT]).unwrap());
+    // Agents of unequal weight: the sum of the squares of the weights is 0.50, twice that of equal ones.
+    let local = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
+    for law in [Law::Iid, Law::Mean] {
+        let unequal = crate::common::unequal(law);
+        exact("unequal weights", &unequal, &*local, &link(EXACT, false, &[SENT]).unwrap());
+        exact("unequal weights, losses", &unequal, &*local, &link(EXACT, false, &[SENT, ERASURE]).unwrap());
+    }
+    // Where nothing arrives in the first rounds, no noise does.
+    let delay = |rest: &str| format!(r#"{{"kind": {rest}, "law": "constant", "rounds": 3}}"#);
+    let slow = method("fedlsa", r#"{"step_size": 0.8, "local_steps": 3, "global_step_size": 0.9}"#);
+    for delay in [delay(r#""delay""#), delay(r#""delay", "before": "nothing""#), delay(r#""late""#)] {
+        exact(&delay, &field, &*slow, &link(EXACT, false, &[SENT, &delay]).unwrap());
+    }
 }
 
 #[test]
@@ -208,7 +235,7 @@ fn the_mean_iterate_over_unbiased_codecs_and_delays_drawn_anew_is_exact() {
         assert_eq!(forecast.outlook().regime(), Regime::InMean);
         let why = forecast.knows_floor().unwrap_err().what;
         assert!(why.contains("depends on the vector") || why.contains("drawn anew"), "{why}");
-        if uplink.delay.is_some() || uplink.late.is_some() || uplink.budget.is_some() {
+        if uplink.delay().is_some() || uplink.budget().is_some() {
             assert!(follows(&off(&seen, clear.mean(&START, &recorded()).unwrap())).is_err(), "{uplink:?}");
         }
     }
@@ -340,6 +367,7 @@ fn what_is_not_known_says_why() {
         (link(r#"{"kind": "top-k", "k": 1}"#, true, &[]), "error feedback"),
         (link(r#"{"kind": "float32"}"#, false, &[]), "biased"),
         (link(EXACT, false, &[bursts]), "bursts"),
+        (link(EXACT, false, &[SENT, r#"{"kind": "clip", "norm": 1e9}"#]), "(clip)"),
         (link(EXACT, false, &[stall]), "stall"),
         (link(EXACT, false, &[r#"{"kind": "erasure", "success": 0}"#]), "no message arrives"),
     ] {

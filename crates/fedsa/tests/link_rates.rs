@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::common::{Mean, engine, field, link, method};
 use fedsa::linalg::distance_sq;
 use fedsa::problem::Field;
-use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::linear::affine::LinearSystems;
 use fedsa::problem::noise::Noise;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;

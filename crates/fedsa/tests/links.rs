@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use crate::common::{Halves, bits, engine, field, link, method, methods, on_the_wire, problems, run};
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::problem::Field;
-use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::linear::affine::LinearSystems;
 use fedsa::problem::noise::Noise;
+use fedsa::random::{Purpose, Stream};
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
-use fedsa::uplink::Uplink;
-use fedsa::uplink::medium::Delay;
+use fedsa::uplink::stage::Delay;
+use fedsa::uplink::{MessageKey, Uplink};
 
 const EXACT: &str = r#"{"kind": "exact"}"#;
 const COARSE: &str = r#"{"kind": "quantised", "bits": 3}"#;
@@ -21,6 +22,8 @@ const AIR: &str = r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#;
 const LATE: &str = r#"{"kind": "late", "law": "uniform", "min": 0, "max": 3}"#;
 const FADING_EXACT: &str = r#"{"kind": "bit-budget", "bits": 40, "fading_snr": 3.0}"#;
 const FADING: &str = r#"{"kind": "bit-budget", "bits": 3, "fading_snr": 1.0}"#;
+const CLIP: &str = r#"{"kind": "clip", "norm": 1.0}"#;
+const NOISE: &str = r#"{"kind": "noise", "std": 0.1}"#;
 const STALE: &str = r#"{"kind": "delay", "law": "uniform", "max": 5}"#;
 
 /// Links that a real federation knows.
@@ -38,6 +41,7 @@ fn links() -> Vec<(&'static str, Uplink)> {
         ("late", link(EXACT, false, &[LATE]).unwrap()),
         ("budget, quantised with feedback", link(COARSE, true, &[FADING]).unwrap()),
         ("quantised, erasure, late", link(COARSE, false, &[ERASURE, LATE]).unwrap()),
+        ("clip, noise, quantised with feedback, erasure", link(COARSE, true, &[CLIP, NOISE, ERASURE]).unwrap()),
         // Where nothing is encoded, agents send as much as the budget carries.
         ("a budget for exact vectors, erasure", link(EXACT, false, &[FADING_EXACT, ERASURE]).unwrap()),
     ];
@@ -480,6 +484,55 @@ fn pull_and_push_are_one_where_every_delay_stays() {
     }
 }
 
+/// What agent c sends in a round, by the formulas: x is (3, 0, -4, 0), of length 5.
+fn altered(uplink: &Uplink, round: u64, exchange: u8, c: usize, feedback: &mut [f64]) -> Vec<f64> {
+    let (mut bytes, mut decoded) = (Vec::new(), vec![0.0; 4]);
+    let at = MessageKey { seed: 5, round, exchange, agent: c };
+    assert!(uplink.encode(at, &[3.0, 0.0, -4.0, 0.0], &mut at.stream(Purpose::Altered), feedback, &mut bytes, &mut decoded));
+    decoded
+}
+
+#[test]
+fn agents_shorten_what_they_send_and_add_noise_of_their_own() {
+    let [short, noisy, both, wrong] =
+        [&[CLIP][..], &[NOISE], &[CLIP, NOISE], &[NOISE, CLIP]].map(|media| link(EXACT, false, media).unwrap());
+    let far = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+    let length = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let (mut all, mut squares, mut longest) = (std::collections::HashSet::new(), crate::common::Mean::default(), 0.0f64);
+    for (round, exchange, c) in (0..50).flat_map(|t| (0..2).flat_map(move |e| (0..40).map(move |c| (t, e, c)))) {
+        let of = |uplink: &Uplink| altered(uplink, round, exchange, c, &mut []);
+        assert!(far(&of(&short), &[0.6, 0.0, -0.8, 0.0]) < 1e-15);
+        // The noise is that of the message's key, and that of no other message.
+        let mut draws: Stream = MessageKey { seed: 5, round, exchange, agent: c }.stream(Purpose::Altered);
+        let noise: [f64; 4] = std::array::from_fn(|_| 0.1 * draws.normal());
+        noise.iter().for_each(|e| {
+            assert!(all.insert(e.to_bits()));
+            squares.see(e * e);
+        });
+        assert!(far(&of(&noisy), &[3.0 + noise[0], noise[1], noise[2] - 4.0, noise[3]]) < 1e-14);
+        // In the order of the list: noise is not shortened after it, and is before it.
+        assert!(far(&of(&both), &[0.6 + noise[0], noise[1], noise[2] - 0.8, noise[3]]) < 1e-15);
+        assert!((length(&of(&wrong)) - 1.0).abs() < 1e-15);
+        longest = longest.max(length(&of(&both)));
+    }
+    assert!(squares.off(0.01).abs() < 4.0 && longest > 1.1, "{squares:?} {longest}");
+}
+
+/// What clip cuts off is gone, and so is the noise: error feedback keeps what the codec left out of the rest.
+#[test]
+fn error_feedback_keeps_what_the_codec_left_out_of_what_stages_left() {
+    let top = link(r#"{"kind": "top-k", "k": 1}"#, true, &[CLIP, NOISE]).unwrap();
+    let exact = link(EXACT, false, &[CLIP, NOISE]).unwrap();
+    let (mut feedback, mut all, mut sent) = (vec![0.0; 4], vec![0.0; 4], vec![0.0; 4]);
+    for round in 0..20 {
+        all.iter_mut().zip(altered(&exact, round, 0, 3, &mut [])).for_each(|(all, x)| *all += x);
+        sent.iter_mut().zip(altered(&top, round, 0, 3, &mut feedback)).for_each(|(sent, x)| *sent += x);
+        for i in 0..4 {
+            assert!((all[i] - sent[i] - feedback[i]).abs() < 1e-13, "round {round}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_work_is_refused_with_the_reason() {
     let settings = LinearSystems::default().with_agents(3).with_dim(2);
@@ -506,7 +559,9 @@ fn what_cannot_work_is_refused_with_the_reason() {
     assert_eq!(of_dim(r#"{"kind": "rand-k", "k": 1}"#, &[&budget(32)]), None);
     assert!(of_dim(r#"{"kind": "rand-k", "k": 1}"#, &[&budget(31)]).expect("refused").contains("never carries"));
     let bad = |codec: &str, feedback: bool, media: &[&str]| link(codec, feedback, media).expect_err("refused").to_string();
-    assert!(bad(EXACT, false, &[AIR, ERASURE]).contains("leaves only a sum"));
+    for medium in [ERASURE, CLIP, NOISE] {
+        assert!(bad(EXACT, false, &[AIR, medium]).contains("leaves only a sum"));
+    }
     assert!(bad(EXACT, false, &[STALE, LATE]).contains("two delays"));
     assert!(bad(COARSE, true, &[STALE]).contains("error feedback"));
     assert!(of_dim(EXACT, &[&budget(8)]).expect("refused").contains("never carries"));

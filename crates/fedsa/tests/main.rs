@@ -1,6 +1,7 @@
 //! All suites of the crate in one program, so that the crate is linked once.
 
 mod adaptive_newton;
+mod aggregation;
 mod anderson;
 mod arrivals;
 mod batched;
@@ -19,6 +20,7 @@ mod example;
 mod faults;
 mod features;
 mod federation;
+mod fedprox;
 mod forms;
 mod glm;
 mod glm_by_hand;
@@ -27,6 +29,7 @@ mod gradient_td;
 mod handles;
 mod import_rules;
 mod invariants;
+mod iterate_law;
 mod kernels;
 mod laws;
 mod ledger;
@@ -43,6 +46,7 @@ mod network;
 mod nodes;
 mod noise;
 mod nonlinear;
+mod one_pass;
 mod own_problem;
 mod parts;
 mod probe;

@@ -9,10 +9,10 @@ use crate::common::{Mean, distance, field, follows, means, method, run_from, sma
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::metrics::Metrics;
-use fedsa::problem::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::linear::affine::LinearSystems;
+use fedsa::problem::linear::systems::Moments;
 use fedsa::problem::noise::Noise;
-use fedsa::problem::systems::Moments;
+use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa_theory::RoundSetting;

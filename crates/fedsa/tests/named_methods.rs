@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::common::{EXACT, Mean, bits, distance, engine, field, linear, link, method, problems, run, run_for, run_from, small_garnet};
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::metrics::Metrics;
 use fedsa::problem::Field;
-use fedsa::problem::garnet::Heterogeneity;
-use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::linear::affine::LinearSystems;
 use fedsa::problem::noise::Noise;
+use fedsa::problem::td::garnet::Heterogeneity;
 use fedsa::sampling::Law;
 use fedsa::server::Participation;
 use fedsa::uplink::Uplink;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::common::{self, EXACT, Halves, field, method};
 use fedsa::error::{ErrorKind, Result};
 use fedsa::message::{Body, Envelope, Message, Part};
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::random::Stream;

@@ -3,7 +3,7 @@
 use crate::common::{Mean, field, follows, noise_of};
 use fedsa::kernel::Isa;
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::linear::affine::LinearSystems;
 use fedsa::problem::noise::{Noise, NoiseStart};
 use fedsa::problem::scope::Scope;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};

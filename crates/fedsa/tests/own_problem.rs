@@ -6,17 +6,20 @@ use crate::common::{Mean, bits, distance, follows, noise_of, run_for, run_from};
 use crate::example::Regression;
 use fedsa::kernel::Isa;
 use fedsa::linalg::{self, Mat};
-use fedsa::methods::{MethodSettings, fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::Scafflsa};
+use fedsa::method::MethodSettings;
 use fedsa::metrics::Metrics;
-use fedsa::problem::garnet::Garnet;
-use fedsa::problem::linear::LinearSystems;
-use fedsa::problem::newton;
+use fedsa::problem::linear::affine::LinearSystems;
 use fedsa::problem::noise::{Noise, Noisy};
+use fedsa::problem::nonlinear::newton;
 use fedsa::problem::root::{self, RootSource};
+use fedsa::problem::td::garnet::Garnet;
 use fedsa::problem::{Facts, Field, NoFiles, Objective, Problem, ProblemSettings as _, Sampled, equal_weights};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::sums;
+use fedsa_methods::fedhsa::FedHsa;
+use fedsa_methods::fedlsa::FedLsa;
+use fedsa_methods::scafflsa::Scafflsa;
 use fedsa_theory::local::Local;
 use fedsa_theory::{RoundSetting, map};
 
@@ -52,8 +55,8 @@ impl<P: Problem> Problem for Less<P> {
     fn weights(&self) -> &[f64] {
         self.0.weights()
     }
-    fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, z: &mut P::Obs) {
-        self.0.sample(c, chain, stream, z);
+    fn sample(&self, c: usize, theta: &[f64], chain: &mut [u64], stream: &mut Stream, z: &mut P::Obs) {
+        self.0.sample(c, theta, chain, stream, z);
     }
     fn apply(&self, c: usize, theta: &[f64], z: &P::Obs, out: &mut [f64]) {
         self.0.apply(c, theta, z, out);
@@ -74,7 +77,7 @@ impl Problem for Given {
     fn weights(&self) -> &[f64] {
         &[0.5, 0.5]
     }
-    fn sample(&self, _: usize, _: &mut [u64], _: &mut Stream, _: &mut ()) {}
+    fn sample(&self, _: usize, _: &[f64], _: &mut [u64], _: &mut Stream, _: &mut ()) {}
     fn apply(&self, _: usize, theta: &[f64], _: &(), out: &mut [f64]) {
         self.1(theta, out);
     }
@@ -400,12 +403,12 @@ fn noise_on_reward_processes_keeps_their_chains() {
     let mrp = |c: usize| {
         let p = &arrays.get("P").unwrap().data()[c * states * states..(c + 1) * states * states];
         let r = &arrays.get("R").unwrap().data()[c * states * states..(c + 1) * states * states];
-        fedsa::problem::mrp::Mrp::dense(states, p, |s, t| r[s * states + t], arrays.get("gamma").unwrap().data()[c])
+        fedsa::problem::td::mrp::Mrp::dense(states, p, |s, t| r[s * states + t], arrays.get("gamma").unwrap().data()[c])
     };
-    let features = std::sync::Arc::new(fedsa::problem::td::Features::new(d, arrays.get("Phi").unwrap().data()));
+    let features = std::sync::Arc::new(fedsa::problem::td::td0::Features::new(d, arrays.get("Phi").unwrap().data()));
     let td = || {
         let kinds = (0..2).map(|c| mrp(c).transitions(features.clone()).unwrap()).collect();
-        fedsa::problem::td::Td::new(kinds, vec![0, 1], equal_weights(2), sampling).unwrap()
+        fedsa::problem::td::td0::Td::new(kinds, vec![0, 1], equal_weights(2), sampling).unwrap()
     };
     let silent = Noise::new(0.0, 0.5, 1);
     let (plain, noisy) = (

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::common::{EXACT, Halves, bits, engine, link, on_the_wire};
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
-use fedsa::local::{Agent, LocalContext};
+use fedsa::local::{Agent, ByAgent, Client, LocalContext};
 use fedsa::message::{Body, Message, Part, TELL};
-use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Needs, Setting};
+use fedsa::method::{Drift, MethodSettings, MethodShape, Needs, Setting};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
@@ -57,8 +57,8 @@ impl MethodSettings for Toy {
             tell_own: vec![(Part::Losses, Len::Exactly(1))],
         }
     }
-    fn client(&self, _: &Setting<'_>) -> Half {
-        Half::Each(Box::new(|c| Box::new(ToyAgent { numbers: vec![c as f64, 0.0, 0.0] })))
+    fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {
+        ByAgent::boxed(|c| Box::new(ToyAgent { numbers: vec![c as f64, 0.0, 0.0] }))
     }
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
         let (theta, agents) = (setting.start.clone(), setting.agents());

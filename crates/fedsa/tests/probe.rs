@@ -6,7 +6,7 @@ mod world;
 use std::sync::Arc;
 
 use crate::common::{EXACT, computing_alone, engine, field, link, methods, objectives, problems};
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::problem::Field;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;

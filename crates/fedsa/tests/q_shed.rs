@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use crate::common::{EXACT, Halves, bits, distance, engine, field, linear, link, method, on_the_wire, run_from};
-use fedsa::bit_allocation::{Allocation, CountRule, allocate};
 use fedsa::linalg::Mat;
 use fedsa::message::{Body, Message, Part};
-use fedsa::methods::MethodSettings;
-use fedsa::methods::q_shed::QShed;
-use fedsa::methods::shed::Shed;
-use fedsa::nested_grid;
+use fedsa::method::MethodSettings;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
-use fedsa::problem::linear::LinearSystems;
-use fedsa::problem::random_logistic::RandomLogistic;
+use fedsa::problem::linear::affine::LinearSystems;
+use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
 use fedsa::schedule::renewal::Pairs;
 use fedsa::uplink::{MessageKey, Uplink};
+use fedsa_methods::bit_allocation::{Allocation, CountRule, allocate};
+use fedsa_methods::nested_grid;
+use fedsa_methods::q_shed::QShed;
+use fedsa_methods::shed::Shed;
 
 const SEED: u64 = 5;
 const ONCE: &str = r#""renewal": {"schedule": "once"}"#;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::common::{field, linear, method, run_from, small_garnet};
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::metrics::Metrics;
 use fedsa::problem::Field;
-use fedsa::problem::garnet::Heterogeneity;
+use fedsa::problem::td::garnet::Heterogeneity;
 use fedsa::sampling::Law;
 use fedsa_theory::RoundSetting;
 use fedsa_theory::fedlsa::FedLsaMean;

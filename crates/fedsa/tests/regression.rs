@@ -7,12 +7,12 @@ use crate::common::{Sets, distance, logistic, method, run_for};
 use faer::Mat;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::problem::dataset::{Dataset, Labels, Rows};
-use fedsa::problem::logs::Sources;
-use fedsa::problem::preparation::AgentWeights;
-use fedsa::problem::preparation::partition::Partition;
-use fedsa::problem::preparation::transform::{Pca, PcaFit};
-use fedsa::problem::regression::Logistic;
+use fedsa::problem::logs::replay::Sources;
+use fedsa::problem::rows::dataset::{Dataset, Labels, Rows};
+use fedsa::problem::rows::preparation::AgentWeights;
+use fedsa::problem::rows::preparation::partition::Partition;
+use fedsa::problem::rows::preparation::transform::{Pca, PcaFit};
+use fedsa::problem::rows::regression::Logistic;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 
@@ -196,7 +196,7 @@ fn optima_of_fashion_mnist() {
             samples: Some(500),
             ridge,
             divide_by,
-            positive: Some(fedsa::problem::preparation::targets::ClassLabel::Number(1.0)),
+            positive: Some(fedsa::problem::rows::preparation::targets::ClassLabel::Number(1.0)),
             pca: Some(Pca::new(300).with_centre(centre).with_fit(PcaFit::Union)),
             partition,
             ..Logistic::new(Sources::One("x".into()))

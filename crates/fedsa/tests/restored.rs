@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::common::{bits, field, method};
 use fedsa::kernel::Isa;
 use fedsa::linalg::Mat;
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
+use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
 use fedsa::problem::objective::Objective;
-use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::{Facts, Field, Problem, Sampled};
 use fedsa::random::Stream;
 use fedsa::sampling::{Law, Sampling};
@@ -38,7 +38,7 @@ impl Problem for Counted {
     fn weights(&self) -> &[f64] {
         &self.weights
     }
-    fn sample(&self, _: usize, _: &mut [u64], _: &mut Stream, (): &mut ()) {}
+    fn sample(&self, _: usize, _: &[f64], _: &mut [u64], _: &mut Stream, (): &mut ()) {}
     fn apply(&self, c: usize, theta: &[f64], (): &(), out: &mut [f64]) {
         self.mean(c, theta, out);
     }

@@ -8,9 +8,9 @@ use std::time::Instant;
 use crate::common::{bits, engine, field, link, problems};
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Failure, Result};
-use fedsa::local::{AgentBatch, Client, Outbox};
+use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox, RoundSteps};
 use fedsa::message::{Message, Part};
-use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, fedhsa::FedHsa, fedlsa::FedLsa, fixed};
+use fedsa::method::{Drift, MethodSettings, MethodShape, Setting};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::protocol::{Give, Protocol};
@@ -22,6 +22,9 @@ use fedsa::schedule::{StepSchedule, StepSize};
 use fedsa::server::{Ask, Next, Participation, Received, Server};
 use fedsa::session::{Nodes, Session, Transport, Until};
 use fedsa::uplink::Uplink;
+use fedsa_methods::fedhsa::FedHsa;
+use fedsa_methods::fedlsa::FedLsa;
+use fedsa_methods::{averaging, fixed};
 use serde::Serialize;
 
 const ETA: f64 = 0.05;
@@ -82,16 +85,12 @@ fn schedule() -> StepSchedule {
 }
 
 impl Client for Own {
-    fn memory(&self) -> usize {
-        if self.has_controls { 3 } else { 0 }
+    fn facts(&self) -> ClientFacts<'_> {
+        ClientFacts { prefers_one_call: true, ..ClientFacts::keeping(if self.has_controls { 3 } else { 0 }) }
     }
 
-    fn local_steps(&self, _: u64) -> usize {
-        H
-    }
-
-    fn prefers_one_call(&self) -> bool {
-        true
+    fn local_steps(&self, _: u64) -> RoundSteps {
+        H.into()
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
@@ -180,8 +179,8 @@ impl MethodSettings for Own {
         Ok(())
     }
 
-    fn client(&self, _: &Setting<'_>) -> Half {
-        Half::Lanes(Box::new(self.clone()))
+    fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {
+        Box::new(self.clone())
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
@@ -220,7 +219,7 @@ fn the_numbers_are_those_of_the_rules_that_answer_block_by_block() {
             let field = field(&*problem, law);
             for uplink in &links {
                 for own in [Own::new(false), Own { participants: Some(10), ..Own::new(false) }, Own::new(true)] {
-                    if own.has_controls && uplink.delay.is_some() {
+                    if own.has_controls && uplink.pull().is_some() {
                         continue;
                     }
                     let about = format!("{own:?} on {name}, {law:?}, over {uplink:?}");
@@ -231,8 +230,8 @@ fn the_numbers_are_those_of_the_rules_that_answer_block_by_block() {
                         assert!(state(&one) == state(&other), "{about}, round {round}");
                     }
                     let m = own.participants.unwrap_or(21);
-                    assert!(own.client.most.load(Ordering::Relaxed) == m || uplink.delay.is_some(), "{about}");
-                    assert!(own.client.done.load(Ordering::Relaxed) == 6 || uplink.delay.is_some(), "{about}");
+                    assert!(own.client.most.load(Ordering::Relaxed) == m || uplink.pull().is_some(), "{about}");
+                    assert!(own.client.done.load(Ordering::Relaxed) == 6 || uplink.pull().is_some(), "{about}");
                 }
             }
         }
@@ -404,16 +403,12 @@ struct TwoExchanges {
 }
 
 impl Client for TwoExchanges {
-    fn memory(&self) -> usize {
-        2
+    fn facts(&self) -> ClientFacts<'_> {
+        ClientFacts { prefers_one_call: true, ..ClientFacts::keeping(2) }
     }
 
-    fn local_steps(&self, _: u64) -> usize {
-        H
-    }
-
-    fn prefers_one_call(&self) -> bool {
-        true
+    fn local_steps(&self, _: u64) -> RoundSteps {
+        H.into()
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
@@ -447,8 +442,8 @@ impl MethodSettings for TwoExchanges {
         Protocol::operators_then_directions(setting.start.len(), Give::Sum)
     }
 
-    fn client(&self, _: &Setting<'_>) -> Half {
-        Half::Lanes(Box::new(self.clone()))
+    fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {
+        Box::new(self.clone())
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::common::{EXACT, distance, engine, field, linear, link, method, run};
-use fedsa::methods::MethodSettings;
-use fedsa::problem::linear::LinearSystems;
-use fedsa::problem::quadratic::Quadratic;
-use fedsa::problem::random_logistic::RandomLogistic;
+use fedsa::method::MethodSettings;
+use fedsa::problem::linear::affine::LinearSystems;
+use fedsa::problem::linear::quadratic::Quadratic;
+use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, ProblemSettings};
 use fedsa::sampling::Law;
 use fedsa::uplink::{MessageKey, Uplink};

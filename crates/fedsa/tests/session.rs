@@ -11,7 +11,7 @@ use fedsa::metrics::{Metrics, Observable};
 use fedsa::node::{ClientNode, ServerNode};
 use fedsa::problem::Field;
 use fedsa::problem::calls::Calls;
-use fedsa::problem::garnet::Heterogeneity;
+use fedsa::problem::td::garnet::Heterogeneity;
 use fedsa::record::{Ledger, Outcome};
 use fedsa::round::{Exchanges, Run};
 use fedsa::sampling::Law;

@@ -7,11 +7,10 @@ use faer::linalg::solvers::Solve;
 use fedsa::eigenpairs::Eigenpairs;
 use fedsa::error::Result;
 use fedsa::linalg::Mat;
-use fedsa::methods::shed::Shed;
-use fedsa::methods::{Half, MethodSettings, MethodShape, Needs, Setting};
+use fedsa::method::{MethodSettings, MethodShape, Needs, Setting};
 use fedsa::metrics::Metrics;
-use fedsa::problem::linear::LinearSystems;
-use fedsa::problem::random_logistic::RandomLogistic;
+use fedsa::problem::linear::affine::LinearSystems;
+use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, ProblemSettings};
 use fedsa::protocol::Protocol;
 use fedsa::random::{Purpose, stream};
@@ -20,6 +19,7 @@ use fedsa::sampling::Law;
 use fedsa::schedule::renewal::{Pairs, Renewal};
 use fedsa::server::Server;
 use fedsa::uplink::Uplink;
+use fedsa_methods::shed::Shed;
 use fedsa_theory::shed as theory;
 
 const SEED: u64 = 5;
@@ -251,7 +251,7 @@ impl MethodSettings for Unchecked {
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         self.0.protocol(setting)
     }
-    fn client(&self, setting: &Setting<'_>) -> Half {
+    fn client(&self, setting: &Setting<'_>) -> Box<dyn fedsa::local::Client> {
         self.0.client(setting)
     }
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::{bits, distance, engine, link, method, run};
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::linear::affine::LinearSystems;
 use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
 use fedsa::random::{Key, Purpose};
 use fedsa::record::OutputRule;
@@ -20,7 +20,7 @@ fn residual(field: &Arc<dyn Field>, theta: &[f64]) -> f64 {
 /// Garnet agents of d features, whose mean system is not symmetric.
 fn garnet(agents: usize, features: usize) -> Arc<dyn Field> {
     let garnet =
-        fedsa::problem::garnet::Garnet::default().with_agents(agents).with_states(3 * features).with_features(features).with_gamma(0.9);
+        fedsa::problem::td::garnet::Garnet::default().with_agents(agents).with_states(3 * features).with_features(features).with_gamma(0.9);
     garnet.field(&NoFiles, Sampling::default().with_kind(Law::Mean), fedsa::kernel::Isa::best()).unwrap()
 }
 
@@ -110,7 +110,7 @@ fn lstd_takes_late_systems_as_those_in_time() {
 
     // Delays that vary: the systems of agent c that have arrived, counted by hand.
     let varying = at(r#""law": "uniform", "min": 0, "max": 6"#);
-    let delay = varying.late.as_ref().unwrap();
+    let delay = varying.late().unwrap();
     let mut engine = run(&field, &*lstd, &varying, 7);
     let mut due = [[0; 80]; 6];
     let (mut a, mut b) = (Mat::<f64>::zeros(D, D), [0.0; D]);

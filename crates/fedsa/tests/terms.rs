@@ -3,7 +3,7 @@
 use crate::common::{field, follows, noise_of};
 use fedsa::kernel::Lanes;
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::finite_sum::{ChainLaw, FiniteSum, Scales};
+use fedsa::problem::linear::finite_sum::{ChainLaw, FiniteSum, Scales};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::Law;
 
@@ -23,7 +23,7 @@ fn indices_of_terms_follow_their_chain() {
             noiseless.start_chain(0, &mut stream(9, Purpose::Chain, 0, start), &mut lanes.chains[..1]);
             for _ in 0..STEPS {
                 let before = lanes.chains[0] as usize;
-                noiseless.pass_over(std::slice::from_mut(&mut lanes), 1);
+                noiseless.observe(std::slice::from_mut(&mut lanes), true);
                 counts[before * n + lanes.chains[0] as usize] += 1;
             }
         }

@@ -3,15 +3,15 @@
 //! The twin is written from the formulas of the methods and of `docs/src/reference/links.md`, and calls neither sums, feedback nor
 //! control variates of the library, which the engine and the nodes share: a test that compares these two cannot see a mistake in
 //! what both use. Only operators and random draws come from the library: the twin reads samples from the problem one by one,
-//! and opens the streams of losses, budgets and participants.
+//! and opens the streams of losses, noise, budgets and participants.
 
 use std::sync::Arc;
 
 use crate::common::{InMemory, link, method, run};
 use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::log::Log;
-use fedsa::problem::logs::{Logs, Sources};
+use fedsa::problem::logs::log::Log;
+use fedsa::problem::logs::replay::{Logs, Sources};
 use fedsa::problem::{Field, ProblemSettings as _};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{Law, Sampling};
@@ -112,6 +112,8 @@ enum Share {
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {
     FedLsa,
+    /// With mu.
+    FedProx(f64),
     /// With the factor of the gain, and the probability of random talk.
     Scafflsa {
         share: Share,
@@ -141,6 +143,7 @@ impl Settings {
         let Self { rule, sizes, steps, alpha_g, participants } = *self;
         let (kind, mut more) = match rule {
             Rule::FedLsa => ("fedlsa", String::new()),
+            Rule::FedProx(mu) => ("fedprox", format!(r#", "proximal_mu": {mu}"#)),
             Rule::Scafflsa { talk: Some(p), .. } => {
                 return ("scafflsa-random", format!(r#"{{"step_size": {}, "talk_probability": {p}}}"#, sizes.json()));
             }
@@ -173,6 +176,10 @@ enum Codec {
 
 #[derive(Clone, Copy)]
 struct Link {
+    /// The largest norm of what is sent.
+    clip: Option<f64>,
+    /// The standard deviation of what an agent adds to each component, after it has been clipped.
+    noise: Option<f64>,
     codec: Codec,
     feedback: bool,
     /// The probability of arriving.
@@ -183,14 +190,16 @@ struct Link {
     air: Option<f64>,
 }
 
-const CLEAR: Link = Link { codec: Codec::Exact, feedback: false, success: None, budget: None, air: None };
+const CLEAR: Link = Link { clip: None, noise: None, codec: Codec::Exact, feedback: false, success: None, budget: None, air: None };
 const LOSSY: Link = Link { success: Some(0.6), ..CLEAR };
 const COARSE: Link = Link { codec: Codec::Nearest(3), feedback: true, ..CLEAR };
 const TOP: Link = Link { codec: Codec::Top(1), feedback: true, success: Some(0.7), ..CLEAR };
 const COARSE_WITHOUT: Link = Link { codec: Codec::Nearest(4), success: Some(0.8), ..CLEAR };
 /// With fading the budget carries nothing now and then.
-const TIGHT: Link = Link { codec: Codec::Nearest(3), feedback: true, success: Some(0.8), budget: Some((2.0, 1.0)), air: None };
-const LINKS: [Link; 6] = [CLEAR, LOSSY, COARSE, TOP, COARSE_WITHOUT, TIGHT];
+const TIGHT: Link = Link { codec: Codec::Nearest(3), feedback: true, success: Some(0.8), budget: Some((2.0, 1.0)), ..CLEAR };
+/// Directions at the start are about twice as long as this.
+const SHORT: Link = Link { clip: Some(1.0), noise: Some(0.1), codec: Codec::Nearest(4), feedback: true, success: Some(0.8), ..CLEAR };
+const LINKS: [Link; 7] = [CLEAR, LOSSY, COARSE, TOP, COARSE_WITHOUT, TIGHT, SHORT];
 
 impl Link {
     fn uplink(&self) -> Uplink {
@@ -202,7 +211,9 @@ impl Link {
         let success = self.success.map(|p| format!(r#"{{"kind": "erasure", "success": {p}}}"#));
         let budget = self.budget.map(|(bits, snr)| format!(r#"{{"kind": "bit-budget", "bits": {bits}, "fading_snr": {snr}}}"#));
         let air = self.air.map(|h| format!(r#"{{"kind": "over-the-air", "gain": {{"law": "constant", "value": {h}}}}}"#));
-        let media: Vec<String> = [success, budget, air].into_iter().flatten().collect();
+        let clip = self.clip.map(|norm| format!(r#"{{"kind": "clip", "norm": {norm}}}"#));
+        let noise = self.noise.map(|std| format!(r#"{{"kind": "noise", "std": {std}}}"#));
+        let media: Vec<String> = [success, clip, budget, noise, air].into_iter().flatten().collect();
         link(&codec, self.feedback, &media.iter().map(String::as_str).collect::<Vec<_>>()).unwrap()
     }
 }
@@ -305,6 +316,13 @@ impl<'a> Twin<'a> {
         });
         let arrives = self.link.success.is_none_or(|p| place.stream(Purpose::Medium).uniform() < p);
         let gain = if arrives { self.link.air.unwrap_or(1.0) } else { 0.0 };
+        let length = x.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let factor = self.link.clip.map_or(1.0, |norm| if length > norm { norm / length } else { 1.0 });
+        let mut x: Vec<f64> = x.iter().map(|x| x * factor).collect();
+        if let Some(std) = self.link.noise {
+            let mut draws = place.stream(Purpose::Altered);
+            x.iter_mut().for_each(|x| *x += std * draws.normal());
+        }
         let left = &mut self.agents[c].left[usize::from(exchange)];
         let y: Vec<f64> = x.iter().zip(&*left).map(|(x, left)| x + left).collect();
         let decoded = match self.link.codec {
@@ -331,7 +349,7 @@ impl<'a> Twin<'a> {
         let (v, answers) = self.answers(&round, &drifts);
         add(&mut self.theta, alpha_g * round.e, &v);
         match self.settings.rule {
-            Rule::FedLsa | Rule::FedHsa { .. } => {}
+            Rule::FedLsa | Rule::FedProx(_) | Rule::FedHsa { .. } => {}
             Rule::Scafflsa { share, control_step, talk } => {
                 let gain = control_step * talk.map_or(1.0, |p| p * steps as f64);
                 self.remember_shares(share, gain, &v, &round, &answers);
@@ -344,7 +362,7 @@ impl<'a> Twin<'a> {
     fn drifts(&mut self, round: &Round) -> Vec<Vec<f64>> {
         let asked = &round.asked;
         match self.settings.rule {
-            Rule::FedLsa => vec![vec![0.0; self.theta.len()]; asked.len()],
+            Rule::FedLsa | Rule::FedProx(_) => vec![vec![0.0; self.theta.len()]; asked.len()],
             Rule::Scafflsa { .. } => asked.iter().map(|c| self.agents[*c].control.clone()).collect(),
             Rule::Scaffold => asked.iter().map(|c| difference(&self.agents[*c].control, &self.control)).collect(),
             Rule::FedHsa { fresh, last } => self.exchange_operators(round, fresh, last),
@@ -377,6 +395,7 @@ impl<'a> Twin<'a> {
         let (d, p, theta) = (self.theta.len(), self.field.weights().to_vec(), self.theta.clone());
         let is_afresh = matches!(self.settings.rule, Rule::Scafflsa { share: Share::Afresh, .. });
         let exchange = u8::from(matches!(self.settings.rule, Rule::FedHsa { .. }));
+        let pull = if let Rule::FedProx(mu) = self.settings.rule { mu } else { 0.0 };
         let mut v = vec![0.0; d];
         let mut answers = Vec::new();
         for (c, drift) in round.asked.iter().zip(drifts) {
@@ -384,7 +403,7 @@ impl<'a> Twin<'a> {
             self.open(*c, Purpose::Sample, round.t);
             for eta in &round.etas {
                 let g = self.operator(*c, &x, true);
-                (0..d).for_each(|i| x[i] += eta * (g[i] + drift[i]));
+                (0..d).for_each(|i| x[i] += eta * (g[i] + drift[i] - pull * (x[i] - theta[i])));
             }
             let mut own: Vec<f64> = (0..d).map(|i| (x[i] - theta[i]) / round.e).collect();
             if is_afresh {
@@ -487,6 +506,11 @@ fn scafflsa(share: Share, control_step: f64) -> Rule {
 fn fedlsa_is_its_slow_twin() {
     compare_all(&[Rule::FedLsa], &LINKS, &ALL_OR_NINE);
     compare_all(&[Rule::FedLsa], &[Link { air: Some(0.75), ..LOSSY }], &ALL_OR_NINE);
+}
+
+#[test]
+fn fedprox_is_its_slow_twin() {
+    compare_all(&[Rule::FedProx(1.5)], &LINKS, &ALL_OR_NINE);
 }
 
 #[test]

@@ -12,7 +12,7 @@ const CHECKS: [&str; 2] = ["overflow-checks", "debug-assertions"];
 /// When it found something, or the options are not its own.
 pub fn run(options: &[&str]) -> Result<(), String> {
     let mut command = cargo(&["run", "--release", "--package", "fedsa-fuzz"]);
-    for package in ["fedsa", "fedsa-data", "fedsa-experiment", "fedsa-cli"] {
+    for package in ["fedsa", "fedsa-methods", "fedsa-evaluate", "fedsa-data", "fedsa-experiment", "fedsa-cli"] {
         for check in CHECKS {
             command.args(["--config", &format!("profile.release.package.{package}.{check}=true")]);
         }

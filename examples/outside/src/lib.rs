@@ -3,8 +3,8 @@
 //! [`KINDS`] lists those that are types alone, and [`problems`] adds the one that holds data. With `fedsa_cli::main_with` they join
 //! experiment files, sweeps, checks, figures, theory and the JSON schema.
 
-pub mod fedprox;
 pub mod projected_fedhsa;
+pub mod pulled;
 pub mod recorded;
 pub mod rows;
 
@@ -17,7 +17,7 @@ use fedsa_cli::Extensions;
 pub const KINDS: Extensions<'static> = Extensions {
     problems: &[fedsa::kind!("rows", "linear systems of which an agent samples one row at a time", rows::Rows)],
     methods: &[
-        fedsa::kind!("fedprox", "local steps that are pulled back to the server's model", fedprox::FedProx),
+        fedsa::kind!("pulled", "local steps that are pulled back to the server's model", pulled::Pulled),
         fedsa::kind!("projected-fedhsa", "FedHSA projected on a ball", projected_fedhsa::ProjectedFedHsa),
     ],
     codecs: &[],

@@ -2,11 +2,13 @@
 //! do for FedTD), so that iterates stay bounded whatever the step size is.
 
 use fedsa::error::{Result, require};
-use fedsa::local::GlobalMemory;
-use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, check_common, fixed};
+use fedsa::local::Client;
+use fedsa::method::{Drift, MethodSettings, MethodShape, Setting};
 use fedsa::protocol::{Give, Protocol};
 use fedsa::schedule::StepSize;
 use fedsa::server::Server;
+use fedsa_methods::local::GlobalMemory;
+use fedsa_methods::{averaging, check_common, fixed};
 use serde::{Deserialize, Serialize};
 
 /// The keys of `[[method]]`.
@@ -34,8 +36,8 @@ impl MethodSettings for ProjectedFedHsa {
         Protocol::operators_then_directions(setting.start.len(), Give::Sum)
     }
 
-    fn client(&self, _: &Setting<'_>) -> Half {
-        Half::Lanes(Box::new(GlobalMemory { steps: fixed(self.step_size, self.local_steps), fresh: false }))
+    fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {
+        Box::new(GlobalMemory { steps: fixed(self.step_size, self.local_steps), fresh: false })
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {

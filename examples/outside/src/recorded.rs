@@ -81,7 +81,7 @@ impl Problem for Values {
     fn weights(&self) -> &[f64] {
         &self.weights
     }
-    fn sample(&self, c: usize, _: &mut [u64], stream: &mut Stream, z: &mut usize) {
+    fn sample(&self, c: usize, _: &[f64], _: &mut [u64], stream: &mut Stream, z: &mut usize) {
         *z = (stream.uniform() * self.recorded.walks[c].len() as f64) as usize;
     }
     fn apply(&self, c: usize, theta: &[f64], z: &usize, out: &mut [f64]) {

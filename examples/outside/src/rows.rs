@@ -7,8 +7,8 @@ use std::sync::Arc;
 use fedsa::error::{Result, require};
 use fedsa::kernel::Isa;
 use fedsa::linalg::Mat;
+use fedsa::problem::linear::systems::{System, Systems};
 use fedsa::problem::memory::{MemoryEstimate, matrix};
-use fedsa::problem::systems::{System, Systems};
 use fedsa::problem::{Facts, Field, Files, Problem, ProblemSettings, Sampled, equal_weights, law::FiniteLaw};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::sampling::Sampling;
@@ -63,7 +63,7 @@ impl Problem for SampledRows {
     fn weights(&self) -> &[f64] {
         &self.0.weights
     }
-    fn sample(&self, _: usize, _: &mut [u64], stream: &mut Stream, z: &mut usize) {
+    fn sample(&self, _: usize, _: &[f64], _: &mut [u64], stream: &mut Stream, z: &mut usize) {
         *z = (stream.uniform() * self.dim() as f64) as usize;
     }
     fn apply(&self, c: usize, theta: &[f64], z: &usize, out: &mut [f64]) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
-use fedsa::methods::{MethodSettings, fedhsa::FedHsa, fedlsa::FedLsa};
+use fedsa::method::MethodSettings;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::round::Run;
@@ -12,9 +12,11 @@ use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
 use fedsa::settings::Value;
 use fedsa::uplink::Uplink;
+use fedsa_methods::fedhsa::FedHsa;
+use fedsa_methods::fedlsa::FedLsa;
 use fedsa_theory::predict::Forecast;
-use outside::fedprox::FedProx;
 use outside::projected_fedhsa::ProjectedFedHsa;
+use outside::pulled::Pulled;
 use outside::recorded;
 use outside::rows::Rows;
 
@@ -24,8 +26,8 @@ fn field(kind: Law) -> Arc<dyn Field> {
     ROWS.field(&NoFiles, Sampling::default().with_kind(kind), Isa::best()).unwrap()
 }
 
-fn fedprox(proximal: f64) -> FedProx {
-    FedProx { step_size: 0.02, local_steps: 20, proximal }
+fn pulled(proximal: f64) -> Pulled {
+    Pulled { step_size: 0.02, local_steps: 20, proximal }
 }
 
 fn projected(radius: f64) -> ProjectedFedHsa {
@@ -64,7 +66,7 @@ fn by_bytes(field: &Arc<dyn Field>, method: &dyn MethodSettings, rounds: u64) ->
 fn nodes_that_exchange_bytes_give_the_engines_numbers() {
     for law in [Law::Mean, Law::Iid] {
         let field = field(law);
-        for method in [&fedprox(2.0) as &dyn MethodSettings, &projected(1.0)] {
+        for method in [&pulled(2.0) as &dyn MethodSettings, &projected(1.0)] {
             method.check(field.agents()).unwrap();
             assert_eq!(by_bytes(&field, method, 20).unwrap(), engine(&field, method, 20), "{method:?}, {law:?}");
         }
@@ -74,7 +76,7 @@ fn nodes_that_exchange_bytes_give_the_engines_numbers() {
 #[test]
 fn special_cases_are_methods_of_fedsa() {
     let field = field(Law::Iid);
-    assert_eq!(engine(&field, &fedprox(0.0), 30), engine(&field, &FedLsa::new(0.02, 20), 30));
+    assert_eq!(engine(&field, &pulled(0.0), 30), engine(&field, &FedLsa::new(0.02, 20), 30));
     assert_eq!(engine(&field, &projected(1e6), 30), engine(&field, &FedHsa::new(0.02, 20), 30));
     let bounded = engine(&field, &projected(0.5), 30);
     assert!((fedsa::linalg::norm_sq(&bounded).sqrt() - 0.5).abs() < 1e-12, "{bounded:?}");
@@ -89,8 +91,8 @@ fn theory_follows_from_the_facts_of_the_problem() {
     let noisy = field(Law::Iid);
     let forecast = Forecast::over(&noisy, &method, &Uplink::default());
     assert!(forecast.floor().unwrap().noise > 0.0);
-    // What a round of FedProx does is not said, so that nothing is claimed.
-    assert!(Forecast::over(&noisy, &fedprox(2.0), &Uplink::default()).floor().is_err());
+    // What a round of Pulled does is not said, so that nothing is claimed.
+    assert!(Forecast::over(&noisy, &pulled(2.0), &Uplink::default()).floor().is_err());
 }
 
 #[test]

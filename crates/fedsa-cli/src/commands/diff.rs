@@ -1,7 +1,7 @@
 //! `fedsa diff`: two finished runs beside each other.
 
 use fedsa::error::Error;
-use fedsa::problem::policy_value::ValueEstimate;
+use fedsa_evaluate::policy_value::ValueEstimate;
 use fedsa_experiment::compare::{ComparedCoefficient, NUMBERS, Pair, PolicyValuePair, Side, compare};
 use fedsa_experiment::numbers;
 

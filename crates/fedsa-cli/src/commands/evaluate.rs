@@ -5,8 +5,8 @@
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::log::Log;
-use fedsa::problem::source::Inputs;
+use fedsa::problem::logs::log::Log;
+use fedsa::problem::logs::source::Inputs;
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::deployment;

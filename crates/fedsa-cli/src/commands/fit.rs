@@ -4,9 +4,9 @@
 //! `weights.npz`, and prints what every method spent.
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::preparation::partition::Partition;
-use fedsa::problem::preparation::quality::FitQuality;
-use fedsa::problem::preparation::targets::Targets;
+use fedsa::problem::rows::preparation::partition::Partition;
+use fedsa::problem::rows::preparation::quality::FitQuality;
+use fedsa::problem::rows::preparation::targets::Targets;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::choose::{ConsideredForLosses, LossChoice};
 use fedsa_experiment::config::Experiment;

@@ -82,6 +82,9 @@ fn media_are_checked() {
         ".receiver_noise: -1 is not accepted",
         &["a standard deviation, at least 0"],
     );
+    refused_first("kind = \"clip\", norm = 0", ".norm: 0 is not accepted", &["positive"]);
+    refused_first("kind = \"noise\", std = -0.1", ".std: -0.1 is not accepted", &["a standard deviation, at least 0"]);
+    refused_first("kind = \"noise\", st = 0.1", ".st: unknown key `st`", &[]);
     let gain =
         |gain: &str, key: &str, expected: &[&str]| refused_first(&format!("kind = \"over-the-air\", gain = {{ {gain} }}"), key, expected);
     gain("law = \"rayleigh\", scale = -1", ".gain.scale: -1 is not accepted", &["positive"]);
@@ -143,7 +146,7 @@ fn media_that_lose_everything_are_refused() {
 fn links_that_cannot_work_are_refused_with_the_reason() {
     refused_link(
         "uplink = { media = [{ kind = \"over-the-air\" }, { kind = \"erasure\", success = 1 }] }",
-        &["method[0].uplink.media[1]: erasure after over-the-air, which leaves only a sum", "over-the-air as the last medium"],
+        &["method[0].uplink.media[1]: a medium after over-the-air, which leaves only a sum", "over-the-air as the last medium"],
     );
     refused_link(
         "uplink = { media = { kind = \"erasure\" } }",
@@ -233,4 +236,24 @@ fn delays_are_checked() {
         "uplink = { error_feedback = true, media = [{ kind = \"delay\", law = \"constant\", rounds = 1 }] }",
         &["method[0].uplink.media[0]: a delay (pull) on a link with error feedback", "late (push)"],
     );
+}
+
+#[test]
+fn robust_means_are_checked() {
+    let trimmed = "uplink = { aggregation = { trimmed_mean = 0.5 } }";
+    refused_link(trimmed, &["method[0].uplink.aggregation.trimmed_mean: 0.5 is not accepted", "in [0, 0.5)"]);
+    refused_link("uplink = { aggregation = \"medin\" }", &["method[0].uplink.aggregation: unknown value `medin`; did you mean `median`?"]);
+    let air = "uplink = { aggregation = \"median\", media = [{ kind = \"over-the-air\" }] }";
+    refused_link(air, &["method[0].uplink", "over the air only the sum of the answers arrives"]);
+    let robust = "uplink = { aggregation = \"median\" }";
+    refused_edit("label = \"SCAFFLSA\"", robust, &["method[1].uplink: ", "control variates sum to zero only if v is the mean"]);
+    let folder = Folder::with(&small("label = \"FedLSA\"", robust));
+    let unknown = "the server takes a robust mean of the answers";
+    assert!(folder.run(&["theory", "small.toml"]).exits(0).stdout.contains(unknown));
+    folder.run(&["run", "small.toml", "-q", "--out", "o"]).exits(0);
+    let theta = |out: &str| folder.read(&format!("{out}/theta.npz"));
+    Folder::with(&small("label = \"FedLSA\"", "uplink = { aggregation = { trimmed_mean = 0.3 } }")).run(&["check", "small.toml"]).exits(0);
+    folder.write("small.toml", small("label = \"FedLSA\"", "uplink = { aggregation = \"mean\" }"));
+    folder.run(&["run", "small.toml", "-q", "--out", "p"]).exits(0);
+    assert_ne!(theta("o"), theta("p"));
 }

@@ -28,6 +28,7 @@ fn complete_method(kind: &str) -> String {
     let own = match kind {
         "scafflsa-random" => "talk_probability = 0.5",
         "projected-td" => "local_steps = 2\nradius = 3.0",
+        "fedprox" => "local_steps = 2\nproximal_mu = 0.1",
         "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" | "scaffold" | "fedlin" | "one-shot" => "local_steps = 2",
         _ => "",
     };
@@ -35,7 +36,7 @@ fn complete_method(kind: &str) -> String {
         let done = "kind = \"done\"\nrichardson_step = 0.1";
         return file("kind = \"linear\"", "kind = \"mean\"", done, "");
     }
-    let is_shed = fedsa::presets::find(kind).is_some_and(|preset| ["shed", "q-shed"].contains(&preset.method));
+    let is_shed = fedsa_methods::presets::find(kind).is_some_and(|preset| ["shed", "q-shed"].contains(&preset.method));
     let without_steps = ["newton", "lstd", "gmres", "shed", "q-shed", "gd", "agd", "bfgs", "lbfgs", "giant", "adaptive-newton", "fednl"];
     if is_shed || without_steps.contains(&kind) {
         return file("kind = \"linear\"", "kind = \"mean\"", &format!("kind = \"{kind}\""), "");
@@ -54,6 +55,8 @@ fn keys_of_medium(kind: &str, law: &str) -> &'static str {
         ("gilbert-elliott", _) => ", to_bad = 0.1, to_good = 0.5",
         ("bit-budget", _) => ", bits = 64",
         ("over-the-air", _) => "",
+        ("clip", _) => ", norm = 1.0",
+        ("noise", _) => ", std = 0.1",
         (_, "constant") => ", law = \"constant\", rounds = 1",
         (_, "uniform") => ", law = \"uniform\", max = 3",
         (_, "geometric") => ", law = \"geometric\", mean = 1.0",

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::note::{Note, NoteCode};
-use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
+use fedsa::problem::rows::dataset::{Dataset, Labels, Rows, Wanted};
 
 use super::store::Store;
 use super::{about, listed, name_of, shown};
@@ -250,7 +250,7 @@ fn no_column(name: &str, names: &[String]) -> Error {
 /// different bytes, and the same checksum by chance in one of 2^32 cases.
 pub(super) fn checksum(dataset: &Dataset) -> u32 {
     let mut sum = Checksum { hasher: crc32fast::Hasher::new(), bytes: Vec::new() };
-    use fedsa::problem::dataset::Columns;
+    use fedsa::problem::rows::dataset::Columns;
     match &dataset.columns {
         Columns::Named(names) => sum.texts(names),
         // There may be billions of them.

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::log::{Log, LoggedActions};
-use fedsa::problem::log_form::{BadRows, LogForm};
-use fedsa::problem::source::Inputs;
+use fedsa::problem::logs::log::{Log, LoggedActions};
+use fedsa::problem::logs::log_form::{BadRows, LogForm};
+use fedsa::problem::logs::source::Inputs;
 
 use super::header::{ACTION as ACTION_NAMES, DONE, EPISODE, Header, REWARD, TRUNCATED};
 use super::ratios::{BEHAVIOURS, PROBABILITIES, RatioColumns};

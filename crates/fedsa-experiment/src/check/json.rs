@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fedsa::methods::{Drift, MethodShape};
+use fedsa::method::{Drift, MethodShape};
 use fedsa::parallel;
 use fedsa::schedule::StepSize;
 use fedsa_theory::predict::{Outlook, Regime, StableStep};

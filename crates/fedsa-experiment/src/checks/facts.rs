@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use fedsa::error::{Error, Result};
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa::metrics::{Knowledge, Need};
 
 use crate::config::Check;

@@ -1,14 +1,14 @@
 //! The choice of a method for losses: what is known of a federation before its first round, and what methods take by rule of thumb.
 //!
 //! How many rounds a method takes on losses depends on the data. [`ADAPTIVE`] therefore goes on choosing while it runs, from what the
-//! server sees (`fedsa::server::curvature`); here it is decided what it begins with, and whether another method suits the goal better.
+//! server sees (`fedsa_methods::adaptive_newton::curvature`); here it is decided what it begins with, and whether another method suits the goal better.
 
 use fedsa::error::{Error, Result};
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
-use fedsa::methods::adaptive_newton::AdaptiveNewton;
-use fedsa::methods::giant::MOST_FORMED;
-use fedsa::problem::preparation::Prepared;
-use fedsa::server::curvature::{InitialMatrix, NATS_A_ROUND, Outset, PATIENCE};
+use fedsa::problem::rows::preparation::Prepared;
+use fedsa_methods::adaptive_newton::AdaptiveNewton;
+use fedsa_methods::adaptive_newton::curvature::{InitialMatrix, NATS_A_ROUND, Outset, PATIENCE};
+use fedsa_methods::giant::MOST_FORMED;
 use fedsa_theory::cost::{Goal, Network};
 use toml::{Table, Value};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fedsa::error::{Error, Result};
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use toml::Table;

@@ -3,9 +3,9 @@
 //! Editors use it to complete, explain and check keys. A key that a sweep, a variant or `[quick]` may set can be
 //! absent from its table. Keys are therefore required only where the program reads them before the sweep is known.
 
-use fedsa::methods::MethodSettings;
-use fedsa::presets::PRESETS;
+use fedsa::method::MethodSettings;
 use fedsa::registry::Kind;
+use fedsa_methods::presets::PRESETS;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value as Json, json};

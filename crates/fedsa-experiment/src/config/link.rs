@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use fedsa::error::{Error, ErrorCode, Result};
-use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::{Codec, Exact};
-use fedsa::uplink::medium::delay::Row;
+use fedsa::uplink::stage::delay::Row;
+use fedsa::uplink::{Aggregation, Uplink};
 use fedsa_data::DiskFiles;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,9 @@ pub struct UplinkSpec {
     #[serde(default)]
     #[schemars(schema_with = "schema_parts::media")]
     pub media: Vec<Table>,
+    /// The mean that the server takes of the answers, such as `"median"` or `{ trimmed_mean = 0.1 }`; the weighted mean by default.
+    #[serde(default, skip_serializing_if = "Aggregation::is_mean")]
+    pub aggregation: Aggregation,
 }
 
 /// The link from the server to agents.
@@ -107,7 +110,9 @@ pub fn located(up: &UplinkSpec, e: Error) -> Error {
 pub fn build(kinds: &Kinds, up: &UplinkSpec, down: &DownlinkSpec, files: Option<&DiskFiles>) -> Result<Uplink> {
     let downlink = codec(kinds, down.codec.as_ref()).map_err(|e| e.inside("downlink"))?;
     let agents_end = codec(kinds, up.codec.as_ref()).map_err(|e| e.inside("uplink"))?;
+    up.aggregation.check().map_err(|e| e.inside("uplink"))?;
     let mut link = Uplink::default().with_codec(agents_end).with_error_feedback(up.error_feedback).with_downlink(downlink);
+    link = link.with_aggregation(up.aggregation);
     for (i, table) in up.media.iter().enumerate() {
         let mut table = table.clone();
         let mut install = || {
@@ -120,9 +125,8 @@ pub fn build(kinds: &Kinds, up: &UplinkSpec, down: &DownlinkSpec, files: Option<
                 }
                 e
             })?;
-            let before = link.media.len();
-            settings.install(&mut link)?;
-            if link.media[before..].iter().any(|medium| medium.share_arriving() == 0.0) {
+            link.push(settings.into())?;
+            if link.media[i].gain_law().share_arriving == 0.0 {
                 return Err(Error::new("", "no message arrives", "a medium that lets some messages through"));
             }
             Ok(())

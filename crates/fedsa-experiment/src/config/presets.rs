@@ -1,9 +1,9 @@
 //! Methods whose `kind` is a preset of the library: they get the settings of the preset.
 //!
-//! `kind = "qfedtd"` stands for settings in [`fedsa::presets`]. Keys in the file replace keys of the preset, also if
+//! `kind = "qfedtd"` stands for settings in [`fedsa_methods::presets`]. Keys in the file replace keys of the preset, also if
 //! `--set` or a sweep sets `kind` to a preset. The program runs the method itself, and `check` prints its settings.
 
-use fedsa::presets;
+use fedsa_methods::presets;
 use toml::{Table, Value};
 
 /// Replaces presets by their settings.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fedsa::error::{Error, ErrorCode, Result, quoted, require};
 use fedsa::message::MAX_ROUNDS;
+use fedsa::problem;
 use fedsa::sampling::{ChainStart, Law, Sampling};
-use fedsa::{methods, problem};
 use serde::Serialize;
 use toml::{Table, Value};
 
@@ -26,7 +26,7 @@ pub struct MethodSpec {
     /// The name of its kind.
     pub kind: &'static str,
     /// Its settings.
-    pub settings: Arc<dyn methods::MethodSettings>,
+    pub settings: Arc<dyn fedsa::method::MethodSettings>,
     /// Its own start, if it has one.
     pub start: Option<StartSpec>,
     /// The initial control variates.
@@ -358,7 +358,7 @@ fn read_method(kinds: &Kinds, value: &Value) -> Result<(MethodSpec, Option<Expec
         to.insert(key.clone(), value.clone());
     }
     let kind = find_kind(kinds.methods(), &mut own, "method").map_err(|e| {
-        let presets: Vec<&str> = fedsa::presets::PRESETS.iter().map(|p| p.name).collect();
+        let presets: Vec<&str> = fedsa_methods::presets::PRESETS.iter().map(|p| p.name).collect();
         let help = format!("{}, {}", e.help, presets.join(", "));
         e.helped(help)
     })?;

@@ -1,10 +1,10 @@
 //! Keys of `[[method]]` that only methods of some shapes have, such as `controls` and `measure_from`.
 //!
 //! They are not in the settings of the kind, because they concern starts and metrics. The method's shape
-//! ([`fedsa::methods::MethodShape`]) determines which kinds have them.
+//! ([`fedsa::method::MethodShape`]) determines which kinds have them.
 
 use fedsa::error::{Error, ErrorCode, Result};
-use fedsa::methods::{Drift, MethodSettings, MethodShape};
+use fedsa::method::{Drift, MethodSettings, MethodShape};
 use fedsa::registry::Kind;
 use schemars::SchemaGenerator;
 use toml::{Table, Value};
@@ -70,17 +70,16 @@ fn shape_of(kind: &Kind<dyn MethodSettings>) -> Option<MethodShape> {
 
 #[cfg(test)]
 mod tests {
-    use fedsa::methods;
 
     use super::*;
 
     #[test]
     fn every_kind_has_a_simplest_method() {
-        for kind in methods::KINDS {
+        for kind in fedsa_methods::KINDS {
             assert!(shape_of(kind).is_some(), "{}", kind.name);
             assert!(has(kind, "label"), "{}", kind.name);
         }
-        let with = |name: &str| methods::KINDS.iter().filter(|kind| has(kind, name)).map(|kind| kind.name).collect::<Vec<_>>();
+        let with = |name: &str| fedsa_methods::KINDS.iter().filter(|kind| has(kind, name)).map(|kind| kind.name).collect::<Vec<_>>();
         assert_eq!(with("controls"), ["scafflsa", "scafflsa-random", "scaffold"]);
         assert_eq!(with("measure_from"), ["fedlsa", "fedtd", "delayed-sa"]);
     }

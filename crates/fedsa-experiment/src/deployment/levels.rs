@@ -2,12 +2,12 @@
 
 use fedsa::enrolment::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues, MOST_COMPONENTS};
 use fedsa::error::{Error, Result};
-use fedsa::problem::preparation::Preparation;
-use fedsa::problem::preparation::columns::ColumnLevels;
-use fedsa::problem::preparation::levels::RowLevels;
-use fedsa::problem::preparation::sparse::SparseSize;
-use fedsa::problem::preparation::targets::{ClassLabel, TargetRule, Targets};
-use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
+use fedsa::problem::rows::preparation::Preparation;
+use fedsa::problem::rows::preparation::columns::ColumnLevels;
+use fedsa::problem::rows::preparation::levels::RowLevels;
+use fedsa::problem::rows::preparation::sparse::SparseSize;
+use fedsa::problem::rows::preparation::targets::{ClassLabel, TargetRule, Targets};
+use fedsa::problem::rows::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use serde::{Deserialize, Serialize};
 
 use super::{limits, settings_of};

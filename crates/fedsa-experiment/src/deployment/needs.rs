@@ -2,7 +2,7 @@
 
 use fedsa::enrolment::ColumnSummary;
 use fedsa::error::{Result, quoted};
-use fedsa::methods::Setting;
+use fedsa::method::Setting;
 use fedsa::problem::memory::vectors;
 
 use super::Deployment;

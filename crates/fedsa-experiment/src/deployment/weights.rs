@@ -6,11 +6,11 @@
 use fedsa::enrolment::Membership;
 use fedsa::error::Result;
 use fedsa::problem::features::FeatureMap;
-use fedsa::problem::logs::Logs;
-use fedsa::problem::preparation::Prepared;
-use fedsa::problem::preparation::columns::Category;
-use fedsa::problem::preparation::levels::RowLevels;
-use fedsa::problem::preparation::targets::Targets;
+use fedsa::problem::logs::replay::Logs;
+use fedsa::problem::rows::preparation::Prepared;
+use fedsa::problem::rows::preparation::columns::Category;
+use fedsa::problem::rows::preparation::levels::RowLevels;
+use fedsa::problem::rows::preparation::targets::Targets;
 use fedsa_data::linear_model::{LinearModel, Predicts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};

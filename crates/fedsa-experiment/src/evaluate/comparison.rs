@@ -5,9 +5,9 @@ use fedsa::linalg;
 use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::features::FeatureMap;
-use fedsa::problem::holdout::{Errors, Judged, judge};
-use fedsa::problem::log::Log;
-use fedsa::problem::logs::TraceRule;
+use fedsa::problem::logs::log::Log;
+use fedsa::problem::logs::replay::TraceRule;
+use fedsa_evaluate::held_out::{Errors, Judged, judge};
 use serde_json::{Value, json};
 
 use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};

@@ -7,13 +7,13 @@ use fedsa::linalg;
 use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::policy_value::PolicyValue;
-use fedsa::problem::projected::ProjectedBellman;
+use fedsa::problem::logs::source::Inputs;
+use fedsa::problem::logs::survey::LogFacts;
 use fedsa::problem::root::{Root, RootSource};
-use fedsa::problem::source::Inputs;
-use fedsa::problem::survey::LogFacts;
-use fedsa::problem::uncertainty::{self, Covariance};
+use fedsa::problem::td::projected::ProjectedBellman;
 use fedsa_data::npz;
+use fedsa_evaluate::policy_value::PolicyValue;
+use fedsa_evaluate::uncertainty::{self, Covariance};
 use serde_json::{Value as Json, json};
 
 use super::comparison::HoldoutComparison;
@@ -66,7 +66,7 @@ pub struct Evaluated {
     /// The projected Bellman error of the pooled data, for GTD2 and TDC, and for TD with importance ratios and without traces.
     pub projected: Option<ProjectedBellman>,
     /// How good the policy is, if a log has the start of an episode and there are not more than
-    /// [`MOST_FEATURES`](fedsa::problem::policy_value::MOST_FEATURES) features.
+    /// [`MOST_FEATURES`](fedsa_evaluate::policy_value::MOST_FEATURES) features.
     pub policy_value: Option<PolicyValue>,
 }
 

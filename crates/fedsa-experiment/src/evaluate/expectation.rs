@@ -1,7 +1,7 @@
 //! What is known of a run before it begins: how long it takes, and whether it will reach its target.
 
 use fedsa::linalg;
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 
 use crate::{Plan, estimate};
 

@@ -2,9 +2,9 @@
 
 use fedsa::error::{Error, Result};
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::gradient_td::TdOperator;
-use fedsa::problem::log_form::BadRows;
-use fedsa::problem::logs::Scaling;
+use fedsa::problem::logs::log_form::BadRows;
+use fedsa::problem::logs::replay::Scaling;
+use fedsa::problem::td::gradient_td::TdOperator;
 use toml::Table;
 
 use super::settings::EvaluateSettings;

@@ -1,7 +1,7 @@
 //! The choice of features by their error on held-out episodes.
 //!
 //! Of each agent's episodes a share is held out, apart from those that the caller holds out. For each candidate the pooled LSTD solution
-//! of the other episodes is judged by its error against the Monte-Carlo returns of those ([`fedsa::problem::holdout`]): the root mean
+//! of the other episodes is judged by its error against the Monte-Carlo returns of those ([`fedsa_evaluate::held_out`]): the root mean
 //! square over all agents' transitions, which is comparable between features. The least error wins; of equal ones the first. The
 //! weights are then fitted to all episodes.
 
@@ -9,11 +9,11 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::parallel;
 use fedsa::problem::features::{FeatureMap, FeatureSpec};
-use fedsa::problem::holdout::{Errors, judge};
-use fedsa::problem::log_summary::EpisodeSummary;
-use fedsa::problem::logs::Logs;
-use fedsa::problem::source::in_memory;
-use fedsa::problem::survey::Surveyed;
+use fedsa::problem::logs::log_summary::EpisodeSummary;
+use fedsa::problem::logs::replay::Logs;
+use fedsa::problem::logs::source::in_memory;
+use fedsa::problem::logs::survey::Surveyed;
+use fedsa_evaluate::held_out::{Errors, judge};
 use serde_json::{Value as Json, json};
 
 /// The features that are tried, in this order; those with too many features are left out, and one-hot where columns are no whole numbers.
@@ -79,7 +79,7 @@ impl FeatureChoice {
             Error::data("features", what, format!("features by name; or, to choose by held-out episodes, {}", e.help))
         };
         let logs = Surveyed::new(logs.sources, SHARE, seed).map_err(no_episodes)?;
-        let terminates = |log: &fedsa::problem::log::Log| (0..log.len()).filter(|i| log.done[*i]).count();
+        let terminates = |log: &fedsa::problem::logs::log::Log| (0..log.len()).filter(|i| log.done[*i]).count();
         let episodes = logs.held.iter().map(terminates).sum();
         if episodes == 0 {
             let what = "auto, and no held-out episode terminates: errors against returns are not known";

@@ -4,11 +4,11 @@ use fedsa::error::in_quotes;
 use fedsa::note::{Note, NoteCode};
 use fedsa::problem::Field;
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::log_form::LeftOutRows;
-use fedsa::problem::policy_value::FEWEST_EPISODES;
-use fedsa::problem::ratio_means::{RatioMean, WrongRatios};
+use fedsa::problem::logs::log_form::LeftOutRows;
+use fedsa::problem::logs::ratio_means::{RatioMean, WrongRatios};
+use fedsa::problem::logs::survey::{LogFacts, RatioClipping};
 use fedsa::problem::root::{Root, RootSource};
-use fedsa::problem::survey::{LogFacts, RatioClipping};
+use fedsa_evaluate::policy_value::FEWEST_EPISODES;
 
 use super::{Data, FeatureChoice, LogsRead, default_features};
 use crate::made::count;

@@ -1,7 +1,7 @@
 //! How good a policy is, as tables and as JSON.
 
 use fedsa::note::{Note, NoteCode};
-use fedsa::problem::policy_value::{EstimateTable, FEWEST_EPISODES, FittedValue, IntervalKind, PolicyValue, ValueEstimate, WeightedValue};
+use fedsa_evaluate::policy_value::{EstimateTable, FEWEST_EPISODES, FittedValue, IntervalKind, PolicyValue, ValueEstimate, WeightedValue};
 use serde_json::{Map, Value, json};
 
 use crate::numbers;

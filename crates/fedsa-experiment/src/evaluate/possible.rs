@@ -2,8 +2,8 @@
 
 use fedsa::linalg;
 use fedsa::note::{Note, NoteCode};
-use fedsa::problem::log_summary::EpisodeSummary;
-use fedsa::problem::policy_value::{PolicyValue, ValueEstimate};
+use fedsa::problem::logs::log_summary::EpisodeSummary;
+use fedsa_evaluate::policy_value::{PolicyValue, ValueEstimate};
 
 use super::pictures::SeenStates;
 use super::{Data, LogsRead, policy_value};
@@ -26,7 +26,7 @@ fn possible(all: &EpisodeSummary, gamma: f64) -> Option<(f64, f64)> {
 
 /// The estimates that are printed, each with its name in words.
 fn estimates(value: &PolicyValue) -> Vec<(String, ValueEstimate)> {
-    let of = |(_, words, table): (_, &str, &fedsa::problem::policy_value::EstimateTable)| {
+    let of = |(_, words, table): (_, &str, &fedsa_evaluate::policy_value::EstimateTable)| {
         let all = (format!("the value by {words} of all agents"), table.all);
         let named = |(name, e): &(String, ValueEstimate)| (format!("the value by {words} of {name}"), *e);
         let agents = table.own.iter().filter(|_| table.shared.len() > 1).map(named);

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use fedsa::error::{Error, Result, require};
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::gradient_td::TdOperator;
-use fedsa::problem::log_form::{BadRows, LogForm};
-use fedsa::problem::logs::Scaling;
+use fedsa::problem::logs::log_form::{BadRows, LogForm};
+use fedsa::problem::logs::replay::Scaling;
+use fedsa::problem::td::gradient_td::TdOperator;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,11 +1,11 @@
 //! Describes a model in `summary.json`, for lists, comparisons and reports of runs.
 
 use fedsa::error::quoted;
-use fedsa::problem::glm::inference::Inference;
-use fedsa::problem::preparation::Prepared;
-use fedsa::problem::preparation::columns::{Category, ColumnLevels};
-use fedsa::problem::preparation::targets::Targets;
+use fedsa::problem::rows::preparation::Prepared;
+use fedsa::problem::rows::preparation::columns::{Category, ColumnLevels};
+use fedsa::problem::rows::preparation::targets::Targets;
 use fedsa_data::linear_model::{LinearModel, Predicts};
+use fedsa_evaluate::inference::Inference;
 use serde_json::{Value as Json, json};
 
 /// The most coefficients that are listed.

@@ -2,9 +2,9 @@
 
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use fedsa::note::{Note, NoteCode};
-use fedsa::problem::glm::family::ModelFamily;
-use fedsa::problem::glm::inference::{Coefficient, CovarianceKind, FEW_AGENTS, Inference, InferenceSettings};
-use fedsa::problem::preparation::Prepared;
+use fedsa::problem::rows::glm::family::ModelFamily;
+use fedsa::problem::rows::preparation::Prepared;
+use fedsa_evaluate::inference::{Coefficient, CovarianceKind, FEW_AGENTS, Inference, InferenceSettings};
 use serde_json::{Value as Json, json};
 
 use crate::numbers::{digits, number, percent};

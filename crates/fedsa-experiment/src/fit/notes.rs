@@ -2,10 +2,10 @@
 
 use fedsa::error::in_quotes;
 use fedsa::note::{Note, NoteCode};
-use fedsa::problem::dataset::Rows;
-use fedsa::problem::glm::family::ModelFamily;
-use fedsa::problem::preparation::Prepared;
-use fedsa::problem::preparation::partition::Partition;
+use fedsa::problem::rows::dataset::Rows;
+use fedsa::problem::rows::glm::family::ModelFamily;
+use fedsa::problem::rows::preparation::Prepared;
+use fedsa::problem::rows::preparation::partition::Partition;
 
 use super::settings::FitSettings;
 use crate::numbers::{self, number, typed};

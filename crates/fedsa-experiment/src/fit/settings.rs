@@ -1,10 +1,10 @@
 //! What a fit is asked for.
 
 use fedsa::error::{Error, Result, quoted, require};
-use fedsa::methods::Needs;
-use fedsa::problem::glm::inference::{CovarianceKind, InferenceSettings};
-use fedsa::problem::preparation::AgentWeights;
-use fedsa::problem::preparation::partition::Partition;
+use fedsa::method::Needs;
+use fedsa::problem::rows::preparation::AgentWeights;
+use fedsa::problem::rows::preparation::partition::Partition;
+use fedsa_evaluate::inference::{CovarianceKind, InferenceSettings};
 use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};

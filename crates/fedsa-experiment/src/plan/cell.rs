@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use fedsa::error::{Error, Result, quoted, require};
-use fedsa::methods::{MethodSettings, MethodShape, Setting};
+use fedsa::method::{MethodSettings, MethodShape, Setting};
 use fedsa::problem::Field;
 use fedsa::protocol::Protocol;
 use fedsa::record::OutputRule;
@@ -113,7 +113,7 @@ impl<'p> Shared<'p> {
     fn link(&self, method: &MethodSpec) -> Result<Kept<Uplink>> {
         let ends = digest(&[
             &canonical_link(&method.uplink.codec, &method.uplink.media),
-            &format!("{}", method.uplink.error_feedback),
+            &format!("{} {:?}", method.uplink.error_feedback, method.uplink.aggregation),
             &canonical_link(&method.downlink.codec, &[]),
         ]);
         let made = |files: &DiskFiles| link::build(self.kinds, &method.uplink, &method.downlink, Some(files)).map(Arc::new);
@@ -262,15 +262,14 @@ fn start_of(
 
 /// Refuses a link whose traces of delays are shorter than the run.
 fn check_traces(uplink: &Uplink, rounds: u64) -> Result<()> {
-    let delays = [uplink.delay.as_ref().map(|pull| &pull.delay), uplink.late.as_ref()];
-    delays.into_iter().flatten().try_for_each(|delay| delay.check_rounds(rounds)).map_err(|e| e.inside("uplink.media"))
+    uplink.delay().map_or(Ok(()), |delay| delay.check_rounds(rounds)).map_err(|e| e.inside("uplink.media"))
 }
 
 /// Refuses a method that cannot work over its link.
 fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result<()> {
     let setting = setting(field, uplink);
     let (client, protocol) = (method.settings.client(&setting), method.settings.protocol(&setting));
-    fedsa::methods::check_link(&*method.settings, &client, &protocol, uplink, field.dim()).map_err(|e| e.about(String::new()))
+    fedsa::method::check_link(&*method.settings, &*client, &protocol, uplink, field.dim()).map_err(|e| e.about(String::new()))
 }
 
 /// What travels between the halves of a method.

@@ -1,6 +1,6 @@
 //! Whether a curve still falls: one rule for the terminal, `summary.json`, the report, checks and Python.
 
-use fedsa::problem::policy_value::t_quantile;
+use fedsa_evaluate::policy_value::t_quantile;
 
 use super::Estimate;
 

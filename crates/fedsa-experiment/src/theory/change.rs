@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use fedsa::error::Result;
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa::parallel;
-use fedsa::problem::systems::Systems;
+use fedsa::problem::linear::systems::Systems;
 use fedsa::sampling::Law;
 use fedsa_theory::link::LinkLaw;
 use fedsa_theory::predict::{Forecast, Limits, twins};
@@ -138,7 +138,7 @@ fn changes(predictor: &Predictor, cell: usize, limits: &Limits, doubled: Option<
         add("all agents in every round".into(), of.clone().with_all_agents());
     }
     let link = &plan.cells[cell].uplink;
-    if let Some(budget) = link.budget {
+    if let Some(budget) = link.budget() {
         let more = budget.with_bits(2.0 * budget.bits);
         if let Ok(law) = LinkLaw::with_budget(link, plan.field(cell).dim(), Some(&more)) {
             add(format!("twice the bits, {} a component", number(more.bits)), of.clone().with_link(law));

@@ -1,7 +1,7 @@
 //! What is known of one method at one point.
 
 use fedsa::error::{Error, Result};
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa_theory::Accuracy;
 use fedsa_theory::cost::RoundCost;
 use fedsa_theory::fedhsa_bounds::{CorollarySchedule, FedHsaConstants};

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{Error, Result};
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::find::Places;
 use fedsa_figure::{Chart, HeatMap, HeatMaps, Level, Panel, PlottedCurve};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fedsa::error::{Error, ErrorCode, Result, quoted};
-use fedsa::methods::{Drift, MethodSettings};
+use fedsa::method::{Drift, MethodSettings};
 use fedsa::problem::Field;
 use fedsa::registry::Kind;
 use fedsa::schedule::StepSize;

@@ -104,7 +104,7 @@ mod tests {
     use crate::exact_mse::{ArrivalLaw, DelayedMse};
     use crate::testing::{Draw, Finite};
     use fedsa::linalg;
-    use fedsa::uplink::medium::delay::Before;
+    use fedsa::uplink::stage::delay::Before;
 
     fn view(agent: &Finite, theta_0: &[f64]) -> (DelayedSaBound, Vec<f64>) {
         let system = agent.system();

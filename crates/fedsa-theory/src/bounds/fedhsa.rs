@@ -54,11 +54,11 @@ mod tests {
     use crate::testing::federation;
     use fedsa::kernel::Isa;
     use fedsa::linalg;
-    use fedsa::methods::fedhsa::FedHsa;
-    use fedsa::problem::garnet::Garnet;
+    use fedsa::problem::td::garnet::Garnet;
     use fedsa::problem::{NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
     use fedsa::uplink::Uplink;
+    use fedsa_methods::fedhsa::FedHsa;
 
     fn constants(case: &Case) -> FedHsaConstants {
         let (mut l, mut b) = (0.0f64, 0.0f64);

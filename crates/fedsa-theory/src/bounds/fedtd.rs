@@ -254,7 +254,7 @@ mod tests {
     use crate::testing::Draw;
     use fedsa::linalg;
     use fedsa::sampling::ChainStart;
-    use fedsa::uplink::medium::delay::Before;
+    use fedsa::uplink::stage::delay::Before;
 
     /// The theorems' view of a process, started at `theta_0`.
     fn view(process: &Process, agents: usize, tau: f64, theta_0: &[f64]) -> FedTdBound {

@@ -75,7 +75,7 @@ use serde::Serialize;
 
 use crate::RoundSetting;
 use fedsa::error::{Error, Result, require};
-use fedsa::problem::systems::Systems;
+use fedsa::problem::linear::systems::Systems;
 
 /// A part of a bound.
 #[derive(Debug, Clone, PartialEq, Serialize)]

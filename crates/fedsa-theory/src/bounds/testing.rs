@@ -5,7 +5,7 @@ use faer::Scale;
 use crate::markov::{MarkovAgent, Move};
 use crate::testing::{Draw, Finite, federation};
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::systems::{Moments, System, Systems};
+use fedsa::problem::linear::systems::{Moments, System, Systems};
 
 /// A problem, and where a run starts.
 pub struct Case {

@@ -10,13 +10,15 @@ use crate::symmetric::{congruence, packed_index, packed_len};
 use crate::work;
 use fedsa::error::Result;
 use fedsa::linalg::Mat;
-use fedsa::problem::systems::{Moments, Systems};
+use fedsa::problem::linear::systems::{Moments, Systems};
 
 /// The first two moments of the weights `w_c` of directions in a round's mean, `v = sum_c w_c v_c + w`:
 ///
 /// ```text
 /// E w_c = mean p_c     E w_c^2 = square p_c^2     E w_c w_c' = pairs p_c p_c'     w ~ (0, noise I)
 /// ```
+///
+/// Agents may add independent noise of mean 0 to the directions that they send: `v_c + e_c`, `e_c ~ (0, sent_noise I)`.
 ///
 /// The weights of a round are independent of samples and of all other rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,18 +31,26 @@ pub struct ArrivalLaw {
     pub pairs: f64,
     /// The variance of each component of the receivers' noise in v.
     pub noise: f64,
+    /// The variance of each component of the noise that an agent adds to its direction.
+    pub sent_noise: f64,
 }
 
 impl ArrivalLaw {
     /// The law of a clear link with all agents.
     pub fn clear() -> Self {
-        Self { mean: 1.0, square: 1.0, pairs: 1.0, noise: 0.0 }
+        Self { mean: 1.0, square: 1.0, pairs: 1.0, noise: 0.0, sent_noise: 0.0 }
     }
 
     /// Messages arrive with factors h that are independent over agents, 0 if lost, with `mean = E h` and `square = E h^2`.
     /// `noise_std` is the standard deviation of N w, where N is `agents`.
     pub fn by_factors(mean: f64, square: f64, noise_std: f64, agents: usize) -> Self {
-        Self { mean, square, pairs: mean * mean, noise: (noise_std / agents as f64).powi(2) }
+        Self { mean, square, pairs: mean * mean, noise: (noise_std / agents as f64).powi(2), sent_noise: 0.0 }
+    }
+
+    /// The same law where agents add noise with this standard deviation to each component of what they send.
+    #[must_use]
+    pub fn with_sent_noise(self, std: f64) -> Self {
+        Self { sent_noise: std * std, ..self }
     }
 
     /// The same law if m of N agents of equal weight participate, drawn uniformly without replacement:
@@ -54,9 +64,9 @@ impl ArrivalLaw {
         Self { square: self.square * n / m, pairs: self.pairs * n * (m - 1.0) / (m * (n - 1.0)), ..self }
     }
 
-    /// Whether the weights are random or receivers add noise.
+    /// Whether the weights are random, or agents or receivers add noise.
     pub fn is_noisy(&self) -> bool {
-        self.square != self.mean * self.mean || self.pairs != self.mean * self.mean || self.noise > 0.0
+        self.square != self.mean * self.mean || self.pairs != self.mean * self.mean || self.noise + self.sent_noise > 0.0
     }
 }
 
@@ -65,7 +75,7 @@ impl ArrivalLaw {
 /// model at which the leg starts,
 ///
 /// ```text
-/// Q(X) = alpha_g^2 [ sum_c p_c^2 (square V_c(X) + (square - pairs) D_c X D_c^T)
+/// Q(X) = alpha_g^2 [ sum_c p_c^2 (square (V_c(X) + E^2 sent_noise I) + (square - pairs) D_c X D_c^T)
 ///                    + (pairs - mean^2) Dbar X Dbar^T + E^2 noise I ]
 /// ```
 ///
@@ -125,8 +135,9 @@ impl RoundNoise {
             }
             source += Scale(alpha * alpha * common) * congruence(&dbar).get(..rows, ..);
         }
-        let receivers = (alpha * setting.span()).powi(2) * arrivals.noise;
-        (0..d).for_each(|i| source[(packed_index(i, i), packed_index(d, d))] += receivers);
+        let span = (alpha * setting.span()).powi(2);
+        let (receivers, agents) = (span * arrivals.noise, span * arrivals.sent_noise * arrivals.square * squares.iter().sum::<f64>());
+        (0..d).for_each(|i| source[(packed_index(i, i), packed_index(d, d))] += receivers + agents);
         Ok(Self { mean, source, again, receivers })
     }
 }

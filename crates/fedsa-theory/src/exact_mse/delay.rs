@@ -12,8 +12,8 @@ use crate::symmetric::{pack, packed_index, packed_len};
 use crate::work;
 use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::systems::{Moments, Systems};
-use fedsa::uplink::medium::delay::Before;
+use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::uplink::stage::delay::Before;
 
 /// The exact second moments of FedLSA whose rounds use the directions of tau rounds ago, i.i.d. samples:
 ///

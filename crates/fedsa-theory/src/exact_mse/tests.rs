@@ -7,8 +7,8 @@ use super::*;
 use crate::RoundSetting;
 use crate::testing::{Draw, Finite, federation};
 use fedsa::linalg::Mat;
-use fedsa::problem::systems::{Moments, Systems};
-use fedsa::uplink::medium::delay::Before;
+use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::uplink::stage::delay::Before;
 
 /// The joint second moment of `(l_1 .. l_N, theta, xi_1 .. xi_N, 1)`, l_c the local iterates.
 struct Naive<'a> {

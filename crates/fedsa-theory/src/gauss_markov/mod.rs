@@ -47,7 +47,7 @@ use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
 use fedsa::parallel;
 use fedsa::problem::law::NoiseLaw;
-use fedsa::problem::systems::Systems;
+use fedsa::problem::linear::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
 
 /// Up to this size of y the floor is the solution of a dense Lyapunov equation; beyond, the limit of the curve.

@@ -5,7 +5,7 @@ use faer::prelude::*;
 use super::{AgentClass, MarkovAgent, Move};
 use crate::testing::Draw;
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::systems::{Moments, System, Systems};
+use fedsa::problem::linear::systems::{Moments, System, Systems};
 
 /// A move (from, to, p) with its `A` and `b`.
 pub type Edge = (usize, usize, f64, Mat<f64>, Vec<f64>);

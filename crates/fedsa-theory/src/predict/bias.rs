@@ -5,7 +5,7 @@ use super::round::Round;
 use crate::predict::rounding;
 use fedsa::error::Result;
 use fedsa::linalg;
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 
 /// Why a method has no bias, whatever its step size is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,13 +78,13 @@ mod tests {
 
     use super::*;
     use fedsa::kernel::Isa;
-    use fedsa::methods::MethodSettings as _;
-    use fedsa::methods::fedhsa::FedHsa;
-    use fedsa::methods::fedlsa::FedLsa;
-    use fedsa::methods::scafflsa::Scafflsa;
-    use fedsa::problem::linear::LinearSystems;
+    use fedsa::method::MethodSettings as _;
+    use fedsa::problem::linear::affine::LinearSystems;
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
+    use fedsa_methods::fedhsa::FedHsa;
+    use fedsa_methods::fedlsa::FedLsa;
+    use fedsa_methods::scafflsa::Scafflsa;
 
     fn two(a: [f64; 2], b: [f64; 2]) -> Arc<dyn Field> {
         let linear = LinearSystems::default().with_a(a.map(|a| vec![vec![a]]).to_vec()).with_b(b.map(|b| vec![b]).to_vec());

@@ -7,7 +7,7 @@ use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, MeanSq
 use crate::gauss_markov::GaussMarkov;
 use crate::{Accuracy, work};
 use fedsa::error::Result;
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 
 impl Forecast {
     /// Checks that the mean-square error along the rounds has a closed form.

@@ -8,7 +8,7 @@ use crate::stability::{ControlVariates, global_memory_map};
 use crate::work;
 use fedsa::error::Result;
 use fedsa::linalg::Mat;
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 
 impl Forecast {
     /// The exact mean-square error along the rounds as a map of a state, from `theta_0` (d components) and these initial controls:

@@ -7,7 +7,7 @@ use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, MeanSq
 use crate::gauss_markov::GaussMarkov;
 use crate::{Accuracy, work};
 use fedsa::error::Result;
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 
 /// The largest linear system that is solved for the floor of a delayed method.
 const DELAYED_FLOOR: usize = 2600;

@@ -8,7 +8,7 @@ use crate::link::LinkLaw;
 use crate::map::DENSE;
 use fedsa::error::Result;
 use fedsa::linalg;
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa::sampling::Law;
 
 /// The parts of a floor, all squared errors. They sum to the floor: each is the difference that one source makes while the
@@ -132,7 +132,7 @@ impl Forecast {
     }
 
     /// The same forecast over a link that weakens every message by the mean factor, with the same delays, and without
-    /// randomness: no losses, no receivers' noise, and no codec's error.
+    /// randomness: no losses, no noise of agents or receivers, and no codec's error.
     ///
     /// # Errors
     /// When the link's effect on the mean of a round is not known.
@@ -140,7 +140,7 @@ impl Forecast {
         let law = self.link()?;
         let random_delay = law.delay.as_ref().is_some_and(|delay| delay.constant().is_none());
         let only_mean = law.only_mean.filter(|_| random_delay);
-        let steady = LinkLaw { gain_square: law.gain * law.gain, receiver_noise: 0.0, only_mean, ..law.clone() };
+        let steady = LinkLaw { gain_square: law.gain * law.gain, receiver_noise: 0.0, sent_noise: 0.0, only_mean, ..law.clone() };
         Ok(self.with_link(steady))
     }
 }
@@ -152,14 +152,13 @@ mod tests {
     use super::*;
     use crate::predict::twins;
     use fedsa::kernel::Isa;
-    use fedsa::methods::MethodSettings as _;
-    use fedsa::methods::fedlsa::FedLsa;
-    use fedsa::problem::garnet::Garnet;
+    use fedsa::method::MethodSettings as _;
+    use fedsa::problem::td::garnet::Garnet;
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::sampling::Sampling;
     use fedsa::uplink::Uplink;
-    use fedsa::uplink::install::MediumSettings as _;
-    use fedsa::uplink::medium::erasure::Erasure;
+    use fedsa::uplink::stage::erasure::Erasure;
+    use fedsa_methods::fedlsa::FedLsa;
 
     fn garnet(agents: usize, kind: Law) -> Arc<dyn Field> {
         let garnet = Garnet::default().with_agents(agents).with_states(6).with_features(2).with_min_class(2).with_seed(5);
@@ -171,7 +170,7 @@ mod tests {
     fn parts_are_differences_of_floors_of_settings_of_their_own() {
         let few = FedLsa::new(0.1, 4).with_participants(2);
         let mut lossy = Uplink::default();
-        Erasure::new(0.5).install(&mut lossy).unwrap();
+        lossy.push(Arc::new(Erasure::new(0.5))).unwrap();
         let iid = garnet(3, Law::Iid);
         let floor = |field: &Arc<dyn Field>, method: &FedLsa, link: &Uplink| Forecast::over(field, method, link).floor().unwrap().mse();
         let limits = Forecast::over(&iid, &few, &lossy).limits(&FloorCache::default()).unwrap();

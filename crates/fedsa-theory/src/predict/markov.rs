@@ -17,7 +17,7 @@ use crate::markov::{AgentClass, MarkovAgent, MarkovFloor, MarkovRule};
 use crate::{Accuracy, RoundSetting, work};
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa::sampling::ChainStart;
 
 /// The most multiplications of a floor or a curve: some seconds.
@@ -421,13 +421,13 @@ fn mean_square(floor: MarkovFloor) -> MeanSquare {
 mod tests {
     use super::*;
     use fedsa::kernel::Isa;
-    use fedsa::methods::fedhsa::FedHsa;
-    use fedsa::methods::fedlsa::FedLsa;
-    use fedsa::methods::scafflsa::Scafflsa;
-    use fedsa::methods::{MethodSettings as _, MethodShape};
-    use fedsa::problem::garnet::Garnet;
+    use fedsa::method::{MethodSettings as _, MethodShape};
+    use fedsa::problem::td::garnet::Garnet;
     use fedsa::problem::{NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
+    use fedsa_methods::fedhsa::FedHsa;
+    use fedsa_methods::fedlsa::FedLsa;
+    use fedsa_methods::scafflsa::Scafflsa;
 
     /// Up to 1331 joint states: 7986 unknowns of FedLSA, 59,895 with control variates.
     #[test]

@@ -8,9 +8,9 @@ use crate::gauss_markov::{AdditiveRule, GaussMarkov};
 use crate::markov::MarkovRule;
 use crate::work;
 use fedsa::error::Result;
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa::problem::law::NoiseLaw;
-use fedsa::problem::systems::{Moments, Systems};
+use fedsa::problem::linear::systems::{Moments, Systems};
 use fedsa::sampling::Law;
 
 /// Where the noise of a method's rounds comes from, and thereby which closed form applies.

@@ -9,8 +9,8 @@ use crate::stability::{ControlVariates, RadiusStability};
 use crate::{map, stability, work};
 use fedsa::error::Result;
 use fedsa::linalg;
-use fedsa::methods::control_rule::ControlRule;
-use fedsa::methods::{Drift, Lost};
+use fedsa::method::ControlRule;
+use fedsa::method::{Drift, Lost};
 use fedsa::problem::root::{Root, RootSource};
 
 /// The largest size, the number of kinds times d, for which radii of control variates are computed.
@@ -190,13 +190,13 @@ mod tests {
 
     use super::*;
     use fedsa::kernel::Isa;
-    use fedsa::methods::fedhsa::FedHsa;
-    use fedsa::methods::fedlsa::FedLsa;
-    use fedsa::methods::scafflsa::Scafflsa;
-    use fedsa::methods::{MethodSettings as _, MethodShape};
-    use fedsa::problem::garnet::Garnet;
+    use fedsa::method::{MethodSettings as _, MethodShape};
+    use fedsa::problem::td::garnet::Garnet;
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
+    use fedsa_methods::fedhsa::FedHsa;
+    use fedsa_methods::fedlsa::FedLsa;
+    use fedsa_methods::scafflsa::Scafflsa;
 
     fn garnet(agents: usize, law: Law) -> Arc<dyn Field> {
         let garnet = Garnet::default().with_agents(agents).with_states(10).with_features(4).with_min_class(2).with_seed(3);

@@ -7,7 +7,7 @@ use crate::stability::{self, RadiusStability};
 use crate::work;
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg;
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 
 /// The most rounds that are looked for.
 const MOST_ROUNDS: f64 = 1e15;
@@ -247,12 +247,12 @@ fn first_below(target: f64, about: f64, curve: impl Fn(&[u64]) -> Result<Vec<f64
 mod tests {
     use super::*;
     use fedsa::kernel::Isa;
-    use fedsa::methods::MethodSettings as _;
-    use fedsa::methods::fedhsa::FedHsa;
-    use fedsa::methods::fedlsa::FedLsa;
-    use fedsa::problem::garnet::Garnet;
+    use fedsa::method::MethodSettings as _;
+    use fedsa::problem::td::garnet::Garnet;
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
+    use fedsa_methods::fedhsa::FedHsa;
+    use fedsa_methods::fedlsa::FedLsa;
 
     fn garnet(kind: Law) -> std::sync::Arc<dyn Field> {
         let garnet = Garnet::default().with_agents(3).with_states(8).with_features(3).with_min_class(2).with_seed(2);

@@ -9,7 +9,7 @@ use crate::stability::{self, ControlVariates, RadiusStability};
 use crate::work;
 use fedsa::error::{Result, require};
 use fedsa::linalg::{self, Mat};
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa::parallel;
 
 /// The most multiplications of all radii of a scan, and of a map, about one a nanosecond. Which grid is affordable is estimated from
@@ -407,13 +407,13 @@ impl Forecast {
 mod tests {
     use super::*;
     use fedsa::kernel::Isa;
-    use fedsa::methods::MethodSettings as _;
-    use fedsa::methods::fedlsa::FedLsa;
-    use fedsa::methods::scafflsa::Scafflsa;
-    use fedsa::problem::garnet::{Garnet, Heterogeneity};
-    use fedsa::problem::linear::LinearSystems;
+    use fedsa::method::MethodSettings as _;
+    use fedsa::problem::linear::affine::LinearSystems;
+    use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
     use fedsa::problem::{NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
+    use fedsa_methods::fedlsa::FedLsa;
+    use fedsa_methods::scafflsa::Scafflsa;
 
     fn sampled(kind: Law) -> Sampling {
         Sampling::default().with_kind(kind)

@@ -7,11 +7,11 @@ use crate::link::LinkLaw;
 use crate::{RoundSetting, stability, work};
 use fedsa::error::Result;
 use fedsa::linalg;
-use fedsa::methods::control_rule::ControlRule;
-use fedsa::methods::{Drift, Lost};
-use fedsa::problem::systems::Systems;
+use fedsa::method::ControlRule;
+use fedsa::method::{Drift, Lost};
+use fedsa::problem::linear::systems::Systems;
 use fedsa::schedule::StepSize;
-use fedsa::uplink::medium::delay::Before;
+use fedsa::uplink::stage::delay::Before;
 
 /// A round whose mean is known.
 pub(super) struct Round<'a> {
@@ -30,7 +30,8 @@ impl Round<'_> {
     /// The moments of the weights with which directions enter the mean.
     pub(super) fn arrivals(&self) -> ArrivalLaw {
         let asked = self.few.unwrap_or(self.agents());
-        ArrivalLaw::by_factors(self.link.gain, self.link.gain_square, self.link.receiver_noise, asked).of_few(asked, self.agents())
+        let LinkLaw { gain, gain_square, receiver_noise, sent_noise, .. } = *self.link;
+        ArrivalLaw::by_factors(gain, gain_square, receiver_noise, asked).with_sent_noise(sent_noise).of_few(asked, self.agents())
     }
 
     /// Whether the link or the choice of participants adds noise.

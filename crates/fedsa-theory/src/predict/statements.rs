@@ -14,8 +14,8 @@ use crate::exact_mse::{InitialControls, MeanSquare, ScafflsaMse};
 use crate::fedhsa_bounds::FedHsaConstants;
 use fedsa::error::Result;
 use fedsa::linalg;
-use fedsa::methods::Drift;
-use fedsa::problem::systems::Moments;
+use fedsa::method::Drift;
+use fedsa::problem::linear::systems::Moments;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
 
@@ -188,7 +188,7 @@ impl Forecast {
         let (h, alpha) = (round.setting.local_steps, round.setting.step_size * round.setting.server_step);
         let more = vec![
             condition("one local step", h == 1, format!("H = {h}")),
-            condition("no messages are lost", round.link.gain == 1.0, format!("mean gain {}", round.link.gain)),
+            condition("no messages are lost or altered", round.link.delivers(), format!("mean gain {}", round.link.gain)),
             self.last(),
         ];
         Ok(Statement::of_bound(sa.theorem_5_4(alpha, tau_max, rounds)?, more, self.exact_at(theta_0, rounds)))
@@ -258,17 +258,16 @@ mod tests {
 
     use super::*;
     use fedsa::kernel::Isa;
-    use fedsa::methods::MethodSettings;
-    use fedsa::methods::fedhsa::FedHsa;
-    use fedsa::methods::fedlsa::FedLsa;
-    use fedsa::methods::scafflsa::Scafflsa;
-    use fedsa::methods::scafflsa_random::ScafflsaRandom;
-    use fedsa::problem::garnet::Garnet;
+    use fedsa::method::MethodSettings;
+    use fedsa::problem::td::garnet::Garnet;
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::sampling::Sampling;
     use fedsa::uplink::Uplink;
-    use fedsa::uplink::install::MediumSettings as _;
-    use fedsa::uplink::medium::erasure::Erasure;
+    use fedsa::uplink::stage::erasure::Erasure;
+    use fedsa_methods::fedhsa::FedHsa;
+    use fedsa_methods::fedlsa::FedLsa;
+    use fedsa_methods::scafflsa::Scafflsa;
+    use fedsa_methods::scafflsa_random::ScafflsaRandom;
 
     fn garnet(kind: Law, batch: usize) -> Arc<dyn Field> {
         let garnet = Garnet::default().with_agents(3).with_states(6).with_features(2).with_gamma(0.5).with_seed(5);
@@ -331,7 +330,7 @@ mod tests {
         assert_eq!(fails(&of(&garnet(Law::Iid, 1), &small)), None);
         assert_eq!(fails(&of(&garnet(Law::Iid, 2), &small)), Some("independent samples, one a step"));
         let mut lossy = Uplink::default();
-        Erasure::new(0.5).install(&mut lossy).unwrap();
+        lossy.push(Arc::new(Erasure::new(0.5))).unwrap();
         let field = garnet(Law::Iid, 1);
         let arrives = Some("all messages of all agents arrive as sent");
         assert_eq!(fails(&Forecast::over(&field, &small, &lossy)), arrives);

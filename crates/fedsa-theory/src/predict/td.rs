@@ -12,7 +12,7 @@ use fedsa::error::Result;
 use fedsa::linalg;
 use fedsa::problem::facts::TdFacts;
 use fedsa::sampling::Law;
-use fedsa::uplink::medium::delay::Before;
+use fedsa::uplink::stage::delay::Before;
 
 /// The most multiplications of a mixing time, about one a nanosecond, and the smallest level at which it is more than rounding.
 const MIXING_WORK: f64 = 1e9;
@@ -89,21 +89,17 @@ impl Forecast {
             let is_first = delay.before == Before::First;
             let text = if is_first { "answers at theta_0" } else { "no answers" };
             more.push(condition("answers at theta_0 before older ones are there", is_first, text.into()));
-            let loses = link.gain != 1.0 || link.gain_square != 1.0 || link.receiver_noise > 0.0;
-            more.push(condition("no messages are lost or altered", !loses, format!("mean gain {}", link.gain)));
+            more.push(condition("no messages are lost or altered", link.delivers(), format!("mean gain {}", link.gain)));
             td.theorem_4_4(alpha, longest, rounds)
-        } else if link.gain_square != link.gain || link.receiver_noise > 0.0 {
+        } else if link.gain_square != link.gain || link.adds_noise() {
+            let receiver_noise = link.noise_in_mean(&round.systems.weights);
             own.extend([
                 ("m_h, the mean gain", link.gain),
                 ("m_h^2 + s_h^2, the mean square gain", link.gain_square),
-                ("s_w, the receiver's noise in N v", link.receiver_noise),
+                ("s_w, the receiver's noise in N v", receiver_noise),
             ]);
             let (mean, square) = (link.gain, link.gain_square);
-            td.theorem_4_3(
-                alpha,
-                &OverTheAirMoments { mean, square, receiver_noise: link.receiver_noise, dim: round.systems.dim() },
-                rounds,
-            )
+            td.theorem_4_3(alpha, &OverTheAirMoments { mean, square, receiver_noise, dim: round.systems.dim() }, rounds)
         } else {
             own.push(("p, the probability that a message arrives", link.gain));
             td.theorem_4_2(alpha, &Erasures { success: link.gain, zeta: 0.0 }, rounds)
@@ -199,26 +195,25 @@ mod tests {
 
     use super::*;
     use fedsa::kernel::Isa;
-    use fedsa::methods::fedlsa::FedLsa;
-    use fedsa::methods::scafflsa::Scafflsa;
-    use fedsa::problem::random_mrp::RandomMrp;
+    use fedsa::problem::td::random_mrp::RandomMrp;
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::sampling::Sampling;
     use fedsa::uplink::Uplink;
-    use fedsa::uplink::install::MediumSettings;
-    use fedsa::uplink::medium::delay::{Delay, Pull};
-    use fedsa::uplink::medium::erasure::Erasure;
-    use fedsa::uplink::medium::over_the_air::{self, Gain};
+    use fedsa::uplink::stage::LinkStage;
+    use fedsa::uplink::stage::delay::{Delay, Pull};
+    use fedsa::uplink::stage::erasure::Erasure;
+    use fedsa::uplink::stage::over_the_air::{self, Gain};
+    use fedsa::uplink::stage::sent_noise::SentNoise;
+    use fedsa_methods::fedlsa::FedLsa;
+    use fedsa_methods::scafflsa::Scafflsa;
 
     fn process(agents: usize, kind: Law, reward_range: [f64; 2]) -> Arc<dyn Field> {
         let mrp = RandomMrp::default().with_agents(agents).with_states(5).with_features(2).with_seed(3).with_reward_range(reward_range);
         mrp.field(&NoFiles, Sampling::default().with_kind(kind), Isa::best()).unwrap()
     }
 
-    fn over(media: &[&dyn MediumSettings]) -> Uplink {
-        let mut link = Uplink::default();
-        media.iter().for_each(|medium| medium.install(&mut link).unwrap());
-        link
+    fn over(media: &[Arc<dyn LinkStage>]) -> Uplink {
+        Uplink::default().with_media(media.to_vec())
     }
 
     /// The statements of \[T\] are the library's bounds of what the problem is known to be, and above the exact errors.
@@ -236,8 +231,13 @@ mod tests {
         let rounds = 20_000;
         let air = over_the_air::OverTheAir::default().with_gain(Gain::Rician { line_of_sight: 0.6, scale: 0.3 }).with_receiver_noise(0.5);
         let delay = Pull::new(Delay::Constant { rounds: 3 }).with_before(Before::First);
-        let lossy = Erasure::new(0.7);
-        let links = [over(&[]), over(&[&lossy]), over(&[&air]), over(&[&delay])];
+        let links = [
+            over(&[]),
+            over(&[Arc::new(Erasure::new(0.7))]),
+            over(&[Arc::new(air)]),
+            over(&[Arc::new(delay)]),
+            over(&[Arc::new(Erasure::new(0.7)), Arc::new(SentNoise::new(0.5))]),
+        ];
         for (i, link) in links.iter().enumerate() {
             let of = Forecast::over(&field, &FedLsa::new(alpha, 1), link);
             let law = of.link().unwrap();
@@ -247,7 +247,16 @@ mod tests {
                     let (mean, square) = (law.gain, law.gain_square);
                     td.theorem_4_3(alpha, &OverTheAirMoments { mean, square, receiver_noise: 0.5, dim: 2 }, rounds)
                 }
-                _ => td.theorem_4_4(alpha, 3, rounds),
+                3 => td.theorem_4_4(alpha, 3, rounds),
+                // The mean of four messages has the noise of a receiver whose s_w is as large: 4^2 (0.5^2 0.7 / 4) = 0.7.
+                _ => {
+                    let air = OverTheAirMoments { mean: 0.7, square: 0.7, receiver_noise: 0.7f64.sqrt(), dim: 2 };
+                    let want = td.theorem_4_3(alpha, &air, rounds).unwrap().value();
+                    let all = of.statements(&theta_0, rounds, 1.0).unwrap();
+                    let found = all.iter().find(|one| one.statement == "[T] Theorem 4.3").unwrap();
+                    assert!((found.value / want - 1.0).abs() < 1e-12 && found.holds() && found.exact.unwrap() <= found.value, "{found:?}");
+                    continue;
+                }
             };
             let want = want.unwrap();
             let all = of.statements(&theta_0, rounds, 1.0).unwrap();
@@ -285,15 +294,17 @@ mod tests {
         let chain = process(3, Law::Markov, [0.0, 1.0]);
         assert_eq!(fails(&chain, &small, &clear, t), ["the samples' mixing time is known"]);
         assert_eq!(fails(&chain, &small, &clear, s), ["independent samples, one a step"]);
-        let late = over(&[&Pull::new(Delay::Constant { rounds: 2 }).with_before(Before::Nothing)]);
+        let late = over(&[Arc::new(Pull::new(Delay::Constant { rounds: 2 }).with_before(Before::Nothing))]);
         assert_eq!(fails(&field, &small, &late, "[T] Theorem 4.4"), ["answers at theta_0 before older ones are there"]);
+        let noisy = over(&[Arc::new(SentNoise::new(0.1)), Arc::new(Pull::new(Delay::Constant { rounds: 2 }))]);
+        assert_eq!(fails(&field, &small, &noisy, "[T] Theorem 4.4"), ["no messages are lost or altered"]);
     }
 
     /// tau is that of Definition 4.2.1 at the level alpha^2.
     #[test]
     fn the_mixing_time_is_that_of_the_operator() {
         let field = process(2, Law::Markov, [0.0, 1.0]);
-        let of = Forecast::new(&field, fedsa::methods::MethodSettings::shape(&FedLsa::new(1e-3, 1)));
+        let of = Forecast::new(&field, fedsa::method::MethodSettings::shape(&FedLsa::new(1e-3, 1)));
         let all = of.statements(&[0.0; 2], 1000, 1.0).unwrap();
         let found = all.iter().find(|one| one.statement == "[T] Theorem 4.2").unwrap();
         let tau = found.constants.iter().find(|one| one.name.starts_with("tau")).unwrap().value;
@@ -313,7 +324,7 @@ mod tests {
         let root_sq = linalg::norm_sq(&root);
         let constants = TdConstants::new(facts.gamma, facts.nu).unwrap();
         let td = TdFederation { constants, agents: 3.0, local_roots_sq: root_sq, distance_sq: 0.0, root_sq };
-        let choices = |method: &dyn fedsa::methods::MethodSettings| {
+        let choices = |method: &dyn fedsa::method::MethodSettings| {
             Forecast::over(&field, method, &Uplink::default()).corollaries(&theta_0, 1.0).unwrap().pop().unwrap()
         };
         let (plain, controlled) = (choices(&FedLsa::new(0.1, 4)), choices(&Scafflsa::new(0.1, 4)));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::{Forecast, unknown};
 use crate::link::LinkLaw;
 use fedsa::error::Result;
-use fedsa::methods::{Drift, Lost, MethodShape};
+use fedsa::method::{Drift, Lost, MethodShape};
 use fedsa::problem::law::NoiseLaw;
-use fedsa::problem::systems::Systems;
+use fedsa::problem::linear::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
 

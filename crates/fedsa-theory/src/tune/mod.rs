@@ -12,9 +12,9 @@
 //! ```
 //! use std::sync::Arc;
 //! use fedsa::kernel::Isa;
-//! use fedsa::methods::fedhsa::FedHsa;
-//! use fedsa::methods::fedlsa::FedLsa;
-//! use fedsa::problem::garnet::Garnet;
+//! use fedsa_methods::fedhsa::FedHsa;
+//! use fedsa_methods::fedlsa::FedLsa;
+//! use fedsa::problem::td::garnet::Garnet;
 //! use fedsa::problem::{NoFiles, ProblemSettings as _};
 //! use fedsa::sampling::Sampling;
 //! use fedsa_theory::tune::{Effort, Family, SearchStart, SearchTarget, search};
@@ -56,10 +56,11 @@ use crate::cost::{Goal, Network};
 use crate::exact_mse::InitialControls;
 use crate::predict::{Forecast, check_target, error_at_start, rounding};
 use fedsa::error::{Error, Result, require};
-use fedsa::methods::{MAX_LOCAL_STEPS, MethodSettings};
+use fedsa::method::MethodSettings;
 use fedsa::problem::Field;
 use fedsa::record::OutputRule;
 use fedsa::uplink::Uplink;
+use fedsa_methods::MAX_LOCAL_STEPS;
 
 /// What is to be reached, and what may be chosen.
 #[derive(Debug, Clone, PartialEq)]
@@ -244,17 +245,16 @@ mod tests {
     use fedsa::error::ErrorKind;
     use fedsa::kernel::Isa;
     use fedsa::linalg;
-    use fedsa::methods::control_rule::ControlRule;
-    use fedsa::methods::fedhsa::FedHsa;
-    use fedsa::methods::fedlsa::FedLsa;
-    use fedsa::methods::scafflsa::Scafflsa;
-    use fedsa::methods::scafflsa_random::ScafflsaRandom;
-    use fedsa::problem::garnet::Garnet;
+    use fedsa::method::ControlRule;
+    use fedsa::problem::td::garnet::Garnet;
     use fedsa::problem::{NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
     use fedsa::uplink::codec::{CodecSettings as _, Quantised, Rounding};
-    use fedsa::uplink::install::MediumSettings as _;
-    use fedsa::uplink::medium::erasure::Erasure;
+    use fedsa::uplink::stage::erasure::Erasure;
+    use fedsa_methods::fedhsa::FedHsa;
+    use fedsa_methods::fedlsa::FedLsa;
+    use fedsa_methods::scafflsa::Scafflsa;
+    use fedsa_methods::scafflsa_random::ScafflsaRandom;
 
     fn field(seed: u64, agents: usize, features: usize, kind: Law) -> Arc<dyn Field> {
         let garnet = Garnet::default().with_agents(agents).with_states(6).with_features(features).with_gamma(0.8).with_seed(seed);
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn searches_are_as_good_as_grids() {
         let mut erasure = Uplink::default();
-        Erasure::new(0.7).install(&mut erasure).unwrap();
+        erasure.push(Arc::new(Erasure::new(0.7))).unwrap();
         let erasure = Arc::new(erasure);
         for (seed, agents, features, share, goal, link) in [
             (11, 2, 2, 0.02, Goal::Rounds, clear()),

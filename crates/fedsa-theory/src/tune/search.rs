@@ -21,7 +21,7 @@ use super::{Family, Hit, Miss, Price, SearchChoice, SearchCost, SearchStart, Sea
 use crate::cost::Goal;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
-use fedsa::methods::Setting;
+use fedsa::method::Setting;
 use fedsa::parallel;
 use fedsa::problem::Field;
 
@@ -336,16 +336,16 @@ mod tests {
     use crate::tune::course;
     use fedsa::kernel::Isa;
     use fedsa::linalg::{self, Mat};
-    use fedsa::methods::fedhsa::FedHsa;
-    use fedsa::methods::fedlsa::FedLsa;
-    use fedsa::methods::scafflsa::Scafflsa;
     use fedsa::problem::facts::Facts;
     use fedsa::problem::law::FiniteLaw;
-    use fedsa::problem::systems::Systems;
+    use fedsa::problem::linear::systems::Systems;
     use fedsa::problem::{self, Problem};
     use fedsa::random::Stream;
     use fedsa::sampling::Sampling;
     use fedsa::uplink::Uplink;
+    use fedsa_methods::fedhsa::FedHsa;
+    use fedsa_methods::fedlsa::FedLsa;
+    use fedsa_methods::scafflsa::Scafflsa;
 
     /// The problem of a case.
     struct Drawn {
@@ -368,7 +368,7 @@ mod tests {
         fn weights(&self) -> &[f64] {
             &self.systems.weights
         }
-        fn sample(&self, c: usize, _: &mut [u64], stream: &mut Stream, z: &mut usize) {
+        fn sample(&self, c: usize, _: &[f64], _: &mut [u64], stream: &mut Stream, z: &mut usize) {
             let n = self.of(c).len();
             *z = ((stream.uniform() * n as f64) as usize).min(n - 1);
         }

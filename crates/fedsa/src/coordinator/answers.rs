@@ -1,7 +1,7 @@
 //! Single answers: which are accepted, and which are refused and why.
 
 use super::handed_in::{Accepted, Checked, Refusal, Standing};
-use super::{Coordinator, Step};
+use super::{Coordinator, Replies, Reply, Step};
 use crate::error::{Error, Result};
 use crate::linalg::norm_sq;
 use crate::message::{Body, Message, Part};
@@ -19,7 +19,7 @@ impl Coordinator {
         match self.place_of(agent) {
             Err(_) => late.unwrap_or(Standing::NotAsked),
             Ok(_) if self.state.absent.binary_search(&agent).is_ok() => late.unwrap_or(Standing::Unreachable),
-            Ok(at) if self.state.answers.get(at).is_some_and(Option::is_some) => Standing::Answered,
+            Ok(at) if self.state.replies.of(at).is_some() => Standing::Answered,
             Ok(_) => Standing::Awaited,
         }
     }
@@ -27,7 +27,7 @@ impl Coordinator {
     /// The weight of the agents that were asked the open question, and of those whose answers count.
     pub(crate) fn weight_answered(&self) -> (f64, f64) {
         let (asked, weights) = (self.asked(), self.federation.weights());
-        let has_answered = |i: usize| self.state.answers.get(i).is_some_and(Option::is_some);
+        let has_answered = |i: usize| self.state.replies.of(i).is_some();
         let answered = asked.iter().enumerate().filter(|(i, _)| has_answered(*i)).map(|(_, c)| weights[*c]).sum();
         (super::asked_weight(weights, asked), answered)
     }
@@ -35,7 +35,8 @@ impl Coordinator {
     /// The norm of `sum p_c x_c / sum p_c` over the answers to the open question that were accepted so far, with the part that x is.
     pub(crate) fn mean_answer(&self) -> Option<(Part, f64)> {
         let vectors = [Part::Operator, Part::Gradient, Part::ExactGradient, Part::Direction, Part::System];
-        let answers = || self.asked().iter().zip(&self.state.answers).filter_map(|(c, parts)| Some((*c, parts.as_ref()?)));
+        let replies = self.state.replies.each();
+        let answers = || self.asked().iter().zip(replies).filter_map(|(c, reply)| Some((*c, &reply.as_ref()?.parts)));
         let (_, first) = answers().next()?;
         let part = vectors.into_iter().find(|part| first.iter().any(|(own, _)| own == part))?;
         let (mut mean, mut weight) = (vec![0.0; self.federation.dim()], 0.0);
@@ -59,7 +60,7 @@ impl Coordinator {
     /// Ends the round without the answers to the open question that were accepted so far, and without asking anything more.
     pub(crate) fn give_up(&mut self) -> Step {
         loop {
-            self.state.answers.clear();
+            self.state.replies = Replies::none();
             let ledger = self.state.ledger;
             let step = self.close();
             if step != Step::Ask {
@@ -127,7 +128,7 @@ impl Coordinator {
     }
 
     /// The parts of an answer as the server half gets them, and whether the answer says that the agent's numbers are no longer finite.
-    fn checked_parts(&self, exchange: u8, mut parts: Vec<(Part, Body)>) -> Result<(Vec<(Part, Body)>, bool)> {
+    pub(super) fn checked_parts(&self, exchange: u8, mut parts: Vec<(Part, Body)>) -> Result<(Vec<(Part, Body)>, bool)> {
         let is_diverged = matches!(parts[..], [(Part::Diverged, _)]);
         if is_diverged {
             parts = self.protocol.diverged_answer(exchange);
@@ -139,7 +140,7 @@ impl Coordinator {
     }
 
     /// Counts an answer of so many bytes. Numbers that are no longer finite did not travel.
-    fn count(&mut self, parts: &[(Part, Body)], is_diverged: bool, len: usize) {
+    pub(super) fn count(&mut self, parts: &[(Part, Body)], is_diverged: bool, len: usize) {
         let mut sent = Sent::default();
         sent.message(len, if is_diverged { &[] } else { parts }, self.federation.dim());
         self.state.ledger.up(&sent);
@@ -155,15 +156,14 @@ impl Coordinator {
     /// When the agent has answered the question otherwise.
     pub(crate) fn take(&mut self, agent: usize, checked: Checked) -> Result<Accepted> {
         let Checked { at, parts, is_diverged, len } = checked;
-        let asked = self.asked().len();
-        self.state.answers.resize(asked, None);
-        match &self.state.answers[at] {
+        let (asked, round) = (self.asked().len(), self.state.ask.down.round);
+        match self.state.replies.of(at) {
             None => {
                 self.count(&parts, is_diverged, len);
-                self.state.answers[at] = Some(parts);
+                self.state.replies.add(at, asked, Reply { round, parts });
                 Ok(Accepted::Counted)
             }
-            Some(taken) if *taken == parts || !(are_finite(taken) || are_finite(&parts)) => Ok(Accepted::Repeated),
+            Some(Reply { parts: taken, .. }) if *taken == parts || !(are_finite(taken) || are_finite(&parts)) => Ok(Accepted::Repeated),
             Some(_) => Err(refused(format!("a second answer of agent {agent}"), "one answer from each agent")),
         }
     }

@@ -1,8 +1,9 @@
 //! What is handed in to a coordinator, and what it says of it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Error;
 use crate::message::{Body, Part};
-use crate::server::Letter;
 
 /// The result of an answer that was handed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,12 +40,6 @@ pub(crate) struct Checked {
     pub(super) len: usize,
 }
 
-/// What single answers a coordinator has: as agents sent them, or as lanes handed them in.
-pub(super) enum Answers {
-    Parts(Vec<Option<Vec<(Part, Body)>>>),
-    Letters(Vec<Option<Letter>>),
-}
-
 /// Whether an agent may still answer, and if not why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -70,22 +65,53 @@ pub enum Standing {
     },
 }
 
-/// What became of one message from a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Arrival {
-    /// The factor with which it arrived; 0 if it did not.
-    pub gain: f64,
-    /// The round whose model it answers.
-    pub answers: u64,
-}
-
-/// What lanes handed in: a sum, or a vector of each agent.
-#[derive(Default)]
-pub(super) enum FromLanes {
-    #[default]
-    Nothing,
+/// The answers to the open question.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Replies {
+    /// One entry for each agent that was asked. The list is empty while nobody has answered.
+    Each(Vec<Option<Reply>>),
+    /// `sum p_c x_c` over the answers that arrived, d numbers in the order of [`crate::sums`].
     Sum {
+        /// The sum.
+        sum: Vec<f64>,
+        /// Whether the answer arrived, for each agent that was asked; empty if all did.
         arrived: Vec<bool>,
     },
-    Each(Vec<Option<Letter>>),
+}
+
+/// The answer of one agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reply {
+    /// The round whose model it answers.
+    pub round: u64,
+    /// The parts that the server can decode.
+    pub parts: Vec<(Part, Body)>,
+}
+
+impl Replies {
+    /// No answers.
+    pub fn none() -> Self {
+        Replies::Each(Vec::new())
+    }
+
+    /// The answers one by one; none if there is only their sum.
+    pub fn each(&self) -> &[Option<Reply>] {
+        match self {
+            Replies::Each(each) => each,
+            Replies::Sum { .. } => &[],
+        }
+    }
+
+    /// The answer of the agent at a place among those that were asked, if it has one.
+    pub fn of(&self, place: usize) -> Option<&Reply> {
+        self.each().get(place)?.as_ref()
+    }
+
+    /// Adds the answer of the agent at a place among `asked` agents.
+    pub fn add(&mut self, place: usize, asked: usize, reply: Reply) {
+        if let Replies::Each(each) = self {
+            each.resize(asked, None);
+            each[place] = Some(reply);
+        }
+    }
 }

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! open(available) -> Ask          a question is open: carry it to its recipients
-//! accept(agent, parts) ..         or accept_sums(..) for agents in lanes
+//! accept(agent, parts) ..         or hand_in(..), hand_in_sum(..) for agents in this process
 //! close() -> Ask                  another exchange of this round
 //!         -> Tell                 the round is over; its participants are told something before their next question
 //!         -> RoundOver            the round is over
@@ -16,11 +16,11 @@
 mod answers;
 mod faults;
 mod handed_in;
-mod lanes;
 mod mail;
 mod outstanding;
 mod recorded;
 mod regrouped;
+mod replies;
 mod saved;
 pub(crate) mod server_end;
 
@@ -31,20 +31,19 @@ use faer::Mat;
 use crate::error::{Error, Failure, Result};
 use crate::federation::Federation;
 use crate::linalg;
-use crate::message::{Body, MAX_ROUNDS, Message, PART_HEADER_BYTES, Part};
+use crate::message::{MAX_ROUNDS, Message, PART_HEADER_BYTES};
 use crate::protocol::Protocol;
 use crate::random::ALL;
 use crate::record::{Ledger, Output};
 use crate::server::{Ask, Letter, Next, Own, Server};
-use crate::uplink::medium::Delay;
+use crate::uplink::stage::Delay;
 use crate::uplink::{MessageKey, Uplink};
-use handed_in::{Answers, FromLanes};
 use outstanding::Outstanding;
 use server_end::{OfExchange, ServerEnd, asked_weight};
 
 pub use faults::Exclusion;
 pub use handed_in::{Accepted, Refusal, Standing};
-pub(crate) use handed_in::{Arrival, Checked};
+pub(crate) use handed_in::{Replies, Reply};
 pub(crate) use recorded::Replay;
 pub use recorded::{ArrivalRecord, ExchangeArrivals};
 pub(crate) use saved::Saved;
@@ -80,8 +79,10 @@ pub struct Coordinator {
     /// The larger one of `||theta_0||` and `||theta*||`.
     scale: f64,
     state: State,
-    /// What lanes handed in for the open question.
-    lanes: FromLanes,
+    /// Whether the link is clear.
+    is_clear: bool,
+    /// Whether the server's end of the link needs no more than a sum: no answer is late, and their mean is taken.
+    adds_up: bool,
     /// The answers of the last exchange that arrived, if they are kept.
     letters: Vec<Letter>,
     keeps_letters: bool,
@@ -105,10 +106,8 @@ struct State {
     written: Option<Message>,
     /// Recipients that cannot be reached.
     absent: Vec<usize>,
-    /// The answers so far, one entry for each agent that was asked; empty while nobody handed one in.
-    answers: Vec<Option<Vec<(Part, Body)>>>,
-    /// The sum that lanes handed in: d numbers, kept for reuse.
-    sum: Vec<f64>,
+    /// The answers so far.
+    replies: Replies,
     ledger: Ledger,
     output: Output,
     /// The number of rounds done when the iterates were found to have diverged.
@@ -131,15 +130,14 @@ impl Coordinator {
         let (_, protocol) = federation.client()?;
         let server = federation.method().server(&federation.setting());
         server.failure().and_then(Failure::get).map_or(Ok(()), Err)?;
-        let (n, seed) = (federation.agents(), federation.seed());
+        let (n, seed, link) = (federation.agents(), federation.seed(), federation.uplink().facts());
         let state = State {
             opened: 0,
             step: Step::RoundOver,
             ask: Ask { to: None, down: Message { round: 0, exchange: 0, parts: Vec::new() }, own: None },
             written: None,
             absent: Vec::new(),
-            answers: Vec::new(),
-            sum: Vec::new(),
+            replies: Replies::none(),
             ledger: Ledger::default(),
             output: Output::new(federation.output(), federation.start(), seed),
             diverged: None,
@@ -154,7 +152,8 @@ impl Coordinator {
             everyone: (0..n).collect(),
             scale: federation.scale(),
             state,
-            lanes: FromLanes::Nothing,
+            is_clear: federation.uplink().is_clear(),
+            adds_up: link.late.is_none() && !link.is_robust,
             letters: Vec::new(),
             keeps_letters: false,
             refusals: Vec::new(),
@@ -196,7 +195,7 @@ impl Coordinator {
 
     /// By how many rounds answers may be late over this link, if they are as late as the network makes them.
     fn latest(&self) -> Option<u64> {
-        self.uplink().late.as_ref().filter(|late| late.is_of_network()).map(Delay::max)
+        self.uplink().late().filter(|late| late.is_of_network()).map(Delay::max)
     }
 
     /// The federation.
@@ -327,19 +326,18 @@ impl Coordinator {
 
     /// The agents that may still answer the open question.
     pub fn awaited(&self) -> impl Iterator<Item = usize> {
-        let has_answered = |i: usize| self.state.answers.get(i).is_some_and(Option::is_some);
         let is_open = self.is_open();
-        self.recipients().filter(move |(i, _)| is_open && !has_answered(*i)).map(|(_, c)| c)
+        self.recipients().filter(move |(i, _)| is_open && self.state.replies.of(*i).is_none()).map(|(_, c)| c)
     }
 
     /// The number of answers to the open question that were accepted so far.
     pub fn answered(&self) -> usize {
-        self.state.answers.iter().flatten().count()
+        self.state.replies.each().iter().flatten().count()
     }
 
     /// Whether an agent's answer to the open question was accepted.
     pub(crate) fn has_answered(&self, agent: usize) -> bool {
-        self.place_of(agent).is_ok_and(|at| self.state.answers.get(at).is_some_and(Option::is_some))
+        self.place_of(agent).is_ok_and(|at| self.state.replies.of(at).is_some())
     }
 
     fn uplink(&self) -> &Uplink {
@@ -392,7 +390,7 @@ impl Coordinator {
             self.state.ledger.exchanges += 1;
         }
         self.state.ask = ask;
-        self.state.answers.clear();
+        self.state.replies = Replies::none();
         self.state.step = step;
         step
     }
@@ -422,13 +420,11 @@ impl Coordinator {
         if !self.is_open() {
             return self.state.step;
         }
-        let (next, are_finite) = match std::mem::take(&mut self.lanes) {
-            FromLanes::Sum { arrived } => self.receive_sum(&arrived),
-            FromLanes::Each(letters) => self.receive(Answers::Letters(letters)),
-            FromLanes::Nothing => {
-                let mut answers = std::mem::take(&mut self.state.answers);
-                answers.resize(self.asked().len(), None);
-                self.receive(Answers::Parts(answers))
+        let (next, are_finite) = match std::mem::replace(&mut self.state.replies, Replies::none()) {
+            Replies::Sum { sum, arrived } => self.receive_sum(sum, &arrived),
+            Replies::Each(mut each) => {
+                each.resize(self.asked().len(), None);
+                self.receive(each)
             }
         };
         match next {
@@ -446,7 +442,7 @@ impl Coordinator {
     }
 
     /// Gives the server half what arrived of single answers; also whether their numbers are finite.
-    fn receive(&mut self, answers: Answers) -> (Next, bool) {
+    fn receive(&mut self, replies: Vec<Option<Reply>>) -> (Next, bool) {
         let Self { federation, protocol, server, everyone, state, replay, out_of_step, refusals, .. } = self;
         let State { ask, end, absent, outstanding, exclusions, record, .. } = state;
         let asked = ask.to.as_deref().unwrap_or(everyone);
@@ -463,14 +459,11 @@ impl Coordinator {
             // More than half of the agents stay.
             most_faults: (everyone.len().saturating_sub(1) / 2).saturating_sub(exclusions.len()),
         };
-        let arrivals = match answers {
-            Answers::Letters(letters) => end.arrive(&of, letters),
-            Answers::Parts(answers) => end.take(&of, answers, |agent, gain| {
-                if absent.binary_search(&agent).is_err() {
-                    outstanding.miss(at.round, at.exchange, agent, gain);
-                }
-            }),
-        };
+        let arrivals = end.take(&of, replies, |agent, gain| {
+            if absent.binary_search(&agent).is_err() {
+                outstanding.miss(at.round, at.exchange, agent, gain);
+            }
+        });
         if let Some(record) = record {
             let mut idle = [&absent[..], &std::mem::take(out_of_step)].concat();
             idle.sort_unstable();

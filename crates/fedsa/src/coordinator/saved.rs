@@ -6,7 +6,7 @@ use super::faults::Exclusion;
 use super::outstanding::Outstanding;
 use super::recorded::ArrivalRecord;
 use super::server_end::ServerEnd;
-use super::{Coordinator, State, Step};
+use super::{Coordinator, Replies, State, Step};
 use crate::error::{Error, Result};
 use crate::message::{Body, Message, Part};
 use crate::record::{Ledger, Output};
@@ -20,7 +20,7 @@ pub(crate) struct Saved {
     pub ask: Ask,
     pub written: Option<Message>,
     pub absent: Vec<usize>,
-    pub answers: Vec<Option<Vec<(Part, Body)>>>,
+    pub replies: Replies,
     pub ledger: Ledger,
     pub output: Output,
     pub diverged: Option<u64>,
@@ -40,7 +40,7 @@ fn foreign() -> Error {
 impl Coordinator {
     /// The state.
     pub(crate) fn save(&self) -> Saved {
-        let State { opened, step, ask, written, absent, answers, ledger, output, diverged, end, outstanding, exclusions, record, sum: _ } =
+        let State { opened, step, ask, written, absent, replies, ledger, output, diverged, end, outstanding, exclusions, record } =
             self.state.clone();
         Saved {
             opened,
@@ -48,7 +48,7 @@ impl Coordinator {
             ask,
             written,
             absent,
-            answers,
+            replies,
             ledger,
             output,
             diverged,
@@ -62,10 +62,10 @@ impl Coordinator {
 
     /// The approximate number of numbers in [`Coordinator::save`].
     pub(crate) fn state_len(&self) -> usize {
-        let State { output, end, ask, answers, .. } = &self.state;
+        let State { output, end, ask, replies, .. } = &self.state;
         let server = self.server.state().len() / 8;
         let parts = |parts: &[(Part, Body)]| parts.iter().map(|(_, body)| body.len()).sum::<usize>();
-        let answers: usize = answers.iter().flatten().map(|answer| parts(answer)).sum();
+        let answers: usize = replies.each().iter().flatten().map(|reply| parts(&reply.parts)).sum();
         output.len() + end.channel.len() + end.mail.len() + server + parts(&ask.down.parts) + answers
     }
 
@@ -74,16 +74,13 @@ impl Coordinator {
     /// # Errors
     /// When its shape is another one. The coordinator is then unchanged.
     pub(crate) fn restore(&mut self, saved: Saved) -> Result<()> {
-        let Saved { opened, step, ask, written, absent, answers, ledger, output, diverged, end, outstanding, exclusions, record, server } =
+        let Saved { opened, step, ask, written, absent, replies, ledger, output, diverged, end, outstanding, exclusions, record, server } =
             saved;
         if end.channel.len() != self.state.end.channel.len() || output.len() != self.state.output.len() {
             return Err(foreign());
         }
         self.server.restore(&server).map_err(|_| foreign())?;
-        let sum = std::mem::take(&mut self.state.sum);
-        self.state =
-            State { opened, step, ask, written, absent, answers, sum, ledger, output, diverged, end, outstanding, exclusions, record };
-        self.lanes = super::FromLanes::Nothing;
+        self.state = State { opened, step, ask, written, absent, replies, ledger, output, diverged, end, outstanding, exclusions, record };
         self.letters.clear();
         self.refusals.clear();
         Ok(())

@@ -3,17 +3,17 @@
 use serde::{Deserialize, Serialize};
 
 use super::faults::{self, Medians};
+use super::handed_in::Reply;
 use super::mail::Mail;
 use super::recorded::{ExchangeArrivals, Replay};
 use crate::error::Error;
 use crate::federation::rules::{AnswerRules, MissingAnswers};
-use crate::message::{Body, Message, Part};
+use crate::message::{Message, Part};
 use crate::parallel;
 use crate::protocol::{Give, Want, are_finite};
 use crate::random::{Key, Purpose};
 use crate::server::{Letter, Received};
-use crate::sums::sum;
-use crate::uplink::medium::Delay;
+use crate::uplink::stage::Delay;
 use crate::uplink::{MessageKey, Uplink};
 
 /// What the server's end of a link remembers from round to round.
@@ -29,7 +29,7 @@ pub(crate) struct ServerEnd {
 
 /// What arrived in one exchange.
 pub(crate) struct Arrivals {
-    /// The ordered sums that are wanted.
+    /// The ordered sums that are wanted, or what a robust mean has in their place.
     pub sums: Vec<(Part, Vec<f64>)>,
     /// Whether the answer arrived, for each agent that was asked; empty if all answers arrived, or if the link delivers
     /// answers late.
@@ -70,32 +70,38 @@ impl ServerEnd {
         Self { channel, mail: Mail::default(), medians: Medians::default() }
     }
 
-    /// Passes answers over the media: `answers` has one entry for each agent that was asked, `None` if it sent none. Over a link whose
+    /// The factors by which the messages of the agents that were asked arrive in an exchange, of all agents `at`. The channels' states change
+    /// in every exchange, also without a message.
+    pub fn gains(&mut self, uplink: &Uplink, at: MessageKey, asked: &[usize]) -> Vec<f64> {
+        let words = uplink.media_len();
+        let gain = |c: &usize| uplink.gain(MessageKey { agent: *c, ..at }, &mut self.channel[c * words..(c + 1) * words]);
+        asked.iter().map(gain).collect()
+    }
+
+    /// Passes answers over the media: `replies` has one entry for each agent that was asked, `None` if it sent none. Over a link whose
     /// answers are as late as the network makes them, `miss` is called with the agents without an answer, and with the factor by which
     /// their messages arrive.
-    pub fn take(&mut self, of: &OfExchange<'_>, answers: Vec<Option<Vec<(Part, Body)>>>, mut miss: impl FnMut(usize, f64)) -> Arrivals {
-        let words = of.uplink.media_len();
-        let is_awaited = of.replay.is_none() && of.uplink.late.as_ref().is_some_and(Delay::is_of_network);
-        let letter = |(parts, c): (Option<Vec<(Part, Body)>>, &usize)| {
-            // The channel's state changes in every exchange, also without a message.
-            let gain = of.uplink.gain(MessageKey { agent: *c, ..of.at }, &mut self.channel[c * words..(c + 1) * words]);
-            if parts.is_none() && is_awaited {
+    pub fn take(&mut self, of: &OfExchange<'_>, replies: Vec<Option<Reply>>, mut miss: impl FnMut(usize, f64)) -> Arrivals {
+        let gains = self.gains(of.uplink, of.at, of.asked);
+        let is_awaited = of.replay.is_none() && of.uplink.late().is_some_and(Delay::is_of_network);
+        let letter = |((reply, c), gain): ((Option<Reply>, &usize), f64)| {
+            if reply.is_none() && is_awaited {
                 miss(*c, gain);
             }
-            let parts = parts.filter(|_| gain != 0.0)?;
-            Some(Letter { agent: *c, answers: of.at.round, weight: of.weights[*c] * gain, parts })
+            let Reply { round, parts } = reply.filter(|_| gain != 0.0)?;
+            Some(Letter { agent: *c, answers: round, weight: of.weights[*c] * gain, parts })
         };
-        let letters = answers.into_iter().zip(of.asked).map(letter).collect();
+        let letters = replies.into_iter().zip(of.asked).zip(gains).map(letter).collect();
         self.arrive(of, letters)
     }
 
     /// Delivers the answers that the media did not lose, one entry for each agent that was asked: late ones wait for their round,
     /// sums are computed in a fixed order, and the receivers' noise is added.
-    pub fn arrive(&mut self, of: &OfExchange<'_>, mut letters: Vec<Option<Letter>>) -> Arrivals {
+    fn arrive(&mut self, of: &OfExchange<'_>, mut letters: Vec<Option<Letter>>) -> Arrivals {
         let OfExchange { uplink, at, wanted, weights, asked, replay, rules, most_faults } = *of;
         let MessageKey { round, exchange, .. } = at;
         let mut arrived = Vec::new();
-        if let Some(late) = &uplink.late {
+        if let Some(late) = uplink.late() {
             let key = Key::new(at.seed, Purpose::Delay, round);
             for letter in letters.drain(..).flatten() {
                 let delay = match replay {
@@ -112,7 +118,7 @@ impl ServerEnd {
         }
         let came = letters.iter().flatten().map(|letter| (letter.agent, letter.answers)).collect();
         let faults = faults::remove(&mut letters, exchange, rules.faults, most_faults, &mut self.medians);
-        if uplink.late.is_none() && !letters.iter().all(Option::is_some) {
+        if uplink.late().is_none() && !letters.iter().all(Option::is_some) {
             arrived = letters.iter().map(Option::is_some).collect();
         }
         let is_summed = |part: Part| wanted.iter().any(|want| want.part == part && want.give == Give::Sum);
@@ -121,7 +127,7 @@ impl ServerEnd {
         }
         let sums = wanted.iter().filter(|want| want.give == Give::Sum).map(|want| {
             let found = letters.iter().map(|letter| letter.as_ref().map(|letter| (letter.weight, letter.part(want.part))));
-            (want.part, sum(want.len.largest(), found))
+            (want.part, uplink.aggregation.of(want.len.largest(), found))
         });
         let mut sums: Vec<(Part, Vec<f64>)> = sums.collect();
         let noisy = &mut sums.iter_mut().map(|(_, x)| &mut x[..]).collect::<Vec<_>>();
@@ -147,6 +153,11 @@ impl Arrivals {
 
     /// Whether all numbers are finite.
     pub fn are_finite(&self) -> bool {
+        let numbers = |letter: &Letter| letter.parts.iter().map(|(_, body)| body.len()).sum::<usize>();
+        // Answers with matrices are worth several threads; those with a vector are not worth the start of one.
+        if self.letters.first().is_none_or(|letter| numbers(letter) < 10_000) {
+            return self.letters.iter().all(|letter| are_finite(&letter.parts));
+        }
         parallel::map(self.letters.len(), |i| are_finite(&self.letters[i].parts)).into_iter().all(|are_finite| are_finite)
     }
 

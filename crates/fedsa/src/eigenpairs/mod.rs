@@ -6,7 +6,9 @@
 
 mod basis;
 mod krylov;
+pub mod leading;
 pub mod restarted;
+mod tridiagonal;
 
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
@@ -94,7 +96,10 @@ impl Eigenpairs {
     }
 
     /// The first m of these pairs.
-    pub(crate) fn first(mut self, m: usize) -> Self {
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn first(mut self, m: usize) -> Self {
         self.values.truncate(m);
         self.vectors = self.vectors.subcols(0, m).to_owned();
         self
@@ -178,12 +183,14 @@ fn by_iteration(h: &Mat<f64>, m: usize) -> Option<Eigenpairs> {
 
 /// Makes the component of largest magnitude of each column positive.
 fn sign(vectors: &mut Mat<f64>) {
-    for j in 0..vectors.ncols() {
-        let column = vectors.col_as_slice_mut(j);
-        let largest = column.iter().fold(0.0f64, |most, x| if x.abs() > most.abs() { *x } else { most });
-        if largest < 0.0 {
-            column.iter_mut().for_each(|x| *x = -*x);
-        }
+    (0..vectors.ncols()).for_each(|j| sign_of(vectors.col_as_slice_mut(j)));
+}
+
+/// The same for one vector.
+fn sign_of(v: &mut [f64]) {
+    let largest = v.iter().fold(0.0f64, |most, x| if x.abs() > most.abs() { *x } else { most });
+    if largest < 0.0 {
+        v.iter_mut().for_each(|x| *x = -*x);
     }
 }
 

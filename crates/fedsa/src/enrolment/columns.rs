@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result, quoted};
 use crate::problem::features::RunningMoments;
-use crate::problem::preparation::columns::{Coding, MOST_LEVELS, coding};
-use crate::problem::preparation::targets::MOST_CLASSES;
+use crate::problem::rows::preparation::columns::{Coding, MOST_LEVELS, coding};
+use crate::problem::rows::preparation::targets::MOST_CLASSES;
 
 /// The most bytes of a name.
 const LONGEST_NAME: usize = 1_000;

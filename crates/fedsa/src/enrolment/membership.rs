@@ -50,7 +50,7 @@ impl Member {
 ///
 /// ```
 /// use fedsa::enrolment::{Applicant, Enrolment, Terms, announced};
-/// use fedsa::prelude::*;
+/// use fedsa_methods::prelude::*;
 ///
 /// let problem = Garnet::default();
 /// let terms = Terms::new(&FedLsa::new(0.1, 10), Description::of("garnet", &problem, Sampling::default(), 8));

@@ -21,7 +21,7 @@
 //!
 //! ```
 //! use fedsa::enrolment::{Applicant, Enrolment, Terms};
-//! use fedsa::prelude::*;
+//! use fedsa_methods::prelude::*;
 //!
 //! let problem = Garnet::default().with_agents(2);
 //! let terms = Terms::new(&FedLsa::new(0.1, 10), Description::of("garnet", &problem, Sampling::default(), 8)).with_seed(7);

@@ -8,7 +8,7 @@ use super::ColumnSummary;
 use crate::error::{Result, require};
 use crate::federation::description::digest;
 use crate::federation::{Description, Federation};
-use crate::methods::MethodSettings;
+use crate::method::MethodSettings;
 use crate::protocol::refused;
 use crate::record::OutputRule;
 use crate::uplink::Uplink;

@@ -1,10 +1,11 @@
 //! What no agent says, and no state has.
 
 use super::*;
-use crate::prelude::{Description, FedLsa, Garnet, Sampling};
+use crate::method::testing::Unused;
+use crate::prelude::{Description, Garnet, Sampling};
 
 fn enrolment() -> Enrolment {
-    let terms = Terms::new(&FedLsa::new(0.1, 5), Description::of("garnet", &Garnet::default(), Sampling::default(), 4));
+    let terms = Terms::new(&Unused {}, Description::of("garnet", &Garnet::default(), Sampling::default(), 4));
     Enrolment::new(&terms, 2..=3).unwrap()
 }
 

@@ -14,8 +14,8 @@ pub use rules::{AnswerRules, Faults, MissingAnswers};
 
 use crate::error::{Error, Result, require};
 use crate::linalg::norm_sq;
-use crate::methods::control_rule::ControlRule;
-use crate::methods::{Half, Lost, MethodSettings, Needs, Setting, check_link};
+use crate::local::Client;
+use crate::method::{ControlRule, Lost, MethodSettings, Needs, Setting, check_link};
 use crate::problem::Field;
 use crate::protocol::Protocol;
 use crate::record::OutputRule;
@@ -276,10 +276,10 @@ impl Federation {
     ///
     /// # Errors
     /// When the method cannot work over this link.
-    pub(crate) fn client(&self) -> Result<(Half, Protocol)> {
+    pub(crate) fn client(&self) -> Result<(Box<dyn Client>, Protocol)> {
         let setting = self.setting();
         let (client, protocol) = (self.method.client(&setting), self.method.protocol(&setting));
-        check_link(&*self.method, &client, &protocol, &self.uplink, self.dim())?;
+        check_link(&*self.method, &*client, &protocol, &self.uplink, self.dim())?;
         Ok((client, protocol))
     }
 
@@ -288,7 +288,7 @@ impl Federation {
     /// # Errors
     /// When it has old models (pull).
     pub(crate) fn check_real(&self) -> Result<()> {
-        if self.uplink.delay.is_some() {
+        if self.uplink.pull().is_some() {
             let what = "only the in-process engine can compute at old models, because no real federation has them";
             return Err(Error::new("uplink.media", what, "a link without delay (pull); late (push) is its counterpart"));
         }

@@ -2,7 +2,7 @@
 
 use super::vector::{self, Vector};
 use super::{Chunk, Isa, LANES, Lanes, chunks, to_chunks};
-use crate::problem::systems::System;
+use crate::problem::linear::systems::System;
 
 /// A linear mean operator in the kernel's layout: first `b`, then `-A` in strips of eight rows, each strip column by
 /// column. Rows are padded with zeros to whole chunks, columns to a multiple of four.

@@ -149,7 +149,7 @@ fn operator<P: Problem>(
     }
     // One place that samples and applies, so that both are compiled into it once.
     for i in 0..batch {
-        problem.sample(agent, chain, stream, z);
+        problem.sample(agent, theta, chain, stream, z);
         problem.apply(agent, theta, z, if i == 0 { &mut *g } else { &mut *one });
         if i > 0 {
             g.iter_mut().zip(one.iter()).for_each(|(g, one)| *g += one);

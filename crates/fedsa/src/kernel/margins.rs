@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::tiles::{self, VECTORS};
 use super::{Isa, dot, tree};
-use crate::problem::dataset::Rows;
+use crate::problem::rows::dataset::Rows;
 
 /// `x_j . theta`.
 #[inline(always)]

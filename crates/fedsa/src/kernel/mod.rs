@@ -53,7 +53,7 @@ pub mod margins;
 pub mod pass;
 pub mod products;
 pub mod remove;
-pub(crate) mod rows;
+pub mod rows;
 pub mod select;
 pub mod symmetric;
 pub mod td;

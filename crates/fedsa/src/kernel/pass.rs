@@ -4,7 +4,7 @@
 //! whose answer is no more than this describes it as data, and a kernel that has a pass answers for all its agents at once, with the bits
 //! of block after block.
 
-use super::{Chunk, rows::Move};
+use super::{Chunk, rows::ControlMove};
 use crate::random::Key;
 
 /// An exchange with consecutive agents over a link that alters nothing: each starts at `start`, makes its steps with its control as drift,
@@ -25,7 +25,7 @@ pub struct Pass<'a> {
     /// The agents' weights.
     pub(crate) weights: &'a [f64],
     /// The agents' controls, if they have any; otherwise they have no drift.
-    pub(crate) controls: Option<Controls>,
+    pub(crate) controls: Option<ControlMoves>,
     /// What agents keep, `stride` chunks each: a control, the last answer, and the last model if that is kept.
     pub(crate) memory: &'a mut [Chunk],
     /// The number of chunks that an agent keeps.
@@ -38,13 +38,13 @@ pub struct Pass<'a> {
 
 /// How controls move.
 #[derive(Debug, Clone, Copy)]
-pub struct Controls {
+pub struct ControlMoves {
     /// By how much they move before the steps, if they move then.
-    pub(crate) moves: Option<Move>,
+    pub moves: Option<ControlMove>,
     /// Whether agents send, and subtract as their own share, `v - xi` in place of v.
-    pub(crate) afresh: bool,
+    pub afresh: bool,
     /// Whether agents keep the model.
-    pub(crate) has_base: bool,
+    pub has_base: bool,
 }
 
 impl Pass<'_> {

@@ -72,7 +72,7 @@ on_best! {
 
 /// By how much a lane's control variate moves.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Move {
+pub struct ControlMove {
     /// `v = (theta - base) / scale`.
     pub scale: f64,
     /// `xi += gain (v - own)`.
@@ -82,7 +82,7 @@ pub(crate) struct Move {
 on_best! {
     /// `xi += gain (v - own)`, or `xi += gain (v - own - xi)` if `afresh`, with `v = (theta - base) / scale`;
     /// then `drift = xi`. An agent's vectors xi, own and base begin at chunk `at_l` of `memory`.
-    fn settle(memory: &mut [Chunk], at: &[usize], theta: &[Chunk], moves: &[Move; LANES], afresh: bool, drift: &mut [Chunk]) {
+    fn settle(memory: &mut [Chunk], at: &[usize], theta: &[Chunk], moves: &[ControlMove; LANES], afresh: bool, drift: &mut [Chunk]) {
         let width = theta.len();
         let is_other = |x: &Chunk, y: &Chunk| x.0.iter().zip(&y.0).fold(0, |other, (x, y)| other | (x.to_bits() ^ y.to_bits())) != 0;
         for k in 0..width {
@@ -165,7 +165,7 @@ mod tests {
             memory.copy_within((3 * l - 1) * width..3 * l * width, (3 * l + 2) * width);
         }
         let at: Vec<usize> = (0..len).map(|l| 3 * l * width).collect();
-        let moves = std::array::from_fn(|l| Move { scale: 0.3 + (l / 4) as f64, gain: 0.7 });
+        let moves = std::array::from_fn(|l| ControlMove { scale: 0.3 + (l / 4) as f64, gain: 0.7 });
         let model: Vec<f64> = flat(&theta)[..d].to_vec();
         on::place(isa, &model, &mut start, &mut iterates);
         on::settle(isa, &mut memory, &at, &start, &moves, afresh, &mut drift);
@@ -200,7 +200,7 @@ mod tests {
         let mut memory = vec![of(1.0), of(0.5), of(2.0), of(3.0), of(0.25), of(4.0)];
         let mut drift = vec![Chunk::default(); 2];
         // v = (5 - 2) / 2 and (5 - 4) / 2.
-        let moves = [Move { scale: 2.0, gain: 0.5 }; LANES];
+        let moves = [ControlMove { scale: 2.0, gain: 0.5 }; LANES];
         settle(&mut memory, &[0, 3], &[of(5.0)], &moves, false, &mut drift);
         assert_eq!(drift, [of(1.0 + 0.5 * (1.5 - 0.5)), of(3.0 + 0.5 * (0.5 - 0.25))]);
         assert_eq!([memory[0], memory[3]], [drift[0], drift[1]]);

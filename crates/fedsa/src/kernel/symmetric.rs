@@ -15,7 +15,7 @@
 
 use super::vector::{self, Vector};
 use super::{Chunk, Isa, LANES, Lanes, chunks, to_chunks, tree};
-use crate::problem::systems::System;
+use crate::problem::linear::systems::System;
 
 /// Terms `b_z - A_z theta`, z = 0, 1, ..., of one agent, with symmetric `A_z`: for each term first b, then the blocks of -A on
 /// and below the diagonal, a column of blocks after the other and each block column by column. Rows are padded with zeros to

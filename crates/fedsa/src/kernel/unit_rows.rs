@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::lists::{ListNumbers, Lists, with_room};
 use super::vector::{self, Vector};
 use super::{Chunk, Isa};
-use crate::problem::dataset::Rows;
+use crate::problem::rows::dataset::Rows;
 
 /// Rows of a block: their partial sums stay in the nearest memory.
 pub const BLOCK: usize = 512;

@@ -18,7 +18,7 @@ use crate::random::{Key, Purpose, Stream};
 use crate::triangle::Support;
 
 /// The most rows of a Hessian that is formed for products with it: 8 MB.
-pub(super) const MOST_ROWS: usize = 1000;
+pub const MOST_ROWS: usize = 1000;
 
 /// The client half of a method whose agents compute alone: one agent.
 pub trait Agent: Send + Sync {
@@ -40,6 +40,9 @@ pub trait Agent: Send + Sync {
     /// When the bytes are not the state of such an agent. The agent is then unchanged.
     fn restore(&mut self, bytes: &[u8]) -> Result<()>;
 }
+
+/// Makes the agent with a number in the federation.
+pub type MakeAgent = Box<dyn Fn(usize) -> Box<dyn Agent> + Send + Sync>;
 
 /// What agents that compute alone know of their problem.
 #[derive(Clone, Copy)]
@@ -83,7 +86,7 @@ impl<'a> LocalContext<'a> {
     /// The objective.
     ///
     /// # Panics
-    /// When the problem has none: the method must say that it needs one ([`crate::methods::MethodSettings::needs`]).
+    /// When the problem has none: the method must say that it needs one ([`crate::method::MethodSettings::needs`]).
     fn objective(&self) -> &'a dyn Objective {
         self.known.objective.expect("a problem with an objective")
     }
@@ -274,7 +277,7 @@ impl<'a> LocalContext<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::systems::{System, Systems};
+    use crate::problem::linear::systems::{System, Systems};
     use crate::random::stream;
 
     /// Quadratics whose Hessians are formed for more than five products.

@@ -3,12 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::AgentRows;
+use super::{Agent, AgentFacts, AgentRows, LocalContext};
 use crate::cancel::Cancel;
-use crate::kernel::rows::Move;
+use crate::error::{Error, Result};
+use crate::kernel::rows::ControlMove;
 use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut, rows};
-use crate::message::Part;
+use crate::message::{Body, Message, Part};
 use crate::problem::Field;
+use crate::problem::calls::Calls;
 use crate::random::{Key, Purpose};
 use crate::schedule::LocalLeg;
 
@@ -27,7 +29,13 @@ pub struct AgentBatch<'a> {
     /// The agent whose vectors are the first in `memory`.
     first: usize,
     samples: u64,
-    operators: u64,
+    calls: Calls,
+    /// The agents from `first` on, where they compute alone; else empty.
+    alone: &'a mut [Box<dyn Agent>],
+    /// The part that an agent gets beside the question, for each agent; empty where none gets one.
+    own: Vec<Option<(Part, Body)>>,
+    /// The number of bits that each agent's link carries, where there is a limit.
+    bits: Vec<Option<u64>>,
     /// True once the round is to be abandoned.
     stop: Option<&'a Cancel>,
     /// The agents' last answers, or fewer; `None` where an agent answered the round before and that round's mean includes the answer.
@@ -87,7 +95,55 @@ impl<'a> AgentBatch<'a> {
             (lanes.agents, lanes.identities) = (agents, agents);
         }
         let (d, len) = (field.dim(), agents.len());
-        Self { field, d, seed, blocks, len, memory, stride, first, samples: 0, operators: 0, stop: None, last: Vec::new() }
+        let (samples, calls) = (0, Calls::default());
+        let (own, bits, last) = (Vec::new(), Vec::new(), Vec::new());
+        Self { field, d, seed, blocks, len, memory, stride, first, samples, calls, alone: &mut [], own, bits, stop: None, last }
+    }
+
+    /// Gives the batch the agents from the first one on, where agents compute alone.
+    #[must_use]
+    pub fn with_agents(self, alone: &'a mut [Box<dyn Agent>]) -> Self {
+        Self { alone, ..self }
+    }
+
+    /// Whether its agents compute alone.
+    pub(crate) fn computes_alone(&self) -> bool {
+        !self.alone.is_empty()
+    }
+
+    /// Sets what the agent in lane `l`, which computes alone, is sent beside the question.
+    pub fn set_own(&mut self, l: usize, own: (Part, Body)) {
+        self.own.resize(self.len, None);
+        self.own[l] = Some(own);
+    }
+
+    /// Sets the number of bits that the link of the agent in lane `l` carries in this exchange. By default there is no limit.
+    pub fn set_bits(&mut self, l: usize, bits: Option<u64>) {
+        self.bits.resize(self.len, None);
+        self.bits[l] = bits;
+    }
+
+    /// The agent in lane `l` that computes alone.
+    pub(super) fn agent(&mut self, l: usize) -> &mut dyn Agent {
+        &mut *self.alone[self.blocks[l / LANES].agents[l % LANES] - self.first]
+    }
+
+    /// Calls `see` with the agent in lane `l` that computes alone, with what it has in this exchange, and with the message `down` as it gets
+    /// it. Its calls count.
+    pub(super) fn alone<T>(&mut self, l: usize, down: &Message, see: impl FnOnce(&mut dyn Agent, &LocalContext<'_>, &Message) -> T) -> T {
+        let lanes = &self.blocks[l / LANES];
+        let (place, agent) = (lanes.agents[l % LANES], lanes.identities[l % LANES]);
+        let bits = self.bits.get(l).copied().flatten();
+        let facts = AgentFacts::of(self.field.facts());
+        let at = LocalContext::new(facts, place, agent, self.seed, down.round, down.exchange, bits);
+        let with_own = self.own.get(l).cloned().flatten().map(|own| {
+            let mut down = down.clone();
+            down.parts.push(own);
+            down
+        });
+        let done = see(self.agent(l), &at, with_own.as_ref().unwrap_or(down));
+        self.calls.add(at.calls());
+        done
     }
 
     /// Sets the last answer of the agent in lane `l`. By default it answered the round before, whose mean includes the answer.
@@ -121,6 +177,11 @@ impl<'a> AgentBatch<'a> {
     #[must_use]
     pub fn stopped_by(self, stop: Option<&'a Cancel>) -> Self {
         Self { stop, ..self }
+    }
+
+    /// Whether the round is to be abandoned.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.is_cancelled())
     }
 
     /// The lanes in use.
@@ -191,9 +252,12 @@ impl<'a> AgentBatch<'a> {
         }
     }
 
-    /// Sets `theta_{c,0} = theta` in every lane, and keeps the drifts.
+    /// Sets `theta_{c,0} = theta`, d numbers, in every lane, and keeps the drifts.
+    ///
+    /// # Panics
+    /// When `theta` has another length.
     #[inline]
-    pub(super) fn place(&mut self, theta: &[f64]) {
+    pub fn place(&mut self, theta: &[f64]) {
         assert!(theta.len() == self.d);
         for Lanes { theta: iterates, start, width, len, .. } in &mut *self.blocks {
             rows::place(theta, start, &mut iterates[..*len * *width]);
@@ -215,7 +279,7 @@ impl<'a> AgentBatch<'a> {
     /// Updates the agents' control variates with the iterate at which all lanes started, and sets the drifts to them; `moved` is by how much
     /// that of a lane moves. The first three vectors of an agent's memory are its control, its last answer and the last model.
     #[inline]
-    pub(super) fn settle(&mut self, moved: impl Fn(usize) -> Move, afresh: bool) {
+    pub fn settle(&mut self, moved: impl Fn(usize) -> ControlMove, afresh: bool) {
         let (first, stride) = (self.first, self.stride);
         for (b, lanes) in self.blocks.iter_mut().enumerate() {
             let at = lanes.agents.map(|c| (c - first) * stride);
@@ -229,7 +293,7 @@ impl<'a> AgentBatch<'a> {
     /// Stores the answer of every lane as the second vector of its agent's memory, minus the first vector if `afresh`. If
     /// `has_base`, stores the iterate at which all lanes started as the third vector.
     #[inline]
-    pub(super) fn keep(&mut self, has_base: bool, afresh: bool, out: &mut Outbox) {
+    pub fn keep(&mut self, has_base: bool, afresh: bool, out: &mut Outbox) {
         let (first, stride) = (self.first, self.stride);
         for (lanes, values) in self.blocks.iter().zip(out.values.chunks_mut(LANES * chunks(self.d))) {
             let at = lanes.agents.map(|c| (c - first) * stride);
@@ -269,7 +333,7 @@ impl<'a> AgentBatch<'a> {
             piece = piece.min((WORK_BETWEEN_LOOKS / work).max(1));
         }
         let mut done = 0;
-        while done < leg.len && !self.stop.is_some_and(|stop| stop.is_cancelled()) {
+        while done < leg.len && !self.is_stopped() {
             let next = leg.len.min(done + piece);
             set_etas(&mut self.blocks[0], leg, done..next);
             let etas = std::mem::take(&mut self.blocks[0].etas);
@@ -282,10 +346,10 @@ impl<'a> AgentBatch<'a> {
 
     /// Counts `evaluations` evaluations of each lane's operator, each on a batch of samples.
     #[inline]
-    fn count(&mut self, evaluations: usize) {
+    pub(crate) fn count(&mut self, evaluations: usize) {
         let samples = self.field.sampling().samples_per_step();
         self.samples += (evaluations * self.len * samples) as u64;
-        self.operators += (evaluations * self.len * samples.max(1)) as u64;
+        self.calls.operators += (evaluations * self.len * samples.max(1)) as u64;
     }
 
     /// Evaluates `g_c(theta_{c,h}, z)` in every lane with the next sample of its stream ([`Lane::observed`]). Sampling
@@ -302,21 +366,12 @@ impl<'a> AgentBatch<'a> {
 
     /// Counts one evaluation of each lane's operator that another batch made at a past model.
     pub(crate) fn count_observation(&mut self) {
-        self.operators += (self.len * self.field.sampling().samples_per_step().max(1)) as u64;
+        self.calls.operators += (self.len * self.field.sampling().samples_per_step().max(1)) as u64;
     }
 
-    /// Advances the agents' sampling processes by the samples of `steps` steps, and counts them, without a step.
-    pub fn pass_over(&mut self, steps: usize) {
-        let each = self.field.sampling().samples_per_step();
-        if self.field.chain_len() > 0 {
-            self.field.pass_over(self.blocks, steps * each);
-        }
-        self.count(steps);
-    }
-
-    /// The number of evaluations of operators by this batch so far.
-    pub fn operators(&self) -> u64 {
-        self.operators
+    /// The evaluations of operators, losses, gradients and Hessians by this batch so far.
+    pub fn calls(&self) -> Calls {
+        self.calls
     }
 
     /// The number of samples drawn by this batch so far.
@@ -336,7 +391,7 @@ pub(crate) fn set_etas(lanes: &mut Lanes, leg: &LocalLeg, steps: Range<usize>) {
     }
 }
 
-/// The answers of a batch: one vector of d components per agent.
+/// The answers of a batch: one vector of d components per agent, or the parts of each agent that computes alone.
 #[derive(Debug, Clone)]
 pub struct Outbox {
     d: usize,
@@ -344,12 +399,27 @@ pub struct Outbox {
     values: Vec<Chunk>,
     /// The part of each lane's message, if it has sent one.
     parts: Vec<Option<Part>>,
+    /// What a lane has in place of a vector, for each lane or fewer.
+    other: Vec<Option<Other>>,
+}
+
+/// What a lane has in place of a vector that arrives.
+#[derive(Debug, Clone)]
+pub(crate) enum Other {
+    /// Parts.
+    Parts(Vec<(Part, Body)>),
+    /// The link's budget carries no message.
+    NotCarried,
+    /// Numbers that are no longer finite.
+    Diverged,
+    /// The agent could not answer.
+    Refused(Error),
 }
 
 impl Outbox {
     /// No answers; for vectors of `d` components.
     pub fn new(d: usize) -> Self {
-        Self { d, values: Vec::new(), parts: Vec::new() }
+        Self { d, values: Vec::new(), parts: Vec::new(), other: Vec::new() }
     }
 
     /// Removes all answers, and makes room for those of a batch of n agents.
@@ -360,6 +430,57 @@ impl Outbox {
             self.values.resize(self.parts.len() * chunks(self.d), Chunk::default());
         }
         self.parts.fill(None);
+        self.other.clear();
+    }
+
+    /// Sets what lane `l` has in place of a vector.
+    pub(crate) fn set(&mut self, l: usize, other: Other) {
+        self.other.resize(self.parts.len(), None);
+        self.other[l] = Some(other);
+    }
+
+    /// Removes and returns what lane `l` has in place of a vector.
+    pub(crate) fn take_other(&mut self, l: usize) -> Option<Other> {
+        self.other.get_mut(l).and_then(Option::take)
+    }
+
+    /// Sets what the server can decode of the answer of lane `l`; nothing if the link's budget carried no message.
+    pub(crate) fn arrived(&mut self, l: usize, parts: Option<&[(Part, Body)]>) {
+        match (self.parts[l], parts) {
+            (Some(part), Some([(_, Body::Numbers(x))])) => self.send(l, part).copy_from_slice(x),
+            (Some(part), _) => self.send(l, part).fill(0.0),
+            (None, Some(parts)) => self.set(l, Other::Parts(parts.to_vec())),
+            (None, None) => self.set(l, Other::NotCarried),
+        }
+    }
+
+    /// The parts of lane `l` that the server can decode, none if the link's budget carried no message; nothing if the agent has sent no
+    /// parts.
+    pub fn decoded(&self, l: usize) -> Option<Option<&[(Part, Body)]>> {
+        match self.other.get(l)?.as_ref()? {
+            Other::Parts(parts) => Some(Some(parts)),
+            Other::NotCarried => Some(None),
+            Other::Diverged | Other::Refused(_) => None,
+        }
+    }
+
+    /// Removes and returns the answer of lane `l` as it arrives, if it has one.
+    ///
+    /// # Errors
+    /// Why the agent could not answer.
+    pub(crate) fn take(&mut self, l: usize) -> Option<Result<Vec<(Part, Body)>>> {
+        match self.take_other(l) {
+            Some(Other::Parts(parts)) => Some(Ok(parts)),
+            Some(Other::Diverged) => Some(Ok(vec![(Part::Diverged, Body::Numbers(Vec::new()))])),
+            Some(Other::Refused(reason)) => Some(Err(reason)),
+            Some(Other::NotCarried) => None,
+            None => self.sent(l).map(|(part, x)| Ok(vec![(part, Body::Numbers(x.to_vec()))])),
+        }
+    }
+
+    /// Removes the answers of lanes for which `keep` is false.
+    pub(crate) fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+        self.parts.iter_mut().enumerate().filter(|(l, _)| !keep(*l)).for_each(|(_, part)| *part = None);
     }
 
     /// Adds the answer of lane `l`; the caller writes its d components.
@@ -386,49 +507,5 @@ impl Outbox {
     pub(crate) fn all_sent(&self, lanes: Range<usize>) -> Option<&[Chunk]> {
         let width = chunks(self.d);
         self.parts[lanes.clone()].iter().all(Option::is_some).then(|| &self.values[lanes.start * width..lanes.end * width])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kernel::Isa;
-    use crate::local::control_variate::{ControlVariate, Learns, OwnShare};
-    use crate::local::{Client as _, stride};
-    use crate::message::Message;
-    use crate::problem::garnet::Garnet;
-    use crate::problem::{NoFiles, ProblemSettings as _};
-    use crate::sampling::Sampling;
-    use crate::schedule::{Decay, LocalSteps, Per, StepSchedule, StepSize};
-
-    /// The agents of two blocks, some of which missed rounds or whose answers were lost, have the bits of batches of one agent.
-    #[test]
-    fn what_a_rule_answers_for_an_agent_does_not_depend_on_who_shares_the_batch() {
-        const N: usize = 11;
-        let field = Garnet::default().with_agents(N).field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
-        let size = StepSize::Decaying(Decay { c: 0.3, t0: 1.0, power: 0.6, per: Per::Step });
-        let steps = StepSchedule { size, local: LocalSteps::Fixed(3) };
-        let (learns, share) = (Learns::FromModel, OwnShare::Acknowledged);
-        let rule = ControlVariate { steps, alpha_g: 1.0, talk_probability: None, control_step: 1.0, learns, share };
-        let (d, stride) = (field.dim(), stride(&rule, field.dim()));
-        let kept: Vec<Chunk> = (0..N * stride).map(|i| Chunk([0.1 * i as f64; 8])).collect();
-        let down = Message::one(7, 0, Part::Model, vec![0.5; d]);
-        let answers = |agents: &[usize], memory: &mut [Chunk]| {
-            let (mut blocks, mut out) = (vec![Lanes::new(d, field.chain_len()); agents.len().div_ceil(LANES)], Outbox::new(d));
-            let mut batch = AgentBatch::new(&field, 3, &mut blocks, agents, agents[0], memory, stride);
-            agents.iter().enumerate().for_each(|(l, c)| {
-                batch.set_last(l, Last { round: Some(6 - *c as u64 % 3), is_included: c % 2 == 0 });
-            });
-            out.clear(agents.len());
-            rule.answer(&mut batch, &down, &mut out).unwrap();
-            out.rows(0..agents.len())
-        };
-        let mut together = kept.clone();
-        let all = answers(&(0..N).collect::<Vec<_>>(), &mut together);
-        for c in 0..N {
-            let mut own = kept[c * stride..(c + 1) * stride].to_vec();
-            assert_eq!(answers(&[c], &mut own), all[c * d..(c + 1) * d], "agent {c}");
-            assert_eq!(own, together[c * stride..(c + 1) * stride], "agent {c}");
-        }
     }
 }

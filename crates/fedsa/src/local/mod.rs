@@ -1,87 +1,46 @@
 //! Local rules: how an agent computes its answer to a message from the server.
 //!
 //! In a round an agent makes H steps `theta += eta_h (g_c(theta, z) + drift)` with a drift that is constant within the
-//! round. Rules differ in the drift and in what they send; the loop over samples is in [`crate::kernel`]. A rule works on
-//! a batch of any number of agents: eight for a rule of Rust, all participants for one of another language, one for a
-//! [`crate::node::ClientNode`].
+//! round, or within a leg of fewer steps. Rules differ in the drift and in what they send; the loop over samples is in
+//! [`crate::kernel`]. A rule works on a batch of any number of agents: eight for a rule of Rust, all participants for one of another
+//! language, one for a [`crate::node::ClientNode`].
 
-pub mod adaptive_newton;
 pub mod agent;
-pub mod alone;
 mod batch;
-pub mod compressor;
-pub mod control_variate;
-pub mod descent;
-pub mod fednl;
-pub mod global_memory;
-pub mod leading_pair;
-pub mod line_search;
-pub mod linear;
-pub mod newton;
-pub mod packed_pair;
-pub mod plain;
-mod point;
-pub mod q_shed;
-pub mod refinement;
+mod by_agent;
 mod rows;
-pub mod server_control;
-pub mod shed;
-mod tridiagonal;
 
 use crate::error::Result;
-use crate::kernel::pass::Controls;
-use crate::kernel::{Chunk, chunks, flat};
+use crate::kernel::pass::ControlMoves;
+use crate::kernel::{Chunk, chunks, flat, flat_mut};
 use crate::message::Message;
 use crate::schedule::LocalLeg;
 
-pub use agent::{Agent, AgentFacts, LocalContext};
-pub use alone::Alone;
-pub(crate) use batch::set_etas;
+pub use agent::{Agent, AgentFacts, LocalContext, MakeAgent};
 pub use batch::{AgentBatch, Lane, Last, Outbox};
-pub use control_variate::ControlVariate;
-pub(crate) use control_variate::put;
-pub use global_memory::GlobalMemory;
-pub use plain::Plain;
+pub(crate) use batch::{Other, set_etas};
+pub use by_agent::ByAgent;
 pub use rows::AgentRows;
-pub use server_control::ServerControl;
 
 /// A Hessian with n rows and all of its pairs take about as long as this share of `n^3` multiply-adds in products with vectors, which take
 /// some 40 times as long as those in products of matrices: 8 ms at n = 300.
 pub const HESSIAN_AND_PAIRS: f64 = 0.25;
 
-/// The client half of a first-order method. What it answers for an agent does not depend on who shares the batch.
+/// The client half of a method. The answer of an agent does not depend on who shares the batch.
 pub trait Client: Send + Sync {
-    /// How many vectors of d components an agent keeps between exchanges.
-    fn memory(&self) -> usize;
-    /// Whether these vectors last from round to round; otherwise they last only between the exchanges of one round.
-    fn remembers_rounds(&self) -> bool {
-        self.memory() > 0
-    }
-    /// The number of local steps that an answer in round t takes, by which work is divided among threads.
-    fn local_steps(&self, t: u64) -> usize;
-    /// The number of samples that an answer with an operator draws besides those of the local steps: 0 if the first local step
-    /// uses the same sample.
-    fn operator_samples(&self) -> usize {
-        0
-    }
-    /// The rule of the agents' control variates, if the server can hold copies of them.
-    fn controls(&self) -> Option<&dyn ControlCopies> {
+    /// What agents keep, and how they are called.
+    fn facts(&self) -> ClientFacts<'_>;
+    /// The local steps that an answer in round t takes.
+    fn local_steps(&self, t: u64) -> RoundSteps;
+    /// The rule of the agents' control variates, if they have any.
+    fn controls(&self) -> Option<&dyn Controls> {
         None
-    }
-    /// Whether a call costs more than an agent: the participants of an exchange then share one batch.
-    fn prefers_one_call(&self) -> bool {
-        false
     }
     /// Computes the answer of every agent of the batch to the message `down`, and writes the answers to `out`.
     ///
     /// # Errors
     /// Why a rule that can fail has failed: the round then does not count. Only rules of another language can.
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()>;
-    /// The answer of round t as data, if it is no more than [`OnePass`] says and every agent answered the round before: many agents then
-    /// answer in one pass, with the bits of [`Client::answer`].
-    fn one_pass(&self, _t: u64) -> Option<OnePass> {
-        None
-    }
     /// Is called after the answers of a batch to `down` were encoded: `sent` has what the server can decode of each, zeros if nothing was sent. Is not
     /// called if the link alters no messages.
     ///
@@ -92,29 +51,78 @@ pub trait Client: Send + Sync {
     }
     /// Receives the message that participants get at the end of a round and do not answer.
     fn told(&self, _batch: &mut AgentBatch<'_>, _down: &Message) {}
-    /// Writes the control variate that the agent will have in round `next_round` to `xi` (d numbers), and returns whether it keeps
-    /// one. `theta` is the server's iterate at the start of that round; `is_included` says whether the mean of its round includes
-    /// the agent's last answer.
-    fn control(&self, _memory: &AgentMemory<'_>, _theta: &[f64], _next_round: u64, _is_included: bool, _xi: &mut [f64]) -> bool {
-        false
+}
+
+impl dyn Client + '_ {
+    /// Their rule, if the server can hold copies of control variates.
+    pub fn copied_controls(&self) -> Option<&dyn Controls> {
+        self.controls().filter(|controls| controls.can_be_copied())
     }
 }
 
-/// An answer that is local steps with the control as drift, of which the direction is sent and kept.
+/// What agents keep, and how they are called.
+#[derive(Clone, Copy, Default)]
+pub struct ClientFacts<'a> {
+    /// How many vectors of d components an agent keeps between exchanges.
+    pub memory: usize,
+    /// Whether these vectors last from round to round; otherwise they last only between the exchanges of one round.
+    pub remembers_rounds: bool,
+    /// The number of samples that an answer with an operator draws besides those of the local steps. It is 0 if the first local step uses the
+    /// same sample.
+    pub operator_samples: usize,
+    /// Whether a call costs more than an agent: the participants of an exchange then share one batch.
+    pub prefers_one_call: bool,
+    /// How agents are made that compute alone, with a typed state of their own each; `None` if vectors are all that agents keep.
+    pub agents: Option<&'a MakeAgent>,
+}
+
+impl ClientFacts<'_> {
+    /// Of a rule whose agents keep so many vectors from round to round, and nothing else.
+    pub fn keeping(memory: usize) -> Self {
+        Self { memory, remembers_rounds: memory > 0, ..Self::default() }
+    }
+}
+
+/// The local steps of an answer.
+#[derive(Debug, Clone, Copy)]
+pub struct RoundSteps {
+    /// Their number, by which work is divided among threads.
+    pub len: usize,
+    /// The answer as data, if [`OnePass`] can say it and every agent answered the round before. Many agents then answer in one pass, with the
+    /// bits of [`Client::answer`].
+    pub one_pass: Option<OnePass>,
+}
+
+impl From<usize> for RoundSteps {
+    /// So many steps.
+    fn from(len: usize) -> Self {
+        Self { len, one_pass: None }
+    }
+}
+
+/// An answer that is local steps with the control as drift, of which the direction is sent and kept. An agent with a control keeps the
+/// control, its last answer and the last model, in this order; the model only if [`ControlMoves::has_base`].
 #[derive(Debug, Clone, Copy)]
 pub struct OnePass {
     /// The local steps.
     pub leg: LocalLeg,
     /// The controls, if agents have any; otherwise they have no drift.
-    pub(crate) controls: Option<Controls>,
+    pub controls: Option<ControlMoves>,
 }
 
-/// The rule of control variates of which a server node can hold copies. With its copy the server restores the control of
-/// an agent that missed messages or was restored from an older state. All vectors have d components.
+/// The rule of control variates. With a copy of it a server restores the control of an agent that missed messages or was restored from an
+/// older state. All vectors have d components.
 ///
 /// A round changes a control by the agent's own answer, if the round counted it, and by a vector that is the same for all agents: the mean
 /// v of the round (SCAFFLSA), or the server's control c (Scaffold).
-pub trait ControlCopies: Send + Sync {
+pub trait Controls: Send + Sync {
+    /// Whether a server can hold copies of controls.
+    fn can_be_copied(&self) -> bool {
+        true
+    }
+    /// Writes the control that an agent will have in round `next_round` to `xi`. `theta` is the server's iterate at the start of that round;
+    /// `is_included` says whether the mean of its round includes the agent's last answer.
+    fn of_agent(&self, memory: &AgentMemory<'_>, theta: &[f64], next_round: u64, is_included: bool, xi: &mut [f64]);
     /// Whether agents are told the vector of a round at its end; otherwise they know it from the question, or from the next model.
     fn is_told(&self) -> bool;
     /// The last round that counted an answer of the agent, as an agent assumes that last answered in round `answered` (`None`: never),
@@ -155,5 +163,11 @@ impl<'a> AgentMemory<'a> {
 
 /// The number of chunks that the memory of one agent takes.
 pub fn stride(client: &dyn Client, d: usize) -> usize {
-    client.memory() * chunks(d)
+    client.facts().memory * chunks(d)
+}
+
+/// Sets an agent's memory to the control of the round whose model is `theta`.
+pub(crate) fn put(controls: &dyn Controls, memory: &mut [Chunk], d: usize, xi: &[f64], theta: &[f64]) {
+    let mut vectors: Vec<&mut [f64]> = memory.chunks_mut(chunks(d)).map(|vector| &mut flat_mut(vector)[..d]).collect();
+    controls.put(&mut vectors, xi, theta);
 }

@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{Federation, LAYOUT, chain_stream, codec_stream, place, point, refused};
 use crate::error::{Result, require};
 use crate::kernel::{Chunk, Lanes, flat, flat_mut};
-use crate::local::{Agent, AgentBatch, AgentFacts, AgentMemory, Client, Last, LocalContext, Outbox, put, stride};
+use crate::local::{Agent, AgentBatch, AgentMemory, Client, Last, Outbox, put, stride};
 use crate::message::{Body, Envelope, Message, Part, TELL};
-use crate::methods::Half;
 use crate::problem::Field;
 use crate::protocol::Protocol;
 use crate::random::ALL;
@@ -21,7 +20,13 @@ use crate::uplink::{AgentEnd, Uplink};
 pub struct ClientNode {
     field: Arc<dyn Field>,
     uplink: Arc<Uplink>,
-    half: Working,
+    client: Box<dyn Client>,
+    /// The vectors that the client rule keeps.
+    memory: Vec<Chunk>,
+    /// The agent, if it computes alone; else empty.
+    alone: Vec<Box<dyn Agent>>,
+    lanes: Box<Lanes>,
+    outbox: Outbox,
     protocol: Protocol,
     digest: u64,
     /// The agent's number in the federation.
@@ -34,12 +39,6 @@ pub struct ClientNode {
     log: Log,
     /// The most rounds by which a question may be ahead of the last one.
     longest_gap: Option<u64>,
-}
-
-/// The agent's half with its working memory.
-enum Working {
-    Lanes { client: Box<dyn Client>, memory: Vec<Chunk>, lanes: Box<Lanes>, outbox: Outbox },
-    Each(Box<dyn Agent>),
 }
 
 /// The last messages of the agent.
@@ -74,7 +73,7 @@ struct Saved {
     memory: Vec<f64>,
     chain: Vec<u64>,
     feedback: Vec<f64>,
-    alone: Vec<u8>,
+    alone: Vec<Vec<u8>>,
     work: Work,
     log: Log,
 }
@@ -109,24 +108,37 @@ impl ClientNode {
         require(place < field.agents(), "place", place, &format!("below the number of agents in the data, {}", field.agents()))?;
         federation.check_field(&*field)?;
         let (client, protocol) = federation.client()?;
-        let half = match client {
-            Half::Lanes(client) => {
-                let mut memory = vec![Chunk::default(); stride(&*client, d)];
-                if let Some(controls) = client.controls() {
-                    put(controls, &mut memory, d, &vec![0.0; d], federation.start());
-                }
-                let mut lanes = Box::new(Lanes::new(d, field.chain_len()));
-                let words = field.chain_len();
-                field.start_chain(place, &mut chain_stream(seed, agent), &mut lanes.chains[..words]);
-                field.started()?;
-                Working::Lanes { client, memory, lanes, outbox: Outbox::new(d) }
-            }
-            Half::Each(make) => Working::Each(make(agent)),
-        };
+        let mut memory = vec![Chunk::default(); stride(&*client, d)];
+        if let Some(controls) = client.copied_controls() {
+            put(controls, &mut memory, d, &vec![0.0; d], federation.start());
+        }
+        let alone: Vec<Box<dyn Agent>> = client.facts().agents.map_or_else(Vec::new, |make| vec![make(agent)]);
+        let (words, width) = (field.chain_len(), if alone.is_empty() { d } else { 0 });
+        let (mut lanes, outbox) = (Box::new(Lanes::new(width, words)), Outbox::new(width));
+        field.start_chain(place, &mut chain_stream(seed, agent), &mut lanes.chains[..words]);
+        field.started()?;
         let (uplink, digest) = (Arc::clone(federation.uplink()), federation.digest());
         let feedback = vec![0.0; uplink.feedback_len(d, protocol.exchanges.len())];
         let (work, log) = (Work::default(), Log::default());
-        Ok(Self { field, uplink, half, protocol, digest, agent, place, seed, feedback, work, log, longest_gap: None })
+        let longest_gap = None;
+        Ok(Self {
+            field,
+            uplink,
+            client,
+            memory,
+            alone,
+            lanes,
+            outbox,
+            protocol,
+            digest,
+            agent,
+            place,
+            seed,
+            feedback,
+            work,
+            log,
+            longest_gap,
+        })
     }
 
     /// Refuses questions of rounds that are more than so many rounds ahead of the last one that it accepted, or of the start. An agent
@@ -146,13 +158,10 @@ impl ClientNode {
     /// As [`ClientNode::new`].
     pub fn regrouped(&self, federation: &Federation, agent: usize) -> Result<Self> {
         let mut next = Self::new(federation, &self.field, self.place, agent)?;
-        match (&mut next.half, &self.half) {
-            (Working::Lanes { lanes, .. }, Working::Lanes { lanes: own, .. }) => {
-                let words = self.field.chain_len();
-                lanes.chains[..words].copy_from_slice(&own.chains[..words]);
-            }
-            (Working::Each(next), Working::Each(own)) => next.restore(&own.save())?,
-            _ => return Err(LAYOUT.foreign()),
+        let words = self.field.chain_len();
+        next.lanes.chains[..words].copy_from_slice(&self.lanes.chains[..words]);
+        for (next, own) in next.alone.iter_mut().zip(&self.alone) {
+            next.restore(&own.save())?;
         }
         // Rounds go on, and earlier messages are none of this epoch.
         let last = self.log.taken.as_ref();
@@ -215,7 +224,7 @@ impl ClientNode {
     fn control_sent(&self, down: &mut Message) -> Result<Option<Vec<f64>>> {
         let Some(at) = down.parts.iter().position(|(part, _)| *part == Part::Control) else { return Ok(None) };
         let (_, body) = down.parts.remove(at);
-        let is_kept = matches!(&self.half, Working::Lanes { client, .. } if client.controls().is_some());
+        let is_kept = self.client.copied_controls().is_some();
         match body {
             Body::Numbers(xi) if is_kept && down.exchange == 0 && xi.len() == self.field.dim() && xi.iter().all(|x| x.is_finite()) => {
                 Ok(Some(xi))
@@ -283,7 +292,7 @@ impl ClientNode {
 
     /// Whether it keeps a control variate of which the server has a copy, and is told the means by which both change.
     fn is_told_means(&self) -> bool {
-        matches!(&self.half, Working::Lanes { client, .. } if client.controls().is_some_and(|controls| controls.is_told()))
+        self.client.copied_controls().is_some_and(|controls| controls.is_told())
     }
 
     /// [`ClientNode::follow`], of which nothing is left where operators fail that are evaluated elsewhere, or a rule that can fail.
@@ -295,7 +304,7 @@ impl ClientNode {
         control: Option<Vec<f64>>,
         last: Option<Last>,
     ) -> Result<Option<Vec<u8>>> {
-        let can_fail = self.field.prefers_one_call() || matches!(&self.half, Working::Lanes { client, .. } if client.prefers_one_call());
+        let can_fail = self.field.prefers_one_call() || self.client.facts().prefers_one_call;
         let before = can_fail.then(|| self.save());
         if let Some(Told { message, last }) = told {
             self.follow(envelope, &message, None, last)?;
@@ -318,69 +327,45 @@ impl ClientNode {
         }
         let (d, envelope) = (self.field.dim(), self.envelope());
         let at = place(self.seed, down.round, down.exchange, self.agent);
-        let Self { field, uplink, half, seed, feedback, work, log, .. } = self;
+        let Self { field, uplink, client, memory, alone, lanes, outbox, seed, feedback, work, log, .. } = self;
         let mut end = AgentEnd { uplink, at, feedback };
-        match half {
-            Working::Lanes { client, memory, lanes, outbox } => {
-                if let (Some(xi), Some(controls)) = (&control, client.controls()) {
-                    put(controls, memory, d, xi, down.part(Part::Model));
-                }
-                let (stride, agents) = (memory.len(), [self.place]);
-                let batch = AgentBatch::new(field, *seed, std::slice::from_mut(&mut **lanes), &agents, self.place, memory, stride);
-                let mut batch = batch.identified(self.agent);
-                if let Some(last) = last {
-                    batch.set_last(0, last);
-                }
-                if down.exchange == TELL {
-                    client.told(&mut batch, down);
-                    log.seen = down.round as u32 + 1;
-                    return Ok(None);
-                }
-                outbox.clear(1);
-                client.answer(&mut batch, down, outbox)?;
-                work.samples += batch.samples();
-                work.calls.operators += batch.operators();
-                let Some((part, x)) = outbox.sent(0) else { return Ok(None) };
-                let answer = end.send(vec![(part, Body::Numbers(x.to_vec()))], Some(&envelope));
-                if let Some(sent) = answer.altered(uplink) {
-                    match sent {
-                        Some(parts) => outbox.send(0, part).copy_from_slice(parts[0].1.numbers().expect("one vector")),
-                        None => outbox.send(0, part).fill(0.0),
-                    }
-                    client.sent(&mut batch, down, outbox)?;
-                }
-                Ok(answer.into_bytes())
-            }
-            Working::Each(agent) => {
-                let (facts, allowance) = (AgentFacts::of(field.facts()), end.allowance(d));
-                let here = LocalContext::new(facts, self.place, self.agent, *seed, down.round, down.exchange, allowance);
-                if down.exchange == TELL {
-                    agent.told(&here, down);
-                    work.calls.add(here.calls());
-                    log.seen = down.round as u32 + 1;
-                    return Ok(None);
-                }
-                let answered = agent.answer(&here, down);
-                work.calls.add(here.calls());
-                let answer = end.send(answered?, Some(&envelope));
-                if let Some(sent) = answer.altered(uplink) {
-                    agent.sent(sent);
-                }
-                Ok(answer.into_bytes())
-            }
+        if let (Some(xi), Some(controls)) = (&control, client.copied_controls()) {
+            put(controls, memory, d, xi, down.part(Part::Model));
         }
+        let (stride, agents) = (memory.len(), [self.place]);
+        let batch = AgentBatch::new(field, *seed, std::slice::from_mut(&mut **lanes), &agents, self.place, memory, stride);
+        let mut batch = batch.identified(self.agent).with_agents(alone);
+        batch.set_bits(0, end.allowance(d));
+        if let Some(last) = last {
+            batch.set_last(0, last);
+        }
+        if down.exchange == TELL {
+            client.told(&mut batch, down);
+            work.calls.add(batch.calls());
+            log.seen = down.round as u32 + 1;
+            return Ok(None);
+        }
+        outbox.clear(1);
+        client.answer(&mut batch, down, outbox)?;
+        *work = work.and(Work { samples: batch.samples(), calls: batch.calls() });
+        let Some(parts) = outbox.take(0).transpose()? else { return Ok(None) };
+        let answer = end.send(parts, Some(&envelope));
+        if let Some(sent) = answer.altered(uplink) {
+            outbox.arrived(0, sent);
+            client.sent(&mut batch, down, outbox)?;
+        }
+        Ok(answer.into_bytes())
     }
 
     /// Whether the agent's control variate is in step with a message, and what the agent last answered.
     fn step(&self, envelope: &Envelope, down: &Message, has_control: bool) -> Result<Step> {
-        let Working::Lanes { client, .. } = &self.half else { return Ok(Step::With(None)) };
         let (t, answered) = (down.round, self.log.answered);
         let said = down.find(Part::Included).and_then(Body::numbers).map(|x| x[0]);
         if said.is_some_and(|k| !(k >= -1.0 && k.fract() == 0.0 && k < t as f64)) {
             return Err(refused("an invalid number of the last round that was included", "an earlier round, or -1"));
         }
         let said = said.map(|k| (k >= 0.0).then_some(k as u64));
-        let Some(controls) = client.controls() else {
+        let Some(controls) = self.client.copied_controls() else {
             // The server keeps no copies: the agent only learns whether its last answer counted.
             return Ok(Step::With(said.map(|k| Last { round: answered, is_included: k.is_some() && k == answered })));
         };
@@ -414,10 +399,10 @@ impl ClientNode {
     /// `theta`;
     /// `is_included` says whether the mean of its round includes the agent's last answer. `None` for methods without controls.
     pub fn control(&self, theta: &[f64], rounds: u64, is_included: bool) -> Option<Vec<f64>> {
-        let Working::Lanes { client, memory, .. } = &self.half else { return None };
-        client.controls()?;
+        let controls = self.client.copied_controls()?;
         let mut xi = vec![0.0; self.field.dim()];
-        client.control(&AgentMemory::new(memory, xi.len()), theta, rounds, is_included, &mut xi).then_some(xi)
+        controls.of_agent(&AgentMemory::new(&self.memory, xi.len()), theta, rounds, is_included, &mut xi);
+        Some(xi)
     }
 
     /// What the agent has computed since the start: its share of a run's ledger, of which the server counts messages and bits.
@@ -427,10 +412,8 @@ impl ClientNode {
 
     /// The state of the node, as bytes.
     pub fn save(&self) -> Vec<u8> {
-        let (memory, chain, alone) = match &self.half {
-            Working::Lanes { memory, lanes, .. } => (flat(memory).to_vec(), lanes.chains[..self.field.chain_len()].to_vec(), Vec::new()),
-            Working::Each(agent) => (Vec::new(), Vec::new(), agent.save()),
-        };
+        let (memory, chain) = (flat(&self.memory).to_vec(), self.lanes.chains[..self.field.chain_len()].to_vec());
+        let alone = self.alone.iter().map(|agent| agent.save()).collect();
         let (digest, agent) = (self.digest, self.agent as u64);
         let (feedback, work, log) = (self.feedback.clone(), self.work, self.log.clone());
         LAYOUT.write(&Saved { digest, agent, memory, chain, feedback, alone, work, log })
@@ -446,17 +429,14 @@ impl ClientNode {
         if (digest, agent) != (self.digest, self.agent as u64) || feedback.len() != self.feedback.len() {
             return Err(LAYOUT.foreign());
         }
-        match &mut self.half {
-            Working::Lanes { memory: kept, lanes, .. } => {
-                let words = self.field.chain_len();
-                if memory.len() != 8 * kept.len() || chain.len() != words || words > 0 && !self.field.is_state(self.place, &chain) {
-                    return Err(LAYOUT.foreign());
-                }
-                flat_mut(kept).copy_from_slice(&memory);
-                lanes.chains[..words].copy_from_slice(&chain);
-            }
-            Working::Each(agent) => agent.restore(&alone)?,
+        let words = self.field.chain_len();
+        let has_its_shape = memory.len() == 8 * self.memory.len() && chain.len() == words && alone.len() == self.alone.len();
+        if !has_its_shape || words > 0 && !self.field.is_state(self.place, &chain) {
+            return Err(LAYOUT.foreign());
         }
+        self.alone.iter_mut().zip(&alone).try_for_each(|(agent, bytes)| agent.restore(bytes))?;
+        flat_mut(&mut self.memory).copy_from_slice(&memory);
+        self.lanes.chains[..words].copy_from_slice(&chain);
         (self.feedback, self.work, self.log) = (feedback, work, log);
         Ok(())
     }

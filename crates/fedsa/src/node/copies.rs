@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::local::ControlCopies;
+use crate::local::Controls;
 use crate::message::{Message, Part};
 use crate::protocol::refused;
 use crate::server::Letter;
@@ -126,7 +126,7 @@ impl Copies {
 
     /// Updates the copies at the end of a round that led to `theta`, as the agents will update their controls. `down` is what the agents
     /// that were asked are told at the end of the round, or its question if they are told nothing.
-    pub fn settle(&mut self, controls: &dyn ControlCopies, down: &Message, asked: &[usize], letters: &[Letter], theta: &[f64]) {
+    pub fn settle(&mut self, controls: &dyn Controls, down: &Message, asked: &[usize], letters: &[Letter], theta: &[f64]) {
         let (d, shared) = (self.dim, controls.shared(down, theta));
         let mut letters = letters.iter().peekable();
         for (c, checksum) in asked.iter().zip(&self.checksums) {

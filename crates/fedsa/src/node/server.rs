@@ -9,9 +9,8 @@ use super::untold::Untold;
 use super::{Federation, LAYOUT, codec_stream, place, point, refused};
 use crate::coordinator::{self, Accepted, ArrivalRecord, Coordinator, Standing, Step};
 use crate::error::{Error, Result};
-use crate::local::{Client, ControlCopies};
+use crate::local::{Client, Controls};
 use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
-use crate::methods::Half;
 use crate::metrics::Observable;
 use crate::random::{ALL, Purpose, Stream};
 
@@ -100,10 +99,7 @@ impl ServerNode {
     /// When the method cannot work over the link, or the link has old models (pull).
     pub fn new(federation: &Federation) -> Result<Self> {
         federation.check_real()?;
-        let client = match federation.client()?.0 {
-            Half::Lanes(client) => Some(client).filter(|client| client.controls().is_some()),
-            Half::Each(_) => None,
-        };
+        let client = Some(federation.client()?.0).filter(|client| client.copied_controls().is_some());
         let mut coordinator = Coordinator::new(federation)?;
         let mut copies = Copies::default();
         if client.is_some() {
@@ -183,8 +179,8 @@ impl ServerNode {
     }
 
     /// The rule of the agents' control variates, if the server keeps copies.
-    fn controls(&self) -> Option<&dyn ControlCopies> {
-        self.client.as_ref().and_then(|client| client.controls())
+    fn controls(&self) -> Option<&dyn Controls> {
+        self.client.as_ref().and_then(|client| client.copied_controls())
     }
 
     /// Why the last call could not end the exchange under way, if the server half can fail and has failed
@@ -475,14 +471,14 @@ impl ServerNode {
     /// Updates the copies of the agents' controls as the agents will update theirs.
     fn settle(&mut self, asked: &[usize], step: Step) {
         let Self { coordinator, client, copies, .. } = self;
-        let Some(controls) = client.as_ref().and_then(|client| client.controls()) else { return };
+        let Some(controls) = client.as_ref().and_then(|client| client.copied_controls()) else { return };
         copies.settle(controls, &coordinator.question().down, asked, coordinator.letters(), coordinator.theta());
         if step != Step::Tell {
             return;
         }
         let uplink = coordinator.federation().uplink();
         // Over such a link agents are silent that are in step.
-        if uplink.budget.is_some() {
+        if uplink.budget().is_some() {
             return;
         }
         // Nobody knows whether an agent that did not answer got what it was told with the question. It is sent its control instead of more.

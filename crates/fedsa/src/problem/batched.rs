@@ -10,9 +10,9 @@ use faer::Mat;
 
 use super::Field;
 use super::facts::Facts;
+use super::linear::systems::Moments;
 use super::root::{Root, RootSource};
 use super::sampled::KeptRoot;
-use super::systems::Moments;
 use crate::cancel::Cancel;
 use crate::error::{Error, Failure, Result};
 use crate::kernel::{Isa, Lanes, flat, flat_mut, generic};
@@ -57,7 +57,8 @@ pub trait BatchOperators: Send + Sync + 'static {
     fn is_state(&self, _c: usize, _state: &[u64]) -> bool {
         true
     }
-    /// Draws a sample of each agent of the call, advances its process, and evaluates its operator.
+    /// Draws a sample of each agent of the call, advances its process, and evaluates its operator. The law of the sample may depend on the
+    /// agent's iterate.
     ///
     /// # Errors
     /// Why that is not possible.
@@ -301,16 +302,6 @@ impl<O: BatchOperators> Field for Batched<O> {
         let agents: Vec<usize> = (0..self.agents()).collect();
         let mut all = vec![0.0; agents.len() * theta.len()];
         self.operators.means(&agents, &theta.repeat(agents.len()), &mut all).then_some(all)
-    }
-    /// The processes are advanced at theta = 0: they must not depend on theta where models are old.
-    fn pass_over(&self, blocks: &mut [Lanes], samples: usize) {
-        let mut rows = self.gather(blocks);
-        rows.theta.fill(0.0);
-        for _ in 0..samples {
-            let Gathered { agents, theta, states, streams, g, .. } = &mut rows;
-            self.operators.call(|operators| operators.sample(BatchCall { agents, theta, states, streams, out: g }));
-        }
-        rows.scatter(blocks, |rows, lanes, l, row| rows.advance(lanes, l, row));
     }
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
         self.operators.means(&[c], theta, out)

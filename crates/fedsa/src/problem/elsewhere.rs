@@ -8,9 +8,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
+use super::linear::systems::Moments;
 use super::memory::MemoryEstimate;
 use super::root::Root;
-use super::systems::Moments;
 use super::{Field, Files, ProblemSettings};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result, require};
@@ -96,7 +96,6 @@ impl Field for OutOfReach {
     }
     fn leg(&self, _: &mut [Lanes], _: &[f64]) {}
     fn observe(&self, _: &mut [Lanes], _: bool) {}
-    fn pass_over(&self, _: &mut [Lanes], _: usize) {}
     fn mean(&self, _: usize, _: &[f64], _: &mut [f64]) -> bool {
         false
     }

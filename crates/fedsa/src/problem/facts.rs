@@ -4,11 +4,11 @@ use faer::Mat;
 
 use super::arrays::Arrays;
 use super::law::{FiniteLaw, NoiseLaw};
-use super::linear_operators::LinearOperators;
+use super::linear::linear_operators::LinearOperators;
+use super::linear::systems::{Moments, Systems};
 use super::objective::Objective;
-use super::projected::ProjectedBellman;
 use super::root::Root;
-use super::systems::{Moments, Systems};
+use super::td::projected::ProjectedBellman;
 use serde::{Deserialize, Serialize};
 
 use crate::cancel::Cancel;
@@ -149,7 +149,7 @@ pub trait Facts: Send + Sync {
     fn td(&self) -> Option<TdFacts> {
         self.base().filter(|base| same(self.systems(), base.systems()))?.td()
     }
-    /// The arrays of the problem that [`mod@super::file`] reads in addition to linear systems: a Markov reward
+    /// The arrays of the problem that [`mod@super::linear::file`] reads in addition to linear systems: a Markov reward
     /// process, additive noise.
     fn export(&self) -> Option<Arrays> {
         self.base()?.export()
@@ -208,7 +208,7 @@ impl Facts for Unknown {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::systems::System;
+    use crate::problem::linear::systems::System;
 
     /// The samples are `A = a`, `b = 1` or -1.
     struct One(Systems, f64);

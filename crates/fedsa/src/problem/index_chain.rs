@@ -9,7 +9,7 @@ use crate::error::{Error, Result, require};
 use crate::linalg;
 use crate::random::Stream;
 
-/// The most states of a chain, whose matrix takes the square of this.
+/// The most states of a chain, whose matrix and whose law of moves take the square of this.
 pub(crate) const MOST_STATES: usize = 2000;
 
 /// The least distance of the second eigenvalue's modulus from 1: a chain with a smaller one counts as reducible or periodic.

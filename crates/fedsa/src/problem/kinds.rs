@@ -1,8 +1,8 @@
 //! The kinds of problems, by name.
 
 use super::{
-    ProblemSettings, baird, elsewhere, file, finite_sum, fixed_point, garnet, linear, logs, q_learning, quadratic, random_logistic,
-    random_mrp, regression, switching,
+    ProblemSettings, elsewhere, linear::affine, linear::file, linear::finite_sum, linear::quadratic, linear::switching, logs::replay,
+    nonlinear::fixed_point, nonlinear::q_learning, nonlinear::random_logistic, rows::regression, td::baird, td::garnet, td::random_mrp,
 };
 use crate::registry::{Kind, kind};
 
@@ -12,9 +12,9 @@ pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
     kind!("mrp", "dense random Markov reward processes", random_mrp::RandomMrp),
     kind!("file", "an MRP, an MDP with a policy, or linear systems, as arrays in an .npz", file::ArrayFile),
     kind!("baird", "Baird's seven-star example: off-policy, where TD diverges", baird::Baird),
-    kind!("logs", "logged transitions, one file an agent", logs::Logs),
+    kind!("logs", "logged transitions, one file an agent", replay::Logs),
     kind!("switching", "linear operators that switch along a chain", switching::Switching),
-    kind!("linear", "linear systems A_c, b_c", linear::LinearSystems),
+    kind!("linear", "linear systems A_c, b_c", affine::LinearSystems),
     kind!("quadratic", "quadratic losses, definite or indefinite per agent", quadratic::Quadratic),
     kind!("finite-sum", "finite sums of quadratic losses, terms drawn along a chain", finite_sum::FiniteSum),
     kind!("random-logistic", "gradients of logistic losses on generated data", random_logistic::RandomLogistic),

@@ -2,7 +2,7 @@
 
 use faer::Mat;
 
-use super::systems::Moments;
+use super::linear::systems::Moments;
 use crate::error::{Error, Result, require};
 use crate::linalg;
 

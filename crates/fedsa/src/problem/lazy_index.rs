@@ -6,9 +6,6 @@ use crate::error::{Error, Result, require};
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
 
-/// The most values of an index: its law has the n^2 moves of the chain.
-pub(crate) const MOST: usize = 2000;
-
 /// An index in `0..n`. Along a trajectory it is drawn anew, uniformly, with probability `1 / mixing_time`, and otherwise stays:
 /// the transition matrix `P = (1 - 1/mixing_time) I + 1/(n mixing_time) 1 1^T` is symmetric and doubly stochastic, its second
 /// eigenvalue is `1 - 1 / mixing_time`. A sample sees the index before the move.

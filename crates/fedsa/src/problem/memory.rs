@@ -257,10 +257,10 @@ pub fn worker(d: usize, words: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::garnet::Garnet;
-    use crate::problem::linear::LinearSystems;
-    use crate::problem::random_mrp::RandomMrp;
-    use crate::problem::switching::Switching;
+    use crate::problem::linear::affine::LinearSystems;
+    use crate::problem::linear::switching::Switching;
+    use crate::problem::td::garnet::Garnet;
+    use crate::problem::td::random_mrp::RandomMrp;
     use crate::problem::{NoFiles, ProblemSettings};
 
     fn of(settings: &dyn ProblemSettings, law: Law) -> MemoryEstimate {

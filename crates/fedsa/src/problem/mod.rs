@@ -5,66 +5,26 @@
 //! Mean operators and all other knowledge of a problem ([`Facts`]) are optional.
 
 pub mod arrays;
-pub mod autoreset;
-pub mod baird;
 pub mod batched;
-mod block_features;
 pub mod calls;
-pub mod clipped;
-pub mod dataset;
-pub mod default_ridge;
 pub mod elsewhere;
-pub mod episode;
 pub mod facts;
 pub mod features;
-pub mod file;
-pub mod finite_sum;
-pub mod fixed_point;
-pub mod garnet;
-pub mod glm;
-mod gradient_samples;
-pub mod gradient_td;
-pub mod holdout;
 mod index_chain;
 mod kinds;
 pub mod law;
 mod lazy_index;
-mod left_out;
 pub mod linear;
-pub mod linear_operators;
-pub mod log;
-mod log_facts;
-pub mod log_form;
-mod log_means;
-pub mod log_summary;
 pub mod logs;
 pub mod memory;
-pub mod mrp;
-pub mod newton;
 pub mod noise;
+pub mod nonlinear;
 pub mod objective;
-pub mod policy_value;
-pub mod preparation;
-pub mod projected;
-pub mod q_learning;
-pub mod quadratic;
-pub mod random_logistic;
-pub mod random_mrp;
-pub mod ratio_means;
-pub mod regression;
-pub mod ridge;
 pub mod root;
+pub mod rows;
 mod sampled;
 pub mod scope;
-pub mod source;
-mod sparse;
-mod spectra;
-pub mod survey;
-pub mod switching;
-pub mod systems;
 pub mod td;
-pub mod traces;
-pub mod uncertainty;
 
 use std::sync::Arc;
 
@@ -80,18 +40,18 @@ use crate::random::Stream;
 use crate::sampling::{Law, Sampling};
 use crate::sums;
 use arrays::Arrays;
-use dataset::{Dataset, Wanted};
 use facts::Unknown;
-use log_form::LogForm;
+use linear::systems::{Moments, Systems};
+use logs::log_form::LogForm;
+use logs::source::LogSource;
 use memory::MemoryEstimate;
 use root::Root;
-use source::LogSource;
-use systems::{Moments, Systems};
+use rows::dataset::{Dataset, Wanted};
 
 pub use batched::{BatchCall, BatchOperators, Batched};
 pub use facts::Facts;
 pub use kinds::KINDS;
-pub use linear_operators::LinearOperators;
+pub use linear::linear_operators::LinearOperators;
 pub use objective::Objective;
 pub use sampled::{Sampled, field};
 
@@ -123,8 +83,13 @@ pub trait Problem: Sized + Send + Sync + 'static {
     fn is_state(&self, _c: usize, _chain: &[u64]) -> bool {
         true
     }
-    /// Draws z for agent `c` and advances its process. A sample cannot depend on theta.
-    fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, z: &mut Self::Obs);
+    /// Draws z for agent `c` and advances its process. `theta` is the agent's iterate `theta_{c,h}` of d components, at which the sample will
+    /// be used; all samples of a batch have the same one.
+    ///
+    /// The law of z may depend on theta, as it does where the agent acts by theta. `gbar_c(theta)` is then the mean of `g_c(theta, z)` over the
+    /// law that theta itself induces, and [`Facts::jacobian`] includes the derivative of that law. Facts on one law for all theta are to be left
+    /// out, so that nobody predicts with them: [`Facts::law`], [`Facts::moments`], [`Problem::leg`], [`Problem::pass`].
+    fn sample(&self, c: usize, theta: &[f64], chain: &mut [u64], stream: &mut Stream, z: &mut Self::Obs);
     /// `out = g_c(theta, z)`; theta and out have d components.
     fn apply(&self, c: usize, theta: &[f64], z: &Self::Obs, out: &mut [f64]);
     /// `out = gbar_c(theta)`, and true. Problems whose operators can only be sampled omit this function: false means that
@@ -181,8 +146,6 @@ pub trait Field: Send + Sync {
     /// `g_c(theta, z)` of every lane with the next sample of its stream, into
     /// `lanes.observed`. The lane's process and stream move on only if `advance`.
     fn observe(&self, blocks: &mut [Lanes], advance: bool);
-    /// Advances the processes of every lane by `samples` samples, which are not used.
-    fn pass_over(&self, blocks: &mut [Lanes], samples: usize);
     /// Whether a call costs more than an agent: the participants of an exchange then share each call.
     fn prefers_one_call(&self) -> bool {
         false
@@ -417,6 +380,6 @@ pub fn equal_weights(agents: usize) -> Vec<f64> {
 
 /// The squared norm of value errors, `(theta - root)^T gram (theta - root)`.
 pub fn value_error(gram: &Mat<f64>, theta: &[f64], root: &[f64]) -> f64 {
-    let u: Vec<f64> = theta.iter().zip(root).map(|(x, y)| x - y).collect();
+    let u = crate::linalg::minus(theta, root);
     linalg::mat_vec(gram, &u).iter().zip(&u).map(|(x, y)| x * y).sum()
 }

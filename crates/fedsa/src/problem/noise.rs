@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 use super::arrays::{Array, Arrays};
 use super::facts::Facts;
 use super::law::{FiniteLaw, NoiseLaw};
+use super::linear::systems::Moments;
 use super::memory;
 use super::scope::Scope;
-use super::systems::Moments;
 use super::{Field, Leg, Problem};
 use crate::error::{Error, Result, require};
 use crate::kernel::Isa;
@@ -367,10 +367,10 @@ impl<P: Problem> Problem for Noisy<P> {
         self.problem.is_state(c, own) && noise.iter().all(|word| f64::from_bits(*word).is_finite())
     }
     #[inline(always)]
-    fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, seen: &mut Observed<P::Obs>) {
+    fn sample(&self, c: usize, theta: &[f64], chain: &mut [u64], stream: &mut Stream, seen: &mut Observed<P::Obs>) {
         let d = self.dim();
         let (own, noise) = chain.split_at_mut(self.problem.chain_len());
-        self.problem.sample(c, own, stream, &mut seen.z);
+        self.problem.sample(c, theta, own, stream, &mut seen.z);
         let x = &mut seen.x;
         x.resize(d, 0.0);
         let process = self.process(c);

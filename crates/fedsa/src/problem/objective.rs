@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use faer::Mat;
 
-use super::systems::Systems;
+use super::linear::systems::Systems;
 use crate::linalg;
 use crate::triangle::{Support, entries};
 
@@ -129,7 +129,7 @@ impl Objective for Systems {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::systems::System;
+    use crate::problem::linear::systems::System;
     use crate::random::{Purpose, stream};
 
     /// Derivatives are differences of the loss, to the error of central differences of a quadratic: rounding.

@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use super::facts::Facts;
-use super::newton;
+use super::linear::systems::{Moments, Systems};
+use super::nonlinear::newton;
 use super::root::{Root, RootSource};
-use super::systems::{Moments, Systems};
 use super::{Field, Leg, OwnPass, Problem};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -180,17 +180,6 @@ impl<P: Problem> Field for Sampled<P> {
     fn observe(&self, blocks: &mut [Lanes], advance: bool) {
         blocks.iter_mut().for_each(|lanes| generic::observe(&*self.problem, lanes, advance, self.batch(), self.generic_isa()));
     }
-    fn pass_over(&self, blocks: &mut [Lanes], samples: usize) {
-        let mut z = P::Obs::default();
-        for lanes in blocks {
-            for l in 0..lanes.len {
-                let chain = &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len];
-                let mut stream = lanes.streams.get(l);
-                (0..samples).for_each(|_| self.problem.sample(lanes.agents[l], chain, &mut stream, &mut z));
-                lanes.streams.set(l, stream);
-            }
-        }
-    }
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
         self.problem.mean(c, theta, out)
     }
@@ -250,11 +239,11 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use crate::problem::arrays::Arrays;
-    use crate::problem::garnet::Garnet;
-    use crate::problem::log_form::LogForm;
-    use crate::problem::random_logistic::RandomLogistic;
-    use crate::problem::random_mrp::RandomMrp;
-    use crate::problem::source::LogSource;
+    use crate::problem::logs::log_form::LogForm;
+    use crate::problem::logs::source::LogSource;
+    use crate::problem::nonlinear::random_logistic::RandomLogistic;
+    use crate::problem::td::garnet::Garnet;
+    use crate::problem::td::random_mrp::RandomMrp;
     use crate::problem::{Files, NoFiles, ProblemSettings};
 
     /// `gbar(theta) = 1 - theta - theta^3`.
@@ -268,7 +257,7 @@ mod tests {
         fn weights(&self) -> &[f64] {
             &[1.0]
         }
-        fn sample(&self, _: usize, _: &mut [u64], _: &mut Stream, (): &mut ()) {}
+        fn sample(&self, _: usize, _: &[f64], _: &mut [u64], _: &mut Stream, (): &mut ()) {}
         fn apply(&self, c: usize, theta: &[f64], (): &(), out: &mut [f64]) {
             self.mean(c, theta, out);
         }

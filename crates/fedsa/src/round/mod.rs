@@ -1,10 +1,8 @@
 //! The in-process engine: a coordinator with all agents in this process.
 //!
-//! Agents that work in lanes are processed in blocks of eight, blocks in parallel (`sweep`); agents that compute alone answer in
-//! parallel (`each`). Results do not depend on the number of threads, because every random draw has a key and every sum has a fixed
-//! order.
+//! Agents are processed in batches, batches in parallel (`sweep`). Results do not depend on the number of threads, because every random draw
+//! has a key and every sum has a fixed order.
 
-mod each;
 mod history;
 mod one;
 mod pass;
@@ -18,20 +16,20 @@ use std::sync::Arc;
 use faer::Mat;
 
 use crate::cancel::Cancel;
-use crate::coordinator::{Arrival, Coordinator, Refusal, Step};
+use crate::coordinator::{Coordinator, Refusal, Reply, Step};
 use crate::error::{Error, Failure, Result};
 use crate::federation::Federation;
-use crate::kernel::{Chunk, LANES, chunks};
+use crate::kernel::{Chunk, LANES, chunks, flat_mut};
 use crate::local::{Agent, AgentBatch, AgentMemory, Client, stride};
 use crate::message::Part;
-use crate::methods::Half;
 use crate::metrics::Observable;
+use crate::parallel;
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
 use crate::record::{Ledger, Work};
 use history::History;
 use reached::Reached;
-use sweep::{Agents, Counted, Job, Rows, Shares, Strides, Worker, lanes_for, tell_own};
+use sweep::{Agents, Job, Rows, Shares, Strides, Worker, lanes_for, tell_own};
 
 pub use crate::federation::check_needs;
 pub use crate::sums::{accumulate, pairwise, sum};
@@ -41,39 +39,15 @@ pub use one::{Advanced, Exchanges, round};
 pub struct Run {
     field: Arc<dyn Field>,
     coordinator: Coordinator,
-    client: Working,
+    client: Box<dyn Client>,
+    /// Agents that compute alone; else empty.
+    alone: Vec<Box<dyn Agent>>,
     state: State,
     scratch: Scratch,
     /// Whether the last round was cancelled before its end.
     is_torn: bool,
     /// Why a client rule has failed, if one has.
     failure: Failure,
-}
-
-/// The agents' side of a run.
-enum Working {
-    /// Agents in lanes, side by side.
-    Lanes(Box<dyn Client>),
-    /// Agents that compute alone.
-    Each(Vec<Box<dyn Agent>>),
-}
-
-impl Working {
-    /// The number of chunks that the memory of one agent in lanes takes.
-    fn stride(&self, d: usize) -> usize {
-        match self {
-            Working::Lanes(client) => stride(&**client, d),
-            Working::Each(_) => 0,
-        }
-    }
-
-    /// The saved states of the agents that compute alone.
-    fn save(&self) -> Vec<Vec<u8>> {
-        match self {
-            Working::Lanes(_) => Vec::new(),
-            Working::Each(agents) => agents.iter().map(|agent| agent.save()).collect(),
-        }
-    }
 }
 
 /// The agents' state that lasts from round to round.
@@ -96,13 +70,14 @@ struct State {
 /// Buffers that rounds reuse.
 struct Scratch {
     worker: Worker,
-    /// Whether the link is clear.
-    is_clear: bool,
     /// The number of local steps that was last looked up, and what an answer with them costs: asked for in each round, which may be short.
     cost: Option<(usize, Cost)>,
+    /// The sums of blocks of eight agents, d numbers each; empty where answers are single.
     blocks: Vec<f64>,
-    arrivals: Vec<Arrival>,
-    inbox: Vec<f64>,
+    /// Whether each answer arrives, where sums are over a link that loses or alters; else empty.
+    arrived: Vec<bool>,
+    /// The answers of single agents; empty where they are summed.
+    answers: Vec<Option<Result<(Reply, usize)>>>,
 }
 
 impl Scratch {
@@ -115,27 +90,16 @@ impl Scratch {
         Shares::new(n, ns, fewest, rayon::current_num_threads)
     }
 
-    /// Makes room for the answers of n agents, d numbers each: sums of blocks of eight, or single answers where blocks are `divided` or
-    /// answers are wanted `one_by_one`.
-    fn make_room(&mut self, n: usize, d: usize, divided: bool, one_by_one: bool) {
-        let Self { blocks, arrivals, inbox, is_clear, .. } = self;
-        blocks.clear();
-        blocks.resize(if divided { 0 } else { n.div_ceil(LANES) * d }, 0.0);
-        arrivals.clear();
-        arrivals.resize(if *is_clear && !one_by_one && !divided { 0 } else { n }, Arrival::default());
-        inbox.clear();
-        inbox.resize(if one_by_one || divided { n * d } else { 0 }, 0.0);
+    /// Makes room for the sums of n agents' answers, d numbers for eight of them, where the link `has_gains` also for whose arrive; or for
+    /// single answers.
+    fn make_room(&mut self, n: usize, d: usize, wants_sum: bool, has_gains: bool) {
+        self.blocks.clear();
+        self.blocks.resize(if wants_sum { n.div_ceil(LANES) * d } else { 0 }, 0.0);
+        self.arrived.clear();
+        self.arrived.resize(if has_gains { n } else { 0 }, false);
+        self.answers.clear();
+        self.answers.resize(if wants_sum { 0 } else { n }, None);
     }
-}
-
-/// One exchange with what it works on.
-struct Task<'a> {
-    job: Job<'a>,
-    agents: Agents<'a>,
-    rows: Rows<'a>,
-    worker: &'a mut Worker,
-    /// Whether answers are handed in one by one, and not as the sums of blocks.
-    wants_each: bool,
 }
 
 impl Run {
@@ -151,10 +115,7 @@ impl Run {
         crate::error::require(federation.agents() == agents, "weights", format!("{} weights", federation.agents()), &accepted)?;
         federation.check_field(&*field)?;
         let (client, protocol) = federation.client()?;
-        let client = match client {
-            Half::Lanes(client) => Working::Lanes(client),
-            Half::Each(make) => Working::Each((0..agents).map(make).collect()),
-        };
+        let alone: Vec<Box<dyn Agent>> = client.facts().agents.map_or_else(Vec::new, |make| (0..agents).map(make).collect());
         let chain_len = field.chain_len();
         let mut chains = vec![0; agents * chain_len];
         if chain_len > 0 {
@@ -163,18 +124,17 @@ impl Run {
         }
         field.started()?;
         let state = State {
-            memory: vec![Chunk::default(); agents * client.stride(d)],
+            memory: vec![Chunk::default(); agents * stride(&*client, d)],
             chains,
             feedback: vec![0.0; agents * federation.uplink().feedback_len(d, protocol.exchanges.len())],
             history: History::default(),
             work: Work::default(),
             answered: Vec::new(),
         };
-        let is_clear = federation.uplink().is_clear();
-        let worker = Worker::new(&*field);
-        let scratch = Scratch { worker, is_clear, cost: None, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
+        let worker = Worker::new(&*field, !alone.is_empty());
+        let scratch = Scratch { worker, cost: None, blocks: Vec::new(), arrived: Vec::new(), answers: Vec::new() };
         let coordinator = Coordinator::new(&federation)?;
-        Ok(Self { coordinator, field, client, state, scratch, is_torn: false, failure: Failure::default() })
+        Ok(Self { coordinator, field, client, alone, state, scratch, is_torn: false, failure: Failure::default() })
     }
 
     /// The coordinator, which knows the iterate, the output, what was refused, and whether the iterates have diverged.
@@ -229,9 +189,9 @@ impl Run {
 
     /// Sets the control variates before the first round: one vector of d components per agent.
     pub fn set_controls(&mut self, controls: &[Vec<f64>]) {
-        let stride = self.client.stride(self.field.dim());
+        let stride = stride(&*self.client, self.field.dim());
         for (memory, xi) in self.state.memory.chunks_mut(stride.max(1)).zip(controls) {
-            crate::kernel::flat_mut(memory)[..xi.len()].copy_from_slice(xi);
+            flat_mut(memory)[..xi.len()].copy_from_slice(xi);
         }
     }
 
@@ -284,106 +244,84 @@ impl Run {
 
     /// The number of local steps that each participant makes in the next round; 0 for methods without local steps.
     pub fn next_local_steps(&self) -> usize {
-        match &self.client {
-            Working::Lanes(client) => client.local_steps(self.round()),
-            Working::Each(_) => 0,
-        }
+        self.client.local_steps(self.round()).len
     }
 
-    /// An exchange with agents that work in lanes.
-    fn exchange_in_lanes(&mut self, cancel: &Cancel) {
-        let reached = self.reached();
-        let Task { job, agents, rows, worker, wants_each } = self.task(reached.as_ref(), cancel);
-        let counted = job.sweep(0..job.participants.len(), agents, rows, Some(worker));
-        self.hand_in(counted, wants_each);
-    }
-
-    /// The agents that the open question reaches, if these are not all that are asked.
-    fn reached(&mut self) -> Option<Reached> {
-        Reached::of(&self.coordinator, &mut self.state.answered)
-    }
-
-    /// The open exchange with agents that work in lanes.
-    fn task<'a>(&'a mut self, reached: Option<&'a Reached>, cancel: &'a Cancel) -> Task<'a> {
-        let Run { field, client: Working::Lanes(client), coordinator, state, scratch, failure, .. } = self else {
-            unreachable!("called with lanes")
+    /// The answers of the participants to the open question: they compute and send them, and the coordinator takes them.
+    fn answer(&mut self, cancel: &Cancel) {
+        let reached = Reached::of(&self.coordinator, &mut self.state.answered);
+        let Run { field, client, alone, coordinator, state, scratch, failure, .. } = self;
+        let n = reached.as_ref().map_or(coordinator.asked().len(), |reached| reached.parts().0.len());
+        let shares = match () {
+            () if !alone.is_empty() => Shares::of_alone(n, parallel::threads()),
+            () if field.prefers_one_call() || client.facts().prefers_one_call => Shares::of_one_call(n),
+            // An answer with an operator takes one evaluation, without local steps.
+            () if coordinator.wanted() == Part::Operator => scratch.shares(&**field, n, 1),
+            () => scratch.shares(&**field, n, client.local_steps(coordinator.question().down.round).len),
         };
-        let (d, seed) = (field.dim(), coordinator.federation().seed());
-        let (exchange, exchanges) = (coordinator.question().down.exchange, coordinator.protocol().exchanges.len());
-        let one_by_one = coordinator.protocol().wants_each(exchange) || coordinator.needs_single_answers();
-        let part = coordinator.wanted_of_lanes();
-        let State { memory, chains, feedback, history, .. } = state;
-        let (ask, participants, uplink, channel) = coordinator.with_channel();
-        if let Some(pull) = &uplink.delay {
-            history.keep(&ask.down, chains, pull.delay.max());
-        }
-        let (participants, own) = reached.map_or((participants, ask.own.as_ref()), Reached::parts);
-        let n = participants.len();
-        // An answer with an operator takes one evaluation, without local steps.
-        let steps = if part == Part::Operator { 1 } else { client.local_steps(ask.down.round) };
-        let is_one_call = field.prefers_one_call() || client.prefers_one_call();
-        let shares = if is_one_call { Shares::of_one_call(n) } else { scratch.shares(&**field, n, steps) };
         // Blocks of fewer than eight agents are summed once all answers are there.
-        let divided = shares.lanes < LANES;
+        let wants_sum = shares.lanes >= LANES && coordinator.wants_sum();
+        let gains = if wants_sum { coordinator.gains() } else { None };
+        let (d, federation, ask) = (field.dim(), coordinator.federation(), coordinator.question());
+        let (uplink, exchanges) = (&**federation.uplink(), coordinator.protocol().exchanges.len());
+        if let Some(pull) = uplink.pull() {
+            state.history.keep(&ask.down, &state.chains, pull.delay.max());
+        }
+        let (participants, own) = reached.as_ref().map_or((coordinator.asked(), ask.own.as_ref()), Reached::parts);
+        scratch.make_room(n, d, wants_sum, gains.is_some());
+        let Scratch { worker, blocks, arrived, answers, .. } = scratch;
+        let State { memory, chains, feedback, history, .. } = state;
         let job = Job {
             field,
-            weights: field.weights(),
+            weights: federation.weights(),
             client: &**client,
             uplink,
             history,
-            seed,
+            seed: federation.seed(),
             down: &ask.down,
             own,
-            answered: reached.and_then(Reached::answered),
+            answered: reached.as_ref().and_then(Reached::answered),
             participants,
-            is_last: usize::from(exchange) + 1 == exchanges,
+            gains: gains.as_deref(),
+            is_last: usize::from(ask.down.exchange) + 1 == exchanges,
             strides: Strides {
                 memory: stride(&**client, d),
                 chains: field.chain_len(),
                 feedback: uplink.feedback_len(d, exchanges),
-                channel: uplink.media_len(),
+                alone: usize::from(!alone.is_empty()),
             },
             shares,
             cancel,
             failure,
         };
-        scratch.make_room(n, d, divided, one_by_one);
-        let Scratch { worker, blocks, arrivals, inbox, .. } = scratch;
-        let agents = Agents { first: 0, memory, chains, feedback, channel };
-        Task { job, agents, rows: Rows { blocks, arrivals, inbox }, worker, wants_each: one_by_one || divided }
-    }
-
-    /// Hands in the answers of agents in lanes: each, or their sums.
-    fn hand_in(&mut self, (sent, computed): Counted, wants_each: bool) {
-        let Run { coordinator, state, scratch: Scratch { blocks, arrivals, inbox, .. }, .. } = self;
+        let (agents, rows) = (Agents { first: 0, memory, chains, feedback, alone }, Rows { blocks, arrived, answers });
+        let (sent, computed) = job.sweep(0..n, agents, rows, Some(worker));
         state.work = state.work.and(computed);
-        coordinator.pass_over_channels();
-        if wants_each {
-            coordinator.accept_each(inbox, arrivals, &sent);
-        } else {
-            let d = coordinator.federation().dim();
+        if wants_sum {
             pairwise(blocks, d);
-            coordinator.accept_sums(&blocks[..d], arrivals, &sent);
+            coordinator.hand_in_sum(&blocks[..d], arrived, &sent);
+        } else {
+            coordinator.hand_in(answers, !alone.is_empty());
         }
     }
 
-    /// Carries the message at the end of a round to participants in lanes.
-    fn tell_lanes(&mut self) {
-        let Run { field, client: Working::Lanes(client), coordinator, state, scratch, .. } = self else {
-            unreachable!("called with lanes")
-        };
+    /// Carries the message at the end of a round to the participants.
+    fn tell_participants(&mut self) {
+        let Run { field, client, alone, coordinator, state, scratch, .. } = self;
         let (tell, stride, seed) = (coordinator.question(), stride(&**client, field.dim()), coordinator.federation().seed());
         let mut tell_block = |agents: &[usize], places: &mut dyn Iterator<Item = usize>| {
             let first = agents[0];
             let memory = &mut state.memory[first * stride..];
+            let alone = alone.get_mut(first..).unwrap_or_default();
             let blocks = lanes_for(&mut scratch.worker.blocks, agents.len());
-            let mut batch = AgentBatch::new(field, seed, blocks, agents, first, memory, stride);
+            let mut batch = AgentBatch::new(field, seed, blocks, agents, first, memory, stride).with_agents(alone);
             if let Some(own) = &tell.own {
-                tell_own(&mut batch, places.map(|i| own.each[i].as_deref()), None, tell.down.round + 1);
+                tell_own(&mut batch, own, places, None, tell.down.round + 1);
             }
             client.told(&mut batch, &tell.down);
+            state.work.calls.add(batch.calls());
         };
-        match coordinator.told(client.controls().is_some()) {
+        match coordinator.told(client.copied_controls().is_some()) {
             None => {
                 for (i, agents) in coordinator.asked().chunks(LANES).enumerate() {
                     tell_block(agents, &mut (LANES * i..));
@@ -410,10 +348,7 @@ impl Exchanges for Run {
     /// Carries the open question to the participants, and hands their answers in; false if it was cancelled.
     fn exchange(&mut self, cancel: &Cancel) -> Result<bool> {
         self.catch_up();
-        match &self.client {
-            Working::Lanes(_) => self.exchange_in_lanes(cancel),
-            Working::Each(_) => self.exchange_with_each(cancel),
-        }
+        self.answer(cancel);
         self.is_torn = cancel.is_cancelled();
         self.unless_failed(!self.is_torn)
     }
@@ -426,10 +361,7 @@ impl Exchanges for Run {
 
     /// Carries the message at the end of a round to the participants, who do not answer.
     fn tell(&mut self) -> Result<()> {
-        match &self.client {
-            Working::Lanes(_) => self.tell_lanes(),
-            Working::Each(_) => self.tell_each(),
-        }
+        self.tell_participants();
         self.unless_failed(())
     }
 
@@ -444,23 +376,19 @@ impl Observable for Run {
     }
 
     fn each_control(&self, see: &mut dyn FnMut(usize, &[f64])) -> bool {
-        let Working::Lanes(client) = &self.client else { return false };
-        let (d, stride, t) = (self.field.dim(), stride(&**client, self.field.dim()), self.round());
-        if stride == 0 {
-            return false;
-        }
+        let Some(controls) = self.client.controls() else { return false };
+        let (d, t) = (self.field.dim(), self.round());
+        let stride = stride(&*self.client, d);
         let server = self.coordinator.server();
         let own = server.own(t);
         let is_included = |c: usize| own.as_ref().is_none_or(|own| own.each[c].is_none());
         let mut xi = vec![0.0; d];
-        self.state.memory.chunks(stride).enumerate().all(|(c, memory)| {
-            let keeps = client.control(&AgentMemory::new(memory, d), server.theta(), t, is_included(c), &mut xi);
-            if keeps {
-                server.control().into_iter().for_each(|control| xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c));
-                see(c, &xi);
-            }
-            keeps
-        })
+        for (c, memory) in self.state.memory.chunks(stride).enumerate() {
+            controls.of_agent(&AgentMemory::new(memory, d), server.theta(), t, is_included(c), &mut xi);
+            server.control().into_iter().for_each(|control| xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c));
+            see(c, &xi);
+        }
+        true
     }
 }
 
@@ -492,7 +420,7 @@ fn cost(field: &dyn Field, local_steps: usize) -> Cost {
 mod tests {
     use super::*;
     use crate::kernel::Isa;
-    use crate::problem::finite_sum::FiniteSum;
+    use crate::problem::linear::finite_sum::FiniteSum;
     use crate::problem::{NoFiles, ProblemSettings as _};
     use crate::sampling::{Law, Sampling};
 

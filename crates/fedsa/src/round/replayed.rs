@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Run, Working};
+use super::Run;
 use crate::coordinator::{ArrivalRecord, Replay};
 use crate::error::Result;
-use crate::local::{AgentMemory, ControlCopies, put, stride};
+use crate::local::{AgentMemory, Controls, put, stride};
 use crate::message::{Message, Part};
 
 impl Run {
@@ -21,12 +21,12 @@ impl Run {
     /// When the record cannot be one of this federation.
     pub fn replaying(mut self, record: &ArrivalRecord) -> Result<Self> {
         let federation = self.coordinator.federation();
-        let latest = federation.uplink().late.as_ref().map_or(0, |late| late.max());
+        let latest = federation.uplink().late().map_or(0, |late| late.max());
         let replay = Replay::new(record, federation.agents(), latest)?;
         self.coordinator.replay(Arc::new(replay));
         // An agent that misses the first round computes from its start what the rounds have added to its control.
-        let (d, Working::Lanes(client)) = (self.field.dim(), &self.client) else { return Ok(self) };
-        if let Some(controls) = client.controls() {
+        let (d, client) = (self.field.dim(), &self.client);
+        if let Some(controls) = client.copied_controls() {
             let start = self.coordinator.federation().start();
             self.state.memory.chunks_mut(stride(&**client, d)).for_each(|memory| put(controls, memory, d, &vec![0.0; d], start));
         }
@@ -36,13 +36,13 @@ impl Run {
     /// Brings the controls of agents that miss the open question up to date, where agents learn what a round did from the next model and
     /// cannot learn it later: the server sends them their controls when it reaches them again.
     pub(super) fn catch_up(&mut self) {
-        let Run { field, client: Working::Lanes(client), coordinator, state, .. } = self else { return };
+        let Run { field, client, coordinator, state, .. } = self;
         if coordinator.replayed().is_none() {
             return;
         }
         let (d, &Message { round, exchange, .. }) = (field.dim(), &coordinator.question().down);
-        let cannot_follow = |controls: &dyn ControlCopies| !controls.is_told() && !controls.can_follow(None, 2);
-        let Some(controls) = client.controls().filter(|controls| exchange == 0 && cannot_follow(*controls)) else { return };
+        let cannot_follow = |controls: &dyn Controls| !controls.is_told() && !controls.can_follow(None, 2);
+        let Some(controls) = client.copied_controls().filter(|controls| exchange == 0 && cannot_follow(*controls)) else { return };
         let (theta, own, width) = (coordinator.question().down.part(Part::Model), &coordinator.question().own, stride(&**client, d));
         state.answered.resize(coordinator.federation().agents(), None);
         let mut xi = vec![0.0; d];
@@ -50,10 +50,9 @@ impl Run {
             let memory = &mut state.memory[c * width..(c + 1) * width];
             let told = own.as_ref().and_then(|own| own.each[i].as_ref());
             let is_included = told.is_none_or(|last| state.answered[c].is_some_and(|answered| *last == [answered as f64]));
-            if client.control(&AgentMemory::new(memory, d), theta, round, is_included, &mut xi) {
-                put(controls, memory, d, &xi, theta);
-                state.answered[c] = Some(round);
-            }
+            controls.of_agent(&AgentMemory::new(memory, d), theta, round, is_included, &mut xi);
+            put(controls, memory, d, &xi, theta);
+            state.answered[c] = Some(round);
         }
     }
 

@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::history::History;
-use super::{Run, State, Working};
+use super::{Run, State};
 use crate::coordinator;
 use crate::error::{Error, Result};
 use crate::record::Work;
 use crate::saved::Layout;
 
 /// The layout of saved runs.
-const LAYOUT: Layout = Layout { name: "run", version: 7 };
+const LAYOUT: Layout = Layout { name: "run", version: 8 };
 
 /// The serialised form of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ impl Run {
     /// The approximate number of bytes that [`Run::save`] returns.
     pub fn state_len(&self) -> usize {
         let State { memory, chains, feedback, history, .. } = &self.state;
-        let agents: usize = self.client.save().iter().map(Vec::len).sum();
+        let agents: usize = self.alone.iter().map(|agent| agent.save().len()).sum();
         8 * (8 * memory.len() + chains.len() + feedback.len() + history.len() + self.coordinator.state_len()) + agents
     }
 
@@ -68,7 +68,7 @@ impl Run {
             history,
             work,
             answered,
-            agents: self.client.save(),
+            agents: self.alone.iter().map(|agent| agent.save()).collect(),
         };
         Ok(LAYOUT.write(&saving))
     }
@@ -83,21 +83,11 @@ impl Run {
         if saved.digest != self.coordinator.federation().digest() || !self.is_of_these_data(&saved) {
             return Err(LAYOUT.foreign());
         }
-        let before = self.client.save();
-        let put_back = |client: &mut Working| {
-            if let Working::Each(agents) = client {
-                agents.iter_mut().zip(&before).for_each(|(agent, bytes)| agent.restore(bytes).expect("its own state"));
-            }
-        };
-        if let Working::Each(agents) = &mut self.client
-            && agents.iter_mut().zip(&saved.agents).any(|(agent, bytes)| agent.restore(bytes).is_err())
-        {
-            put_back(&mut self.client);
-            return Err(LAYOUT.foreign());
-        }
-        // This is the last step that can fail. If it fails, the agents' states are put back.
-        if self.coordinator.restore(saved.coordinator).is_err() {
-            put_back(&mut self.client);
+        let before: Vec<Vec<u8>> = self.alone.iter().map(|agent| agent.save()).collect();
+        let mut restored = self.alone.iter_mut().zip(&saved.agents).map(|(agent, bytes)| agent.restore(bytes));
+        // The coordinator is the last one that can refuse its state.
+        if !restored.all(|one| one.is_ok()) || self.coordinator.restore(saved.coordinator).is_err() {
+            self.alone.iter_mut().zip(&before).for_each(|(agent, bytes)| agent.restore(bytes).expect("its own state"));
             return Err(LAYOUT.foreign());
         }
         crate::kernel::flat_mut(&mut self.state.memory).copy_from_slice(&saved.memory);
@@ -117,6 +107,6 @@ impl Run {
             && saved.feedback.len() == state.feedback.len()
             && saved.chains.len() == state.chains.len()
             && chains.all(|(c, chain)| self.field.is_state(c, chain))
-            && saved.agents.len() == self.client.save().len()
+            && saved.agents.len() == self.alone.len()
     }
 }

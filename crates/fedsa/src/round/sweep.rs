@@ -4,30 +4,30 @@ use super::history::History;
 use std::sync::Arc;
 
 use crate::cancel::Cancel;
-use crate::coordinator::Arrival;
+use crate::coordinator::Reply;
 use crate::error::{Failure, Result};
 use crate::kernel::{Chunk, LANES, Lanes, rows};
-use crate::local::{AgentBatch, Client, Last, Outbox};
+use crate::local::{Agent, AgentBatch, Client, Last, Other, Outbox};
 use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
 use crate::record::{Sent, Work};
 use crate::server::Own;
 use crate::sums::accumulate;
-use crate::uplink::medium::delay::Before;
-use crate::uplink::{AgentEnd, MessageKey, Uplink};
+use crate::uplink::stage::delay::Before;
+use crate::uplink::{AgentEnd, Answer, MessageKey, Uplink};
 
 /// The state of the agents that a task works on: `first` and those after it.
 pub(super) struct Agents<'a> {
     pub first: usize,
-    /// What client halves keep.
+    /// What client rules keep.
     pub memory: &'a mut [Chunk],
     /// Sampling processes.
     pub chains: &'a mut [u64],
     /// What codecs left out.
     pub feedback: &'a mut [f64],
-    /// What media remember.
-    pub channel: &'a mut [u64],
+    /// Agents that compute alone; else empty.
+    pub alone: &'a mut [Box<dyn Agent>],
 }
 
 /// Numbers per agent in each of the arrays of [`Agents`].
@@ -36,7 +36,7 @@ pub(super) struct Strides {
     pub memory: usize,
     pub chains: usize,
     pub feedback: usize,
-    pub channel: usize,
+    pub alone: usize,
 }
 
 impl<'a> Agents<'a> {
@@ -46,29 +46,29 @@ impl<'a> Agents<'a> {
         let (m0, m1) = self.memory.split_at_mut(n * s.memory);
         let (c0, c1) = self.chains.split_at_mut(n * s.chains);
         let (f0, f1) = self.feedback.split_at_mut(n * s.feedback);
-        let (h0, h1) = self.channel.split_at_mut(n * s.channel);
-        let left = Self { first: self.first, memory: m0, chains: c0, feedback: f0, channel: h0 };
-        (left, Self { first: at, memory: m1, chains: c1, feedback: f1, channel: h1 })
+        let (a0, a1) = self.alone.split_at_mut(n * s.alone);
+        let left = Self { first: self.first, memory: m0, chains: c0, feedback: f0, alone: a0 };
+        (left, Self { first: at, memory: m1, chains: c1, feedback: f1, alone: a1 })
     }
 }
 
-/// Where a task puts what arrives: blocks' sums, and where these are not enough what became of each message.
+/// Where a task puts what agents send: sums of blocks, or single answers. The others are empty.
 pub(super) struct Rows<'a> {
-    /// d numbers a block; empty where blocks are shared out among tasks, and messages summed afterwards.
+    /// The weighted sums of the answers of eight participants that arrive, d numbers each.
     pub blocks: &'a mut [f64],
-    /// One a participant; empty where blocks' sums are all that is wanted over a clear link.
-    pub arrivals: &'a mut [Arrival],
-    /// d numbers a participant, where messages are wanted one by one; else empty.
-    pub inbox: &'a mut [f64],
+    /// Whether the answer of each participant arrives, where blocks are summed over a link that is not clear.
+    pub arrived: &'a mut [bool],
+    /// The answer of each participant and its number of bytes on the wire, if it has one, or why it has none.
+    pub answers: &'a mut [Option<Result<(Reply, usize)>>],
 }
 
 impl<'a> Rows<'a> {
     /// Splits before the participant `n`, a multiple of eight where there are blocks' sums.
     pub(super) fn split(self, n: usize, d: usize) -> (Self, Self) {
         let (b0, b1) = if self.blocks.is_empty() { (&mut [][..], &mut [][..]) } else { self.blocks.split_at_mut(n / LANES * d) };
-        let (f0, f1) = if self.arrivals.is_empty() { (&mut [][..], &mut [][..]) } else { self.arrivals.split_at_mut(n) };
-        let (i0, i1) = if self.inbox.is_empty() { (&mut [][..], &mut [][..]) } else { self.inbox.split_at_mut(n * d) };
-        (Self { blocks: b0, arrivals: f0, inbox: i0 }, Self { blocks: b1, arrivals: f1, inbox: i1 })
+        let (h0, h1) = if self.arrived.is_empty() { (&mut [][..], &mut [][..]) } else { self.arrived.split_at_mut(n) };
+        let (a0, a1) = if self.answers.is_empty() { (&mut [][..], &mut [][..]) } else { self.answers.split_at_mut(n) };
+        (Self { blocks: b0, arrived: h0, answers: a0 }, Self { blocks: b1, arrived: h1, answers: a1 })
     }
 }
 
@@ -82,13 +82,17 @@ pub(super) struct Worker {
     one: Outbox,
     /// What one agent kept between the exchanges of a past round.
     past_memory: Vec<Chunk>,
+    /// What codecs write.
     bytes: Vec<u8>,
     decoded: Vec<f64>,
+    /// The numbers of bytes of a block's answers on the wire.
+    lens: Vec<usize>,
 }
 
 impl Worker {
-    pub(super) fn new(field: &dyn Field) -> Self {
-        let (d, chain_len) = (field.dim(), field.chain_len());
+    /// For agents of a field. Those that compute `alone` have no vectors side by side.
+    pub(super) fn new(field: &dyn Field, alone: bool) -> Self {
+        let (d, chain_len) = (if alone { 0 } else { field.dim() }, field.chain_len());
         Self {
             blocks: vec![Lanes::new(d, chain_len)],
             outbox: Outbox::new(d),
@@ -97,6 +101,7 @@ impl Worker {
             past_memory: Vec::new(),
             bytes: Vec::new(),
             decoded: vec![0.0; d],
+            lens: Vec::new(),
         }
     }
 }
@@ -122,6 +127,12 @@ impl Shares {
     /// All of `n` participants in one batch.
     pub fn of_one_call(n: usize) -> Self {
         Self { grain: n.max(1), lanes: n.next_multiple_of(LANES).max(LANES) }
+    }
+
+    /// Of `n` participants that compute alone, for so many threads: agents' work differs, and no thread is to wait long for the others.
+    pub fn of_alone(n: usize, threads: usize) -> Self {
+        const TASKS: usize = 16;
+        Self { grain: n.div_ceil(TASKS * threads).max(1), lanes: 1 }
     }
 
     /// Of `n` participants that take `ns` nanoseconds each; batches have `fewest` lanes or more.
@@ -169,6 +180,8 @@ pub(super) struct Job<'a> {
     /// The round that each participant answered last, if some were not asked in the round before.
     pub answered: Option<&'a [Option<u64>]>,
     pub participants: &'a [usize],
+    /// The factors by which the participants' answers arrive, where they are summed over a link that is not clear.
+    pub gains: Option<&'a [f64]>,
     /// Whether this is the round's last exchange, in which local steps are made.
     pub is_last: bool,
     pub strides: Strides,
@@ -192,7 +205,7 @@ impl Job<'_> {
         }
         match worker {
             Some(worker) => self.blocks(range, agents, rows, worker),
-            None => self.blocks(range, agents, rows, &mut Worker::new(&**self.field)),
+            None => self.blocks(range, agents, rows, &mut Worker::new(&**self.field, self.strides.alone > 0)),
         }
     }
 
@@ -203,64 +216,110 @@ impl Job<'_> {
 
     /// Processes blocks one after the other.
     pub(super) fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, to: Rows<'_>, worker: &mut Worker) -> Counted {
-        let (d, weights) = (self.field.dim(), self.weights);
+        let d = self.field.dim();
         let side_by_side = self.shares.lanes;
         if let Some(one_pass) = self.one_pass(&range, &to) {
             return self.pass(&one_pass, range, agents, to, &mut worker.blocks[0]);
         }
-        let Agents { first, memory, chains, mut feedback, mut channel } = agents;
+        let Agents { first, memory, chains, feedback, alone } = agents;
         let (mut counted, mut computed) = Counted::default();
         let start = range.start;
         for (i, block) in self.participants[range].chunks(side_by_side).enumerate() {
             if self.is_stopped() {
                 break;
             }
-            let Worker { blocks, outbox, single, one, past_memory, bytes, decoded } = &mut *worker;
+            let Worker { blocks, outbox, single, one, past_memory, bytes, decoded, lens } = &mut *worker;
             let blocks = lanes_for(blocks, block.len());
             self.each_chain(block, first, chains, blocks, |kept, lane| lane.copy_from_slice(kept));
             outbox.clear(block.len());
             let answers = self.answered_rounds(block);
-            let mut batch = self.batch(blocks, block, start + side_by_side * i, first, memory);
+            let mut batch = self.batch(blocks, block, start + side_by_side * i, first, (&mut *memory, &mut *alone));
             match &answers {
                 Some(answers) => {
-                    self.pass_over(&mut batch);
+                    self.go_on(&mut batch, answers, outbox);
                     self.answer_stale(block, answers, single, one, past_memory, outbox);
                 }
                 None => self.attempt(|| self.client.answer(&mut batch, self.down, outbox)),
             }
-            computed.samples += batch.samples();
-            computed.calls.operators += batch.operators();
-            let sums = if to.blocks.is_empty() { &mut [][..] } else { &mut to.blocks[side_by_side * i / LANES * d..] };
-            if to.arrivals.is_empty() {
+            let row = side_by_side * i;
+            let sums = to.blocks.get_mut(row / LANES * d..).unwrap_or_default();
+            if self.gains.is_none() && to.answers.is_empty() {
                 for ((at, eight), sum) in block.chunks(LANES).enumerate().zip(sums.chunks_mut(d)) {
                     self.sum(eight, LANES * at, outbox, sum, &mut counted);
                 }
             } else {
+                lens.clear();
                 for (l, c) in block.iter().enumerate() {
-                    let row = side_by_side * i + l;
-                    let Some((part, x)) = outbox.sent(l) else { continue };
-                    let feedback = part_of(&mut feedback, c - first, self.strides.feedback);
-                    let channel = part_of(&mut channel, c - first, self.strides.channel);
-                    let gain = self.carry(*c, x, (feedback, channel), bytes, decoded, &mut counted);
-                    to.arrivals[row] = Arrival { gain, answers: answers.as_ref().map_or(self.down.round, |answers| answers[l]) };
-                    if gain != 0.0 {
-                        let sum = sums.get_mut(l / LANES * d..(l / LANES + 1) * d).unwrap_or_default();
-                        accumulate(sum, weights[*c] * gain, decoded);
-                    }
-                    if let Some(kept) = to.inbox.get_mut(row * d..(row + 1) * d) {
-                        kept.copy_from_slice(decoded);
-                    }
-                    if self.uplink.alters() {
-                        outbox.send(l, part).copy_from_slice(decoded);
-                    }
+                    let width = self.strides.feedback;
+                    let feedback = &mut feedback[(c - first) * width..][..width];
+                    lens.push(self.send(l, *c, feedback, outbox, (bytes, decoded)));
                 }
                 if self.uplink.alters() && !self.failure.is_set() {
                     self.attempt(|| self.client.sent(&mut batch, self.down, outbox));
                 }
+                if let Some(gains) = self.gains {
+                    let arrived = &mut to.arrived[row..row + block.len()];
+                    self.add(block, &gains[start + row..], lens, outbox, (sums, arrived), &mut counted);
+                } else {
+                    for (l, to) in to.answers[row..row + block.len()].iter_mut().enumerate() {
+                        let round = answers.as_ref().map_or(self.down.round, |answers| answers[l]);
+                        *to = outbox.take(l).map(|parts| parts.map(|parts| (Reply { round, parts }, lens[l])));
+                    }
+                }
             }
+            computed = computed.and(Work { samples: batch.samples(), calls: batch.calls() });
             self.each_chain(block, first, chains, blocks, |kept, lane| kept.copy_from_slice(lane));
         }
         (counted, computed)
+    }
+
+    /// Adds the answers of a block that arrive to the sums of its agents, eight by eight, and counts what was sent.
+    fn add(
+        &self,
+        block: &[usize],
+        gains: &[f64],
+        lens: &[usize],
+        outbox: &Outbox,
+        (sums, arrived): (&mut [f64], &mut [bool]),
+        counted: &mut Sent,
+    ) {
+        let d = self.field.dim();
+        for (l, c) in block.iter().enumerate().filter(|(l, _)| lens[*l] > 0) {
+            *counted = counted.and(Sent { messages: 1, vectors: 1, bytes: lens[l] as u64, ..Sent::default() });
+            arrived[l] = gains[l] != 0.0;
+            if let Some((_, x)) = outbox.sent(l).filter(|_| arrived[l]) {
+                accumulate(&mut sums[l / LANES * d..][..d], self.weights[*c] * gains[l], x);
+            }
+        }
+    }
+
+    /// Sends the answer of agent `c` in lane `l` over the link; the outbox then has what the server will decode. Returns the number of bytes on
+    /// the wire, 0 without a message. `feedback` is what the codec left out. What codecs write goes into `bytes` and `decoded`.
+    #[inline(always)]
+    fn send(&self, l: usize, c: usize, feedback: &mut [f64], outbox: &mut Outbox, (bytes, decoded): (&mut Vec<u8>, &mut [f64])) -> usize {
+        let at = MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: c };
+        let mut end = AgentEnd { uplink: self.uplink, at, feedback };
+        if let Some((part, x)) = outbox.sent(l) {
+            let len = end.send_vector(x, bytes, decoded);
+            if self.uplink.alters() {
+                outbox.send(l, part).copy_from_slice(decoded);
+            }
+            if len.is_none() {
+                outbox.set(l, Other::NotCarried);
+            }
+            return len.unwrap_or(0) as usize;
+        }
+        let (other, len) = match outbox.take_other(l) {
+            Some(Other::Parts(parts)) => match end.send(parts, None) {
+                Answer::Sent { parts, len, .. } => (Other::Parts(parts), len),
+                Answer::NotCarried => (Other::NotCarried, 0),
+                Answer::Diverged { len, .. } => (Other::Diverged, len),
+            },
+            Some(other) => (other, 0),
+            None => return 0,
+        };
+        outbox.set(l, other);
+        len
     }
 
     /// Calls a rule, and keeps the reason if it fails. Rules that cannot fail take no lock.
@@ -270,14 +329,27 @@ impl Job<'_> {
         }
     }
 
-    /// A block of participants, of which the first one is at `place` among them; `memory` is that of agents from `first` on.
+    /// A block of participants, of which the first one is at `place` among them; `memory` and `alone` are those of agents from `first` on.
     #[inline]
-    fn batch<'b>(&'b self, lanes: &'b mut [Lanes], block: &[usize], place: usize, first: usize, memory: &'b mut [Chunk]) -> AgentBatch<'b> {
+    fn batch<'b>(
+        &'b self,
+        lanes: &'b mut [Lanes],
+        block: &[usize],
+        place: usize,
+        first: usize,
+        (memory, alone): (&'b mut [Chunk], &'b mut [Box<dyn Agent>]),
+    ) -> AgentBatch<'b> {
         let batch = AgentBatch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
-        let mut batch = batch.stopped_by(Some(self.cancel));
+        let mut batch = batch.stopped_by(Some(self.cancel)).with_agents(alone);
         if let Some(own) = self.own {
             let answered = self.answered.map(|answered| &answered[place..]);
-            tell_own(&mut batch, own.each[place..].iter().map(Option::as_deref), answered, self.down.round);
+            tell_own(&mut batch, own, place.., answered, self.down.round);
+        }
+        if self.strides.alone > 0 && self.uplink.budget().is_some() {
+            for (l, c) in block.iter().enumerate() {
+                let at = MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: *c };
+                batch.set_bits(l, self.uplink.allowance(at, self.field.dim()));
+            }
         }
         batch
     }
@@ -293,16 +365,19 @@ impl Job<'_> {
         }
     }
 
-    /// Moves the sampling processes of agents that answer an earlier round on, as if the samples of this round were used now.
-    fn pass_over(&self, batch: &mut AgentBatch<'_>) {
-        if self.is_last {
-            batch.open_streams(Purpose::Sample, self.down.round);
-            batch.pass_over(self.client.local_steps(self.down.round));
-        } else if self.client.operator_samples() > 0 {
-            batch.open_streams(Purpose::Fresh, self.down.round);
-            batch.pass_over(self.client.operator_samples());
+    /// Lets a batch with agents that answer an earlier round answer this one too: a sampling process goes on along the iterates of this round,
+    /// on which its law may depend. Where there are no processes the answers are only counted. Those of agents in time stay in `outbox`.
+    fn go_on(&self, batch: &mut AgentBatch<'_>, answers: &[u64], outbox: &mut Outbox) {
+        if self.strides.chains > 0 {
+            self.attempt(|| self.client.answer(batch, self.down, outbox));
+            outbox.retain(|l| answers.get(l) == Some(&self.down.round));
+        } else if self.is_last {
+            batch.count(self.client.local_steps(self.down.round).len);
         } else {
-            batch.count_observation();
+            match self.client.facts().operator_samples {
+                0 => batch.count_observation(),
+                samples => batch.count(samples),
+            }
         }
     }
 
@@ -334,31 +409,9 @@ impl Job<'_> {
         }
     }
 
-    /// Carries the vector `x` of agent `c` over the link into `decoded`; the gain with which it arrives, 0 if it does not. `kept` is what
-    /// the codec left out, and what the media remember.
-    #[inline(always)]
-    fn carry(
-        &self,
-        c: usize,
-        x: &[f64],
-        (feedback, channel): (&mut [f64], &mut [u64]),
-        bytes: &mut Vec<u8>,
-        decoded: &mut [f64],
-        counted: &mut Sent,
-    ) -> f64 {
-        let place = MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: c };
-        // The channel changes whether or not it is used.
-        let gain = self.uplink.gain(place, channel);
-        let Some(len) = (AgentEnd { uplink: self.uplink, at: place, feedback }).send_vector(x, bytes, decoded) else { return 0.0 };
-        counted.messages += 1;
-        counted.vectors += 1;
-        counted.bytes += len;
-        gain
-    }
-
     /// The rounds that the agents of a batch answer, if they are not all this one.
     fn answered_rounds(&self, batch: &[usize]) -> Option<Vec<u64>> {
-        let pull = self.uplink.delay.as_ref()?;
+        let pull = self.uplink.pull()?;
         let t = self.down.round;
         let key = Key::new(self.seed, Purpose::Delay, t);
         let answered = |c: &usize| match t.checked_sub(pull.delay.of(t, *c, &mut key.stream(*c))) {
@@ -370,8 +423,8 @@ impl Job<'_> {
         rounds.iter().any(|round| *round != t).then_some(rounds)
     }
 
-    /// Answers as agents would have in past rounds, one agent at a time: exchange by exchange up to this one, with what
-    /// was told then.
+    /// Answers for the agents of a batch that have not answered yet as they would have in past rounds, one agent at a time: exchange by exchange
+    /// up to this one, with what was told then, and from where their sampling processes were then.
     fn answer_stale(
         &self,
         block: &[usize],
@@ -384,7 +437,7 @@ impl Job<'_> {
         let stride = self.strides.memory;
         memory.resize(stride, Chunk::default());
         for (l, (c, round)) in block.iter().zip(answers).enumerate() {
-            if *round == History::NOTHING || self.is_stopped() || self.failure.is_set() {
+            if *round == History::NOTHING || outbox.sent(l).is_some() || self.is_stopped() || self.failure.is_set() {
                 continue;
             }
             let past = self.history.at(*round);
@@ -403,19 +456,23 @@ impl Job<'_> {
     }
 }
 
-/// Hands the lanes of a batch what their agents are told of their own before `round`, one entry for each lane: the last round whose mean
-/// includes an answer of theirs. `answered` are the rounds that they answered last, if that is not the round before.
-pub(super) fn tell_own<'a>(
+/// Hands the lanes of a batch what their agents are sent of their own before `round`, at these places among the recipients: the last round
+/// whose mean includes an answer of theirs. `answered` are the rounds that they answered last, if that is not the round before.
+pub(super) fn tell_own(
     batch: &mut AgentBatch<'_>,
-    own: impl Iterator<Item = Option<&'a [f64]>>,
+    own: &Own,
+    places: impl Iterator<Item = usize>,
     answered: Option<&[Option<u64>]>,
     round: u64,
 ) {
-    for (l, own) in batch.lanes().zip(own) {
-        if let Some(own) = own {
+    for (l, i) in batch.lanes().zip(places) {
+        if own.each[i].is_some() {
             let last = answered.map_or(round.checked_sub(1), |answered| answered[l]);
-            let is_included = answered.is_some() && last.is_some_and(|last| own == [last as f64]);
+            let is_included = answered.is_some() && last.is_some_and(|last| own.each[i] == Some(vec![last as f64]));
             batch.set_last(l, Last { round: last, is_included });
+            if let Some(own) = own.of(i).filter(|_| batch.computes_alone()) {
+                batch.set_own(l, own);
+            }
         }
     }
 }
@@ -428,11 +485,6 @@ pub(super) fn lanes_for(blocks: &mut Vec<Lanes>, n: usize) -> &mut [Lanes] {
         blocks.push(blocks[0].clone());
     }
     &mut blocks[..needed]
-}
-
-/// The `i`-th of consecutive parts of `len` numbers.
-fn part_of<'a, T>(all: &'a mut &mut [T], i: usize, len: usize) -> &'a mut [T] {
-    &mut all[i * len..(i + 1) * len]
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Setters of settings.
 
-/// Methods `with_x` that set the key `x`. Settings gain keys, and therefore other crates cannot write them as literals.
+/// Functions `with_x` that set the key `x`. Settings gain keys, and therefore other crates cannot write them as literals.
+#[macro_export]
 macro_rules! setters {
     ($settings:ident { $($with:ident($key:ident: $of:ty) = $value:expr;)+ }) => {
         impl $settings {
@@ -15,4 +16,3 @@ macro_rules! setters {
         }
     };
 }
-pub(crate) use setters;

@@ -71,7 +71,8 @@ impl AgentEnd<'_> {
     /// no bytes are made.
     pub fn send_vector(&mut self, x: &[f64], bytes: &mut Vec<u8>, decoded: &mut [f64]) -> Option<u64> {
         let payload = if self.uplink.alters() {
-            self.uplink.encode(self.at, x, self.feedback, bytes, decoded).then_some(bytes.len())?
+            let mut altered = self.at.stream(Purpose::Altered);
+            self.uplink.encode(self.at, x, &mut altered, self.feedback, bytes, decoded).then_some(bytes.len())?
         } else {
             decoded.copy_from_slice(x);
             8 * x.len()
@@ -101,7 +102,7 @@ impl AgentEnd<'_> {
     /// Writes the parts, and returns what the server will decode; `None` if the budget carries no message.
     fn write(&mut self, mut parts: Vec<(Part, Body)>, writer: &mut Writer) -> Option<Vec<(Part, Body)>> {
         let Self { uplink, at, feedback } = self;
-        let alters = uplink.alters();
+        let (alters, mut altered) = (uplink.alters(), at.stream(Purpose::Altered));
         for (part, body) in &mut parts {
             if part.may_be_encoded() && alters {
                 body.write_out();
@@ -113,7 +114,7 @@ impl AgentEnd<'_> {
                 }
                 Body::Numbers(x) if part.may_be_encoded() => {
                     let (mut payload, mut decoded) = (Vec::new(), vec![0.0; x.len()]);
-                    if !uplink.encode(*at, x, feedback, &mut payload, &mut decoded) {
+                    if !uplink.encode(*at, x, &mut altered, feedback, &mut payload, &mut decoded) {
                         return None;
                     }
                     writer.part(*part, uplink.codec.tag(), x.len()).extend(payload);

@@ -1,13 +1,13 @@
 //! Links between agents and the server.
 //!
-//! An uplink has two ends. The agent's end has the bit budget of the exchange, the codec and error feedback. The server's end
-//! delivers one message per agent (which may be lost, weakened or late) or only the sum of all messages. The section
-//! `docs/src/reference/links.md` describes in full what links do to messages.
+//! An uplink has two ends. The agent's end has the stages that alter what is sent, the bit budget of the exchange, the codec and error
+//! feedback. The server's end delivers one message per agent (which may be lost, weakened or late) or only the sum of all messages, and takes
+//! a mean of them. The section `docs/src/reference/links.md` describes in full what links do to messages.
 
 pub(crate) mod agent_end;
+pub mod aggregation;
 pub mod codec;
-pub mod install;
-pub mod medium;
+pub mod stage;
 
 use std::sync::Arc;
 
@@ -15,12 +15,13 @@ use crate::error::{Error, Result};
 use crate::message::{Envelope, Message};
 use crate::random::{ALL, Key, Purpose, Stream};
 pub(crate) use agent_end::{AgentEnd, Answer};
+pub use aggregation::Aggregation;
 use codec::{Codec, Exact};
-use medium::Medium;
-use medium::bit_budget::BitBudget;
-use medium::delay::{Delay, Pull};
+use stage::bit_budget::BitBudget;
+use stage::delay::{Delay, Pull};
+use stage::{Act, LinkStage};
 
-/// A link: the codec and the media of agents' messages, and the codec of the server's messages.
+/// A link: the codec and the stages of agents' messages, the mean that the server takes of them, and the codec of the server's messages.
 #[derive(Debug, Clone, serde::Serialize)]
 #[non_exhaustive]
 pub struct Uplink {
@@ -28,14 +29,11 @@ pub struct Uplink {
     pub codec: Arc<dyn Codec>,
     /// Whether an agent adds what the codec left out of one message to its next message.
     pub error_feedback: bool,
-    /// The bits that each message may take.
-    pub budget: Option<BitBudget>,
-    /// The media that messages pass, in order.
-    pub media: Vec<Arc<dyn Medium>>,
-    /// Delays of models (pull).
-    pub delay: Option<Pull>,
-    /// Delays of answers (push).
-    pub late: Option<Delay>,
+    /// The stages that messages pass, in order.
+    pub media: Vec<Arc<dyn LinkStage>>,
+    /// The mean that the server takes of the answers.
+    #[serde(skip_serializing_if = "Aggregation::is_mean")]
+    pub aggregation: Aggregation,
     /// The codec of the server's messages.
     pub downlink: Arc<dyn Codec>,
 }
@@ -43,24 +41,15 @@ pub struct Uplink {
 crate::settings::setters! { Uplink {
     with_codec(codec: Arc<dyn Codec>) = codec;
     with_error_feedback(error_feedback: bool) = error_feedback;
-    with_budget(budget: impl Into<Option<BitBudget>>) = budget.into();
-    with_media(media: Vec<Arc<dyn Medium>>) = media;
-    with_delay(delay: impl Into<Option<Pull>>) = delay.into();
-    with_late(late: impl Into<Option<Delay>>) = late.into();
+    with_media(media: Vec<Arc<dyn LinkStage>>) = media;
+    with_aggregation(aggregation: Aggregation) = aggregation;
     with_downlink(downlink: Arc<dyn Codec>) = downlink;
 } }
 
 impl Default for Uplink {
     fn default() -> Self {
-        Self {
-            codec: Arc::new(Exact),
-            error_feedback: false,
-            budget: None,
-            media: Vec::new(),
-            delay: None,
-            late: None,
-            downlink: Arc::new(Exact),
-        }
+        let (codec, downlink): (Arc<dyn Codec>, Arc<dyn Codec>) = (Arc::new(Exact), Arc::new(Exact));
+        Self { codec, error_feedback: false, media: Vec::new(), aggregation: Aggregation::Mean, downlink }
     }
 }
 
@@ -68,9 +57,9 @@ impl Default for Uplink {
 /// know that its message was lost, late or summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkFacts {
-    /// A codec or a budget alters agents' messages. An agent knows what the server will decode.
+    /// A codec, a budget or another stage alters agents' messages. An agent knows what the server will decode.
     pub is_altered: bool,
-    /// Media weaken or lose messages. An agent does not know what arrives.
+    /// Stages weaken or lose messages. An agent does not know what arrives.
     pub is_lost: bool,
     /// The server gets only sums.
     pub is_sum_only: bool,
@@ -78,6 +67,8 @@ pub struct LinkFacts {
     pub stale: Option<u64>,
     /// Answers arrive late (push), by at most this many rounds.
     pub late: Option<u64>,
+    /// The server takes a mean other than the weighted one.
+    pub is_robust: bool,
     /// The downlink alters the server's messages.
     pub is_downlink_lossy: bool,
     /// The link tells agents how many bits they may send.
@@ -86,7 +77,7 @@ pub struct LinkFacts {
 
 impl LinkFacts {
     /// Whether messages in either direction may be altered, weakened or lost.
-    pub(crate) fn changes_messages(&self) -> bool {
+    pub fn changes_messages(&self) -> bool {
         self.is_altered || self.is_lost || self.is_downlink_lossy
     }
 }
@@ -96,16 +87,50 @@ impl Uplink {
     pub fn facts(&self) -> LinkFacts {
         LinkFacts {
             is_altered: self.alters(),
-            is_lost: !self.media.is_empty(),
-            is_sum_only: self.media.iter().any(|m| m.is_sum_only()),
-            stale: self.delay.as_ref().map(|d| d.delay.max()),
-            late: self.late.as_ref().map(Delay::max),
+            is_lost: self.acts().any(|act| matches!(act, Act::Weakens | Act::AddsUp { .. })),
+            is_sum_only: self.is_sum_only(),
+            stale: self.pull().map(|pull| pull.delay.max()),
+            late: self.late().map(Delay::max),
+            is_robust: !self.aggregation.is_mean(),
             is_downlink_lossy: !self.downlink.is_exact(),
-            has_budget: self.budget.is_some(),
+            has_budget: self.budget().is_some(),
         }
     }
 
-    /// Whether messages arrive at once and unaltered. No bytes need then be produced.
+    fn acts(&self) -> impl Iterator<Item = Act<'_>> {
+        self.media.iter().map(|stage| stage.act())
+    }
+
+    /// The bits that each message may take.
+    pub fn budget(&self) -> Option<&BitBudget> {
+        self.acts().find_map(|act| if let Act::Limits(budget) = act { Some(budget) } else { None })
+    }
+
+    /// Delays of models (pull).
+    pub fn pull(&self) -> Option<&Pull> {
+        self.acts().find_map(|act| if let Act::Pulls(pull) = act { Some(pull) } else { None })
+    }
+
+    /// Delays of answers (push).
+    pub fn late(&self) -> Option<&Delay> {
+        self.acts().find_map(|act| if let Act::Delays(late) = act { Some(late) } else { None })
+    }
+
+    /// The law of the delays, of models or of answers.
+    pub fn delay(&self) -> Option<&Delay> {
+        self.pull().map(|pull| &pull.delay).or(self.late())
+    }
+
+    fn is_sum_only(&self) -> bool {
+        self.acts().any(|act| matches!(act, Act::AddsUp { .. }))
+    }
+
+    /// Whether a stage alters the vectors that agents send.
+    pub fn alters_vectors(&self) -> bool {
+        self.acts().any(|act| matches!(act, Act::Alters { .. }))
+    }
+
+    /// Whether messages arrive at once and unaltered, and the server takes their mean. No bytes need then be produced.
     pub fn is_clear(&self) -> bool {
         self.facts() == LinkFacts::default()
     }
@@ -113,26 +138,32 @@ impl Uplink {
     /// Whether all that agents send, vectors of `d` components, arrives at once and unaltered; `encodes` as for [`Uplink::check`]. A bit
     /// budget alters nothing by itself: it may carry no message, or a codec may round by it.
     pub fn delivers_all(&self, d: usize, encodes: bool) -> bool {
-        let but_for_budget = LinkFacts { is_altered: !self.codec.is_exact(), has_budget: false, ..self.facts() };
+        let is_altered = !self.codec.is_exact() || self.alters_vectors();
+        let but_for_budget = LinkFacts { is_altered, has_budget: false, is_robust: false, ..self.facts() };
         but_for_budget == LinkFacts::default() && self.share_arriving(d, encodes) == 1.0
     }
 
-    /// Adds a medium after the present ones.
-    pub(crate) fn push(&mut self, medium: Arc<dyn Medium>, name: &str) -> Result<()> {
-        self.per_agent(name)?;
-        self.media.push(medium);
-        Ok(())
-    }
-
-    /// Checks that a medium added now would get one message per agent.
+    /// Adds a stage after the present ones.
     ///
     /// # Errors
-    /// When a medium before it delivers only a sum.
-    pub(crate) fn per_agent(&self, name: &str) -> Result<()> {
-        if self.media.iter().any(|m| m.is_sum_only()) {
-            let what = format!("{name} after over-the-air, which leaves only a sum");
-            return Err(Error::new("", what, "over-the-air as the last medium"));
+    /// When a setting is out of range, or the stage cannot be combined with the link.
+    pub fn push(&mut self, stage: Arc<dyn LinkStage>) -> Result<()> {
+        stage.check()?;
+        let act = stage.act();
+        let refused = |what: &str, help: &str| Err(Error::new("", what, help));
+        if self.is_sum_only() && !matches!(act, Act::Limits(_)) {
+            return refused("a medium after over-the-air, which leaves only a sum", "over-the-air as the last medium");
         }
+        match act {
+            Act::Limits(_) if self.budget().is_some() => return refused("two bit budgets on one link", "one"),
+            Act::Pulls(_) | Act::Delays(_) if self.delay().is_some() => return refused("two delays on one link", "one delay or late"),
+            Act::Pulls(_) if self.error_feedback => {
+                let help = "late (push): with pull a direction may be used twice or never, which error feedback cannot follow";
+                return refused("a delay (pull) on a link with error feedback", help);
+            }
+            _ => {}
+        }
+        self.media.push(stage);
         Ok(())
     }
 
@@ -140,7 +171,7 @@ impl Uplink {
     /// ([`crate::protocol::Protocol::encodes`]). Otherwise agents choose what they send by the budget, and none is too small.
     ///
     /// # Errors
-    /// When a codec needs more components, a budget never carries a message that is encoded, or a trace has
+    /// When a codec needs more components, the share of a trimmed mean is out of range, a budget never carries a message that is encoded, or a trace has
     /// delays for another number of agents. The key is that of a method's `uplink` or
     /// `downlink`, without the medium's place in its list.
     pub fn check(&self, agents: usize, d: usize, encodes: bool) -> Result<()> {
@@ -149,21 +180,22 @@ impl Uplink {
             self.codec.check_feedback(d).map_err(|e| e.inside("uplink.codec"))?;
         }
         self.downlink.check_dim(d).map_err(|e| e.inside("downlink.codec"))?;
-        if let Some(budget) = self.budget.as_ref().filter(|_| encodes) {
+        self.aggregation.check().map_err(|e| e.inside("uplink"))?;
+        let mut again = Self { media: Vec::new(), ..self.clone() };
+        self.media.iter().try_for_each(|stage| again.push(Arc::clone(stage))).map_err(|e| e.inside("uplink.media"))?;
+        if let Some(budget) = self.budget().filter(|_| encodes) {
             budget.carries(&*self.codec, d).map_err(|e| e.inside("uplink.media"))?;
         }
-        let delays = [self.delay.as_ref().map(|pull| &pull.delay), self.late.as_ref()];
-        delays.into_iter().flatten().try_for_each(|delay| delay.check_agents(agents)).map_err(|e| e.inside("uplink.media"))
+        self.delay().map_or(Ok(()), |delay| delay.check_agents(agents)).map_err(|e| e.inside("uplink.media"))
     }
 
     /// The share of messages of `d` components that arrive, weakened or not; `encodes` as for [`Uplink::check`].
     pub fn share_arriving(&self, d: usize, encodes: bool) -> f64 {
         let sent = self
-            .budget
-            .as_ref()
+            .budget()
             .filter(|_| encodes)
             .map_or(1.0, |budget| budget.share_carried(|bits| self.codec.encoded_len(d, Some(bits)).is_some()));
-        self.media.iter().map(|medium| medium.share_arriving()).product::<f64>() * sent
+        self.media.iter().map(|stage| stage.gain_law().share_arriving).product::<f64>() * sent
     }
 
     /// The number of numbers that error feedback keeps per agent: a vector of d components for each exchange of a round.
@@ -171,39 +203,50 @@ impl Uplink {
         if self.error_feedback { exchanges * d } else { 0 }
     }
 
-    /// The number of words that the media remember per agent.
+    /// The number of words that the stages remember per agent.
     pub fn media_len(&self) -> usize {
         self.media.iter().map(|m| m.memory()).sum()
     }
 
-    /// Sets the media's memory of agent `c` at the start of a run.
+    /// Sets the stages' memory of agent `c` at the start of a run.
     pub fn start(&self, seed: u64, c: usize, memory: &mut [u64]) {
         let mut stream = Key::new(seed, Purpose::Medium, u64::MAX).stream(c);
         let mut rest = memory;
-        for medium in &self.media {
-            let (own, others) = rest.split_at_mut(medium.memory());
-            medium.start(own, &mut stream);
+        for stage in &self.media {
+            let (own, others) = rest.split_at_mut(stage.memory());
+            stage.start(own, &mut stream);
             rest = others;
         }
     }
 
-    /// The agent's end of one vector: encodes `x` into `bytes` (cleared first), with error feedback if there is any, and sets `decoded` to
-    /// what the server will decode. Returns whether there is a message. If the budget carries none, the result is
-    /// `false`, and `decoded` is 0.
-    pub fn encode(&self, at: MessageKey, x: &[f64], feedback: &mut [f64], bytes: &mut Vec<u8>, decoded: &mut [f64]) -> bool {
+    /// The agent's end of one vector: alters `x` by the stages in their order, encodes what they leave into `bytes` (cleared first), with
+    /// error feedback if there is any, and sets `decoded` to what the server will decode. Error feedback keeps what the codec leaves out,
+    /// and nothing of what stages alter. Returns whether there is a message. If the budget carries none, the result is
+    /// `false`, and `decoded` is 0. `altered` is the stream of the message for what stages draw; its parts share it.
+    pub fn encode(
+        &self,
+        at: MessageKey,
+        x: &[f64],
+        altered: &mut Stream,
+        feedback: &mut [f64],
+        bytes: &mut Vec<u8>,
+        decoded: &mut [f64],
+    ) -> bool {
         bytes.clear();
-        let budget = self.budget.map(|b| b.draw(&mut at.stream(Purpose::Budget)));
+        decoded.copy_from_slice(x);
+        self.media.iter().for_each(|stage| stage.alter(decoded, altered));
+        let budget = self.budget().map(|b| b.draw(&mut at.stream(Purpose::Budget)));
         let carries = self.codec.encoded_len(x.len(), budget).is_some();
         let left = match feedback {
             [] => &mut [][..],
             all => &mut all[usize::from(at.exchange) * x.len()..][..x.len()],
         };
-        left.iter_mut().zip(x).for_each(|(left, x)| *left += x);
+        left.iter_mut().zip(&*decoded).for_each(|(left, x)| *left += x);
         if !carries {
             decoded.fill(0.0);
             return false;
         }
-        self.codec.encode(if left.is_empty() { x } else { left }, budget, &mut at.stream(Purpose::Codec), bytes);
+        self.codec.encode(if left.is_empty() { &*decoded } else { &*left }, budget, &mut at.stream(Purpose::Codec), bytes);
         self.codec.decode(bytes, &mut at.stream(Purpose::Codec), decoded).expect("what was just encoded");
         left.iter_mut().zip(&*decoded).for_each(|(left, sent)| *left -= sent);
         true
@@ -211,19 +254,22 @@ impl Uplink {
 
     /// The server's end: the factor by which a message arrives, 0 when it is lost.
     pub fn gain(&self, at: MessageKey, memory: &mut [u64]) -> f64 {
+        if self.media.is_empty() {
+            return 1.0;
+        }
         let mut stream = at.stream(Purpose::Medium);
         let (mut gain, mut rest) = (1.0, memory);
-        for medium in &self.media {
-            let (own, others) = rest.split_at_mut(medium.memory());
-            gain *= medium.gain(own, &mut stream);
+        for stage in &self.media {
+            let (own, others) = rest.split_at_mut(stage.memory());
+            gain *= stage.gain(own, &mut stream);
             rest = others;
         }
         gain
     }
 
-    /// Whether a codec or a budget alters agents' messages.
+    /// Whether a codec, a budget or another stage alters agents' messages.
     pub fn alters(&self) -> bool {
-        !self.codec.is_exact() || self.budget.is_some()
+        !self.codec.is_exact() || self.acts().any(|act| matches!(act, Act::Alters { .. } | Act::Limits(_)))
     }
 
     /// Turns the server's message `down` into the message that agents decode.
@@ -237,22 +283,19 @@ impl Uplink {
         }
     }
 
-    /// Adds the receivers' noise to weighted sums over agents whose weights sum to `asked`.
+    /// Adds the receiver's noise to weighted sums over agents whose weights sum to `asked`.
     pub fn receive(&self, at: MessageKey, sums: &mut [&mut [f64]], agents: usize, asked: f64) {
-        if self.media.iter().any(|m| m.is_sum_only()) {
-            let mut stream = at.stream(Purpose::Receiver);
-            for sum in sums {
-                let mut noise = vec![0.0; sum.len()];
-                self.media.iter().for_each(|m| m.receive(&mut noise, agents, &mut stream));
-                sum.iter_mut().zip(&noise).for_each(|(sum, w)| *sum += asked * w);
-            }
+        let noise = self.acts().find_map(|act| if let Act::AddsUp { receiver_noise } = act { Some(receiver_noise) } else { None });
+        if let Some(noise) = noise.filter(|noise| *noise > 0.0) {
+            let (mut stream, std) = (at.stream(Purpose::Receiver), noise / agents as f64);
+            sums.iter_mut().flat_map(|sum| sum.iter_mut()).for_each(|x| *x += asked * (std * stream.normal()));
         }
     }
 
     /// The number of bits that the link carries for vectors of d components in an exchange, if it has a budget. The agent
     /// knows this number before it chooses what to send.
     pub fn allowance(&self, at: MessageKey, d: usize) -> Option<u64> {
-        self.budget.map(|budget| u64::from(budget.draw(&mut at.stream(Purpose::Budget))) * d as u64)
+        self.budget().map(|budget| u64::from(budget.draw(&mut at.stream(Purpose::Budget))) * d as u64)
     }
 }
 

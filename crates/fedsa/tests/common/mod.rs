@@ -9,31 +9,31 @@ use std::sync::{Arc, LazyLock};
 use fedsa::error::Result;
 use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
-use fedsa::methods::{self, MethodSettings};
+use fedsa::method::MethodSettings;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::arrays::Arrays;
-use fedsa::problem::baird::Baird;
-use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::finite_sum::FiniteSum;
-use fedsa::problem::fixed_point::FixedPoint;
-use fedsa::problem::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::glm::family::FamilyName;
-use fedsa::problem::gradient_td::TdOperator;
-use fedsa::problem::linear::LinearSystems;
-use fedsa::problem::log::Log;
-use fedsa::problem::log_form::LogForm;
-use fedsa::problem::logs::{Logs, Sources};
+use fedsa::problem::linear::affine::LinearSystems;
+use fedsa::problem::linear::finite_sum::FiniteSum;
+use fedsa::problem::linear::quadratic::{Matrices, Quadratic};
+use fedsa::problem::linear::switching::Switching;
+use fedsa::problem::logs::log::Log;
+use fedsa::problem::logs::log_form::LogForm;
+use fedsa::problem::logs::replay::{Logs, Sources};
+use fedsa::problem::logs::source::{LogSource, in_memory};
 use fedsa::problem::memory::MemoryEstimate;
 use fedsa::problem::noise::Noise;
-use fedsa::problem::preparation::AgentWeights;
-use fedsa::problem::q_learning::QLearning;
-use fedsa::problem::quadratic::{Matrices, Quadratic};
-use fedsa::problem::random_logistic::RandomLogistic;
-use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
+use fedsa::problem::nonlinear::fixed_point::FixedPoint;
+use fedsa::problem::nonlinear::q_learning::QLearning;
+use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
+use fedsa::problem::rows::dataset::{Dataset, Labels, Rows, Wanted};
+use fedsa::problem::rows::glm::family::FamilyName;
+use fedsa::problem::rows::preparation::AgentWeights;
+use fedsa::problem::rows::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use fedsa::problem::scope::Scope;
-use fedsa::problem::source::{LogSource, in_memory};
-use fedsa::problem::switching::Switching;
+use fedsa::problem::td::baird::Baird;
+use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
+use fedsa::problem::td::gradient_td::TdOperator;
 use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
 use fedsa::random::{Purpose, stream};
 use fedsa::record::{Ledger, OutputRule};
@@ -48,7 +48,7 @@ pub fn field(problem: &dyn ProblemSettings, kind: Law) -> Arc<dyn Field> {
 
 /// A method from its name and a JSON object of settings.
 pub fn method(kind: &str, settings: &str) -> Box<dyn MethodSettings> {
-    let entry = methods::KINDS.iter().find(|k| k.is_called(kind)).expect("a known kind");
+    let entry = fedsa_methods::KINDS.iter().find(|k| k.is_called(kind)).expect("a known kind");
     let table: fedsa::settings::Value = serde_json::from_str(settings).expect("JSON");
     (entry.read)(&table).unwrap()
 }
@@ -69,6 +69,8 @@ pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn Method
         ("scaffold", r#""step_size": {"c": 0.5, "t0": 10}, "local_steps": 7, "global_step_size": 0.8"#),
         ("fedlin", r#""step_size": 0.05, "local_steps": 7"#),
         ("fedlin", r#""step_size": 0.05, "local_steps": 7, "global_step_size": 0.8"#),
+        ("fedprox", r#""step_size": 0.05, "local_steps": 7, "proximal_mu": 2.0"#),
+        ("fedprox", r#""step_size": {"c": 0.5, "t0": 10, "per": "step"}, "local_steps": 7, "proximal_mu": 0.5, "global_step_size": 0.8"#),
         ("projected-td", r#""step_size": 0.05, "local_steps": 7, "radius": 0.5"#),
         ("fedtd", r#""step_size": 0.05"#),
     ];
@@ -90,7 +92,7 @@ pub fn methods(participants: Option<usize>) -> Vec<(&'static str, Box<dyn Method
         all.push(("anderson", method("anderson", &format!(r#"{{"base": {{{base}{m}}}, "memory": 3}}"#))));
     }
     let second: Vec<&str> = computing_alone().iter().map(|(name, _)| *name).collect();
-    for kind in methods::KINDS.iter().filter(|_| participants.is_none()) {
+    for kind in fedsa_methods::KINDS.iter().filter(|_| participants.is_none()) {
         let is_there = all.iter().any(|(name, _)| *name == kind.name) || second.contains(&kind.name);
         assert!(is_there, "{} has no entry in the suites", kind.name);
     }
@@ -456,10 +458,9 @@ pub fn link(codec: &str, error_feedback: bool, media: &[&str]) -> fedsa::error::
     let mut link = Uplink::default().with_codec(codec_of(codec)?).with_error_feedback(error_feedback);
     for medium in media {
         let (kind, rest) = kind_of(medium);
-        let entry = fedsa::uplink::install::KINDS.iter().find(|k| k.is_called(&kind)).expect("a known medium");
+        let entry = fedsa::uplink::stage::KINDS.iter().find(|k| k.is_called(&kind)).expect("a known medium");
         let table: fedsa::settings::Value = serde_json::from_str(&rest).expect("JSON");
-        let settings = (entry.read)(&table).expect("readable settings");
-        settings.install(&mut link)?;
+        link.push((entry.read)(&table).expect("readable settings").into())?;
     }
     Ok(link)
 }

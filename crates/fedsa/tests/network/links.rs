@@ -3,12 +3,12 @@
 use super::*;
 use crate::common::{EXACT, engine, method};
 use fedsa::linalg::distance_sq;
-use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::linear::affine::LinearSystems;
 use fedsa::problem::noise::Noise;
 use fedsa::random::{Purpose, Stream};
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
-use fedsa::uplink::medium::Medium;
+use fedsa::uplink::stage::LinkStage;
 use fedsa::uplink::{MessageKey, Uplink};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ fn every_method_over_every_link_bears_a_hostile_network() {
         crate::common::link(coarse, false, &[r#"{"kind": "bit-budget", "bits": 4, "fading_snr": 1.0}"#]),
         crate::common::link(exact, false, &[r#"{"kind": "over-the-air", "receiver_noise": 0.01}"#]),
         crate::common::link(exact, false, &[r#"{"kind": "bit-budget", "bits": 40, "fading_snr": 3.0}"#]),
+        crate::common::link(coarse, true, &[r#"{"kind": "clip", "norm": 0.5}"#, r#"{"kind": "noise", "std": 0.01}"#]),
     ];
     let garnet = crate::common::field(&*crate::common::problems(6)[0].1, Law::Markov);
     let quadratic = crate::common::field(&*crate::common::objectives(6)[0].1, Law::Mean);
@@ -45,7 +46,7 @@ fn every_method_over_every_link_bears_a_hostile_network() {
 #[derive(Debug, serde::Serialize)]
 struct Recorded(HashMap<u64, bool>);
 
-impl Medium for Recorded {
+impl LinkStage for Recorded {
     fn gain(&self, _: &mut [u64], stream: &mut Stream) -> f64 {
         f64::from(self.0[&stream.bits()])
     }

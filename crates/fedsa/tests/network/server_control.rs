@@ -6,7 +6,7 @@ use crate::common::{engine, field, linear};
 use fedsa::record::OutputRule;
 use fedsa::server::Participation;
 use fedsa::uplink::MessageKey;
-use fedsa::uplink::medium::Medium;
+use fedsa::uplink::stage::LinkStage;
 
 /// The round of the fault, and the honest rounds after it.
 const FAULT: u64 = 30;
@@ -121,7 +121,7 @@ fn scaffold_recovers_from_a_message_that_is_lost_and_a_state_that_is_older() {
 #[derive(Debug, serde::Serialize)]
 struct LosesOne(u64);
 
-impl Medium for LosesOne {
+impl LinkStage for LosesOne {
     fn gain(&self, _: &mut [u64], stream: &mut Stream) -> f64 {
         f64::from(stream.bits() != self.0)
     }

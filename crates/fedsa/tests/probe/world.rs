@@ -11,7 +11,7 @@ use fedsa::enrolment::{announce, announced};
 use fedsa::federation::{AnswerRules, Faults, Federation};
 use fedsa::linalg::distance_sq;
 use fedsa::message::{Body, Message, Part};
-use fedsa::methods::MethodSettings;
+use fedsa::method::MethodSettings;
 use fedsa::metrics::Observable;
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;

@@ -137,7 +137,7 @@ kind = "fedhsa"
 label = "over the air"
 step_size = 0.1
 local_steps = 4
-uplink = { codec = { kind = "rand-k", k = 2, unbiased = false }, media = [{ kind = "over-the-air", gain = { law = "rayleigh" }, receiver_noise = 0.2 }] }
+uplink = { codec = { kind = "rand-k", k = 2, unbiased = false }, media = [{ kind = "clip", norm = 2.0 }, { kind = "noise", std = 0.1 }, { kind = "over-the-air", gain = { law = "rayleigh" }, receiver_noise = 0.2 }] }
 
 [run]
 rounds = 3

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
+use fedsa::problem::rows::dataset::{Dataset, Labels, Rows, Wanted};
 use fedsa_data::datasets;
 use flate2::Compression;
 use flate2::write::GzEncoder;

@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use fedsa::enrolment::{Applicant, ColumnSummary, CountedColumns, DistinctValues, Enrolment, Terms, announce, announce_to_new, announced};
 use fedsa::federation::{Description, Federation};
-use fedsa::methods::scafflsa::Scafflsa;
-use fedsa::problem::garnet::Garnet;
+use fedsa::problem::td::garnet::Garnet;
 use fedsa::sampling::Sampling;
+use fedsa_methods::scafflsa::Scafflsa;
 use sha2::{Digest, Sha256};
 
 use super::proportional;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use fedsa::error::Result;
-use fedsa::problem::log::Log;
-use fedsa::problem::log_form::{BadRows, LogForm};
-use fedsa::problem::source::Inputs;
-use fedsa::uplink::medium::delay::{MAX_DELAY, Row};
+use fedsa::problem::logs::log::Log;
+use fedsa::problem::logs::log_form::{BadRows, LogForm};
+use fedsa::problem::logs::source::Inputs;
+use fedsa::uplink::stage::delay::{MAX_DELAY, Row};
 use fedsa_data::linear_model::LinearModel;
 use fedsa_data::table::{self, Cells, Table, TableForm};
 use fedsa_data::trace::{Trace, TraceColumn};

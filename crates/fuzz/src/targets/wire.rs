@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use common::forms::{Wire, instead, reformed};
 use fedsa::message::{Envelope, Message, Part};
-use fedsa::methods::{MethodSettings, Setting};
+use fedsa::method::{MethodSettings, Setting};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::random::Stream;

@@ -1,7 +1,7 @@
 //! The short page: for each method its floor, what limits it, what would help most, the largest stable step, and what a target takes, in
 //! at most 25 lines.
 
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa_experiment::Plan;
 use fedsa_experiment::numbers::{self, number, rounded_down, thousands, two_digits};
 use fedsa_experiment::theory::{MethodTarget, MethodTheory, ReasonCode, TheoryReport, against, best};

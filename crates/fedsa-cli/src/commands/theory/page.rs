@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use fedsa::linalg;
-use fedsa::methods::Drift;
+use fedsa::method::Drift;
 use fedsa::problem::Field;
 use fedsa::sampling::Law;
 use fedsa::schedule::StepSize;
-use fedsa::uplink::medium::bit_budget::BitBudget;
+use fedsa::uplink::stage::bit_budget::BitBudget;
 use fedsa_experiment::numbers::{self, about, number, percent, typed};
 use fedsa_experiment::theory::{LeftOut, MethodTheory, ProblemTheory, Theory};
 use fedsa_experiment::{Plan, Predictor};
@@ -215,7 +215,7 @@ pub(super) fn settings(of: &Forecast, plan: &Plan, cell: usize) -> String {
         parts.extend(shape.participants.map(|m| format!("{m} of {} agents a round", plan.field(cell).agents())));
     }
     let planned = &plan.cells[cell];
-    let carries = planned.uplink.budget.map(|BitBudget { bits, fading_snr, .. }| match fading_snr {
+    let carries = planned.uplink.budget().map(|&BitBudget { bits, fading_snr, .. }| match fading_snr {
         None => format!("carries {} bits a component in an exchange", number(bits.floor())),
         Some(snr) => format!("carries {} log2(1 + {} gamma) bits a component in an exchange, gamma ~ Exp(1)", typed(bits), typed(snr)),
     });

@@ -1,8 +1,8 @@
 //! `scaffnew`: control variates with random talk against Theorem B.4.
 
 use fedsa::error::{Error, Result};
-use fedsa::methods::Drift;
-use fedsa::problem::systems::System;
+use fedsa::method::Drift;
+use fedsa::problem::linear::systems::System;
 use fedsa::sampling::Law;
 use fedsa_theory::scaffnew::{Scaffnew, ScaffnewState};
 

@@ -7,9 +7,9 @@ use crate::numbers::thousands;
 use crate::picture::Picture;
 use fedsa::error::Result;
 use fedsa::problem::features::FeatureMap;
-use fedsa::problem::holdout;
-use fedsa::problem::log::Log;
-use fedsa::problem::logs::TraceRule;
+use fedsa::problem::logs::held_out;
+use fedsa::problem::logs::log::Log;
+use fedsa::problem::logs::replay::TraceRule;
 use fedsa_figure::{Chart, Panel, PlottedCurve, Style};
 
 use super::range_of;
@@ -86,10 +86,10 @@ pub fn returns(held: &[Log], map: &FeatureMap, rule: TraceRule, theta: &[f64]) -
 
 /// The transitions of an agent that have a return and a finite prediction, and the number of those without a return.
 fn outcomes(log: &Log, map: &FeatureMap, rule: TraceRule, theta: &[f64]) -> Result<(Vec<Outcome>, usize)> {
-    let returns = holdout::returns(log, rule)?;
+    let returns = fedsa_evaluate::held_out::returns(log, rule)?;
     let mut phi = vec![0.0; map.len()];
     let mut outcomes = Vec::new();
-    for (episode, rows) in holdout::episodes(log)?.into_iter().enumerate() {
+    for (episode, rows) in held_out::episodes(log)?.into_iter().enumerate() {
         for row in rows {
             let Some(returned) = returns[row] else { continue };
             map.eval(log.state(row), &mut phi);

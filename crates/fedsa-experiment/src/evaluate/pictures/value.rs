@@ -5,8 +5,8 @@ use crate::picture::Picture;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::parallel;
 use fedsa::problem::features::{FeatureMap, FeatureSpec};
-use fedsa::problem::survey::{LogFacts, StateSample};
-use fedsa::problem::uncertainty::Covariance;
+use fedsa::problem::logs::survey::{LogFacts, StateSample};
+use fedsa_evaluate::uncertainty::Covariance;
 use fedsa_figure::{Chart, HeatMap, HeatMaps, Panel, PlottedCurve, Style};
 
 use super::range_of;

@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
 use fedsa::kernel::Isa;
-use fedsa::methods::MethodSettings;
-use fedsa::methods::fedlsa::FedLsa;
-use fedsa::problem::linear::LinearSystems;
+use fedsa::method::MethodSettings;
+use fedsa::problem::linear::affine::LinearSystems;
 use fedsa::problem::{NoFiles, ProblemSettings as _};
 use fedsa::sampling::Sampling;
 use fedsa::uplink::Uplink;
+use fedsa_methods::fedlsa::FedLsa;
 use fedsa_theory::cost::Goal;
 use fedsa_theory::tune::SearchStart;
 

@@ -6,7 +6,7 @@
 use std::mem::MaybeUninit;
 
 use super::{Drawn, Group, Tables, TransitionTable, Vectors, advance, products, steps};
-use crate::kernel::pass::{Controls, Pass};
+use crate::kernel::pass::{ControlMoves, Pass};
 use crate::kernel::vector::{self, Divisor, Vector};
 use crate::kernel::{Chunk, Isa, LANES};
 use crate::random::Streams;
@@ -272,7 +272,7 @@ unsafe fn many<'a, V: Vector, const L: usize, const CHAIN: bool, const ALIKE: bo
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "a fixed number of lanes, of which some may be idle")]
 unsafe fn settle<V: Vector, const L: usize>(
-    controls: &Controls,
+    controls: &ControlMoves,
     shared: &mut Shared<V>,
     memory: *mut Chunk,
     stride: usize,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::kernel::Chunk;
+use crate::random::Stream;
 
 /// One column of an alias table (Walker 1977, Vose 1991) with a power of two of columns.
 ///
@@ -108,19 +109,15 @@ impl TransitionTable {
         !self.successors.is_empty()
     }
 
-    /// The transition that 64 random bits choose from `state`, and the next state.
+    /// The number of the next transition, drawn from the state of the chain, which moves on; without a chain it is independent of others.
     #[inline(always)]
-    pub fn draw(&self, state: u64, bits: u64) -> (&Transition, u64) {
-        let (z, next) = self.draw_number(state, bits);
-        (&self.transitions[z], next)
-    }
-
-    /// The number of the transition that 64 random bits choose from `state`, and the next state.
-    #[inline(always)]
-    pub fn draw_number(&self, state: u64, bits: u64) -> (usize, u64) {
-        let column = &self.columns[((state << self.bits) + (bits >> (64 - self.bits))) as usize];
-        let z = column.outcome(bits);
-        (z, self.successors.get(z).map_or(0, |s| u64::from(*s)))
+    pub fn draw(&self, chain: &mut [u64], stream: &mut Stream) -> usize {
+        let (state, bits) = (chain.first().copied().unwrap_or(0), stream.bits());
+        let z = self.columns[((state << self.bits) + (bits >> (64 - self.bits))) as usize].outcome(bits);
+        if let Some(state) = chain.first_mut() {
+            *state = self.successors.get(z).map_or(0, |s| u64::from(*s));
+        }
+        z
     }
 }
 

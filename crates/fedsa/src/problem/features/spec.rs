@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tiles::MIN_SLOTS;
 use crate::error::{Error, Result, quoted, require};
-use crate::problem::source::Inputs;
+use crate::problem::logs::source::Inputs;
 
 /// The settings of a [`FeatureMap`](super::FeatureMap).
 ///

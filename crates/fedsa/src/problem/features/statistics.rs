@@ -57,7 +57,7 @@ impl ColumnStatistics {
 }
 
 /// The quantiles `(c + 1/2) / count` of some numbers, which are sorted: by linear interpolation between the nearest two.
-pub(in crate::problem) fn quantiles(sorted: &[f64], count: usize) -> Vec<f64> {
+pub(crate) fn quantiles(sorted: &[f64], count: usize) -> Vec<f64> {
     let at = |c: usize| {
         let place = (c as f64 + 0.5) / count as f64 * (sorted.len() - 1) as f64;
         let (below, share) = (place.floor() as usize, place.fract());

@@ -339,7 +339,7 @@ fn subset(n: usize, k: usize, stream: &mut Stream) -> Vec<u64> {
     let mut map = vec![0u64; n.div_ceil(64)];
     let drawn = k.min(n - k);
     for last in n - drawn..n {
-        let i = ((u128::from(stream.bits()) * (last as u128 + 1)) >> 64) as usize;
+        let i = stream.below(last + 1);
         let taken = map[i / 64] >> (i % 64) & 1 == 1;
         let i = if taken { last } else { i };
         map[i / 64] |= 1 << (i % 64);

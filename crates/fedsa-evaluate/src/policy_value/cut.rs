@@ -1,0 +1,168 @@
+//! What the error of fitted weights adds to that of weighted returns, where episodes were cut short.
+//!
+//! The mean of `V_i` does not depend on v for an episode that ended: its terms cancel. One that was cut short ends with
+//! `gamma^T rho_{0:T-1} v(s_T)`, and the weights theta of v are fitted to nearly all episodes, so that their error is common to all. With
+//! D the mean over episodes of `gamma^T rho_{0:T-1} phi(s_T)` (0 for those that ended), episode i adds in the first order
+//!
+//! ```text
+//! h_i = (V_i - J) / n + D' A^-1 g_i,     se^2 = n / (n - 1) sum_i h_i^2
+//! ```
+//!
+//! with the scores `g_i` and the matrix A of the fit to all episodes (`fitted`). Each of the K folds has weights from the other K - 1, whose
+//! matrix is (K - 1) / K of A; over the folds the two factors cancel. A ridge adds the square of `eps n_t D' A^-1 theta`, as in `fitted`.
+//!
+//! The specification has the error of the mean alone (section 2). Where all of 300 episodes of a task with six states are cut after two
+//! steps, nominal 95% intervals without the second part cover the truth in about a fifth of the repetitions.
+
+use faer::{Mat, MatRef};
+use fedsa::error::Result;
+use fedsa::linalg;
+use fedsa::parallel;
+use fedsa::problem::logs::source::LogSource;
+
+use super::fitted::{correction, episodes};
+use super::folds::{EpisodeSums, FitRule, left_open, some_solution};
+use super::walk::{View, dot};
+
+/// What is bootstrapped at the ends of episodes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Bootstrapped {
+    /// The number of episodes that were cut short.
+    pub count: usize,
+    /// The sum of `gamma^T rho_{0:T-1} v(s_T)` over them, and that of `gamma^T rho_{0:T-1} phi(s_T)`; empty without any.
+    pub value: f64,
+    pub features: Vec<f64>,
+}
+
+impl Bootstrapped {
+    /// An episode with this `gamma^T rho_{0:T-1}`, with the weights of its v and the features of its last state.
+    pub fn add(&mut self, factor: f64, theta: &[f64], phi: &[f64]) {
+        self.count += 1;
+        // Without weight or discount nothing counts, whatever it is.
+        if factor != 0.0 && !phi.is_empty() {
+            self.value += factor * dot(phi, theta);
+            self.features.resize(phi.len(), 0.0);
+            linalg::add_scaled(&mut self.features, factor, phi);
+        }
+    }
+
+    pub fn join(&mut self, other: &Self) {
+        self.count += other.count;
+        self.value += other.value;
+        if !other.features.is_empty() {
+            self.features.resize(other.features.len(), 0.0);
+            linalg::add_scaled(&mut self.features, 1.0, &other.features);
+        }
+    }
+}
+
+/// What the episodes of an agent add to the value of all, and to that of the agent, by way of the weights.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ByWeights {
+    /// `D' A^-1 g_i` of each episode with a start, for all and for the agent; nothing where no episode is cut short.
+    with_start: Vec<[f64; 2]>,
+    /// The sums of squares over episodes whose start is not known.
+    without: [f64; 2],
+    /// The sum of squares of what the episodes of others add to the agent's value.
+    others: f64,
+    /// What the ridge takes from the value of all, and from the agent's, with what the data leave open of what is bootstrapped.
+    not_known: [f64; 2],
+}
+
+impl ByWeights {
+    /// The standard error of all, from the `V_i`, or what they are replaced by, of all episodes with a start in the order of agents.
+    pub fn of_all(agents: &[Self], values: &[f64]) -> f64 {
+        let parts: Vec<f64> = agents.iter().flat_map(|agent| agent.with_start.iter().map(|both| both[0])).collect();
+        let without: f64 = agents.iter().map(|agent| agent.without[0]).sum();
+        squares(values, &parts, without).sqrt().hypot(agents.first().map_or(0.0, |agent| agent.not_known[0]))
+    }
+
+    /// The standard error of an agent with these `V_i`, of `n` episodes in all.
+    pub fn of_agent(&self, values: &[f64], n: usize) -> f64 {
+        let parts: Vec<f64> = self.with_start.iter().map(|both| both[1]).collect();
+        let others = if self.others > 0.0 { correction(n as f64) * self.others } else { 0.0 };
+        (squares(values, &parts, self.without[1]) + others).sqrt().hypot(self.not_known[1])
+    }
+}
+
+/// `n / (n - 1) (sum_i ((V_i - J) / n + x_i)^2 + more)`, where parts x are given.
+fn squares(values: &[f64], parts: &[f64], more: f64) -> f64 {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let part = |i: usize| parts.get(i).copied().unwrap_or(0.0);
+    let sum: f64 = values.iter().enumerate().map(|(i, value)| ((value - mean) / n + part(i)).powi(2)).sum();
+    correction(n) * (sum + more)
+}
+
+/// What the episodes of all agents add by way of the weights that are fitted to `total`, where these are bootstrapped at the ends of the
+/// agents' episodes, `counts` of which have a start.
+///
+/// # Errors
+/// When a log cannot be read.
+pub(super) fn by_weights(
+    sources: &[Box<dyn LogSource>],
+    view: View<'_>,
+    rule: FitRule,
+    total: &EpisodeSums,
+    cut: &[&Bootstrapped],
+    counts: &[usize],
+) -> Result<Vec<ByWeights>> {
+    let mut all = Bootstrapped::default();
+    cut.iter().for_each(|agent| all.join(agent));
+    if all.features.is_empty() {
+        return Ok(vec![ByWeights::default(); sources.len()]);
+    }
+    let (d, several) = (view.len(), sources.len() > 1);
+    let (theta, matrix, undetermined) = (total.some_weights(rule.ridge), total.matrix(rule.ridge), total.undetermined());
+    // A^-T D.
+    let towards = |cut: &Bootstrapped, n: usize| match cut.features.is_empty() || n == 0 {
+        true => vec![0.0; d],
+        false => some_solution(&matrix.transpose().to_owned(), &cut.features.iter().map(|x| x / n as f64).collect::<Vec<_>>()),
+    };
+    let common = towards(&all, counts.iter().sum());
+    let own: Vec<Vec<f64>> = (0..sources.len()).map(|c| if several { towards(cut[c], counts[c]) } else { common.clone() }).collect();
+    let not_known = |cut: &Bootstrapped, n: usize, towards: &[f64]| {
+        let open = left_open(&undetermined, &cut.features, &theta) / n.max(1) as f64;
+        (rule.ridge * total.transitions * dot(towards, &theta)).hypot(open)
+    };
+    let of_agent = |c: usize| -> Result<(ByWeights, f64, Mat<f64>)> {
+        let (mut found, mut own_squares) = (ByWeights::default(), 0.0);
+        found.not_known = [not_known(&all, counts.iter().sum(), &common), not_known(cut[c], counts[c], &own[c])];
+        let mut scores = Mat::zeros(d * usize::from(several), d * usize::from(several));
+        episodes(&*sources[c], view, rule, &theta, false, &mut |episode| {
+            let parts = [dot(&common, &episode.score), dot(&own[c], &episode.score)];
+            own_squares += parts[1].powi(2);
+            if episode.start.is_some() {
+                found.with_start.push(parts);
+            } else {
+                found.without.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part * part);
+            }
+            if several {
+                let score = MatRef::from_column_major_slice(&episode.score, d, 1);
+                linalg::add_outer(&mut scores, score, score);
+            }
+        })?;
+        Ok((found, own_squares, scores))
+    };
+    let (mut agents, mut own_squares) = (Vec::new(), Vec::new());
+    let mut scores = Mat::<f64>::zeros(d * usize::from(several), d * usize::from(several));
+    for first in (0..sources.len()).step_by(parallel::threads()) {
+        let count = parallel::threads().min(sources.len() - first);
+        for (found, squares, of_agent) in parallel::try_map(count, |i| of_agent(first + i))? {
+            agents.push(found);
+            own_squares.push(squares);
+            scores += of_agent;
+        }
+    }
+    if several {
+        add_others(&mut agents, &own, &own_squares, &scores);
+    }
+    Ok(agents)
+}
+
+/// Adds what the episodes of others add, from the sum of the products of all scores and each agent's own sum of squares.
+fn add_others(agents: &mut [ByWeights], own: &[Vec<f64>], own_squares: &[f64], scores: &Mat<f64>) {
+    for ((agent, own), own_squares) in agents.iter_mut().zip(own).zip(own_squares) {
+        agent.others = (dot(own, &linalg::mat_vec(scores, own)) - own_squares).max(0.0);
+    }
+}

@@ -1,0 +1,156 @@
+//! A log as estimators of values see it: features, ratios, and where episodes begin and end.
+
+use fedsa::error::Result;
+use fedsa::kernel::{Isa, products};
+use fedsa::problem::features::FeatureMap;
+use fedsa::problem::logs::block_features::BlockFeatures;
+use fedsa::problem::logs::episode::{EpisodeEvent, read_episodes};
+use fedsa::problem::logs::log::{Break, EpisodeEnd, Log};
+use fedsa::problem::logs::log_means::TraceRule;
+use fedsa::problem::logs::source::LogSource;
+
+/// What values are linear functions of: features of states, or of actions in states.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    pub map: &'a FeatureMap,
+    /// The number of actions K; `None` for features of states. Features of an action in a state are those of the state in the block of
+    /// the action, d K numbers; those of a state are then the mean over actions, by the policy that is evaluated.
+    pub actions: Option<usize>,
+    /// The number of agents whose logs are walked along at the same time.
+    pub agents: usize,
+}
+
+impl View<'_> {
+    /// The number of features.
+    pub fn len(&self) -> usize {
+        self.map.len() * self.actions.unwrap_or(1)
+    }
+
+    /// Features of a state, in which actions have these probabilities.
+    fn mean(&self, phi: &[f64], law: &[f64], out: &mut [f64]) {
+        for (block, p) in out.chunks_exact_mut(phi.len()).zip(law) {
+            block.iter_mut().zip(phi).for_each(|(out, x)| *out = p * x);
+        }
+    }
+
+    /// Features of an action.
+    fn of_action(&self, phi: &[f64], action: usize, out: &mut [f64]) {
+        out.fill(0.0);
+        out[action * phi.len()..(action + 1) * phi.len()].copy_from_slice(phi);
+    }
+}
+
+/// Features of the actions of one transition, as [`Step`] has them.
+struct ActionFeatures {
+    here: Vec<f64>,
+    acted: Vec<f64>,
+    next: Vec<f64>,
+}
+
+impl ActionFeatures {
+    fn set(&mut self, view: &View<'_>, log: &Log, i: usize, here: &[f64], next: &[f64]) {
+        let Some(actions) = &log.actions else { return };
+        let row = i * actions.count..(i + 1) * actions.count;
+        view.mean(here, &actions.here[row.clone()], &mut self.here);
+        view.mean(next, &actions.next[row], &mut self.next);
+        view.of_action(here, actions.taken[i] as usize, &mut self.acted);
+    }
+}
+
+/// One transition.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step<'a> {
+    /// The features of the state, of which `v(s)` is a linear function.
+    pub here: &'a [f64],
+    /// The features of what was done in it, of which `q(s, a)` is: those of the state where actions are not described.
+    pub acted: &'a [f64],
+    /// The features of the next state; `None` where the episode terminated.
+    pub next: Option<&'a [f64]>,
+    pub reward: f64,
+    /// The importance ratio, 1 where none are used.
+    pub ratio: f64,
+    /// Whether it is the first of a part, where traces start anew.
+    pub begins: bool,
+    /// Whether it is the first of its episode.
+    pub starts: bool,
+    /// Whether it belongs to another episode than the transition before. Parts that rows were left out between are of one episode where
+    /// it has a number.
+    pub is_new: bool,
+}
+
+impl Step<'_> {
+    /// `out = q's features - gamma (those of the next state)`.
+    pub fn difference(&self, gamma: f64, out: &mut [f64]) {
+        match self.next {
+            None => out.copy_from_slice(self.acted),
+            Some(next) => products::along(Isa::best(), out, self.acted, -gamma, next),
+        }
+    }
+
+    /// `delta = r + gamma v(s') - q(s, a)` at these weights.
+    pub fn error(&self, gamma: f64, theta: &[f64]) -> f64 {
+        let next = self.next.map_or(0.0, |next| gamma * dot(next, theta));
+        self.reward + next - dot(self.acted, theta)
+    }
+}
+
+/// What [`walk`] tells.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Walk<'a> {
+    /// The next transition.
+    Step(Step<'a>),
+    /// The part of an episode that the last transition belongs to has ended.
+    End(EpisodeEnd),
+}
+
+/// Walks along a log.
+///
+/// # Errors
+/// When it cannot be read.
+pub(super) fn walk(source: &dyn LogSource, view: View<'_>, rule: TraceRule, see: &mut dyn FnMut(Walk<'_>)) -> Result<()> {
+    let mut features = BlockFeatures::new(view.map, view.agents);
+    let mut last: Option<(Option<i64>, EpisodeEnd)> = None;
+    let blank = || vec![0.0; view.actions.map_or(0, |_| view.len())];
+    let mut actions = ActionFeatures { here: blank(), acted: blank(), next: blank() };
+    read_episodes(source, &mut |event| {
+        match event {
+            EpisodeEvent::End(part) => {
+                if let Some((_, end)) = &mut last {
+                    *end = part.end;
+                }
+                see(Walk::End(part.end));
+            }
+            EpisodeEvent::Step { batch, i, starts, begins } => {
+                let log = batch.log;
+                let number = log.episode.as_ref().map(|all| all[i]);
+                // After rows that were left out the episode may still be the one before.
+                let is_same = || last.is_some_and(|(before, end)| end == EpisodeEnd::Cut && number.is_some() && before == number);
+                let is_new = begins && (starts || log.break_before(i) == Break::Stream || !is_same());
+                last = Some((number, EpisodeEnd::Cut));
+                let [here, next] = features.of(log, i);
+                let (value, acted, after) = if view.actions.is_some() {
+                    actions.set(&view, log, i, here, next);
+                    (&actions.here[..], &actions.acted[..], &actions.next[..])
+                } else {
+                    (here, here, next)
+                };
+                see(Walk::Step(Step {
+                    here: value,
+                    acted,
+                    next: (!log.done[i]).then_some(after),
+                    reward: log.rewards[i],
+                    ratio: rule.ratio(batch, i),
+                    begins,
+                    starts,
+                    is_new,
+                }));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `phi' theta`.
+pub(super) fn dot(phi: &[f64], theta: &[f64]) -> f64 {
+    phi.iter().zip(theta).map(|(x, w)| x * w).sum()
+}

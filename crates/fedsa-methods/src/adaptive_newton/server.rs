@@ -1,0 +1,397 @@
+//! The server half of [`crate::adaptive_newton`]: quasi-Newton directions from pairs of differences, whose initial matrix comes
+//! from the agents, from a whole Hessian, or from nowhere, as [`super::curvature`] rules.
+
+use faer::Mat;
+use fedsa::error::Result;
+use fedsa::linalg::{self, along, dot, go_along, minus, norm_sq};
+use fedsa::message::{Message, Part};
+use fedsa::saved::{packed, unpacked};
+use fedsa::server::{Ask, Next, Received, Server};
+use serde::{Deserialize, Serialize};
+
+use super::curvature::{InitialMatrix, Outset, WayVerdict, Ways};
+use crate::local::line_search::UNKNOWN_LOSS;
+use crate::server::history::{History, is_curved};
+
+/// A trial point is accepted if the loss falls by this share of what the slope promises.
+const DECREASE: f64 = 1e-4;
+/// Or, where rounding hides the decrease of the loss (relative to the loss), if the slope falls to this share.
+const FLATTER: f64 = 0.9;
+const ROUNDING: f64 = 1e-12;
+/// A mean loss above this is not known: an agent has answered with [`UNKNOWN_LOSS`], and with no gradient. Agents may count little.
+const OVERFLOW: f64 = 1e-15 * UNKNOWN_LOSS;
+/// The whole Hessian of a quadratic objective is doubted where it misses differences y of gradients by this share of them.
+const MISSES: f64 = 0.5;
+/// The exchanges.
+const AT_MODEL: u8 = 0;
+const DIRECTIONS: u8 = 1;
+const HESSIANS: u8 = 2;
+const WHOLE: u8 = 3;
+
+/// How sure the answers at theta are, or the Hessian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Standing {
+    /// All agents have answered once.
+    Answered,
+    /// Later answers contradict them: they are asked for again.
+    Doubted,
+    /// Two answers were the same.
+    Confirmed,
+}
+
+/// The trial along a direction.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Trial {
+    /// p, d components; empty before the first direction.
+    direction: Vec<f64>,
+    /// `g^T p`, below 0.
+    slope: f64,
+    /// The share of p that is tried.
+    step: f64,
+    /// How many shares were refused.
+    refused: u32,
+}
+
+/// Directions by the two loops of L-BFGS around an initial matrix, and trial points with their gradients in place of a line search.
+pub struct AdaptiveNewtonServer {
+    /// What the rule knows beforehand.
+    outset: Outset,
+    /// m.
+    memory: usize,
+    /// How many shares of a direction may be refused.
+    shrinks: u32,
+    /// What the rule has seen.
+    ways: Ways,
+    /// `theta_t`: the last accepted point, with its mean loss and gradient; no gradient before the first answer.
+    theta: Vec<f64>,
+    loss: f64,
+    gradient: Vec<f64>,
+    standing: Standing,
+    trial: Trial,
+    /// The pairs (s, y).
+    history: History,
+    /// The factor of the initial matrix, for each source.
+    scale: [f64; 3],
+    /// The mean Hessian, its lower triangle row by row; empty without one.
+    hessian: Vec<f64>,
+    hessian_standing: Standing,
+    failed: u64,
+}
+
+impl AdaptiveNewtonServer {
+    /// The server before its first round, which keeps `memory` pairs.
+    pub fn new(theta: Vec<f64>, outset: Outset, memory: usize, shrinks: u32) -> Self {
+        let (ways, trial) = (Ways::new(outset.first), Trial::default());
+        let (gradient, hessian, history) = (Vec::new(), Vec::new(), History::default());
+        let (loss, standing, hessian_standing, scale) = (0.0, Standing::Answered, Standing::Answered, [1.0; 3]);
+        Self { outset, memory, shrinks, ways, theta, loss, gradient, standing, trial, history, scale, hessian, hessian_standing, failed: 0 }
+    }
+
+    /// The mean loss and gradient at a point that all agents have answered.
+    fn heard(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
+        if self.gradient.is_empty() {
+            return self.begin(point, loss, g, round);
+        }
+        if self.standing == Standing::Doubted {
+            return self.heard_again(point, loss, g, round);
+        }
+        if self.trial.direction.is_empty() {
+            return self.turn(round);
+        }
+        let slope = dot(&g, &self.trial.direction);
+        if self.trial.refused == 0 && self.ways.now != InitialMatrix::Gradients && loss < OVERFLOW {
+            self.rescale(slope);
+        }
+        let Trial { slope: before, step, .. } = self.trial;
+        let falls = loss <= self.loss + DECREASE * step * before;
+        let flattens = loss <= self.loss + ROUNDING * self.loss.abs() && slope.abs() <= FLATTER * before.abs();
+        let (s, y) = (minus(&point, &self.theta), minus(&g, &self.gradient));
+        let is_convex = loss >= OVERFLOW || self.is_convex(&s, loss, &g);
+        if !(falls || flattens) {
+            self.shorten(loss, slope, is_convex);
+            return Next::Done { tell: None };
+        }
+        if self.outset.is_quadratic && self.hessian_standing == Standing::Answered && self.misses(&s, &y) {
+            self.hessian_standing = Standing::Doubted;
+        }
+        if is_convex && is_curved(&s, &y) {
+            self.history.push((s, y), self.memory);
+        }
+        (self.theta, self.loss, self.gradient, self.standing) = (point, loss, g, Standing::Answered);
+        match self.ways.moved(self.norm(), &self.outset) {
+            WayVerdict::Stay => {}
+            WayVerdict::Change(source) => {
+                self.hessian.clear();
+                self.ways.take(source);
+            }
+            WayVerdict::Renew => {
+                self.hessian.clear();
+                self.ways.take(InitialMatrix::Hessians);
+            }
+        }
+        self.turn(round)
+    }
+
+    /// The first answers at a point.
+    fn begin(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
+        (self.theta, self.loss, self.gradient, self.standing) = (point, loss, g, Standing::Answered);
+        self.ways.begin(self.norm(), &self.outset);
+        self.turn(round)
+    }
+
+    /// The answers at theta that were doubted. If they are others, one of them was wrong: the method begins anew there, without what it
+    /// concluded from wrong answers.
+    fn heard_again(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
+        if loss == self.loss && g == self.gradient {
+            self.standing = Standing::Confirmed;
+            if self.trial.refused > self.shrinks {
+                self.give_up();
+            }
+            return Next::Done { tell: None };
+        }
+        self.history.pairs.clear();
+        self.hessian.clear();
+        self.scale = [1.0; 3];
+        self.begin(point, loss, g, round)
+    }
+
+    /// Whether a convex function may have these values and gradients at theta and at `theta + s`: it lies above both tangents.
+    fn is_convex(&self, s: &[f64], loss: f64, g: &[f64]) -> bool {
+        let (rises, rounding) = (loss - self.loss, ROUNDING * loss.abs().max(self.loss.abs()));
+        (dot(&self.gradient, s) - rounding..=dot(g, s) + rounding).contains(&rises)
+    }
+
+    /// Whether there is a whole Hessian H with `||y - H s||` above a share of `||y||`.
+    fn misses(&self, s: &[f64], y: &[f64]) -> bool {
+        let mut rest = y.to_vec();
+        for i in 0..if self.hessian.is_empty() { 0 } else { s.len() } {
+            let row = &self.hessian[i * (i + 1) / 2..(i + 1) * (i + 2) / 2];
+            rest[i] -= dot(row, &s[..=i]);
+            go_along(&mut rest[..i], -s[i], &row[..i]);
+        }
+        !self.hessian.is_empty() && norm_sq(&rest) > MISSES.powi(2) * norm_sq(y)
+    }
+
+    fn norm(&self) -> f64 {
+        norm_sq(&self.gradient).sqrt()
+    }
+
+    /// After the first trial of a direction, with the slope there: the initial matrix is scaled down, or up to 1 again, towards the minimum of a
+    /// parabola along the direction.
+    fn rescale(&mut self, slope: f64) {
+        let before = self.trial.slope;
+        let minimum = if slope > before { before / (before - slope) } else { 2.0 };
+        let scale = &mut self.scale[self.ways.now.place()];
+        *scale = (*scale * minimum.clamp(0.4, 1.6).sqrt()).clamp(0.02, 1.0);
+    }
+
+    /// After too many refusals the memory is dropped.
+    fn give_up(&mut self) {
+        self.failed += 1;
+        self.history.pairs.clear();
+        self.hessian.clear();
+        let scale = &mut self.scale[InitialMatrix::Gradients.place()];
+        *scale = (*scale * self.trial.step).max(1e-90);
+        self.ways.take(InitialMatrix::Gradients);
+        self.along(self.steepest());
+    }
+
+    /// A trial was refused: the next share is the minimum of the cubic through losses and slopes, a tenth to a half of the last one. If too many
+    /// were, or if no convex function has the answers at theta and at the trial point, an agent may have answered wrongly at theta: all are asked
+    /// again there, once.
+    fn shorten(&mut self, loss: f64, slope: f64, is_convex: bool) {
+        let Trial { slope: before, step, .. } = self.trial;
+        self.trial.refused += 1;
+        let are_too_many = self.trial.refused > self.shrinks;
+        if self.standing == Standing::Answered && (are_too_many || !is_convex) {
+            self.standing = Standing::Doubted;
+        } else if are_too_many {
+            return self.give_up();
+        }
+        if are_too_many {
+            return;
+        }
+        let theta = 3.0 * (self.loss - loss) / step + before + slope;
+        let root = (theta * theta - before * slope).sqrt();
+        let cubic = step * (1.0 - (slope + root - theta) / (slope - before + 2.0 * root));
+        // Nothing is known of the shape where the loss overflows.
+        let next = if cubic.is_finite() && loss < OVERFLOW { cubic } else { 0.1 * step };
+        self.trial.step = next.clamp(0.1 * step, 0.5 * step);
+    }
+
+    /// The direction at the present iterate: what it needs of the agents, or the direction itself.
+    fn turn(&mut self, round: u64) -> Next {
+        self.trial = Trial::default();
+        if self.gradient.iter().all(|g| *g == 0.0) {
+            return Next::Done { tell: None };
+        }
+        let ask = |exchange: u8, parts| Next::Ask(Ask { to: None, down: Message { round, exchange, parts }, own: None });
+        // At the target no more is asked for: a session that stops there needs none of it.
+        let goes_on = self.norm() > self.outset.tolerance;
+        match self.ways.now {
+            InitialMatrix::Hessians if goes_on && (self.hessian.is_empty() || self.hessian_standing == Standing::Doubted) => {
+                ask(HESSIANS, Vec::new())
+            }
+            InitialMatrix::Agents if goes_on => {
+                let (q, _) = self.first_loop();
+                Next::Ask(Ask { to: None, down: Message::one(round, DIRECTIONS, Part::Gradient, q), own: None })
+            }
+            _ => {
+                self.by_server();
+                Next::Done { tell: None }
+            }
+        }
+    }
+
+    /// With the Hessian of a quadratic objective, of all agents: its minimum is one step away, whose gradient is 0 but for rounding. The next round
+    /// measures what is left.
+    fn at_minimum(&mut self) {
+        if self.hessian.is_empty() || self.trial.direction.is_empty() {
+            return;
+        }
+        let trial = std::mem::take(&mut self.trial);
+        go_along(&mut self.theta, 1.0, &trial.direction);
+        self.gradient.clear();
+    }
+
+    /// A mean Hessian has arrived. That of some agents is another one than that of all, and asking again would not help.
+    fn take_hessian(&mut self, hessian: Vec<f64>, is_whole: bool) {
+        self.ways.paid(0.5 * (self.theta.len() as f64 + 1.0));
+        let is_sure = !is_whole || hessian == self.hessian;
+        self.hessian_standing = if is_sure { Standing::Confirmed } else { Standing::Answered };
+        self.hessian = hessian;
+        self.history.pairs.clear();
+        self.scale[InitialMatrix::Hessians.place()] = 1.0;
+        self.by_server();
+    }
+
+    /// The direction that needs nothing of the agents.
+    fn by_server(&mut self) {
+        let (q, shares) = self.first_loop();
+        let r = if self.hessian.is_empty() {
+            match self.history.scale() {
+                Some(scale) => scaled(&q, scale),
+                None => return self.along(self.steepest()),
+            }
+        } else {
+            let d = q.len();
+            let lower = &self.hessian;
+            let h = Mat::from_fn(d, d, |i, j| lower[i.max(j) * (i.max(j) + 1) / 2 + i.min(j)]);
+            match linalg::solve_definite(&h, &q) {
+                Some(r) => scaled(&r, self.scale[InitialMatrix::Hessians.place()]),
+                None => return self.without_hessians(),
+            }
+        };
+        self.second_loop(r, &shares);
+    }
+
+    /// The Hessian is not positive definite: Hessians are not asked for again.
+    fn without_hessians(&mut self) {
+        self.hessian.clear();
+        self.outset.may[InitialMatrix::Hessians.place()] = false;
+        self.ways.take(InitialMatrix::Gradients);
+        self.along(self.steepest());
+    }
+
+    /// `-c g` with `c ||g||` at most 1.
+    fn steepest(&self) -> Vec<f64> {
+        scaled(&self.gradient, -self.scale[InitialMatrix::Gradients.place()] * (1.0 / self.norm()).min(1.0))
+    }
+
+    /// [`History::first_loop`] of the gradient: q and the shares.
+    fn first_loop(&self) -> (Vec<f64>, Vec<f64>) {
+        let mut q = self.gradient.clone();
+        let shares = self.history.first_loop(&mut q);
+        (q, shares)
+    }
+
+    /// [`History::second_loop`] from r, the initial matrix times q, gives the direction.
+    fn second_loop(&mut self, mut r: Vec<f64>, shares: &[f64]) {
+        self.history.second_loop(&mut r, shares);
+        self.along(scaled(&r, -1.0));
+    }
+
+    /// Takes a direction, or the steepest one if it does not lead downhill: the pairs are then dropped.
+    fn along(&mut self, p: Vec<f64>) {
+        let slope = dot(&self.gradient, &p);
+        let is_downhill = slope < 0.0 && p.iter().all(|p| p.is_finite());
+        let direction = if is_downhill { p } else { self.steepest() };
+        if !is_downhill {
+            self.history.pairs.clear();
+        }
+        let slope = dot(&self.gradient, &direction);
+        self.trial = Trial { direction, slope, step: 1.0, refused: 0 };
+    }
+}
+
+fn scaled(v: &[f64], a: f64) -> Vec<f64> {
+    v.iter().map(|v| a * v).collect()
+}
+
+impl Server for AdaptiveNewtonServer {
+    fn open(&mut self, t: u64) -> Ask {
+        let tries = self.standing != Standing::Doubted && !self.trial.direction.is_empty();
+        let point = if tries { along(&self.theta, self.trial.step, &self.trial.direction) } else { self.theta.clone() };
+        let is_whole = self.gradient.is_empty() && self.hessian.is_empty() && self.outset.begins_whole();
+        Ask { to: None, down: Message::one(t, if is_whole { WHOLE } else { AT_MODEL }, Part::Model, point), own: None }
+    }
+
+    fn receive(&mut self, got: &Received<'_>) -> Next {
+        match got.exchange {
+            AT_MODEL | WHOLE => {
+                self.ways.paid(2.0);
+                // Losses and gradients of some agents cannot be compared with those of all: the question is repeated.
+                if !got.arrived.is_empty() {
+                    return Next::Done { tell: None };
+                }
+                let (loss, g) = (got.mean(Part::Losses)[0], got.mean(Part::Gradient));
+                let point = got.down.part(Part::Model).to_vec();
+                if got.exchange == AT_MODEL {
+                    return self.heard(point, loss, g, got.round);
+                }
+                (self.theta, self.loss, self.gradient, self.standing) = (point, loss, g, Standing::Answered);
+                self.ways.begin(self.norm(), &self.outset);
+                if self.norm() > 0.0 {
+                    self.take_hessian(got.mean(Part::Hessian), true);
+                    self.at_minimum();
+                }
+                Next::Done { tell: None }
+            }
+            DIRECTIONS => {
+                self.ways.paid(2.0);
+                let r = scaled(&got.mean(Part::Direction), -self.scale[InitialMatrix::Agents.place()]);
+                let (_, shares) = self.first_loop();
+                self.second_loop(r, &shares);
+                Next::Done { tell: None }
+            }
+            _ => {
+                // A mean over some agents is too small, which the scale makes up for.
+                self.take_hessian(got.mean(Part::Hessian), got.arrived.is_empty());
+                if self.outset.is_quadratic && got.arrived.is_empty() {
+                    self.at_minimum();
+                }
+                Next::Done { tell: None }
+            }
+        }
+    }
+
+    fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    fn failed_searches(&self) -> Option<u64> {
+        Some(self.failed)
+    }
+
+    fn state(&self) -> Vec<u8> {
+        let numbers = (self.loss, self.failed, self.scale, self.outset.may, self.standing, self.hessian_standing);
+        packed(&(&self.theta, &self.gradient, &self.trial, &self.hessian, numbers, &self.ways, &self.history))
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        let numbers;
+        (self.theta, self.gradient, self.trial, self.hessian, numbers, self.ways, self.history) = unpacked(state)?;
+        (self.loss, self.failed, self.scale, self.outset.may, self.standing, self.hessian_standing) = numbers;
+        Ok(())
+    }
+}

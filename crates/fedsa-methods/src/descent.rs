@@ -1,0 +1,271 @@
+//! What methods that move along a direction share: their protocol, their halves, and what they need of a link. Such a method is
+//! its settings with a rule of the direction ([`DescentSettings`]).
+//!
+//! ```text
+//! round t:   g = sum_c p_c grad f_c(y_t)                                (exchange 0)
+//!            p = sum_c p_c p_c(g), directions of the agents' own         (giant and done only)
+//!            L(s) = sum_c p_c f_c(y_t + s p), for trial steps s          (the last exchange, with a line search)
+//!            theta_{t+1} = y_t + s p
+//! ```
+//! A missing gradient or direction counts as zero, so that over a link that loses messages a round moves along the gradient
+//! of the agents that arrived: on average towards the root, without settling there. Codecs alter gradients and
+//! directions; losses are sent exactly.
+
+use fedsa::error::{Error, Result, require};
+use fedsa::local::{ByAgent, Client};
+use fedsa::message::Part;
+use fedsa::method::Setting;
+use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::server::Server;
+use fedsa::uplink::LinkFacts;
+
+use crate::at_work;
+use crate::local::descent::{DescentAgent, LocalSolve};
+use crate::local::line_search::Trials;
+use crate::server::descent::{Descent, Direction, Length};
+
+/// The settings of a method that moves along a direction: what is the method's own. `moves_along!` makes
+/// [`MethodSettings`](fedsa::method::MethodSettings) of them.
+pub trait DescentSettings {
+    /// Checks ranges. It is called before the functions below.
+    ///
+    /// # Errors
+    /// When a setting is out of range; names the setting.
+    fn check_ranges(&self) -> Result<()>;
+    /// How the server computes directions from mean gradients.
+    fn rule(&self) -> Box<dyn Direction>;
+    /// How far the iterate moves along a direction.
+    fn length(&self) -> Length;
+    /// How agents compute directions of their own for the mean gradient, d components, where the method asks them for these.
+    fn local_solve(&self, _d: usize) -> Option<LocalSolve> {
+        None
+    }
+    /// Whether agents that compute directions of their own send gradients at the trial step that was taken last, with its losses.
+    fn gradients_ahead(&self) -> bool {
+        false
+    }
+    /// The bytes that the rule keeps for d components, beside a few vectors.
+    fn rule_memory(&self, _d: usize) -> f64 {
+        0.0
+    }
+}
+
+impl dyn DescentSettings + '_ {
+    /// Checks that the method can work over a link.
+    pub(crate) fn check_over(&self, link: &LinkFacts) -> Result<()> {
+        if self.gradients_ahead() && *link != LinkFacts::default() {
+            let what =
+                "gradients_ahead = true, and a link that alters, loses or delays messages: other gradients would arrive than without it";
+            return Err(Error::new("uplink", what, "a clear link, or gradients_ahead = false"));
+        }
+        self.length().trials().map_or(Ok(()), |_| check_exact_losses(link))
+    }
+
+    /// The messages between the halves, for d components.
+    pub(crate) fn messages(&self, d: usize) -> Protocol {
+        let protocol = protocol(d, self.local_solve(d).is_some(), self.length().trials());
+        if self.gradients_ahead() { with_gradients_ahead(protocol, d) } else { protocol }
+    }
+
+    /// The agents' half, for d components.
+    pub(crate) fn agents_half(&self, d: usize) -> Box<dyn Client> {
+        let (trials, solve) = (self.length().trials().cloned(), self.local_solve(d));
+        ByAgent::boxed(move |_| Box::new(DescentAgent::new(trials.clone(), solve)))
+    }
+
+    /// The server's half.
+    pub(crate) fn server_half(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let asks_agents = self.local_solve(setting.start.len()).is_some();
+        let server = Descent::new(setting.start.clone(), self.rule(), asks_agents, self.length());
+        Box::new(if self.gradients_ahead() { server.with_gradients_ahead() } else { server })
+    }
+
+    /// The bytes of a model and a gradient of each agent, of what agents that answer at one time compute with, and of what the rule
+    /// keeps. No d x d matrix, unless one of the latter two is one.
+    pub(crate) fn bytes(&self, agents: usize, d: usize) -> f64 {
+        let solving = self.local_solve(d).map_or(0.0, |solve| at_work(agents) * solve.memory(d));
+        16.0 * agents as f64 * d as f64 + solving + self.rule_memory(d)
+    }
+
+    /// The multiply-adds of an agent in a round: a product with a matrix for the gradient and for each loss, and its own direction.
+    pub(crate) fn multiply_adds(&self, d: usize) -> f64 {
+        let losses = self.length().trials().map_or(0, Trials::losses);
+        (1 + losses) as f64 * (d as f64).powi(2) + self.local_solve(d).map_or(0.0, |solve| solve.work(d))
+    }
+}
+
+/// Makes a method of settings that are [`DescentSettings`].
+macro_rules! moves_along {
+    ($settings:ident) => {
+        impl fedsa::method::MethodSettings for $settings {
+            fn check(&self, _: usize) -> fedsa::error::Result<()> {
+                self.check_ranges()
+            }
+
+            fn needs(&self) -> fedsa::method::Needs {
+                fedsa::method::Needs::Objective
+            }
+
+            fn check_link(&self, link: &fedsa::uplink::LinkFacts) -> fedsa::error::Result<()> {
+                <dyn DescentSettings>::check_over(self, link)
+            }
+
+            fn protocol(&self, setting: &fedsa::method::Setting<'_>) -> fedsa::protocol::Protocol {
+                <dyn DescentSettings>::messages(self, setting.start.len())
+            }
+
+            fn client(&self, setting: &fedsa::method::Setting<'_>) -> Box<dyn fedsa::local::Client> {
+                <dyn DescentSettings>::agents_half(self, setting.start.len())
+            }
+
+            fn server(&self, setting: &fedsa::method::Setting<'_>) -> Box<dyn fedsa::server::Server> {
+                <dyn DescentSettings>::server_half(self, setting)
+            }
+
+            fn memory(&self, agents: usize, d: usize) -> f64 {
+                <dyn DescentSettings>::bytes(self, agents, d)
+            }
+
+            fn work(&self, _: usize, d: usize) -> f64 {
+                <dyn DescentSettings>::multiply_adds(self, d)
+            }
+
+            fn shape(&self) -> fedsa::method::MethodShape {
+                fedsa::method::MethodShape::without_local_steps()
+            }
+        }
+    };
+}
+pub(crate) use moves_along;
+
+/// The most halvings of a step.
+const MOST_HALVINGS: usize = 60;
+/// The least that the smallest trial step may be.
+const SMALLEST_STEP: f64 = 1e-30;
+
+/// Checks the settings of a line search.
+///
+/// # Errors
+/// When one is out of range; names it.
+pub(super) fn check_search(halvings: usize, decrease: f64) -> Result<()> {
+    require(halvings <= MOST_HALVINGS, "halvings", halvings, &format!("at most {MOST_HALVINGS}"))?;
+    check_decrease(decrease)
+}
+
+/// Checks the settings of a line search whose steps shrink by a factor of their own.
+///
+/// # Errors
+/// When one is out of range, or the smallest step is; names it.
+pub(super) fn check_shrinking_search(shrink: f64, shrinks: usize, decrease: f64) -> Result<()> {
+    require(shrink > 0.0 && shrink < 1.0, "shrink", shrink, "above 0 and below 1")?;
+    let most = (SMALLEST_STEP.ln() / shrink.ln() + 1e-9).min(MOST_HALVINGS as f64) as usize;
+    let accepted = format!("at most {most} with this shrink, so that the smallest step, shrink^shrinks, is at least {SMALLEST_STEP:e}");
+    require(shrinks <= most, "shrinks", shrinks, &accepted)?;
+    check_decrease(decrease)
+}
+
+fn check_decrease(decrease: f64) -> Result<()> {
+    require(decrease > 0.0 && decrease < 0.5, "decrease", decrease, "above 0 and below 1/2")
+}
+
+/// Checks a number that must be positive.
+///
+/// # Errors
+/// When it is not; names it.
+pub(super) fn check_positive(key: &'static str, x: f64) -> Result<()> {
+    require(x > 0.0 && x.is_finite(), key, x, "a positive number")
+}
+
+/// Checks that a link delivers losses one by one: a receiver's noise over the air would decide which steps are
+/// accepted.
+///
+/// # Errors
+/// When only sums arrive.
+pub(super) fn check_exact_losses(link: &LinkFacts) -> Result<()> {
+    if !link.is_sum_only {
+        return Ok(());
+    }
+    let what = "the method compares losses along a step, and over the air sums arrive with gains and noise of their own";
+    Err(Error::new("uplink", what, "a link that delivers one message per agent, or gd with a step_size"))
+}
+
+/// The protocol for vectors of d components.
+fn protocol(d: usize, asks_agents: bool, trials: Option<&Trials>) -> Protocol {
+    let exchange = |down, part| Exchange {
+        down: vec![(down, Len::Exactly(d))],
+        own: Vec::new(),
+        wants: vec![Want { part, len: Len::Exactly(d), give: Give::Sum }],
+        may_open: false,
+    };
+    let mut exchanges = vec![exchange(Part::Model, Part::Gradient)];
+    if asks_agents {
+        exchanges.push(exchange(Part::Gradient, Part::Direction));
+    }
+    exchanges.extend(trials.map(|trials| trials.exchange(d)));
+    Protocol { exchanges, ..Protocol::default() }
+}
+
+/// The same of agents that send gradients at the trial step that the server names: a round may then open with the agents' directions.
+fn with_gradients_ahead(mut protocol: Protocol, d: usize) -> Protocol {
+    let [_, directions, search] = &mut protocol.exchanges[..] else { unreachable!("directions of the agents and a line search") };
+    directions.down = vec![(Part::Model, Len::Exactly(d)), (Part::ExactGradient, Len::Exactly(d))];
+    directions.may_open = true;
+    search.down.push((Part::Trial, Len::Exactly(1)));
+    search.wants.push(Want { part: Part::Gradient, len: Len::Exactly(d), give: Give::Sum });
+    protocol
+}
+
+#[cfg(test)]
+mod tests {
+    use fedsa::method::MethodSettings as _;
+
+    use super::*;
+    use crate::agd::AcceleratedGradient;
+    use crate::bfgs::Bfgs;
+    use crate::done::Done;
+    use crate::gd::GradientDescent;
+    use crate::giant::Giant;
+    use crate::lbfgs::Lbfgs;
+
+    /// Of these methods only BFGS has a d x d matrix where d is large.
+    #[test]
+    fn memory_is_that_of_vectors_where_there_is_no_matrix() {
+        let (agents, d) = (10, 300_000);
+        let vectors = |n: f64| 8.0 * n * d as f64;
+        let done = Done { richardson_step: Some(0.1), richardson_steps: 20, step_size: 1.0 };
+        assert_eq!(GradientDescent::default().memory(agents, d), vectors(20.0));
+        assert_eq!(AcceleratedGradient::default().memory(agents, d), vectors(20.0));
+        assert_eq!(Lbfgs::default().memory(agents, d), vectors(20.0 + 20.0));
+        for memory in [Giant::default().memory(agents, d), done.memory(agents, d)] {
+            assert!(memory > vectors(20.0) && memory <= vectors(20.0 + 4.0 * agents as f64), "{memory:e}");
+        }
+        assert!(Bfgs::default().memory(agents, d) > 8.0 * (d as f64).powi(2));
+    }
+
+    /// A gradient and the losses of 22 trial steps; the whole step, ten halvings fewer; none with a fixed step; and what the
+    /// agents' own directions take.
+    #[test]
+    fn work_is_that_of_gradients_losses_and_products() {
+        let d = 1000;
+        let products = |work: f64| work / (d as f64).powi(2);
+        let done = Done { richardson_step: Some(0.1), richardson_steps: 20, step_size: 1.0 };
+        assert_eq!(products(Bfgs::default().work(1, d)), 23.0);
+        assert_eq!(products(Bfgs { halvings: 10, ..Bfgs::default() }.work(1, d)), 13.0);
+        assert_eq!(products(GradientDescent { step_size: Some(0.1), ..GradientDescent::default() }.work(1, d)), 1.0);
+        assert_eq!(products(done.work(1, d)), 21.0);
+        assert_eq!(products(Giant { cg_steps: Some(30), ..Giant::default() }.work(1, d)), 12.0 + 30.0);
+    }
+
+    #[test]
+    fn the_smallest_step_is_bounded() {
+        for (shrink, shrinks) in [(0.5, 60), (0.25, 49), (0.1, 30), (1e-10, 3), (1e-300, 0), (0.999, 60)] {
+            assert!(check_shrinking_search(shrink, shrinks, 0.1).is_ok(), "{shrink} {shrinks}");
+            let e = check_shrinking_search(shrink, shrinks + 1, 0.1).unwrap_err();
+            assert!(e.key == "shrinks" && e.help.contains("at most"), "{e:?}");
+        }
+        for shrink in [0.0, 1.0, f64::NAN] {
+            assert_eq!(check_shrinking_search(shrink, 1, 0.1).unwrap_err().key, "shrink");
+        }
+        assert!(check_shrinking_search(0.5, 1, 0.5).is_err() && check_search(61, 0.1).is_err());
+    }
+}

@@ -1,0 +1,123 @@
+//! FedHSA: each agent steps along the mean operator, corrected by its own drift since the round's start.
+//!
+//! ```text
+//! round t:   G           = sum_c p_c g_c(theta_t, z_{c,0})                       (first exchange)
+//!            theta_{c,0} = theta_t
+//!            theta_{c,h} = theta_{c,h-1}
+//!                        + eta (g_c(theta_{c,h-1}, z_{c,h-1}) + G - g_c(theta_t, z_{c,0})),   h = 1..H
+//!            theta_{t+1} = theta_t + alpha_g sum_c p_c (theta_{c,H} - theta_t)   (second exchange)
+//! ```
+//! Source: \[F\] eq. 10-11. The first local step and the correction use the same
+//! sample `z_{c,0}`: H samples a round. Two exchanges a round with the same
+//! participants. No heterogeneity bias (\[F\] Theorems 1, 2); with N = 1 it is Local SA.
+
+use fedsa::error::Result;
+use fedsa::local::Client;
+use fedsa::method::{Drift, Lost, MethodSettings, MethodShape, Setting};
+use fedsa::protocol::{Give, Protocol};
+use fedsa::schedule::StepSize;
+use fedsa::server::Server;
+use fedsa::uplink::LinkFacts;
+use serde::{Deserialize, Serialize};
+
+use crate::local::GlobalMemory;
+use crate::server::Average;
+use crate::{averaging, check_common, fixed, one};
+
+/// The settings of FedHSA.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct FedHsa {
+    /// `eta`.
+    pub step_size: StepSize,
+    /// H.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_LOCAL_STEPS)))]
+    pub local_steps: usize,
+    /// `alpha_g`.
+    #[serde(default = "one")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
+    pub global_step_size: f64,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub participants: Option<usize>,
+    /// What an operator that did not arrive counts as.
+    #[serde(default)]
+    pub missing: Missing,
+}
+
+fedsa::settings::setters! { FedHsa {
+    with_step_size(step_size: impl Into<StepSize>) = step_size.into();
+    with_local_steps(local_steps: usize) = local_steps;
+    with_global_step_size(global_step_size: f64) = global_step_size;
+    with_participants(participants: impl Into<Option<usize>>) = participants.into();
+    with_missing(missing: Missing) = missing;
+} }
+
+/// What an operator that did not arrive counts as in G.
+///
+/// Over a link that loses messages with probability 1 - p the literal rule divides by N:
+/// `E G = p mean g`, so that rounds are slower, and at `theta*`, where the agents' operators
+/// cancel only together, G is noise of the size of their differences. `last` keeps what each
+/// agent sent last, N d numbers at the server: without sampling noise G is then exact in
+/// the limit, and FedHSA reaches `theta*` over losses too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Missing {
+    /// Zero (the convention of \[T\] eq. 4.3).
+    #[default]
+    Zero,
+    /// What arrived from the agent last; zero before.
+    Last,
+}
+
+impl FedHsa {
+    /// With `alpha_g = 1` and all agents.
+    pub fn new(step_size: impl Into<StepSize>, local_steps: usize) -> Self {
+        Self { step_size: step_size.into(), local_steps, global_step_size: 1.0, participants: None, missing: Missing::Zero }
+    }
+}
+
+impl MethodSettings for FedHsa {
+    fn check(&self, agents: usize) -> Result<()> {
+        check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let give = if self.missing == Missing::Last { Give::Each } else { Give::Sum };
+        Protocol::operators_then_directions(setting.start.len(), give)
+    }
+
+    fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {
+        Box::new(GlobalMemory { steps: fixed(self.step_size, self.local_steps), fresh: false })
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let kept = if self.missing == Missing::Last { setting.agents() } else { 0 };
+        Box::new(Average {
+            operators_first: true,
+            table_rounds: vec![-1.0; kept],
+            table: (self.missing == Missing::Last).then(|| vec![0.0; setting.agents() * setting.start.len()]),
+            weights: setting.weights.to_vec(),
+            ..averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants)
+        })
+    }
+
+    fn lost(&self, _: usize, _: &LinkFacts) -> Lost {
+        if self.missing == Missing::Last { Lost::Last } else { Lost::Zero }
+    }
+
+    fn shape(&self) -> MethodShape {
+        MethodShape {
+            drift: Drift::GlobalMemory { fresh: false },
+            step_size: self.step_size,
+            local_steps: self.local_steps as f64,
+            alpha_g: self.global_step_size,
+            participants: self.participants,
+            is_linear: true,
+        }
+    }
+}

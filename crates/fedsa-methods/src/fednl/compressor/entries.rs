@@ -1,0 +1,186 @@
+//! Entries of a matrix: the largest, random ones, or all.
+
+use std::cell::RefCell;
+
+use fedsa::kernel::Isa;
+use fedsa::kernel::select::{self, size};
+use fedsa::message::{Body, Part};
+use fedsa::protocol::Len;
+use fedsa::random::Stream;
+use fedsa::triangle::{Support, entries};
+
+use super::{Compressed, Compressor, MatrixChange, entries_of, whole};
+
+/// The k entries of the triangle of largest magnitude, among equal ones the first; zeros are not sent. Entries beside the diagonal,
+/// which stand for two of the matrix, weigh as much as those on it. The agent keeps their positions in the support instead of their places.
+#[derive(Debug)]
+pub struct TopEntries(pub usize);
+
+impl Compressor for TopEntries {
+    fn part(&self, d: usize) -> (Part, Len) {
+        (Part::Correction, Len::Exactly(entries(d)))
+    }
+
+    /// A place takes four bytes.
+    fn memory(&self, d: usize) -> f64 {
+        1.5 * (entries(d) as f64).min(self.0 as f64)
+    }
+
+    fn compressed(&self, support: &Support, m: &[f64], _: Stream) -> Compressed {
+        let (position, value) = top_k(m, self.0);
+        let sent = Body::Sparse { len: entries(support.rows()) as u32, index: support.places_at(&position), value: value.clone() };
+        Compressed { sent, kept: Body::Sparse { len: m.len() as u32, index: position, value } }
+    }
+
+    fn read<'a>(&self, d: usize, body: &'a Body, _: Stream) -> Option<MatrixChange<'a>> {
+        entries_of(d, body).filter(|change| matches!(change, MatrixChange::Entries(place, _) if place.len() <= self.0))
+    }
+
+    fn make(&self, _: &Support, kept: &Body, rate: f64, _: Stream, to: &mut [f64]) -> Option<()> {
+        let Body::Sparse { index, value, .. } = kept else { return None };
+        index.iter().zip(value).for_each(|(at, x)| to[*at as usize] += rate * x);
+        Some(())
+    }
+
+    fn may_keep(&self, _: usize, entries: usize, kept: &Body) -> bool {
+        let Body::Sparse { len, index, value } = kept else { return false };
+        let are_positions = index.is_sorted_by(|a, b| a < b) && index.last().is_none_or(|last| (*last as usize) < entries);
+        *len as usize == entries && index.len() <= self.0 && index.len() == value.len() && are_positions
+    }
+}
+
+/// k entries of the triangle drawn uniformly, times n / k, so that omega is n / k - 1. Both ends draw the places, which are not sent.
+#[derive(Debug)]
+pub struct RandEntries(pub usize);
+
+impl Compressor for RandEntries {
+    fn part(&self, d: usize) -> (Part, Len) {
+        (Part::Entries, Len::AtMost(self.0.min(entries(d))))
+    }
+
+    fn learning_rate(&self, d: usize) -> f64 {
+        let n = entries(d);
+        self.0.min(n) as f64 / n as f64
+    }
+
+    fn compressed(&self, support: &Support, m: &[f64], stream: Stream) -> Compressed {
+        Compressed::alike(Body::Numbers(support.numbers_at(m, &places(entries(support.rows()), self.0, stream))))
+    }
+
+    fn read<'a>(&self, d: usize, body: &'a Body, stream: Stream) -> Option<MatrixChange<'a>> {
+        let n = entries(d);
+        let x = body.numbers().filter(|x| x.len() == self.0.min(n))?;
+        let scale = n as f64 / x.len() as f64;
+        Some(MatrixChange::Entries(places(n, self.0, stream).into(), x.iter().map(|x| scale * x).collect()))
+    }
+}
+
+/// The matrix itself.
+#[derive(Debug)]
+pub struct Full;
+
+impl Compressor for Full {
+    fn part(&self, d: usize) -> (Part, Len) {
+        (Part::Entries, Len::AtMost(entries(d)))
+    }
+
+    fn compressed(&self, support: &Support, m: &[f64], _: Stream) -> Compressed {
+        Compressed::alike(whole(support, m))
+    }
+
+    fn read<'a>(&self, d: usize, body: &'a Body, _: Stream) -> Option<MatrixChange<'a>> {
+        entries_of(d, body)
+    }
+}
+
+/// Memory of a thread to choose entries.
+struct Choice {
+    /// Positions of numbers that may be chosen.
+    position: Vec<u32>,
+    /// Magnitudes: those of a sample, and later those near the least that is chosen.
+    sizes: Vec<u64>,
+}
+
+thread_local! {
+    static CHOICE: RefCell<Choice> = const { RefCell::new(Choice { position: Vec::new(), sizes: Vec::new() }) };
+}
+
+/// Of so many numbers one is in the sample that tells where the k-th largest magnitude is, about.
+const SAMPLED: usize = 16;
+/// How far from there it is looked for, in standard deviations of the place of the sample's own.
+const DEVIATIONS: f64 = 3.0;
+
+/// Magnitudes between which the k-th largest of some numbers is, most likely.
+fn bounds(m: &[f64], k: usize, sizes: &mut Vec<u64>) -> (u64, u64) {
+    sizes.clear();
+    sizes.extend(m.iter().step_by(SAMPLED).map(|x| size(*x)));
+    let n = sizes.len();
+    let share = k as f64 / m.len() as f64;
+    let (rank, spread) = (share * n as f64, DEVIATIONS * (n as f64 * share * (1.0 - share)).sqrt() + 1.0);
+    let (above, below) = ((rank - spread).max(0.0) as usize, (rank + spread) as usize);
+    if below >= n {
+        return (1, u64::MAX);
+    }
+    let (larger, least, _) = sizes.select_nth_unstable_by(below, |a, b| b.cmp(a));
+    let least = *least;
+    let most = if above == 0 { u64::MAX } else { *larger.select_nth_unstable_by(above - 1, |a, b| b.cmp(a)).1 };
+    (least.max(1), most)
+}
+
+/// Writes the magnitudes of the numbers at some positions that are at most `most` to the beginning of `sizes`, and returns how many they are.
+/// Every magnitude is written, and the next one takes its place unless it is one of those: there are no branches to be guessed.
+fn up_to(m: &[f64], position: &[u32], most: u64, sizes: &mut Vec<u64>) -> usize {
+    sizes.resize(position.len(), 0);
+    let mut count = 0;
+    for at in position {
+        let size = size(m[*at as usize]);
+        sizes[count] = size;
+        count += usize::from(size <= most);
+    }
+    count
+}
+
+/// The positions of the k numbers of largest magnitude, among equal ones of the first, and the numbers. Zeros are left out.
+///
+/// The k-th largest magnitude is selected, not sorted for: among the numbers between two magnitudes of a sample. Where it is not between them,
+/// among all numbers.
+pub(super) fn top_k(m: &[f64], k: usize) -> (Vec<u32>, Vec<f64>) {
+    CHOICE.with_borrow_mut(|Choice { position, sizes }| {
+        let (least, most) = bounds(m, k, sizes);
+        select::at_least(Isa::best(), m, least, position);
+        if position.len() < k {
+            select::at_least(Isa::best(), m, 1, position);
+        }
+        if k > 0 && position.len() > k {
+            let mut near = up_to(m, position, most, sizes);
+            if position.len() - near >= k {
+                near = up_to(m, position, u64::MAX, sizes);
+            }
+            let rest = k - (position.len() - near);
+            let least = *sizes[..near].select_nth_unstable_by(rest - 1, |a, b| b.cmp(a)).1;
+            select::at_least(Isa::best(), m, least, position);
+            // The last of those that are equal to the k-th largest are too many.
+            let mut surplus = position.len() - k;
+            let mut from = position.len();
+            while surplus > 0 {
+                from -= 1;
+                surplus -= usize::from(size(m[position[from] as usize]) == least);
+            }
+            let mut last = from;
+            for i in from..position.len() {
+                position[last] = position[i];
+                last += usize::from(size(m[position[i] as usize]) > least);
+            }
+            position.truncate(last);
+        }
+        position.truncate(k);
+        (position.clone(), position.iter().map(|at| m[*at as usize]).collect())
+    })
+}
+
+/// k of n places, drawn uniformly, in increasing order.
+fn places(n: usize, k: usize, mut stream: Stream) -> Vec<u32> {
+    let mut drawn: Vec<u32> = rand::seq::index::sample(&mut stream, n, k.min(n)).into_iter().map(|i| i as u32).collect();
+    drawn.sort_unstable();
+    drawn
+}

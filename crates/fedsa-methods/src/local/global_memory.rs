@@ -1,0 +1,70 @@
+//! Drift `G - g_c(theta_t, z_{c,0})`: the mean operator at the round's start (\[F\] eq. 10-11).
+
+use fedsa::error::Result;
+use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox, RoundSteps};
+use fedsa::message::{Message, Part};
+use fedsa::random::Purpose;
+use fedsa::schedule::StepSchedule;
+
+use super::plain::direction;
+
+/// Two exchanges per round. In the first an agent sends `g_c(theta_t, z_{c,0})`. In the second it receives the mean G of
+/// these operators, makes H local steps with drift `G - g_c(theta_t, z_{c,0})`, and sends `v_c`.
+///
+/// The first local step uses the same sample `z_{c,0}` (FedHSA), so that a round uses H samples. If `fresh`, it uses
+/// another sample (FedLin), so that a round uses H + 1.
+#[derive(Debug, Clone)]
+pub struct GlobalMemory {
+    /// Step sizes and local steps.
+    pub steps: StepSchedule,
+    /// Whether the first local step draws a fresh sample.
+    pub fresh: bool,
+}
+
+// The vectors that an agent keeps between the exchanges: g_c(theta_t, z_{c,0}) and theta_t.
+const OPERATOR: usize = 0;
+const BASE: usize = 1;
+
+impl Client for GlobalMemory {
+    fn facts(&self) -> ClientFacts<'_> {
+        // They last between the exchanges of a round.
+        ClientFacts { memory: 2, operator_samples: usize::from(self.fresh), ..ClientFacts::default() }
+    }
+
+    fn local_steps(&self, t: u64) -> RoundSteps {
+        self.steps.of(t).len.into()
+    }
+
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
+        if down.exchange == 0 {
+            let theta = down.part(Part::Model);
+            batch.open_streams(if self.fresh { Purpose::Fresh } else { Purpose::Sample }, down.round);
+            batch.start_at(theta);
+            batch.observe(self.fresh);
+            for l in batch.lanes() {
+                let agent = batch.lane::<2>(l);
+                agent.memory[OPERATOR].copy_from_slice(agent.observed);
+                agent.memory[BASE].copy_from_slice(theta);
+                out.send(l, Part::Operator).copy_from_slice(agent.observed);
+            }
+        } else {
+            let mean = down.part(Part::Operator);
+            let leg = self.steps.of(down.round);
+            batch.open_streams(Purpose::Sample, down.round);
+            // theta_{c,0} = theta_t, drift G - g_c(theta_t, z_{c,0})
+            for l in batch.lanes() {
+                let agent = batch.lane::<2>(l);
+                agent.theta.copy_from_slice(agent.memory[BASE]);
+                for (i, drift) in agent.drift.iter_mut().enumerate() {
+                    *drift = mean[i] - agent.memory[OPERATOR][i];
+                }
+            }
+            batch.steps(&leg);
+            for l in batch.lanes() {
+                let agent = batch.lane::<2>(l);
+                direction(agent.theta, agent.memory[BASE], leg.sum, out.send(l, Part::Direction));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! Federated backtracking: agents report their losses along a step that the server proposes, and the server takes the first
+//! trial step that lowers the mean loss enough (Armijo 1966). Both halves are here, because they share the trial steps.
+//!
+//! Near the optimum decreases are smaller than the rounding errors of losses, which then allow every step. A direction of approximated
+//! curvature may be more than twice as long as Newton's, so that the whole step expands. One rule for all methods: where rounding errors hide
+//! the decrease, a step is at most 3/2 of the minimum of a parabola along the last direction. The parabola has the slopes at both ends of the
+//! last step: agents have sent the first one, and the second one follows from the next mean gradient, so that nothing more is sent. On
+//! quadratic objectives gradient methods with such steps converge R-linearly (Dai 2003, "Alternate step gradient method", Optimization
+//! 52: an inverse step of at least 2/3 of an earlier Rayleigh quotient).
+
+use fedsa::local::LocalContext;
+use fedsa::message::Part;
+use fedsa::protocol::{Exchange, Give, Len, Want};
+use serde::{Deserialize, Serialize};
+
+/// The trial steps s along a direction p, the first of which is 0.
+///
+/// A missing answer counts as zero. It then counts as zero in the losses at all trial steps and in the slope alike, because the
+/// losses include the one at s = 0: the means that are compared are over the same agents.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trials {
+    /// 0, then decreasing.
+    steps: Vec<f64>,
+    /// The share of the decrease that the slope promises which a step must achieve, in (0, 1/2).
+    decrease: f64,
+}
+
+/// What an agent says of a loss that is infinite or NaN, so that its point is not accepted. Means over agents stay finite, whose weights may
+/// sum to a little more than 1.
+pub const UNKNOWN_LOSS: f64 = 1e300;
+
+/// The rounding error of a mean loss, relative to it.
+const ROUNDING: f64 = 16.0 * f64::EPSILON;
+
+impl Trials {
+    /// The steps 0, 1, `factor`, .., `factor^shrinks`, with a factor in (0, 1).
+    pub fn new(factor: f64, shrinks: usize, decrease: f64) -> Self {
+        Self { steps: std::iter::once(0.0).chain((0..=shrinks as i32).map(|k| factor.powi(k))).collect(), decrease }
+    }
+
+    /// The number of numbers of an answer: a loss for each step, and the slope.
+    pub fn answer_len(&self) -> usize {
+        self.steps.len() + 1
+    }
+
+    /// The exchange of a line search: a step with d components down, an answer of each agent up.
+    pub fn exchange(&self, d: usize) -> Exchange {
+        let losses = Want { part: Part::Losses, len: Len::Exactly(self.answer_len()), give: Give::Sum };
+        Exchange { down: vec![(Part::Step, Len::Exactly(d))], own: Vec::new(), wants: vec![losses], may_open: false }
+    }
+
+    /// The number of losses of an answer.
+    pub fn losses(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// An agent's answer: `f_c(theta + s p)` for every trial step s, then `p^T grad f_c(theta)`.
+    pub fn answer(&self, at: &LocalContext<'_>, theta: &[f64], gradient: &[f64], p: &[f64]) -> Vec<f64> {
+        let mut answer = at.losses_along(theta, p, &self.steps);
+        answer.iter_mut().filter(|loss| !loss.is_finite()).for_each(|loss| *loss = UNKNOWN_LOSS);
+        answer.push(gradient.iter().zip(p).map(|(g, p)| g * p).sum());
+        answer
+    }
+
+    /// The first step s with `L(s) <= L(0) + decrease s slope` by the means of the answers: by more than rounding errors where s is above
+    /// `longest`, else but for rounding errors. `None` if there is none, or if no answer arrived.
+    fn accepted(&self, answers: &[f64], longest: f64) -> Option<f64> {
+        let slope = answers[self.steps.len()];
+        let rounding = ROUNDING * answers[0].abs();
+        let is_good = |(s, loss): &(&f64, &f64)| {
+            let enough = answers[0] + self.decrease * **s * slope;
+            **loss <= if **s <= longest { enough + rounding } else { enough - rounding }
+        };
+        if slope < 0.0 { self.steps.iter().zip(answers).skip(1).find(is_good).map(|(s, _)| *s) } else { None }
+    }
+
+    /// A trial step by its number, of which 0 is the step 0.
+    pub fn step(&self, number: usize) -> Option<f64> {
+        self.steps.get(number).copied()
+    }
+
+    /// The number of a trial step.
+    pub fn number(&self, step: f64) -> Option<usize> {
+        self.steps.iter().position(|s| *s == step)
+    }
+
+    /// The smallest trial step.
+    pub fn last(&self) -> f64 {
+        self.steps[self.steps.len() - 1]
+    }
+}
+
+/// Of the minimum of a parabola, the longest step that rounding errors may allow; at 2 the objective is as high as at 0.
+const OF_MINIMUM: f64 = 1.5;
+
+/// A decrease below this share of the loss is one of the rounding errors of gradients, whose square is as small against the loss. Slopes then say
+/// nothing of the length.
+const ROUNDING_OF_GRADIENTS: f64 = 64.0 * f64::EPSILON * f64::EPSILON;
+
+/// A server's line search: the trial steps, and the longest one that rounding errors may allow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LineSearch {
+    /// The trial steps.
+    pub trials: Trials,
+    /// Whether the answers of all agents are in the direction of this round.
+    is_whole: bool,
+    /// The longest step, in the unit of the directions, that rounding errors may allow; `None` before any is known.
+    longest: Option<f64>,
+    /// The last step, until the gradient at its end is known.
+    last: Option<LastStep>,
+}
+
+/// A step that was taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct LastStep {
+    /// p.
+    direction: Vec<f64>,
+    /// `p^T grad f(theta)`, below 0.
+    slope: f64,
+    /// In the unit of the directions.
+    length: f64,
+}
+
+impl LineSearch {
+    /// The search before the first round.
+    pub fn new(trials: Trials) -> Self {
+        Self { trials, is_whole: false, longest: None, last: None }
+    }
+
+    /// The mean gradient at theta, with which the direction of a round is formed; `is_whole` says whether all agents have answered for the direction.
+    pub fn begin(&mut self, gradient: &[f64], is_whole: bool) {
+        self.is_whole = is_whole;
+        let Some(last) = self.last.take().filter(|_| is_whole) else { return };
+        let slope: f64 = gradient.iter().zip(&last.direction).map(|(g, p)| g * p).sum();
+        // No more than one trial step longer: another direction may have more curvature.
+        let growth = self.trials.steps.get(2).map_or(1.0, |second| 1.0 / second);
+        let fall = 1.0 - slope / last.slope;
+        let factor = if fall > OF_MINIMUM / growth { OF_MINIMUM / fall } else { growth };
+        self.longest = Some(last.length * factor).filter(|longest| *longest > 0.0);
+    }
+
+    /// The share of the direction p that is taken, by the means of the answers; `None` if no trial step lowers the loss enough, or if no
+    /// answer arrived. `are_all` says whether all agents have answered with losses: those of some agents, or along a direction of some, say
+    /// nothing of later steps. `unit` is the length of the direction, in a unit in which directions of different rounds can be compared;
+    /// `None` for directions whose own rule finds their length: rounding errors then allow every step.
+    pub fn step(&mut self, p: &[f64], answers: &[f64], are_all: bool, unit: Option<f64>) -> Option<f64> {
+        let longest = self.longest.zip(unit).map_or(f64::INFINITY, |(longest, unit)| (longest / unit).max(self.trials.last()));
+        let step = self.trials.accepted(answers, longest)?;
+        let slope = answers[self.trials.losses()];
+        let is_known = are_all && self.is_whole && -step * slope > ROUNDING_OF_GRADIENTS * answers[0].abs();
+        self.last = unit.filter(|_| is_known).map(|unit| LastStep { direction: p.to_vec(), slope, length: unit * step });
+        Some(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The losses at 0, 1, 1/2, 1/4, and the slope: all within rounding errors.
+    const FLAT: [f64; 5] = [1.0, 1.0 + 1e-16, 1.0, 1.0, -1e-18];
+    /// The step 1/2 is good.
+    const FALLS: [f64; 5] = [1.0, 1.5, 0.9, 0.95, -0.5];
+    #[test]
+    fn the_first_step_that_lowers_the_loss_is_taken() {
+        let trials = Trials::new(0.5, 2, 0.1);
+        assert_eq!(trials.accepted(&FLAT, f64::INFINITY), Some(1.0));
+        assert_eq!((trials.accepted(&FLAT, 0.25), trials.accepted(&FLAT, 0.1)), (Some(0.25), None));
+        assert_eq!(trials.accepted(&FALLS, 0.0), Some(0.5));
+        // Upwards, and without any answer.
+        let nothing = [trials.accepted(&[1.0, 0.5, 0.5, 0.5, 0.1], 1.0), trials.accepted(&[0.0; 5], 1.0)];
+        assert_eq!(nothing, [None; 2]);
+    }
+
+    /// A search whose last step was of this length, with the slope -1 before it and `after` at its end.
+    fn after(length: f64, after: f64) -> LineSearch {
+        let mut search = LineSearch::new(Trials::new(0.5, 2, 0.1));
+        search.begin(&[-7.0], true);
+        let losses = search.trials.steps.iter().map(|s| if *s == length { 1.0 - *s } else { 1.0 });
+        let answers: Vec<f64> = losses.chain([-1.0]).collect();
+        assert_eq!(search.step(&[0.5], &answers, true, Some(1.0)), Some(length));
+        search.begin(&[2.0 * after], true);
+        search
+    }
+
+    /// The minimum of the parabola is at `s / (1 - q)`, q the share of the slope that is left.
+    #[test]
+    fn rounding_errors_allow_no_step_far_behind_the_minimum_of_a_parabola() {
+        for (length, slope, longest) in
+            [(1.0, 0.0, 1.5), (1.0, 2.0, 0.5), (0.25, -0.5, 0.5), (0.5, -0.25, 1.0), (0.5, -3.0, 1.0), (1.0, 1e9, 1.5e-9)]
+        {
+            let mut search = after(length, slope);
+            let known = search.longest.unwrap();
+            assert!((known - longest).abs() < 1e-15 * longest.max(0.1), "{length}, {slope}: {known}");
+            // Of a direction that is half as long it is twice as much, and of others every step is allowed.
+            let step = |unit| search.clone().step(&[1.0], &FLAT, true, unit);
+            let most = |longest: f64| [1.0, 0.5, 0.25].into_iter().find(|s| *s <= longest).or(Some(0.25));
+            assert_eq!((step(Some(1.0)), step(Some(0.5)), step(None)), (most(longest), most(2.0 * longest), Some(1.0)));
+            // Losses show that a longer step is good.
+            assert_eq!(search.step(&[1.0], &[1.0, 0.5, 0.6, 0.7, -0.6], true, Some(1.0)), Some(1.0));
+        }
+    }
+
+    #[test]
+    fn what_some_agents_allow_shortens_no_later_step() {
+        for (direction, losses, gradient) in [(false, true, true), (true, false, true), (true, true, false)] {
+            let mut search = LineSearch::new(Trials::new(0.5, 2, 0.1));
+            search.begin(&[-1.0], direction);
+            assert_eq!(search.step(&[1.0], &FALLS, losses, Some(1.0)), Some(0.5));
+            search.begin(&[9.0], gradient);
+            assert_eq!(search.step(&[1.0], &FLAT, true, Some(1.0)), Some(1.0));
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Newton's method with backtracking: gradients summed, Hessians from each agent.
+//!
+//! ```text
+//! round t:   g = sum_c p_c grad f_c(theta_t),  H = sum_c p_c Hess f_c(theta_t)      (first exchange)
+//!            p = -H^-1 g                        (-g where H is not positive definite)
+//!            L(s) = sum_c p_c f_c(theta_t + s p),  s in {0, 1, 1/2, .., 2^-K},
+//!            D = sum_c p_c p^T grad f_c(theta_t)                                      (second exchange)
+//!            theta_{t+1} = theta_t + s p,  the first s > 0 with L(s) <= L(0) + a s D; theta_t if there is none
+//! ```
+//! For problems with an objective: gbar_c = -grad f_c, as linear ones with symmetric `A_c`. The row of losses includes
+//! s = 0 and the slope, because an agent that is missing counts as zero in all of them alike. An agent's last Hessian is kept
+//! and counts where a new one is missing; a gradient that is missing counts as zero, so that over a link that loses
+//! messages a round steps to the root of the agents that arrived, and does not settle. Source: Newton's method, Armijo (1966); the exchanges are those on which the
+//! methods with Hessian eigenvectors (\[T\] chapter 2) build.
+
+use faer::Mat;
+use fedsa::error::Result;
+use fedsa::linalg;
+use fedsa::local::{Agent, ByAgent, Client, LocalContext};
+use fedsa::message::{Body, Message, Part};
+use fedsa::method::{MethodSettings, MethodShape, Needs, Setting};
+use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::saved::{packed, unpacked};
+use fedsa::server::{Ask, Next, Received, Server};
+use serde::{Deserialize, Serialize};
+
+use crate::descent;
+use crate::local::Point;
+use crate::local::line_search::Trials;
+use crate::server::approximation::NewtonSteps;
+
+/// The settings of Newton's method.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Newton {
+    /// How often a step may be halved.
+    #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
+    pub halvings: usize,
+    /// a: the share of the promised decrease that a step must bring, in (0, 1/2).
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
+    pub decrease: f64,
+}
+
+fedsa::settings::setters! { Newton {
+    with_halvings(halvings: usize) = halvings;
+    with_decrease(decrease: f64) = decrease;
+} }
+
+impl Default for Newton {
+    fn default() -> Self {
+        Self { halvings: 20, decrease: 1e-4 }
+    }
+}
+
+impl Newton {
+    /// The trial steps: 0, 1, 1/2, ..
+    fn trials(&self) -> Trials {
+        Trials::new(0.5, self.halvings, self.decrease)
+    }
+}
+
+impl MethodSettings for Newton {
+    fn check(&self, _: usize) -> Result<()> {
+        descent::check_search(self.halvings, self.decrease)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Objective
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let d = setting.start.len();
+        let want = |part, len, give| Want { part, len: Len::Exactly(len), give };
+        let first = Exchange {
+            down: vec![(Part::Model, Len::Exactly(d))],
+            own: Vec::new(),
+            wants: vec![want(Part::Gradient, d, Give::Sum), want(Part::Hessian, d * (d + 1) / 2, Give::Each)],
+            may_open: false,
+        };
+        Protocol { exchanges: vec![first, self.trials().exchange(d)], ..Protocol::default() }
+    }
+
+    fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {
+        let trials = self.trials();
+        ByAgent::boxed(move |_| Box::new(NewtonAgent::new(trials.clone())))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        Box::new(NewtonServer {
+            steps: NewtonSteps::new(setting.start.clone(), Some(self.trials())),
+            weights: setting.weights.to_vec(),
+            hessians: vec![Vec::new(); setting.agents()],
+        })
+    }
+
+    /// Of each agent the last Hessian at the server and another on its way, both lower triangles, and the one that it
+    /// computed.
+    fn memory(&self, agents: usize, d: usize) -> f64 {
+        let d = d as f64;
+        agents as f64 * (16.0 * d * (d + 1.0) / 2.0 + 8.0 * d * d)
+    }
+
+    /// A product with a matrix for each loss, for the gradient, and for the Hessian, which is then copied.
+    fn work(&self, _: usize, d: usize) -> f64 {
+        (self.trials().losses() as f64 + 3.0) * (d as f64).powi(2)
+    }
+
+    fn shape(&self) -> MethodShape {
+        MethodShape::without_local_steps()
+    }
+}
+
+/// In the first exchange the agent sends `grad f_c(theta_t)`, d numbers, and the lower triangle of `Hess f_c(theta_t)`,
+/// d (d + 1) / 2 numbers. In the second it sends the losses `f_c(theta_t + s p)` for the trial steps s, of which the first
+/// is 0, followed by the slope `p^T grad f_c(theta_t)`.
+#[derive(Debug, Clone)]
+pub struct NewtonAgent {
+    /// The trial steps s.
+    pub trials: Trials,
+    /// Where the agent was last asked.
+    point: Point,
+}
+
+impl NewtonAgent {
+    /// The agent before its first round, with these trial steps.
+    pub fn new(trials: Trials) -> Self {
+        Self { trials, point: Point::default() }
+    }
+}
+
+impl Agent for NewtonAgent {
+    fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+        if down.exchange == 0 {
+            self.point = Point::asked(at, down);
+            let lower = at.hessian_triangle(&self.point.theta);
+            return Ok(vec![(Part::Gradient, Body::Numbers(self.point.gradient.clone())), (Part::Hessian, Body::Numbers(lower))]);
+        }
+        self.point.losses(at, &self.trials, down.part(Part::Step))
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.point.save()
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        self.point = Point::restored(bytes, "a Newton agent")?;
+        Ok(())
+    }
+}
+
+/// Computes the step from the mean of the agents' Hessians, and shortens it by the mean of their losses (backtracking).
+///
+/// The rule keeps the last Hessian that arrived from each agent, N d (d + 1) / 2 numbers, and uses it if the next one is
+/// lost.
+#[derive(Debug, Clone)]
+pub struct NewtonServer {
+    /// `theta_t`, and the line search.
+    pub steps: NewtonSteps,
+    /// The agents' weights `p_c`.
+    pub weights: Vec<f64>,
+    /// The last Hessian of each agent as a lower triangle, d (d + 1) / 2 numbers; empty before the first.
+    pub hessians: Vec<Vec<f64>>,
+}
+
+impl NewtonServer {
+    /// The step `p = -H^-1 g`; `-g` if H is not positive definite, or the step not finite. `None` if no Hessian has arrived or g is 0.
+    fn direction(&self, g: &[f64]) -> Option<Vec<f64>> {
+        let d = g.len();
+        let mut h = Mat::<f64>::zeros(d, d);
+        let mut weight = 0.0;
+        for (p, lower) in self.weights.iter().zip(&self.hessians).filter(|(_, lower)| !lower.is_empty()) {
+            weight += p;
+            for i in 0..d {
+                for j in 0..=i {
+                    h[(i, j)] += p * lower[i * (i + 1) / 2 + j];
+                }
+            }
+        }
+        if weight == 0.0 || g.iter().all(|g| *g == 0.0) {
+            return None;
+        }
+        for i in 0..d {
+            for j in 0..=i {
+                h[(i, j)] /= weight;
+                h[(j, i)] = h[(i, j)];
+            }
+        }
+        let minus: Vec<f64> = g.iter().map(|g| -g).collect();
+        Some(linalg::solve_definite(&h, &minus).unwrap_or(minus))
+    }
+}
+
+impl Server for NewtonServer {
+    fn open(&mut self, t: u64) -> Ask {
+        Ask { to: None, down: self.steps.question(t), own: None }
+    }
+
+    fn receive(&mut self, got: &Received<'_>) -> Next {
+        if got.exchange == 0 {
+            for letter in got.letters {
+                let hessian = letter.parts.iter().find(|(part, _)| *part == Part::Hessian);
+                self.hessians[letter.agent] = hessian.map(|(_, body)| body.to_numbers()).unwrap_or_default();
+            }
+            let g = self.steps.see(got, Part::Gradient, self.weights.len(), 0);
+            let p = self.direction(&g);
+            return self.steps.along(got.round, p);
+        }
+        self.steps.after_losses(got)
+    }
+
+    fn theta(&self) -> &[f64] {
+        &self.steps.theta
+    }
+
+    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<u8>> {
+        let hessian = |c: &Option<usize>| c.map_or(Vec::new(), |c| self.hessians[c].clone());
+        Some(packed(&(&self.steps, from.iter().map(hessian).collect::<Vec<_>>())))
+    }
+
+    fn state(&self) -> Vec<u8> {
+        packed(&(&self.steps, &self.hessians))
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (self.steps, self.hessians) = unpacked(state)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_and_work_are_those_of_hessians_and_losses() {
+        let newton = Newton::default();
+        // Two triangles of 3 numbers and a square of 4, for 5 agents.
+        assert_eq!(newton.memory(5, 2), 5.0 * 8.0 * (3.0 + 3.0 + 4.0));
+        assert_eq!(newton.work(1, 10), 2500.0);
+        assert!(Newton { halvings: 60, ..newton }.work(1, 10) > 2.0 * newton.work(1, 10));
+    }
+
+    /// The mean Hessian of the agents that are known decides: Newton's step where it is positive definite, else minus the gradient.
+    #[test]
+    fn without_a_definite_hessian_the_step_is_minus_the_gradient() {
+        let server = |hessians: [&[f64]; 2]| NewtonServer {
+            steps: NewtonSteps::new(vec![0.0; 2], None),
+            weights: vec![0.5; 2],
+            hessians: hessians.map(<[f64]>::to_vec).into(),
+        };
+        let g = [2.0, -6.0];
+        // The means are the diagonals (4, 16), (1, 4), (2, -3) and (1, 0); powers of 4 have exact factors.
+        let cases: [([&[f64]; 2], [f64; 2]); 4] = [
+            ([&[3.0, 0.0, 10.0], &[5.0, 0.0, 22.0]], [-0.5, 0.375]),
+            ([&[1.0, 0.0, 4.0], &[]], [-2.0, 1.5]),
+            ([&[1.0, 0.0, -7.0], &[3.0, 0.0, 1.0]], [-2.0, 6.0]),
+            ([&[1.0, 0.0, 0.0], &[]], [-2.0, 6.0]),
+        ];
+        for (hessians, p) in cases {
+            assert_eq!(server(hessians).direction(&g), Some(p.to_vec()), "{hessians:?}");
+        }
+        assert_eq!(server([&[], &[]]).direction(&g), None);
+        assert_eq!(server([&[1.0, 0.0, 1.0], &[]]).direction(&[0.0; 2]), None);
+    }
+}

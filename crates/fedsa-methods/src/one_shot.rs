@@ -1,0 +1,204 @@
+//! One-shot averaging: every agent makes all its local steps, and there is one talk at the end.
+//!
+//! ```text
+//! theta_{c,0} = theta_0
+//! theta_{c,k} = theta_{c,k-1} + eta_k g_c(theta_{c,k-1}, z_{c,k}),   k = 1..K
+//! theta       = sum_c p_c theta_{c,K}
+//! ```
+//! Source: Tian, Paschalidis, Olshevsky, "One-shot averaging for distributed TD(lambda) under Markov sampling", IEEE Control
+//! Systems Letters 2024 (\[F\] reference 33); `lambda = 0` and any operators here.
+//!
+//! A round of this kind is H local steps of every agent *from its own last iterate*, and a report of the sum of its moves:
+//! theta after round t is what one-shot averaging with K = (t + 1) H steps returns. One run therefore gives the whole curve of
+//! the error against the budget of samples. The server sends no model down: questions are empty.
+//!
+//! **What it costs.** The ledger counts every report. One-shot averaging that ends after round t costs what the *last*
+//! report does: one exchange and one vector of each agent. With `local_steps` = K and `run.rounds` = 1 the ledger is that of the
+//! method as published.
+//!
+//! With agents that differ the limit is the mean of the agents' own roots, `sum_c p_c theta*_c`, and not `theta*`.
+//!
+//! A lost report is left out of the average, whose weights are then those of the agents that arrived, because an agent's next
+//! report contains all its moves. Links that deliver late are refused: a report says nothing about the round it was made in.
+//! Links that deliver only a sum (over the air) are refused too: gains would be drawn anew in every round for all that an agent has
+//! moved, and not for its last moves, and the weight of the agents that arrived, by which the server divides, is unknown there.
+
+use fedsa::error::{Error, Result};
+use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox, RoundSteps};
+use fedsa::message::{Message, Part};
+use fedsa::method::{Drift, MethodSettings, MethodShape, Setting};
+use fedsa::protocol::{Give, Protocol};
+use fedsa::random::Purpose;
+use fedsa::saved::{packed, unpacked};
+use fedsa::schedule::{StepSchedule, StepSize};
+use fedsa::server::{Ask, Next, Received, Server};
+use fedsa::uplink::LinkFacts;
+use serde::{Deserialize, Serialize};
+
+use crate::{check_common, fixed};
+
+/// The settings of one-shot averaging.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct OneShot {
+    /// `eta`.
+    pub step_size: StepSize,
+    /// H, the local steps between two reports; K with one round.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_LOCAL_STEPS)))]
+    pub local_steps: usize,
+}
+
+fedsa::settings::setters! { OneShot {
+    with_step_size(step_size: impl Into<StepSize>) = step_size.into();
+    with_local_steps(local_steps: usize) = local_steps;
+} }
+
+impl OneShot {
+    /// With steps of this size.
+    pub fn new(step_size: impl Into<StepSize>, local_steps: usize) -> Self {
+        Self { step_size: step_size.into(), local_steps }
+    }
+}
+
+impl MethodSettings for OneShot {
+    fn check(&self, agents: usize) -> Result<()> {
+        check_common(&self.step_size, self.local_steps, 1.0, None, agents)
+    }
+
+    fn check_link(&self, link: &LinkFacts) -> Result<()> {
+        if link.is_sum_only {
+            let what = "gains are drawn anew for all that an agent has moved, and over the air it is unknown who has arrived";
+            return Err(Error::new("uplink", what, "a link that delivers one message per agent"));
+        }
+        if link.late.is_some() {
+            let what = "reports that arrive late are averaged with those of later rounds";
+            return Err(Error::new("uplink", what, "a link without late"));
+        }
+        Ok(())
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let mut protocol = Protocol::directions(setting.start.len(), Give::Sum);
+        protocol.exchanges[0].down.clear();
+        protocol
+    }
+
+    fn client(&self, setting: &Setting<'_>) -> Box<dyn Client> {
+        Box::new(Alone { steps: fixed(self.step_size, self.local_steps), start: setting.start.clone() })
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        Box::new(OneShotServer {
+            theta: setting.start.clone(),
+            start: setting.start.clone(),
+            weights: setting.weights.to_vec(),
+            steps: fixed(self.step_size, self.local_steps),
+        })
+    }
+
+    /// Agents do not use the server's iterate: a round is no map of it.
+    fn shape(&self) -> MethodShape {
+        MethodShape {
+            drift: Drift::Zero,
+            step_size: self.step_size,
+            local_steps: self.local_steps as f64,
+            alpha_g: 1.0,
+            participants: None,
+            is_linear: false,
+        }
+    }
+}
+
+/// H plain local steps from where the agent's last steps ended; sends `(theta_c - theta_0) / S`, which has the size of an
+/// operator: S is [`StepSchedule::scale_of_all`].
+#[derive(Debug, Clone)]
+pub struct Alone {
+    /// Step sizes and local steps.
+    pub steps: StepSchedule,
+    /// `theta_0`, d components.
+    pub start: Vec<f64>,
+}
+
+// The vector that an agent keeps: theta_c - theta_0.
+const MOVED: usize = 0;
+
+impl Client for Alone {
+    fn facts(&self) -> ClientFacts<'_> {
+        ClientFacts::keeping(1)
+    }
+
+    fn local_steps(&self, t: u64) -> RoundSteps {
+        self.steps.of(t).len.into()
+    }
+
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
+        batch.open_streams(Purpose::Sample, down.round);
+        batch.start_at(&self.start);
+        for l in batch.lanes() {
+            let agent = batch.lane::<1>(l);
+            agent.theta.iter_mut().zip(&*agent.memory[MOVED]).for_each(|(theta, moved)| *theta += moved);
+            agent.drift.fill(0.0);
+        }
+        batch.steps(&self.steps.of(down.round));
+        let scale = self.steps.scale_of_all(down.round);
+        for l in batch.lanes() {
+            let agent = batch.lane::<1>(l);
+            let v = out.send(l, Part::Direction);
+            for (i, moved) in agent.memory[MOVED].iter_mut().enumerate() {
+                *moved = agent.theta[i] - self.start[i];
+                v[i] = *moved / scale;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Asks all agents for the sum of their moves, and averages over those whose answers arrived: what an agent sends contains
+/// all its earlier moves, so that a lost answer says nothing about later ones. Without any answer theta does not change.
+#[derive(Debug, Clone)]
+pub struct OneShotServer {
+    /// The last average.
+    pub theta: Vec<f64>,
+    /// `theta_0`.
+    pub start: Vec<f64>,
+    /// `p_c`.
+    pub weights: Vec<f64>,
+    /// Step sizes and local steps, for the scale of what agents send.
+    pub steps: StepSchedule,
+}
+
+impl Server for OneShotServer {
+    fn open(&mut self, t: u64) -> Ask {
+        Ask { to: None, down: Message { round: t, exchange: 0, parts: Vec::new() }, own: None }
+    }
+
+    fn receive(&mut self, got: &Received<'_>) -> Next {
+        let arrived: f64 = match got.arrived.contains(&false) {
+            false => got.asked,
+            true => self.weights.iter().zip(got.arrived).filter(|(_, arrived)| **arrived).map(|(p, _)| p).sum(),
+        };
+        if arrived > 0.0 {
+            let step = self.steps.scale_of_all(got.round) / arrived;
+            let sum = got.sum(Part::Direction);
+            for ((theta, start), v) in self.theta.iter_mut().zip(&self.start).zip(sum) {
+                *theta = start + step * v;
+            }
+        }
+        Next::Done { tell: None }
+    }
+
+    fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    fn state(&self) -> Vec<u8> {
+        packed(&self.theta)
+    }
+
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        self.theta = unpacked(state)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! Q-SHED: SHED whose eigenvectors are quantised, and refined by as many bits as each agent's link carries (\[T\] chapter 3, Algorithm 5).
+//!
+//! ```text
+//! agent c:   if t in I:  H_c = Hess f_c(theta_t) = sum_j l_j v_j v_j^T,  l_1 >= .. >= l_d,  b_j = 0       renewal
+//!            b_j <- b_j + what the rule gives vector j of B_t bits a component, at most b_max in all       (3.21), (3.23)
+//!            q = the last vector with a bit;  rho_c = l_{q+1}
+//!            sends  grad f_c(theta_t),  rho_c,  the new bits of each vector, and l_j of vectors that are new   (first exchange)
+//! server:    v^_j = v_j as its bits say;  Hhat_c = sum_{j <= q} (l_j - rho_c) v^_j v^_j^T + rho_c I        (3.22)
+//!            Hhat = sum_c p_c Hhat_c,  p = -Hhat^-1 sum_c p_c grad f_c(theta_t)
+//!            theta_{t+1} = theta_t + s p, s by backtracking on the agents' losses                         (second exchange)
+//! ```
+//!
+//! **Bits** are those that bring Hhat_c closest to H_c in expectation if they may be any real numbers, rounded to whole bits within the
+//! budget: `crate::bit_allocation`, with corrections of the source. Of whole bits they need not be the best. `crate::nested_grid` describes the quantiser. Decoded vectors are not normalised, as in the source: the model of the loss
+//! counts on errors of mean 0. As `l_j >= rho_c > 0`, Hhat_c is positive definite whatever the bits are; where Hhat is singular to
+//! working precision, the step is minus the gradient, as in SHED. Eigenvalues that are negative or below `1e-12 l_1` count as `1e-12 l_1`.
+//!
+//! **The budget** is that of the agent's link (`bit-budget`), which the agent knows before it answers, and otherwise a setting, which is
+//! refused beside a budget of the link. It pays for the digits of eigenvectors alone, `sum_j (new bits of v_j) <= B_t` for each component.
+//! Outside of it, and counted by the ledger like all that is sent: the gradient, rho and the eigenvalues, which are exact, as in the
+//! source; and which vectors get how many bits, 8 bytes and 6 to 9 bits a vector, on which the source is silent. A round whose budget is 0
+//! sends the gradient. If that is so in all rounds, no pair is ever sent, and the method is gradient descent with steps `s/l_1`.
+//!
+//! **Rules and names.** *q-shed*: bits where they help most. *nq-shed*: vectors with b_max bits each, the first ones first; bits that are
+//! left over are not used, and a budget that carries no whole vector sends the gradient alone. *ideal-shed*: the vectors of *q-shed* as they
+//! are, as if each were sent whole with its first bit; what the ledger counts for it is beyond the budget.
+//!
+//! **Over links.** What is said of SHED holds here. The invariant over losses: *what the server holds of an agent are the leading bits of
+//! the eigenvectors of one of its Hessians, with the rho of the answer that was taken last*. Each answer says by a checksum of all
+//! vectors' bits to what it adds. One that does not add to what is held counts as lost; an agent whose answer was lost is told with
+//! its next question what is held, and goes on from there. No codec alters anything that agents send, so that codecs other than
+//! `exact` are refused.
+
+mod client;
+mod server;
+
+use std::sync::Arc;
+
+use fedsa::error::{Error, Result, require};
+use fedsa::local::{ByAgent, Client, HESSIAN_AND_PAIRS};
+use fedsa::message::Part;
+use fedsa::method::{MethodSettings, MethodShape, Needs, Setting};
+use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::schedule::renewal::Renewal;
+use fedsa::server::Server;
+use fedsa::uplink::LinkFacts;
+use serde::{Deserialize, Serialize};
+
+use super::shed::{between_renewals, trigger};
+use crate::descent;
+use crate::local::line_search::Trials;
+use crate::local::refinement::Refinement;
+use crate::nested_grid::MOST_BITS;
+use crate::server::approximation::NewtonSteps;
+pub use client::BitRule;
+use client::{QShedAgent, QShedPlan};
+use server::{QShedRule, QShedServer};
+
+/// What an allocation takes for each vector, in multiply-adds: some 30 by 30 evaluations of roots.
+const SEARCH: f64 = 2000.0;
+
+/// The settings of Q-SHED.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct QShed {
+    /// When agents compute their Hessians anew.
+    #[serde(deserialize_with = "fedsa::registry::table")]
+    pub renewal: Renewal,
+    /// Which vectors get the bits of a round.
+    pub allocation: BitRule,
+    /// b_max: the most bits of a component of a vector, over all rounds since its renewal; 1 to 32.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 32)))]
+    pub max_bits: u32,
+    /// B: bits a component that an agent may send in a round, over links without a bit budget; 2 b_max when absent. Refused over links with
+    /// one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub budget: Option<u32>,
+    /// alpha: the share of the promised decrease that a step must bring, in (0, 1/2).
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
+    pub decrease: f64,
+    /// beta, in (0, 1): the factor by which a step that does not bring it is shortened.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1)))]
+    pub shrink: f64,
+    /// How often a step may be shortened; the smallest step is at least 1e-30.
+    #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
+    pub shrinks: usize,
+}
+
+fedsa::settings::setters! { QShed {
+    with_renewal(renewal: Renewal) = renewal;
+    with_allocation(allocation: BitRule) = allocation;
+    with_most_bits(max_bits: u32) = max_bits;
+    with_budget(budget: impl Into<Option<u32>>) = budget.into();
+    with_decrease(decrease: f64) = decrease;
+    with_shrink(shrink: f64) = shrink;
+    with_shrinks(shrinks: usize) = shrinks;
+} }
+
+impl Default for QShed {
+    fn default() -> Self {
+        Self {
+            renewal: Renewal::Fibonacci,
+            allocation: BitRule::Optimal,
+            max_bits: 16,
+            budget: None,
+            decrease: 0.1,
+            shrink: 0.5,
+            shrinks: 20,
+        }
+    }
+}
+
+impl QShed {
+    fn trials(&self) -> Trials {
+        Trials::new(self.shrink, self.shrinks, self.decrease)
+    }
+
+    /// B over links without a bit budget.
+    fn budget(&self) -> u32 {
+        self.budget.unwrap_or(2 * self.max_bits)
+    }
+}
+
+impl MethodSettings for QShed {
+    fn check(&self, _: usize) -> Result<()> {
+        self.renewal.check("renewal")?;
+        let accepted = format!("between 1 and {MOST_BITS}");
+        require((1..=MOST_BITS).contains(&self.max_bits), "max_bits", self.max_bits, &accepted)?;
+        require(self.budget != Some(0), "budget", 0, "at least 1 bit a component")?;
+        descent::check_shrinking_search(self.shrink, self.shrinks, self.decrease)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Objective
+    }
+
+    fn check_link(&self, link: &LinkFacts) -> Result<()> {
+        match self.budget {
+            Some(budget) if link.has_budget => {
+                let what = format!("budget = {budget} has no effect over a link with a bit-budget, which says how many bits agents send");
+                Err(Error::new("budget", what, "budget, or bits of a bit-budget in uplink.media, not both"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The digits of one answer are at most `b_max d (d - 1)` bits.
+    fn largest_dimension(&self) -> usize {
+        (1 << 15) - 1
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let d = setting.start.len();
+        let most = d - 1;
+        let want = |part, len, give| Want { part, len, give };
+        let content = match self.allocation {
+            BitRule::Ideal => want(Part::Eigenvectors, Len::AtMost(most * d), Give::Each),
+            _ => want(Part::Digits, Len::AtMost((most * d * self.max_bits as usize).div_ceil(8)), Give::Each),
+        };
+        let mut down = vec![(Part::Model, Len::Exactly(d))];
+        down.extend(trigger(&self.renewal).map(|_| (Part::Renewal, Len::Exactly(1))));
+        let bits = Exchange {
+            down,
+            own: vec![(Part::HeldBits, Len::AtMost(d))],
+            wants: vec![
+                want(Part::ExactGradient, Len::Exactly(d), Give::Sum),
+                want(Part::Eigenvalues, Len::AtMost(3 + most), Give::Each),
+                want(Part::Refinement, Len::AtMost(Refinement::most_bytes(most)), Give::Each),
+                content,
+            ],
+            may_open: false,
+        };
+        Protocol { exchanges: vec![bits, self.trials().exchange(d)], ..Protocol::default() }
+    }
+
+    fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {
+        let plan = Arc::new(QShedPlan {
+            renewal: self.renewal.clone(),
+            rule: self.allocation,
+            max_bits: self.max_bits,
+            budget: u64::from(self.budget()),
+            trials: self.trials(),
+        });
+        ByAgent::boxed(move |_| Box::new(QShedAgent::new(Arc::clone(&plan))))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let steps = NewtonSteps { trigger: trigger(&self.renewal), ..NewtonSteps::new(setting.start.clone(), Some(self.trials())) };
+        let are_whole = self.allocation == BitRule::Ideal;
+        let rule = QShedRule { seed: setting.seed, max_bits: self.max_bits, are_whole };
+        Box::new(QShedServer::new(steps, setting.weights.to_vec(), rule))
+    }
+
+    /// Of each agent all eigenvectors at the agent, their codes or the vectors at the server, a Hessian, and two triangles at the server.
+    fn memory(&self, agents: usize, d: usize) -> f64 {
+        8.0 * agents as f64 * 4.0 * (d as f64).powi(2)
+    }
+
+    /// A gradient, the losses, the sums of all vectors that are refined, and a Hessian with its eigenpairs at renewals; the exact
+    /// search solves an allocation for each number of vectors.
+    fn work(&self, _: usize, d: usize) -> f64 {
+        let losses = self.trials().losses() as f64;
+        let d = d as f64;
+        let searching = if self.allocation == BitRule::Exact { SEARCH * f64::from(self.budget()).min(d) * d } else { 0.0 };
+        (losses + 1.0) * d.powi(2) + 0.5 * d.powi(3) + HESSIAN_AND_PAIRS * d.powi(3) / between_renewals(&self.renewal, d) + searching
+    }
+
+    fn shape(&self) -> MethodShape {
+        MethodShape::without_local_steps()
+    }
+}

@@ -1,0 +1,241 @@
+//! The client half of SHED: gradients, and eigenpairs of a Hessian that is computed anew at renewals only.
+
+use std::sync::Arc;
+
+use faer::Mat;
+use fedsa::eigenpairs::Eigenpairs;
+use fedsa::error::{Error, Result};
+use fedsa::local::{Agent, LocalContext};
+use fedsa::message::{Body, Message, Part};
+use fedsa::protocol::refused;
+use fedsa::random::{Key, Purpose};
+use fedsa::schedule::renewal::{Pairs, Renewal};
+use serde::{Deserialize, Serialize};
+
+use super::kept::{AT_ONCE, Kept, Rho, SavedPairs, SavedRest, Source};
+use crate::local::Point;
+use crate::local::line_search::Trials;
+use crate::local::renewal::{due, foreign, held_round, index, is_due};
+
+/// What all agents know of the method.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShedPlan {
+    /// When each agent renews: one schedule for all, or one for each.
+    pub renewals: Vec<Renewal>,
+    /// `d_t`.
+    pub pairs: Pairs,
+    /// rho.
+    pub rho: Rho,
+    /// The trial steps; `None` where every step is 1.
+    pub trials: Option<Trials>,
+    /// How many pairs of one Hessian are sent, at most d - 1.
+    pub most: usize,
+    /// The relative residual of eigenpairs that are computed from products with the Hessian; `None` where Hessians are formed.
+    pub tolerance: Option<f64>,
+}
+
+impl ShedPlan {
+    /// What schedules take for d: in as many rounds all pairs are sent.
+    fn span(&self) -> usize {
+        self.most + 1
+    }
+
+    /// The schedule of agent c.
+    pub fn renewal(&self, c: usize) -> &Renewal {
+        &self.renewals[c.min(self.renewals.len() - 1)]
+    }
+}
+
+/// An agent: what it last computed and sent.
+pub struct ShedAgent {
+    plan: Arc<ShedPlan>,
+    saved: State,
+    /// The eigenpairs of the Hessian at the last renewal. Of a formed Hessian those are saved that may still have to be sent before the next
+    /// renewal; all of those from products, because an iteration starts from the pairs of the renewal before.
+    kept: Option<Kept>,
+}
+
+/// What an agent saves.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct State {
+    /// Where the agent was last asked, for the line search; else empty.
+    point: Point,
+    /// The round of the last renewal, and theta in that round.
+    renewed: Option<(u64, Vec<f64>)>,
+    /// How many pairs of this Hessian the server holds, if the last answer arrived.
+    sent: usize,
+    /// How many it holds in any case.
+    held: usize,
+}
+
+impl ShedAgent {
+    /// The agent before its first round.
+    pub fn new(plan: Arc<ShedPlan>) -> Self {
+        Self { plan, saved: State::default(), kept: None }
+    }
+
+    /// How many pairs are computed at a renewal in round t: those that are sent until the next one, and one for rho. They are a
+    /// function of the settings, the seed and the round, so that a restart computes the same.
+    fn few(&self, at: &LocalContext<'_>, t: u64) -> usize {
+        let rounds = self.plan.renewal(at.agent).rounds_left(t, self.plan.span());
+        (t..t.saturating_add(rounds)).fold(1, |few: usize, t| few.saturating_add(self.wanted(at, t))).min(self.plan.span())
+    }
+
+    /// `d_t` of round t, which may be a later one.
+    fn wanted(&self, at: &LocalContext<'_>, t: u64) -> usize {
+        self.plan.pairs.of(at.agent, || Key::of_exchange(at.seed(), Purpose::Pairs, t, at.exchange).stream(at.agent))
+    }
+
+    /// Renews at theta in round t: `H_c = Hess f_c(theta_t), k_t = t, q = 0`.
+    fn renew(&mut self, at: &LocalContext<'_>, t: u64, theta: &[f64]) {
+        let (few, before) = (self.few(at, t), self.kept.take());
+        let renewed = (t, theta.to_vec());
+        self.kept = Some(match self.plan.tolerance {
+            None => {
+                let memory = if let Some(Kept { source: Source::Formed(Some(old)), .. }) = before { old } else { Mat::new() };
+                at.count_hessian();
+                Kept::of_hessian(at, theta, few, self.plan.rho, memory)
+            }
+            Some(tolerance) => Kept::of_products(at, &renewed, before, few.min(AT_ONCE), self.plan.rho, tolerance),
+        });
+        (self.saved.renewed, self.saved.sent, self.saved.held) = (Some(renewed), 0, 0);
+    }
+
+    /// Computes the pairs of the last renewal again where saved ones do not suffice to send those from number `from` on, of which n are to
+    /// be known: where the server was itself restored from an older state, and asks for pairs that it had.
+    fn compute_again(&mut self, at: &LocalContext<'_>, from: usize, n: usize) {
+        let Some((round, theta)) = &self.saved.renewed else { return };
+        if self.plan.tolerance.is_none() && self.kept.as_ref().is_none_or(|kept| kept.lacks(from, n)) {
+            self.kept = Some(Kept::of_hessian(at, theta, self.few(at, *round), self.plan.rho, Mat::new()));
+        }
+    }
+
+    /// After a restart: finds out where saved pairs from products belong.
+    fn resume(&mut self, at: &LocalContext<'_>) {
+        let Some((_, theta)) = &self.saved.renewed else { return };
+        let (Some(kept), Some(tolerance)) = (&mut self.kept, self.plan.tolerance) else { return };
+        if !matches!(kept.source, Source::Restored) {
+            return;
+        }
+        let support = at.active();
+        let n = support.as_ref().map_or(theta.len(), |support| support.components.len());
+        if kept.pairs.values.is_empty() {
+            kept.pairs = Eigenpairs::none(n);
+        }
+        kept.source = Source::Products { support, tolerance };
+        // Those of other data are of no use: the agent renews.
+        if kept.pairs.vectors.nrows() != n {
+            (self.kept, self.saved.renewed) = (None, None);
+        }
+    }
+
+    /// Sends the gradient at theta_t and the next pairs.
+    fn pairs_and_gradient(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+        let (t, theta) = (at.round, down.part(Part::Model));
+        let d = theta.len();
+        let due = due(self.plan.renewal(at.agent), down, self.plan.span())?;
+        let held = match down.find(Part::Held).and_then(Body::numbers) {
+            None => None,
+            Some(held) => match (held_round(held[0], t), index(held[1]).filter(|q| *q <= self.plan.most as u64)) {
+                (Some(None), _) => Some((None, 0)),
+                (Some(round), Some(q)) => Some((round, q as usize)),
+                _ => return Err(foreign("what the server holds")),
+            },
+        };
+        if self.saved.renewed.as_ref().is_some_and(|(_, theta)| theta.len() != d) {
+            return Err(foreign("a model of another length"));
+        }
+        self.resume(at);
+        // if t in I:
+        let own = self.saved.renewed.as_ref().map(|(round, _)| *round);
+        let is_due = is_due(own, due, held.map(|(round, _)| round));
+        // The last answer was lost: q is what the server holds.
+        let held = held.map(|(round, q)| if round == own { q } else { 0 }).filter(|_| !is_due);
+        if held.zip(self.kept.as_ref()).is_some_and(|(q, kept)| q > kept.pairs.vectors.nrows()) {
+            return Err(foreign("what the server holds"));
+        }
+        // Nothing is refused from here on.
+        if is_due {
+            self.renew(at, t, theta);
+        }
+        // q_t = q_{t-1} + d_t
+        let first = held.unwrap_or(self.saved.sent);
+        let end = first.saturating_add(self.wanted(at, t)).min(self.plan.most);
+        self.compute_again(at, first, end.max(first) + 1);
+        let few = self.few(at, self.saved.renewed.as_ref().map_or(t, |(round, _)| *round));
+        let (renewed, kept) = match (&self.saved.renewed, &mut self.kept) {
+            (Some(renewed), Some(kept)) => (renewed, kept),
+            _ => unreachable!("an agent renews in its first round"),
+        };
+        kept.ensure(at, renewed, end.max(first) + 1, few);
+        let q = first + kept.worth(first, end);
+        let rho = kept.rho(q, self.plan.rho);
+        (self.saved.sent, self.saved.held) = (q, first);
+        // U = { (l_j, v_j) for q_{t-1} < j <= q_t, grad f_c(theta_t), rho }
+        let mut values = vec![renewed.0 as f64, first as f64, rho];
+        values.extend(kept.pairs.values.iter().take(q).skip(first));
+        let vectors = kept.body(first, q, d);
+        let point = Point::asked(at, down);
+        let gradient = point.gradient.clone();
+        if self.plan.trials.is_some() {
+            self.saved.point = point;
+        }
+        Ok(vec![(Part::Gradient, Body::Numbers(gradient)), (Part::Eigenvalues, Body::Numbers(values)), (Part::Eigenvectors, vectors)])
+    }
+}
+
+impl Agent for ShedAgent {
+    fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+        if down.exchange == 0 {
+            return self.pairs_and_gradient(at, down);
+        }
+        let trials = self.plan.trials.as_ref().ok_or_else(|| refused("a step", "the exchanges of this method"))?;
+        self.saved.point.losses(at, trials, down.part(Part::Step))
+    }
+
+    fn save(&self) -> Vec<u8> {
+        let pairs = self.kept.as_ref().and_then(Kept::saved);
+        // Of pairs that are no numbers nothing can be sent: the agent renews when it comes back.
+        let is_lost = pairs.as_ref().is_some_and(|pairs| !pairs.is_finite());
+        let saved = if is_lost { &State::default() } else { &self.saved };
+        let mut bytes = postcard::to_stdvec(saved).expect("plain data serialises");
+        if is_lost {
+            return bytes;
+        }
+        if let Some(pairs) = pairs {
+            bytes = postcard::to_extend(&pairs, bytes).expect("plain data serialises");
+        } else if let Some(rest) = self.kept.as_ref().and_then(|kept| kept.rest(self.saved.held)) {
+            bytes = postcard::to_extend(&rest, bytes).expect("plain data serialises");
+        }
+        bytes
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let (saved, rest): (State, _) = postcard::take_from_bytes(bytes).map_err(|_| bad_state())?;
+        let State { point: Point { theta, gradient }, renewed, sent, held } = &saved;
+        let d = renewed.as_ref().map_or(0, |(_, theta)| theta.len());
+        let has_search = self.plan.trials.is_some() && renewed.is_some();
+        let fits = theta.len() == gradient.len() && theta.len() == if has_search { d } else { 0 } && *sent < d.max(1) && held <= sent;
+        // Numbers need not be finite: those of an agent that was asked far from where its loss can be computed are not.
+        if !fits || renewed.is_some() && d == 0 {
+            return Err(bad_state());
+        }
+        let kept = if self.plan.tolerance.is_some() && renewed.is_some() {
+            let (pairs, rest): (SavedPairs, _) = postcard::take_from_bytes(rest).map_err(|_| bad_state())?;
+            let kept = Kept::restored(pairs).filter(|kept| rest.is_empty() && kept.pairs.vectors.nrows() <= d);
+            Some(kept.ok_or_else(bad_state)?)
+        } else if rest.is_empty() {
+            None
+        } else {
+            let (saved, rest): (SavedRest, _) = postcard::take_from_bytes(rest).map_err(|_| bad_state())?;
+            let kept = Kept::of_rest(saved, d).filter(|_| rest.is_empty() && renewed.is_some());
+            Some(kept.ok_or_else(bad_state)?)
+        };
+        (self.saved, self.kept) = (saved, kept);
+        Ok(())
+    }
+}
+
+fn bad_state() -> Error {
+    Error::format("checkpoint", "not the state of an agent of SHED", "a checkpoint of the same settings")
+}

@@ -1,0 +1,321 @@
+//! SHED: eigenpairs of the agents' Hessians, sent a few at a time, in place of the Hessians (\[T\] chapter 2, Algorithms 1, 3, 4).
+//!
+//! ```text
+//! agent c:   if t in I:  H_c = Hess f_c(theta_t) = sum_j l_j v_j v_j^T,  l_1 >= .. >= l_d,  q = 0         renewal
+//!            q_new = min(q + d_t, d - 1);  rho_c = l_{q_new + 1}  or  (l_{q_new + 1} + l_d) / 2
+//!            sends  grad f_c(theta_t),  rho_c  and  (l_j, v_j) for q < j <= q_new;  q = q_new             (first exchange)
+//! server:    Hhat_c = sum_{j <= q} (l_j - rho_c) v_j v_j^T + rho_c I                                      (2.10), (2.22)
+//!            Hhat = sum_c p_c Hhat_c,  p = -Hhat^-1 sum_c p_c grad f_c(theta_t)                           (2.9), (2.18)
+//!            theta_{t+1} = theta_t + s p,  s = 1, or by backtracking on the agents' losses                (second exchange)
+//! ```
+//!
+//! **Settings and names.** SHED-LS: one Hessian, rho in the middle, s = 1. Fib-SHED, the default: renewals at distances that grow
+//! as the Fibonacci numbers, `rho = l_{q+1}`, backtracking. GN-SHED: renewals when the gradient's norm falls too slowly. Mont-Dec: a
+//! renewal in every round. The names with + draw `d_t`. All are presets of this method (`crate::presets`).
+//!
+//! **Hessians that are not positive definite.** An eigenvalue below `1e-12 l_1`, or negative, counts as `1e-12 l_1`: `Hhat_c`
+//! then approximates the projection of `H_c` on positive definite matrices, which is not below `H_c`, so that backtracking still
+//! accepts steps on convex means of indefinite agents. \[T\] assumes `rho > 0`. An agent without any positive eigenvalue adds
+//! nothing; if that is so of all agents, the step is `-grad`.
+//!
+//! **Without matrices.** With `curvature = "products"`, or by default where d is above 4096, agents compute leading eigenpairs from products of
+//! their Hessians and vectors, by a block Lanczos iteration with restarts that starts from the pairs of the last renewal
+//! ([`mod@fedsa::eigenpairs::restarted`]), and the server steps by Woodbury's formula from the vectors (`woodbury.rs`). No d x d
+//! matrix is formed. A pair has a residual of at most `pair_tolerance l_1`, so that `Hhat_c` is that of a Hessian which differs from `H_c` by
+//! that much. `max_pairs` bounds the vectors that are kept; schedules count it, plus 1, for d: Fibonacci renewals are then at
+//! most so many rounds apart. An agent with sparse rows iterates in the columns that occur in them. Elsewhere its Hessian is the
+//! ridge times the identity: rho is at least the ridge, and pairs that are not above the ridge are not sent.
+//!
+//! **Over links.** The server needs the pairs of each agent, so that links that deliver only sums are refused, as are delayed and
+//! late ones. Codecs alter the gradient alone. The invariant over losses: *what the server holds of an agent is always a prefix of the
+//! eigenpairs of one of its Hessians, with the rho of that prefix*. An answer that does not go on from what is held counts as
+//! lost; with the next question an agent whose answer was lost is told what is held of it, and goes on from there, and a renewal
+//! that it missed is made up for at its next question. A gradient that is missing counts as zero, so that a round steps to
+//! the root of those that arrived, and theta does not settle: over a link that loses answers the error stays at a floor that is
+//! proportional to the differences between the agents' gradients at the root, and where these are zero it goes to zero.
+
+mod client;
+mod kept;
+mod server;
+mod woodbury;
+
+use std::sync::Arc;
+
+use fedsa::error::{Result, require};
+use fedsa::local::{ByAgent, Client, HESSIAN_AND_PAIRS};
+use fedsa::message::Part;
+use fedsa::method::{MethodSettings, MethodShape, Needs, Setting};
+use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::schedule::renewal::{Pairs, Renewal};
+use fedsa::server::Server;
+use serde::{Deserialize, Serialize};
+
+use crate::local::line_search::Trials;
+use crate::server::approximation::{NewtonSteps, Trigger};
+use crate::{at_work, descent};
+use client::{ShedAgent, ShedPlan};
+use kept::AT_ONCE;
+pub use kept::Rho;
+use server::ShedServer;
+
+/// The settings of SHED; the default is Fib-SHED.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Shed {
+    /// When agents compute their Hessians anew.
+    #[serde(deserialize_with = "fedsa::registry::table")]
+    pub renewal: Renewal,
+    /// A schedule for each agent in place of `renewal`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub renewal_of_agents: Vec<Renewal>,
+    /// d_t, how many eigenpairs an agent sends in a round: a number, a list with one number for each agent, or "random" (uniform on
+    /// 1 to 7).
+    pub pairs: Pairs,
+    /// The value that takes the place of the eigenvalues that were not sent: the next one, or the middle between it and the least.
+    pub rho: Rho,
+    /// What eigenpairs are computed from: Hessians, which agents form, with d x d matrices at the agents and at the server; or products of
+    /// Hessians and vectors, without any d x d matrix.
+    pub curvature: CurvatureSource,
+    /// The relative residual of eigenpairs that are computed from products: `||H v - l v||` is at most this share of `l_1`.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 0.1)))]
+    pub pair_tolerance: f64,
+    /// How many eigenpairs of one Hessian an agent sends, at most: d - 1 by default, and from products where d is above 4096 64, or as many
+    /// as make 8192 pairs of all agents if these are fewer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+    pub max_pairs: Option<usize>,
+    /// How long the step is.
+    pub step: StepLength,
+    /// alpha: the share of the promised decrease that a step must bring, in (0, 1/2).
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
+    pub decrease: f64,
+    /// beta, in (0, 1): the factor by which a step that does not bring it is shortened.
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1)))]
+    pub shrink: f64,
+    /// How often a step may be shortened; the smallest step is at least 1e-30.
+    #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
+    pub shrinks: usize,
+}
+
+fedsa::settings::setters! { Shed {
+    with_renewal(renewal: Renewal) = renewal;
+    with_renewal_of_agents(renewal_of_agents: Vec<Renewal>) = renewal_of_agents;
+    with_pairs(pairs: Pairs) = pairs;
+    with_rho(rho: Rho) = rho;
+    with_curvature(curvature: CurvatureSource) = curvature;
+    with_pair_tolerance(pair_tolerance: f64) = pair_tolerance;
+    with_most_pairs(max_pairs: impl Into<Option<usize>>) = max_pairs.into();
+    with_step(step: StepLength) = step;
+    with_decrease(decrease: f64) = decrease;
+    with_shrink(shrink: f64) = shrink;
+    with_shrinks(shrinks: usize) = shrinks;
+} }
+
+/// What eigenpairs are computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Curvature"))]
+#[serde(rename_all = "kebab-case")]
+pub enum CurvatureSource {
+    /// Hessians up to d = 4096, products above.
+    Auto,
+    /// The Hessian, d x d, at renewals.
+    Hessian,
+    /// Products of the Hessian and vectors, by a restarted block Lanczos iteration.
+    Products,
+}
+
+/// The largest d for which `auto` forms Hessians, and for which all pairs may be sent by default.
+const MOST_FORMED: usize = 4096;
+/// How many pairs of one Hessian are sent by default where d is larger, and the number of all pairs at the server that this keeps to.
+const MOST_PAIRS: usize = 64;
+const MOST_HELD: usize = 8192;
+
+/// How long a step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Step"))]
+#[serde(rename_all = "kebab-case")]
+pub enum StepLength {
+    /// 1.
+    Unit,
+    /// The longest of 1, beta, beta^2, .. that lowers the mean loss enough, in a second exchange.
+    LineSearch,
+}
+
+impl Default for Shed {
+    fn default() -> Self {
+        Self {
+            renewal: Renewal::Fibonacci,
+            renewal_of_agents: Vec::new(),
+            pairs: Pairs::Same(1),
+            rho: Rho::Next,
+            curvature: CurvatureSource::Auto,
+            pair_tolerance: 1e-8,
+            max_pairs: None,
+            step: StepLength::LineSearch,
+            decrease: 0.1,
+            shrink: 0.5,
+            shrinks: 20,
+        }
+    }
+}
+
+impl Shed {
+    /// The trial steps, if there is a line search.
+    fn trials(&self) -> Option<Trials> {
+        (self.step == StepLength::LineSearch).then(|| Trials::new(self.shrink, self.shrinks, self.decrease))
+    }
+
+    /// The relative residual of pairs from products; `None` where Hessians of d rows are formed.
+    fn tolerance(&self, d: usize) -> Option<f64> {
+        let has_products = match self.curvature {
+            CurvatureSource::Auto => d > MOST_FORMED,
+            CurvatureSource::Hessian => false,
+            CurvatureSource::Products => true,
+        };
+        has_products.then_some(self.pair_tolerance)
+    }
+
+    /// How many pairs of one Hessian are sent, at most.
+    fn most(&self, agents: usize, d: usize) -> usize {
+        let is_large = d > MOST_FORMED && self.tolerance(d).is_some();
+        let default = if is_large { (MOST_HELD / agents).clamp(1, MOST_PAIRS) } else { usize::MAX };
+        self.max_pairs.unwrap_or(default).min(d.saturating_sub(1))
+    }
+
+    /// What the server decides about renewals.
+    fn trigger(&self) -> Option<Trigger> {
+        trigger(&self.renewal).filter(|_| self.renewal_of_agents.is_empty())
+    }
+}
+
+/// What the server decides about renewals by a schedule.
+pub(super) fn trigger(renewal: &Renewal) -> Option<Trigger> {
+    match renewal {
+        Renewal::GradientNorm { factor, min_distance } => Some(Trigger::new(*factor, *min_distance)),
+        _ => None,
+    }
+}
+
+/// How many rounds apart renewals are, about, for vectors of d components.
+pub(super) fn between_renewals(renewal: &Renewal, d: f64) -> f64 {
+    let every = match renewal {
+        Renewal::Every { period } => *period as f64,
+        // The gradient seldom falls as fast as the least distance allows.
+        Renewal::GradientNorm { min_distance, .. } => (*min_distance as f64).max(d / 10.0),
+        _ => d,
+    };
+    every.min(d)
+}
+
+impl MethodSettings for Shed {
+    fn check(&self, agents: usize) -> Result<()> {
+        self.renewal.check("renewal")?;
+        let own = &self.renewal_of_agents;
+        let fits = own.is_empty() || own.len() == agents || agents == usize::MAX;
+        require(fits, "renewal_of_agents", format!("a list of {}", own.len()), "one schedule for each agent")?;
+        for renewal in own {
+            renewal.check("renewal_of_agents")?;
+            let is_own = !matches!(renewal, Renewal::GradientNorm { .. });
+            let accepted = "schedules that agents follow by themselves: the server decides on gradient-norm renewals, for all agents";
+            require(is_own, "renewal_of_agents", "gradient-norm", accepted)?;
+        }
+        self.pairs.check(agents)?;
+        let tolerance = self.pair_tolerance;
+        require((1e-12..=0.1).contains(&tolerance), "pair_tolerance", format!("{tolerance:?}"), "from 1e-12 to 0.1")?;
+        require(self.max_pairs != Some(0), "max_pairs", 0, "at least 1")?;
+        let unused = Self::default();
+        if self.curvature == CurvatureSource::Hessian {
+            let accepted = "curvature = \"products\", or no pair_tolerance: pairs of formed Hessians are exact";
+            require(tolerance == unused.pair_tolerance, "pair_tolerance", format!("{tolerance:?}"), accepted)?;
+        }
+        if self.step == StepLength::Unit {
+            let accepted = "step = \"line-search\", or none of shrink, shrinks and decrease";
+            require(self.shrink == unused.shrink, "shrink", self.shrink, accepted)?;
+            require(self.shrinks == unused.shrinks, "shrinks", self.shrinks, accepted)?;
+            require(self.decrease == unused.decrease, "decrease", self.decrease, accepted)?;
+        }
+        descent::check_shrinking_search(self.shrink, self.shrinks, self.decrease)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Objective
+    }
+
+    /// The vectors of one answer are at most d - 1.
+    fn largest_dimension(&self) -> usize {
+        let default = if self.tolerance(usize::MAX).is_some() { MOST_PAIRS } else { usize::MAX };
+        let most = self.pairs.most_of_all().min(self.max_pairs.unwrap_or(default)).max(1);
+        (u32::MAX as usize / most).max(u16::MAX as usize)
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let d = setting.start.len();
+        let most = self.pairs.most_of_all().min(self.most(setting.weights.len(), d));
+        let want = |part, len, give| Want { part, len, give };
+        let mut down = vec![(Part::Model, Len::Exactly(d))];
+        down.extend(self.trigger().map(|_| (Part::Renewal, Len::Exactly(1))));
+        let pairs = Exchange {
+            down,
+            own: vec![(Part::Held, Len::Exactly(2))],
+            wants: vec![
+                want(Part::Gradient, Len::Exactly(d), Give::Sum),
+                want(Part::Eigenvalues, Len::AtMost(3 + most), Give::Each),
+                want(Part::Eigenvectors, Len::AtMost(most * d), Give::Each),
+            ],
+            may_open: false,
+        };
+        let search = self.trials().map(|trials| trials.exchange(d));
+        Protocol { exchanges: std::iter::once(pairs).chain(search).collect(), ..Protocol::default() }
+    }
+
+    fn client(&self, setting: &Setting<'_>) -> Box<dyn Client> {
+        let d = setting.start.len();
+        let renewals = if self.renewal_of_agents.is_empty() { vec![self.renewal.clone()] } else { self.renewal_of_agents.clone() };
+        let (pairs, rho, trials) = (self.pairs.clone(), self.rho, self.trials());
+        let plan =
+            Arc::new(ShedPlan { renewals, pairs, rho, trials, most: self.most(setting.weights.len(), d), tolerance: self.tolerance(d) });
+        ByAgent::boxed(move |_| Box::new(ShedAgent::new(Arc::clone(&plan))))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let d = setting.start.len();
+        let steps = NewtonSteps { trigger: self.trigger(), ..NewtonSteps::new(setting.start.clone(), self.trials()) };
+        let server = ShedServer::new(steps, setting.weights.to_vec()).up_to(self.most(setting.weights.len(), d));
+        Box::new(if self.tolerance(d).is_some() { server.of_vectors() } else { server })
+    }
+
+    /// Of each agent all eigenvectors at the agent and at the server, a Hessian, and two triangles at the server. From products: the pairs of
+    /// one Hessian at the agent and at the server, and what agents that answer at one time iterate with, as vectors of d numbers,
+    /// although vectors of sparse rows take less; the inner products of all pairs at the server, with room to grow, and the system that it
+    /// solves with its factor.
+    fn memory(&self, agents: usize, d: usize) -> f64 {
+        let (n, square) = (agents as f64, (d as f64).powi(2));
+        if self.tolerance(d).is_none() {
+            return 8.0 * n * 4.0 * square;
+        }
+        let most = (self.most(agents, d) + 1) as f64;
+        let iterating = 4.0 * 1.5 * (most.min(AT_ONCE as f64) + 16.0);
+        8.0 * (d as f64 * (n * (2.0 * most + 4.0) + at_work(agents) * iterating) + 4.0 * (n * most).powi(2))
+    }
+
+    /// A gradient, the losses, and at renewals a Hessian with its eigenpairs, or the products for pairs, about eight for each:
+    /// d rounds apart, or as often as the schedule says. The server solves a system with the pairs of all agents, of which half are there
+    /// on average, if no d x d matrices are formed.
+    fn work(&self, agents: usize, d: usize) -> f64 {
+        let losses = self.trials().map_or(0, |trials| trials.losses()) as f64;
+        let span = (self.most(agents, d) + 1) as f64;
+        let is_from_products = self.tolerance(d).is_some();
+        let renewal = if is_from_products { 8.0 * span * (d as f64).powi(2) } else { HESSIAN_AND_PAIRS * (d as f64).powi(3) };
+        let held = 0.5 * agents as f64 * span;
+        let solving = if is_from_products { held.powi(3) / 3.0 / agents as f64 } else { 0.0 };
+        (losses + 1.0) * (d as f64).powi(2) + renewal / between_renewals(&self.renewal, span) + solving
+    }
+
+    fn shape(&self) -> MethodShape {
+        MethodShape::without_local_steps()
+    }
+}

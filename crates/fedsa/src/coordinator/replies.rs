@@ -1,0 +1,78 @@
+//! The answers to the open question, on their way to the server half.
+
+use super::handed_in::{Replies, Reply};
+use super::{Coordinator, State, asked_weight};
+use crate::error::Result;
+use crate::message::Part;
+use crate::random::ALL;
+use crate::record::Sent;
+use crate::server::{Next, Received};
+use crate::uplink::MessageKey;
+
+impl Coordinator {
+    /// Whether the sum of the answers to the open question is enough: nobody looks at single ones, and none is late.
+    pub(crate) fn wants_sum(&self) -> bool {
+        let exchange = self.state.ask.down.exchange;
+        self.adds_up && self.replay.is_none() && !self.federation.rules().need_single_answers() && !self.protocol.wants_each(exchange)
+    }
+
+    /// The factors by which the answers of the agents that were asked arrive, for whoever sums them; `None` over a clear link. The channels'
+    /// states change, so that it is called once in an exchange.
+    pub(crate) fn gains(&mut self) -> Option<Vec<f64>> {
+        let Self { federation, everyone, state: State { ask, end, .. }, is_clear, .. } = self;
+        let at = MessageKey { seed: federation.seed(), round: ask.down.round, exchange: ask.down.exchange, agent: ALL };
+        (!*is_clear).then(|| end.gains(federation.uplink(), at, ask.to.as_deref().unwrap_or(everyone)))
+    }
+
+    /// Takes the sum of the answers that arrived ([`Coordinator::wants_sum`]), d numbers, and whether each did, empty if all did. `sent` counts
+    /// the messages.
+    pub(crate) fn hand_in_sum(&mut self, sum: &[f64], arrived: &[bool], sent: &Sent) {
+        self.state.ledger.up(sent);
+        let arrived = if arrived.iter().all(|arrived| *arrived) { Vec::new() } else { arrived.to_vec() };
+        self.state.replies = Replies::Sum { sum: sum.to_vec(), arrived };
+    }
+
+    /// Takes the answers of agents in this process: one entry for each recipient with the number of bytes on the wire, or the reason if the
+    /// agent could not answer. Answers of agents that compute `alone` are checked, as those from a network are: they may have parts of any
+    /// content. Rules side by side write vectors of the right length.
+    pub(crate) fn hand_in(&mut self, answers: &mut [Option<Result<(Reply, usize)>>], alone: bool) {
+        let (asked, exchange) = (self.asked().len(), self.state.ask.down.exchange);
+        let recipients: Vec<(usize, usize)> = self.recipients().collect();
+        for ((place, agent), answer) in recipients.into_iter().zip(answers) {
+            let Some(answer) = answer.take() else { continue };
+            let checked = answer.and_then(|(Reply { round, parts }, len)| {
+                let (parts, is_diverged) = if alone { self.checked_parts(exchange, parts)? } else { (parts, false) };
+                self.count(&parts, is_diverged, len);
+                Ok(Reply { round, parts })
+            });
+            match checked {
+                Ok(reply) => self.state.replies.add(place, asked, reply),
+                Err(reason) => self.refuse(agent, reason),
+            }
+        }
+    }
+
+    /// The part that agents answer the open question with first.
+    pub(crate) fn wanted(&self) -> Part {
+        self.protocol.wanted(self.state.ask.down.exchange)[0].part
+    }
+
+    /// The agents to which the message at the end of a round applies, if these are not all that were asked: their places among those, and
+    /// their numbers. If the server `keeps_copies` of control variates, they are all: it updates the copies of agents that it could not
+    /// reach too, and sends them later.
+    pub(crate) fn told(&self, keeps_copies: bool) -> Option<Vec<(usize, usize)>> {
+        (!keeps_copies && !self.state.absent.is_empty()).then(|| self.recipients().collect())
+    }
+
+    /// Gives the server half the sum of the answers with the receiver's noise; also whether its numbers are finite.
+    pub(super) fn receive_sum(&mut self, mut sum: Vec<f64>, arrived: &[bool]) -> (Next, bool) {
+        let (n, weight, part) = (self.asked().len(), asked_weight(self.federation.weights(), self.asked()), self.wanted());
+        let (federation, down) = (&self.federation, &self.state.ask.down);
+        let (round, exchange) = (down.round, down.exchange);
+        let at = MessageKey { seed: federation.seed(), round, exchange, agent: ALL };
+        federation.uplink().receive(at, &mut [&mut sum[..]], n, weight);
+        let sums = [(part, &sum[..])];
+        let got = Received { round, exchange, down, sums: &sums, asked: weight, arrived, letters: &[] };
+        (self.server.receive(&got), sum.iter().all(|x| x.is_finite()))
+    }
+}

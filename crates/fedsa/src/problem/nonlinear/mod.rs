@@ -1,0 +1,6 @@
+//! Nonlinear operators.
+
+pub mod fixed_point;
+pub mod newton;
+pub mod q_learning;
+pub mod random_logistic;

@@ -1,0 +1,228 @@
+//! Server halves: what the server does with the answers that arrived, and what it asks next.
+
+use faer::Mat;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Failure, Result};
+use crate::message::{Body, Message, Part};
+use crate::random::{ALL, Key, Purpose};
+
+/// The weighted sum of the messages that arrived, in the order that all server rules share.
+pub fn ordered_sum<'a>(d: usize, messages: impl Iterator<Item = (f64, &'a [f64])>) -> Vec<f64> {
+    crate::sums::sum(d, messages.map(Some))
+}
+
+/// A question: a message to some agents, which they answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    /// The agents in increasing order; all of them when absent.
+    pub to: Option<Vec<usize>>,
+    /// The message to all of them.
+    pub down: Message,
+    /// A part that some of them get in addition, each with its own content.
+    pub own: Option<Own>,
+}
+
+/// A part with a content of its own for each recipient.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Own {
+    /// The part.
+    pub part: Part,
+    /// The numbers for each recipient, in order; `None` for recipients that do not get this part.
+    pub each: Vec<Option<Vec<f64>>>,
+}
+
+impl Ask {
+    /// The part of its own that the `i`-th recipient gets, if it gets one.
+    pub fn own_of(&self, i: usize) -> Option<(Part, Body)> {
+        self.own.as_ref()?.of(i)
+    }
+}
+
+impl Own {
+    /// The part of the `i`-th recipient, if it gets one.
+    pub fn of(&self, i: usize) -> Option<(Part, Body)> {
+        Some((self.part, Body::Numbers(self.each[i].clone()?)))
+    }
+}
+
+/// What arrived in one exchange.
+#[derive(Debug, Clone, Copy)]
+pub struct Received<'a> {
+    /// The round t.
+    pub round: u64,
+    /// The exchange within the round.
+    pub exchange: u8,
+    /// The message that was answered, as agents decoded it: the downlink's codec may have altered it.
+    pub down: &'a Message,
+    /// `sum p_c x_c` over the answers that arrived, for each part of which a sum is enough; summed in the order of
+    /// [`crate::sums`]. Where the server takes a robust mean ([`crate::uplink::Aggregation`]), their weight times that mean.
+    pub sums: &'a [(Part, &'a [f64])],
+    /// `sum p_c` over the agents that were asked.
+    pub asked: f64,
+    /// Whether the answer arrived in this round, for each agent that was asked, in order; empty if all answers arrived, or
+    /// if the link delivers answers late.
+    pub arrived: &'a [bool],
+    /// The answers, in the agents' order, if the protocol wants some part of each agent; otherwise empty.
+    pub letters: &'a [Letter],
+}
+
+/// One answer at the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Letter {
+    /// The agent.
+    pub agent: usize,
+    /// The round whose model it answers.
+    pub answers: u64,
+    /// The agent's weight `p_c`, times the factor by which the message arrived.
+    pub weight: f64,
+    /// The parts.
+    pub parts: Vec<(Part, Body)>,
+}
+
+impl Letter {
+    /// The numbers of a part.
+    ///
+    /// # Panics
+    /// When the answer has no such part. Answers are checked against the method's [`crate::protocol::Protocol`] before.
+    pub fn part(&self, part: Part) -> &[f64] {
+        let found = self.parts.iter().find(|(p, _)| *p == part).and_then(|(_, body)| body.numbers());
+        found.unwrap_or_else(|| panic!("the answer of agent {} has no numbers {part:?}", self.agent))
+    }
+}
+
+/// The answers of N agents by agent; `None` for agents without one.
+pub fn by_agent(letters: &[Letter], agents: usize) -> Vec<Option<&Letter>> {
+    let mut all = vec![None; agents];
+    letters.iter().for_each(|letter| all[letter.agent] = Some(letter));
+    all
+}
+
+impl Received<'_> {
+    /// The weighted sum of a part over the answers that arrived.
+    ///
+    /// # Panics
+    /// When the method's protocol does not want a sum of this part in this exchange.
+    pub fn sum(&self, part: Part) -> &[f64] {
+        let found = self.sums.iter().find(|(p, _)| *p == part);
+        found.unwrap_or_else(|| panic!("no sum of {part:?} is wanted in exchange {}", self.exchange)).1
+    }
+
+    /// The mean of a part over the agents that were asked; a missing answer counts as zero (\[T\] eq. 4.3).
+    ///
+    /// # Panics
+    /// As [`Received::sum`].
+    pub fn mean(&self, part: Part) -> Vec<f64> {
+        self.mean_of(part).collect()
+    }
+
+    /// The components of [`Received::mean`].
+    pub fn mean_of(&self, part: Part) -> impl Iterator<Item = f64> {
+        self.sum(part).iter().map(|x| x / self.asked)
+    }
+}
+
+/// The server's next action.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// Another exchange of this round.
+    Ask(Ask),
+    /// The round is over.
+    Done {
+        /// A last message, which agents do not answer.
+        tell: Option<Ask>,
+    },
+}
+
+/// The server half of a method. Threads check the answers of several agents at a time.
+pub trait Server: Send + Sync {
+    /// Opens round t with its first question.
+    fn open(&mut self, t: u64) -> Ask;
+    /// The part that some agents get in addition with the first question of round t if they are asked; one entry for each of
+    /// the N agents.
+    fn own(&self, _t: u64) -> Option<Own> {
+        None
+    }
+    /// Processes the answers that arrived. [`Server::accepts`] must have refused answers with packed parts that are not
+    /// of this method.
+    fn receive(&mut self, got: &Received<'_>) -> Next;
+    /// Checks an answer from a network whose parts and lengths are already known to be as wanted. Only methods that pack
+    /// bytes themselves need this check.
+    ///
+    /// # Errors
+    /// When the answer is not one of this method, with the reason.
+    fn accepts(&self, _exchange: u8, _parts: &[(Part, Body)]) -> Result<()> {
+        Ok(())
+    }
+    /// `theta_t`.
+    fn theta(&self) -> &[f64];
+    /// How many line searches have failed since the start of the run; `None` for rules without a line search, and for those that do not
+    /// count (`newton` and `shed`).
+    ///
+    /// A line search compares the mean losses that agents send for the trial steps along a direction
+    /// (`Trials` of `fedsa_methods`). It fails if it accepts none of them: none lowers the loss by the share of the
+    /// promised decrease that the settings demand, or the direction does not lead downhill. What follows is the method's
+    /// own: theta stays, or moves by the last trial step. A method has at most one search in a round, so that the number is one of
+    /// rounds. A search without any answer is not counted, since the link lost it; neither are rounds that end before a search,
+    /// because the gradient is 0 or nothing arrived.
+    ///
+    /// Part of [`Server::state`], so that a run that is resumed goes on counting; the metric `failed_searches` reports it.
+    fn failed_searches(&self) -> Option<u64> {
+        None
+    }
+    /// The mean Hessian of the agents as the server approximates it, for rules that have a matrix of it: its lower triangle is read.
+    fn hessian(&self) -> Option<Mat<f64>> {
+        None
+    }
+    /// Where the rule says why it has failed, if it can fail: the round then does not count. [`Server::restore`] clears it.
+    fn failure(&self) -> Option<&Failure> {
+        None
+    }
+    /// The server's own control variate c (d components), which agents subtract from theirs.
+    fn control(&self) -> Option<&[f64]> {
+        None
+    }
+    /// Replaces `theta_{t+1}` after a round, for a rule around this one (Anderson acceleration). Only rules without memory of past
+    /// iterates can be moved.
+    ///
+    /// # Panics
+    /// When the rule cannot be moved.
+    fn move_to(&mut self, _theta: Vec<f64>) {
+        panic!("this server rule remembers its iterates, and cannot be moved");
+    }
+    /// The state ([`Server::state`]) with which the rule goes on between two rounds among other agents. `from` has an entry for each of
+    /// them: its number among the present ones, `None` for one that is new; `weights` are theirs. `None` if the rule remembers nothing of
+    /// agents, or what it remembers is about the mean of the present ones: it then begins anew at `theta_t`.
+    fn regrouped(&self, _from: &[Option<usize>], _weights: &[f64]) -> Option<Vec<u8>> {
+        None
+    }
+    /// Everything that influences later rounds, complete between any two calls, also within a round ([`crate::saved::packed`]).
+    fn state(&self) -> Vec<u8>;
+    /// Restores a state that [`Server::state`] returned with the same settings.
+    ///
+    /// # Errors
+    /// When it is not a state of such a rule. The rule is then unchanged.
+    fn restore(&mut self, state: &[u8]) -> Result<()>;
+}
+
+/// The participants of a round: all N agents, or m of them drawn without replacement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Participation {
+    /// m; all when absent.
+    pub m: Option<usize>,
+    /// The number of agents N.
+    pub agents: usize,
+    /// The run's seed.
+    pub seed: u64,
+}
+
+impl Participation {
+    /// The participants of round t in increasing order; `None` if all agents participate.
+    pub fn of(&self, t: u64) -> Option<Vec<usize>> {
+        let m = self.m.filter(|m| *m < self.agents)?;
+        let mut stream = Key::new(self.seed, Purpose::Participants, t).stream(ALL);
+        let mut drawn = rand::seq::index::sample(&mut stream, self.agents, m).into_vec();
+        drawn.sort_unstable();
+        Some(drawn)
+    }
+}

@@ -1,0 +1,41 @@
+//! Noise that agents add to what they send, for simulation. Everyone who knows the run's seed can compute it: it keeps nothing private.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Act, LinkStage};
+use crate::error::{Result, require};
+use crate::random::Stream;
+
+/// `x + e`, `e ~ N(0, std^2 I)`, independent over agents and exchanges.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SentNoise {
+    /// The standard deviation of the noise in each component.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+    pub std: f64,
+}
+
+impl SentNoise {
+    /// Noise with this standard deviation in each component.
+    pub const fn new(std: f64) -> Self {
+        Self { std }
+    }
+}
+
+crate::settings::setters! { SentNoise {
+    with_std(std: f64) = std;
+} }
+
+impl LinkStage for SentNoise {
+    fn act(&self) -> Act<'_> {
+        Act::Alters { noise: Some(self.std) }
+    }
+    fn check(&self) -> Result<()> {
+        require(self.std >= 0.0 && self.std.is_finite(), "std", self.std, "a standard deviation, at least 0")
+    }
+    fn alter(&self, x: &mut [f64], stream: &mut Stream) {
+        x.iter_mut().for_each(|x| *x += self.std * stream.normal());
+    }
+}
