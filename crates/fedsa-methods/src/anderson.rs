@@ -52,7 +52,7 @@ use fedsa::message::{Body, Part};
 use fedsa::method::{Lost, MethodSettings, MethodShape, Setting};
 use fedsa::protocol::Protocol;
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Next, Own, Received, Server};
+use fedsa::server::{Ask, Next, Received, Server};
 use fedsa::uplink::LinkFacts;
 use serde::{Deserialize, Serialize};
 
@@ -380,10 +380,6 @@ impl Server for AndersonServer {
     fn open(&mut self, t: u64) -> Ask {
         self.is_whole = true;
         self.base.open(t)
-    }
-
-    fn own(&self, t: u64) -> Option<Own> {
-        self.base.own(t)
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {

@@ -17,8 +17,7 @@ use fedsa::protocol::{Give, Len, Protocol};
 use fedsa::uplink::LinkFacts;
 
 use crate::local::control_variate::{Learns, OwnShare};
-use crate::server::average::Tell;
-use crate::server::{Average, Included};
+use crate::server::Average;
 
 /// How control variates are kept on one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,24 +61,17 @@ impl Kept {
     /// Models down and directions up, and what agents are told besides.
     pub fn protocol(self, d: usize) -> Protocol {
         let mut protocol = Protocol::directions(d, Give::Sum);
-        let included = if self.share == OwnShare::Acknowledged { vec![(Part::Included, Len::Exactly(1))] } else { Vec::new() };
+        let counted = if self.share == OwnShare::Acknowledged { vec![(Part::Counted, Len::Exactly(1))] } else { Vec::new() };
         match self.learns {
-            Learns::FromModel => protocol.exchanges[0].own = included,
-            Learns::Told => (protocol.tell, protocol.tell_own) = (vec![(Part::Direction, Len::Exactly(d))], included),
+            Learns::FromModel => protocol.exchanges[0].own = counted,
+            Learns::Told => (protocol.tell, protocol.tell_own) = (vec![(Part::Direction, Len::Exactly(d))], counted),
         }
         protocol
     }
 
     /// The averaging server, which also tells agents what they need.
     pub fn server(self, average: Average) -> Average {
-        let agents = average.participation.agents;
-        let tell = match (self.learns, self.share) {
-            (Learns::FromModel, _) => Tell::Nothing,
-            (Learns::Told, OwnShare::Acknowledged) => Tell::MeanAndArrival,
-            (Learns::Told, _) => Tell::Mean,
-        };
-        let says = self == Kept { learns: Learns::FromModel, share: OwnShare::Acknowledged };
-        Average { tell, included: says.then(|| Included::new(agents)), ..average }
+        Average { tells_mean: self.learns == Learns::Told, ..average }
     }
 }
 

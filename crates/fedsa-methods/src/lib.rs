@@ -45,7 +45,6 @@ use fedsa::registry::{Kind, kind};
 use fedsa::schedule::{LocalSteps, StepSchedule, StepSize};
 use fedsa::server::Participation;
 use server::Average;
-use server::average::Tell;
 
 /// The kinds of methods, by the name that `kind` gives.
 pub const KINDS: &[Kind<dyn MethodSettings>] = &[
@@ -119,8 +118,7 @@ pub fn averaging(setting: &Setting<'_>, steps: StepSchedule, alpha_g: f64, parti
         table: None,
         table_rounds: Vec::new(),
         weights: Vec::new(),
-        tell: Tell::Nothing,
-        included: None,
+        tells_mean: false,
         radius: None,
     }
 }

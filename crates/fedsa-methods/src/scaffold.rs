@@ -26,7 +26,7 @@
 //!   a codec, because all of its errors would remain in the drifts. Agents keep `c_c` and its last change.
 //!
 //! **Lost answers** (m of N): an agent whose answer was lost counts as one that did not take part: neither `c_c` nor its share
-//! of c changes. The agent is told with its next question ([`fedsa::message::Part::Included`]). An answer altered by a codec
+//! of c changes. The agent is told with its next question ([`fedsa::message::Part::Counted`]). An answer altered by a codec
 //! counts as it was decoded, at both ends. `c = sum_c p_c c_c` therefore holds over codecs, budgets and losses. Where only
 //! sums arrive, or answers arrive late, the ends cannot agree, and such links are refused. An agent that comes back from an older
 //! state, or from none, is sent its `c_c` by the server node, which keeps copies ([`fedsa::node`]).
@@ -39,7 +39,7 @@ use fedsa::protocol::{Give, Len, Protocol};
 use fedsa::random::Purpose;
 use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::{StepSchedule, StepSize};
-use fedsa::server::{Ask, Next, Own, Received, Server};
+use fedsa::server::{Ask, Next, Received, Server};
 use fedsa::uplink::LinkFacts;
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +112,7 @@ impl MethodSettings for Scaffold {
         let d = setting.start.len();
         let mut protocol = Protocol::directions(d, Give::Sum);
         protocol.exchanges[0].down.push((Part::ServerControl, Len::Exactly(d)));
-        protocol.exchanges[0].own = vec![(Part::Included, Len::Exactly(1))];
+        protocol.exchanges[0].own = vec![(Part::Counted, Len::Exactly(1))];
         protocol
     }
 
@@ -144,7 +144,7 @@ impl MethodSettings for Scaffold {
 /// The question contains `theta_t` and the server's control c. An agent makes H local steps with drift `c_c - c`, sends
 /// `v_c`, and sets `c_c += -c - v_c` once it knows that the server counted `v_c`: the server changes c by the same amount
 /// times `p_c`, so that `c = sum_c p_c c_c` after every round. An agent whose last answer was lost is told so with its next
-/// question ([`Part::Included`]), and then keeps `c_c`.
+/// question ([`Part::Counted`]), and then keeps `c_c`.
 #[derive(Debug, Clone)]
 pub struct ServerControl {
     /// Step sizes and local steps.
@@ -228,10 +228,6 @@ impl Controls for ServerControl {
     }
 
     /// Only the agent's own answers change its control.
-    fn assumed(&self, answered: Option<u64>, _: u64) -> Option<u64> {
-        answered
-    }
-
     fn can_follow(&self, _: Option<u64>, _: u64) -> bool {
         true
     }
@@ -255,25 +251,20 @@ impl Controls for ServerControl {
 
 /// [`Average`], whose questions also contain the server's control c. After a round
 /// `c += sum_c p_c (-c - v_c)` over the participants whose answers arrived: each summand is the change of the agent's own
-/// control, so that `c = sum_c p_c c_c` over all agents. The server remembers the round that it asked each agent last, and
-/// the last one in which the answer arrived; where they differ, the agent is told with its next question.
+/// control, so that `c = sum_c p_c c_c` over all agents.
 #[derive(Debug, Clone)]
 pub struct ServerControlled {
     average: Average,
     weights: Vec<f64>,
     /// c, d components.
     control: Vec<f64>,
-    /// The round in which each agent was asked last, -1 before the first.
-    asked: Vec<f64>,
-    /// The last round in which the answer of each agent arrived, -1 before the first.
-    counted: Vec<f64>,
 }
 
 impl ServerControlled {
     /// At the start of a run: c = 0. `weights` are those of all N agents.
     pub fn new(average: Average, weights: &[f64]) -> Self {
-        let (n, d) = (weights.len(), average.theta.len());
-        Self { average, weights: weights.to_vec(), control: vec![0.0; d], asked: vec![-1.0; n], counted: vec![-1.0; n] }
+        let d = average.theta.len();
+        Self { average, weights: weights.to_vec(), control: vec![0.0; d] }
     }
 
     /// The participants of round t.
@@ -286,25 +277,13 @@ impl Server for ServerControlled {
     fn open(&mut self, t: u64) -> Ask {
         let mut ask = self.average.open(t);
         ask.down.parts.push((Part::ServerControl, Body::Numbers(self.control.clone())));
-        if let Some(Own { part, mut each }) = self.own(t) {
-            let each: Vec<Option<Vec<f64>>> = self.participants(t).into_iter().map(|c| each[c].take()).collect();
-            ask.own = each.iter().any(Option::is_some).then_some(Own { part, each });
-        }
         ask
-    }
-
-    fn own(&self, _: u64) -> Option<Own> {
-        let one = |(asked, counted): (&f64, &f64)| (asked != counted).then(|| vec![*counted]);
-        let each: Vec<Option<Vec<f64>>> = self.asked.iter().zip(&self.counted).map(one).collect();
-        each.iter().any(Option::is_some).then_some(Own { part: Part::Included, each })
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         let mut arrived = 0.0;
         for (i, c) in self.participants(got.round).into_iter().enumerate() {
-            self.asked[c] = got.round as f64;
             if got.arrived.get(i).is_none_or(|arrived| *arrived) {
-                self.counted[c] = got.round as f64;
                 arrived += self.weights[c];
             }
         }
@@ -324,13 +303,13 @@ impl Server for ServerControlled {
     }
 
     fn state(&self) -> Vec<u8> {
-        packed(&(self.average.state(), &self.control, &self.asked, &self.counted))
+        packed(&(self.average.state(), &self.control))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
-        let (average, control, asked, counted): (Vec<u8>, _, _, _) = unpacked(state)?;
+        let (average, control): (Vec<u8>, _) = unpacked(state)?;
         self.average.restore(&average)?;
-        (self.control, self.asked, self.counted) = (control, asked, counted);
+        self.control = control;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@
 //! | number of parts | u8 |
 //! | round | u32 |
 //! | agent: sender of a message up, recipient of a message down; `u32::MAX` for all agents | u32 |
-//! | seen: see [`Envelope::seen`] | u32 |
+//! | mark: see [`Envelope::mark`] | u32 |
 //! | settings: hash of the settings of both ends | u64 |
 //! | what is told of an earlier round, if anything is: 127 u8, number of its parts u8, that round u32, its parts | |
 //! | each part: tag u8, form u8, length u32, payload | |
@@ -189,7 +189,7 @@ const CHECKSUM_BYTES: usize = 4;
 /// Rounds are numbered below this.
 pub const MAX_ROUNDS: u64 = u32::MAX as u64 - 1;
 /// The version of the byte format.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// What stands in place of a part's tag before the parts that are told of an earlier round.
 const TOLD: u8 = 127;
 
@@ -198,17 +198,15 @@ const TOLD: u8 = 127;
 pub struct Envelope {
     /// The sender of a message up, or the recipient of a message down; [`ALL`] if all agents get the same message.
     pub agent: usize,
-    /// For control variates, else 0. To an agent that is told means: how many rounds its control must have seen the end
-    /// of. From an agent: the checksum of the answer that its control last took for included, 0 for none; the server
-    /// compares it with that of the answer which it counted.
-    pub seen: u32,
+    /// From an agent whose state depends on which of its answers counted: the mark of its state ([`crate::node`]), else 0.
+    pub mark: u32,
     /// The hash of the settings of both ends ([`crate::node::Federation::digest`]).
     pub settings: u64,
 }
 
 impl Default for Envelope {
     fn default() -> Self {
-        Self { agent: ALL, seen: 0, settings: 0 }
+        Self { agent: ALL, mark: 0, settings: 0 }
     }
 }
 
@@ -244,6 +242,13 @@ impl Message {
     pub fn part(&self, part: Part) -> &[f64] {
         let found = self.find(part).and_then(Body::numbers);
         found.unwrap_or_else(|| panic!("the message of round {} exchange {} has no numbers {part:?}", self.round, self.exchange))
+    }
+
+    /// The last round that counted an answer of the recipient, if it is told ([`Part::Counted`]): `Some(None)` if no round did. One that is not
+    /// told takes its last answer for counted.
+    pub fn counted(&self) -> Option<Option<u64>> {
+        let said = self.find(Part::Counted).and_then(Body::numbers)?.first()?;
+        Some((*said >= 0.0).then_some(*said as u64))
     }
 
     /// The bytes of this message. Parts that may be encoded pass `codec`.
@@ -305,7 +310,7 @@ impl Message {
         }
         let agent = if agent == u32::MAX { ALL } else { agent as usize };
         let settings = u64::from_le_bytes(front[15..].try_into().expect("eight bytes"));
-        let envelope = Envelope { agent, seen: word(11), settings };
+        let envelope = Envelope { agent, mark: word(11), settings };
         Ok(Front { envelope, round, exchange, parts: usize::from(front[2]), rest })
     }
 
@@ -460,7 +465,7 @@ impl Writer {
         let mut bytes = vec![VERSION, exchange, 0];
         bytes.extend(round.to_le_bytes());
         bytes.extend(agent.to_le_bytes());
-        bytes.extend(envelope.seen.to_le_bytes());
+        bytes.extend(envelope.mark.to_le_bytes());
         bytes.extend(envelope.settings.to_le_bytes());
         Self { bytes }
     }

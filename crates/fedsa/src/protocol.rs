@@ -116,6 +116,30 @@ impl Protocol {
         (0..self.exchanges.len()).any(|e| self.wants_each(e as u8))
     }
 
+    /// Whether the agents' state depends on which of their answers to an exchange counted. An agent takes its last such answer for counted
+    /// unless it is told otherwise ([`Part::Counted`]): with its next question of such an exchange, or at the end of the round if the
+    /// method tells it something then.
+    pub fn is_acknowledged(&self, exchange: u8) -> bool {
+        match self.exchange(exchange) {
+            Some(_) if says_what_counted(&self.tell_own) => usize::from(exchange) + 1 == self.exchanges.len(),
+            Some(exchange) => says_what_counted(&exchange.own),
+            None => false,
+        }
+    }
+
+    /// Whether any exchange is acknowledged.
+    pub(crate) fn acknowledges(&self) -> bool {
+        (0..self.exchanges.len()).any(|e| self.is_acknowledged(e as u8))
+    }
+
+    /// Whether messages with this number, [`TELL`] among them, tell agents which of their answers counted last.
+    pub(crate) fn tells_what_counted(&self, exchange: u8) -> bool {
+        match exchange {
+            TELL => says_what_counted(&self.tell_own),
+            _ => self.exchange(exchange).is_some_and(|exchange| says_what_counted(&exchange.own)),
+        }
+    }
+
     /// Whether answers may depend on what the server sent: false if its questions have no content. An answer to an older
     /// question is then as good as one to the present question.
     pub fn depends_on_model(&self) -> bool {
@@ -214,7 +238,15 @@ impl Protocol {
         check_finite(all)?;
         let is_own = |(part, body): &(Part, Body)| own.iter().any(|want| want.0 == *part && want.1.fits(body.len()) && part.takes(body));
         let are_own = rest.iter().enumerate().all(|(i, it)| is_own(it) && rest[..i].iter().all(|(part, _)| *part != it.0));
-        if are_own { check_finite(rest) } else { Err(refused(parts_text(rest), &format!("besides at most {}", wants_text(own)))) }
+        if !are_own {
+            return Err(refused(parts_text(rest), &format!("besides at most {}", wants_text(own))));
+        }
+        check_finite(rest)?;
+        let counted = down.find(Part::Counted).and_then(Body::numbers).and_then(<[f64]>::first);
+        match counted.filter(|k| !(**k >= -1.0 && k.fract() == 0.0 && **k < down.round as f64)) {
+            Some(k) => Err(refused(format!("round {k} as the last that counted an answer"), "an earlier round, or -1 for none")),
+            None => Ok(()),
+        }
     }
 
     /// Checks that these are the parts of an answer to an exchange, with finite numbers.
@@ -241,6 +273,11 @@ impl Protocol {
         };
         self.wanted(exchange).iter().map(|want| (want.part, nan(want))).collect()
     }
+}
+
+/// Whether parts that some recipients get of their own say which of their answers counted last.
+fn says_what_counted(own: &[(Part, Len)]) -> bool {
+    own.iter().any(|(part, _)| *part == Part::Counted)
 }
 
 /// Checks that parts are the wanted parts, in their order.
@@ -291,13 +328,14 @@ mod tests {
     #[test]
     fn what_is_wanted_passes_and_nothing_else() {
         let mut protocol = Protocol::operators_then_directions(3, Give::Sum);
-        protocol.exchanges[0].own = vec![(Part::Included, Len::Exactly(1))];
+        protocol.exchanges[0].own = vec![(Part::Counted, Len::Exactly(1))];
         protocol.tell = vec![(Part::Direction, Len::Exactly(3))];
         let vector = |part, n| (part, Body::Numbers(vec![0.5; n]));
         let down = |exchange, parts: Vec<(Part, Body)>| protocol.check_down(&Message { round: 4, exchange, parts }).is_ok();
-        let included = || vector(Part::Included, 1);
+        let counted = |round: f64| (Part::Counted, Body::Numbers(vec![round]));
         assert!(down(0, vec![vector(Part::Model, 3)]));
-        assert!(down(0, vec![vector(Part::Model, 3), included()]));
+        assert!([3.0, 0.0, -1.0].iter().all(|round| down(0, vec![vector(Part::Model, 3), counted(*round)])));
+        assert!([4.0, -2.0, 0.5].iter().all(|round| !down(0, vec![vector(Part::Model, 3), counted(*round)])));
         assert!(down(1, vec![vector(Part::Operator, 3)]));
         assert!(down(TELL, vec![vector(Part::Direction, 3)]));
         let sparse = |part| vec![(part, Body::Sparse { len: 3, index: vec![1], value: vec![0.5] })];
@@ -307,15 +345,15 @@ mod tests {
         assert!(down(1, sparse(Part::Operator)));
         for (exchange, parts) in [
             (0, vec![]),
-            (0, vec![included()]),
-            (0, vec![included(), vector(Part::Model, 3)]),
-            (0, vec![vector(Part::Model, 3), included(), included()]),
+            (0, vec![counted(3.0)]),
+            (0, vec![counted(3.0), vector(Part::Model, 3)]),
+            (0, vec![vector(Part::Model, 3), counted(3.0), counted(3.0)]),
             (0, vec![vector(Part::Model, 4)]),
             (0, vec![vector(Part::Operator, 3)]),
             (0, vec![(Part::Model, Body::Packed(vec![0; 3]))]),
             (0, vec![(Part::Model, Body::Sparse { len: 3, index: vec![], value: vec![] })]),
             (0, vec![(Part::Model, Body::Numbers(vec![0.0, f64::NAN, 0.0]))]),
-            (1, vec![vector(Part::Operator, 3), included()]),
+            (1, vec![vector(Part::Operator, 3), counted(3.0)]),
             (2, vec![vector(Part::Model, 3)]),
             (TELL, vec![vector(Part::Model, 3)]),
         ] {

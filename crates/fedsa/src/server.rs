@@ -138,11 +138,6 @@ pub enum Next {
 pub trait Server: Send + Sync {
     /// Opens round t with its first question.
     fn open(&mut self, t: u64) -> Ask;
-    /// The part that some agents get in addition with the first question of round t if they are asked; one entry for each of
-    /// the N agents.
-    fn own(&self, _t: u64) -> Option<Own> {
-        None
-    }
     /// Processes the answers that arrived. [`Server::accepts`] must have refused answers with packed parts that are not
     /// of this method.
     fn receive(&mut self, got: &Received<'_>) -> Next;
@@ -190,6 +185,9 @@ pub trait Server: Send + Sync {
     fn move_to(&mut self, _theta: Vec<f64>) {
         panic!("this server rule remembers its iterates, and cannot be moved");
     }
+    /// Forgets what it holds of an agent, whose own state does not go with it: the agent goes on as one none of whose answers counted. Rules
+    /// for which such an agent's next answer says everything anew need not do anything.
+    fn forget(&mut self, _agent: usize) {}
     /// The state ([`Server::state`]) with which the rule goes on between two rounds among other agents. `from` has an entry for each of
     /// them: its number among the present ones, `None` for one that is new; `weights` are theirs. `None` if the rule remembers nothing of
     /// agents, or what it remembers is about the mean of the present ones: it then begins anew at `theta_t`.

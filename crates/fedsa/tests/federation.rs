@@ -198,7 +198,7 @@ fn sparse_operators_are_read_as_the_numbers_that_they_are() {
     let mut server = ServerNode::new(&federation).unwrap();
     let mut twin = ServerNode::new(&federation).unwrap();
     let (Todo::Ask { .. }, Todo::Ask { .. }) = (server.open(), twin.open()) else { panic!("a question") };
-    let envelope = Envelope { agent: 1, seen: 0, settings: federation.digest() };
+    let envelope = Envelope { agent: 1, mark: 0, settings: federation.digest() };
     let bytes = |body: Body| {
         let message = Message { round: 0, exchange: 0, parts: vec![(Part::Operator, body)] };
         message.encode(&envelope, &*EXACT.codec, &mut Stream::default())

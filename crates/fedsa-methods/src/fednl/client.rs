@@ -22,35 +22,6 @@ pub const CORRECT: u8 = 1;
 /// The exchange of a line search.
 pub const SEARCH: u8 = 2;
 
-/// The mark of no matrix.
-pub const NO_MARK: f64 = -1.0;
-/// The mark of `mu I`.
-pub const FIRST_MARK: f64 = 0.0;
-
-/// The mark of a matrix with mark `before` after a change: a hash of both, so that ends whose marks agree have made the same
-/// changes in the same order.
-pub fn mark_after(before: f64, change: &Body) -> f64 {
-    /// Many numbers at a time: the hash is made for long runs of bytes.
-    fn see<T: Copy, const BYTES: usize>(hash: &mut crc32fast::Hasher, x: &[T], bytes_of: impl Fn(T) -> [u8; BYTES]) {
-        let mut bytes = [[0; BYTES]; 256];
-        for x in x.chunks(256) {
-            bytes.iter_mut().zip(x).for_each(|(bytes, x)| *bytes = bytes_of(*x));
-            hash.update(bytes[..x.len()].as_flattened());
-        }
-    }
-    let mut hash = crc32fast::Hasher::new();
-    see(&mut hash, &[before], f64::to_le_bytes);
-    match change {
-        Body::Numbers(x) => see(&mut hash, x, f64::to_le_bytes),
-        Body::Sparse { index, value, .. } => {
-            see(&mut hash, index, u32::to_le_bytes);
-            see(&mut hash, value, f64::to_le_bytes);
-        }
-        Body::Packed(bytes) => hash.update(bytes),
-    }
-    f64::from(hash.finalize())
-}
-
 /// The stream of an agent's compressor in a round, which both ends open.
 pub fn compressor_stream(seed: u64, round: u64, agent: usize) -> Stream {
     Key::of_exchange(seed, Purpose::Compressor, round, CORRECT).stream(agent)
@@ -62,8 +33,6 @@ struct Sent {
     round: u64,
     /// What the compressor keeps of it.
     change: Body,
-    /// The mark with the change.
-    mark: f64,
 }
 
 /// What lasts from question to question.
@@ -72,25 +41,22 @@ struct State {
     /// The round of the last model; `None` before the first.
     round: Option<u64>,
     point: Point,
-    /// `H_c` on the agent's support; empty if there is none, and before the first answer.
+    /// `H_c` on the agent's support; empty before the first answer.
     learned: Vec<f64>,
-    mark: f64,
     sent: Option<Sent>,
 }
 
 /// An agent of FedNL. It answers a model with `grad f_c`, and either with its whole Hessian, from which the learned one
-/// `H_c` starts anew, or with `||H_c - Hess f_c||_F` before and after the correction, the mark of `H_c`, and
-/// `C(Hess f_c - H_c)`; and a step with the losses along it.
+/// `H_c` starts anew, or with `||H_c - Hess f_c||_F` before and after the correction, and `C(Hess f_c - H_c)`; and a step with the
+/// losses along it.
 ///
 /// Hessians of sparse rows are computed, kept and corrected on their support, unless the compressor is rank-1, whose corrections have
 /// all entries.
 ///
 /// Where the link carries fewer bits than the correction takes, none is sent in this round, which is a change as well: `C = 0`.
 ///
-/// The agent makes the change `H_c <- H_c + alpha C` with its next question, which says so if the server did not get it: a mark
-/// of the agent's own comes with the question if the agent's last answer was lost. An agent whose marks are others than this
-/// one (because it was restored from an older state, or from none) sends no mark, and will be asked for its whole
-/// Hessian. If its answer with that is lost, it is asked again, so that this change is made at once.
+/// The agent makes the change `H_c <- H_c + alpha C` with its next question, unless this says that the server did not get it
+/// ([`Part::Counted`]). A whole Hessian whose answer is lost is asked for again, so that this change is made at once.
 #[derive(Debug, Clone)]
 pub struct FedNlAgent {
     compressor: Arc<dyn Compressor>,
@@ -113,8 +79,7 @@ thread_local! {
 impl FedNlAgent {
     /// An agent before its first round: `H_c = mu I`, or none without mu.
     pub fn new(compressor: Arc<dyn Compressor>, learning_rate: f64, trials: Option<Trials>, mu: Option<f64>) -> Self {
-        let mark = if mu.is_some() { FIRST_MARK } else { NO_MARK };
-        Self { compressor, learning_rate, trials, first: mu, support: None, state: State { mark, ..State::default() } }
+        Self { compressor, learning_rate, trials, first: mu, support: None, state: State::default() }
     }
 
     /// Where `H_c` may differ from 0.
@@ -141,30 +106,26 @@ impl FedNlAgent {
         }
     }
 
-    /// Makes the change that was sent last, or drops it if the server says by its mark that it did not get it. If this mark is
-    /// none of the agent's, it has no learned Hessian any more.
-    fn settle(&mut self, at: &LocalContext<'_>, said: Option<f64>, support: &Support) {
+    /// Makes the change that was sent last, or drops it if the server did not count it.
+    ///
+    /// # Errors
+    /// When there is no learned Hessian, or a restored one is of other data.
+    fn settle(&mut self, at: &LocalContext<'_>, down: &Message, support: &Support) -> Result<()> {
+        let foreign = || refused("a correction without a learned Hessian of this agent's data", "a question for the whole Hessian");
         let state = &mut self.state;
-        match self.first {
-            Some(mu) if state.mark == FIRST_MARK && state.learned.is_empty() => state.learned = support.multiple_of_identity(mu),
-            // A restored matrix of other data is none.
-            _ if state.learned.len() != support.len() => (state.mark, state.sent) = (NO_MARK, None),
-            _ => {}
+        if let Some(mu) = self.first.filter(|_| state.learned.is_empty()) {
+            state.learned = support.multiple_of_identity(mu);
         }
-        match (state.sent.take(), said) {
-            (None, None) => {}
-            (_, Some(mark)) if mark == state.mark => {}
-            (Some(sent), said) if said.is_none_or(|mark| mark == sent.mark) => {
-                let stream = compressor_stream(at.seed(), sent.round, at.agent);
-                let made = self.compressor.make(support, &sent.change, self.learning_rate, stream, &mut state.learned);
-                // A restored change of other data is none.
-                state.mark = made.map_or(NO_MARK, |()| sent.mark);
-            }
-            _ => state.mark = NO_MARK,
+        if state.learned.len() != support.len() {
+            return Err(foreign());
         }
-        if state.mark == NO_MARK {
-            state.learned = Vec::new();
+        if let Some(sent) = state.sent.as_ref().filter(|sent| down.counted().is_none_or(|round| round == Some(sent.round))) {
+            let stream = compressor_stream(at.seed(), sent.round, at.agent);
+            let made = self.compressor.make(support, &sent.change, self.learning_rate, stream, &mut state.learned);
+            made.ok_or_else(foreign)?;
         }
+        state.sent = None;
+        Ok(())
     }
 }
 
@@ -180,7 +141,7 @@ impl Agent for FedNlAgent {
         let d = theta.len();
         let support = self.support(at, d);
         if down.exchange == CORRECT {
-            self.settle(at, down.find(Part::Mark).and_then(Body::numbers).map(|mark| mark[0]), &support);
+            self.settle(at, down, &support)?;
         }
         let state = &mut self.state;
         (state.round, state.point.theta) = (Some(down.round), theta);
@@ -189,16 +150,9 @@ impl Agent for FedNlAgent {
         let gradient_part = self.compressor.gradient_part();
         if down.exchange == WHOLE {
             Self::derivatives(at, &state.point.theta, &mut state.point.gradient, &support, &mut state.learned);
+            state.sent = None;
             let whole = whole(&support, &state.learned);
-            (state.mark, state.sent) = (mark_after(NO_MARK, &whole), None);
             return Ok(vec![numbers(gradient_part, state.point.gradient.clone()), (Part::Hessian, whole)]);
-        }
-        let (part, _) = self.compressor.part(d);
-        if state.mark == NO_MARK {
-            at.gradient(&state.point.theta, &mut state.point.gradient);
-            let gradient = numbers(gradient_part, state.point.gradient.clone());
-            let nothing = (part, self.compressor.nothing(d));
-            return Ok(vec![gradient, numbers(Part::Deviation, vec![0.0; 2]), numbers(Part::Mark, vec![NO_MARK]), nothing]);
         }
         // Taken out, not borrowed: the objective may use the pool's threads, and while this one waits for them it may answer for
         // another agent.
@@ -215,9 +169,9 @@ impl Agent for FedNlAgent {
         // What is left once both ends have made the change.
         let deviation = vec![before, support.norm(&difference)];
         DIFFERENCE.set(difference);
-        state.sent = Some(Sent { round: down.round, mark: mark_after(state.mark, &sent), change: kept });
+        state.sent = Some(Sent { round: down.round, change: kept });
         let gradient = numbers(gradient_part, state.point.gradient.clone());
-        Ok(vec![gradient, numbers(Part::Deviation, deviation), numbers(Part::Mark, vec![state.mark]), (part, sent)])
+        Ok(vec![gradient, numbers(Part::Deviation, deviation), (self.compressor.part(d).0, sent)])
     }
 
     fn save(&self) -> Vec<u8> {
@@ -230,8 +184,7 @@ impl Agent for FedNlAgent {
         let d = state.point.theta.len();
         let learned = state.learned.len();
         let fits_change = |sent: &Sent| self.compressor.may_keep(d, learned, &sent.change);
-        let has_matrix = learned <= entries(d) && (learned == 0 || state.mark != NO_MARK);
-        if !rest.is_empty() || state.point.gradient.len() != d || !has_matrix || !state.sent.as_ref().is_none_or(fits_change) {
+        if !rest.is_empty() || state.point.gradient.len() != d || learned > entries(d) || !state.sent.as_ref().is_none_or(fits_change) {
             return Err(foreign());
         }
         self.state = state;

@@ -16,7 +16,7 @@
 //! **Sparse data.** The Hessian of sparse rows is 0 wherever no row has both columns, at every theta. Agents compute it, its difference from
 //! `H_c` and the correction only at the other entries ([`fedsa::triangle::Support`]), and send whole Hessians as entries with their places
 //! where that is shorter. The server keeps `H_c` at the places of the whole Hessian, and adds those of corrections that it lacks (from
-//! `mu I`). Compressed matrices, norms and marks are those of the matrices with all entries. Only pairs of `rank-1` change all entries: with
+//! `mu I`). Compressed matrices and norms are those of the matrices with all entries. Only pairs of `rank-1` change all entries: with
 //! them both ends keep all.
 //!
 //! **Agents that do not take part** (m of N, or a lost answer) count with their last answer. The source's algorithm 2 has each agent
@@ -30,13 +30,10 @@
 //! search the direction is minus the mean gradient of the answers to `theta_t`; without one theta stays in this round, and the
 //! metric `failed_searches` counts it. The Hessians are learned nevertheless, so that M changes.
 //!
-//! **Messages that are lost or repeated.** Agent and server must hold the same `H_c`. The server keeps a copy of each, with a mark:
-//! a hash of the changes made so far. An agent makes the change that it sent when the next question comes. If the answer was lost,
-//! this question names the server's mark (`Part::Mark`), and the agent drops the change, or makes it, whichever gives this
-//! mark. Each answer names the mark of the `H_c` from which it was computed; if it is another than the server's, because the
-//! agent was restored from an older state or from none, the gradient counts, the correction does not, and the agent is asked for its
-//! whole Hessian in the next round in which it takes part, from which both start anew. A network that loses nothing has none of these
-//! messages.
+//! **Messages that are lost or repeated.** Agent and server must hold the same `H_c`, of which the server keeps a copy. An agent makes the
+//! change that it sent when the next question comes, and drops it if this says that the answer did not count ([`Part::Counted`]). An agent
+//! whose state is another than the server assumes, because it was restored from an older one or from none, is asked for its whole Hessian
+//! in the next round in which it takes part, from which both start anew ([`fedsa::node`]).
 //!
 //! **Pairs in few bits.** With `pair_bits` the vector of a rank-1 correction is sent with this many bits a component, by the quantiser of
 //! Q-SHED with subtractive dither ([`crate::nested_grid`]), and lambda as a number of 64 bits; both ends use what these say
@@ -270,15 +267,15 @@ impl MethodSettings for FedNl {
         let gradient = want(self.compressor(d).gradient_part(), Len::Exactly(d));
         let whole = Exchange {
             down: vec![(Part::Model, Len::Exactly(d))],
-            own: Vec::new(),
+            own: vec![(Part::Counted, Len::Exactly(1))],
             wants: vec![gradient, want(Part::Hessian, Len::Exactly(d * (d + 1) / 2))],
             may_open: true,
         };
         let (part, len) = self.compressor(d).part(d);
         let correct = Exchange {
             down: vec![(Part::Model, Len::Exactly(d))],
-            own: vec![(Part::Mark, Len::Exactly(1))],
-            wants: vec![gradient, want(Part::Deviation, Len::Exactly(2)), want(Part::Mark, Len::Exactly(1)), want(part, len)],
+            own: vec![(Part::Counted, Len::Exactly(1))],
+            wants: vec![gradient, want(Part::Deviation, Len::Exactly(2)), want(part, len)],
             may_open: true,
         };
         // It follows either of the others.

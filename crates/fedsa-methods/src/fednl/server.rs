@@ -11,11 +11,11 @@ use fedsa::message::{Body, Message, Part};
 use fedsa::parallel;
 use fedsa::protocol::{are_finite, refused};
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Letter, Next, Own, Participation, Received, Server, by_agent};
+use fedsa::server::{Ask, Letter, Next, Participation, Received, Server, by_agent};
 use fedsa::triangle::{Support, entries};
 use serde::{Deserialize, Serialize};
 
-use super::client::{CORRECT, FIRST_MARK, NO_MARK, SEARCH, WHOLE, compressor_stream, mark_after};
+use super::client::{CORRECT, SEARCH, WHOLE, compressor_stream};
 use super::compressor::{Compressor, MatrixChange, are_bounded, entries_of};
 use crate::local::line_search::{LineSearch, Trials};
 
@@ -74,15 +74,11 @@ impl Learned {
 pub struct AgentKnowledge {
     /// `H_c`, if there is one.
     learned: Option<Learned>,
-    /// The mark of `H_c`.
-    mark: f64,
     /// The model of the agent's last answer and its gradient there; empty before the first.
     model: Vec<f64>,
     gradient: Vec<f64>,
     /// `||H_c - Hess f_c||_F` as the agent last said of this `H_c`.
     deviation: f64,
-    /// Whether the agent's last answer was lost: it does not know which change counts.
-    is_unsure: bool,
     /// Whether the agent must be asked for its whole Hessian.
     needs_whole: bool,
 }
@@ -91,13 +87,12 @@ impl AgentKnowledge {
     /// Forgets everything: the agent counts again once it has sent its whole Hessian.
     fn forget(&mut self) {
         let (model, gradient) = (Vec::new(), Vec::new());
-        *self = Self { learned: None, mark: NO_MARK, model, gradient, deviation: 0.0, is_unsure: false, needs_whole: true };
+        *self = Self { learned: None, model, gradient, deviation: 0.0, needs_whole: true };
     }
 
     /// Starts anew from the whole Hessian of a message.
     fn start(&mut self, d: usize, whole: &Body) {
         self.learned = Learned::of(d, whole);
-        self.mark = mark_after(NO_MARK, whole);
         (self.deviation, self.needs_whole) = (0.0, self.learned.is_none());
     }
 
@@ -214,11 +209,9 @@ impl FedNlServer {
         let d = theta.len();
         let known = AgentKnowledge {
             learned: rule.first.map(|mu| Learned { support: Support::diagonal(d), entries: vec![mu; d] }),
-            mark: if rule.first.is_some() { FIRST_MARK } else { NO_MARK },
             model: Vec::new(),
             gradient: Vec::new(),
             deviation: 0.0,
-            is_unsure: false,
             needs_whole: rule.first.is_none(),
         };
         let FedNlRule { compressor, learning_rate, definite, step, trials, participation, .. } = rule;
@@ -245,12 +238,8 @@ impl FedNlServer {
 
     /// The question of an exchange with a model to the agents that it asks.
     fn question(&self, round: u64, exchange: u8) -> Ask {
-        let to = &self.asked[usize::from(exchange)];
-        let own = (exchange == CORRECT && to.iter().any(|c| self.agents[*c].is_unsure)).then(|| {
-            let mark = |c: &usize| self.agents[*c].is_unsure.then(|| vec![self.agents[*c].mark]);
-            Own { part: Part::Mark, each: to.iter().map(mark).collect() }
-        });
-        Ask { to: self.all_or(to), down: Message::one(round, exchange, Part::Model, self.theta.clone()), own }
+        let to = self.all_or(&self.asked[usize::from(exchange)]);
+        Ask { to, down: Message::one(round, exchange, Part::Model, self.theta.clone()), own: None }
     }
 
     fn all_or(&self, to: &[usize]) -> Option<Vec<usize>> {
@@ -268,12 +257,9 @@ impl FedNlServer {
             let whole = letter.parts.iter().find(|(part, _)| *part == Part::Hessian);
             if let Some((_, whole)) = whole {
                 known.start(d, whole);
-            } else if letter.part(Part::Mark)[0] == known.mark {
-                known.deviation = letter.part(Part::Deviation)[0];
             } else {
-                known.needs_whole = true;
+                known.deviation = letter.part(Part::Deviation)[0];
             }
-            known.is_unsure = false;
             known.model.clear();
             known.model.extend(model);
             known.gradient.clear();
@@ -299,28 +285,26 @@ impl FedNlServer {
     /// parallel. An agent whose matrix is no longer finite is forgotten.
     fn learn(&mut self, round: u64, letters: &[Letter]) {
         let (d, seed, compressor, rate) = (self.theta.len(), self.seed, &self.compressor, self.learning_rate);
-        let counts = |letter: &&Letter| letter.part(Part::Mark)[0] == self.agents[letter.agent].mark;
-        let counted: Vec<&Letter> = letters.iter().filter(counts).collect();
-        let changes = parallel::map(counted.len(), |k| {
-            let letter = counted[k];
-            let body = letter.parts.last().map(|(_, body)| body)?;
-            Some((letter.agent, body, compressor.change(d, body, compressor_stream(seed, round, letter.agent))))
+        let changes = parallel::map(letters.len(), |k| {
+            let letter = &letters[k];
+            let (_, body) = letter.parts.last()?;
+            Some((letter, compressor.change(d, body, compressor_stream(seed, round, letter.agent))))
         });
-        let changes: Vec<(usize, &Body, MatrixChange<'_>)> = changes.into_iter().flatten().collect();
+        let changes: Vec<(&Letter, MatrixChange<'_>)> = changes.into_iter().flatten().collect();
         parallel::each_mut(&mut by_rows(&mut self.sum, d), |_, (rows, sum)| {
-            changes.iter().for_each(|(c, _, change)| change.add_rows(rate * self.weights[*c], rows, sum));
+            changes.iter().for_each(|(letter, change)| change.add_rows(rate * self.weights[letter.agent], rows, sum));
         });
-        let mut of: Vec<Option<(&Body, MatrixChange<'_>, f64)>> = vec![None; self.agents.len()];
-        for ((c, body, change), letter) in changes.into_iter().zip(counted) {
+        let mut of: Vec<Option<(MatrixChange<'_>, f64)>> = vec![None; self.agents.len()];
+        for (letter, change) in changes {
             // With the distance after it.
-            of[c] = Some((body, change, letter.part(Part::Deviation)[1]));
+            of[letter.agent] = Some((change, letter.part(Part::Deviation)[1]));
         }
         let is_lost = AtomicBool::new(false);
         let mut agents: Vec<_> = self.agents.iter_mut().zip(of).filter_map(|(known, change)| Some((known, change?))).collect();
-        parallel::each_mut_by(&mut agents, AGENTS, &|_, (known, (body, change, after))| {
+        parallel::each_mut_by(&mut agents, AGENTS, &|_, (known, (change, after))| {
             let Some(learned) = &mut known.learned else { return };
             let is_kept = learned.add(change, rate);
-            (known.mark, known.deviation) = (mark_after(known.mark, body), *after);
+            known.deviation = *after;
             if !is_kept {
                 known.forget();
                 is_lost.store(true, Ordering::Relaxed);
@@ -458,10 +442,6 @@ impl Server for FedNlServer {
             self.failed += u64::from(accepted.is_none() && losses.iter().any(|loss| *loss != 0.0));
             return Next::Done { tell: None };
         }
-        for (i, c) in self.asked[usize::from(got.exchange)].iter().enumerate() {
-            // A lost answer with a correction: the agent has to be told. (A whole Hessian is asked for again.)
-            self.agents[*c].is_unsure = got.exchange == CORRECT && !got.arrived.get(i).is_none_or(|arrived| *arrived);
-        }
         // Where the downlink alters models, answers are to the model that agents decoded.
         let model = got.down.part(Part::Model).to_vec();
         if self.hear(got.letters, &model) {
@@ -511,6 +491,11 @@ impl Server for FedNlServer {
     /// Also counts, without a line search, the rounds in which M was not positive definite.
     fn failed_searches(&self) -> Option<u64> {
         Some(self.failed)
+    }
+
+    /// The agent is asked for its whole Hessian.
+    fn forget(&mut self, agent: usize) {
+        self.agents[agent].needs_whole = true;
     }
 
     fn regrouped(&self, from: &[Option<usize>], weights: &[f64]) -> Option<Vec<u8>> {

@@ -185,11 +185,6 @@ impl Controls for ControlVariate {
         ControlVariate::is_told(self)
     }
 
-    /// All agents were asked in the round before.
-    fn assumed(&self, _: Option<u64>, round: u64) -> Option<u64> {
-        round.checked_sub(1)
-    }
-
     fn can_follow(&self, answered: Option<u64>, round: u64) -> bool {
         // A round adds `gain v = (gain / (alpha_g E)) (theta_{t+1} - theta_t)`. The sum over several rounds telescopes only if
         // the factor is the same in all of them.

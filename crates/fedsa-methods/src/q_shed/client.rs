@@ -14,7 +14,7 @@ use crate::bit_allocation::{CountRule, allocate};
 use crate::local::Point;
 use crate::local::line_search::Trials;
 use crate::local::refinement::{BitWriter, More, Refinement, checksum};
-use crate::local::renewal::{FLOOR, due, foreign, held_round, is_due};
+use crate::local::renewal::{FLOOR, due, foreign};
 use crate::nested_grid;
 
 /// Which vectors get the bits of a round.
@@ -62,10 +62,14 @@ struct State {
     point: Point,
     /// The round of the last renewal, and theta in that round.
     renewed: Option<(u64, Vec<f64>)>,
-    /// The bits a component that the server holds of each eigenvector of this Hessian, if the last answer arrived.
+    /// The agent's number in the federation, which keys the grids of its codes.
+    agent: usize,
+    /// The round of its last answer.
+    answered: Option<u64>,
+    /// The bits a component that the server holds of each eigenvector of this Hessian, if the last answer counted.
     bits: Vec<u32>,
-    /// How many of the first eigenvectors it holds with all their bits in any case.
-    held: usize,
+    /// Those that it holds otherwise.
+    before: Vec<u32>,
 }
 
 /// What an agent saves beside it of its eigenpairs.
@@ -195,16 +199,16 @@ impl QShedAgent {
         Self { plan, saved: State::default(), kept: None }
     }
 
-    /// What a question says that the server holds: the round of the Hessian, and the bits of each vector.
-    fn held(&self, down: &Message, d: usize) -> Result<Option<(Option<u64>, Vec<u32>)>> {
-        let Some([round, bits @ ..]) = down.find(Part::HeldBits).and_then(Body::numbers) else { return Ok(None) };
-        let most = f64::from(self.plan.max_bits);
-        let are_bits =
-            bits.len() < d.max(1) && bits.iter().all(|b| *b >= 0.0 && *b <= most && b.fract() == 0.0) && bits.last() != Some(&0.0);
-        let round = held_round(*round, down.round).filter(|round| round.is_some() || bits.is_empty());
-        match round.filter(|_| are_bits) {
-            Some(round) => Ok(Some((round, bits.iter().map(|b| *b as u32).collect()))),
-            None => Err(foreign("what the server holds")),
+    /// The bits of each vector that the server holds at a question.
+    fn held(&mut self, at: &LocalContext<'_>, down: &Message) -> Vec<u32> {
+        // The codes of an agent that had another number are of no use.
+        let is_same = self.saved.agent == at.agent;
+        match down.counted() {
+            _ if !is_same => Vec::new(),
+            None => std::mem::take(&mut self.saved.bits),
+            Some(counted) if counted == self.saved.answered => std::mem::take(&mut self.saved.bits),
+            Some(Some(_)) => std::mem::take(&mut self.saved.before),
+            Some(None) => Vec::new(),
         }
     }
 
@@ -215,8 +219,8 @@ impl QShedAgent {
 
     /// Computes the pairs of the last renewal again where those that were saved do not contain all that the server lacks: where it was
     /// itself restored from an older state.
-    fn compute_again(&mut self, at: &LocalContext<'_>) {
-        let whole = self.whole(&self.saved.bits);
+    fn compute_again(&mut self, at: &LocalContext<'_>, held: &[u32]) {
+        let whole = self.whole(held);
         let is_there = self.kept.as_ref().is_some_and(|kept| kept.first <= whole);
         let Some((_, theta)) = self.saved.renewed.as_ref().filter(|_| !is_there) else { return };
         let d = theta.len();
@@ -229,31 +233,26 @@ impl QShedAgent {
     fn bits_and_gradient(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         let (t, theta) = (at.round, down.part(Part::Model));
         let d = theta.len();
-        let (due, held) = (due(&self.plan.renewal, down, d)?, self.held(down, d)?);
+        let due = due(&self.plan.renewal, down, d)?;
         if self.saved.renewed.as_ref().is_some_and(|(_, theta)| theta.len() != d) {
             return Err(foreign("a model of another length"));
         }
         // if t in I:
-        let own = self.saved.renewed.as_ref().map(|(round, _)| *round);
-        if is_due(own, due, held.as_ref().map(|(round, _)| *round)) {
+        if self.saved.renewed.as_ref().is_none_or(|(own, _)| *own < due) {
             //   H_c = Hess f_c(theta_t), k_t = t, no vector has bits
             let mut hessian = Mat::zeros(d, d);
             at.hessian(theta, &mut hessian);
             self.kept = Some(Kept::new(&hessian));
-            (self.saved.renewed, self.saved.bits) = (Some((t, theta.to_vec())), Vec::new());
-        } else if let Some((round, bits)) = held {
-            // The last answer was lost: the bits are those that the server holds.
-            self.saved.bits = if round == own { bits } else { Vec::new() };
+            self.saved = State { renewed: Some((t, theta.to_vec())), ..State::default() };
         }
-        self.compute_again(at);
-        self.saved.held = self.whole(&self.saved.bits);
+        let before = self.held(at, down);
+        self.compute_again(at, &before);
         let (round, kept) = match (&self.saved.renewed, &self.kept) {
             (Some((round, _)), Some(kept)) => (*round, kept),
             _ => unreachable!("an agent renews in its first round"),
         };
         // b_t = b_{t-1} + the allocation of B_t bits;  q_t = the last vector with a bit;  rho = l_{q+1}
         let budget = at.bits.map_or(self.plan.budget, |bits| bits / d as u64);
-        let before = std::mem::take(&mut self.saved.bits);
         let after = kept.bits_after(&before, &self.plan, budget);
         let (first, q) = (before.len(), after.len());
         // U = { the new bits, l_j for q_{t-1} < j <= q_t, grad f_c(theta_t), rho }
@@ -266,7 +265,8 @@ impl QShedAgent {
             let (refinement, digits) = kept.refine(at, round, &before, &after);
             (refinement, (Part::Digits, Body::Packed(digits)))
         };
-        (self.saved.point, self.saved.bits) = (Point::asked(at, down), after);
+        let (point, renewed) = (Point::asked(at, down), self.saved.renewed.take());
+        self.saved = State { point, renewed, agent: at.agent, answered: Some(t), bits: after, before };
         Ok(vec![
             (Part::ExactGradient, Body::Numbers(self.saved.point.gradient.clone())),
             (Part::Eigenvalues, Body::Numbers(values)),
@@ -286,7 +286,7 @@ impl Agent for QShedAgent {
 
     fn save(&self) -> Vec<u8> {
         let bytes = postcard::to_stdvec(&self.saved).expect("plain data serialises");
-        match self.kept.as_ref().and_then(|kept| kept.rest(self.saved.held)) {
+        match self.kept.as_ref().and_then(|kept| kept.rest(self.whole(&self.saved.before))) {
             Some(rest) => postcard::to_extend(&rest, bytes).expect("plain data serialises"),
             None => bytes,
         }
@@ -294,13 +294,14 @@ impl Agent for QShedAgent {
 
     fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (saved, rest): (State, _) = postcard::take_from_bytes(bytes).map_err(|_| bad_state())?;
-        let State { point: Point { theta, gradient }, renewed, bits, held } = &saved;
+        let State { point: Point { theta, gradient }, renewed, bits, before, .. } = &saved;
         let d = renewed.as_ref().map_or(0, |(_, theta)| theta.len());
-        let are_bits = bits.len() < d.max(1) && bits.iter().all(|bits| *bits <= self.plan.max_bits) && bits.last() != Some(&0);
+        let are = |bits: &[u32]| bits.len() < d.max(1) && bits.iter().all(|bits| *bits <= self.plan.max_bits) && bits.last() != Some(&0);
+        let are_bits = are(bits) && are(before) && before.iter().zip(bits).all(|(before, after)| before <= after);
         let fits =
             theta.len() == d && gradient.len() == d && are_bits && renewed.as_ref().is_none_or(|(round, _)| d > 0 && *round < 1 << 32);
         // Numbers need not be finite: those of an agent that was asked far from where its loss can be computed are not.
-        if !fits || *held > bits.len() {
+        if !fits || before.len() > bits.len() {
             return Err(bad_state());
         }
         let kept = if rest.is_empty() {

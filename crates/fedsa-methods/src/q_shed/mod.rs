@@ -164,7 +164,7 @@ impl MethodSettings for QShed {
         down.extend(trigger(&self.renewal).map(|_| (Part::Renewal, Len::Exactly(1))));
         let bits = Exchange {
             down,
-            own: vec![(Part::HeldBits, Len::AtMost(d))],
+            own: vec![(Part::Counted, Len::Exactly(1))],
             wants: vec![
                 want(Part::ExactGradient, Len::Exactly(d), Give::Sum),
                 want(Part::Eigenvalues, Len::AtMost(3 + most), Give::Each),

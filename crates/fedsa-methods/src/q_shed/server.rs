@@ -7,7 +7,7 @@ use fedsa::message::{Body, Part};
 use fedsa::protocol::refused;
 use fedsa::random::Stream;
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Letter, Next, Own, Received, Server};
+use fedsa::server::{Ask, Letter, Next, Received, Server};
 use serde::{Deserialize, Serialize};
 
 use crate::local::refinement::{BitReader, More, Refinement, checksum};
@@ -28,8 +28,8 @@ pub struct QShedRule {
 /// Keeps the bits of the eigenvectors that each agent has sent, and steps by the mean of the Hessians that they approximate.
 ///
 /// The invariant over losses: what is held of an agent are the leading bits of eigenvectors of one of its Hessians, with the rho of the
-/// answer that was taken last. An answer says by a checksum to which bits it adds; if these are not the ones that are held, the answer
-/// counts as lost. An agent whose answer was lost is told with its next question what is held ([`Part::HeldBits`]).
+/// answer that was taken last. An answer says by a checksum to which bits it adds; if these are neither the ones that are held nor none, its
+/// bits are not taken. An agent whose answer was lost is told so with its next question, and goes on from the bits before it.
 #[derive(Debug, Clone)]
 pub struct QShedServer {
     /// `theta_t` and how long steps are.
@@ -135,14 +135,12 @@ impl Pair {
 }
 
 impl StoredPairs<Vec<Pair>> {
-    /// Takes an answer of agent c in round t, if it adds to what is held: to the bits of the same Hessian, or the first ones of a later
-    /// Hessian.
+    /// Takes an answer of agent c in round t, if it adds to what is held: to the bits of the same Hessian, or the first ones of any.
     fn take(&mut self, c: usize, t: u64, answer: &Answer<'_>, d: usize, rule: &QShedRule) -> Option<()> {
         let Answer { spectrum: Spectrum { round, first, rho, values }, refinement, content } = answer;
-        let goes_on = self.round == Some(*round);
-        let is_later = self.round.is_none_or(|own| own < *round) && *round <= t;
-        let keep = if goes_on { self.pairs.len() } else { 0 };
-        if !(goes_on || is_later) || *first != keep {
+        let keep = *first;
+        let goes_on = self.round == Some(*round) && keep == self.pairs.len();
+        if *round > t || !(goes_on || keep == 0) {
             return None;
         }
         // Where a round adds to vectors that are held they change, and the answer may still be refused.
@@ -210,22 +208,20 @@ impl QShedServer {
         Self { steps, rule, held: HeldPairs::new(weights) }
     }
 
-    /// Takes the answers that arrived, and remembers which are lost.
+    /// Takes the answers that arrived.
     fn take(&mut self, t: u64, letters: &[Letter]) {
         let (d, rule) = (self.steps.theta.len(), &self.rule);
         self.held.take(letters, |c, held, letter| {
-            Answer::read(&letter.parts, d, rule.max_bits).is_ok_and(|answer| held.take(c, t, &answer, d, rule).is_some())
+            if let Ok(answer) = Answer::read(&letter.parts, d, rule.max_bits) {
+                held.take(c, t, &answer, d, rule);
+            }
         });
     }
 }
 
 impl Server for QShedServer {
     fn open(&mut self, t: u64) -> Ask {
-        Ask { to: None, down: self.steps.question(t), own: self.own(t) }
-    }
-
-    fn own(&self, _: u64) -> Option<Own> {
-        self.held.told_after_loss(Part::HeldBits, |pairs| pairs.iter().map(|pair| f64::from(pair.bits)).collect())
+        Ask { to: None, down: self.steps.question(t), own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
@@ -240,7 +236,7 @@ impl Server for QShedServer {
     }
 
     /// A refinement and as many digits as it says, and eigenvalues that go with a positive rho. What they add to is compared with what is
-    /// held when the answer is received: an answer that does not go on from it counts as lost.
+    /// held when the answer is received: of an answer that does not go on from it only the gradient counts.
     fn accepts(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
         // Numbers that are not finite end the run.
         if exchange != 0 || parts.iter().any(|(_, body)| body.not_finite().is_some()) {
@@ -260,17 +256,17 @@ impl Server for QShedServer {
         self.held.hessian(self.steps.theta.len())
     }
 
-    /// An agent's number keys the grids of its codes: what is held of one with another number is forgotten, and it is told.
+    /// An agent's number keys the grids of its codes: what is held of one with another number is forgotten, and it begins anew.
     fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<u8>> {
         Some(Self { held: self.held.regrouped(from, |new, old| new == old), ..self.clone() }.state())
     }
 
     fn state(&self) -> Vec<u8> {
-        packed(&(&self.steps, &self.held.lost, &self.held.of))
+        packed(&(&self.steps, &self.held.of))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
-        (self.steps, self.held.lost, self.held.of) = unpacked(state)?;
+        (self.steps, self.held.of) = unpacked(state)?;
         let (d, seed) = (self.steps.theta.len(), self.rule.seed);
         let held = self.held.of.iter_mut().enumerate().filter(|(_, held)| held.round.is_some());
         held.for_each(|(c, held)| held.sum_from(c, 0, d, seed));
@@ -315,15 +311,15 @@ mod tests {
             self.held.of[c].pairs.iter().map(|pair| pair.bits).collect()
         }
 
-        /// Whether an answer of agent 0 counts.
+        /// Whether the bits of an answer of agent 0 are taken.
         fn takes(&mut self, t: u64, parts: Vec<(Part, Body)>) -> bool {
-            self.take(t, &[Letter { agent: 0, answers: t, weight: 1.0, parts }]);
-            !self.held.lost[0]
+            let (d, held) = (self.steps.theta.len(), &mut self.held.of[0]);
+            Answer::read(&parts, d, self.rule.max_bits).is_ok_and(|answer| held.take(0, t, &answer, d, &self.rule).is_some())
         }
     }
 
     #[test]
-    fn answers_that_do_not_add_to_what_is_held_count_as_lost() {
+    fn answers_that_do_not_add_to_what_is_held_are_not_taken() {
         let mut server = server(false);
         assert!(!server.takes(0, answer(&[1.0, 0.0, 1.0, 9.0], &[], 0, &[3])), "a later round");
         assert!(!server.takes(0, answer(&[0.0, 0.0, 1.0, 9.0], &[4], 0, &[3])), "bits that are not held");
@@ -332,7 +328,6 @@ mod tests {
         let held = |server: &QShedServer| format!("{:?}", server.held.of);
         let before = held(&server);
         for (parts, why) in [
-            (answer(&[0.0, 0.0, 1.0, 9.0, 8.0], &[], 0, &[3, 2]), "the same again"),
             (answer(&[0.0, 2.0, 1.0, 7.0], &[3, 1], 0, &[1, 0, 1]), "other bits"),
             (answer(&[0.0, 1.0, 1.0, 8.0], &[3], 0, &[1, 1]), "fewer vectors"),
             (answer(&[0.0, 2.0, 1.0, 8.5], &[3, 2], 2, &[1]), "a larger value"),
@@ -343,16 +338,16 @@ mod tests {
             assert!(!server.takes(2, parts), "{why}");
             assert_eq!(held(&server), before, "{why}");
         }
-        let told = server.own(3).unwrap();
-        assert_eq!((told.part, &told.each[..]), (Part::HeldBits, &[Some(vec![0.0, 3.0, 2.0])][..]));
         assert!(server.takes(3, answer(&[0.0, 2.0, 0.5, 7.0], &[3, 2], 0, &[2, 0, 1])));
-        assert_eq!((server.bits(0), server.own(4)), (vec![5, 2, 1], None));
+        assert_eq!(server.bits(0), [5, 2, 1]);
         // The same bits in another server, from the state.
         let mut other = super::tests::server(false);
         other.restore(&server.state()).unwrap();
         assert_eq!((other.state(), other.hessian()), (server.state(), server.hessian()));
         assert!(server.takes(5, answer(&[5.0, 0.0, 0.5], &[], 0, &[])), "a later Hessian without any vector");
         assert_eq!(server.bits(0), Vec::<u32>::new());
+        assert!(server.takes(6, answer(&[0.0, 0.0, 1.0, 9.0], &[], 0, &[3])), "an agent that begins anew");
+        assert_eq!(server.bits(0), [3]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use fedsa::linalg;
 use fedsa::message::{Body, Message, Part};
 use fedsa::parallel;
 use fedsa::protocol::refused;
-use fedsa::server::{Ask, Letter, Next, Own, Received, by_agent};
+use fedsa::server::{Ask, Letter, Next, Received, by_agent};
 use fedsa::triangle::entries;
 use serde::{Deserialize, Serialize};
 
@@ -81,37 +81,27 @@ pub struct StoredPairs<P> {
     pub sums: PairSums,
 }
 
-/// What is held of each agent, and whose last answer was lost.
+/// What is held of each agent.
 #[derive(Debug, Clone)]
 pub struct HeldPairs<P> {
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
     /// The agents' pairs.
     pub of: Vec<StoredPairs<P>>,
-    /// Whether the agent's last answer was lost.
-    pub lost: Vec<bool>,
 }
 
 impl<P: Clone + Default + Send> HeldPairs<P> {
     /// Of agents with these weights, before their first answers.
     pub fn new(weights: Vec<f64>) -> Self {
         let n = weights.len();
-        Self { weights, of: vec![StoredPairs::default(); n], lost: vec![false; n] }
+        Self { weights, of: vec![StoredPairs::default(); n] }
     }
 
-    /// Takes the answers that arrived, and remembers which are lost: those that did not arrive, and those that `take` refuses.
-    pub fn take(&mut self, letters: &[Letter], take: impl Fn(usize, &mut StoredPairs<P>, &Letter) -> bool + Sync) {
+    /// Takes the answers that arrived.
+    pub fn take(&mut self, letters: &[Letter], take: impl Fn(usize, &mut StoredPairs<P>, &Letter) + Sync) {
         let of_agents = by_agent(letters, self.of.len());
-        let mut agents: Vec<_> = self.of.iter_mut().zip(&mut self.lost).zip(of_agents).collect();
-        parallel::each_mut(&mut agents, |c, ((held, lost), letter)| **lost = !letter.is_some_and(|letter| take(c, held, letter)));
-    }
-
-    /// The part of a question that tells the agents whose last answer was lost what is held of them: the round of the Hessian (-1 for none)
-    /// and further numbers, which `said` gives. `None` if no answer was lost.
-    pub fn told_after_loss(&self, part: Part, said: impl Fn(&P) -> Vec<f64>) -> Option<Own> {
-        let told = |held: &StoredPairs<P>| [vec![held.round.map_or(-1.0, |round| round as f64)], said(&held.pairs)].concat();
-        let each = self.lost.iter().zip(&self.of).map(|(lost, held)| lost.then(|| told(held))).collect();
-        self.lost.contains(&true).then_some(Own { part, each })
+        let mut agents: Vec<_> = self.of.iter_mut().zip(of_agents).collect();
+        parallel::each_mut(&mut agents, |c, (held, letter)| letter.iter().for_each(|letter| take(c, held, letter)));
     }
 
     /// [`mean_hessian`] of d rows over the agents of which anything is held.
@@ -122,15 +112,14 @@ impl<P: Clone + Default + Send> HeldPairs<P> {
     }
 
     /// The same with other agents, of which one is `from` the old ones or new. What was held of an agent with the new and the old number
-    /// for which `is_kept` is false is forgotten, as after a loss.
+    /// for which `is_kept` is false is forgotten.
     #[must_use]
     pub fn regrouped(&self, from: &[Option<usize>], is_kept: impl Fn(usize, usize) -> bool) -> Self {
         let of = |(new, old): (usize, &Option<usize>)| match old {
-            Some(old) if is_kept(new, *old) => (self.of[*old].clone(), self.lost[*old]),
-            old => (StoredPairs::default(), old.is_some()),
+            Some(old) if is_kept(new, *old) => self.of[*old].clone(),
+            _ => StoredPairs::default(),
         };
-        let (of, lost) = from.iter().enumerate().map(of).unzip();
-        Self { weights: self.weights.clone(), of, lost }
+        Self { weights: self.weights.clone(), of: from.iter().enumerate().map(of).collect() }
     }
 }
 

@@ -4,9 +4,7 @@ use fedsa::error::Result;
 use fedsa::message::{Message, Part, TELL};
 use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::StepSchedule;
-use fedsa::server::{Ask, Next, Own, Participation, Received, Server, ordered_sum};
-
-use crate::server::Included;
+use fedsa::server::{Ask, Next, Participation, Received, Server, ordered_sum};
 
 /// Averages directions. For FedHSA it first asks for operators and sends their mean back. Optionally it projects on a
 /// ball, and tells the participants v.
@@ -28,10 +26,8 @@ pub struct Average {
     pub table_rounds: Vec<f64>,
     /// The agents' weights, with a table.
     pub weights: Vec<f64>,
-    /// What the participants of a round are told at its end (control variates).
-    pub tell: Tell,
-    /// The agents whose answers the means include, if agents compute v from the next model.
-    pub(crate) included: Option<Included>,
+    /// Whether the participants of a round are told v at its end (control variates).
+    pub tells_mean: bool,
     /// Projects `theta_{t+1}` on the ball of this radius around 0 (Wang et al. 2023).
     pub radius: Option<f64>,
 }
@@ -67,25 +63,10 @@ impl Average {
     }
 }
 
-/// What the participants of a round are told at its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tell {
-    /// Nothing: agents compute v from the next model.
-    Nothing,
-    /// v.
-    Mean,
-    /// v; agents whose direction was lost are also told that v does not include it.
-    MeanAndArrival,
-}
-
 impl Server for Average {
     fn open(&mut self, t: u64) -> Ask {
         let down = Message::one(t, 0, Part::Model, self.theta.clone());
-        Ask { to: self.participation.of(t), down, own: self.own(t) }
-    }
-
-    fn own(&self, t: u64) -> Option<Own> {
-        self.included.as_ref().and_then(|included| included.own(t))
+        Ask { to: self.participation.of(t), down, own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
@@ -98,15 +79,8 @@ impl Server for Average {
         let step = self.alpha_g * self.steps.of(t).sum;
         self.theta.iter_mut().zip(got.mean_of(Part::Direction)).for_each(|(theta, v)| *theta += step * v);
         self.project();
-        if let Some(included) = &mut self.included {
-            included.see(t, got.arrived);
-        }
-        let tell = (self.tell != Tell::Nothing).then(|| {
-            let is_lost = |arrived: &bool| (!arrived).then(|| vec![-1.0]);
-            let says = self.tell == Tell::MeanAndArrival && got.arrived.contains(&false);
-            let own = says.then(|| Own { part: Part::Included, each: got.arrived.iter().map(is_lost).collect() });
-            Ask { to: self.participation.of(t), down: Message::one(t, TELL, Part::Direction, got.mean(Part::Direction)), own }
-        });
+        let v = || Message::one(t, TELL, Part::Direction, got.mean(Part::Direction));
+        let tell = self.tells_mean.then(|| Ask { to: self.participation.of(t), down: v(), own: None });
         Next::Done { tell }
     }
 
@@ -124,16 +98,15 @@ impl Server for Average {
         let zero = vec![0.0; d];
         let operators: Vec<f64> = from.iter().flat_map(|c| c.map_or(&zero[..], |c| &table[c * d..(c + 1) * d])).copied().collect();
         let rounds: Vec<f64> = from.iter().map(|c| c.map_or(-1.0, |c| self.table_rounds[c])).collect();
-        let included = self.included.as_ref().map(|_| Included::new(from.len()));
-        Some(packed(&(&self.theta, Some(operators), rounds, included)))
+        Some(packed(&(&self.theta, Some(operators), rounds)))
     }
 
     fn state(&self) -> Vec<u8> {
-        packed(&(&self.theta, &self.table, &self.table_rounds, &self.included))
+        packed(&(&self.theta, &self.table, &self.table_rounds))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
-        (self.theta, self.table, self.table_rounds, self.included) = unpacked(state)?;
+        (self.theta, self.table, self.table_rounds) = unpacked(state)?;
         Ok(())
     }
 }
@@ -156,8 +129,7 @@ mod tests {
             table_rounds: vec![-1.0; if table.is_some() { 3 } else { 0 }],
             table,
             weights: vec![1.0 / 3.0; 3],
-            tell: Tell::Nothing,
-            included: None,
+            tells_mean: false,
             radius: None,
         };
         let state = rule(Some((0..6).map(f64::from).collect())).state();

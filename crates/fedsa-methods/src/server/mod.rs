@@ -6,7 +6,5 @@ pub mod average;
 pub mod descent;
 pub mod directions;
 pub mod history;
-mod included;
 
 pub use average::Average;
-pub(crate) use included::Included;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::kept::{AT_ONCE, Kept, Rho, SavedPairs, SavedRest, Source};
 use crate::local::Point;
 use crate::local::line_search::Trials;
-use crate::local::renewal::{due, foreign, held_round, index, is_due};
+use crate::local::renewal::{due, foreign};
 
 /// What all agents know of the method.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,9 +62,11 @@ struct State {
     point: Point,
     /// The round of the last renewal, and theta in that round.
     renewed: Option<(u64, Vec<f64>)>,
-    /// How many pairs of this Hessian the server holds, if the last answer arrived.
+    /// The round of its last answer.
+    answered: Option<u64>,
+    /// How many pairs of this Hessian the server holds, if the last answer counted.
     sent: usize,
-    /// How many it holds in any case.
+    /// How many it holds otherwise.
     held: usize,
 }
 
@@ -134,32 +136,21 @@ impl ShedAgent {
         let (t, theta) = (at.round, down.part(Part::Model));
         let d = theta.len();
         let due = due(self.plan.renewal(at.agent), down, self.plan.span())?;
-        let held = match down.find(Part::Held).and_then(Body::numbers) {
-            None => None,
-            Some(held) => match (held_round(held[0], t), index(held[1]).filter(|q| *q <= self.plan.most as u64)) {
-                (Some(None), _) => Some((None, 0)),
-                (Some(round), Some(q)) => Some((round, q as usize)),
-                _ => return Err(foreign("what the server holds")),
-            },
-        };
         if self.saved.renewed.as_ref().is_some_and(|(_, theta)| theta.len() != d) {
             return Err(foreign("a model of another length"));
         }
         self.resume(at);
         // if t in I:
-        let own = self.saved.renewed.as_ref().map(|(round, _)| *round);
-        let is_due = is_due(own, due, held.map(|(round, _)| round));
-        // The last answer was lost: q is what the server holds.
-        let held = held.map(|(round, q)| if round == own { q } else { 0 }).filter(|_| !is_due);
-        if held.zip(self.kept.as_ref()).is_some_and(|(q, kept)| q > kept.pairs.vectors.nrows()) {
-            return Err(foreign("what the server holds"));
-        }
-        // Nothing is refused from here on.
-        if is_due {
+        if self.saved.renewed.as_ref().is_none_or(|(own, _)| *own < due) {
             self.renew(at, t, theta);
         }
-        // q_t = q_{t-1} + d_t
-        let first = held.unwrap_or(self.saved.sent);
+        // q_t = q_{t-1} + d_t;  q_{t-1} is what the server holds
+        let first = match down.counted() {
+            None => self.saved.sent,
+            Some(counted) if counted == self.saved.answered => self.saved.sent,
+            Some(Some(_)) => self.saved.held,
+            Some(None) => 0,
+        };
         let end = first.saturating_add(self.wanted(at, t)).min(self.plan.most);
         self.compute_again(at, first, end.max(first) + 1);
         let few = self.few(at, self.saved.renewed.as_ref().map_or(t, |(round, _)| *round));
@@ -170,7 +161,7 @@ impl ShedAgent {
         kept.ensure(at, renewed, end.max(first) + 1, few);
         let q = first + kept.worth(first, end);
         let rho = kept.rho(q, self.plan.rho);
-        (self.saved.sent, self.saved.held) = (q, first);
+        (self.saved.answered, self.saved.sent, self.saved.held) = (Some(t), q, first);
         // U = { (l_j, v_j) for q_{t-1} < j <= q_t, grad f_c(theta_t), rho }
         let mut values = vec![renewed.0 as f64, first as f64, rho];
         values.extend(kept.pairs.values.iter().take(q).skip(first));
@@ -212,7 +203,7 @@ impl Agent for ShedAgent {
 
     fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (saved, rest): (State, _) = postcard::take_from_bytes(bytes).map_err(|_| bad_state())?;
-        let State { point: Point { theta, gradient }, renewed, sent, held } = &saved;
+        let State { point: Point { theta, gradient }, renewed, sent, held, .. } = &saved;
         let d = renewed.as_ref().map_or(0, |(_, theta)| theta.len());
         let has_search = self.plan.trials.is_some() && renewed.is_some();
         let fits = theta.len() == gradient.len() && theta.len() == if has_search { d } else { 0 } && *sent < d.max(1) && held <= sent;

@@ -28,9 +28,9 @@
 //!
 //! **Over links.** The server needs the pairs of each agent, so that links that deliver only sums are refused, as are delayed and
 //! late ones. Codecs alter the gradient alone. The invariant over losses: *what the server holds of an agent is always a prefix of the
-//! eigenpairs of one of its Hessians, with the rho of that prefix*. An answer that does not go on from what is held counts as
-//! lost; with the next question an agent whose answer was lost is told what is held of it, and goes on from there, and a renewal
-//! that it missed is made up for at its next question. A gradient that is missing counts as zero, so that a round steps to
+//! eigenpairs of one of its Hessians, with the rho of that prefix*. With the next question an agent whose answer was lost is told so
+//! ([`Part::Counted`]), and goes on from the pairs before it; a renewal that it missed is made up for at its next question. An agent none of
+//! whose answers counts begins anew with its first pair. A gradient that is missing counts as zero, so that a round steps to
 //! the root of those that arrived, and theta does not settle: over a link that loses answers the error stays at a floor that is
 //! proportional to the differences between the agents' gradients at the root, and where these are zero it goes to zero.
 
@@ -260,7 +260,7 @@ impl MethodSettings for Shed {
         down.extend(self.trigger().map(|_| (Part::Renewal, Len::Exactly(1))));
         let pairs = Exchange {
             down,
-            own: vec![(Part::Held, Len::Exactly(2))],
+            own: vec![(Part::Counted, Len::Exactly(1))],
             wants: vec![
                 want(Part::Gradient, Len::Exactly(d), Give::Sum),
                 want(Part::Eigenvalues, Len::AtMost(3 + most), Give::Each),

@@ -6,7 +6,7 @@ use fedsa::linalg;
 use fedsa::message::{Body, Part};
 use fedsa::protocol::refused;
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Letter, Next, Own, Received, Server, by_agent};
+use fedsa::server::{Ask, Letter, Next, Received, Server};
 use serde::{Deserialize, Serialize};
 
 use super::woodbury::{self, Woodbury, lengths};
@@ -38,7 +38,7 @@ struct Pairs {
 }
 
 impl StoredPairs<Pairs> {
-    /// Takes an answer, if it goes on from what is held: further pairs of the same Hessian, or the first ones of a later Hessian.
+    /// Takes an answer, if it goes on from what is held: further pairs of the same Hessian, or the first ones of any.
     fn take(&mut self, t: u64, values: &[f64], vectors: &[f64], d: usize) -> bool {
         let Some(keep) = self.prefix(t, values, d).filter(|keep| self.continues(*keep, vectors, d)) else { return false };
         let is_cut = keep < self.pairs.values.len();
@@ -50,24 +50,22 @@ impl StoredPairs<Pairs> {
         true
     }
 
-    /// How many of the held pairs these values follow: those of the same Hessian up to their index, or none of a later one. `None` if they
-    /// do not, or increase: NaN is taken, the run has then diverged.
+    /// How many of the held pairs these values follow: those of the same Hessian up to their index, or none. `None` if they do not, or
+    /// increase: NaN is taken, the run has then diverged.
     fn prefix(&self, t: u64, values: &[f64], d: usize) -> Option<usize> {
         let [round, first, rho, values @ ..] = values else { return None };
         // Wrong for NaN too.
         let fits = *round >= 0.0 && *round <= t as f64 && *first >= 0.0 && *rho > 0.0;
         let (round, first) = (*round as u64, *first as usize);
-        let is_later = self.round.is_none_or(|own| own < round) && first == 0;
         let goes_on = self.round == Some(round) && first <= self.pairs.values.len();
-        if !fits || !(is_later || goes_on) || first + values.len() >= d.max(1) {
+        if !fits || !(first == 0 || goes_on) || first + values.len() >= d.max(1) {
             return None;
         }
-        let keep = if goes_on { first } else { 0 };
-        let increases = match (self.pairs.values[..keep].last(), values.first()) {
+        let increases = match (self.pairs.values[..first].last(), values.first()) {
             (Some(last), Some(next)) => *next > last + ROUNDING * self.pairs.values[0].abs(),
             _ => false,
         };
-        (!increases).then_some(keep)
+        (!increases).then_some(first)
     }
 
     /// Takes the round, rho and values of an answer that follows the first `keep` pairs.
@@ -113,29 +111,28 @@ impl ShedServer {
         Self { woodbury, ..self }
     }
 
-    /// Takes the answers that arrived, and remembers which are lost.
+    /// Takes the answers that arrived.
     fn take(&mut self, t: u64, letters: &[Letter]) {
         let d = self.steps.theta.len();
-        if let Some(woodbury) = &mut self.woodbury {
-            let of_agents = by_agent(letters, self.held.of.len());
-            for (c, ((held, lost), letter)) in self.held.of.iter_mut().zip(&mut self.held.lost).zip(&of_agents).enumerate() {
-                let mut takes = |letter: &Letter| {
-                    let values = letter.part(Part::Eigenvalues);
-                    let vectors = letter.parts.iter().find(|(part, _)| *part == Part::Eigenvectors).map(|(_, body)| body);
-                    let keep = held.prefix(t, values, d).zip(vectors);
-                    let keep = keep.filter(|(keep, vectors)| woodbury.replace(c, *keep, vectors, ORTHOGONAL)).map(|(keep, _)| keep);
-                    keep.map(|keep| held.go_on(keep, values)).is_some()
-                };
-                *lost = !letter.is_some_and(&mut takes);
+        let Some(woodbury) = &mut self.woodbury else {
+            return self.held.take(letters, |_, held, letter| {
+                held.take(t, letter.part(Part::Eigenvalues), letter.part(Part::Eigenvectors), d);
+            });
+        };
+        for letter in letters {
+            let (held, values) = (&mut self.held.of[letter.agent], letter.part(Part::Eigenvalues));
+            let vectors = letter.parts.iter().find(|(part, _)| *part == Part::Eigenvectors).map(|(_, body)| body);
+            if let Some((keep, vectors)) = held.prefix(t, values, d).zip(vectors)
+                && woodbury.replace(letter.agent, keep, vectors, ORTHOGONAL)
+            {
+                held.go_on(keep, values);
             }
-            return;
         }
-        self.held.take(letters, |_, held, letter| held.take(t, letter.part(Part::Eigenvalues), letter.part(Part::Eigenvectors), d));
     }
 
     /// The state with what is held of agents, and their vectors where steps are computed from them alone.
     fn packed(&self, held: &HeldPairs<Pairs>, vectors: impl Iterator<Item = Option<Vec<Body>>>) -> Vec<u8> {
-        packed(&(&self.steps, &held.lost, held.of.iter().zip(vectors).collect::<Vec<_>>()))
+        packed(&(&self.steps, held.of.iter().zip(vectors).collect::<Vec<_>>()))
     }
 
     /// The step `-Hhat^-1 g`, see [`direction`].
@@ -150,11 +147,7 @@ impl ShedServer {
 
 impl Server for ShedServer {
     fn open(&mut self, t: u64) -> Ask {
-        Ask { to: None, down: self.steps.question(t), own: self.own(t) }
-    }
-
-    fn own(&self, _: u64) -> Option<Own> {
-        self.held.told_after_loss(Part::Held, |pairs| vec![pairs.values.len() as f64])
+        Ask { to: None, down: self.steps.question(t), own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
@@ -168,7 +161,7 @@ impl Server for ShedServer {
     }
 
     /// Vectors of length 1 for all eigenvalues, and eigenvalues that go with a positive rho. Rounds, indices and pairs are compared
-    /// with what is held when the answer is received: one that does not go on from it counts as lost.
+    /// with what is held when the answer is received: of one that does not go on from it only the gradient counts.
     fn accepts(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
         if exchange != 0 {
             return Ok(());
@@ -216,7 +209,7 @@ impl Server for ShedServer {
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
         type Held = (StoredPairs<Pairs>, Option<Vec<Body>>);
-        let (steps, lost, saved): (NewtonSteps, _, Vec<Held>) = unpacked(state)?;
+        let (steps, saved): (NewtonSteps, Vec<Held>) = unpacked(state)?;
         let d = steps.theta.len();
         let mut woodbury = self.woodbury.as_ref().map(|_| Woodbury::new(saved.len(), d));
         let held = saved.into_iter().enumerate().map(|(c, (mut held, bodies))| {
@@ -229,7 +222,7 @@ impl Server for ShedServer {
             held
         });
         self.held.of = held.collect();
-        (self.steps, self.held.lost, self.woodbury) = (steps, lost, woodbury);
+        (self.steps, self.woodbury) = (steps, woodbury);
         Ok(())
     }
 }
@@ -257,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_are_not_of_one_hessian_count_as_lost() {
+    fn pairs_that_are_not_of_one_hessian_are_not_taken() {
         let mut held = StoredPairs::default();
         // Round, index, rho and values.
         assert!(held.take(0, &[0.0, 0.0, 1.0, 3.0], &E[0], 3));
@@ -266,9 +259,12 @@ mod tests {
         assert!(!held.take(1, &[1.0, 0.0, 1.0, 3.0, 2.0], &[E[1], E[1]].concat(), 3), "one vector twice");
         assert_eq!((held.round, &held.pairs.values[..], &held.pairs.vectors[..]), (Some(0), &[3.0][..], &E[0][..]));
         assert!(held.take(1, &[0.0, 1.0, 1.0, 3.0], &E[1], 3), "a multiple eigenvalue");
-        // A later Hessian has vectors and values of its own.
+        // Another Hessian has vectors and values of its own, and so has an agent that begins anew with this one.
         assert!(held.take(2, &[2.0, 0.0, 1.0, 9.0], &E[0], 3));
         assert_eq!(held.pairs.values, [9.0]);
+        assert!(!held.take(2, &[0.0, 1.0, 1.0, 2.0], &E[1], 3), "the second pair of an earlier Hessian");
+        assert!(held.take(3, &[0.0, 0.0, 1.0, 3.0, 2.0], &[E[0], E[1]].concat(), 3));
+        assert_eq!((held.round, &held.pairs.values[..]), (Some(0), &[3.0, 2.0][..]));
     }
 
     #[test]

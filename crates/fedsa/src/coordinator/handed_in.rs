@@ -48,8 +48,8 @@ pub enum Standing {
     Awaited,
     /// Its answer to the open question counts.
     Answered,
-    /// It missed what it was told or was restored from an older state, and answers nothing until its next question, which will contain
-    /// its control variate. Waiting for it is in vain.
+    /// It missed what it was told or was restored from an older state, so that its answer was refused: its next question will bring it up
+    /// to date. Waiting for it is in vain.
     OutOfStep,
     /// It could not be reached when the round was opened.
     Unreachable,

@@ -13,6 +13,7 @@
 //!         -> RoundOver            the round is over
 //! ```
 
+mod acknowledged;
 mod answers;
 mod faults;
 mod handed_in;
@@ -38,6 +39,7 @@ use crate::record::{Ledger, Output};
 use crate::server::{Ask, Letter, Next, Own, Server};
 use crate::uplink::stage::Delay;
 use crate::uplink::{MessageKey, Uplink};
+use acknowledged::Acknowledged;
 use outstanding::Outstanding;
 use server_end::{OfExchange, ServerEnd, asked_weight};
 
@@ -88,8 +90,6 @@ pub struct Coordinator {
     keeps_letters: bool,
     /// The refused answers since the round was opened.
     refusals: Vec<Refusal>,
-    /// Agents that said to the open question that they are out of step, in increasing order, as far as that is to be recorded.
-    out_of_step: Vec<usize>,
     /// What nodes recorded, if it is replayed.
     replay: Option<Arc<Replay>>,
 }
@@ -113,6 +113,8 @@ struct State {
     /// The number of rounds done when the iterates were found to have diverged.
     diverged: Option<u64>,
     end: ServerEnd,
+    /// Which answers counted, if agents must know.
+    acknowledged: Acknowledged,
     /// Answers that may still come, to be counted late.
     outstanding: Outstanding,
     /// Agents that are asked nothing more.
@@ -142,6 +144,7 @@ impl Coordinator {
             output: Output::new(federation.output(), federation.start(), seed),
             diverged: None,
             end: ServerEnd::new(federation.uplink(), seed, n),
+            acknowledged: Acknowledged::default(),
             outstanding: Outstanding::default(),
             exclusions: Vec::new(),
             record: None,
@@ -157,7 +160,6 @@ impl Coordinator {
             letters: Vec::new(),
             keeps_letters: false,
             refusals: Vec::new(),
-            out_of_step: Vec::new(),
             replay: None,
             federation: federation.clone(),
         })
@@ -176,11 +178,6 @@ impl Coordinator {
     /// Removes and returns what was recorded of answers since the last call; nothing if that is not recorded.
     pub(crate) fn take_arrivals(&mut self) -> ArrivalRecord {
         self.state.record.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Says which agents are out of step with the open question and computed nothing, in increasing order.
-    pub(crate) fn note_out_of_step(&mut self, agents: Vec<usize>) {
-        self.out_of_step = agents;
     }
 
     /// Lets answers arrive as nodes recorded it.
@@ -377,6 +374,9 @@ impl Coordinator {
         let (uplink, seed) = (&**self.federation.uplink(), self.federation.seed());
         self.state.written = (!uplink.downlink.is_exact()).then(|| ask.down.clone());
         uplink.tell(seed, &mut ask.down);
+        if self.protocol.tells_what_counted(ask.down.exchange) {
+            ask.own = self.state.acknowledged.told(ask.to.as_deref().unwrap_or(&self.everyone));
+        }
         let asked = ask.to.as_ref().map_or(self.everyone.len(), Vec::len);
         let absent = &self.state.absent;
         let is_reached = |i: usize| absent.is_empty() || absent.binary_search(&ask.to.as_ref().map_or(i, |to| to[i])).is_err();
@@ -421,7 +421,10 @@ impl Coordinator {
             return self.state.step;
         }
         let (next, are_finite) = match std::mem::replace(&mut self.state.replies, Replies::none()) {
-            Replies::Sum { sum, arrived } => self.receive_sum(sum, &arrived),
+            Replies::Sum { sum, arrived } => {
+                self.acknowledge(&arrived);
+                self.receive_sum(sum, &arrived)
+            }
             Replies::Each(mut each) => {
                 each.resize(self.asked().len(), None);
                 self.receive(each)
@@ -443,7 +446,7 @@ impl Coordinator {
 
     /// Gives the server half what arrived of single answers; also whether their numbers are finite.
     fn receive(&mut self, replies: Vec<Option<Reply>>) -> (Next, bool) {
-        let Self { federation, protocol, server, everyone, state, replay, out_of_step, refusals, .. } = self;
+        let Self { federation, protocol, server, everyone, state, replay, refusals, .. } = self;
         let State { ask, end, absent, outstanding, exclusions, record, .. } = state;
         let asked = ask.to.as_deref().unwrap_or(everyone);
         let at = MessageKey { seed: federation.seed(), round: ask.down.round, exchange: ask.down.exchange, agent: ALL };
@@ -465,9 +468,7 @@ impl Coordinator {
             }
         });
         if let Some(record) = record {
-            let mut idle = [&absent[..], &std::mem::take(out_of_step)].concat();
-            idle.sort_unstable();
-            record.exchanges.push(arrivals.recorded(at, idle));
+            record.exchanges.push(arrivals.recorded(at, absent.clone()));
         }
         for (agent, reason) in &arrivals.faults {
             let (round, exchange, what) = (at.round, at.exchange, reason.to_string());
@@ -485,10 +486,30 @@ impl Coordinator {
             true => arrivals.with(&ask.down, arrivals.weight_of(&of, federation.rules().missing), |got| server.receive(got)),
             false => Next::Done { tell: None },
         };
+        self.acknowledge(&arrivals.arrived);
         if self.keeps_letters {
             self.letters = arrivals.letters;
         }
         (next, are_finite)
+    }
+
+    /// Notes which answers to the open question count, of the agents that were asked; an empty list means that all do.
+    fn acknowledge(&mut self, arrived: &[bool]) {
+        let Self { protocol, everyone, state: State { ask, acknowledged, .. }, .. } = self;
+        if protocol.is_acknowledged(ask.down.exchange) {
+            acknowledged.see(ask.down.round, ask.to.as_deref().unwrap_or(everyone), arrived, everyone.len());
+        }
+    }
+
+    /// Whether the last answer of an agent counted, if its state depends on that.
+    pub(crate) fn is_counted(&self, agent: usize) -> bool {
+        self.state.acknowledged.is_counted(agent)
+    }
+
+    /// Goes on with an agent whose state does not go with what was counted of it as with one none of whose answers counted.
+    pub(crate) fn forget(&mut self, agent: usize) {
+        self.state.acknowledged.forget(self.state.ask.down.round, agent, self.everyone.len());
+        self.server.forget(agent);
     }
 
     /// Ends the round: the output rule sees the iterate, and divergence is decided.

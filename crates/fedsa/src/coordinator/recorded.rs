@@ -22,8 +22,7 @@ pub struct ExchangeArrivals {
     pub round: u64,
     /// The exchange within the round.
     pub exchange: u8,
-    /// The agents that computed no answer, in increasing order: they could not be reached, were excluded, or said that they were out of
-    /// step.
+    /// The agents that computed no answer, in increasing order: they could not be reached, or were excluded.
     pub idle: Vec<usize>,
     /// The agents whose answers arrived, each with the round that the answer is for: this one, or an earlier one for late answers.
     pub arrived: Vec<(usize, u64)>,

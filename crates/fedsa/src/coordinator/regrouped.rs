@@ -21,7 +21,7 @@ impl Coordinator {
             let what = "a method whose messages change with the number of agents, because all take part or no longer all";
             return Err(Error::new("participants", what, "fewer participants than agents, before and after"));
         }
-        let State { opened, ledger, output, diverged, end, exclusions, record, .. } = self.state.clone();
+        let State { opened, ledger, output, diverged, end, acknowledged, exclusions, record, .. } = self.state.clone();
         next.server = federation.method().server(&setting);
         if let Some(state) = self.server.regrouped(from, federation.weights()) {
             next.server.restore(&state)?;
@@ -33,6 +33,7 @@ impl Coordinator {
             }
         }
         next.state.end.medians = end.medians;
+        next.state.acknowledged = acknowledged.regrouped(from);
         let moved = |one: Exclusion| Some(Exclusion { agent: from.iter().position(|old| *old == Some(one.agent))?, ..one });
         let exclusions = exclusions.into_iter().filter_map(moved).collect();
         let record = record.map(|_| Default::default());

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::acknowledged::Acknowledged;
 use super::faults::Exclusion;
 use super::outstanding::Outstanding;
 use super::recorded::ArrivalRecord;
@@ -25,6 +26,7 @@ pub(crate) struct Saved {
     pub output: Output,
     pub diverged: Option<u64>,
     pub end: ServerEnd,
+    pub acknowledged: Acknowledged,
     pub outstanding: Outstanding,
     pub exclusions: Vec<Exclusion>,
     pub record: Option<ArrivalRecord>,
@@ -40,8 +42,22 @@ fn foreign() -> Error {
 impl Coordinator {
     /// The state.
     pub(crate) fn save(&self) -> Saved {
-        let State { opened, step, ask, written, absent, replies, ledger, output, diverged, end, outstanding, exclusions, record } =
-            self.state.clone();
+        let State {
+            opened,
+            step,
+            ask,
+            written,
+            absent,
+            replies,
+            ledger,
+            output,
+            diverged,
+            end,
+            acknowledged,
+            outstanding,
+            exclusions,
+            record,
+        } = self.state.clone();
         Saved {
             opened,
             step,
@@ -53,6 +69,7 @@ impl Coordinator {
             output,
             diverged,
             end,
+            acknowledged,
             outstanding,
             exclusions,
             record,
@@ -74,13 +91,43 @@ impl Coordinator {
     /// # Errors
     /// When its shape is another one. The coordinator is then unchanged.
     pub(crate) fn restore(&mut self, saved: Saved) -> Result<()> {
-        let Saved { opened, step, ask, written, absent, replies, ledger, output, diverged, end, outstanding, exclusions, record, server } =
-            saved;
+        let Saved {
+            opened,
+            step,
+            ask,
+            written,
+            absent,
+            replies,
+            ledger,
+            output,
+            diverged,
+            end,
+            acknowledged,
+            outstanding,
+            exclusions,
+            record,
+            server,
+        } = saved;
         if end.channel.len() != self.state.end.channel.len() || output.len() != self.state.output.len() {
             return Err(foreign());
         }
         self.server.restore(&server).map_err(|_| foreign())?;
-        self.state = State { opened, step, ask, written, absent, replies, ledger, output, diverged, end, outstanding, exclusions, record };
+        self.state = State {
+            opened,
+            step,
+            ask,
+            written,
+            absent,
+            replies,
+            ledger,
+            output,
+            diverged,
+            end,
+            acknowledged,
+            outstanding,
+            exclusions,
+            record,
+        };
         self.letters.clear();
         self.refusals.clear();
         Ok(())

@@ -125,9 +125,6 @@ pub trait Controls: Send + Sync {
     fn of_agent(&self, memory: &AgentMemory<'_>, theta: &[f64], next_round: u64, is_included: bool, xi: &mut [f64]);
     /// Whether agents are told the vector of a round at its end; otherwise they know it from the question, or from the next model.
     fn is_told(&self) -> bool;
-    /// The last round that counted an answer of the agent, as an agent assumes that last answered in round `answered` (`None`: never),
-    /// unless the question of `round` says otherwise.
-    fn assumed(&self, answered: Option<u64>, round: u64) -> Option<u64>;
     /// Whether an agent that last answered in round `answered` (`None`: never) can compute its control at the question of
     /// `round`.
     fn can_follow(&self, answered: Option<u64>, round: u64) -> bool;

@@ -40,13 +40,11 @@ parts! {
     Direction = 2,
     /// An operator's value `g_c(theta_t, z)`, or the mean of several; d numbers.
     Operator = 3,
-    /// The last round whose mean includes an answer of the agent, -1 for none; one number. The server sends it to an agent
-    /// whose last answer was lost.
-    Included = 4,
+    /// The last round that counted an answer of the agent, -1 for none; one number. An agent is sent it whose last answer did not count
+    /// ([`crate::protocol::Protocol::is_acknowledged`]).
+    Counted = 4,
     /// The agent's control variate `xi_c`; d numbers. A server node sends it to an agent that lost its control.
     Control = 5,
-    /// Instead of an answer: the agent's control variate is older than the question assumes; no numbers.
-    Behind = 6,
     /// The gradient of an agent's objective, or the mean of several; d numbers.
     Gradient = 7,
     /// A symmetric matrix, its lower triangle row by row; d (d + 1) / 2 numbers.
@@ -74,11 +72,6 @@ parts! {
     Eigenvectors = 18,
     /// The round of the last renewal that the server decided on; one number.
     Renewal = 19,
-    /// What the server holds of an agent: the round of its Hessian, -1 for none, and the number of eigenpairs. The server sends it to
-    /// an agent whose last answer was lost.
-    Held = 20,
-    /// Identifies the matrix that an agent has learned, as both ends know it, -1 for none; one number.
-    Mark = 21,
     /// The distances of a learned matrix from the agent's Hessian, in the Frobenius norm: before the correction that the answer
     /// holds, and after it; two numbers.
     Deviation = 22,
@@ -94,9 +87,6 @@ parts! {
     Refinement = 27,
     /// The bits themselves, packed by the method.
     Digits = 28,
-    /// What the server holds of an agent: the round of its Hessian, -1 for none, and the bits a component of each eigenvector. The server
-    /// sends it to an agent whose last answer was lost.
-    HeldBits = 29,
     /// A matrix `lambda v v^T` in bytes that a method packed itself.
     PackedPair = 30,
     /// The number of the trial step of a line search at which the gradient is wanted too, from 1; one number.
@@ -186,8 +176,8 @@ impl Part {
             Part::Eigenvectors => Unit::Vectors,
             Part::Losses | Part::Eigenvalues | Part::Deviation => Unit::Scalars,
             Part::Hessian | Part::Correction | Part::System | Part::Entries | Part::PackedMatrix => Unit::Matrix,
-            Part::Included | Part::Behind | Part::Packed | Part::Diverged => Unit::Nothing,
-            Part::Renewal | Part::Held | Part::Mark | Part::Refinement | Part::Digits | Part::HeldBits | Part::Trial => Unit::Nothing,
+            Part::Counted | Part::Packed | Part::Diverged => Unit::Nothing,
+            Part::Renewal | Part::Refinement | Part::Digits | Part::Trial => Unit::Nothing,
             Part::Outside(part) => part.unit,
         }
     }

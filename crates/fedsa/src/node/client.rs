@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Federation, LAYOUT, chain_stream, codec_stream, place, point, refused};
+use super::{Federation, LAYOUT, chain_stream, codec_stream, marks, place, point, refused};
 use crate::error::{Result, require};
 use crate::kernel::{Chunk, Lanes, flat, flat_mut};
-use crate::local::{Agent, AgentBatch, AgentMemory, Client, Last, Outbox, put, stride};
+use crate::local::{Agent, AgentBatch, AgentMemory, Client, Controls, Last, Outbox, put, stride};
 use crate::message::{Body, Envelope, Message, Part, TELL};
 use crate::problem::Field;
 use crate::protocol::Protocol;
 use crate::random::ALL;
 use crate::record::Work;
-use crate::uplink::agent_end::without_numbers;
 use crate::uplink::{AgentEnd, Uplink};
 
 /// One agent of a federation.
@@ -49,11 +48,13 @@ struct Log {
     /// The last round that it answered.
     answered: Option<u64>,
     /// The number of rounds of whose end it has been told, if agents are told anything.
-    seen: u32,
-    /// The checksum of its last answer.
-    answer: u32,
-    /// The checksum of the answer that its control last assumed to be included; 0 for none.
-    settled: u32,
+    told: u32,
+    /// The last round that it answered in an exchange whose answers change its state.
+    changed: Option<u64>,
+    /// The mark of its state.
+    mark: u32,
+    /// The checksum of that answer, of which it does not know yet whether it counted; 0 for none.
+    pending: u32,
 }
 
 /// A message that an agent accepted, and its answer.
@@ -76,21 +77,6 @@ struct Saved {
     alone: Vec<Vec<u8>>,
     work: Work,
     log: Log,
-}
-
-/// What an agent is told of an earlier round with a question.
-struct Told {
-    message: Message,
-    /// Its last answer, as a method with control variates needs it.
-    last: Option<Last>,
-}
-
-/// Whether an agent's control variate is in step with a question.
-enum Step {
-    /// It is in step, after this last answer.
-    With(Option<Last>),
-    /// It is older than the question assumes.
-    Behind,
 }
 
 impl ClientNode {
@@ -183,7 +169,7 @@ impl ClientNode {
             return Ok(taken.answer.clone());
         }
         let front = Message::front(bytes)?;
-        let mut envelope = front.envelope;
+        let envelope = front.envelope;
         if envelope.settings != self.digest {
             return Err(refused("a message of a federation with other settings, or of another run", "messages of this federation"));
         }
@@ -202,20 +188,16 @@ impl ClientNode {
             message.parts.iter_mut().for_each(|(part, body)| part.settle(body));
         }
         self.in_order(&down)?;
-        let answer = match self.step_after(&mut envelope, told, &down, control.is_some())? {
-            (_, Step::Behind) if down.exchange == TELL => {
-                return Err(refused("a mean for which the control variate is too old", "a question with the control variate"));
-            }
-            (_, Step::Behind) => Some(without_numbers(Part::Behind, down.round, down.exchange, &self.envelope())),
-            (told, Step::With(last)) => {
-                let answer = self.followed(&envelope, told, &down, control, last)?;
-                if down.exchange != TELL {
-                    self.log.answered = Some(down.round);
-                    self.log.answer = answer.as_deref().map_or(0, Message::checksum);
-                }
-                answer
-            }
-        };
+        // What comes with its control contains what it was told before.
+        let told = told.filter(|told| control.is_none() && self.is_news(told));
+        let answer = self.followed(told, &down, control)?;
+        if down.exchange != TELL {
+            self.log.answered = Some(down.round);
+        }
+        if self.protocol.is_acknowledged(down.exchange) {
+            self.log.changed = Some(down.round);
+            self.log.pending = answer.as_deref().map_or(0, Message::checksum);
+        }
         self.log.taken = Some(Taken { round: down.round, exchange: down.exchange, bytes: bytes.to_vec(), answer: answer.clone() });
         Ok(answer)
     }
@@ -260,56 +242,22 @@ impl ClientNode {
     /// Whether what is told of a round is about an answer of this agent. One that is told that the mean does not include its answer need not
     /// have answered.
     fn may_be_told(&self, told: &Message) -> bool {
-        self.log.answered == Some(told.round) || told.find(Part::Included).is_some()
+        self.log.answered == Some(told.round) || told.counted().is_some()
     }
 
-    /// Whether the agent's control variate is in step with a question, once it has taken what it is told with it; and what of that it is to
-    /// take: nothing that it has been told already, and nothing of a round that it missed. The envelope says how many rounds its control must
-    /// have seen the end of before it is told.
-    fn step_after(
-        &self,
-        envelope: &mut Envelope,
-        told: Option<Message>,
-        down: &Message,
-        has_control: bool,
-    ) -> Result<(Option<Told>, Step)> {
-        let Some(message) = told.filter(|_| !has_control) else { return Ok((None, self.step(envelope, down, has_control)?)) };
-        let after = message.round as u32 + 1;
-        let (is_new, may_be_told) = (self.log.seen < after, self.may_be_told(&message));
-        if !self.is_told_means() {
-            let told = (is_new && may_be_told).then_some(Told { message, last: None });
-            return Ok((told, self.step(envelope, down, false)?));
-        }
-        if !is_new {
-            envelope.seen = after;
-            return Ok((None, self.step(envelope, down, false)?));
-        }
-        match self.step(envelope, &message, false)? {
-            Step::With(last) if may_be_told => Ok((Some(Told { message, last }), Step::With(None))),
-            _ => Ok((None, Step::Behind)),
-        }
-    }
-
-    /// Whether it keeps a control variate of which the server has a copy, and is told the means by which both change.
-    fn is_told_means(&self) -> bool {
-        self.client.copied_controls().is_some_and(|controls| controls.is_told())
+    /// Whether the agent may be told this, and has not been.
+    fn is_news(&self, told: &Message) -> bool {
+        u64::from(self.log.told) <= told.round && self.may_be_told(told)
     }
 
     /// [`ClientNode::follow`], of which nothing is left where operators fail that are evaluated elsewhere, or a rule that can fail.
-    fn followed(
-        &mut self,
-        envelope: &Envelope,
-        told: Option<Told>,
-        down: &Message,
-        control: Option<Vec<f64>>,
-        last: Option<Last>,
-    ) -> Result<Option<Vec<u8>>> {
+    fn followed(&mut self, told: Option<Message>, down: &Message, control: Option<Vec<f64>>) -> Result<Option<Vec<u8>>> {
         let can_fail = self.field.prefers_one_call() || self.client.facts().prefers_one_call;
         let before = can_fail.then(|| self.save());
-        if let Some(Told { message, last }) = told {
-            self.follow(envelope, &message, None, last)?;
+        if let Some(told) = told {
+            self.follow(&told, None)?;
         }
-        let answer = self.follow(envelope, down, control, last);
+        let answer = self.follow(down, control);
         let answer = self.field.failure().map_or(answer, Err);
         if let (Some(before), Err(_)) = (before, &answer) {
             self.restore(&before)?;
@@ -319,12 +267,8 @@ impl ClientNode {
     }
 
     /// Processes an accepted message, and returns the bytes of the answer, if there is one.
-    fn follow(&mut self, envelope: &Envelope, down: &Message, control: Option<Vec<f64>>, last: Option<Last>) -> Result<Option<Vec<u8>>> {
-        if control.is_some() {
-            (self.log.seen, self.log.settled) = (envelope.seen, 0);
-        } else if last.is_some_and(|last| last.is_included) {
-            self.log.settled = self.log.answer;
-        }
+    fn follow(&mut self, down: &Message, control: Option<Vec<f64>>) -> Result<Option<Vec<u8>>> {
+        let last = self.acknowledge(down, control.is_some());
         let (d, envelope) = (self.field.dim(), self.envelope());
         let at = place(self.seed, down.round, down.exchange, self.agent);
         let Self { field, uplink, client, memory, alone, lanes, outbox, seed, feedback, work, log, .. } = self;
@@ -342,7 +286,7 @@ impl ClientNode {
         if down.exchange == TELL {
             client.told(&mut batch, down);
             work.calls.add(batch.calls());
-            log.seen = down.round as u32 + 1;
+            log.told = down.round as u32 + 1;
             return Ok(None);
         }
         outbox.clear(1);
@@ -357,42 +301,38 @@ impl ClientNode {
         Ok(answer.into_bytes())
     }
 
-    /// Whether the agent's control variate is in step with a message, and what the agent last answered.
-    fn step(&self, envelope: &Envelope, down: &Message, has_control: bool) -> Result<Step> {
-        let (t, answered) = (down.round, self.log.answered);
-        let said = down.find(Part::Included).and_then(Body::numbers).map(|x| x[0]);
-        if said.is_some_and(|k| !(k >= -1.0 && k.fract() == 0.0 && k < t as f64)) {
-            return Err(refused("an invalid number of the last round that was included", "an earlier round, or -1"));
-        }
-        let said = said.map(|k| (k >= 0.0).then_some(k as u64));
-        let Some(controls) = self.client.copied_controls() else {
-            // The server keeps no copies: the agent only learns whether its last answer counted.
-            return Ok(Step::With(said.map(|k| Last { round: answered, is_included: k.is_some() && k == answered })));
-        };
-        if controls.is_told() {
-            if !has_control && envelope.seen != self.log.seen {
-                return Ok(Step::Behind);
-            }
-            return Ok(Step::With((down.exchange == TELL).then_some(Last { round: answered, is_included: said.is_none() })));
-        }
+    /// Learns from a message whether the last answer counted, and keeps the mark of the state up to date; what the agent answered last, if the
+    /// message says whether that counted.
+    fn acknowledge(&mut self, down: &Message, has_control: bool) -> Option<Last> {
+        let (log, t) = (&mut self.log, down.round);
         if has_control {
-            // The memory is then as after an answer of zero to the round before, which was included: see `put`.
-            return Ok(Step::With(None));
+            // The memory is then as after an answer of zero to the round before, which counted: see `put`.
+            (log.mark, log.pending) = (marks::anew(t), 0);
+            return None;
         }
-        if t == 0 || down.exchange != 0 {
-            return Ok(Step::With(None));
+        if !self.protocol.tells_what_counted(down.exchange) {
+            return None;
         }
-        // The last round that counted an answer of the agent.
-        let included = said.unwrap_or_else(|| controls.assumed(answered, t));
-        // The agent does not remember that round, or cannot compute what the rounds since then have added.
-        if included > answered || !controls.can_follow(answered, t) {
-            return Ok(Step::Behind);
+        let counted = down.counted();
+        let is_included = counted.is_none_or(|round| round.is_some() && round == log.changed);
+        if is_included && log.pending != 0 {
+            log.mark = marks::after(log.mark, log.pending);
         }
-        Ok(Step::With(Some(Last { round: answered, is_included: included.is_some() && included == answered })))
+        log.pending = 0;
+        if down.exchange == TELL {
+            log.mark = marks::after(log.mark, t as u32 + 1);
+        } else if counted == Some(None) {
+            log.mark = marks::anew(t);
+        }
+        let misses_rounds = |controls: &dyn Controls| !controls.is_told() && !controls.can_follow(log.changed, t);
+        if self.client.copied_controls().is_some_and(misses_rounds) {
+            log.mark = marks::OUT_OF_STEP;
+        }
+        Some(Last { round: log.changed, is_included })
     }
 
     fn envelope(&self) -> Envelope {
-        Envelope { agent: self.agent, seen: self.log.settled, settings: self.digest }
+        Envelope { agent: self.agent, mark: self.log.mark, settings: self.digest }
     }
 
     /// The agent's control variate (that of [`super::ServerNode::control`]), d numbers, after `rounds` rounds, if the server's iterate is then

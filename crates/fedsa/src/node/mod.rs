@@ -18,22 +18,28 @@
 //! Save the server node ([`ServerNode::save`]) after every [`ServerNode::open`] and [`ServerNode::close`], before sending
 //! what they return. A server that restarts without its saved state starts a new federation and needs another seed.
 //!
-//! # Control variates
+//! # What was counted
 //!
-//! The server node keeps a copy of every agent's control variate, N d numbers, and updates the copies by the agents'
-//! formula with the answers that it decoded. `sum_c p_c xi_c = 0` holds for these copies. An agent whose control is older
-//! than a question assumes (it missed a message, or was restored from an older state or from none) answers
-//! [`crate::message::Part::Behind`]. An answer contains the checksum of the earlier answer that its control assumes to be
-//! included; if the server counted another one, it refuses the answer. In both cases the agent's next question contains its
-//! control, d numbers more. A network that loses no messages has no such messages.
+//! Agents of some methods keep what their answers have changed: control variates, learned Hessians, which eigenpairs they have sent. Their
+//! states must contain the answers that the server counted, and no others. One mechanism serves all of these methods:
 //!
-//! This holds for Scaffold with some of the agents, whose server changes c by the answers that change the copies, so that `sum_c p_c c_c = c`;
-//! and under `rule = "acknowledged"`, which `auto` is unless answers are late or only sums arrive. Under `afresh` the
-//! error of a lost message lasts one round; under `literal`, which `auto` is if answers are late and some of the agents
-//! participate, it stays.
+//! - An agent takes its last answer for counted, unless its next message says which one counted last ([`crate::message::Part::Counted`]). A
+//!   network that loses nothing has no such parts.
+//! - Both ends keep a [mark](marks) of the agent's state, a hash of the answers that it contains. Each answer contains the mark of the state
+//!   from which it was computed. The server refuses an answer with another mark: the agent missed a message, or was restored from an older
+//!   state.
+//! - The next question then brings the agent up to date. With control variates it contains the server's copy of the agent's own, d numbers
+//!   more ([`crate::message::Part::Control`]); otherwise it says that no answer counts, and the agent begins anew.
+//!
+//! The server node keeps a copy of every agent's control variate, N d numbers, and updates the copies by the agents' formula with the answers
+//! that it decoded. `sum_c p_c xi_c = 0` holds for these copies. This is so under `rule = "acknowledged"`, which `auto` is unless answers are
+//! late or only sums arrive; and for Scaffold with some of the agents, whose server changes c by the answers that change the copies, so that
+//! `sum_c p_c c_c = c`. Under `afresh` the error of a lost message lasts one round; under `literal`, which `auto` is if answers are late and
+//! some of the agents participate, it stays.
 
 mod client;
 mod copies;
+mod marks;
 mod server;
 mod shared;
 mod untold;

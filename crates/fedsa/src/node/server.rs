@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::copies::Copies;
+use super::marks::Marks;
 use super::untold::Untold;
 use super::{Federation, LAYOUT, codec_stream, place, point, refused};
 use crate::coordinator::{self, Accepted, ArrivalRecord, Coordinator, Standing, Step};
 use crate::error::{Error, Result};
-use crate::local::{Client, Controls};
+use crate::local::Client;
 use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
 use crate::metrics::Observable;
 use crate::random::{ALL, Purpose, Stream};
@@ -49,7 +50,7 @@ pub struct Progress {
     pub refused: Vec<(usize, Error)>,
 }
 
-/// The server of a federation: a coordinator with bytes and copies of the agents' control variates.
+/// The server of a federation: a coordinator with bytes, marks of the agents' states and copies of their control variates.
 pub struct ServerNode {
     coordinator: Coordinator,
     /// The client half, if the server keeps copies of its control variates.
@@ -58,6 +59,7 @@ pub struct ServerNode {
     /// What the caller has to do now.
     todo: Todo,
     copies: Copies,
+    marks: Marks,
     untold: Untold,
     /// Why the last exchange could not be ended.
     failure: Option<Error>,
@@ -65,8 +67,8 @@ pub struct ServerNode {
 
 /// An answer that was decoded.
 struct Decoded {
-    /// The checksum of the earlier answer that the agent's control assumes to be included ([`Envelope::seen`]).
-    seen: u32,
+    /// The mark of the agent's state.
+    mark: u32,
     parts: Vec<(Part, Body)>,
     /// The earlier question that it answers, if it is a late one.
     late: Option<(u64, u8)>,
@@ -79,6 +81,7 @@ struct Saved {
     coordinator: coordinator::Saved,
     todo: Todo,
     copies: Copies,
+    marks: Marks,
     untold: Untold,
 }
 
@@ -89,6 +92,7 @@ struct Saving<'a> {
     coordinator: coordinator::Saved,
     todo: &'a Todo,
     copies: &'a Copies,
+    marks: &'a Marks,
     untold: &'a Untold,
 }
 
@@ -106,8 +110,9 @@ impl ServerNode {
             coordinator.keep_letters();
             copies = Copies::new(federation.agents(), federation.dim());
         }
+        let marks = if coordinator.protocol().acknowledges() { Marks::new(federation.agents(), false) } else { Marks::default() };
         let untold = Untold::new(coordinator.protocol(), federation.agents());
-        Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies, untold, failure: None })
+        Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies, marks, untold, failure: None })
     }
 
     /// The server of the next epoch, in which agents have joined or left since the last round. `federation` is
@@ -127,6 +132,8 @@ impl ServerNode {
         let mut next = Self::new(federation)?;
         if next.client.is_some() {
             next.copies = self.copies.regrouped(from, federation.weights());
+            // Each agent is sent its own.
+            next.marks = Marks::new(from.len(), true);
         }
         Ok(Self { coordinator, ..next })
     }
@@ -174,13 +181,7 @@ impl ServerNode {
     /// The server's copy of the control that agent `c` keeps, d numbers, for methods with control variates: `xi_c`, and `c_c` of Scaffold
     /// with some of the agents, whose `xi_c` is `c_c - c` ([`Observable::each_control`]).
     pub fn control(&self, c: usize) -> Option<&[f64]> {
-        let d = self.theta().len();
-        self.copies.xi.get(c * d..(c + 1) * d)
-    }
-
-    /// The rule of the agents' control variates, if the server keeps copies.
-    fn controls(&self) -> Option<&dyn Controls> {
-        self.client.as_ref().and_then(|client| client.copied_controls())
+        self.copies.of(c)
     }
 
     /// Why the last call could not end the exchange under way, if the server half can fail and has failed
@@ -215,9 +216,8 @@ impl ServerNode {
             Step::RoundOver | Step::Tell => Todo::RoundOver,
             Step::Ask => {
                 let (to, bytes) = self.written();
-                if self.client.is_some() {
-                    let is_first = self.coordinator.question().down.exchange == 0;
-                    self.copies.ask(self.coordinator.asked(), is_first);
+                if self.is_acknowledged() {
+                    self.marks.ask(self.coordinator.asked().len());
                 }
                 to.iter().for_each(|c| self.untold.remove(*c));
                 Todo::Ask { to, bytes }
@@ -226,9 +226,9 @@ impl ServerNode {
         self.todo.clone()
     }
 
-    /// Whether agents are told the means by which they update controls of which the server has copies.
-    fn is_told(&self) -> bool {
-        self.controls().is_some_and(|controls| controls.is_told())
+    /// Whether answers to the open question change the states of agents.
+    fn is_acknowledged(&self) -> bool {
+        self.coordinator.protocol().is_acknowledged(self.coordinator.question().down.exchange)
     }
 
     /// The stream of the downlink's codec for a round and exchange.
@@ -241,39 +241,42 @@ impl ServerNode {
     fn written(&mut self) -> (Vec<usize>, Vec<Arc<[u8]>>) {
         let (coordinator, settings) = (&self.coordinator, self.digest);
         let (ask, down, downlink) = (coordinator.question(), coordinator.written(), &*coordinator.federation().uplink().downlink);
-        let is_told = self.is_told();
-        let is_first = down.exchange == 0 && self.client.is_some();
-        let to_send = |c: usize| if is_first { self.copies.to_send(c) } else { None };
+        // An agent that is behind is sent its control with the first question of a round, and nothing else of its own.
+        let is_first = down.exchange == 0;
+        let to_send = |c: usize| self.copies.of(c).filter(|_| is_first && self.marks.is_behind(c));
         let (places, to): (Vec<usize>, Vec<usize>) = coordinator.recipients().unzip();
         // If some recipients get a part of their own, or only some agents are asked, a copy of the message that reaches another
         // agent must be refused. Every message then names its recipient.
-        let is_for_all = ask.to.is_none() && ask.own.is_none() && !is_told && !to.iter().any(|c| to_send(*c).is_some());
+        let is_for_all = ask.to.is_none() && ask.own.is_none() && !to.iter().any(|c| to_send(*c).is_some());
         if is_for_all && self.untold.common(&to).is_some() {
-            let told = to.first().and_then(|c| self.untold.get(*c)).map(|(_, told)| told);
+            let told = to.first().and_then(|c| self.untold.get(*c));
             let envelope = Envelope { settings, ..Envelope::default() };
             let bytes: Arc<[u8]> = down.encode_after(told.as_ref(), &envelope, downlink, |round, e| self.stream(round, e)).into();
             return (to.clone(), vec![bytes; to.len()]);
         }
-        let mut controls = 0;
+        let (mut controls, mut anew) = (0, Vec::new());
         let one = |(i, c): (&usize, &usize)| -> Arc<[u8]> {
-            let (mut down, mut seen) = (down.clone(), if is_told { self.copies.seen[*c] } else { 0 });
-            let mut told = None;
+            let (mut down, mut told) = (down.clone(), None);
             match to_send(*c) {
                 Some(xi) => {
                     down.parts.push((Part::Control, Body::Numbers(xi.to_vec())));
                     controls += PART_HEADER_BYTES + 8 * xi.len();
+                    anew.push(*c);
                 }
                 None => {
                     down.parts.extend(ask.own_of(*i));
-                    if let Some((pending, message)) = self.untold.get(*c) {
-                        (seen, told) = (pending.seen, Some(message));
+                    told = self.untold.get(*c);
+                    if down.counted() == Some(None) {
+                        anew.push(*c);
                     }
                 }
             }
-            let envelope = Envelope { agent: *c, seen, settings };
+            let envelope = Envelope { agent: *c, settings, ..Envelope::default() };
             down.encode_after(told.as_ref(), &envelope, downlink, |round, e| self.stream(round, e)).into()
         };
         let bytes = places.iter().zip(&to).map(one).collect();
+        let round = down.round;
+        anew.into_iter().for_each(|c| self.marks.begin_anew(c, round));
         self.coordinator.count_down(controls);
         (to, bytes)
     }
@@ -288,8 +291,8 @@ impl ServerNode {
         }
         let downlink = &*self.coordinator.federation().uplink().downlink;
         let one = |c: &usize| -> Arc<[u8]> {
-            let (pending, told) = self.untold.get(*c).expect("one that is to be told something");
-            let envelope = Envelope { agent: *c, seen: pending.seen, settings: self.digest };
+            let told = self.untold.get(*c).expect("one that is to be told something");
+            let envelope = Envelope { agent: *c, settings: self.digest, ..Envelope::default() };
             told.encode(&envelope, downlink, &mut self.stream(told.round, told.exchange)).into()
         };
         let bytes = to.iter().map(one).collect();
@@ -328,7 +331,7 @@ impl ServerNode {
         }
         let streams = codec_stream(federation.seed(), agent);
         let Message { parts, .. } = front.message(&*federation.uplink().codec, protocol.longest(), &protocol.outside(), streams)?;
-        Ok(Decoded { seen: envelope.seen, parts, late })
+        Ok(Decoded { mark: envelope.mark, parts, late })
     }
 
     /// Accepts an answer to the present question. A second copy changes nothing. Over a link whose answers are as late as the network
@@ -336,32 +339,27 @@ impl ServerNode {
     /// exchange with its number ends.
     ///
     /// # Errors
-    /// When the bytes are not an answer of this agent to such a question, or the agent's control variate is older than
-    /// the question assumes; the agent's next question then contains the control. A refused answer does not count, and
-    /// changes nothing else.
+    /// When the bytes are not an answer of this agent to such a question, or were computed from an older state than the server
+    /// assumes; the agent's next question then brings it up to date. A refused answer does not count, and changes nothing else.
     pub fn take(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
         let taken = self.taken(agent, bytes);
         taken.inspect_err(|reason| self.coordinator.refuse(agent, reason.clone()))
     }
 
     fn taken(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
-        let Decoded { seen, parts, late } = self.decoded(agent, bytes)?;
+        let Decoded { mark, parts, late } = self.decoded(agent, bytes)?;
         if let Some(question) = late {
             return self.coordinator.take_late(agent, question, parts, bytes.len());
         }
-        let is_first = !self.coordinator.has_answered(agent);
-        let is_behind = matches!(parts[..], [(Part::Behind, _)]) && self.client.is_some();
-        if is_behind && is_first {
-            return self.copies.check(agent, true, seen);
-        }
         let checked = self.coordinator.check(agent, parts, bytes.len())?;
-        if is_first && self.client.is_some() {
-            self.copies.check(agent, false, seen)?;
+        let is_acknowledged = self.is_acknowledged();
+        if is_acknowledged && !self.coordinator.has_answered(agent) {
+            self.marks.check(agent, mark).inspect_err(|_| self.coordinator.forget(agent))?;
         }
         let at = self.coordinator.place_of(agent)?;
         let accepted = self.coordinator.take(agent, checked)?;
-        if accepted == Accepted::Counted && self.client.is_some() {
-            self.copies.take(at, agent, Message::checksum(bytes));
+        if accepted == Accepted::Counted && is_acknowledged {
+            self.marks.take(at, agent, Message::checksum(bytes));
         }
         Ok(())
     }
@@ -374,8 +372,8 @@ impl ServerNode {
             return self.todo.clone();
         }
         let asked = self.coordinator.asked().to_vec();
-        self.coordinator.note_out_of_step(asked.iter().copied().filter(|c| self.standing(*c) == Standing::OutOfStep).collect());
         let before = self.coordinator.can_fail().then(|| self.save());
+        let is_acknowledged = self.is_acknowledged();
         let step = self.coordinator.close();
         self.failure = self.coordinator.failure();
         if let (Some(before), Some(_)) = (before, &self.failure) {
@@ -383,6 +381,9 @@ impl ServerNode {
                 self.failure = Some(e);
             }
             return self.todo.clone();
+        }
+        if is_acknowledged {
+            self.marks.settle(&asked, |c| self.coordinator.is_counted(c));
         }
         self.ended(&asked, step)
     }
@@ -401,20 +402,16 @@ impl ServerNode {
         todo
     }
 
-    /// Keeps what is told at the end of a round for the next question to each agent. It says which means the copies had seen before this
-    /// one.
+    /// Keeps what is told at the end of a round for the next question to each agent.
     fn keep_told(&mut self) {
-        let is_told = self.is_told();
-        let Self { coordinator, copies, untold, .. } = self;
-        let seen = |c: usize| if is_told { copies.seen[c] } else { 0 };
-        let ask = coordinator.question();
-        untold.add(coordinator.written(), coordinator.recipients().map(|(i, c)| (c, ask.own_of(i), seen(c))));
+        let ask = self.coordinator.question();
+        self.untold.add(self.coordinator.written(), self.coordinator.recipients().map(|(i, c)| (c, ask.own_of(i))));
     }
 
     /// Whether an agent may still answer, and if not why.
     pub fn standing(&self, agent: usize) -> Standing {
         match self.coordinator.standing(agent) {
-            Standing::Awaited if self.copies.is_out_of_step(agent) => Standing::OutOfStep,
+            Standing::Awaited if self.marks.is_refused(agent) => Standing::OutOfStep,
             standing => standing,
         }
     }
@@ -470,12 +467,13 @@ impl ServerNode {
 
     /// Updates the copies of the agents' controls as the agents will update theirs.
     fn settle(&mut self, asked: &[usize], step: Step) {
-        let Self { coordinator, client, copies, .. } = self;
+        let Self { coordinator, client, copies, marks, .. } = self;
         let Some(controls) = client.as_ref().and_then(|client| client.copied_controls()) else { return };
         copies.settle(controls, &coordinator.question().down, asked, coordinator.letters(), coordinator.theta());
         if step != Step::Tell {
             return;
         }
+        marks.tell(asked, coordinator.question().down.round);
         let uplink = coordinator.federation().uplink();
         // Over such a link agents are silent that are in step.
         if uplink.budget().is_some() {
@@ -484,8 +482,8 @@ impl ServerNode {
         // Nobody knows whether an agent that did not answer got what it was told with the question. It is sent its control instead of more.
         let downlink = &*uplink.downlink;
         let mut unsent = 0;
-        for c in copies.differ_without_answer(asked) {
-            unsent += self.untold.get(c).map_or(0, |(_, told)| told.joined_len(downlink));
+        for c in marks.leave_behind(asked) {
+            unsent += self.untold.get(c).map_or(0, |told| told.joined_len(downlink));
             self.untold.remove(c);
         }
         self.coordinator.discount(unsent);
@@ -503,8 +501,8 @@ impl ServerNode {
     /// The state of the node, as bytes, between any two calls. A server that saves its state before it sends messages can be
     /// restarted without any effect on the results.
     pub fn save(&self) -> Vec<u8> {
-        let Self { coordinator, digest, todo, copies, untold, .. } = self;
-        LAYOUT.write(&Saving { digest: *digest, coordinator: coordinator.save(), todo, copies, untold })
+        let Self { coordinator, digest, todo, copies, marks, untold, .. } = self;
+        LAYOUT.write(&Saving { digest: *digest, coordinator: coordinator.save(), todo, copies, marks, untold })
     }
 
     /// Restores a state that [`ServerNode::save`] returned for the same federation.
@@ -513,12 +511,12 @@ impl ServerNode {
     /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are not such a state, are damaged, or were saved by a version with
     /// another layout. The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let Saved { digest, coordinator, todo, copies, untold } = LAYOUT.read(bytes)?;
+        let Saved { digest, coordinator, todo, copies, marks, untold } = LAYOUT.read(bytes)?;
         if digest != self.digest {
             return Err(LAYOUT.foreign());
         }
         self.coordinator.restore(coordinator).map_err(|_| LAYOUT.foreign())?;
-        (self.todo, self.copies, self.untold) = (todo, copies, untold);
+        (self.todo, self.copies, self.marks, self.untold) = (todo, copies, marks, untold);
         Ok(())
     }
 }

@@ -26,13 +26,11 @@ struct Told {
 
 /// What one agent is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Pending {
+struct Pending {
     /// The round.
     round: u64,
     /// A part of its own.
     own: Option<(Part, Body)>,
-    /// How many rounds its control must have seen the end of before it is told.
-    pub seen: u32,
 }
 
 impl Untold {
@@ -42,12 +40,12 @@ impl Untold {
         Self { rounds: BTreeMap::new(), of }
     }
 
-    /// Adds what is told of a round to these agents, with the part of its own and the `seen` of each.
-    pub fn add(&mut self, told: &Message, to: impl Iterator<Item = (usize, Option<(Part, Body)>, u32)>) {
+    /// Adds what is told of a round to these agents, with the part of its own of each.
+    pub fn add(&mut self, told: &Message, to: impl Iterator<Item = (usize, Option<(Part, Body)>)>) {
         let mut left = 0;
-        for (c, own, seen) in to {
+        for (c, own) in to {
             self.remove(c);
-            self.of[c] = Some(Pending { round: told.round, own, seen });
+            self.of[c] = Some(Pending { round: told.round, own });
             left += 1;
         }
         if left > 0 {
@@ -55,12 +53,12 @@ impl Untold {
         }
     }
 
-    /// Whether agent `c` is still to be told something.
-    pub fn get(&self, c: usize) -> Option<(&Pending, Message)> {
+    /// What agent `c` is still to be told, if anything.
+    pub fn get(&self, c: usize) -> Option<Message> {
         let pending = self.of.get(c)?.as_ref()?;
         let mut parts = self.rounds[&pending.round].parts.clone();
         parts.extend(pending.own.clone());
-        Some((pending, Message { round: pending.round, exchange: TELL, parts }))
+        Some(Message { round: pending.round, exchange: TELL, parts })
     }
 
     /// The round of which all of these agents are to be told the same; `Some(None)` if nobody is to be told anything, and `None` if they

@@ -380,11 +380,9 @@ impl Observable for Run {
         let (d, t) = (self.field.dim(), self.round());
         let stride = stride(&*self.client, d);
         let server = self.coordinator.server();
-        let own = server.own(t);
-        let is_included = |c: usize| own.as_ref().is_none_or(|own| own.each[c].is_none());
         let mut xi = vec![0.0; d];
         for (c, memory) in self.state.memory.chunks(stride).enumerate() {
-            controls.of_agent(&AgentMemory::new(memory, d), server.theta(), t, is_included(c), &mut xi);
+            controls.of_agent(&AgentMemory::new(memory, d), server.theta(), t, self.coordinator.is_counted(c), &mut xi);
             server.control().into_iter().for_each(|control| xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c));
             see(c, &xi);
         }

@@ -70,7 +70,7 @@ pub fn reformed(message: &Message, besides: &[(Part, usize)]) -> Vec<Reformed> {
 /// What an agent may send instead of an answer, in all forms.
 pub fn instead(message: &Message) -> Vec<Message> {
     let one = |part| [0, 1].into_iter().flat_map(bodies).map(move |body| Message { parts: vec![(part, body)], ..message.clone() });
-    [Part::Behind, Part::Diverged].into_iter().flat_map(one).collect()
+    one(Part::Diverged).collect()
 }
 
 /// The bytes of messages of one sender, and back.

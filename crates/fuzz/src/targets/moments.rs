@@ -123,7 +123,7 @@ fn answer(data: &[u8]) -> Verdict {
         server.restore(&moment.saved).expect("what the server has saved");
         let agent = usize::from(*agent);
         if let Err(e) = server.take(agent, &with_checksum(message)) {
-            // Whoever is out of step is sent its control next.
+            // Whoever is out of step is brought up to date next.
             let is_noted = server.standing(agent) == Standing::OutOfStep;
             assert!(is_noted || server.save() == moment.saved, "an answer that was refused has changed the server");
             return refused(&e);

@@ -44,7 +44,7 @@ fn messages() -> Vec<Corpus> {
     for (c, codec) in ALL.iter().enumerate() {
         let message = match c % 4 {
             0 => Message::one(3, 0, Part::Model, vector(8)),
-            1 => Message { round: 1 << 20, exchange: TELL, parts: vec![numbers(Part::Direction, 5), numbers(Part::Included, 1)] },
+            1 => Message { round: 1 << 20, exchange: TELL, parts: vec![numbers(Part::Direction, 5), numbers(Part::Counted, 1)] },
             2 => Message {
                 round: 7,
                 exchange: 0,

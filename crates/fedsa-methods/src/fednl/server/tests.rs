@@ -23,9 +23,9 @@ fn whole(gradient: f64, hessian: f64) -> Vec<(Part, Body)> {
     vec![number(Part::Gradient, gradient), number(Part::Hessian, hessian)]
 }
 
-fn correction(gradient: f64, deviation: [f64; 2], mark: f64, change: f64) -> Vec<(Part, Body)> {
+fn correction(gradient: f64, deviation: [f64; 2], change: f64) -> Vec<(Part, Body)> {
     let deviation = (Part::Deviation, Body::Numbers(deviation.to_vec()));
-    vec![number(Part::Gradient, gradient), deviation, number(Part::Mark, mark), number(Part::Entries, change)]
+    vec![number(Part::Gradient, gradient), deviation, number(Part::Entries, change)]
 }
 
 /// The learned Hessian of an agent.
@@ -57,8 +57,7 @@ fn the_distance_is_that_of_the_matrix_that_is_used() {
     assert_eq!(server.theta, [0.0]);
     let ask = server.open(1);
     let c = asked(&server, &ask)[0];
-    let mark = server.agents[c].mark;
-    give(&mut server, &ask, vec![(c, correction(0.5, [3.0, 0.0], mark, 3.0))]);
+    give(&mut server, &ask, vec![(c, correction(0.5, [3.0, 0.0], 3.0))]);
     // M = 1 + 3/2; the other agent's model has its minimum at 0.
     assert!((server.theta[0] + 0.1).abs() < 1e-15, "{:?}", server.theta);
     assert_eq!((server.agents[c].deviation, &learned(&server, c)[..], server.sum[0]), (0.0, &[4.0][..], 2.5));
@@ -84,14 +83,14 @@ fn the_sum_forgets_what_was_learned_before() {
     let mut server = server(2, None, None);
     let ask = server.open(0);
     give(&mut server, &ask, vec![(0, whole(1.0, 1e20)), (1, whole(1.0, 1.0))]);
-    server.agents[0].needs_whole = true;
+    server.forget(0);
     let ask = server.open(1);
     give(&mut server, &ask, vec![(0, whole(0.0, 1.0))]);
     assert_eq!((server.sum[0], server.heard), (1.0, 1.0));
     server.sum[0] = 1.5;
     for (round, sum) in [(ROUNDS_OF_A_SUM - 2, 1.5), (ROUNDS_OF_A_SUM - 1, 1.0)] {
         let ask = server.open(round);
-        let answers = (0..2usize).map(|c| (c, correction(1.0, [0.0; 2], server.agents[c].mark, 0.0))).collect();
+        let answers = (0..2usize).map(|c| (c, correction(1.0, [0.0; 2], 0.0))).collect();
         give(&mut server, &ask, answers);
         assert_eq!(server.sum[0], sum, "round {round}");
     }
@@ -106,7 +105,7 @@ fn a_matrix_that_is_not_finite_is_dropped() {
     server.agents[0].learned.as_mut().unwrap().entries[0] = f64::MAX;
     let ask = server.open(1);
     let change = |c: usize| if c == 0 { f64::MAX } else { 0.0 };
-    let answers = (0..2).map(|c| (c, correction(1.0, [0.0; 2], server.agents[c].mark, change(c)))).collect();
+    let answers = (0..2).map(|c| (c, correction(1.0, [0.0; 2], change(c)))).collect();
     give(&mut server, &ask, answers);
     assert!(server.agents[0].needs_whole && !server.agents[0].is_heard());
     assert_eq!((server.sum[0], server.heard), (1.5, 0.5));
@@ -135,10 +134,10 @@ fn numbers_that_cannot_be_learned_are_refused() {
     let server = server(2, None, None);
     let is_accepted = |exchange, parts: &[(Part, Body)]| server.accepts(exchange, parts).is_ok();
     assert!(is_accepted(WHOLE, &whole(1.0, -1e150)) && !is_accepted(WHOLE, &whole(1.0, -1e151)));
-    assert!(is_accepted(CORRECT, &correction(1.0, [0.5, 0.0], 3.0, 1.0)));
-    assert!(!is_accepted(CORRECT, &correction(1.0, [0.5, 0.0], 3.0, 1e151)));
-    assert!(!is_accepted(CORRECT, &correction(1.0, [-0.5, 0.0], 3.0, 1.0)));
-    assert!(!is_accepted(CORRECT, &correction(1.0, [0.5, -1e-9], 3.0, 1.0)));
+    assert!(is_accepted(CORRECT, &correction(1.0, [0.5, 0.0], 1.0)));
+    assert!(!is_accepted(CORRECT, &correction(1.0, [0.5, 0.0], 1e151)));
+    assert!(!is_accepted(CORRECT, &correction(1.0, [-0.5, 0.0], 1.0)));
+    assert!(!is_accepted(CORRECT, &correction(1.0, [0.5, -1e-9], 1.0)));
     // The run has diverged: it ends.
-    assert!(is_accepted(CORRECT, &correction(f64::NAN, [f64::NAN; 2], f64::NAN, f64::NAN)));
+    assert!(is_accepted(CORRECT, &correction(f64::NAN, [f64::NAN; 2], f64::NAN)));
 }

@@ -1,0 +1,72 @@
+//! Which answers of each agent counted last.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::Part;
+use crate::server::Own;
+
+/// The answers of agents whose state depends on which of them counted ([`crate::protocol::Protocol::is_acknowledged`]).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Acknowledged {
+    /// Of each agent; empty as long as every round has asked all agents and counted all answers.
+    of: Vec<Rounds>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Rounds {
+    /// The last round that asked the agent.
+    asked: Option<u64>,
+    /// The last round that counted an answer of the agent.
+    counted: Option<u64>,
+}
+
+impl Acknowledged {
+    /// Notes which of the agents that were asked in a round have answers that count, of N agents. An empty list means that all have.
+    pub fn see(&mut self, round: u64, asked: &[usize], arrived: &[bool], agents: usize) {
+        if self.of.is_empty() && asked.len() == agents && !arrived.contains(&false) {
+            return;
+        }
+        self.of_all(round, agents);
+        for (i, c) in asked.iter().enumerate() {
+            self.of[*c].asked = Some(round);
+            if arrived.get(i).is_none_or(|arrived| *arrived) {
+                self.of[*c].counted = Some(round);
+            }
+        }
+    }
+
+    /// No answer of the agent counts from `round` on, of N agents.
+    pub fn forget(&mut self, round: u64, agent: usize, agents: usize) {
+        self.of_all(round, agents);
+        self.of[agent] = Rounds { asked: Some(round), counted: None };
+    }
+
+    /// An entry for each agent.
+    fn of_all(&mut self, round: u64, agents: usize) {
+        if self.of.is_empty() {
+            let before = round.checked_sub(1);
+            self.of = vec![Rounds { asked: before, counted: before }; agents];
+        }
+    }
+
+    /// Whether the last answer of an agent counted.
+    pub fn is_counted(&self, agent: usize) -> bool {
+        self.of.get(agent).is_none_or(|rounds| rounds.asked == rounds.counted)
+    }
+
+    /// What recipients are told whose last answer did not count.
+    pub fn told(&self, recipients: &[usize]) -> Option<Own> {
+        if recipients.iter().all(|c| self.is_counted(*c)) {
+            return None;
+        }
+        let last = |c: &usize| vec![self.of[*c].counted.map_or(-1.0, |round| round as f64)];
+        let each = recipients.iter().map(|c| (!self.is_counted(*c)).then(|| last(c))).collect();
+        Some(Own { part: Part::Counted, each })
+    }
+
+    /// The same with other agents, of which each was `from` or is new.
+    pub fn regrouped(&self, from: &[Option<usize>]) -> Self {
+        let rounds = |c: &Option<usize>| c.map_or_else(Rounds::default, |c| self.of[c]);
+        Self { of: if self.of.is_empty() { Vec::new() } else { from.iter().map(rounds).collect() } }
+    }
+}
