@@ -189,7 +189,7 @@ const CHECKSUM_BYTES: usize = 4;
 /// Rounds are numbered below this.
 pub const MAX_ROUNDS: u64 = u32::MAX as u64 - 1;
 /// The version of the byte format.
-const VERSION: u8 = 4;
+const VERSION: u8 = 3;
 /// What stands in place of a part's tag before the parts that are told of an earlier round.
 const TOLD: u8 = 127;
 

@@ -294,6 +294,7 @@ fn agents_restored_from_older_states_go_on() {
             if is_restored {
                 halves.nodes[1].restore(&old).unwrap();
             }
+            assert_eq!(halves.refusing_round().len(), usize::from(is_restored));
             (0..60).for_each(|_| halves.round());
             distance(halves.server.theta(), field.root().unwrap())
         };

@@ -242,7 +242,7 @@ fn fednl_sends_what_its_settings_say() {
     // Bytes besides parts; of parts, six each; numbers.
     let message = |parts: &[u64]| 8 * n * (27 + parts.iter().map(|bytes| 6 + bytes).sum::<u64>());
     let first = message(&[8 * d, 8 * triangle]);
-    let of = |change: u64| message(&[8 * d, 16, 8, change]);
+    let of = |change: u64| message(&[8 * d, 16, change]);
     for (compressor, change, vectors, matrices) in [
         (r#""rank-1""#, 8 * (d + 1), 2, 0),
         (r#""rank-1", "pair_bits": 23"#, (64 + 3 + 23 * d).div_ceil(8), 2, 0),
@@ -284,7 +284,7 @@ fn pairs_wait_for_a_link_that_carries_them() {
         assert!(distance(waiting.theta(), descent.theta()) < 1e-14, "round {t}");
         assert_eq!(sending.theta(), free.theta(), "round {t}");
     }
-    let message = |change: u64| 8 * n * 4 * (27 + 4 * 6 + 8 * d + 16 + 8 + change);
+    let message = |change: u64| 8 * n * 4 * (27 + 3 * 6 + 8 * d + 16 + change);
     assert_eq!(waiting.ledger().bits_up, message(0));
     // Axes are eigenvectors: one component may be across.
     let pair = |across: u64| message((64 + 3 + 16 * across + 16 * d).div_ceil(8));
@@ -311,7 +311,7 @@ fn pairs_are_sent_when_fading_links_carry_them() {
             let allowance = fading.allowance(MessageKey { seed: 5, round, exchange: 1, agent }, d).unwrap();
             let carries = allowance >= (bits * d) as u64;
             pairs += u64::from(carries);
-            expected += 8 * (27 + 4 * 6 + 8 * d + 16 + 8 + if carries { (64 + 3 + bits * d).div_ceil(8) } else { 0 }) as u64;
+            expected += 8 * (27 + 3 * 6 + 8 * d + 16 + if carries { (64 + 3 + bits * d).div_ceil(8) } else { 0 }) as u64;
         }
     }
     assert_eq!(engine.ledger().bits_up, expected);

@@ -106,26 +106,20 @@ impl FedNlAgent {
         }
     }
 
-    /// Makes the change that was sent last, or drops it if the server did not count it.
-    ///
-    /// # Errors
-    /// When there is no learned Hessian, or a restored one is of other data.
-    fn settle(&mut self, at: &LocalContext<'_>, down: &Message, support: &Support) -> Result<()> {
-        let foreign = || refused("a correction without a learned Hessian of this agent's data", "a question for the whole Hessian");
-        let state = &mut self.state;
-        if let Some(mu) = self.first.filter(|_| state.learned.is_empty()) {
-            state.learned = support.multiple_of_identity(mu);
+    /// Makes the change that was sent last, or drops it if the server did not count it. `None` if there is no learned Hessian, or a restored
+    /// one is of other data.
+    fn settle(&mut self, at: &LocalContext<'_>, down: &Message, support: &Support) -> Option<()> {
+        let State { learned, sent, .. } = &mut self.state;
+        if let Some(mu) = self.first.filter(|_| learned.is_empty()) {
+            *learned = support.multiple_of_identity(mu);
         }
-        if state.learned.len() != support.len() {
-            return Err(foreign());
+        if learned.len() != support.len() {
+            return None;
         }
-        if let Some(sent) = state.sent.as_ref().filter(|sent| down.counted().is_none_or(|round| round == Some(sent.round))) {
-            let stream = compressor_stream(at.seed(), sent.round, at.agent);
-            let made = self.compressor.make(support, &sent.change, self.learning_rate, stream, &mut state.learned);
-            made.ok_or_else(foreign)?;
-        }
-        state.sent = None;
-        Ok(())
+        let sent = sent.take().filter(|sent| down.counted().is_none_or(|round| round == Some(sent.round)));
+        let Some(sent) = sent else { return Some(()) };
+        let stream = compressor_stream(at.seed(), sent.round, at.agent);
+        self.compressor.make(support, &sent.change, self.learning_rate, stream, learned)
     }
 }
 
@@ -140,8 +134,8 @@ impl Agent for FedNlAgent {
         let theta = down.part(Part::Model).to_vec();
         let d = theta.len();
         let support = self.support(at, d);
-        if down.exchange == CORRECT {
-            self.settle(at, down, &support)?;
+        if down.exchange == CORRECT && self.settle(at, down, &support).is_none() {
+            return Ok(Vec::new());
         }
         let state = &mut self.state;
         (state.round, state.point.theta) = (Some(down.round), theta);

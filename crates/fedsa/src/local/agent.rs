@@ -22,7 +22,8 @@ pub const MOST_ROWS: usize = 1000;
 
 /// The client half of a method whose agents compute alone: one agent.
 pub trait Agent: Send + Sync {
-    /// Answers a question with the parts that the method's protocol wants, in their order.
+    /// Answers a question with the parts that the method's protocol wants, in their order; without parts if its state is of no use, so that the
+    /// server must let it begin anew ([`crate::node`]).
     ///
     /// # Errors
     /// When the question cannot be answered; gives the reason. The agent is then unchanged.

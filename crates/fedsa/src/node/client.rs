@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::{Federation, LAYOUT, chain_stream, codec_stream, marks, place, point, refused};
 use crate::error::{Result, require};
 use crate::kernel::{Chunk, Lanes, flat, flat_mut};
-use crate::local::{Agent, AgentBatch, AgentMemory, Client, Controls, Last, Outbox, put, stride};
+use crate::local::{Agent, AgentBatch, AgentMemory, Client, Last, Outbox, put, stride};
 use crate::message::{Body, Envelope, Message, Part, TELL};
 use crate::problem::Field;
 use crate::protocol::Protocol;
-use crate::random::ALL;
+use crate::random::{ALL, Stream};
 use crate::record::Work;
+use crate::uplink::codec::Exact;
 use crate::uplink::{AgentEnd, Uplink};
 
 /// One agent of a federation.
@@ -49,10 +50,16 @@ struct Log {
     answered: Option<u64>,
     /// The number of rounds of whose end it has been told, if agents are told anything.
     told: u32,
+    own: OwnMark,
+}
+
+/// What an agent knows of its own state ([`marks`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct OwnMark {
+    /// The mark.
+    mark: u32,
     /// The last round that it answered in an exchange whose answers change its state.
     changed: Option<u64>,
-    /// The mark of its state.
-    mark: u32,
     /// The checksum of that answer, of which it does not know yet whether it counted; 0 for none.
     pending: u32,
 }
@@ -195,8 +202,8 @@ impl ClientNode {
             self.log.answered = Some(down.round);
         }
         if self.protocol.is_acknowledged(down.exchange) {
-            self.log.changed = Some(down.round);
-            self.log.pending = answer.as_deref().map_or(0, Message::checksum);
+            self.log.own.changed = Some(down.round);
+            self.log.own.pending = answer.as_deref().map_or(0, Message::checksum);
         }
         self.log.taken = Some(Taken { round: down.round, exchange: down.exchange, bytes: bytes.to_vec(), answer: answer.clone() });
         Ok(answer)
@@ -266,9 +273,14 @@ impl ClientNode {
         answer
     }
 
-    /// Processes an accepted message, and returns the bytes of the answer, if there is one.
+    /// Processes an accepted message, and returns the bytes of the answer, if there is one. What the rule refuses changes nothing.
     fn follow(&mut self, down: &Message, control: Option<Vec<f64>>) -> Result<Option<Vec<u8>>> {
+        let own = self.log.own;
         let last = self.acknowledge(down, control.is_some());
+        self.compute(down, control, last).inspect_err(|_| self.log.own = own)
+    }
+
+    fn compute(&mut self, down: &Message, control: Option<Vec<f64>>, last: Option<Last>) -> Result<Option<Vec<u8>>> {
         let (d, envelope) = (self.field.dim(), self.envelope());
         let at = place(self.seed, down.round, down.exchange, self.agent);
         let Self { field, uplink, client, memory, alone, lanes, outbox, seed, feedback, work, log, .. } = self;
@@ -293,6 +305,11 @@ impl ClientNode {
         client.answer(&mut batch, down, outbox)?;
         *work = work.and(Work { samples: batch.samples(), calls: batch.calls() });
         let Some(parts) = outbox.take(0).transpose()? else { return Ok(None) };
+        if parts.is_empty() {
+            log.own.mark = marks::OUT_OF_STEP;
+            let envelope = Envelope { mark: marks::OUT_OF_STEP, ..envelope };
+            return Ok(Some(Message { parts, ..down.clone() }.encode(&envelope, &Exact, &mut Stream::default())));
+        }
         let answer = end.send(parts, Some(&envelope));
         if let Some(sent) = answer.altered(uplink) {
             outbox.arrived(0, sent);
@@ -304,35 +321,37 @@ impl ClientNode {
     /// Learns from a message whether the last answer counted, and keeps the mark of the state up to date; what the agent answered last, if the
     /// message says whether that counted.
     fn acknowledge(&mut self, down: &Message, has_control: bool) -> Option<Last> {
-        let (log, t) = (&mut self.log, down.round);
+        let (OwnMark { mark, changed, pending }, t) = (&mut self.log.own, down.round);
         if has_control {
             // The memory is then as after an answer of zero to the round before, which counted: see `put`.
-            (log.mark, log.pending) = (marks::anew(t), 0);
+            (*mark, *pending) = (marks::anew(t), 0);
             return None;
         }
         if !self.protocol.tells_what_counted(down.exchange) {
             return None;
         }
         let counted = down.counted();
-        let is_included = counted.is_none_or(|round| round.is_some() && round == log.changed);
-        if is_included && log.pending != 0 {
-            log.mark = marks::after(log.mark, log.pending);
+        // What is told at the end of a round is about the answer of that round; a question is about the last one.
+        let is_last = |round: Option<u64>| down.exchange != TELL && round.is_some() && round == *changed;
+        let is_included = counted.is_none_or(is_last);
+        if is_included && *pending != 0 {
+            *mark = marks::after(*mark, *pending);
         }
-        log.pending = 0;
+        *pending = 0;
+        let controls = self.client.copied_controls();
         if down.exchange == TELL {
-            log.mark = marks::after(log.mark, t as u32 + 1);
-        } else if counted == Some(None) {
-            log.mark = marks::anew(t);
+            *mark = marks::after(*mark, t as u32 + 1);
+        } else if counted == Some(None) && controls.is_none() {
+            *mark = marks::anew(t);
         }
-        let misses_rounds = |controls: &dyn Controls| !controls.is_told() && !controls.can_follow(log.changed, t);
-        if self.client.copied_controls().is_some_and(misses_rounds) {
-            log.mark = marks::OUT_OF_STEP;
+        if controls.is_some_and(|controls| !controls.is_told() && !controls.can_follow(*changed, t)) {
+            *mark = marks::OUT_OF_STEP;
         }
-        Some(Last { round: log.changed, is_included })
+        Some(Last { round: *changed, is_included })
     }
 
     fn envelope(&self) -> Envelope {
-        Envelope { agent: self.agent, mark: self.log.mark, settings: self.digest }
+        Envelope { agent: self.agent, mark: self.log.own.mark, settings: self.digest }
     }
 
     /// The agent's control variate (that of [`super::ServerNode::control`]), d numbers, after `rounds` rounds, if the server's iterate is then

@@ -266,7 +266,7 @@ impl ServerNode {
                 None => {
                     down.parts.extend(ask.own_of(*i));
                     told = self.untold.get(*c);
-                    if down.counted() == Some(None) {
+                    if down.counted() == Some(None) && self.client.is_none() {
                         anew.push(*c);
                     }
                 }
@@ -351,11 +351,11 @@ impl ServerNode {
         if let Some(question) = late {
             return self.coordinator.take_late(agent, question, parts, bytes.len());
         }
-        let checked = self.coordinator.check(agent, parts, bytes.len())?;
         let is_acknowledged = self.is_acknowledged();
         if is_acknowledged && !self.coordinator.has_answered(agent) {
             self.marks.check(agent, mark).inspect_err(|_| self.coordinator.forget(agent))?;
         }
+        let checked = self.coordinator.check(agent, parts, bytes.len())?;
         let at = self.coordinator.place_of(agent)?;
         let accepted = self.coordinator.take(agent, checked)?;
         if accepted == Accepted::Counted && is_acknowledged {

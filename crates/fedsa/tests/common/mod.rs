@@ -6,7 +6,7 @@ pub mod forms;
 
 use std::sync::{Arc, LazyLock};
 
-use fedsa::error::Result;
+use fedsa::error::{Error, Result};
 use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use fedsa::method::MethodSettings;
@@ -204,14 +204,20 @@ impl Halves {
 
     /// One round over a network that loses nothing.
     pub fn round(&mut self) {
-        let mut todo = self.server.open();
+        assert_eq!(self.refusing_round(), []);
+    }
+
+    /// The same, and the answers that the server refuses.
+    pub fn refusing_round(&mut self) -> Vec<(usize, Error)> {
+        let (mut todo, mut refused) = (self.server.open(), Vec::new());
         while let Todo::Ask { to, bytes } = todo {
             let answers = self.send(&to, &bytes);
             let progress = self.server.receive(&answers);
-            assert_eq!(progress.refused, []);
+            refused.extend(progress.refused);
             todo = progress.todo;
         }
         assert_eq!(todo, Todo::RoundOver, "what is told travels with the next question");
+        refused
     }
 
     /// Tells agents what would travel with their next questions; it is counted as if it did.
