@@ -1,8 +1,10 @@
 //! Reference values, enumerations and limits.
 
+pub(super) mod counts;
+
 use faer::prelude::*;
 
-use super::counts::Counts;
+use self::counts::Counts;
 use super::joint::{Joint, joint_floor, unknowns};
 use super::leading_order::LeadingOrder;
 use super::one_agent::OneAgent;

@@ -9,7 +9,6 @@ use super::{EXACT_DIM, Forecast, PredictedFloor, takes_too_long, unknown};
 use crate::exact_mse::{InitialControls, MeanSquare};
 use crate::gauss_markov::AdditiveRule;
 use crate::markov::closure::{self, Closure};
-use crate::markov::counts::{self, Counts};
 use crate::markov::joint::{self, Joint};
 use crate::markov::leading_order::LeadingOrder;
 use crate::markov::one_agent::OneAgent;
@@ -24,8 +23,6 @@ use fedsa::sampling::ChainStart;
 const MOST_WORK: f64 = 5e9;
 /// The most unknowns of the joint chain of several agents.
 const JOINT_UNKNOWNS: usize = 20_000;
-/// The most unknowns of the counts of exchangeable agents.
-const COUNT_UNKNOWNS: usize = 50_000;
 /// The most unknowns of the closure.
 const CLOSURE_UNKNOWNS: usize = 300_000;
 /// The most numbers in the moves of all distinct agents.
@@ -42,8 +39,6 @@ enum Way {
     OneAgent,
     /// The joint chain of all agents.
     Joint,
-    /// How many exchangeable agents are in which state.
-    Counts,
     /// The closure.
     Closure,
 }
@@ -53,7 +48,7 @@ impl Way {
     fn accuracy(&self, classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> Result<Accuracy> {
         match self {
             Way::Closure => Ok(of_closure(closure::eps_squared(classes, setting, rule)?)),
-            Way::OneAgent | Way::Joint | Way::Counts => Ok(Accuracy::Exact),
+            Way::OneAgent | Way::Joint => Ok(Accuracy::Exact),
         }
     }
 }
@@ -161,9 +156,6 @@ impl Forecast {
         if unknowns <= JOINT_UNKNOWNS && self.joint_work(round, rule, &classes) <= MOST_WORK {
             return Ok((Way::Joint, classes));
         }
-        if rule == MarkovRule::FedLsa && counts::reaches(&classes, COUNT_UNKNOWNS) && self.counts_work(round, &classes) <= MOST_WORK {
-            return Ok((Way::Counts, classes));
-        }
         if self.batch() > 1 {
             return Err(unknown("the mean-square error of many agents under Markov samples in batches"));
         }
@@ -184,12 +176,6 @@ impl Forecast {
         let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
         let d = round.systems.dim() as f64 * if rule == MarkovRule::Scafflsa { self.agents() as f64 } else { 1.0 };
         PRODUCTS * joint::unknowns(classes, rule) as f64 * updates * round.setting.local_steps as f64 * self.batch() as f64 * d
-    }
-
-    /// Multiplications of the floor by the counts of exchangeable agents.
-    fn counts_work(&self, round: &Round<'_>, classes: &[AgentClass]) -> f64 {
-        let unknowns = counts::unknowns(classes).unwrap_or(usize::MAX) as f64;
-        PRODUCTS * unknowns * (round.setting.local_steps as f64 + self.agents() as f64) * self.field.dim() as f64
     }
 
     /// The memory and the work of the floor under additive noise or Markov samples; `None` where it comes from other recursions.
@@ -213,7 +199,6 @@ impl Forecast {
                         (unknowns, PRODUCTS * 2.0 * classes[0].agent.moves.len() as f64 * d.powi(3) * self.batch() as f64)
                     }
                     Way::Joint => (joint::unknowns(&classes, rule), self.joint_work(&round, rule, &classes)),
-                    Way::Counts => (counts::unknowns(&classes).unwrap_or(0), self.counts_work(&round, &classes)),
                     Way::Closure => (Closure::unknowns(&classes, rule), Closure::work(&classes, &round.setting, rule)),
                 };
                 Some(PredictionCost { bytes: 8.0 * (1.2 * PRODUCTS * unknowns as f64 + 2.0 * numbers), multiplications })
@@ -238,7 +223,6 @@ impl Forecast {
         let least = match way {
             Way::OneAgent => FEWEST * OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.work(),
             Way::Joint => FEWEST * Joint::new(&classes, setting, rule, self.batch())?.work(),
-            Way::Counts => FEWEST * Counts::new(&classes, setting, self.batch())?.work(),
             Way::Closure => 0.5 * Closure::work(&classes, setting, rule),
         };
         if least > work::left() {
@@ -255,7 +239,6 @@ impl Forecast {
         match way {
             Way::OneAgent => OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.floor().map(exact),
             Way::Joint => Joint::new(&classes, setting, rule, self.batch())?.floor().map(exact),
-            Way::Counts => Counts::new(&classes, setting, self.batch())?.floor().map(exact),
             Way::Closure => {
                 let closure = Closure::new(&classes, setting, rule)?;
                 let accuracy = of_closure(closure.eps_squared());
@@ -273,7 +256,7 @@ impl Forecast {
     /// The way to the curve.
     fn curve_way(&self, round: &Round<'_>, rule: MarkovRule) -> Result<(Way, Vec<AgentClass>)> {
         let (way, classes) = self.way(round, rule)?;
-        if matches!(way, Way::Closure | Way::Counts) && self.sampling.start != ChainStart::Stationary {
+        if matches!(way, Way::Closure) && self.sampling.start != ChainStart::Stationary {
             return Err(unknown("the mean-square error of many agents' chains that do not start in their stationary laws"));
         }
         Ok((way, classes))
@@ -297,11 +280,6 @@ impl Forecast {
             Way::Joint => {
                 let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
                 samples * joint::unknowns(&classes, rule) as f64 * updates * round.systems.dim() as f64
-            }
-            Way::Counts => {
-                let unknowns = counts::unknowns(&classes).unwrap_or(usize::MAX) as f64;
-                let updates = round.setting.local_steps as f64 + self.agents() as f64;
-                last as f64 * unknowns * updates * round.systems.dim() as f64
             }
             Way::Closure => Closure::curve_work(&classes, &round.setting, rule, last),
         })
@@ -334,7 +312,6 @@ impl Forecast {
                 OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.curve(&offset, start, &steps)?
             }
             Way::Joint => Joint::new(&classes, setting, rule, self.batch())?.curve(&offset, controls, start, rounds)?,
-            Way::Counts => Counts::new(&classes, setting, self.batch())?.curve(&offset, rounds)?,
             Way::Closure => {
                 if rule == MarkovRule::Scafflsa && *controls != InitialControls::Zero {
                     return Err(unknown("the closure's curve of control variates that do not start at 0"));
