@@ -5,7 +5,7 @@ use faer::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::RoundSetting;
-use crate::exact_mse::FedLsaMse;
+use crate::exact_mse::{ExactMse, FedLsaMse};
 use crate::stability::{control_variates_radius, global_memory_radius, plain_radius, random_talk_radius};
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg::{self, Mat};

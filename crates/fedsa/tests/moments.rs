@@ -16,7 +16,7 @@ use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa_theory::RoundSetting;
-use fedsa_theory::exact_mse::{FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
+use fedsa_theory::exact_mse::{ExactMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
 use fedsa_theory::fedlsa::FedLsaMean;
 use fedsa_theory::map::LinearMap;
 use fedsa_theory::scaffnew::{Scaffnew, ScaffnewState};

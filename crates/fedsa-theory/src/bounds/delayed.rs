@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::RoundSetting;
     use crate::bounds::testing::{CASES, Looseness, one_agent};
-    use crate::exact_mse::{ArrivalLaw, DelayedMse};
+    use crate::exact_mse::{ArrivalLaw, DelayedMse, ExactMse};
     use crate::testing::{Draw, Finite};
     use fedsa::linalg;
     use fedsa::uplink::stage::delay::Before;

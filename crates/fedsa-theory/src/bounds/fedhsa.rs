@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use crate::Accuracy;
     use crate::bounds::testing::{Case, ShapeFit, cases};
-    use crate::exact_mse::FedHsaMse;
+    use crate::exact_mse::{ExactMse, FedHsaMse};
     use crate::predict::Forecast;
     use crate::testing::federation;
     use fedsa::kernel::Isa;

@@ -221,7 +221,7 @@ pub(crate) fn largest_bias(mean: &FedLsaMean, rounds: u64) -> Result<f64> {
 mod tests {
     use super::*;
     use crate::bounds::testing::{CASES, Case, Looseness, cases};
-    use crate::exact_mse::FedLsaMse;
+    use crate::exact_mse::{ExactMse, FedLsaMse};
     use crate::testing::{Finite, federation};
     use fedsa::linalg::Mat;
 

@@ -213,7 +213,7 @@ mod tests {
     use crate::RoundSetting;
     use crate::bounds::testing::{CASES, Looseness, Process, ShapeFit};
     use crate::bounds::{CorollaryChoice, check_target};
-    use crate::exact_mse::{ArrivalLaw, DelayedMse, FedLsaMse};
+    use crate::exact_mse::{ArrivalLaw, DelayedMse, ExactMse, FedLsaMse};
     use crate::markov::one_agent::OneAgent;
     use crate::testing::Draw;
     use fedsa::linalg;

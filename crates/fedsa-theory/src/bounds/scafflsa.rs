@@ -133,7 +133,7 @@ pub fn corollary_5_4(constants: &ScafflsaConstants, start: f64, target: f64) -> 
 mod tests {
     use super::*;
     use crate::bounds::testing::{CASES, Looseness, cases};
-    use crate::exact_mse::{InitialControls, ScafflsaMse};
+    use crate::exact_mse::{ExactMse, InitialControls, ScafflsaMse};
     use crate::testing::{Finite, federation};
     use fedsa::linalg::{self, Mat};
 

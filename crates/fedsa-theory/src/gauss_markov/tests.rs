@@ -3,7 +3,7 @@
 use faer::prelude::*;
 
 use super::*;
-use crate::exact_mse::{FedLsaMse, ScafflsaMse};
+use crate::exact_mse::{ExactMse, FedLsaMse, ScafflsaMse};
 use crate::testing::Draw;
 use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::linear::systems::{Moments, System};

@@ -11,7 +11,7 @@ use super::one_agent::OneAgent;
 use super::testing::{Given, classes, independent, r1, r2, r3, r4};
 use super::{AgentClass, MarkovAgent, MarkovRule};
 use crate::RoundSetting;
-use crate::exact_mse::{FedLsaMse, InitialControls, ScafflsaMse};
+use crate::exact_mse::{ExactMse, FedLsaMse, InitialControls, ScafflsaMse};
 use crate::testing::Draw;
 use fedsa::linalg::{self, Mat};
 use fedsa::sampling::ChainStart;

@@ -3,7 +3,7 @@
 use super::noise::NoiseSource;
 use super::round::{Round, legs_of_moments};
 use super::{Forecast, unknown};
-use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, MeanSquare, ScafflsaMse};
+use crate::exact_mse::{DelayedMse, InitialControls, MeanSquare};
 use crate::gauss_markov::GaussMarkov;
 use crate::{Accuracy, work};
 use fedsa::error::Result;
@@ -84,19 +84,7 @@ impl Forecast {
             NoiseSource::Nothing => Ok(exact(MeanSquare { bias: self.bias(&round)?, noise: 0.0 })),
             NoiseSource::Additive(rule, laws) => GaussMarkov::new(systems, &laws, self.sampling, setting, rule)?.floor().map(exact),
             NoiseSource::Chains(rule) => self.chains_floor(&round, rule),
-            NoiseSource::Independent => match self.shape.drift {
-                Drift::Zero => {
-                    let moments = self.noise_of_samples(systems)?;
-                    let moments = moments.as_deref();
-                    match round.delay() {
-                        None => FedLsaMse::arriving(systems, moments, setting, self.batch(), &round.arrivals())?.floor(),
-                        Some(delay) => DelayedMse::new(systems, moments, setting, self.batch(), &round.arrivals(), delay)?.floor(),
-                    }
-                }
-                Drift::GlobalMemory { .. } => FedHsaMse::new(systems, &self.moments(systems)?, setting, self.batch())?.floor(),
-                _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), &InitialControls::Zero)?.floor(),
-            }
-            .map(exact),
+            NoiseSource::Independent => self.own_exact(&round, &InitialControls::Zero)?.floor().map(exact),
         }
     }
 

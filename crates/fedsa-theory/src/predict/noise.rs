@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::round::Round;
 use super::{EXACT_DIM, Forecast, no_moments, no_steps, unknown};
+use crate::exact_mse::{DelayedMse, ExactMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
 use crate::gauss_markov::{AdditiveRule, GaussMarkov};
 use crate::markov::MarkovRule;
 use crate::work;
@@ -66,6 +67,29 @@ impl Forecast {
     /// The second moments of samples; `None` if sampling is noiseless.
     pub(super) fn noise_of_samples(&self, systems: &Systems) -> Result<Option<Vec<Moments>>> {
         if self.sampling.kind == Law::Mean { Ok(None) } else { self.moments(systems).map(Some) }
+    }
+
+    /// What is known exactly of rounds with this drift, if samples are independent; `moments` is `None` if operators are noiseless.
+    pub(super) fn exact(
+        &self,
+        round: &Round<'_>,
+        drift: Drift,
+        moments: Option<&[Moments]>,
+        controls: &InitialControls,
+    ) -> Result<Box<dyn ExactMse>> {
+        let (systems, setting, batch) = (round.systems, &round.setting, self.batch());
+        let given = || moments.ok_or_else(no_moments);
+        Ok(match (drift, round.delay()) {
+            (Drift::Zero, None) => Box::new(FedLsaMse::arriving(systems, moments, setting, batch, &round.arrivals())?),
+            (Drift::Zero, Some(delay)) => Box::new(DelayedMse::new(systems, moments, setting, batch, &round.arrivals(), delay)?),
+            (Drift::GlobalMemory { .. }, _) => Box::new(FedHsaMse::new(systems, given()?, setting, batch)?),
+            _ => Box::new(ScafflsaMse::new(systems, given()?, setting, batch, controls)?),
+        })
+    }
+
+    /// The same of the method's own rounds and samples.
+    pub(super) fn own_exact(&self, round: &Round<'_>, controls: &InitialControls) -> Result<Box<dyn ExactMse>> {
+        self.exact(round, self.shape.drift, self.noise_of_samples(round.systems)?.as_deref(), controls)
     }
 
     /// Checks that second moments of FedLSA's rounds have a closed form that is small enough to compute.

@@ -1,8 +1,8 @@
 //! Whether a method is stable, from the radii of its rounds.
 
 use super::noise::NoiseSource;
-use super::{EXACT_DIM, Forecast, no_moments, no_steps, unknown};
-use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
+use super::{EXACT_DIM, Forecast, no_steps, unknown};
+use crate::exact_mse::InitialControls;
 use crate::markov::one_agent::OneAgent;
 use crate::stability::RadiusStability;
 use crate::work;
@@ -109,8 +109,8 @@ impl StableStep {
 pub struct MeanSquareRadius(Map);
 
 enum Map {
-    /// The recursion of FedLSA and SCAFFLSA under independent samples.
-    Recursion { moments: Option<Vec<Moments>>, batch: u64 },
+    /// The recursion under independent samples, with their second moments.
+    Recursion(Option<Vec<Moments>>),
     /// Additive noise does not change the map of second moments, which has the square of the mean's radius.
     Additive,
     /// One agent's chain: its map of a step.
@@ -130,7 +130,7 @@ impl MeanSquareRadius {
         Ok(Self(match Self::systems(of)? {
             None if of.agents() == 1 && of.is_chain() => Map::OneAgent,
             None => Map::Additive,
-            Some(systems) => Map::Recursion { moments: of.noise_of_samples(systems)?, batch: of.batch() },
+            Some(systems) => Map::Recursion(of.noise_of_samples(systems)?),
         }))
     }
 
@@ -198,24 +198,14 @@ impl MeanSquareRadius {
         let round = of.linear()?;
         // Products of small matrices take a quarter of a nanosecond a multiplication.
         work::charge(0.25 * of.mean_square_work(of.local_steps().max(1.0), 0.0)?)?;
-        let systems = round.systems;
-        let (moments, batch) = match &self.0 {
-            Map::Additive => return of.radius().map(|radius| radius * radius),
+        match &self.0 {
+            Map::Additive => of.radius().map(|radius| radius * radius),
             Map::OneAgent => {
                 let agent = of.one_agent(&round)?;
                 let of_step = OneAgent::new(&agent, round.setting.step_size, of.batch())?.r2()?;
-                return Ok(of_step.powf(round.setting.local_steps as f64));
+                Ok(of_step.powf(round.setting.local_steps as f64))
             }
-            Map::Recursion { moments, batch } => (moments.as_deref(), *batch),
-        };
-        match (of.drift_of_theta(&round), round.delay()) {
-            (Drift::Zero, None) => FedLsaMse::arriving(systems, moments, &round.setting, batch, &round.arrivals())?.radius(),
-            (Drift::Zero, Some(delay)) => DelayedMse::new(systems, moments, &round.setting, batch, &round.arrivals(), delay)?.radius(),
-            (Drift::GlobalMemory { .. }, _) => FedHsaMse::new(systems, moments.ok_or_else(no_moments)?, &round.setting, batch)?.radius(),
-            _ => {
-                let moments = moments.ok_or_else(no_moments)?;
-                ScafflsaMse::new(systems, moments, &round.setting, batch, &InitialControls::Zero)?.radius()
-            }
+            Map::Recursion(moments) => of.exact(&round, of.drift_of_theta(&round), moments.as_deref(), &InitialControls::Zero)?.radius(),
         }
     }
 }

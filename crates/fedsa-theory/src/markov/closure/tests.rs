@@ -1,7 +1,7 @@
 //! Tests of the closure against reference numbers, the exact joint chain and the recursions for independent samples.
 
 use super::*;
-use crate::exact_mse::{FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
+use crate::exact_mse::{ExactMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
 use crate::markov::joint::{Joint, joint_floor};
 use crate::markov::one_agent::OneAgent;
 use crate::markov::testing::{Given, classes, independent, r1, r2, r3, r4};

@@ -12,12 +12,12 @@
 
 use faer::Scale;
 
+use crate::RoundSetting;
+use crate::leg::power_and_sum;
 use crate::markov::one_agent::step;
 use crate::markov::registers::RoundMap;
 use crate::markov::stationary::CellMap;
 use crate::markov::{AgentClass, MarkovAgent, MarkovFloor, check, check_samples};
-use crate::RoundSetting;
-use crate::leg::power_and_sum;
 use crate::symmetric::{congruence, packed_len};
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg::Mat;
