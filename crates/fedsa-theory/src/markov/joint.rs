@@ -50,14 +50,6 @@ pub fn unknowns(classes: &[AgentClass], rule: MarkovRule) -> usize {
     cells.zip(packed).and_then(|(cells, packed)| cells.checked_mul(packed)).unwrap_or(usize::MAX)
 }
 
-/// The exact floor with one sample a step; see [`Joint`].
-///
-/// # Errors
-/// As [`Joint::new`] and [`Joint::floor`].
-pub fn joint_floor(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> Result<MarkovFloor> {
-    Joint::new(classes, setting, rule, 1)?.floor()
-}
-
 impl Joint {
     /// The recursion on the joint chain of all agents.
     ///

@@ -5,10 +5,10 @@ pub(super) mod counts;
 use faer::prelude::*;
 
 use self::counts::Counts;
-use super::joint::{Joint, joint_floor, unknowns};
+use super::joint::{Joint, unknowns};
 use super::leading_order::LeadingOrder;
 use super::one_agent::OneAgent;
-use super::testing::{Given, classes, independent, r1, r2, r3, r4};
+use super::testing::{Given, classes, independent, joint_floor, r1, r2, r3, r4};
 use super::{AgentClass, MarkovAgent, MarkovRule};
 use crate::RoundSetting;
 use crate::exact_mse::{ExactMse, FedLsaMse, InitialControls, ScafflsaMse};
@@ -32,7 +32,7 @@ fn one_agent_has_the_reference_values() {
     let (classes, root) = classes(&r1());
     printed(root[0], 0.3030303, 1e-7);
     let order = LeadingOrder::new(&classes, &setting(0.1, 1), MarkovRule::FedLsa).unwrap();
-    printed(order.beta()[0], -0.92561983, 1e-8);
+    printed(order.beta[0], -0.92561983, 1e-8);
     printed(order.traces().0, 1.53268219, 1e-8);
     printed(order.traces().1, 0.27047333, 1e-8);
     for (eta, bias, mse, r2) in [
@@ -74,8 +74,8 @@ fn few_agents_have_the_reference_values() {
         let (classes, root) = classes(&r2(n));
         printed(root[0], if n == 2 { 0.49800971 } else { 1.06561302 }, 1e-8);
         let order = LeadingOrder::new(&classes, &setting(0.1, steps), rule).unwrap();
-        printed(order.beta()[0], beta, 1e-8);
-        printed(order.v1()[(0, 0)], if n == 2 { 0.58017504 } else { 0.07901736 }, 1e-8);
+        printed(order.beta[0], beta, 1e-8);
+        printed(order.v1[(0, 0)], if n == 2 { 0.58017504 } else { 0.07901736 }, 1e-8);
         printed(joint_floor(&classes, &setting(0.05, steps), rule).unwrap().mse, small, 1e-10);
         let floor = joint_floor(&classes, &setting(0.3, steps), rule).unwrap();
         printed(floor.mse, large, 1e-10);

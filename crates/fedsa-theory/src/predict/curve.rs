@@ -84,8 +84,8 @@ impl Forecast {
             work::charge(self.curve_work(0)?)?;
         }
         match source {
-            NoiseSource::Additive(rule, laws) => {
-                GaussMarkov::new(systems, &laws, self.sampling, setting, rule)?.curve(theta_0, controls, rounds)
+            NoiseSource::Additive(laws) => {
+                GaussMarkov::new(systems, &laws, self.sampling, setting, self.shape.drift)?.curve(theta_0, controls, rounds)
             }
             NoiseSource::Chains(rule) => self.chains_curve(&round, rule, theta_0, controls, rounds),
             NoiseSource::Independent | NoiseSource::Nothing => self.own_exact(&round, controls)?.curve(theta_0, rounds),

@@ -72,7 +72,7 @@ impl Forecast {
         let (round, source) = self.floor_known()?;
         match &source {
             // Solved by iteration, which counts what it does.
-            NoiseSource::Chains(rule) => self.chains_floor_affordable(&round, *rule)?,
+            NoiseSource::Chains(_) => {}
             NoiseSource::Independent if matches!(self.shape.drift, Drift::ControlVariate { .. }) => {
                 work::charge(legs_of_moments(&round, 2.0 * round.systems.dim() as f64 + 1.0))?;
             }
@@ -82,7 +82,7 @@ impl Forecast {
         let exact = |value| PredictedFloor { value, accuracy: Accuracy::Exact };
         match source {
             NoiseSource::Nothing => Ok(exact(MeanSquare { bias: self.bias(&round)?, noise: 0.0 })),
-            NoiseSource::Additive(rule, laws) => GaussMarkov::new(systems, &laws, self.sampling, setting, rule)?.floor().map(exact),
+            NoiseSource::Additive(laws) => GaussMarkov::new(systems, &laws, self.sampling, setting, self.shape.drift)?.floor().map(exact),
             NoiseSource::Chains(rule) => self.chains_floor(&round, rule),
             NoiseSource::Independent => self.own_exact(&round, &InitialControls::Zero)?.floor().map(exact),
         }

@@ -115,7 +115,7 @@ impl Forecast {
         Ok(match (source, self.shape.drift) {
             (NoiseSource::Chains(rule), _) => self.chains_curve_work(&round, rule, last)?,
             // Five products for each part of the noise, and two for each block of the state.
-            (NoiseSource::Additive(_, laws), drift) => {
+            (NoiseSource::Additive(laws), drift) => {
                 let blocks = if matches!(drift, Drift::ControlVariate { .. }) { kinds + 1.0 } else { 1.0 };
                 last as f64 * (5.0 * kinds.max(laws.len() as f64) + 2.0 * blocks) * d.powi(3)
             }

@@ -3,11 +3,10 @@
 //! All of them need all agents over a clear link, and a server's step of 1. A way is taken if its work is small enough, so that
 //! predictions of a file with many points take seconds.
 
-use super::noise::NoiseSource;
+use super::noise::{NoiseSource, rule_of};
 use super::round::Round;
 use super::{EXACT_DIM, Forecast, PredictedFloor, takes_too_long, unknown};
 use crate::exact_mse::{InitialControls, MeanSquare};
-use crate::gauss_markov::AdditiveRule;
 use crate::markov::closure::{self, Closure};
 use crate::markov::joint::{self, Joint};
 use crate::markov::leading_order::LeadingOrder;
@@ -183,9 +182,10 @@ impl Forecast {
         let (round, source) = self.floor_known().ok()?;
         let d = round.systems.dim() as f64;
         match source {
-            NoiseSource::Additive(rule, laws) => {
+            NoiseSource::Additive(laws) => {
                 let parts = laws.len().max(round.systems.kinds.len()) as f64;
-                let state = if rule == AdditiveRule::Scafflsa { d * (round.systems.kinds.len() as f64 + 1.0) } else { d };
+                let state =
+                    if matches!(self.shape.drift, Drift::ControlVariate { .. }) { d * (round.systems.kinds.len() as f64 + 1.0) } else { d };
                 let doublings = (round.setting.local_steps as f64).log2() + 2.0;
                 let multiplications = parts * doublings * 6.0 * (2.0 * d).powi(3) + 60.0 * state.min(250.0).powi(3);
                 Some(PredictionCost { bytes: 8.0 * (parts * 40.0 * d * d + 80.0 * state.min(250.0).powi(2)), multiplications })
@@ -212,39 +212,36 @@ impl Forecast {
         self.way(round, rule).map(|_| ())
     }
 
-    /// Checks that a floor is likely to be found with what work is left. It takes some hundred rounds of the map, more near the edge of
+    /// The floor, if it is likely to be found with what work is left. It takes some hundred rounds of the map, more near the edge of
     /// stability and for small steps.
-    pub(super) fn chains_floor_affordable(&self, round: &Round<'_>, rule: MarkovRule) -> Result<()> {
-        if work::left().is_infinite() {
-            return Ok(());
-        }
-        let (way, classes) = self.way(round, rule)?;
-        let setting = &round.setting;
-        let least = match way {
-            Way::OneAgent => FEWEST * OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.work(),
-            Way::Joint => FEWEST * Joint::new(&classes, setting, rule, self.batch())?.work(),
-            Way::Closure => 0.5 * Closure::work(&classes, setting, rule),
-        };
-        if least > work::left() {
-            let what = format!("the mean-square error under Markov samples (at least {least:.0e} multiplications)");
-            return Err(takes_too_long(&what, "fewer agents, states, features, local steps or samples a step"));
-        }
-        Ok(())
-    }
-
     pub(super) fn chains_floor(&self, round: &Round<'_>, rule: MarkovRule) -> Result<PredictedFloor> {
         let (way, classes) = self.way(round, rule)?;
         let setting = &round.setting;
-        let exact = |floor: MarkovFloor| PredictedFloor { value: mean_square(floor), accuracy: Accuracy::Exact };
-        match way {
-            Way::OneAgent => OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.floor().map(exact),
-            Way::Joint => Joint::new(&classes, setting, rule, self.batch())?.floor().map(exact),
-            Way::Closure => {
-                let closure = Closure::new(&classes, setting, rule)?;
-                let accuracy = of_closure(closure.eps_squared());
-                Ok(PredictedFloor { value: mean_square(closure.floor()?), accuracy })
+        let affordable = |least: f64| {
+            if least <= work::left() {
+                return Ok(());
             }
-        }
+            let what = format!("the mean-square error under Markov samples (at least {least:.0e} multiplications)");
+            Err(takes_too_long(&what, "fewer agents, states, features, local steps or samples a step"))
+        };
+        let (floor, accuracy) = match way {
+            Way::OneAgent => {
+                let of = OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?;
+                affordable(FEWEST * of.work())?;
+                (of.floor()?, Accuracy::Exact)
+            }
+            Way::Joint => {
+                let of = Joint::new(&classes, setting, rule, self.batch())?;
+                affordable(FEWEST * of.work())?;
+                (of.floor()?, Accuracy::Exact)
+            }
+            Way::Closure => {
+                affordable(0.5 * Closure::work(&classes, setting, rule))?;
+                let of = Closure::new(&classes, setting, rule)?;
+                (of.floor()?, of_closure(of.eps_squared()))
+            }
+        };
+        Ok(PredictedFloor { value: mean_square(floor), accuracy })
     }
 
     /// How the floor is known.
@@ -326,7 +323,7 @@ impl Forecast {
     fn leading_order(&self) -> Result<(LeadingOrder, f64)> {
         self.of_last()?;
         let round = self.linear()?;
-        let rule = if self.drift_of_theta(&round) == Drift::Zero { MarkovRule::FedLsa } else { self.rule()? };
+        let rule = rule_of(self.drift_of_theta(&round))?;
         if !self.is_chain() {
             return Err(unknown("leading order, other than under Markov samples of finite chains"));
         }

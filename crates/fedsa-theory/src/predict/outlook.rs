@@ -1,6 +1,6 @@
 //! Whether a method is stable, from the radii of its rounds.
 
-use super::noise::NoiseSource;
+use super::noise::{NoiseSource, rule_of};
 use super::{EXACT_DIM, Forecast, no_steps, unknown};
 use crate::exact_mse::InitialControls;
 use crate::markov::one_agent::OneAgent;
@@ -176,7 +176,7 @@ impl MeanSquareRadius {
                 )
             }
             Drift::GlobalMemory { fresh: true } | Drift::ControlVariate { talk: Some(_) } | Drift::NoSteps => {
-                return Err(of.rule().err().unwrap_or_else(no_steps));
+                return Err(rule_of(drift).err().unwrap_or_else(no_steps));
             }
         };
         if d > EXACT_DIM || work > MEAN_SQUARE_WORK || state > MEAN_SQUARE_STATE {
