@@ -37,7 +37,6 @@
 
 pub mod chain;
 pub mod closure;
-mod cycle;
 pub mod joint;
 pub mod leading_order;
 pub mod one_agent;

@@ -1,10 +1,12 @@
 //! Reference values, enumerations and limits.
 
 pub(super) mod counts;
+mod cycle;
 
 use faer::prelude::*;
 
 use self::counts::Counts;
+use self::cycle::Cycle;
 use super::joint::{Joint, unknowns};
 use super::leading_order::LeadingOrder;
 use super::one_agent::OneAgent;
@@ -443,10 +445,11 @@ fn orbits_of_a_cycle_are_the_recursion_over_states() {
     let (classes, _) = classes(&[given]);
     for batch in [1, 2, 3, 4, 6, 7] {
         let one = OneAgent::new(&classes[0].agent, 0.3, batch).unwrap();
-        let joint = Joint::new(&classes, &setting(0.3, 1), MarkovRule::FedLsa, batch).unwrap();
-        let (a, b) = (one.floor().unwrap(), joint.floor().unwrap());
+        let orbits = Cycle::new(&classes[0].agent, 0.3, batch).unwrap();
+        let (a, b) = (orbits.floor.unwrap(), one.floor().unwrap());
         assert!((a.mse - b.mse).abs() < 1e-12 && linalg::distance_sq(&a.bias, &b.bias) < 1e-24, "{batch}: {a:?} {b:?}");
-        assert!((one.r1().unwrap() - joint.r1().unwrap()).abs() < 1e-10 && (one.r2().unwrap() - joint.r2().unwrap()).abs() < 1e-10);
+        let r1 = orbits.r1;
+        assert!((r1 - one.r1().unwrap()).abs() < 1e-10 && (r1 * r1 - one.r2().unwrap()).abs() < 1e-10);
     }
     let error = OneAgent::new(&classes[0].agent, 9.0, 1).unwrap().floor().unwrap_err();
     assert!(error.what.contains("diverges"), "{error}");
@@ -458,11 +461,11 @@ fn orbits_of_a_cycle_are_the_recursion_over_states() {
     let labels = (0..long).collect();
     let stationary = vec![1.0 / f64::from(long); long as usize];
     let log = MarkovAgent { weight: 1.0, dim: 1, states: long as usize, stationary, moves, labels };
-    let one = OneAgent::new(&log, 0.5, 1).unwrap();
-    assert!((one.r1().unwrap() - 0.5).abs() < 1e-12);
+    let orbit = Cycle::new(&log, 0.5, 1).unwrap();
+    assert!((orbit.r1 - 0.5).abs() < 1e-12);
     // u alternates between x and -x: -x = x / 2 - 1 / 2.
     // A sum of K equal terms is rounded K times.
-    assert!((one.floor().unwrap().mse - 1.0 / 9.0).abs() < f64::from(long) * f64::EPSILON / 9.0);
+    assert!((orbit.floor.unwrap().mse - 1.0 / 9.0).abs() < f64::from(long) * f64::EPSILON / 9.0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::noise::{NoiseSource, rule_of};
 use super::round::Round;
 use super::{EXACT_DIM, Forecast, PredictedFloor, takes_too_long, unknown};
 use crate::exact_mse::{InitialControls, MeanSquare};
+use crate::map::DENSE;
 use crate::markov::closure::{self, Closure};
 use crate::markov::joint::{self, Joint};
 use crate::markov::leading_order::LeadingOrder;
@@ -127,7 +128,7 @@ impl Forecast {
     pub(super) fn one_agent(&self, round: &Round<'_>) -> Result<MarkovAgent> {
         let class = self.classes(round)?.pop().expect("one agent");
         let d = round.systems.dim() as f64;
-        // A deterministic cycle is solved by its orbit.
+        // Of a long chain without random moves there is no floor, but a curve.
         let products = if class.agent.is_deterministic() { 2.0 } else { PRODUCTS };
         if products * 2.0 * class.agent.moves.len() as f64 * d.powi(3) * self.batch() as f64 > MOST_WORK {
             let what = format!("the second moments of {d} features for each of {} states", class.agent.states);
@@ -209,7 +210,8 @@ impl Forecast {
 
     /// Checks that one of the ways reaches.
     pub(super) fn chains_floor_way(&self, round: &Round<'_>, rule: MarkovRule) -> Result<()> {
-        self.way(round, rule).map(|_| ())
+        let (way, classes) = self.way(round, rule)?;
+        if matches!(way, Way::OneAgent) { settles(&classes[0].agent) } else { Ok(()) }
     }
 
     /// The floor, if it is likely to be found with what work is left. It takes some hundred rounds of the map, more near the edge of
@@ -373,6 +375,12 @@ impl Forecast {
         let (of_chain, independent) = leading.traces();
         Ok(MarkovExplanation { noise_over_iid: of_chain / independent, bias_share: linalg::norm_sq(&floor.bias) / floor.mse })
     }
+}
+
+/// Refuses long chains without random moves: the eigenvalues of their maps lie on circles, where iterations hardly converge.
+pub(super) fn settles(agent: &MarkovAgent) -> Result<()> {
+    let is_long = OneAgent::unknowns(agent) > DENSE;
+    if agent.is_deterministic() && is_long { Err(unknown("a long chain has no random moves, as a log that is replayed")) } else { Ok(()) }
 }
 
 /// Whether one of the chains is periodic.

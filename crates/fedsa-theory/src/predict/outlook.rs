@@ -1,5 +1,6 @@
 //! Whether a method is stable, from the radii of its rounds.
 
+use super::markov::settles;
 use super::noise::{NoiseSource, rule_of};
 use super::{EXACT_DIM, Forecast, no_steps, unknown};
 use crate::exact_mse::InitialControls;
@@ -147,6 +148,7 @@ impl MeanSquareRadius {
             Ok(NoiseSource::Additive(..)) => return of.radius_known().map(|_| None),
             Ok(NoiseSource::Chains(..)) if of.agents() == 1 => {
                 let agent = of.one_agent(&round)?;
+                settles(&agent)?;
                 let d = round.systems.dim() as f64;
                 if OneAgent::unknowns(&agent) > CHAIN_UNKNOWNS || agent.moves.len() as f64 * d.powi(3) > CHAIN_PRODUCT {
                     return Err(unknown(&format!("the map of second moments with {d} features and {} states is too large", agent.states)));
