@@ -74,7 +74,7 @@ impl Forecast {
             // Solved by iteration, which counts what it does.
             NoiseSource::Chains(_) => {}
             NoiseSource::Independent if matches!(self.shape.drift, Drift::ControlVariate { .. }) => {
-                work::charge(legs_of_moments(&round, 2.0 * round.systems.dim() as f64 + 1.0))?;
+                work::charge(legs_of_moments(&round, self.shape.drift))?;
             }
             _ => work::charge(self.floor_work()?)?,
         }

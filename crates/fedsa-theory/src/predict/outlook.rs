@@ -2,13 +2,13 @@
 
 use super::markov::settles;
 use super::noise::{NoiseSource, rule_of};
-use super::{EXACT_DIM, Forecast, no_steps, unknown};
+use super::{EXACT_DIM, Forecast, unknown};
 use crate::exact_mse::InitialControls;
+use crate::markov::MarkovRule;
 use crate::markov::one_agent::OneAgent;
 use crate::stability::RadiusStability;
 use crate::work;
 use fedsa::error::{ErrorKind, Result};
-use fedsa::method::Drift;
 use fedsa::problem::linear::systems::{Moments, Systems};
 use fedsa::sampling::Law;
 
@@ -159,26 +159,21 @@ impl MeanSquareRadius {
             _ => {}
         }
         let (kinds, d) = (systems.kinds.len(), systems.dim());
-        let drift = of.drift_of_theta(&round);
-        let is_controlled = matches!(drift, Drift::ControlVariate { .. });
         let packed = |n: usize| n.saturating_mul(n + 1) / 2;
-        let (work, state) = match drift {
-            Drift::Zero => {
+        let (work, state) = match rule_of(of.drift_of_theta(&round))? {
+            MarkovRule::FedLsa => {
                 of.plain_known(&round)?;
                 (kinds.saturating_mul(packed(d).saturating_pow(3)), round.delay().map_or(0, |(delay, _)| d * (delay + 1)))
             }
-            Drift::GlobalMemory { fresh: false } | Drift::ControlVariate { talk: None } => {
+            rule => {
                 round.is_plain()?;
                 if of.sampling.kind != Law::Iid {
                     of.moments_known()?;
                 }
                 (
                     kinds.saturating_mul(packed(d)).saturating_mul(packed(2 * d + 1).saturating_pow(2)),
-                    if is_controlled { d * (kinds + 1) + 1 } else { d },
+                    if rule == MarkovRule::Scafflsa { d * (kinds + 1) + 1 } else { d },
                 )
-            }
-            Drift::GlobalMemory { fresh: true } | Drift::ControlVariate { talk: Some(_) } | Drift::NoSteps => {
-                return Err(rule_of(drift).err().unwrap_or_else(no_steps));
             }
         };
         if d > EXACT_DIM || work > MEAN_SQUARE_WORK || state > MEAN_SQUARE_STATE {
