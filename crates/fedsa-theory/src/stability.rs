@@ -23,14 +23,6 @@ use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::linear::systems::Systems;
 
-/// FedLSA: `(1 - alpha_g) I + alpha_g Gbar`, a map of theta (d x d).
-///
-/// # Errors
-/// When the mean system has no unique root.
-pub fn plain_map(systems: &Systems, setting: &RoundSetting) -> Result<Mat<f64>> {
-    Ok(FedLsaMean::new(systems, setting)?.round_map())
-}
-
 /// FedHSA: `I - alpha_g Sbar Abar` with `Sbar = sum p_c S_c`, a map of theta (d x d).
 pub fn global_memory_map(systems: &Systems, setting: &RoundSetting) -> Mat<f64> {
     let d = systems.dim();
@@ -118,7 +110,7 @@ pub fn last_operators_radius(systems: &Systems, setting: &RoundSetting, success:
 /// # Errors
 /// When the mean system has no unique root.
 pub fn plain_radius(systems: &Systems, setting: &RoundSetting) -> Result<f64> {
-    spectral_radius(&plain_map(systems, setting)?)
+    spectral_radius(&FedLsaMean::new(systems, setting)?.round_map())
 }
 
 /// The radius of FedHSA's round.

@@ -71,7 +71,6 @@ pub use contraction::Contraction;
 
 use serde::Serialize;
 
-use crate::RoundSetting;
 use fedsa::error::{Error, Result, require};
 use fedsa::problem::linear::systems::Systems;
 
@@ -134,11 +133,6 @@ impl Bound {
     /// The bound, the sum of its terms. It is one only where [`holds`](Self::holds).
     pub fn value(&self) -> f64 {
         self.terms.iter().map(|term| term.value).sum()
-    }
-
-    /// Whether all assumptions hold.
-    pub fn holds(&self) -> bool {
-        self.assumptions.iter().all(|a| a.holds)
     }
 }
 
@@ -204,24 +198,6 @@ impl CorollaryChoice {
         let numbers_are_fine = self.step_size > 0.0 && self.step_size.is_finite() && self.samples <= MOST;
         require(numbers_are_fine, "target", self.target, "a mean-square error that less than 9e15 samples of an agent reach")?;
         Ok(self)
-    }
-
-    /// The number of rounds, up to the next integer.
-    pub fn rounds(&self) -> u64 {
-        self.rounds.ceil() as u64
-    }
-
-    /// The settings of a round with a fixed period, else `None`.
-    pub fn round_setting(&self) -> Option<RoundSetting> {
-        match self.period {
-            Period::Fixed(h) => RoundSetting::new(self.step_size, h).ok(),
-            Period::Random(_) => None,
-        }
-    }
-
-    /// Whether all assumptions hold.
-    pub fn holds(&self) -> bool {
-        self.assumptions.iter().all(|a| a.holds)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use faer::Scale;
 
-use super::BoundShape;
+use super::{Bound, BoundShape, CorollaryChoice, Period};
+use crate::RoundSetting;
 use crate::markov::{MarkovAgent, Move};
 use crate::testing::{Draw, Finite, federation};
 use fedsa::error::{Result, require};
@@ -278,5 +279,32 @@ fn a_power_law_is_found() {
     assert!((fit.at(7.0) - law(7.0)).abs() < 1e-12);
     for bad in [&points[..1], &[(1.0, 1.0), (1.0, 2.0)], &[(1.0, 0.0), (2.0, 1.0)], &[(1.0, f64::NAN), (2.0, 1.0)]] {
         assert_eq!(ShapeFit::new(bad).unwrap_err().key, "points");
+    }
+}
+
+impl Bound {
+    /// Whether all assumptions hold.
+    pub fn holds(&self) -> bool {
+        self.assumptions.iter().all(|a| a.holds)
+    }
+}
+
+impl CorollaryChoice {
+    /// The number of rounds, up to the next integer.
+    pub fn rounds(&self) -> u64 {
+        self.rounds.ceil() as u64
+    }
+
+    /// The settings of a round with a fixed period, else `None`.
+    pub fn round_setting(&self) -> Option<RoundSetting> {
+        match self.period {
+            Period::Fixed(h) => RoundSetting::new(self.step_size, h).ok(),
+            Period::Random(_) => None,
+        }
+    }
+
+    /// Whether all assumptions hold.
+    pub fn holds(&self) -> bool {
+        self.assumptions.iter().all(|a| a.holds)
     }
 }

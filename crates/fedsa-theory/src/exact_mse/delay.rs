@@ -6,7 +6,6 @@ use super::arrivals::RoundNoise;
 use super::evolution::Evolution;
 use super::{ArrivalLaw, ExactMse, MeanSquare, diverges, is_positive_definite, unstable};
 use crate::RoundSetting;
-use crate::fedlsa::FedLsaMean;
 use crate::map::{DENSE, LinearMap, spectral_radius};
 use crate::stability::delayed_radius;
 use crate::symmetric::{pack, packed_index, packed_len};
@@ -90,11 +89,6 @@ impl DelayedMse {
         let pull = round.mean.pull();
         let push = round.mean.rho.iter().map(|x| round.mean.server_step * x).collect();
         Ok(Self { round, delay, before, pull, push })
-    }
-
-    /// The mean round without the delay.
-    pub fn mean(&self) -> &FedLsaMean {
-        &self.round.mean
     }
 
     fn dim(&self) -> usize {

@@ -157,11 +157,6 @@ impl FedHsaMse {
         let covariance = congruence(&round) + source.get(.., ..packed_len(d));
         Ok(Self { root, round, covariance, source })
     }
-
-    /// The mean round M on `theta - theta*`, d x d.
-    pub fn round_map(&self) -> &Mat<f64> {
-        &self.round
-    }
 }
 
 /// The mean has no shift, and the bias is 0.

@@ -145,13 +145,6 @@ impl MarkovAgent {
         Ok(p)
     }
 
-    /// `q P`: one move of the law q (K) of the state.
-    pub fn moved(&self, q: &[f64]) -> Vec<f64> {
-        let mut out = vec![0.0; self.states];
-        self.moves.iter().for_each(|m| out[m.to as usize] += m.p * q[m.from as usize]);
-        out
-    }
-
     /// The period: the greatest common divisor of the lengths of the chain's cycles, from the distances of a breadth-first search.
     pub fn period(&self) -> u64 {
         let mut after = vec![Vec::new(); self.states];
@@ -285,8 +278,6 @@ mod tests {
         assert!((agent.mean_a()[(0, 0)] - mean).abs() < 1e-15);
         assert!((agent.noise_of_a() - ((2.0 * (0.9 + 0.9) + 0.8 + 2.0) / 3.0 - mean * mean)).abs() < 1e-15);
         assert!((agent.second_modulus().unwrap() - 0.7).abs() < 1e-15);
-        let q = agent.moved(&[0.5, 0.5]);
-        assert!((q[0] - 0.55).abs() < 1e-15 && (q[1] - 0.45).abs() < 1e-15);
     }
 
     #[test]

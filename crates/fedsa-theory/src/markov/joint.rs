@@ -108,22 +108,6 @@ impl Joint {
         self.map().floor()
     }
 
-    /// The spectral radius of the mean's map of a round.
-    ///
-    /// # Errors
-    /// When the leading eigenvalue does not converge.
-    pub fn r1(&self) -> Result<f64> {
-        self.map().mean_radius()
-    }
-
-    /// The spectral radius of the second moment's map of a round. The floor exists if it is below 1.
-    ///
-    /// # Errors
-    /// When the leading eigenvalue does not converge.
-    pub fn r2(&self) -> Result<f64> {
-        self.map().second_radius()
-    }
-
     /// The error at the start of each of `rounds` (ascending), from `offset = theta_0 - theta*` (d). `controls` matter to SCAFFLSA
     /// only, in the order of the agents.
     ///

@@ -37,7 +37,7 @@ impl OneAgent {
         agent.states.saturating_mul(packed_len(agent.dim))
     }
 
-    fn map(&self) -> &dyn CellMap {
+    pub(super) fn map(&self) -> &dyn CellMap {
         &self.step
     }
 
@@ -52,14 +52,6 @@ impl OneAgent {
     /// When the mean-square error diverges (r2 >= 1; names r2), or a linear solve does not converge.
     pub fn floor(&self) -> Result<MarkovFloor> {
         self.map().floor()
-    }
-
-    /// r1, the spectral radius of the mean's map `m -> sum_i P_ij B m(i)` with `B = I - eta A`.
-    ///
-    /// # Errors
-    /// When the leading eigenvalue does not converge.
-    pub fn r1(&self) -> Result<f64> {
-        self.map().mean_radius()
     }
 
     /// r2, the spectral radius of the second moment's map `S -> sum_i P_ij B S(i) B^T`. The floor exists if r2 < 1; `r1^2 <= r2`.

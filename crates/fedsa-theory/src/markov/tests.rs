@@ -48,7 +48,7 @@ fn one_agent_has_the_reference_values() {
         printed(floor.bias[0], bias, 1e-10);
         printed(floor.mse, mse, 1e-10);
         printed(agent.r2().unwrap(), r2, 1e-6);
-        assert!(agent.r1().unwrap().powi(2) <= agent.r2().unwrap());
+        assert!(agent.map().mean_radius().unwrap().powi(2) <= agent.r2().unwrap());
         // The floor at a round's start does not depend on the number of steps of one agent, nor on the method.
         for rule in RULES {
             let joint = joint_floor(&classes, &setting(eta, 3), rule).unwrap();
@@ -163,7 +163,7 @@ fn counts_are_the_joint_chain() {
             let joint = Joint::new(&classes, &setting, MarkovRule::FedLsa, batch).unwrap();
             let (a, b) = (counts.floor().unwrap(), joint.floor().unwrap());
             assert!((a.mse - b.mse).abs() < 1e-12 * b.mse.max(1.0) && linalg::distance_sq(&a.bias, &b.bias) < 1e-24, "{a:?} {b:?}");
-            assert!((counts.r2().unwrap() - joint.r2().unwrap()).abs() < 1e-10);
+            assert!((counts.r2().unwrap() - joint.map().second_radius().unwrap()).abs() < 1e-10);
             let offset = vec![1.0; root.len()];
             let a = counts.curve(&offset, &[0, 1, 2, 7]).unwrap();
             let b = joint.curve(&offset, &InitialControls::Zero, ChainStart::Stationary, &[0, 1, 2, 7]).unwrap();
@@ -306,7 +306,10 @@ fn curves_end_at_the_floor() {
         let floor = joint.floor().unwrap();
         let end = &joint.curve(&[1.0, -1.0], &InitialControls::Root, ChainStart::Stationary, &[2000]).unwrap()[0];
         assert!((end.mse - floor.mse).abs() < 1e-11 * floor.mse && linalg::distance_sq(&end.bias, &floor.bias) < 1e-22, "{rule:?}");
-        assert!(joint.r1().unwrap().powi(2) <= joint.r2().unwrap() + 1e-9 && joint.r2().unwrap() < 1.0);
+        assert!(
+            joint.map().mean_radius().unwrap().powi(2) <= joint.map().second_radius().unwrap() + 1e-9
+                && joint.map().second_radius().unwrap() < 1.0
+        );
     }
 }
 
@@ -449,7 +452,7 @@ fn orbits_of_a_cycle_are_the_recursion_over_states() {
         let (a, b) = (orbits.floor.unwrap(), one.floor().unwrap());
         assert!((a.mse - b.mse).abs() < 1e-12 && linalg::distance_sq(&a.bias, &b.bias) < 1e-24, "{batch}: {a:?} {b:?}");
         let r1 = orbits.r1;
-        assert!((r1 - one.r1().unwrap()).abs() < 1e-10 && (r1 * r1 - one.r2().unwrap()).abs() < 1e-10);
+        assert!((r1 - one.map().mean_radius().unwrap()).abs() < 1e-10 && (r1 * r1 - one.r2().unwrap()).abs() < 1e-10);
     }
     let error = OneAgent::new(&classes[0].agent, 9.0, 1).unwrap().floor().unwrap_err();
     assert!(error.what.contains("diverges"), "{error}");
