@@ -130,7 +130,7 @@ impl Bound {
         Self { statement, of, terms, assumptions }
     }
 
-    /// The bound, the sum of its terms. It is one only where [`holds`](Self::holds).
+    /// The bound, the sum of its terms. It is one only where all assumptions hold.
     pub fn value(&self) -> f64 {
         self.terms.iter().map(|term| term.value).sum()
     }
