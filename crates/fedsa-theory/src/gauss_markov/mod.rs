@@ -96,8 +96,8 @@ enum MeanRound {
 }
 
 impl GaussMarkov {
-    /// The error of the method with this drift, control variates with a fixed period, under this noise and sampling (`iid` or `markov`); `laws` is one law for all agents, or one
-    /// for each.
+    /// The error of the method with this drift, control variates with a fixed period, under this noise and sampling (`iid` or `markov`);
+    /// `laws` is one law for all agents, or one for each.
     ///
     /// # Errors
     /// When the mean system has no unique root, sampling is noiseless, or the number of laws does not fit.
