@@ -56,7 +56,7 @@ const LAYERS: &[(&str, Layers)] = &[
             // What a round does to iterates.
             &["fedhsa_bounds", "fedlsa", "fixed_point", "link", "map", "stability"],
             // Errors after many rounds.
-            &["bounds", "constants", "exact_mse", "gauss_markov", "local", "markov"],
+            &["bounds", "constants", "exact_mse", "gauss_markov", "markov"],
             &["cost", "predict"],
             &["tune"],
         ],

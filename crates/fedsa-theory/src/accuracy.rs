@@ -34,11 +34,6 @@ impl Accuracy {
         }
     }
 
-    /// Whether measurements are compared with such numbers within their standard errors.
-    pub fn is_level(self) -> bool {
-        self != Self::LeadingOrder
-    }
-
     /// The less accurate of two.
     #[must_use]
     pub fn or_worse(self, other: Self) -> Self {
@@ -82,7 +77,7 @@ mod tests {
         assert_eq!(closure(12.3).to_string(), "closure, eps² = 12");
         assert_eq!(closure(3.21e-5).to_string(), "closure, eps² = 3.2e-5");
         assert!(closure(0.09).warning().is_none() && closure(0.11).warning().unwrap().contains("0.11"));
-        assert!(Accuracy::Exact.warning().is_none() && !Accuracy::LeadingOrder.is_level() && closure(0.5).is_level());
+        assert!(Accuracy::Exact.warning().is_none());
         assert_eq!(Accuracy::Exact.or_worse(closure(0.2)).or_worse(closure(0.1)), closure(0.2));
         assert_eq!(closure(0.1).or_worse(Accuracy::LeadingOrder), Accuracy::LeadingOrder);
         let json = serde_json::to_value([Accuracy::Exact, closure(0.5), Accuracy::LeadingOrder]).unwrap();

@@ -4,9 +4,6 @@ use faer::Side;
 use faer::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::RoundSetting;
-use crate::exact_mse::FedLsaMse;
-use crate::stability::{control_variates_radius, global_memory_radius, plain_radius, random_talk_radius};
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::linear::systems::{Moments, System, Systems};
@@ -188,39 +185,6 @@ impl TdConstants {
     }
 }
 
-/// The spectral radius of a noiseless round of each method with one setting. A method converges in the mean if its radius is
-/// below 1.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Radii {
-    /// FedLSA: `(1 - alpha_g) I + alpha_g Gbar`.
-    pub fedlsa: f64,
-    /// FedLSA's map of second moments under i.i.d. samples. FedLSA converges in mean square if this radius is below 1.
-    pub fedlsa_mean_square: Option<f64>,
-    /// FedHSA: `I - alpha_g Sbar Abar`.
-    pub fedhsa: f64,
-    /// SCAFFLSA with a fixed period, on `sum p_c xi_c = 0`.
-    pub scafflsa: f64,
-    /// SCAFFLSA's expected round with random talk of probability `1/H`; infinite if the expectation is infinite.
-    pub scafflsa_random: f64,
-}
-
-impl Radii {
-    /// All radii. The radius of second moments requires `moments`, of one sample per step, and is computed up to d = 20.
-    ///
-    /// # Errors
-    /// When the mean system has no unique root or an eigenvalue iteration does not converge.
-    pub fn new(systems: &Systems, moments: Option<&[Moments]>, setting: &RoundSetting) -> Result<Self> {
-        let moments = moments.filter(|_| systems.dim() <= 20);
-        Ok(Self {
-            fedlsa: plain_radius(systems, setting)?,
-            fedlsa_mean_square: moments.map(|m| FedLsaMse::new(systems, m, setting, 1)?.radius()).transpose()?,
-            fedhsa: global_memory_radius(systems, setting)?,
-            scafflsa: control_variates_radius(systems, setting)?,
-            scafflsa_random: random_talk_radius(systems, setting.step_size, 1.0 / setting.local_steps as f64, setting.server_step)?,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,17 +290,5 @@ mod tests {
         assert!(constants.a <= 1e-12 && constants.delta_heter > 0.0);
         let json = serde_json::to_string(&constants).unwrap();
         assert_eq!(serde_json::from_str::<Constants>(&json).unwrap(), constants);
-    }
-
-    #[test]
-    fn radii_agree_for_one_local_step() {
-        // With H = 1 every method is the same map of theta, and talking always is talking after one step.
-        let agents = Draw::new(23).finite(2, 2, 3);
-        let (systems, moments) = federation(&agents, &[2, 1]);
-        let radii = Radii::new(&systems, Some(&moments), &RoundSetting::new(0.2, 1).unwrap()).unwrap();
-        for r in [radii.fedhsa, radii.scafflsa, radii.scafflsa_random] {
-            assert!((r - radii.fedlsa).abs() < 1e-12, "{radii:?}");
-        }
-        assert!(radii.fedlsa_mean_square.unwrap() > radii.fedlsa * radii.fedlsa);
     }
 }

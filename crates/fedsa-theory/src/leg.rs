@@ -50,11 +50,6 @@ impl AffineLeg {
         let resolvent = (Scale(p) * Mat::<f64>::identity(n, n) + Scale((1.0 - p) * eta) * a).partial_piv_lu().inverse();
         Ok(Some(Self { propagator: Scale(p) * (&d * &resolvent), sum: Scale(eta) * resolvent }))
     }
-
-    /// Whether every entry is finite. A leg with steps far above the stable ones overflows.
-    pub fn is_finite(&self) -> bool {
-        self.propagator.is_all_finite() && self.sum.is_all_finite()
-    }
 }
 
 /// The matrix of one step, `D = I - eta A`, d x d.

@@ -1,8 +1,8 @@
-//! Closed forms for methods on linear problems, and for other problems near their root.
+//! Closed forms for methods on linear problems.
 //!
 //! Functions compute numbers from [`Systems`](fedsa::problem::linear::systems::Systems) and
 //! [`Moments`](fedsa::problem::linear::systems::Moments), without randomness, and give the same result for any number of
-//! threads. [`local`] computes such systems for problems that are not linear.
+//! threads.
 //!
 //! One agent's mean operator is `gbar_c(theta) = bbar_c - Abar_c theta`. H local steps of size eta are determined by two
 //! matrices ([`leg`]):
@@ -17,7 +17,6 @@
 //! | [`leg`] | the mean of H local steps |
 //! | [`fedlsa`] | FedLSA's mean iterate, and its limit |
 //! | [`stability`] | spectral radii of rounds, and the largest stable step |
-//! | [`local`] | the same near the root of nonlinear operators |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
 //! | [`markov`] | the mean-square error under Markov samples |
 //! | [`gauss_markov`] | the mean-square error under additive Gauss-Markov noise |
@@ -45,7 +44,6 @@ pub mod fixed_point;
 pub mod gauss_markov;
 pub mod leg;
 pub mod link;
-pub mod local;
 pub mod map;
 pub mod markov;
 pub mod predict;

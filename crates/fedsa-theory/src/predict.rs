@@ -20,7 +20,7 @@
 //! | independent | exact |
 //! | additive Gauss-Markov noise on linear systems | exact ([`super::gauss_markov`]) |
 //! | a finite chain, one agent | exact, batches too |
-//! | finite chains, a few agents or exchangeable agents of two states | floors exact |
+//! | finite chains, a few agents | floors exact |
 //! | finite chains, more agents | closure, where it is small enough; leading order |
 //!
 //! [`Accuracy`](super::Accuracy) says which of these a number is.

@@ -2,12 +2,8 @@
 //!
 //! The last line of the theorem is wrong in the source; the recursion here is exact.
 
-use serde::{Deserialize, Serialize};
-
-use fedsa::error::{Result, require};
-
 /// The problem of Theorem B.4: `A_c(z) = a I`, `b_c(z) = bbar_c + noise`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scaffnew {
     /// The number of agents N, of equal weight.
     pub agents: u64,
@@ -22,7 +18,7 @@ pub struct Scaffnew {
 }
 
 /// The second moments after a step, with `u_c = theta_c - theta*` and `x_c = xi_c - xi*_c`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScaffnewState {
     /// `U = E mean_c ||u_c||^2`.
     pub u: f64,
@@ -35,35 +31,6 @@ pub struct ScaffnewState {
 }
 
 impl Scaffnew {
-    /// Checks the theorem's conditions: a, eta and p are positive, `p <= 1`, `0 < eta a < 2`.
-    ///
-    /// # Errors
-    /// When one of them is out of range.
-    pub fn validate(&self) -> Result<()> {
-        require(self.agents >= 1, "agents", self.agents, "at least 1")?;
-        require(self.p > 0.0 && self.p <= 1.0, "probability", self.p, "in (0, 1]")?;
-        let ea = self.eta * self.a;
-        require(self.eta > 0.0 && ea > 0.0 && ea < 2.0, "step_size", self.eta, "positive with 0 < eta a < 2")?;
-        require(self.sigma >= 0.0 && self.sigma.is_finite(), "sigma", self.sigma, "a number of at least 0")
-    }
-
-    /// The moments after one local step and one coin toss:
-    ///
-    /// ```text
-    /// U^ = (1 - eta a)^2 U + eta^2 X + 2 eta (1 - eta a) C + eta^2 sigma
-    /// V^ = (1 - eta a)^2 V + eta^2 sigma / N
-    /// C^ = (1 - eta a) C + eta X
-    /// U <- p V^ + (1-p) U^      V <- V^      C <- (1-p) C^
-    /// X <- X + p ((p/eta)^2 (U^ - V^) - 2 (p/eta) C^)
-    /// ```
-    pub fn step(&self, s: &ScaffnewState) -> ScaffnewState {
-        let p = self.p;
-        let moved = self.moved(s);
-        let talked = self.talked(&moved);
-        let mix = |talk: f64, silence: f64| p * talk + (1.0 - p) * silence;
-        ScaffnewState { u: mix(talked.u, moved.u), v: moved.v, c: mix(talked.c, moved.c), x: mix(talked.x, moved.x) }
-    }
-
     /// A local step without its coin toss: `(U^, V^, C^, X)`.
     fn moved(&self, s: &ScaffnewState) -> ScaffnewState {
         let Self { eta, sigma, .. } = *self;
@@ -97,7 +64,7 @@ impl Scaffnew {
     /// U' = (p U + (1-p) (eta^2 X' + 2 eta q C' + eta^2 sigma)) / (1 - (1-p) q^2)
     /// ```
     ///
-    /// The limit is `U = V`, `C = 0` and the V and X of [`limit`](Self::limit), because V does not depend on the coins, and X
+    /// In the limit `U = V`, `C = 0`, and V and X are those of single steps, because V does not depend on the coins, and X
     /// changes only at talks, whose coins are independent of X.
     pub fn next_talk(&self, s: &ScaffnewState) -> ScaffnewState {
         let Self { eta, p, sigma, .. } = *self;
@@ -115,29 +82,6 @@ impl Scaffnew {
         std::iter::successors(Some(start), |s| Some(self.next_talk(s))).take(talks + 1).collect()
     }
 
-    /// The states after 0, 1, .., `steps` steps.
-    pub fn curve(&self, start: ScaffnewState, steps: usize) -> Vec<ScaffnewState> {
-        std::iter::successors(Some(start), |s| Some(self.step(s))).take(steps + 1).collect()
-    }
-
-    /// The fixed point of [`step`](Self::step). With `q = 1 - eta a` and
-    /// `W = U^ - V`, the equation of X gives `C^ = p W / (2 eta)`, and the rest
-    ///
-    /// ```text
-    /// V = eta^2 (sigma / N) / (1 - q^2)
-    /// W = eta^2 sigma (1 - 1/N) / (1 - p/2 - (1-p) q (q + p/2))
-    /// U = V + (1-p) W,   C = (1-p) C^,   X = (1 - (1-p) q) C^ / eta
-    /// ```
-    pub fn limit(&self) -> ScaffnewState {
-        let Self { eta, p, sigma, .. } = *self;
-        let q = 1.0 - eta * self.a;
-        let n = self.agents as f64;
-        let v = eta * eta * sigma / n / (1.0 - q * q);
-        let w = eta * eta * sigma * (1.0 - 1.0 / n) / (1.0 - p / 2.0 - (1.0 - p) * q * (q + p / 2.0));
-        let c = p * w / (2.0 * eta);
-        ScaffnewState { u: v + (1.0 - p) * w, v, c: (1.0 - p) * c, x: (1.0 - (1.0 - p) * q) * c / eta }
-    }
-
     /// The Lyapunov function `psi = U + (eta / p)^2 X`. Its limit does not decrease with N, whereas that of V decreases as 1/N.
     pub fn psi(&self, s: &ScaffnewState) -> f64 {
         let scale = self.eta / self.p;
@@ -149,6 +93,48 @@ impl Scaffnew {
 mod tests {
     use super::*;
     use crate::testing::Draw;
+
+    impl Scaffnew {
+        /// The moments after one local step and one coin toss:
+        ///
+        /// ```text
+        /// U^ = (1 - eta a)^2 U + eta^2 X + 2 eta (1 - eta a) C + eta^2 sigma
+        /// V^ = (1 - eta a)^2 V + eta^2 sigma / N
+        /// C^ = (1 - eta a) C + eta X
+        /// U <- p V^ + (1-p) U^      V <- V^      C <- (1-p) C^
+        /// X <- X + p ((p/eta)^2 (U^ - V^) - 2 (p/eta) C^)
+        /// ```
+        pub(crate) fn step(&self, s: &ScaffnewState) -> ScaffnewState {
+            let p = self.p;
+            let moved = self.moved(s);
+            let talked = self.talked(&moved);
+            let mix = |talk: f64, silence: f64| p * talk + (1.0 - p) * silence;
+            ScaffnewState { u: mix(talked.u, moved.u), v: moved.v, c: mix(talked.c, moved.c), x: mix(talked.x, moved.x) }
+        }
+
+        /// The states after 0, 1, .., `steps` steps.
+        pub(crate) fn curve(&self, start: ScaffnewState, steps: usize) -> Vec<ScaffnewState> {
+            std::iter::successors(Some(start), |s| Some(self.step(s))).take(steps + 1).collect()
+        }
+
+        /// The fixed point of [`step`](Self::step). With `q = 1 - eta a` and
+        /// `W = U^ - V`, the equation of X gives `C^ = p W / (2 eta)`, and the rest
+        ///
+        /// ```text
+        /// V = eta^2 (sigma / N) / (1 - q^2)
+        /// W = eta^2 sigma (1 - 1/N) / (1 - p/2 - (1-p) q (q + p/2))
+        /// U = V + (1-p) W,   C = (1-p) C^,   X = (1 - (1-p) q) C^ / eta
+        /// ```
+        pub(crate) fn limit(&self) -> ScaffnewState {
+            let Self { eta, p, sigma, .. } = *self;
+            let q = 1.0 - eta * self.a;
+            let n = self.agents as f64;
+            let v = eta * eta * sigma / n / (1.0 - q * q);
+            let w = eta * eta * sigma * (1.0 - 1.0 / n) / (1.0 - p / 2.0 - (1.0 - p) * q * (q + p / 2.0));
+            let c = p * w / (2.0 * eta);
+            ScaffnewState { u: v + (1.0 - p) * w, v, c: (1.0 - p) * c, x: (1.0 - (1.0 - p) * q) * c / eta }
+        }
+    }
 
     fn problem(agents: u64) -> Scaffnew {
         Scaffnew { agents, eta: 0.1, a: 1.0, p: 0.2, sigma: 1.0 }
@@ -166,7 +152,6 @@ mod tests {
     #[test]
     fn the_limit_is_where_the_recursion_goes() {
         let p = Scaffnew { agents: 7, eta: 0.3, a: 1.4, p: 0.45, sigma: 2.0 };
-        p.validate().unwrap();
         let end = *p.curve(ScaffnewState { u: 1.0, v: 1.0, c: 0.3, x: 2.0 }, 3000).last().unwrap();
         let limit = p.limit();
         for (x, y) in [(end.u, limit.u), (end.v, limit.v), (end.c, limit.c), (end.x, limit.x)] {

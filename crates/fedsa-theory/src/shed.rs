@@ -13,65 +13,10 @@ pub fn midpoint(values: &[f64], q: usize) -> f64 {
     0.5 * (values[q] + values[values.len() - 1])
 }
 
-/// The convergence factor `r(rho, eta, q) = ||I - eta Hhat^-1 H||` of one step of length eta on least squares (2.6).
-pub fn factor(values: &[f64], q: usize, rho: f64, eta: f64) -> f64 {
-    let one = |(j, l): (usize, &f64)| (1.0 - eta * if j < q { 1.0 } else { l / rho }).abs();
-    values.iter().enumerate().map(one).fold(0.0, f64::max)
-}
-
-/// The least convergence factor over all rho and eta, `r* = 1 - l_d / rho*` (Theorem 2.1).
-pub fn best_factor(values: &[f64], q: usize) -> f64 {
-    1.0 - values[values.len() - 1] / midpoint(values, q)
-}
-
-/// The step length with which rho has the least convergence factor: `2 rho / (l_{q+1} + l_d)` for rho in `[l_d, l_{q+1}]`, else
-/// `None` (the set S* of Theorem 2.1).
-///
-/// Deviation: \[T\] states the set for q = 0 too, where no pair is known and every positive rho has such a step.
-pub fn best_step(values: &[f64], q: usize, rho: f64) -> Option<f64> {
-    let is_within = rho >= values[values.len() - 1] && rho <= values[q];
-    (is_within || q == 0 && rho > 0.0).then(|| rho / midpoint(values, q))
-}
-
-/// A step length that satisfies the condition of Armijo on least squares for any share below 1/2 (Lemma 2.1): `min_c
-/// rho_c / l_{q_c + 1}`, from each agent's rho and next eigenvalue.
-///
-/// Deviation: at most 1. As printed, (2.14) gives steps above 1 where every rho is above its eigenvalue. The proof asks
-/// `Hhat_c - eta H_c >= 0`, which the pairs that are known allow up to 1 only.
-pub fn sufficient_step(agents: impl IntoIterator<Item = (f64, f64)>) -> f64 {
-    agents.into_iter().map(|(rho, next)| rho / next).fold(1.0, f64::min)
-}
-
 /// `c_t = 1 - lbar_d / rhobar` (2.11), from the means over agents of the least eigenvalue and of rho: the factor of a step of length
 /// 1 on least squares, where each rho is at least [`midpoint`].
 pub fn federated_factor(least: f64, rho: f64) -> f64 {
     1.0 - least / rho
-}
-
-/// What bounds a step with outdated Hessians (Theorem 2.5).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outdated {
-    /// `lbar_d`: the mean over agents of the least eigenvalue of the Hessians in use.
-    pub least: f64,
-    /// `rhobar`: the mean over agents of rho, each the next eigenvalue of its Hessian.
-    pub rho: f64,
-    /// L: the Lipschitz constant of the mean Hessian.
-    pub lipschitz: f64,
-    /// `||theta_t - theta_{k_t}||`: how far theta has moved since the renewal.
-    pub moved: f64,
-    /// `||H(theta_t)||`: the norm of the mean Hessian.
-    pub norm: f64,
-    /// `eta_t`: the step length.
-    pub step: f64,
-}
-
-impl Outdated {
-    /// The bound of `||theta_{t+1} - theta*||` from `||theta_t - theta*||` (2.23), (2.24).
-    pub fn bound(&self, error: f64) -> f64 {
-        let c1 = federated_factor(self.least, self.rho) + (self.lipschitz * self.moved + (1.0 - self.step) * self.norm) / self.rho;
-        let c2 = self.step * self.lipschitz / (2.0 * self.rho);
-        c1 * error + c2 * error * error
-    }
 }
 
 /// `abar_T = prod_{k <= T} (1 - lbar_d / rhobar_k)^(1/T)` (2.17), (2.28): a bound of the linear rate of `||theta_t - theta*||` with
@@ -91,6 +36,35 @@ pub fn periodic_rate(agents: &[(f64, Vec<f64>)], period: usize, rho: impl Fn(&[f
 mod tests {
     use super::*;
     use fedsa::random::{Purpose, stream};
+
+    /// The convergence factor `r(rho, eta, q) = ||I - eta Hhat^-1 H||` of one step of length eta on least squares (2.6).
+    fn factor(values: &[f64], q: usize, rho: f64, eta: f64) -> f64 {
+        let one = |(j, l): (usize, &f64)| (1.0 - eta * if j < q { 1.0 } else { l / rho }).abs();
+        values.iter().enumerate().map(one).fold(0.0, f64::max)
+    }
+
+    /// The least convergence factor over all rho and eta, `r* = 1 - l_d / rho*` (Theorem 2.1).
+    fn best_factor(values: &[f64], q: usize) -> f64 {
+        1.0 - values[values.len() - 1] / midpoint(values, q)
+    }
+
+    /// The step length with which rho has the least convergence factor: `2 rho / (l_{q+1} + l_d)` for rho in `[l_d, l_{q+1}]`, else
+    /// `None` (the set S* of Theorem 2.1).
+    ///
+    /// Deviation: \[T\] states the set for q = 0 too, where no pair is known and every positive rho has such a step.
+    fn best_step(values: &[f64], q: usize, rho: f64) -> Option<f64> {
+        let is_within = rho >= values[values.len() - 1] && rho <= values[q];
+        (is_within || q == 0 && rho > 0.0).then(|| rho / midpoint(values, q))
+    }
+
+    /// A step length that satisfies the condition of Armijo on least squares for any share below 1/2 (Lemma 2.1): `min_c
+    /// rho_c / l_{q_c + 1}`, from each agent's rho and next eigenvalue.
+    ///
+    /// Deviation: at most 1. As printed, (2.14) gives steps above 1 where every rho is above its eigenvalue. The proof asks
+    /// `Hhat_c - eta H_c >= 0`, which the pairs that are known allow up to 1 only.
+    fn sufficient_step(agents: impl IntoIterator<Item = (f64, f64)>) -> f64 {
+        agents.into_iter().map(|(rho, next)| rho / next).fold(1.0, f64::min)
+    }
 
     /// Random eigenvalues in decreasing order.
     fn spectra() -> Vec<Vec<f64>> {

@@ -23,14 +23,6 @@ use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::linear::systems::Systems;
 
-/// FedLSA: `(1 - alpha_g) I + alpha_g Gbar`, a map of theta (d x d).
-///
-/// # Errors
-/// When the mean system has no unique root.
-pub fn plain_map(systems: &Systems, setting: &RoundSetting) -> Result<Mat<f64>> {
-    Ok(FedLsaMean::new(systems, setting)?.round_map())
-}
-
 /// FedHSA: `I - alpha_g Sbar Abar` with `Sbar = sum p_c S_c`, a map of theta (d x d).
 pub fn global_memory_map(systems: &Systems, setting: &RoundSetting) -> Mat<f64> {
     let d = systems.dim();
@@ -118,7 +110,7 @@ pub fn last_operators_radius(systems: &Systems, setting: &RoundSetting, success:
 /// # Errors
 /// When the mean system has no unique root.
 pub fn plain_radius(systems: &Systems, setting: &RoundSetting) -> Result<f64> {
-    spectral_radius(&plain_map(systems, setting)?)
+    spectral_radius(&FedLsaMean::new(systems, setting)?.round_map())
 }
 
 /// The radius of FedHSA's round.
@@ -180,8 +172,9 @@ pub fn delayed_radius(pull: &Mat<f64>, law: &[f64]) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exact_mse::{ExactMse as _, FedLsaMse};
     use crate::map::LinearMap as _;
-    use crate::testing::Draw;
+    use crate::testing::{Draw, federation};
     use fedsa::problem::linear::systems::System;
 
     /// One noiseless round of SCAFFLSA on all agents, `legs` local steps.
@@ -529,5 +522,23 @@ mod tests {
         }
         let edge = largest_stable_step(|eta| control_variates_radius(&systems, &RoundSetting::new(eta, 1000)?), 2.0, 1000.0).unwrap();
         assert!(edge > 0.002 && edge < 0.0045, "below the window, not above it: {edge}");
+    }
+
+    #[test]
+    fn radii_agree_for_one_local_step() {
+        // With H = 1 every method is the same map of theta, and talking always is talking after one step.
+        let agents = Draw::new(23).finite(2, 2, 3);
+        let (systems, moments) = federation(&agents, &[2, 1]);
+        let setting = RoundSetting::new(0.2, 1).unwrap();
+        let plain = plain_radius(&systems, &setting).unwrap();
+        let others = [
+            global_memory_radius(&systems, &setting),
+            control_variates_radius(&systems, &setting),
+            random_talk_radius(&systems, 0.2, 1.0, 1.0),
+        ];
+        for radius in others {
+            assert!((radius.unwrap() - plain).abs() < 1e-12);
+        }
+        assert!(FedLsaMse::new(&systems, &moments, &setting, 1).unwrap().radius().unwrap() > plain * plain);
     }
 }

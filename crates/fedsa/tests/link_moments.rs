@@ -17,7 +17,7 @@ use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
 use fedsa_theory::RoundSetting;
-use fedsa_theory::exact_mse::{ArrivalLaw, FedLsaMse, InitialControls};
+use fedsa_theory::exact_mse::{ArrivalLaw, ExactMse, FedLsaMse, InitialControls};
 use fedsa_theory::leg::AffineLeg;
 use fedsa_theory::link::LinkLaw;
 use fedsa_theory::map::LinearMap;

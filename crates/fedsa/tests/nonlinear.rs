@@ -4,6 +4,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use crate::common::local::Local;
 use crate::common::{Mean, bits, distance, field, follows, method, run_for};
 use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::linalg::{self, Mat};
@@ -23,7 +24,7 @@ use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa_methods::fedlsa::FedLsa;
 use fedsa_methods::scafflsa::Scafflsa;
 use fedsa_theory::RoundSetting;
-use fedsa_theory::local::Local;
+use fedsa_theory::stability::{control_variates_radius, global_memory_radius};
 
 fn logistic(agents: usize, seed: u64) -> RandomLogistic {
     RandomLogistic::default().with_agents(agents).with_dim(4).with_points(30).with_spread(3.0).with_seed(seed)
@@ -468,10 +469,12 @@ fn without_noise_fedhsa_and_scafflsa_reach_the_root_at_the_local_rate_and_fedlsa
         let (root, d) = (field.root().unwrap(), field.dim());
         let step = if name.starts_with("q-learning") { 0.3 } else { 0.1 };
         let setting = RoundSetting::new(step, H as u64).unwrap();
-        let radii = Local::new(&*field).unwrap().radii(&setting).unwrap();
+        let systems = Local::new(&*field).unwrap().systems;
+        let (of_fedhsa, of_scafflsa) =
+            (global_memory_radius(&systems, &setting).unwrap(), control_variates_radius(&systems, &setting).unwrap());
         let scafflsa = Scafflsa::new(step, H);
         for (kind, method, radius) in
-            [("fedhsa", &*fedhsa(step, H), radii.fedhsa), ("scafflsa", &scafflsa as &dyn MethodSettings, radii.scafflsa)]
+            [("fedhsa", &*fedhsa(step, H), of_fedhsa), ("scafflsa", &scafflsa as &dyn MethodSettings, of_scafflsa)]
         {
             assert!(radius < 1.0, "{kind} on {name}: {radius}");
             let error = |rounds: f64| distance(run_for(&field, method, 0, &vec![0.0; d], rounds as u64).theta(), root);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::common::local::Local;
 use crate::common::{Mean, bits, distance, follows, noise_of, run_for, run_from};
 use crate::example::Regression;
 use fedsa::kernel::Isa;
@@ -20,7 +21,7 @@ use fedsa::sums;
 use fedsa_methods::fedhsa::FedHsa;
 use fedsa_methods::fedlsa::FedLsa;
 use fedsa_methods::scafflsa::Scafflsa;
-use fedsa_theory::local::Local;
+use fedsa_theory::stability::{control_variates_radius, global_memory_radius, largest_stable_step, plain_radius};
 use fedsa_theory::{RoundSetting, map};
 
 fn sampled<P: Problem>(problem: P, kind: Law) -> Arc<dyn Field> {
@@ -278,16 +279,16 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
     let next = |method: &dyn MethodSettings, theta: &[f64]| run_for(&field, method, 0, theta, 1).theta().to_vec();
     for (step, steps, alpha) in [(0.3, 1, 1.0), (0.3, 7, 1.0), (0.9, 20, 0.7)] {
         let setting = RoundSetting::new(step, steps).unwrap().with_server_step(alpha).unwrap();
-        let radii = local.radii(&setting).unwrap();
+        let systems = &local.systems;
         let close = |name: &str, got: f64, round: &Mat<f64>| {
             let want = map::spectral_radius(round).unwrap();
             assert!((got - want).abs() < CLOSE, "{name}, {setting:?}: {got} {want}");
         };
         let method = fedhsa(step, steps as usize).with_global_step_size(alpha);
-        close("fedhsa", radii.fedhsa, &differences(root, STEP, |theta| next(&method, theta)));
+        close("fedhsa", global_memory_radius(systems, &setting).unwrap(), &differences(root, STEP, |theta| next(&method, theta)));
         if steps == 1 {
             let method = FedLsa::new(step, 1).with_global_step_size(alpha);
-            close("fedlsa", radii.fedlsa, &differences(root, STEP, |theta| next(&method, theta)));
+            close("fedlsa", plain_radius(systems, &setting).unwrap(), &differences(root, STEP, |theta| next(&method, theta)));
         }
         // SCAFFLSA's state: theta and the controls, whose sum is first put to 0.
         let method = Scafflsa::new(step, steps as usize).with_global_step_size(alpha);
@@ -304,11 +305,11 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
             [run.theta().to_vec(), run.controls().unwrap().concat()].concat()
         };
         assert!(distance(&round(&fixed), &fixed) < 1e-13, "a fixed point");
-        close("scafflsa", radii.scafflsa, &differences(&fixed, STEP, round));
+        close("scafflsa", control_variates_radius(systems, &setting).unwrap(), &differences(&fixed, STEP, round));
     }
     // Just below the local edge small deviations die out, above it they grow.
-    let radius = |step: f64| local.radii(&RoundSetting::new(step, 1).unwrap()).unwrap().fedlsa;
-    let edge = fedsa_theory::stability::largest_stable_step(|step| Ok(radius(step)), 1.0, 1.0).unwrap();
+    let radius = |step: f64| plain_radius(&local.systems, &RoundSetting::new(step, 1)?);
+    let edge = largest_stable_step(radius, 1.0, 1.0).unwrap();
     let start: Vec<f64> = root.iter().map(|x| x + 1e-3).collect();
     let after = |step: f64| distance(run_for(&field, &FedLsa::new(step, 1), 0, &start, 300).theta(), root);
     assert!(after(0.97 * edge) < 1e-5 && after(1.03 * edge) > 1e-2, "{} {}", after(0.97 * edge), after(1.03 * edge));
@@ -316,7 +317,8 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
     let bare = Local::new(&*sampled(Less(Regression::new(4, 12, 2), Left::Means), Law::Mean)).unwrap();
     assert_eq!(bare.jacobians, RootSource::Differences);
     let setting = RoundSetting::new(0.3, 7).unwrap();
-    assert!((bare.radii(&setting).unwrap().fedhsa - local.radii(&setting).unwrap().fedhsa).abs() < 1e-8);
+    let radius = |of: &Local| global_memory_radius(&of.systems, &setting).unwrap();
+    assert!((radius(&bare) - radius(&local)).abs() < 1e-8);
 }
 
 #[test]

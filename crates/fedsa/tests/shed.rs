@@ -185,9 +185,13 @@ fn steps_with_outdated_hessians_stay_within_their_bound() {
         let step = if length > 1e-12 { distance(run.theta(), &theta) / length } else { 1.0 };
         assert!(length < 1e-7 || (step.log2() - step.log2().round()).abs() < 1e-3, "round {t}: a step of {step}");
         let norm = mean(&spectra(&field, &theta), |values| values[0]);
+        // (2.23) and (2.24), from the eigenvalues of the Hessians in use.
         let bound = {
             let (least, rho) = (mean(&of_renewal, |v| v[d - 1]), mean(&of_renewal, |v| theory::next(v, q.min(d - 1))));
-            theory::Outdated { least, rho, lipschitz, moved: distance(&theta, &at_renewal), norm, step }.bound(distance(&theta, root))
+            let moved = distance(&theta, &at_renewal);
+            let linear = theory::federated_factor(least, rho) + (lipschitz * moved + (1.0 - step) * norm) / rho;
+            let error = distance(&theta, root);
+            linear * error + step * lipschitz / (2.0 * rho) * error * error
         };
         assert!(distance(run.theta(), root) <= bound + 1e-13, "round {t}: a step of {step}");
     }

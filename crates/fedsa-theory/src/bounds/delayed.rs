@@ -21,8 +21,6 @@ pub struct DelayedSaBound {
     pub tau_mix: u64,
 }
 
-/// `B` of Lemma 5.3 over sigma^2, C_1 and C_2 of Theorem 5.3.
-const CONSTANT: [f64; 3] = [111.0, 300.0, 300.0];
 /// `B` over sigma^2, C and C' of Theorem 5.4.
 const VARYING: [f64; 3] = [9.0, 196.0, 98.0];
 
@@ -48,29 +46,6 @@ impl DelayedSaBound {
             Assumption::at_most("r_0 <= 2 sigma", "r_0", self.start, 2.0 * self.sigma),
             Assumption::at_most("alpha is small enough", "alpha", alpha, self.mu / (c * self.l * self.l * self.wait(tau))),
         ])
-    }
-
-    /// Theorem 5.3: constant delay tau, and an iterate that is drawn with weights `(1 - alpha mu / 2)^-(t+1)` from rounds 0 to T:
-    ///
-    /// ```text
-    /// E r_out^2 <= (1 - alpha mu / 2)^{T+1} (2 r_0^2 / (alpha mu) + 8 tau_mix B / mu) + 300 alpha L^2 max(tau, tau_mix) sigma^2 / mu
-    /// ```
-    ///
-    /// with `B = 111 sigma^2` and `alpha <= mu / (300 L^2 max(tau, tau_mix))`. Deviations from (C.79): \[T\] multiplies the second term
-    /// by r_0^2, which (C.76) does not, and has the factor 4 for `2 W_{tau_mix - 1} <= 4 tau_mix` times `2 / (alpha mu)` times alpha.
-    /// Its condition has 100, and 150 for C_1; `1 - alpha mu + 150 alpha^2 L^2 tau <= 1 - alpha mu / 2` asks for 300.
-    ///
-    /// # Errors
-    /// When the step size is not positive.
-    pub fn theorem_5_3(&self, alpha: f64, tau: u64, rounds: u64) -> Result<Bound> {
-        let [b, c_1, c_2] = CONSTANT;
-        let forgotten = (((rounds + 1) as f64) * (-0.5 * alpha * self.mu).ln_1p()).exp();
-        let terms = [
-            ("start", forgotten * 2.0 * self.start.powi(2) / (alpha * self.mu)),
-            ("chain at the start", forgotten * 8.0 * self.tau_mix as f64 * b * self.sigma.powi(2) / self.mu),
-            ("samples", c_2 * alpha * (self.l * self.sigma).powi(2) * self.wait(tau) / self.mu),
-        ];
-        Ok(Bound::new("[T] Theorem 5.3", "E ||theta_out - theta*||^2", &terms, self.assumptions(alpha, c_1, tau)?))
     }
 
     /// Theorem 5.4: delays that vary up to `tau_max`, `B = 9 sigma^2`,
@@ -101,10 +76,38 @@ mod tests {
     use super::*;
     use crate::RoundSetting;
     use crate::bounds::testing::{CASES, Looseness, one_agent};
-    use crate::exact_mse::{ArrivalLaw, DelayedMse};
+    use crate::exact_mse::{ArrivalLaw, DelayedMse, ExactMse};
     use crate::testing::{Draw, Finite};
     use fedsa::linalg;
     use fedsa::uplink::stage::delay::Before;
+
+    /// `B` of Lemma 5.3 over sigma^2, C_1 and C_2 of Theorem 5.3.
+    const CONSTANT: [f64; 3] = [111.0, 300.0, 300.0];
+
+    impl DelayedSaBound {
+        /// Theorem 5.3: constant delay tau, and an iterate that is drawn with weights `(1 - alpha mu / 2)^-(t+1)` from rounds 0 to T:
+        ///
+        /// ```text
+        /// E r_out^2 <= (1 - alpha mu / 2)^{T+1} (2 r_0^2 / (alpha mu) + 8 tau_mix B / mu) + 300 alpha L^2 max(tau, tau_mix) sigma^2 / mu
+        /// ```
+        ///
+        /// with `B = 111 sigma^2` and `alpha <= mu / (300 L^2 max(tau, tau_mix))`. Deviations from (C.79): \[T\] multiplies the second term
+        /// by r_0^2, which (C.76) does not, and has the factor 4 for `2 W_{tau_mix - 1} <= 4 tau_mix` times `2 / (alpha mu)` times alpha.
+        /// Its condition has 100, and 150 for C_1; `1 - alpha mu + 150 alpha^2 L^2 tau <= 1 - alpha mu / 2` asks for 300.
+        ///
+        /// # Errors
+        /// When the step size is not positive.
+        fn theorem_5_3(&self, alpha: f64, tau: u64, rounds: u64) -> Result<Bound> {
+            let [b, c_1, c_2] = CONSTANT;
+            let forgotten = (((rounds + 1) as f64) * (-0.5 * alpha * self.mu).ln_1p()).exp();
+            let terms = [
+                ("start", forgotten * 2.0 * self.start.powi(2) / (alpha * self.mu)),
+                ("chain at the start", forgotten * 8.0 * self.tau_mix as f64 * b * self.sigma.powi(2) / self.mu),
+                ("samples", c_2 * alpha * (self.l * self.sigma).powi(2) * self.wait(tau) / self.mu),
+            ];
+            Ok(Bound::new("[T] Theorem 5.3", "E ||theta_out - theta*||^2", &terms, self.assumptions(alpha, c_1, tau)?))
+        }
+    }
 
     fn view(agent: &Finite, theta_0: &[f64]) -> (DelayedSaBound, Vec<f64>) {
         let system = agent.system();

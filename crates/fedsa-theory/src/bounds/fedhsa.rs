@@ -1,4 +1,4 @@
-//! Theorems 1 and 2 and Corollary 1 of \[F\], as shapes.
+//! Theorems 1 and 2 of \[F\], as shapes.
 //!
 //! \[F\] does not state its constants. With the effective step `alpha = alpha_g eta H` its recursion for a round has a contraction
 //! `1 - C mu alpha`, the samples' noise `alpha^2 tau L^2 sigma^2 / (N H)` and the drift of the local steps,
@@ -26,17 +26,6 @@ pub fn theorem_2(constants: &FedHsaConstants, setting: &RoundSetting, agents: f6
     Ok(BoundShape { statement, rate: mu * alpha, floor, assumptions: vec![Assumption::positive("Assumption 2", "mu", mu)] })
 }
 
-/// Corollary 1, after T rounds with steps of order 1/t: `tau L^2 sigma^2 / (mu^2 N H T)`, up to a factor.
-///
-/// # Errors
-/// As [`theorem_2`], and when there are no rounds.
-pub fn corollary_1(constants: &FedHsaConstants, local_steps: u64, agents: f64, tau: f64, rounds: u64) -> Result<f64> {
-    check(constants, agents, tau)?;
-    require(rounds >= 1, "rounds", rounds, "at least 1")?;
-    let FedHsaConstants { mu, l, sigma } = *constants;
-    Ok(tau * (l * sigma / mu).powi(2) / (agents * local_steps as f64 * rounds as f64))
-}
-
 fn check(constants: &FedHsaConstants, agents: f64, tau: f64) -> Result<()> {
     require(constants.mu > 0.0, "mu", constants.mu, "a strongly monotone mean operator")?;
     require(agents >= 1.0 && agents.is_finite(), "agents", agents, "at least 1")?;
@@ -47,9 +36,8 @@ fn check(constants: &FedHsaConstants, agents: f64, tau: f64) -> Result<()> {
 mod tests {
     use super::*;
     use crate::Accuracy;
-    use crate::bounds::ShapeFit;
-    use crate::bounds::testing::{Case, cases};
-    use crate::exact_mse::FedHsaMse;
+    use crate::bounds::testing::{Case, ShapeFit, cases};
+    use crate::exact_mse::{ExactMse, FedHsaMse};
     use crate::predict::Forecast;
     use crate::testing::federation;
     use fedsa::kernel::Isa;
@@ -59,6 +47,17 @@ mod tests {
     use fedsa::sampling::{Law, Sampling};
     use fedsa::uplink::Uplink;
     use fedsa_methods::fedhsa::FedHsa;
+
+    /// Corollary 1, after T rounds with steps of order 1/t: `tau L^2 sigma^2 / (mu^2 N H T)`, up to a factor.
+    ///
+    /// # Errors
+    /// As [`theorem_2`], and when there are no rounds.
+    fn corollary_1(constants: &FedHsaConstants, local_steps: u64, agents: f64, tau: f64, rounds: u64) -> Result<f64> {
+        check(constants, agents, tau)?;
+        require(rounds >= 1, "rounds", rounds, "at least 1")?;
+        let FedHsaConstants { mu, l, sigma } = *constants;
+        Ok(tau * (l * sigma / mu).powi(2) / (agents * local_steps as f64 * rounds as f64))
+    }
 
     fn constants(case: &Case) -> FedHsaConstants {
         let (mut l, mut b) = (0.0f64, 0.0f64);

@@ -112,7 +112,7 @@ pub(super) fn server_step(setting: &RoundSetting) -> Assumption {
 ///
 /// Here a is the largest that A 2 allows for this step size.
 ///
-/// Deviation: the third term is printed as `2 sqrt(mean ||Sigma_A||) ||rho_H|| / (a sqrt(H N))` ([`theorem_a5_printed`]), and with
+/// Deviation: the third term is printed as `2 sqrt(mean ||Sigma_A||) ||rho_H|| / (a sqrt(H N))` (`theorem_a5_printed` of the tests), and with
 /// it Theorem 4.1. The proof of Lemma A.2 replaces the sum over s of `(prod_{i>s} Gbar_i - Gbar^{t-s}) rho_H` by one of its terms. The
 /// sum is `sum_i (prod_{r>i} Gbar_r) (Gbar_i - Gbar) thetabias_{i-1}`, whose terms are uncorrelated.
 ///
@@ -122,20 +122,6 @@ pub fn theorem_a5(systems: &Systems, moments: &[Moments], setting: &RoundSetting
     let (constants, mean) = at_step(systems, moments, setting)?;
     let start = linalg::distance_sq(theta_0, &mean.root).sqrt();
     Ok(constants.theorem_a5(setting, rounds, largest_bias(&mean, rounds)?, start))
-}
-
-/// Theorem A.5 as printed. It is false: see [`theorem_a5`].
-///
-/// # Errors
-/// As [`theorem_a5`].
-pub fn theorem_a5_printed(systems: &Systems, moments: &[Moments], setting: &RoundSetting, theta_0: &[f64], rounds: u64) -> Result<Bound> {
-    let (constants, mean) = at_step(systems, moments, setting)?;
-    let start = linalg::distance_sq(theta_0, &mean.root).sqrt();
-    let mut bound = constants.theorem_a5(setting, rounds, 0.0, start);
-    let legs = setting.local_steps as f64 * constants.agents;
-    bound.statement = "[S] Theorem A.5 as printed (false)";
-    bound.terms[2].value = 2.0 * constants.sigma_a.sqrt() * linalg::norm_sq(&mean.rho).sqrt() / (constants.contraction.a * legs.sqrt());
-    Ok(bound)
 }
 
 /// The error itself: Theorem A.5 and the bias, `E^{1/2} ||theta_t - theta*||^2 <= Theorem A.5 + ||thetabias_t||`, with the exact
@@ -156,58 +142,6 @@ pub(crate) fn with_bias(mut bound: Bound, mean: &FedLsaMean, rounds: u64) -> Bou
     bound
 }
 
-/// Lemma A.4: the bias approaches its limit, `||thetabias_t - thetabias|| <= (1 - eta a)^{tH} ||(I - Gbar)^-1|| ||rho_H||`.
-///
-/// # Errors
-/// As [`theorem_a5`].
-pub fn lemma_a4(systems: &Systems, moments: &[Moments], setting: &RoundSetting, rounds: u64) -> Result<Bound> {
-    let mean = FedLsaMean::new(systems, &setting.with_server_step(1.0)?)?;
-    let contraction = Contraction::up_to(systems, moments, setting.step_size)?;
-    let singular = mean.pull().singular_values().map_err(|_| unknown_constant("||(I - Gbar)^-1||", "I - Gbar is not finite"))?;
-    let inverse = 1.0 / singular.last().copied().unwrap_or(0.0);
-    let steps = rounds as f64 * setting.local_steps as f64;
-    let forgotten = (steps * (-setting.step_size * contraction.a).ln_1p()).exp();
-    let terms = [("start of the bias", forgotten * inverse * linalg::norm_sq(&mean.rho).sqrt())];
-    let mut assumptions = contraction.assumptions(setting.step_size);
-    assumptions.push(server_step(setting));
-    Ok(Bound::new("[S] Lemma A.4", "||thetabias_t - thetabias||", &terms, assumptions))
-}
-
-/// Lemma C.3 (16): `||rho_H|| <= (eta^2 H (H-1) / 2) mean ||Abar_c|| ||gbar_c(theta*)|| exp(eta (H-2) ||Abar_c||)`.
-///
-/// Deviation: printed as `eta^2 H^2 mean exp(eta H ||Abar_c||) ||theta*_c - theta*||` ([`lemma_c3_printed`]), without the factor
-/// `||Abar_c||^2 / 2` of its proof, so that it fails for large matrices. `||gbar_c(theta*)||` takes the place of
-/// `||Abar_c|| ||theta*_c - theta*||`, so that nearly singular agents do not matter.
-///
-/// # Errors
-/// When the mean system has no unique root.
-pub fn lemma_c3(systems: &Systems, setting: &RoundSetting) -> Result<Bound> {
-    let root = systems.root()?;
-    let (eta, h) = (setting.step_size, setting.local_steps as f64);
-    let each = |(system, p): (&fedsa::problem::linear::systems::System, f64)| {
-        let norm = linalg::norm2(&system.a);
-        p * norm * linalg::norm_sq(&system.mean(&root)).sqrt() * (eta * (h - 2.0).max(0.0) * norm).exp()
-    };
-    let mean: f64 = systems.kinds.iter().zip(systems.kind_weights()).map(each).sum();
-    let terms = [("drift", 0.5 * eta * eta * h * (h - 1.0) * mean)];
-    Ok(Bound::new("[S] Lemma C.3, corrected", "||rho_H||", &terms, Vec::new()))
-}
-
-/// Lemma C.3 as printed. It is false: see [`lemma_c3`].
-///
-/// # Errors
-/// When the mean system or that of an agent has no unique root.
-pub fn lemma_c3_printed(systems: &Systems, setting: &RoundSetting) -> Result<Bound> {
-    let root = systems.root()?;
-    let (eta, h) = (setting.step_size, setting.local_steps as f64);
-    let mut mean = 0.0;
-    for (k, p) in systems.kind_weights().into_iter().enumerate() {
-        let norm = linalg::norm2(&systems.kinds[k].a);
-        mean += p * (eta * h * norm).exp() * linalg::distance_sq(&systems.local_root(k)?, &root).sqrt();
-    }
-    Ok(Bound::new("[S] Lemma C.3 as printed (false)", "||rho_H||", &[("drift", eta * eta * h * h * mean)], Vec::new()))
-}
-
 /// Corollary 4.4 (A.6): H = 1, where there is no bias. The noise of Theorem A.5 gets half of eps, the start the other half:
 ///
 /// ```text
@@ -216,7 +150,7 @@ pub fn lemma_c3_printed(systems: &Systems, setting: &RoundSetting) -> Result<Bou
 /// ```
 ///
 /// `start` is `||theta_0 - theta*||`, `target` eps^2. Deviation: the source leaves the constants open, and its step without them,
-/// `a N eps^2 / max(v_heter, sigma_eps)`, misses the target ([`corollary_4_4_printed`]).
+/// `a N eps^2 / max(v_heter, sigma_eps)`, misses the target (`corollary_4_4_printed` of the tests).
 ///
 /// # Errors
 /// When the target is not positive.
@@ -226,18 +160,6 @@ pub fn corollary_4_4(constants: &FedLsaConstants, start: f64, target: f64) -> Re
     let eta = largest_step.min((eps / (2.0 * constants.noise())).powi(2));
     let rounds = rounds_until(start, 0.5 * eps, eta * a);
     CorollaryChoice::fixed("[S] Corollary 4.4, with constants", target, eta, 1, rounds, constants.contraction.assumptions(eta))
-}
-
-/// Corollary 4.4 with all constants that its source leaves open equal to 1, which misses targets.
-///
-/// # Errors
-/// When the target is not positive.
-pub fn corollary_4_4_printed(constants: &FedLsaConstants, start: f64, target: f64) -> Result<CorollaryChoice> {
-    check_target(target)?;
-    let Contraction { a, largest_step } = constants.contraction;
-    let eta = largest_step.min(a * constants.agents * target / constants.v_heter.max(constants.sigma_eps));
-    let rounds = ((start / target.sqrt()).ln() / (eta * a)).ceil().max(0.0);
-    CorollaryChoice::fixed("[S] Corollary 4.4 as printed", target, eta, 1, rounds, constants.contraction.assumptions(eta))
 }
 
 /// `e / (2 (1 - 1/e))`: `||thetabias_t|| <= ||rho_H|| / (1 - (1 - eta a)^H)`, and with Lemma C.3, `eta a H <= eta C_A H <= 1` and
@@ -256,7 +178,7 @@ fn bias_factor() -> f64 {
 /// ```
 ///
 /// so that T grows as `(1/eps) log(1/eps)`, and T H as `(1/eps^2) log(1/eps)`. Deviation: the source bounds the bias by its Lemma C.3,
-/// which lost `||Abar_c||^2`; its number of rounds depends on the unit of time ([`corollary_4_5_printed`]).
+/// which lost `||Abar_c||^2`; its number of rounds depends on the unit of time (`corollary_4_5_printed` of the tests).
 ///
 /// # Errors
 /// When the target is not positive.
@@ -268,22 +190,6 @@ pub fn corollary_4_5(constants: &FedLsaConstants, start: f64, target: f64) -> Re
     let local_steps = ((span / eta).floor() as u64).max(1);
     let rounds = rounds_until(start, 0.25 * eps, -(local_steps as f64 * (-eta * a).ln_1p()).exp_m1());
     CorollaryChoice::fixed("[S] Corollary 4.5, with constants", target, eta, local_steps, rounds, constants.contraction.assumptions(eta))
-}
-
-/// Corollary 4.5 with all constants that its source leaves open equal to 1. Its rounds change with the unit of time: `A -> s A`,
-/// `b -> s b` is the same problem with the step `eta / s`, and its T is divided by s^2 where the second term decides.
-///
-/// # Errors
-/// When the target is not positive.
-pub fn corollary_4_5_printed(constants: &FedLsaConstants, start: f64, target: f64) -> Result<CorollaryChoice> {
-    check_target(target)?;
-    let (eps, Contraction { a, largest_step }) = (target.sqrt(), constants.contraction);
-    let noise = constants.v_heter.max(constants.sigma_eps);
-    let eta = largest_step.min(a * constants.agents * target / noise);
-    let local_steps = ((noise / (constants.distance * constants.agents * eps)).floor() as u64).max(1);
-    let rounds = (1.0 / (a * largest_step)).max(constants.distance / (a * a * eps)) * (start / eps).ln();
-    let assumptions = constants.contraction.assumptions(eta);
-    CorollaryChoice::fixed("[S] Corollary 4.5 as printed", target, eta, local_steps, rounds.ceil().max(0.0), assumptions)
 }
 
 /// The constants with the a of this step size, and the mean round.
@@ -315,9 +221,103 @@ pub(crate) fn largest_bias(mean: &FedLsaMean, rounds: u64) -> Result<f64> {
 mod tests {
     use super::*;
     use crate::bounds::testing::{CASES, Case, Looseness, cases};
-    use crate::exact_mse::FedLsaMse;
+    use crate::exact_mse::{ExactMse, FedLsaMse};
     use crate::testing::{Finite, federation};
     use fedsa::linalg::Mat;
+
+    /// Theorem A.5 as printed. It is false: see [`theorem_a5`].
+    ///
+    /// # Errors
+    /// As [`theorem_a5`].
+    fn theorem_a5_printed(systems: &Systems, moments: &[Moments], setting: &RoundSetting, theta_0: &[f64], rounds: u64) -> Result<Bound> {
+        let (constants, mean) = at_step(systems, moments, setting)?;
+        let start = linalg::distance_sq(theta_0, &mean.root).sqrt();
+        let mut bound = constants.theorem_a5(setting, rounds, 0.0, start);
+        let legs = setting.local_steps as f64 * constants.agents;
+        bound.statement = "[S] Theorem A.5 as printed (false)";
+        bound.terms[2].value = 2.0 * constants.sigma_a.sqrt() * linalg::norm_sq(&mean.rho).sqrt() / (constants.contraction.a * legs.sqrt());
+        Ok(bound)
+    }
+
+    /// Lemma A.4: the bias approaches its limit, `||thetabias_t - thetabias|| <= (1 - eta a)^{tH} ||(I - Gbar)^-1|| ||rho_H||`.
+    ///
+    /// # Errors
+    /// As [`theorem_a5`].
+    fn lemma_a4(systems: &Systems, moments: &[Moments], setting: &RoundSetting, rounds: u64) -> Result<Bound> {
+        let mean = FedLsaMean::new(systems, &setting.with_server_step(1.0)?)?;
+        let contraction = Contraction::up_to(systems, moments, setting.step_size)?;
+        let singular = mean.pull().singular_values().map_err(|_| unknown_constant("||(I - Gbar)^-1||", "I - Gbar is not finite"))?;
+        let inverse = 1.0 / singular.last().copied().unwrap_or(0.0);
+        let steps = rounds as f64 * setting.local_steps as f64;
+        let forgotten = (steps * (-setting.step_size * contraction.a).ln_1p()).exp();
+        let terms = [("start of the bias", forgotten * inverse * linalg::norm_sq(&mean.rho).sqrt())];
+        let mut assumptions = contraction.assumptions(setting.step_size);
+        assumptions.push(server_step(setting));
+        Ok(Bound::new("[S] Lemma A.4", "||thetabias_t - thetabias||", &terms, assumptions))
+    }
+
+    /// Lemma C.3 (16): `||rho_H|| <= (eta^2 H (H-1) / 2) mean ||Abar_c|| ||gbar_c(theta*)|| exp(eta (H-2) ||Abar_c||)`.
+    ///
+    /// Deviation: printed as `eta^2 H^2 mean exp(eta H ||Abar_c||) ||theta*_c - theta*||` (`lemma_c3_printed`), without the factor
+    /// `||Abar_c||^2 / 2` of its proof, so that it fails for large matrices. `||gbar_c(theta*)||` takes the place of
+    /// `||Abar_c|| ||theta*_c - theta*||`, so that nearly singular agents do not matter.
+    ///
+    /// # Errors
+    /// When the mean system has no unique root.
+    fn lemma_c3(systems: &Systems, setting: &RoundSetting) -> Result<Bound> {
+        let root = systems.root()?;
+        let (eta, h) = (setting.step_size, setting.local_steps as f64);
+        let each = |(system, p): (&fedsa::problem::linear::systems::System, f64)| {
+            let norm = linalg::norm2(&system.a);
+            p * norm * linalg::norm_sq(&system.mean(&root)).sqrt() * (eta * (h - 2.0).max(0.0) * norm).exp()
+        };
+        let mean: f64 = systems.kinds.iter().zip(systems.kind_weights()).map(each).sum();
+        let terms = [("drift", 0.5 * eta * eta * h * (h - 1.0) * mean)];
+        Ok(Bound::new("[S] Lemma C.3, corrected", "||rho_H||", &terms, Vec::new()))
+    }
+
+    /// Lemma C.3 as printed. It is false: see [`lemma_c3`].
+    ///
+    /// # Errors
+    /// When the mean system or that of an agent has no unique root.
+    fn lemma_c3_printed(systems: &Systems, setting: &RoundSetting) -> Result<Bound> {
+        let root = systems.root()?;
+        let (eta, h) = (setting.step_size, setting.local_steps as f64);
+        let mut mean = 0.0;
+        for (k, p) in systems.kind_weights().into_iter().enumerate() {
+            let norm = linalg::norm2(&systems.kinds[k].a);
+            mean += p * (eta * h * norm).exp() * linalg::distance_sq(&systems.local_root(k)?, &root).sqrt();
+        }
+        Ok(Bound::new("[S] Lemma C.3 as printed (false)", "||rho_H||", &[("drift", eta * eta * h * h * mean)], Vec::new()))
+    }
+
+    /// Corollary 4.4 with all constants that its source leaves open equal to 1, which misses targets.
+    ///
+    /// # Errors
+    /// When the target is not positive.
+    fn corollary_4_4_printed(constants: &FedLsaConstants, start: f64, target: f64) -> Result<CorollaryChoice> {
+        check_target(target)?;
+        let Contraction { a, largest_step } = constants.contraction;
+        let eta = largest_step.min(a * constants.agents * target / constants.v_heter.max(constants.sigma_eps));
+        let rounds = ((start / target.sqrt()).ln() / (eta * a)).ceil().max(0.0);
+        CorollaryChoice::fixed("[S] Corollary 4.4 as printed", target, eta, 1, rounds, constants.contraction.assumptions(eta))
+    }
+
+    /// Corollary 4.5 with all constants that its source leaves open equal to 1. Its rounds change with the unit of time: `A -> s A`,
+    /// `b -> s b` is the same problem with the step `eta / s`, and its T is divided by s^2 where the second term decides.
+    ///
+    /// # Errors
+    /// When the target is not positive.
+    fn corollary_4_5_printed(constants: &FedLsaConstants, start: f64, target: f64) -> Result<CorollaryChoice> {
+        check_target(target)?;
+        let (eps, Contraction { a, largest_step }) = (target.sqrt(), constants.contraction);
+        let noise = constants.v_heter.max(constants.sigma_eps);
+        let eta = largest_step.min(a * constants.agents * target / noise);
+        let local_steps = ((noise / (constants.distance * constants.agents * eps)).floor() as u64).max(1);
+        let rounds = (1.0 / (a * largest_step)).max(constants.distance / (a * a * eps)) * (start / eps).ln();
+        let assumptions = constants.contraction.assumptions(eta);
+        CorollaryChoice::fixed("[S] Corollary 4.5 as printed", target, eta, local_steps, rounds.ceil().max(0.0), assumptions)
+    }
 
     /// A setting within A 2 and a round for a case.
     fn setting(case: &Case) -> (RoundSetting, u64) {

@@ -1,9 +1,9 @@
-//! Theorems 4.2 to 4.4 and Corollary 4.1 of \[T\]: federated TD learning over channels.
+//! Theorems 4.2 to 4.4 of \[T\]: federated TD learning over channels.
 //!
 //! The theorems have universal constants, which their proofs name. [`shapes`](FedTdBound::theorem_4_2_shape) are without them, bounds have
 //! those of the proofs. Agents learn on one Markov reward process with features `||phi|| <= 1`, one step a round.
 
-use super::{Assumption, Bound, BoundShape, CorollaryChoice, Term, check_target};
+use super::{Assumption, Bound, BoundShape, Term};
 use fedsa::error::{Result, require};
 
 /// What the theorems know of a problem.
@@ -91,42 +91,6 @@ impl FedTdBound {
         let terms = [("start", left(rate, rounds) * begin), (floor[0].name, c_2 * floor[0].value), (floor[1].name, c_3 * floor[1].value)];
         let limit = self.pull() / (c_0 * self.tau * link.zeta.max(1.0));
         Ok(Bound::new("[T] Theorem 4.2", SQUARE, &terms, self.assumptions(alpha, limit, rounds, 2.0 * self.tau)))
-    }
-
-    /// Corollary 4.1: `alpha = log(N T) / (omega (1 - gamma) p T)`, where `T >= 2 C_0 N tau zeta' log(N T) / (omega^2 (1 - gamma)^2 p)`,
-    /// and the smallest such T with which Theorem 4.2 is at most eps^2, about
-    /// `zeta' tau sigma^2 log(N T) / (p omega^2 (1 - gamma)^2 N eps^2)`. It takes tau as given, although its level is `alpha^2`.
-    ///
-    /// # Errors
-    /// When the target is not positive, or a number is out of range.
-    pub fn corollary_4_1(&self, link: &Erasures, target: f64) -> Result<CorollaryChoice> {
-        check_target(target)?;
-        self.check(1.0)?;
-        link.check()?;
-        let alpha = |t: f64| (self.agents * t).ln() / (self.pull() * link.success * t);
-        let reaches = |t: f64| -> Result<bool> {
-            Ok(t >= self.least_rounds(link, t).max(2.0 * self.tau) && self.theorem_4_2(alpha(t), link, t as u64)?.value() <= target)
-        };
-        // log(N t) / t falls from t = 3 on, so that what holds at T holds for all larger ones.
-        let mut high = 4.0;
-        while high < 1e16 && !reaches(high)? {
-            high *= 2.0;
-        }
-        let mut low = high / 2.0;
-        while high - low > 1.0 && high < 1e16 {
-            let middle = (0.5 * (low + high)).floor();
-            *(if reaches(middle)? { &mut high } else { &mut low }) = middle;
-        }
-        let bound = self.theorem_4_2(alpha(high), link, high as u64)?;
-        let mut assumptions = bound.assumptions;
-        assumptions.push(Assumption::at_most("T is large enough (4.9)", "the least T", self.least_rounds(link, high), high));
-        CorollaryChoice::fixed("[T] Corollary 4.1", target, alpha(high), 1, high, assumptions)
-    }
-
-    /// The right-hand side of the condition on T in (4.9).
-    fn least_rounds(&self, link: &Erasures, t: f64) -> f64 {
-        let wait = 2.0 * QUANTISED[0] * self.agents * self.tau * link.zeta.max(1.0);
-        wait * (self.agents * t).ln() / (self.pull().powi(2) * link.success)
     }
 
     /// Theorem 4.3 (OAC-FedTD) without its constants: the rate `m_h alpha omega (1 - gamma)`, and a floor of `p_h tau sigma^2` times
@@ -247,14 +211,52 @@ fn shape(statement: &'static str, rate: f64, parts: &[(&'static str, f64)]) -> B
 mod tests {
     use super::*;
     use crate::RoundSetting;
-    use crate::bounds::ShapeFit;
-    use crate::bounds::testing::{CASES, Looseness, Process};
-    use crate::exact_mse::{ArrivalLaw, DelayedMse, FedLsaMse};
+    use crate::bounds::testing::{CASES, Looseness, Process, ShapeFit};
+    use crate::bounds::{CorollaryChoice, check_target};
+    use crate::exact_mse::{ArrivalLaw, DelayedMse, ExactMse, FedLsaMse};
     use crate::markov::one_agent::OneAgent;
     use crate::testing::Draw;
     use fedsa::linalg;
     use fedsa::sampling::ChainStart;
     use fedsa::uplink::stage::delay::Before;
+
+    impl FedTdBound {
+        /// Corollary 4.1: `alpha = log(N T) / (omega (1 - gamma) p T)`, where `T >= 2 C_0 N tau zeta' log(N T) / (omega^2 (1 - gamma)^2 p)`,
+        /// and the smallest such T with which Theorem 4.2 is at most eps^2, about
+        /// `zeta' tau sigma^2 log(N T) / (p omega^2 (1 - gamma)^2 N eps^2)`. It takes tau as given, although its level is `alpha^2`.
+        ///
+        /// # Errors
+        /// When the target is not positive, or a number is out of range.
+        fn corollary_4_1(&self, link: &Erasures, target: f64) -> Result<CorollaryChoice> {
+            check_target(target)?;
+            self.check(1.0)?;
+            link.check()?;
+            let alpha = |t: f64| (self.agents * t).ln() / (self.pull() * link.success * t);
+            let reaches = |t: f64| -> Result<bool> {
+                Ok(t >= self.least_rounds(link, t).max(2.0 * self.tau) && self.theorem_4_2(alpha(t), link, t as u64)?.value() <= target)
+            };
+            // log(N t) / t falls from t = 3 on, so that what holds at T holds for all larger ones.
+            let mut high = 4.0;
+            while high < 1e16 && !reaches(high)? {
+                high *= 2.0;
+            }
+            let mut low = high / 2.0;
+            while high - low > 1.0 && high < 1e16 {
+                let middle = (0.5 * (low + high)).floor();
+                *(if reaches(middle)? { &mut high } else { &mut low }) = middle;
+            }
+            let bound = self.theorem_4_2(alpha(high), link, high as u64)?;
+            let mut assumptions = bound.assumptions;
+            assumptions.push(Assumption::at_most("T is large enough (4.9)", "the least T", self.least_rounds(link, high), high));
+            CorollaryChoice::fixed("[T] Corollary 4.1", target, alpha(high), 1, high, assumptions)
+        }
+
+        /// The right-hand side of the condition on T in (4.9).
+        fn least_rounds(&self, link: &Erasures, t: f64) -> f64 {
+            let wait = 2.0 * QUANTISED[0] * self.agents * self.tau * link.zeta.max(1.0);
+            wait * (self.agents * t).ln() / (self.pull().powi(2) * link.success)
+        }
+    }
 
     /// The theorems' view of a process, started at `theta_0`.
     fn view(process: &Process, agents: usize, tau: f64, theta_0: &[f64]) -> FedTdBound {

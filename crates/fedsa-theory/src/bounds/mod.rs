@@ -2,23 +2,23 @@
 //!
 //! A [`Bound`] is a list of named terms whose sum bounds an error, and the assumptions under which it does, each with the numbers
 //! that decide it. A [`CorollaryChoice`] is what a corollary derives from a bound: the settings that reach a target mean-square error. Where
-//! a source prints a wrong statement, the corrected one has the statement's name and the printed one the suffix `_printed`; tests
-//! contain the instances on which the printed ones fail. Statements whose constants are not stated are [`BoundShape`]s, to be
-//! fitted.
+//! a source prints a wrong statement, the corrected one has the statement's name. The tests have the printed one, with the suffix
+//! `_printed`, and the instances on which it fails; they also have the statements that `theory` does not show. Statements whose
+//! constants are not stated are [`BoundShape`]s, to be fitted.
 //!
 //! | statement | function | deviation |
 //! | --- | --- | --- |
 //! | \[S\] A 2 | [`Contraction`] | A 3 implies it with a/2 only |
-//! | \[S\] Theorems 4.1, A.5, Lemma A.4 | [`fedlsa::theorem_a5`], [`fedlsa::lemma_a4`] | third term |
-//! | \[S\] Lemma C.3, eq. 16 | [`fedlsa::lemma_c3`] | a factor `||Abar_c||^2 / 2` |
+//! | \[S\] Theorems 4.1, A.5, Lemma A.4 | [`fedlsa::theorem_a5`]; the lemma: tests of [`fedlsa`] | third term |
+//! | \[S\] Lemma C.3, eq. 16 | tests of [`fedlsa`] | a factor `||Abar_c||^2 / 2` |
 //! | \[S\] Corollaries 4.4, 4.5 (A.6, A.7) | [`fedlsa::corollary_4_4`], [`fedlsa::corollary_4_5`] | constants |
 //! | \[S\] Theorems 5.1, B.2 | [`random_talk::theorem_5_1`] | B.2: `sigma_omega` |
 //! | \[S\] Corollary 5.2 (B.3) | [`random_talk::corollary_5_2`] | constants of B.3 |
 //! | \[S\] Theorems 5.3, B.5 | [`scafflsa::theorem_5_3`] | the limit of H; B.5: `sigma_omega` |
 //! | \[S\] Corollary 5.4 (B.6) | [`scafflsa::corollary_5_4`] | the factor of `Delta_heter` |
 //! | \[S\] Lemma 3.1, Corollaries 4.6, 5.5 | [`td`] | L |
-//! | \[F\] Theorems 1 and 2, Corollary 1 | [`fedhsa`] | a shape |
-//! | \[T\] Theorems 4.2 to 4.4, Corollary 4.1 | [`fedtd`] | shapes, and the constants of the proofs |
+//! | \[F\] Theorems 1 and 2, Corollary 1 | [`fedhsa`]; the corollary: its tests | a shape |
+//! | \[T\] Theorems 4.2 to 4.4, Corollary 4.1 | [`fedtd`]; the corollary: its tests | shapes, and the constants of the proofs |
 //! | \[T\] Theorems 5.3 and 5.4 | [`delayed`] | constants of the proofs |
 //!
 //! Bounds are loose. On 200 random problems each, with different agents, noise in A and nearly singular agents among them, the
@@ -63,17 +63,14 @@ pub mod fedlsa;
 pub mod fedtd;
 pub mod random_talk;
 pub mod scafflsa;
-mod shape;
 pub mod td;
 #[cfg(test)]
 pub(crate) mod testing;
 
 pub use contraction::Contraction;
-pub use shape::{BoundShape, ShapeFit};
 
 use serde::Serialize;
 
-use crate::RoundSetting;
 use fedsa::error::{Error, Result, require};
 use fedsa::problem::linear::systems::Systems;
 
@@ -133,15 +130,23 @@ impl Bound {
         Self { statement, of, terms, assumptions }
     }
 
-    /// The bound, the sum of its terms. It is one only where [`holds`](Self::holds).
+    /// The bound, the sum of its terms. It is one only where all assumptions hold.
     pub fn value(&self) -> f64 {
         self.terms.iter().map(|term| term.value).sum()
     }
+}
 
-    /// Whether all assumptions hold.
-    pub fn holds(&self) -> bool {
-        self.assumptions.iter().all(|a| a.holds)
-    }
+/// A bound `C_rate exp(-rate t) + sum C_k floor_k` with unknown factors C. What it predicts is how its parts change with the settings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BoundShape {
+    /// The statement in its source.
+    pub statement: &'static str,
+    /// The exponent of a round up to a factor: the error at the start falls as `exp(-rate t)`.
+    pub rate: f64,
+    /// The parts of the floor up to a factor each; the first is the leading one.
+    pub floor: Vec<Term>,
+    /// The conditions of the statement. Limits with unknown factors are left out.
+    pub assumptions: Vec<Assumption>,
 }
 
 /// When agents talk.
@@ -193,24 +198,6 @@ impl CorollaryChoice {
         let numbers_are_fine = self.step_size > 0.0 && self.step_size.is_finite() && self.samples <= MOST;
         require(numbers_are_fine, "target", self.target, "a mean-square error that less than 9e15 samples of an agent reach")?;
         Ok(self)
-    }
-
-    /// The number of rounds, up to the next integer.
-    pub fn rounds(&self) -> u64 {
-        self.rounds.ceil() as u64
-    }
-
-    /// The settings of a round with a fixed period, else `None`.
-    pub fn round_setting(&self) -> Option<RoundSetting> {
-        match self.period {
-            Period::Fixed(h) => RoundSetting::new(self.step_size, h).ok(),
-            Period::Random(_) => None,
-        }
-    }
-
-    /// Whether all assumptions hold.
-    pub fn holds(&self) -> bool {
-        self.assumptions.iter().all(|a| a.holds)
     }
 }
 

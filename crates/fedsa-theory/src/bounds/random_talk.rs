@@ -18,22 +18,13 @@ pub fn initial_lyapunov(constants: &Constants, eta: f64, p: f64, start: f64) -> 
 /// ```
 ///
 /// Deviation: appendix B prints `sigma_eps`, the noise at the agents' own roots, for `sigma_omega`; section 5 has it right
-/// ([`theorem_b2_printed`]). A 3 is used with its second inequality reversed ([`Constants::l`]).
+/// (`theorem_b2_printed` of the tests). A 3 is used with its second inequality reversed ([`Constants::l`]).
 ///
 /// # Errors
 /// When second moments are not known, or A 3 does not hold.
 pub fn theorem_5_1(constants: &Constants, eta: f64, p: f64, start: f64, steps: u64) -> Result<Bound> {
     let noise = constants.sigma_omega.ok_or_else(|| unknown_constant("sigma_omega", "second moments are not known"))?;
     bound("[S] Theorem 5.1", noise, constants, (eta, p), start, steps)
-}
-
-/// Theorem B.2 as printed, with `sigma_eps`. It is false where agents are not noisy at their own roots but at theta*.
-///
-/// # Errors
-/// As [`theorem_5_1`], and when an agent's own root is not known.
-pub fn theorem_b2_printed(constants: &Constants, eta: f64, p: f64, start: f64, steps: u64) -> Result<Bound> {
-    let noise = constants.sigma_eps.ok_or_else(|| unknown_constant("sigma_eps", "an agent's own root is not known"))?;
-    bound("[S] Theorem B.2 as printed (false)", noise, constants, (eta, p), start, steps)
 }
 
 fn bound(statement: &'static str, noise: f64, constants: &Constants, (eta, p): (f64, f64), start: f64, steps: u64) -> Result<Bound> {
@@ -63,7 +54,7 @@ fn assumptions(constants: &Constants, eta: f64) -> Result<Vec<Assumption>> {
 /// in p K rounds, in expectation. `start` is `||theta_0 - theta*||`. Deviation: Corollary B.3 prints
 /// `K = max(2 L / a, 4 sigma / (eps^2 a^2)) log(psi_0 / (2 eps^2))` for `eta = min(1 / (2 L), eps^2 a / (8 sigma))`. The second
 /// number should be `8 sigma / (eps^2 a^2)`, which is `1 / (eta a)`, and the logarithm lets `2 eps^2` of psi_0 remain
-/// ([`corollary_b3_printed`]).
+/// (`corollary_b3_printed` of the tests).
 ///
 /// # Errors
 /// When the target is not positive, second moments are not known, or A 3 does not hold.
@@ -75,24 +66,6 @@ pub fn corollary_5_2(constants: &Constants, start: f64, target: f64) -> Result<C
     let steps = rounds_until(initial_lyapunov(constants, eta, p, start), 0.5 * target, eta * constants.a);
     let assumptions = assumptions(constants, eta)?;
     let statement = "[S] Corollary 5.2, with constants";
-    CorollaryChoice { statement, target, step_size: eta, period: Period::Random(p), rounds: p * steps, samples: steps, assumptions }
-        .countable()
-}
-
-/// Corollary B.3 as printed, which misses targets: see [`corollary_5_2`].
-///
-/// # Errors
-/// As [`corollary_5_2`], and when an agent's own root is not known.
-pub fn corollary_b3_printed(constants: &Constants, start: f64, target: f64) -> Result<CorollaryChoice> {
-    check_target(target)?;
-    let noise = constants.sigma_eps.ok_or_else(|| unknown_constant("sigma_eps", "an agent's own root is not known"))?;
-    let eta = step(constants, target, noise, 8.0)?;
-    let (a, p) = (constants.a, (eta * constants.a).sqrt());
-    let assumptions = assumptions(constants, eta)?;
-    let l = constants.l.unwrap_or(f64::INFINITY);
-    let log = (initial_lyapunov(constants, eta, p, start) / (2.0 * target)).ln();
-    let steps = ((2.0 * l / a).max(4.0 * noise / (target * a * a)) * log).ceil().max(0.0);
-    let statement = "[S] Corollary B.3 as printed (false)";
     CorollaryChoice { statement, target, step_size: eta, period: Period::Random(p), rounds: p * steps, samples: steps, assumptions }
         .countable()
 }
@@ -112,6 +85,33 @@ mod tests {
     use crate::scaffnew::{Scaffnew, ScaffnewState};
     use crate::testing::{Finite, federation};
     use fedsa::linalg::{self, Mat};
+
+    /// Theorem B.2 as printed, with `sigma_eps`. It is false where agents are not noisy at their own roots but at theta*.
+    ///
+    /// # Errors
+    /// As [`theorem_5_1`], and when an agent's own root is not known.
+    fn theorem_b2_printed(constants: &Constants, eta: f64, p: f64, start: f64, steps: u64) -> Result<Bound> {
+        let noise = constants.sigma_eps.ok_or_else(|| unknown_constant("sigma_eps", "an agent's own root is not known"))?;
+        bound("[S] Theorem B.2 as printed (false)", noise, constants, (eta, p), start, steps)
+    }
+
+    /// Corollary B.3 as printed, which misses targets: see [`corollary_5_2`].
+    ///
+    /// # Errors
+    /// As [`corollary_5_2`], and when an agent's own root is not known.
+    fn corollary_b3_printed(constants: &Constants, start: f64, target: f64) -> Result<CorollaryChoice> {
+        check_target(target)?;
+        let noise = constants.sigma_eps.ok_or_else(|| unknown_constant("sigma_eps", "an agent's own root is not known"))?;
+        let eta = step(constants, target, noise, 8.0)?;
+        let (a, p) = (constants.a, (eta * constants.a).sqrt());
+        let assumptions = assumptions(constants, eta)?;
+        let l = constants.l.unwrap_or(f64::INFINITY);
+        let log = (initial_lyapunov(constants, eta, p, start) / (2.0 * target)).ln();
+        let steps = ((2.0 * l / a).max(4.0 * noise / (target * a * a)) * log).ceil().max(0.0);
+        let statement = "[S] Corollary B.3 as printed (false)";
+        CorollaryChoice { statement, target, step_size: eta, period: Period::Random(p), rounds: p * steps, samples: steps, assumptions }
+            .countable()
+    }
 
     /// The exact second moment of `(u_1 .. u_N, x_1 .. x_N, 1)` under random talk, `u_c = theta_c - theta*` and `x_c = xi_c -
     /// xi*_c`, by enumeration of each agent's samples and of the coin.

@@ -73,29 +73,11 @@ impl ScafflsaConstants {
 /// ```
 ///
 /// Deviations: the condition is that of Theorem B.5, which the proof uses; section 5 has `32 C_A^2` for `16 s`
-/// ([`theorem_5_3_printed`]), which does not see the noise in A. The other conditions of Theorem B.5 are not needed:
+/// (`theorem_5_3_printed` of the tests), which does not see the noise in A. The other conditions of Theorem B.5 are not needed:
 /// `eta a H <= 1` and `eta ||Abar_c|| <= 1` follow, since `a <= ||Abar_c||`, and `eta H <= 1`, which depends on the unit of time, is
-/// used in no step of the proof. Appendix B prints `sigma_eps` for `sigma_omega` ([`theorem_b5_printed`]).
+/// used in no step of the proof. Appendix B prints `sigma_eps` for `sigma_omega` (`theorem_b5_printed` of the tests).
 pub fn theorem_5_3(constants: &ScafflsaConstants, setting: &RoundSetting, start: f64, rounds: u64) -> Bound {
     bound("[S] Theorem 5.3 (B.5)", constants.sigma_omega, constants, setting, start, rounds, vec![constants.span_is_short(setting)])
-}
-
-/// Theorem 5.3 with the conditions of section 5: `eta <= 1 / C_A`, `H <= min(a / (32 eta C_A^2), 1 / eta, 1 / (eta a))`. Its proof does
-/// not cover strong noise in A.
-pub fn theorem_5_3_printed(constants: &ScafflsaConstants, setting: &RoundSetting, start: f64, rounds: u64) -> Bound {
-    let (a, c_a, span) = (constants.contraction.a, constants.c_a, setting.span());
-    let conditions = vec![
-        Assumption::at_most("eta <= 1 / C_A", "eta", setting.step_size, 1.0 / c_a),
-        Assumption::at_most("H <= a / (32 eta C_A^2)", "eta H", span, a / (32.0 * c_a * c_a)),
-        Assumption::at_most("H <= 1 / eta", "eta H", span, 1.0),
-        Assumption::at_most("H <= 1 / (eta a)", "eta H", span, 1.0 / a),
-    ];
-    bound("[S] Theorem 5.3 as printed", constants.sigma_omega, constants, setting, start, rounds, conditions)
-}
-
-/// Theorem B.5 as printed, with `sigma_eps`. It is false where agents are not noisy at their own roots but at theta*.
-pub fn theorem_b5_printed(constants: &ScafflsaConstants, sigma_eps: f64, setting: &RoundSetting, start: f64, rounds: u64) -> Bound {
-    bound("[S] Theorem B.5 as printed (false)", sigma_eps, constants, setting, start, rounds, vec![constants.span_is_short(setting)])
 }
 
 /// The terms that all forms share.
@@ -151,9 +133,27 @@ pub fn corollary_5_4(constants: &ScafflsaConstants, start: f64, target: f64) -> 
 mod tests {
     use super::*;
     use crate::bounds::testing::{CASES, Looseness, cases};
-    use crate::exact_mse::{InitialControls, ScafflsaMse};
+    use crate::exact_mse::{ExactMse, InitialControls, ScafflsaMse};
     use crate::testing::{Finite, federation};
     use fedsa::linalg::{self, Mat};
+
+    /// Theorem 5.3 with the conditions of section 5: `eta <= 1 / C_A`, `H <= min(a / (32 eta C_A^2), 1 / eta, 1 / (eta a))`. Its proof does
+    /// not cover strong noise in A.
+    fn theorem_5_3_printed(constants: &ScafflsaConstants, setting: &RoundSetting, start: f64, rounds: u64) -> Bound {
+        let (a, c_a, span) = (constants.contraction.a, constants.c_a, setting.span());
+        let conditions = vec![
+            Assumption::at_most("eta <= 1 / C_A", "eta", setting.step_size, 1.0 / c_a),
+            Assumption::at_most("H <= a / (32 eta C_A^2)", "eta H", span, a / (32.0 * c_a * c_a)),
+            Assumption::at_most("H <= 1 / eta", "eta H", span, 1.0),
+            Assumption::at_most("H <= 1 / (eta a)", "eta H", span, 1.0 / a),
+        ];
+        bound("[S] Theorem 5.3 as printed", constants.sigma_omega, constants, setting, start, rounds, conditions)
+    }
+
+    /// Theorem B.5 as printed, with `sigma_eps`. It is false where agents are not noisy at their own roots but at theta*.
+    fn theorem_b5_printed(constants: &ScafflsaConstants, sigma_eps: f64, setting: &RoundSetting, start: f64, rounds: u64) -> Bound {
+        bound("[S] Theorem B.5 as printed (false)", sigma_eps, constants, setting, start, rounds, vec![constants.span_is_short(setting)])
+    }
 
     #[test]
     fn theorem_5_3_holds_and_is_this_loose() {

@@ -106,7 +106,7 @@ mod tests {
     use crate::bounds::fedlsa::theorem_a5;
     use crate::bounds::testing::{CASES, Looseness, Process, features};
     use crate::constants::Constants;
-    use crate::exact_mse::{FedLsaMse, InitialControls, ScafflsaMse};
+    use crate::exact_mse::{ExactMse, FedLsaMse, InitialControls, ScafflsaMse};
     use crate::testing::Draw;
     use fedsa::linalg;
     use fedsa::problem::linear::systems::{Moments, Systems};

@@ -2,8 +2,11 @@
 
 use faer::Scale;
 
+use super::{Bound, BoundShape, CorollaryChoice, Period};
+use crate::RoundSetting;
 use crate::markov::{MarkovAgent, Move};
 use crate::testing::{Draw, Finite, federation};
+use fedsa::error::{Result, require};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::linear::systems::{Moments, System, Systems};
 
@@ -215,5 +218,93 @@ impl Looseness {
         let text = format!("{name}: bound over measured {median:.3e} in the median, {least:.3e} to {most:.3e}, {n} values");
         assert!((median / documented - 1.0).abs() < 0.05, "{text}, documented {documented:e}");
         text
+    }
+}
+
+impl BoundShape {
+    /// The leading part of the floor.
+    pub fn leading(&self) -> f64 {
+        self.floor.first().map_or(0.0, |term| term.value)
+    }
+}
+
+/// `measured = constant shape^slope`, fitted to points by least squares of logarithms. A shape that is right has the slope 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ShapeFit {
+    /// The slope of the logarithms.
+    pub slope: f64,
+    /// The factor.
+    pub constant: f64,
+    /// The largest `|measured / fitted - 1|`.
+    pub residual: f64,
+}
+
+impl ShapeFit {
+    /// The fit to pairs (shape, measured).
+    ///
+    /// # Errors
+    /// When there are fewer than two points, a number is not positive, or all shapes are equal.
+    pub fn new(points: &[(f64, f64)]) -> Result<Self> {
+        require(points.len() >= 2, "points", points.len(), "at least 2")?;
+        for (x, y) in points {
+            let are_positive = *x > 0.0 && *y > 0.0 && x.is_finite() && y.is_finite();
+            require(are_positive, "points", format!("({x}, {y})"), "positive numbers")?;
+        }
+        let n = points.len() as f64;
+        let (mx, my) = points.iter().fold((0.0, 0.0), |(mx, my), (x, y)| (mx + x.ln() / n, my + y.ln() / n));
+        let (mut sxx, mut sxy) = (0.0, 0.0);
+        for (x, y) in points {
+            sxx += (x.ln() - mx).powi(2);
+            sxy += (x.ln() - mx) * (y.ln() - my);
+        }
+        require(sxx > 0.0, "points", "one shape", "shapes that differ")?;
+        let slope = sxy / sxx;
+        let constant = (my - slope * mx).exp();
+        let residual = points.iter().map(|(x, y)| (y / (constant * x.powf(slope)) - 1.0).abs()).fold(0.0, f64::max);
+        Ok(Self { slope, constant, residual })
+    }
+
+    /// The fitted value at a shape.
+    pub fn at(&self, shape: f64) -> f64 {
+        self.constant * shape.powf(self.slope)
+    }
+}
+
+#[test]
+fn a_power_law_is_found() {
+    let law = |x: f64| 3.0 * x.powf(-0.7);
+    let points: Vec<(f64, f64)> = [0.1, 0.5, 2.0, 30.0].map(|x| (x, law(x))).to_vec();
+    let fit = ShapeFit::new(&points).unwrap();
+    assert!((fit.slope + 0.7).abs() < 1e-12 && (fit.constant - 3.0).abs() < 1e-12 && fit.residual < 1e-12);
+    assert!((fit.at(7.0) - law(7.0)).abs() < 1e-12);
+    for bad in [&points[..1], &[(1.0, 1.0), (1.0, 2.0)], &[(1.0, 0.0), (2.0, 1.0)], &[(1.0, f64::NAN), (2.0, 1.0)]] {
+        assert_eq!(ShapeFit::new(bad).unwrap_err().key, "points");
+    }
+}
+
+impl Bound {
+    /// Whether all assumptions hold.
+    pub fn holds(&self) -> bool {
+        self.assumptions.iter().all(|a| a.holds)
+    }
+}
+
+impl CorollaryChoice {
+    /// The number of rounds, up to the next integer.
+    pub fn rounds(&self) -> u64 {
+        self.rounds.ceil() as u64
+    }
+
+    /// The settings of a round with a fixed period, else `None`.
+    pub fn round_setting(&self) -> Option<RoundSetting> {
+        match self.period {
+            Period::Fixed(h) => RoundSetting::new(self.step_size, h).ok(),
+            Period::Random(_) => None,
+        }
+    }
+
+    /// Whether all assumptions hold.
+    pub fn holds(&self) -> bool {
+        self.assumptions.iter().all(|a| a.holds)
     }
 }

@@ -63,11 +63,6 @@ impl ArrivalLaw {
         let (m, n) = (m as f64, agents as f64);
         Self { square: self.square * n / m, pairs: self.pairs * n * (m - 1.0) / (m * (n - 1.0)), ..self }
     }
-
-    /// Whether the weights are random, or agents or receivers add noise.
-    pub fn is_noisy(&self) -> bool {
-        self.square != self.mean * self.mean || self.pairs != self.mean * self.mean || self.noise + self.sent_noise > 0.0
-    }
 }
 
 /// The covariance that a round of FedLSA adds to the iterate. With `D_c (u, 1)` the mean displacement of agent c's leg,

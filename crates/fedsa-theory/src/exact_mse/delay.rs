@@ -3,12 +3,13 @@
 use faer::prelude::*;
 
 use super::arrivals::RoundNoise;
-use super::{ArrivalLaw, MeanSquare, diverges, is_positive_definite, unstable};
+use super::evolution::Evolution;
+use super::{ArrivalLaw, ExactMse, MeanSquare, diverges, is_positive_definite, unstable};
 use crate::RoundSetting;
-use crate::fedlsa::FedLsaMean;
 use crate::map::{DENSE, LinearMap, spectral_radius};
 use crate::stability::delayed_radius;
 use crate::symmetric::{pack, packed_index, packed_len};
+use crate::unknown::unknown;
 use crate::work;
 use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
@@ -90,11 +91,6 @@ impl DelayedMse {
         Ok(Self { round, delay, before, pull, push })
     }
 
-    /// The mean round without the delay.
-    pub fn mean(&self) -> &FedLsaMean {
-        &self.round.mean
-    }
-
     fn dim(&self) -> usize {
         self.push.len()
     }
@@ -108,11 +104,133 @@ impl DelayedMse {
         Mat::from_fn(d, d, |i, j| packed[packed_index(i, j)])
     }
 
-    /// The mean and the second moment of `theta_t - theta*` at each of `rounds` (ascending), from `theta_0` (d).
+    /// Moves from round `now` to the next.
+    fn advance(&self, past: &mut Past, now: usize) {
+        let d = self.dim();
+        // theta_{t-tau} is in the slot that theta_{t+1} takes.
+        let (last, oldest) = (past.place(now), past.place(now + 1));
+        let Past { slots, means, joint, .. } = past;
+        let old_mean = means[(now + 1) % *slots].clone();
+        let mean: Vec<f64> = (means[now % *slots].iter().zip(linalg::mat_vec(&self.pull, &old_mean)).zip(&self.push))
+            .map(|((u, pulled), k)| u - pulled + k)
+            .collect();
+        let added = self.added(&self.round.source, &old_mean, |i, j| joint[(oldest + i, oldest + j)]);
+        let row = joint.get(last..last + d, ..) - &self.pull * joint.get(oldest..oldest + d, ..);
+        let own = row.get(.., last..last + d) - row.get(.., oldest..oldest + d) * self.pull.transpose() + added;
+        joint.get_mut(oldest..oldest + d, ..).copy_from(&row);
+        joint.get_mut(.., oldest..oldest + d).copy_from(row.transpose());
+        // Made exactly symmetric, because asymmetric rounding errors would grow.
+        let symmetric = Mat::from_fn(d, d, |i, j| 0.5 * (own[(i, j)] + own[(j, i)]));
+        joint.get_mut(oldest..oldest + d, oldest..oldest + d).copy_from(symmetric);
+        means[(now + 1) % *slots] = mean;
+    }
+
+    /// The dimension of the linear system of the floor.
+    pub fn floor_size(dim: usize, delay: usize) -> usize {
+        packed_len(dim) + delay * dim * dim
+    }
+
+    /// The place of the entry (i, j) of `R_lag` among the unknowns of the floor; `R_0` is packed.
+    fn lag(&self, lag: usize, i: usize, j: usize) -> usize {
+        let d = self.dim();
+        match lag {
+            0 => packed_index(i, j),
+            lag => packed_len(d) + (lag - 1) * d * d + i * d + j,
+        }
+    }
+
+    /// The matrix of the equations of the floor.
+    fn floor_system(&self) -> Mat<f64> {
+        let (d, tau, k) = (self.dim(), self.delay, &self.pull);
+        let n = Self::floor_size(d, tau);
+        let lag = |lag: usize, i: usize, j: usize| self.lag(lag, i, j);
+        let mut system = Mat::<f64>::zeros(n, n);
+        for step in 0..tau {
+            for i in 0..d {
+                for j in 0..d {
+                    let row = lag(step + 1, i, j);
+                    system[(row, row)] += 1.0;
+                    system[(row, lag(step, i, j))] -= 1.0;
+                    for l in 0..d {
+                        // (K R^T)_ij = sum_l K_il R_jl.
+                        system[(row, lag(tau - step, j, l))] += k[(i, l)];
+                    }
+                }
+            }
+        }
+        // K R_0 K^T + Q(R_0) on packed matrices.
+        let own = crate::symmetric::congruence(k) + self.round.source.get(.., ..packed_len(d));
+        for j in 0..d {
+            for i in 0..=j {
+                let row = packed_index(i, j);
+                for l in 0..d {
+                    // (K R_tau^T)_ij + (R_tau K^T)_ij.
+                    system[(row, lag(tau, j, l))] += k[(i, l)];
+                    system[(row, lag(tau, i, l))] += k[(j, l)];
+                }
+                for column in 0..packed_len(d) {
+                    system[(row, column)] -= own[(row, column)];
+                }
+            }
+        }
+        system
+    }
+}
+
+impl ExactMse for DelayedMse {
+    /// The map is that of `(theta_t .. theta_{t-tau})`; large maps are not formed as matrices.
+    fn radius(&self) -> Result<f64> {
+        spectral_radius(&Joint(self))
+    }
+
+    /// From one linear solve. With `R_k = Cov(theta_{t+k}, theta_t)`,
     ///
-    /// # Errors
-    /// When the rounds are not in ascending order.
-    pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
+    /// ```text
+    /// R_{k+1} = R_k - K R_{tau-k}^T,   k = 0 .. tau-1,        K R_tau^T + R_tau K^T = K R_0 K^T + Q(m m^T + R_0)
+    /// ```
+    ///
+    /// It exists where the radius is below 1. Where that is too large a map, the same system with the source I in
+    /// place of `Q(m m^T)` decides: the noise itself may be 0 at the root, and excites not all modes then.
+    fn floor(&self) -> Result<MeanSquare> {
+        let radius = delayed_radius(&self.pull, &unit(self.delay))?;
+        if radius >= 1.0 {
+            return Err(unstable(radius * radius));
+        }
+        if !self.round.source.is_all_finite() {
+            return Err(unstable(f64::INFINITY));
+        }
+        let is_small = Joint(self).dim() <= DENSE;
+        if is_small {
+            let radius = self.radius()?;
+            if radius >= 1.0 {
+                return Err(unstable(radius));
+            }
+        }
+        let (d, tau) = (self.dim(), self.delay);
+        let bias = self.round.mean.bias()?;
+        let source = self.added(&self.round.source, &bias, |_, _| 0.0);
+        // Two sources: that of the noise, and I.
+        let system = self.floor_system();
+        let mut right = Mat::<f64>::zeros(system.nrows(), 2);
+        for j in 0..d {
+            (0..=j).for_each(|i| right[(packed_index(i, j), 0)] = source[(i, j)]);
+            right[(packed_index(j, j), 1)] = 1.0;
+        }
+        let solution = work::dense((system.nrows() as f64).powi(3) / 3.0, move || linalg::solve_columns(&system, &right))??;
+        if !is_small {
+            // The covariance of (theta_t .. theta_{t-tau}).
+            let joint = Mat::from_fn(d * (tau + 1), d * (tau + 1), |row, column| {
+                let (now, before) = (row.min(column), row.max(column));
+                solution[(self.lag(before / d - now / d, now % d, before % d), 1)]
+            });
+            if !is_positive_definite(joint.as_ref()) {
+                return Err(diverges());
+            }
+        }
+        Ok(MeanSquare::floor(bias, (0..d).map(|i| solution[(packed_index(i, i), 0)]).sum()))
+    }
+
+    fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         if !rounds.is_sorted() {
             return Err(Error::new("rounds", "rounds that are not in ascending order", "ascending round numbers"));
         }
@@ -167,134 +285,8 @@ impl DelayedMse {
         Ok(curve)
     }
 
-    /// Moves from round `now` to the next.
-    fn advance(&self, past: &mut Past, now: usize) {
-        let d = self.dim();
-        // theta_{t-tau} is in the slot that theta_{t+1} takes.
-        let (last, oldest) = (past.place(now), past.place(now + 1));
-        let Past { slots, means, joint, .. } = past;
-        let old_mean = means[(now + 1) % *slots].clone();
-        let mean: Vec<f64> = (means[now % *slots].iter().zip(linalg::mat_vec(&self.pull, &old_mean)).zip(&self.push))
-            .map(|((u, pulled), k)| u - pulled + k)
-            .collect();
-        let added = self.added(&self.round.source, &old_mean, |i, j| joint[(oldest + i, oldest + j)]);
-        let row = joint.get(last..last + d, ..) - &self.pull * joint.get(oldest..oldest + d, ..);
-        let own = row.get(.., last..last + d) - row.get(.., oldest..oldest + d) * self.pull.transpose() + added;
-        joint.get_mut(oldest..oldest + d, ..).copy_from(&row);
-        joint.get_mut(.., oldest..oldest + d).copy_from(row.transpose());
-        // Made exactly symmetric, because asymmetric rounding errors would grow.
-        let symmetric = Mat::from_fn(d, d, |i, j| 0.5 * (own[(i, j)] + own[(j, i)]));
-        joint.get_mut(oldest..oldest + d, oldest..oldest + d).copy_from(symmetric);
-        means[(now + 1) % *slots] = mean;
-    }
-
-    /// The dimension of the linear system of the floor.
-    pub fn floor_size(dim: usize, delay: usize) -> usize {
-        packed_len(dim) + delay * dim * dim
-    }
-
-    /// The floor: the limit of [`DelayedMse::curve`] for large t, from one linear solve. With `R_k = Cov(theta_{t+k}, theta_t)`,
-    ///
-    /// ```text
-    /// R_{k+1} = R_k - K R_{tau-k}^T,   k = 0 .. tau-1,        K R_tau^T + R_tau K^T = K R_0 K^T + Q(m m^T + R_0)
-    /// ```
-    ///
-    /// It exists where [`DelayedMse::radius`] is below 1. Where that is too large a map, the same system with the source I in
-    /// place of `Q(m m^T)` decides: the noise itself may be 0 at the root, and excites not all modes then.
-    ///
-    /// # Errors
-    /// When the mean or the mean-square error diverges.
-    pub fn floor(&self) -> Result<MeanSquare> {
-        let radius = delayed_radius(&self.pull, &unit(self.delay))?;
-        if radius >= 1.0 {
-            return Err(unstable(radius * radius));
-        }
-        if !self.round.source.is_all_finite() {
-            return Err(unstable(f64::INFINITY));
-        }
-        let is_small = Joint(self).dim() <= DENSE;
-        if is_small {
-            let radius = self.radius()?;
-            if radius >= 1.0 {
-                return Err(unstable(radius));
-            }
-        }
-        let (d, tau) = (self.dim(), self.delay);
-        let bias = self.round.mean.bias()?;
-        let source = self.added(&self.round.source, &bias, |_, _| 0.0);
-        // Two sources: that of the noise, and I.
-        let system = self.floor_system();
-        let mut right = Mat::<f64>::zeros(system.nrows(), 2);
-        for j in 0..d {
-            (0..=j).for_each(|i| right[(packed_index(i, j), 0)] = source[(i, j)]);
-            right[(packed_index(j, j), 1)] = 1.0;
-        }
-        let solution = work::dense((system.nrows() as f64).powi(3) / 3.0, move || linalg::solve_columns(&system, &right))??;
-        if !is_small {
-            // The covariance of (theta_t .. theta_{t-tau}).
-            let joint = Mat::from_fn(d * (tau + 1), d * (tau + 1), |row, column| {
-                let (now, before) = (row.min(column), row.max(column));
-                solution[(self.lag(before / d - now / d, now % d, before % d), 1)]
-            });
-            if !is_positive_definite(joint.as_ref()) {
-                return Err(diverges());
-            }
-        }
-        Ok(MeanSquare::floor(bias, (0..d).map(|i| solution[(packed_index(i, i), 0)]).sum()))
-    }
-
-    /// The place of the entry (i, j) of `R_lag` among the unknowns of the floor; `R_0` is packed.
-    fn lag(&self, lag: usize, i: usize, j: usize) -> usize {
-        let d = self.dim();
-        match lag {
-            0 => packed_index(i, j),
-            lag => packed_len(d) + (lag - 1) * d * d + i * d + j,
-        }
-    }
-
-    /// The matrix of the equations of the floor ([`DelayedMse::floor`]).
-    fn floor_system(&self) -> Mat<f64> {
-        let (d, tau, k) = (self.dim(), self.delay, &self.pull);
-        let n = Self::floor_size(d, tau);
-        let lag = |lag: usize, i: usize, j: usize| self.lag(lag, i, j);
-        let mut system = Mat::<f64>::zeros(n, n);
-        for step in 0..tau {
-            for i in 0..d {
-                for j in 0..d {
-                    let row = lag(step + 1, i, j);
-                    system[(row, row)] += 1.0;
-                    system[(row, lag(step, i, j))] -= 1.0;
-                    for l in 0..d {
-                        // (K R^T)_ij = sum_l K_il R_jl.
-                        system[(row, lag(tau - step, j, l))] += k[(i, l)];
-                    }
-                }
-            }
-        }
-        // K R_0 K^T + Q(R_0) on packed matrices.
-        let own = crate::symmetric::congruence(k) + self.round.source.get(.., ..packed_len(d));
-        for j in 0..d {
-            for i in 0..=j {
-                let row = packed_index(i, j);
-                for l in 0..d {
-                    // (K R_tau^T)_ij + (R_tau K^T)_ij.
-                    system[(row, lag(tau, j, l))] += k[(i, l)];
-                    system[(row, lag(tau, i, l))] += k[(j, l)];
-                }
-                for column in 0..packed_len(d) {
-                    system[(row, column)] -= own[(row, column)];
-                }
-            }
-        }
-        system
-    }
-
-    /// The spectral radius of the map of second moments of `(theta_t .. theta_{t-tau})`; large maps are not formed as matrices.
-    ///
-    /// # Errors
-    /// As [`spectral_radius`].
-    pub fn radius(&self) -> Result<f64> {
-        spectral_radius(&Joint(self))
+    fn evolution(self: Box<Self>, _: &[f64]) -> Result<Evolution> {
+        Err(unknown("the map of a round that uses old answers"))
     }
 }
 

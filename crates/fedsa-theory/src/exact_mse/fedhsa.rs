@@ -4,13 +4,10 @@ use std::collections::HashMap;
 
 use faer::prelude::*;
 
-use super::MeanSquare;
-use super::evolution::{Evolution, offset};
 use super::leg_noise::{check, leg_noise, step_noise};
-use super::recursion::Recursion;
+use super::recursion::{Recursion, Recursive};
 use crate::RoundSetting;
 use crate::leg::{AffineLeg, step};
-use crate::map::spectral_radius;
 use crate::stability::global_memory_map;
 use crate::symmetric::{congruence, pack, packed_index, packed_len};
 use crate::work;
@@ -160,49 +157,13 @@ impl FedHsaMse {
         let covariance = congruence(&round) + source.get(.., ..packed_len(d));
         Ok(Self { root, round, covariance, source })
     }
+}
 
-    /// The mean round M on `theta - theta*`, d x d.
-    pub fn round_map(&self) -> &Mat<f64> {
-        &self.round
-    }
-
-    /// The spectral radius of the map of second moments. The mean-square error converges if it is below 1, and grows without bound
-    /// if it is above 1.
-    ///
-    /// # Errors
-    /// When the eigenvalues cannot be computed.
-    pub fn radius(&self) -> Result<f64> {
-        spectral_radius(&self.covariance)
-    }
-
-    /// The mean and the second moment of `theta_t - theta*` at each of `rounds` (ascending), from `theta_0` (d).
-    ///
-    /// # Errors
-    /// When the rounds are not in ascending order.
-    pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
-        let u_0: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).collect();
-        self.recursion().curve(&u_0, rounds)
-    }
-
-    /// The mean-square error along the rounds from `theta_0` (d), as a map of a state.
-    ///
-    /// # Errors
-    /// When `theta_0` has another length.
-    pub fn evolution(&self, theta_0: &[f64]) -> Result<Evolution> {
-        Ok(self.recursion().evolution(&offset(theta_0, &self.root)?))
-    }
-
-    /// Its mean has no shift.
+/// The mean has no shift, and the bias is 0.
+impl Recursive for FedHsaMse {
     fn recursion(&self) -> Recursion<'_> {
-        Recursion { mean: self.round.clone(), shift: vec![0.0; self.root.len()], covariance: &self.covariance, source: &self.source }
-    }
-
-    /// The floor: the limit of [`FedHsaMse::curve`] for large t, from one linear solve. Its bias is 0.
-    ///
-    /// # Errors
-    /// When the mean-square error diverges.
-    pub fn floor(&self) -> Result<MeanSquare> {
-        self.recursion().floor(|| Ok(vec![0.0; self.root.len()]))
+        let (covariance, source, root) = (&self.covariance, &self.source, &self.root[..]);
+        Recursion { mean: self.round.clone(), shift: vec![0.0; root.len()], covariance, source, root, bias: None }
     }
 }
 

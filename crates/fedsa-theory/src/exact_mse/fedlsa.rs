@@ -1,12 +1,10 @@
 //! FedLSA's exact mean-square error.
 
+use super::ArrivalLaw;
 use super::arrivals::RoundNoise;
-use super::evolution::{Evolution, offset};
-use super::recursion::Recursion;
-use super::{ArrivalLaw, MeanSquare};
+use super::recursion::{Recursion, Recursive};
 use crate::RoundSetting;
 use crate::fedlsa::FedLsaMean;
-use crate::map::spectral_radius;
 use crate::symmetric::{congruence, packed_len};
 use fedsa::error::Result;
 use fedsa::linalg::Mat;
@@ -28,7 +26,7 @@ use fedsa::problem::linear::systems::{Moments, Systems};
 #[derive(Debug, Clone)]
 pub struct FedLsaMse {
     mean: FedLsaMean,
-    /// `C -> M C M^T + Q(C)`, packed d squared.
+    /// `C -> M C M^T + Q(C)`, packed d squared: on symmetric matrices, which contain its leading eigenvector.
     covariance: Mat<f64>,
     /// `m m^T -> Q(m m^T)`, packed d x packed (d+1).
     source: Mat<f64>,
@@ -63,44 +61,12 @@ impl FedLsaMse {
     pub fn mean(&self) -> &FedLsaMean {
         &self.mean
     }
+}
 
-    /// The spectral radius of the map of second moments, restricted to symmetric matrices, which contain its leading
-    /// eigenvector. The mean-square error converges if it is below 1, and grows without bound if it is above 1.
-    ///
-    /// # Errors
-    /// When the eigenvalues cannot be computed.
-    pub fn radius(&self) -> Result<f64> {
-        spectral_radius(&self.covariance)
-    }
-
-    /// The mean and the second moment of `theta_t - theta*` at each of `rounds` (ascending), from `theta_0` (d).
-    ///
-    /// # Errors
-    /// When the rounds are not in ascending order.
-    pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
-        let u_0: Vec<f64> = theta_0.iter().zip(&self.mean.root).map(|(x, r)| x - r).collect();
-        self.recursion().curve(&u_0, rounds)
-    }
-
-    /// The mean-square error along the rounds from `theta_0` (d), as a map of a state.
-    ///
-    /// # Errors
-    /// When `theta_0` has another length.
-    pub fn evolution(&self, theta_0: &[f64]) -> Result<Evolution> {
-        Ok(self.recursion().evolution(&offset(theta_0, &self.mean.root)?))
-    }
-
+impl Recursive for FedLsaMse {
     fn recursion(&self) -> Recursion<'_> {
         let shift = self.mean.rho.iter().map(|rho| self.mean.server_step * rho).collect();
-        Recursion { mean: self.mean.round_map(), shift, covariance: &self.covariance, source: &self.source }
-    }
-
-    /// The floor: the limit of [`FedLsaMse::curve`] for large t, from one linear solve. Its `bias` is that of the limit, so that
-    /// `mse_around(&bias)` is the noise.
-    ///
-    /// # Errors
-    /// When the mean-square error diverges.
-    pub fn floor(&self) -> Result<MeanSquare> {
-        self.recursion().floor(|| self.mean.bias())
+        let (covariance, source) = (&self.covariance, &self.source);
+        Recursion { mean: self.mean.round_map(), shift, covariance, source, root: &self.mean.root, bias: Some(&self.mean) }
     }
 }

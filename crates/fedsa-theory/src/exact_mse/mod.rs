@@ -45,8 +45,36 @@ pub use scafflsa::{InitialControls, ScafflsaMse};
 use faer::{MatRef, Side};
 use serde::{Deserialize, Serialize};
 
-use fedsa::error::Error;
+use fedsa::error::{Error, Result};
 use fedsa::linalg;
+
+/// What is known exactly of a method whose samples are independent: one recursion of second moments for each kind of rounds.
+pub trait ExactMse {
+    /// The spectral radius of the map of second moments. The mean-square error converges if it is below 1, and grows without bound if
+    /// it is above 1.
+    ///
+    /// # Errors
+    /// When the eigenvalues cannot be computed.
+    fn radius(&self) -> Result<f64>;
+
+    /// The floor: the limit of [`ExactMse::curve`] for large t. Its `bias` is that of the limit, so that `mse_around(&bias)` is the noise.
+    ///
+    /// # Errors
+    /// When the mean or the mean-square error diverges, or a solve does not converge.
+    fn floor(&self) -> Result<MeanSquare>;
+
+    /// The mean and the second moment of `theta_t - theta*` at each of `rounds` (ascending), from `theta_0` (d).
+    ///
+    /// # Errors
+    /// When the rounds are not in ascending order.
+    fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>>;
+
+    /// The mean-square error along the rounds from `theta_0` (d), as a map of a state.
+    ///
+    /// # Errors
+    /// When `theta_0` has another length, or there is no such map.
+    fn evolution(self: Box<Self>, theta_0: &[f64]) -> Result<Evolution>;
+}
 
 /// The mean and the second moment of the error `theta_t - theta*`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,8 @@
 //! The recursion that the exact mean-square errors of methods without control variates share.
 
-use super::evolution::{Evolution, affine};
-use super::{MeanSquare, unstable};
+use super::evolution::{Evolution, affine, offset};
+use super::{ExactMse, MeanSquare, unstable};
+use crate::fedlsa::FedLsaMean;
 use crate::map::{at_rounds, spectral_radius};
 use crate::symmetric::{congruence, pack, packed_index, packed_len, packed_trace};
 use crate::work;
@@ -22,6 +23,36 @@ pub(super) struct Recursion<'a> {
     pub covariance: &'a Mat<f64>,
     /// From packed matrices of d + 1 rows to packed ones of d rows.
     pub source: &'a Mat<f64>,
+    /// theta*, d numbers.
+    pub root: &'a [f64],
+    /// What has the bias of the limit; `None` where that is 0.
+    pub bias: Option<&'a FedLsaMean>,
+}
+
+/// A method whose second moments follow a [`Recursion`].
+pub(super) trait Recursive {
+    fn recursion(&self) -> Recursion<'_>;
+}
+
+impl<T: Recursive> ExactMse for T {
+    fn radius(&self) -> Result<f64> {
+        spectral_radius(self.recursion().covariance)
+    }
+
+    fn floor(&self) -> Result<MeanSquare> {
+        self.recursion().floor()
+    }
+
+    fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
+        let of = self.recursion();
+        let u_0: Vec<f64> = theta_0.iter().zip(of.root).map(|(x, r)| x - r).collect();
+        of.curve(&u_0, rounds)
+    }
+
+    fn evolution(self: Box<Self>, theta_0: &[f64]) -> Result<Evolution> {
+        let of = self.recursion();
+        Ok(of.evolution(&offset(theta_0, of.root)?))
+    }
 }
 
 /// The packed `(m, 1) (m, 1)^T`.
@@ -32,10 +63,7 @@ fn lifted(m: &[f64]) -> Vec<f64> {
 
 impl Recursion<'_> {
     /// The mean and the second moment of u at each of `rounds` (ascending), from the fixed `u_0` (d).
-    ///
-    /// # Errors
-    /// When the rounds are not in ascending order.
-    pub fn curve(&self, u_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
+    fn curve(&self, u_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         let (d, nc) = (u_0.len(), packed_len(u_0.len()));
         let (map, start) = self.lifted(u_0);
         let mut curve = Vec::with_capacity(rounds.len());
@@ -47,7 +75,7 @@ impl Recursion<'_> {
     }
 
     /// The same, as a map of a state.
-    pub fn evolution(&self, u_0: &[f64]) -> Evolution {
+    fn evolution(&self, u_0: &[f64]) -> Evolution {
         let (d, nc) = (u_0.len(), packed_len(u_0.len()));
         let (map, start) = self.lifted(u_0);
         let diagonal = (0..d).map(|i| packed_index(i, i));
@@ -68,16 +96,13 @@ impl Recursion<'_> {
         (map, start)
     }
 
-    /// The limit of the curve, whose mean is `bias` (d), from one linear solve.
-    ///
-    /// # Errors
-    /// When the mean-square error diverges, and as `bias`, which is asked for only where it does not.
-    pub fn floor(&self, bias: impl FnOnce() -> Result<Vec<f64>>) -> Result<MeanSquare> {
+    /// The limit of the curve, from one linear solve.
+    fn floor(&self) -> Result<MeanSquare> {
         let radius = spectral_radius(self.covariance)?;
         if radius >= 1.0 {
             return Err(unstable(radius));
         }
-        let bias = bias()?;
+        let bias = self.bias.map_or_else(|| Ok(vec![0.0; self.root.len()]), FedLsaMean::bias)?;
         let (d, n) = (bias.len(), packed_len(bias.len()));
         let source = linalg::mat_vec(self.source, &lifted(&bias));
         let covariance = {

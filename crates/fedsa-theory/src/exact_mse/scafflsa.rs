@@ -6,7 +6,7 @@ use faer::prelude::*;
 
 use super::evolution::{Evolution, offset};
 use super::leg_noise::{check, leg_noise};
-use super::{MeanSquare, diverges, is_positive_definite, unstable};
+use super::{ExactMse, MeanSquare, diverges, is_positive_definite, unstable};
 use crate::RoundSetting;
 use crate::fixed_point::fixed_point;
 use crate::leg::{AffineLeg, step};
@@ -104,32 +104,6 @@ impl ScafflsaMse {
         Ok(Self { dim: d, setting: *setting, classes, round, within, noises, root })
     }
 
-    /// The spectral radius of the map of second moments; large maps are not formed as matrices.
-    ///
-    /// # Errors
-    /// As [`spectral_radius`].
-    pub fn radius(&self) -> Result<f64> {
-        spectral_radius(&Homogeneous(self))
-    }
-
-    /// The mean and the second moment of `theta_t - theta*` at each of `rounds` (ascending), from `theta_0` (d).
-    ///
-    /// # Errors
-    /// When the rounds are not in ascending order.
-    pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
-        let start = self.start(&offset(theta_0, &self.root)?);
-        let mut curve = Vec::with_capacity(rounds.len());
-        let last = self.side() - 1;
-        at_rounds(self, start, rounds, |state| {
-            // Y is the first, column-major block of the state.
-            let entry = |i: usize, j: usize| state[j * (last + 1) + i];
-            let bias: Vec<f64> = (0..self.dim).map(|i| entry(i, last)).collect();
-            let noise = (0..self.dim).map(|i| entry(i, i) - bias[i] * bias[i]).sum();
-            curve.push(MeanSquare { bias, noise });
-        })?;
-        Ok(curve)
-    }
-
     /// The Lyapunov function of Theorem B.5 of \[S\], `E psi_t = E ||theta_t - theta*||^2 + (eta H)^2 E sum p_c ||xi_c - xi*_c||^2`,
     /// at each of `rounds` (ascending), from `theta_0` (d).
     ///
@@ -150,50 +124,10 @@ impl ScafflsaMse {
         Ok(curve)
     }
 
-    /// The mean-square error along the rounds from `theta_0` (d), as a map of a state.
-    ///
-    /// # Errors
-    /// When `theta_0` has another length.
-    pub fn evolution(self, theta_0: &[f64]) -> Result<Evolution> {
-        let start = self.second(&self.start(&offset(theta_0, &self.root)?));
-        let diagonal = (0..self.dim).map(|i| packed_index(i, i)).collect();
-        let reduced = Reduced(self);
-        let start = reduced.of(&start);
-        Ok(Evolution::of_moments(Box::new(reduced), start, diagonal))
-    }
-
     /// The second moments at the start, `theta_0 - theta* = u` (d).
     fn start(&self, u: &[f64]) -> Vec<f64> {
         let y: Vec<f64> = u.iter().chain(self.classes.iter().flat_map(|c| &c.start)).copied().chain([1.0]).collect();
         Second { y: Mat::from_fn(y.len(), y.len(), |i, j| y[i] * y[j]), within: self.no_deviations() }.flat()
-    }
-
-    /// The floor: the limit of [`ScafflsaMse::curve`] for large t. Its bias is zero.
-    ///
-    /// # Errors
-    /// When the mean or the mean-square error diverges, or the solve does not converge.
-    pub fn floor(&self) -> Result<MeanSquare> {
-        let radius = self.round.radius()?;
-        if radius >= 1.0 {
-            return Err(unstable(radius * radius));
-        }
-        if !self.noises.iter().all(Mat::is_all_finite) {
-            return Err(unstable(f64::INFINITY));
-        }
-        if Homogeneous(self).dim() <= DENSE {
-            let radius = self.radius()?;
-            if radius >= 1.0 {
-                return Err(unstable(radius));
-            }
-        } else if !self.converges()? {
-            return Err(diverges());
-        }
-        let n = self.side();
-        let constant = Second { y: Mat::from_fn(n, n, |i, j| f64::from(i == n - 1 && j == n - 1)), within: self.no_deviations() };
-        let mut source = self.advance(&constant);
-        source.y[(n - 1, n - 1)] = 0.0;
-        let floor = self.second(&fixed_point(&Homogeneous(self), &source.flat())?);
-        Ok(MeanSquare::floor(vec![0.0; self.dim], (0..self.dim).map(|i| floor.y[(i, i)]).sum()))
     }
 
     /// Whether the radius is below 1, without eigenvalues where the iteration for a fixed point converges: see
@@ -294,6 +228,60 @@ impl ScafflsaMse {
             packed.iter_mut().zip(noise.col_as_slice(j)).for_each(|(p, t)| *p += t * x);
         }
         Mat::from_fn(d, d, |i, j| packed[packed_index(i, j)])
+    }
+}
+
+impl ExactMse for ScafflsaMse {
+    /// Large maps are not formed as matrices.
+    fn radius(&self) -> Result<f64> {
+        spectral_radius(&Homogeneous(self))
+    }
+
+    /// The bias is 0.
+    fn floor(&self) -> Result<MeanSquare> {
+        let radius = self.round.radius()?;
+        if radius >= 1.0 {
+            return Err(unstable(radius * radius));
+        }
+        if !self.noises.iter().all(Mat::is_all_finite) {
+            return Err(unstable(f64::INFINITY));
+        }
+        if Homogeneous(self).dim() <= DENSE {
+            let radius = self.radius()?;
+            if radius >= 1.0 {
+                return Err(unstable(radius));
+            }
+        } else if !self.converges()? {
+            return Err(diverges());
+        }
+        let n = self.side();
+        let constant = Second { y: Mat::from_fn(n, n, |i, j| f64::from(i == n - 1 && j == n - 1)), within: self.no_deviations() };
+        let mut source = self.advance(&constant);
+        source.y[(n - 1, n - 1)] = 0.0;
+        let floor = self.second(&fixed_point(&Homogeneous(self), &source.flat())?);
+        Ok(MeanSquare::floor(vec![0.0; self.dim], (0..self.dim).map(|i| floor.y[(i, i)]).sum()))
+    }
+
+    fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
+        let start = self.start(&offset(theta_0, &self.root)?);
+        let mut curve = Vec::with_capacity(rounds.len());
+        let last = self.side() - 1;
+        at_rounds(self, start, rounds, |state| {
+            // Y is the first, column-major block of the state.
+            let entry = |i: usize, j: usize| state[j * (last + 1) + i];
+            let bias: Vec<f64> = (0..self.dim).map(|i| entry(i, last)).collect();
+            let noise = (0..self.dim).map(|i| entry(i, i) - bias[i] * bias[i]).sum();
+            curve.push(MeanSquare { bias, noise });
+        })?;
+        Ok(curve)
+    }
+
+    fn evolution(self: Box<Self>, theta_0: &[f64]) -> Result<Evolution> {
+        let start = self.second(&self.start(&offset(theta_0, &self.root)?));
+        let diagonal = (0..self.dim).map(|i| packed_index(i, i)).collect();
+        let reduced = Reduced(*self);
+        let start = reduced.of(&start);
+        Ok(Evolution::of_moments(Box::new(reduced), start, diagonal))
     }
 }
 

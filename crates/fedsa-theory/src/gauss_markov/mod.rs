@@ -40,11 +40,11 @@ use super::RoundSetting;
 use super::exact_mse::{InitialControls, MeanSquare, unstable};
 use super::fedlsa::FedLsaMean;
 use super::map::{LinearMap, spectral_radius};
-use super::markov::MarkovRule;
 use super::stability::{ControlVariates, global_memory_map};
 use crate::work;
 use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
+use fedsa::method::Drift;
 use fedsa::parallel;
 use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::linear::systems::Systems;
@@ -57,29 +57,6 @@ const MOST_WORK: f64 = 1e10;
 /// A curve has settled after this many rounds in a row that each add less than `SETTLED` of the sum.
 const SETTLED_ROUNDS: usize = 10;
 const SETTLED: f64 = 1e-18;
-
-/// The methods with an exact mean-square error under additive noise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AdditiveRule {
-    /// H local steps and the mean of the models.
-    FedLsa,
-    /// H local steps with the drift `G - g_c(theta_t, z_c0)`, of which z_c0 is the sample of the first step too.
-    FedHsa,
-    /// The same with a sample of its own in the first step.
-    FedLin,
-    /// H local steps with the drift `xi_c`, a control variate with a fixed period.
-    Scafflsa,
-}
-
-impl From<MarkovRule> for AdditiveRule {
-    fn from(rule: MarkovRule) -> Self {
-        match rule {
-            MarkovRule::FedLsa => Self::FedLsa,
-            MarkovRule::FedHsa => Self::FedHsa,
-            MarkovRule::Scafflsa => Self::Scafflsa,
-        }
-    }
-}
 
 /// The mean-square error of a method on linear systems with additive Gauss-Markov noise.
 #[derive(Debug, Clone)]
@@ -119,20 +96,20 @@ enum MeanRound {
 }
 
 impl GaussMarkov {
-    /// The error of the method `rule` under this noise and sampling (`iid` or `markov`); `laws` is one law for all agents, or one
-    /// for each.
+    /// The error of the method with this drift, control variates with a fixed period, under this noise and sampling (`iid` or `markov`);
+    /// `laws` is one law for all agents, or one for each.
     ///
     /// # Errors
     /// When the mean system has no unique root, sampling is noiseless, or the number of laws does not fit.
-    pub fn new(systems: &Systems, laws: &[NoiseLaw], sampling: Sampling, setting: &RoundSetting, rule: AdditiveRule) -> Result<Self> {
+    pub fn new(systems: &Systems, laws: &[NoiseLaw], sampling: Sampling, setting: &RoundSetting, drift: Drift) -> Result<Self> {
         if sampling.kind == Law::Mean {
             return Err(Error::new("sampling.kind", "noiseless sampling, under which there is no noise", "iid or markov"));
         }
         let (eta, h, alpha) = (setting.step_size, setting.local_steps, setting.server_step);
         let root = systems.root()?;
         let kinds = || systems.kinds.iter().map(|kind| &kind.a).zip(systems.kind_weights());
-        let fresh = rule == AdditiveRule::FedLin;
-        let drifts = (fresh || rule == AdditiveRule::FedHsa).then(|| LegNoise::of_drifts(kinds(), eta, h));
+        let fresh = drift == Drift::GlobalMemory { fresh: true };
+        let drifts = matches!(drift, Drift::GlobalMemory { .. }).then(|| LegNoise::of_drifts(kinds(), eta, h));
         let shared = laws.len() == 1;
         if !shared && laws.len() != systems.weights.len() {
             return Err(Error::new("noise", format!("{} laws of noise", laws.len()), "one for all agents, or one for each"));
@@ -155,15 +132,13 @@ impl GaussMarkov {
             Part { kind, factor, noise, start: law.start.clone(), stationary: law.covariance.clone() }
         };
         let parts: Vec<Part> = work::map(parts.len(), part)?;
-        let round = match rule {
-            AdditiveRule::FedLsa => {
+        let round = match drift {
+            Drift::Zero => {
                 let mean = FedLsaMean::new(systems, setting)?;
                 MeanRound::Plain { map: mean.round_map(), alpha, bias: Some(mean) }
             }
-            AdditiveRule::FedHsa | AdditiveRule::FedLin => MeanRound::Plain { map: global_memory_map(systems, setting), alpha, bias: None },
-            AdditiveRule::Scafflsa => {
-                MeanRound::Controls { map: ControlVariates::fixed_period(systems, setting), alpha, span: setting.span() }
-            }
+            Drift::GlobalMemory { .. } => MeanRound::Plain { map: global_memory_map(systems, setting), alpha, bias: None },
+            _ => MeanRound::Controls { map: ControlVariates::fixed_period(systems, setting), alpha, span: setting.span() },
         };
         Ok(Self {
             round,

@@ -3,7 +3,7 @@
 use faer::prelude::*;
 
 use super::*;
-use crate::exact_mse::{FedLsaMse, ScafflsaMse};
+use crate::exact_mse::{ExactMse, FedLsaMse, ScafflsaMse};
 use crate::testing::Draw;
 use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::linear::systems::{Moments, System};
@@ -44,7 +44,7 @@ fn run_round(
     laws: &[NoiseLaw],
     batch: usize,
     setting: &RoundSetting,
-    rule: AdditiveRule,
+    rule: Drift,
     mut w: impl FnMut() -> Vec<f64>,
 ) -> All {
     let (n, d, h) = (systems.weights.len(), all.theta.len(), setting.local_steps as usize);
@@ -62,7 +62,7 @@ fn run_round(
                 }
                 mean
             };
-            (0..h + usize::from(rule == AdditiveRule::FedLin)).map(|_| of_step()).collect()
+            (0..h + usize::from(rule == Drift::GlobalMemory { fresh: true })).map(|_| of_step()).collect()
         })
         .collect();
     let sample = |c: usize, theta: &[f64], step: usize| -> Vec<f64> {
@@ -77,13 +77,13 @@ fn run_round(
         .map(|c| {
             let first = sample(c, &all.theta, 0);
             let drift: Vec<f64> = match rule {
-                AdditiveRule::FedLsa => vec![0.0; d],
-                AdditiveRule::FedHsa | AdditiveRule::FedLin => (0..d).map(|i| global[i] - first[i]).collect(),
-                AdditiveRule::Scafflsa => all.xi[c].clone(),
+                Drift::Zero => vec![0.0; d],
+                Drift::GlobalMemory { .. } => (0..d).map(|i| global[i] - first[i]).collect(),
+                _ => all.xi[c].clone(),
             };
             let mut theta = all.theta.clone();
             for step in 0..h {
-                let g = sample(c, &theta, step + usize::from(rule == AdditiveRule::FedLin));
+                let g = sample(c, &theta, step + usize::from(rule == Drift::GlobalMemory { fresh: true }));
                 (0..d).for_each(|i| theta[i] += setting.step_size * (g[i] + drift[i]));
             }
             (0..d).map(|i| (theta[i] - all.theta[i]) / setting.span()).collect()
@@ -106,7 +106,7 @@ fn by_force(
     laws: &[NoiseLaw],
     batch: usize,
     setting: &RoundSetting,
-    rule: AdditiveRule,
+    rule: Drift,
     theta_0: &[f64],
     rounds: u64,
 ) -> Vec<MeanSquare> {
@@ -153,7 +153,8 @@ fn by_force(
     curve
 }
 
-const RULES: [AdditiveRule; 4] = [AdditiveRule::FedLsa, AdditiveRule::FedHsa, AdditiveRule::FedLin, AdditiveRule::Scafflsa];
+const RULES: [Drift; 4] =
+    [Drift::Zero, Drift::GlobalMemory { fresh: false }, Drift::GlobalMemory { fresh: true }, Drift::ControlVariate { talk: None }];
 
 #[test]
 fn curve_and_floor_are_those_of_the_whole_joint_system() {
@@ -207,8 +208,8 @@ fn noise_without_memory_is_that_of_independent_samples() {
             assert!(linalg::distance_sq(&got.bias, &want.bias).sqrt() < 1e-12, "{what}");
         };
         let fedlsa = FedLsaMse::new(&systems, &all, &setting, batch as u64).unwrap();
-        close(&of(AdditiveRule::FedLsa).floor().unwrap(), &fedlsa.floor().unwrap(), "FedLSA");
-        let pairs = of(AdditiveRule::FedLsa).curve(&theta_0, &InitialControls::Zero, &rounds).unwrap();
+        close(&of(Drift::Zero).floor().unwrap(), &fedlsa.floor().unwrap(), "FedLSA");
+        let pairs = of(Drift::Zero).curve(&theta_0, &InitialControls::Zero, &rounds).unwrap();
         pairs.iter().zip(fedlsa.curve(&theta_0, &rounds).unwrap()).for_each(|(got, want)| close(got, &want, "FedLSA's curve"));
         for controls in [
             InitialControls::Zero,
@@ -216,8 +217,8 @@ fn noise_without_memory_is_that_of_independent_samples() {
             InitialControls::Given(vec![vec![1.0, 0.0, 0.5], vec![-1.6, 0.0, -0.8], vec![0.64, 0.0, 0.32]]),
         ] {
             let scafflsa = ScafflsaMse::new(&systems, &all, &setting, batch as u64, &controls).unwrap();
-            close(&of(AdditiveRule::Scafflsa).floor().unwrap(), &scafflsa.floor().unwrap(), "SCAFFLSA");
-            let pairs = of(AdditiveRule::Scafflsa).curve(&theta_0, &controls, &rounds).unwrap();
+            close(&of(Drift::ControlVariate { talk: None }).floor().unwrap(), &scafflsa.floor().unwrap(), "SCAFFLSA");
+            let pairs = of(Drift::ControlVariate { talk: None }).curve(&theta_0, &controls, &rounds).unwrap();
             pairs.iter().zip(scafflsa.curve(&theta_0, &rounds).unwrap()).for_each(|(got, want)| close(got, &want, "SCAFFLSA's curve"));
         }
     }
@@ -230,7 +231,9 @@ fn many_distinct_agents_are_summed_to_the_same_floor() {
     let systems = systems(12, vec![1.0 / n as f64; n], (0..n as u32).collect(), 2);
     let setting = RoundSetting::new(0.1, 5).unwrap();
     let law = noise(13, 2, 0.9, false);
-    let exact = GaussMarkov::new(&systems, std::slice::from_ref(&law), sampling(Law::Markov, 1), &setting, AdditiveRule::Scafflsa).unwrap();
+    let exact =
+        GaussMarkov::new(&systems, std::slice::from_ref(&law), sampling(Law::Markov, 1), &setting, Drift::ControlVariate { talk: None })
+            .unwrap();
     let (solved, summed) = (exact.floor().unwrap().noise, exact.summed_noise(exact.radius().unwrap()).unwrap());
     assert!((solved - summed).abs() < 1e-12 * solved, "{solved} {summed}");
 }
@@ -241,7 +244,7 @@ fn what_has_no_floor_is_refused() {
     let law = noise(15, 2, 0.5, false);
     let of = |eta: f64, kind: Law| {
         let setting = RoundSetting::new(eta, 2).unwrap();
-        GaussMarkov::new(&systems, std::slice::from_ref(&law), sampling(kind, 1), &setting, AdditiveRule::FedHsa)
+        GaussMarkov::new(&systems, std::slice::from_ref(&law), sampling(kind, 1), &setting, Drift::GlobalMemory { fresh: false })
     };
     assert!(of(9.0, Law::Markov).unwrap().floor().unwrap_err().what.contains("diverges"));
     assert!(of(0.1, Law::Mean).unwrap_err().what.contains("no noise"));
@@ -253,8 +256,8 @@ fn what_has_no_floor_is_refused() {
         GaussMarkov::new(&systems, std::slice::from_ref(&law), sampling(Law::Markov, 1), &setting, rule).unwrap().floor().unwrap().noise
     };
     assert!(
-        (floor(AdditiveRule::FedLsa) - floor(AdditiveRule::FedHsa)).abs() < 1e-13
-            && (floor(AdditiveRule::FedLsa) - floor(AdditiveRule::Scafflsa)).abs() < 1e-13
+        (floor(Drift::Zero) - floor(Drift::GlobalMemory { fresh: false })).abs() < 1e-13
+            && (floor(Drift::Zero) - floor(Drift::ControlVariate { talk: None })).abs() < 1e-13
     );
 }
 

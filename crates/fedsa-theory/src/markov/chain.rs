@@ -86,36 +86,6 @@ impl MarkovAgent {
         Ok(Self::restricted(weight, d, &class, moves, |s| chain.law[s]))
     }
 
-    /// A chain of states `0..states` with the given moves. The stationary law is computed.
-    ///
-    /// # Errors
-    /// When the probabilities of a state's moves do not sum to 1, shapes do not fit, the chain has several closed classes (names
-    /// a state), or more than 4000 states.
-    pub fn from_moves(weight: f64, dim: usize, states: usize, moves: Vec<Move>) -> Result<Self> {
-        let mut sums = vec![0.0; states];
-        for m in &moves {
-            let fits = (m.from.max(m.to) as usize) < states && m.w.len() == dim && (m.a.nrows(), m.a.ncols()) == (dim, dim);
-            require(fits && m.p >= 0.0, "moves", format!("a move from {} to {}", m.from, m.to), "states, shapes and p >= 0 that fit")?;
-            sums[m.from as usize] += m.p;
-        }
-        for (s, sum) in sums.iter().enumerate() {
-            require((sum - 1.0).abs() < 1e-9, "moves", format!("a sum {sum} of probabilities in state {s}"), "a sum of 1")?;
-        }
-        let moves: Vec<Move> = moves.into_iter().filter(|m| m.p > 0.0).collect();
-        let (class, reaches) = closed_class(states, &moves, 0);
-        if let Some(apart) = reaches.iter().position(|reaches| !reaches) {
-            let inside = class.iter().position(|inside| *inside).unwrap_or(0);
-            return Err(reducible(apart, inside));
-        }
-        let mut agent = Self::restricted(weight, dim, &class, moves, |_| 0.0);
-        // pi (P - I + 1 1^T) = 1^T.
-        let p = agent.transition_matrix()?;
-        let k = agent.states;
-        let balance = Mat::from_fn(k, k, |j, i| p[(i, j)] + 1.0 - f64::from(u8::from(i == j)));
-        agent.stationary = linalg::solve(&balance, &vec![1.0; k])?;
-        Ok(agent)
-    }
-
     /// The chain on the states of a closed class.
     fn restricted(weight: f64, dim: usize, class: &[bool], mut moves: Vec<Move>, law: impl Fn(usize) -> f64) -> Self {
         let labels: Vec<u32> = (0..class.len() as u32).filter(|s| class[*s as usize]).collect();
@@ -173,13 +143,6 @@ impl MarkovAgent {
         let mut p = Mat::zeros(k, k);
         self.moves.iter().for_each(|m| p[(m.from as usize, m.to as usize)] += m.p);
         Ok(p)
-    }
-
-    /// `q P`: one move of the law q (K) of the state.
-    pub fn moved(&self, q: &[f64]) -> Vec<f64> {
-        let mut out = vec![0.0; self.states];
-        self.moves.iter().for_each(|m| out[m.to as usize] += m.p * q[m.from as usize]);
-        out
     }
 
     /// The period: the greatest common divisor of the lengths of the chain's cycles, from the distances of a breadth-first search.
@@ -269,6 +232,38 @@ fn closed_class(states: usize, moves: &[Move], start: usize) -> (Vec<bool>, Vec<
 mod tests {
     use super::*;
 
+    impl MarkovAgent {
+        /// A chain of states `0..states` with the given moves. The stationary law is computed.
+        ///
+        /// # Errors
+        /// When the probabilities of a state's moves do not sum to 1, shapes do not fit, the chain has several closed classes (names
+        /// a state), or more than 4000 states.
+        pub(crate) fn from_moves(weight: f64, dim: usize, states: usize, moves: Vec<Move>) -> Result<Self> {
+            let mut sums = vec![0.0; states];
+            for m in &moves {
+                let fits = (m.from.max(m.to) as usize) < states && m.w.len() == dim && (m.a.nrows(), m.a.ncols()) == (dim, dim);
+                require(fits && m.p >= 0.0, "moves", format!("a move from {} to {}", m.from, m.to), "states, shapes and p >= 0 that fit")?;
+                sums[m.from as usize] += m.p;
+            }
+            for (s, sum) in sums.iter().enumerate() {
+                require((sum - 1.0).abs() < 1e-9, "moves", format!("a sum {sum} of probabilities in state {s}"), "a sum of 1")?;
+            }
+            let moves: Vec<Move> = moves.into_iter().filter(|m| m.p > 0.0).collect();
+            let (class, reaches) = closed_class(states, &moves, 0);
+            if let Some(apart) = reaches.iter().position(|reaches| !reaches) {
+                let inside = class.iter().position(|inside| *inside).unwrap_or(0);
+                return Err(reducible(apart, inside));
+            }
+            let mut agent = Self::restricted(weight, dim, &class, moves, |_| 0.0);
+            // pi (P - I + 1 1^T) = 1^T.
+            let p = agent.transition_matrix()?;
+            let k = agent.states;
+            let balance = Mat::from_fn(k, k, |j, i| p[(i, j)] + 1.0 - f64::from(u8::from(i == j)));
+            agent.stationary = linalg::solve(&balance, &vec![1.0; k])?;
+            Ok(agent)
+        }
+    }
+
     /// A move with `A = a` and `w = 0` in dimension 1.
     fn edge(from: u32, to: u32, p: f64, a: f64) -> Move {
         Move { from, to, p, a: linalg::from_rows(1, 1, &[a]), w: vec![0.0] }
@@ -283,8 +278,6 @@ mod tests {
         assert!((agent.mean_a()[(0, 0)] - mean).abs() < 1e-15);
         assert!((agent.noise_of_a() - ((2.0 * (0.9 + 0.9) + 0.8 + 2.0) / 3.0 - mean * mean)).abs() < 1e-15);
         assert!((agent.second_modulus().unwrap() - 0.7).abs() < 1e-15);
-        let q = agent.moved(&[0.5, 0.5]);
-        assert!((q[0] - 0.55).abs() < 1e-15 && (q[1] - 0.45).abs() < 1e-15);
     }
 
     #[test]

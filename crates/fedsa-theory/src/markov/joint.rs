@@ -50,14 +50,6 @@ pub fn unknowns(classes: &[AgentClass], rule: MarkovRule) -> usize {
     cells.zip(packed).and_then(|(cells, packed)| cells.checked_mul(packed)).unwrap_or(usize::MAX)
 }
 
-/// The exact floor with one sample a step; see [`Joint`].
-///
-/// # Errors
-/// As [`Joint::new`] and [`Joint::floor`].
-pub fn joint_floor(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> Result<MarkovFloor> {
-    Joint::new(classes, setting, rule, 1)?.floor()
-}
-
 impl Joint {
     /// The recursion on the joint chain of all agents.
     ///
@@ -114,22 +106,6 @@ impl Joint {
     /// When the mean-square error diverges, or a linear solve does not converge.
     pub fn floor(&self) -> Result<MarkovFloor> {
         self.map().floor()
-    }
-
-    /// The spectral radius of the mean's map of a round.
-    ///
-    /// # Errors
-    /// When the leading eigenvalue does not converge.
-    pub fn r1(&self) -> Result<f64> {
-        self.map().mean_radius()
-    }
-
-    /// The spectral radius of the second moment's map of a round. The floor exists if it is below 1.
-    ///
-    /// # Errors
-    /// When the leading eigenvalue does not converge.
-    pub fn r2(&self) -> Result<f64> {
-        self.map().second_radius()
     }
 
     /// The error at the start of each of `rounds` (ascending), from `offset = theta_0 - theta*` (d). `controls` matter to SCAFFLSA

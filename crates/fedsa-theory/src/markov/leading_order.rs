@@ -25,8 +25,11 @@ use fedsa::linalg::{self, Mat};
 #[derive(Debug, Clone)]
 pub struct LeadingOrder {
     eta: f64,
-    beta: Vec<f64>,
-    v1: Mat<f64>,
+    /// The bias is `eta beta + O(eta^2)` (d).
+    pub(super) beta: Vec<f64>,
+    /// The covariance is `eta V1 + O(eta^2)` (d x d).
+    pub(super) v1: Mat<f64>,
+    /// V1 of independent samples with the same law.
     v1_independent: Mat<f64>,
 }
 
@@ -65,21 +68,6 @@ impl LeadingOrder {
             v1: continuous_lyapunov(&mean_a, &noise)?,
             v1_independent: continuous_lyapunov(&mean_a, &independent)?,
         })
-    }
-
-    /// `beta`: the bias is `eta beta + O(eta^2)` (d).
-    pub fn beta(&self) -> &[f64] {
-        &self.beta
-    }
-
-    /// `V1`: the covariance is `eta V1 + O(eta^2)` (d x d).
-    pub fn v1(&self) -> &Mat<f64> {
-        &self.v1
-    }
-
-    /// `V1` of independent samples with the same law (d x d).
-    pub fn v1_independent(&self) -> &Mat<f64> {
-        &self.v1_independent
     }
 
     /// `tr V1`, and that of independent samples. Their ratio is the factor by which correlation multiplies the noise.

@@ -16,7 +16,6 @@
 //! | --- | --- | --- |
 //! | [`one_agent`] | N = 1, batches too | exact |
 //! | [`joint`] | the product of the agents' K up to some thousands | exact |
-//! | [`counts`] | FedLSA with classes of exchangeable agents of two states | exact |
 //! | [`closure`] | any number of agents; SCAFFLSA with (N+1) d up to about 60 | closure: relative error about `eps^2`, usually far below 1% |
 //! | [`leading_order`] | all | leading order in eta: relative error O(eta), often 10 to 50% at steps in use |
 //!
@@ -38,8 +37,6 @@
 
 pub mod chain;
 pub mod closure;
-pub mod counts;
-mod cycle;
 pub mod joint;
 pub mod leading_order;
 pub mod one_agent;

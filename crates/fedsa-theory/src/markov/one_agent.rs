@@ -4,9 +4,8 @@
 //! `(m(i), S(i), pi_i)` over the states i. For one agent FedLSA, FedHSA and SCAFFLSA are the same, and the error at the start of
 //! a round is that after all its steps, whatever H.
 
-use super::cycle::Cycle;
 use super::registers::{Instruction, RoundMap};
-use super::stationary::{CellMap, unstable};
+use super::stationary::CellMap;
 use super::{MarkovAgent, MarkovFloor};
 use crate::symmetric::packed_len;
 use fedsa::error::{Result, require};
@@ -19,8 +18,6 @@ use fedsa::sampling::ChainStart;
 #[derive(Debug, Clone)]
 pub struct OneAgent {
     step: RoundMap,
-    /// Of a chain without random moves.
-    cycle: Option<Cycle>,
 }
 
 impl OneAgent {
@@ -32,8 +29,7 @@ impl OneAgent {
         require(eta > 0.0 && eta.is_finite(), "step_size", eta, "a positive number")?;
         super::check_samples(1, batch)?;
         let (steps, registers) = step(0, 0, 1, eta, batch);
-        let cycle = agent.is_deterministic().then(|| Cycle::new(agent, eta, batch)).transpose()?;
-        Ok(Self { step: RoundMap::new(&[agent], 1, registers.max(1), steps, false), cycle })
+        Ok(Self { step: RoundMap::new(&[agent], 1, registers.max(1), steps, false) })
     }
 
     /// The number of unknowns of the floor's second moments, `K d (d+1)/2`.
@@ -41,33 +37,21 @@ impl OneAgent {
         agent.states.saturating_mul(packed_len(agent.dim))
     }
 
-    fn map(&self) -> &dyn CellMap {
+    pub(super) fn map(&self) -> &dyn CellMap {
         &self.step
     }
 
-    /// About how many multiplications a step of the second moments takes, one a nanosecond; 0 for a cycle, which is solved by its orbit.
+    /// About how many multiplications a step of the second moments takes, one a nanosecond.
     pub(crate) fn work(&self) -> f64 {
-        if self.cycle.is_some() { 0.0 } else { self.map().second_work() }
+        self.map().second_work()
     }
 
-    /// The floor of a chain that starts from the stationary law, which matters for periodic chains only. That of a deterministic
-    /// cycle, such as a log that is replayed, is the mean over its orbit, of any length.
+    /// The floor of a chain that starts from the stationary law, which matters for periodic chains only.
     ///
     /// # Errors
     /// When the mean-square error diverges (r2 >= 1; names r2), or a linear solve does not converge.
     pub fn floor(&self) -> Result<MarkovFloor> {
-        if let Some(cycle) = &self.cycle {
-            return cycle.floor.clone().ok_or_else(|| unstable(Some(cycle.r1 * cycle.r1)));
-        }
         self.map().floor()
-    }
-
-    /// r1, the spectral radius of the mean's map `m -> sum_i P_ij B m(i)` with `B = I - eta A`.
-    ///
-    /// # Errors
-    /// When the leading eigenvalue does not converge.
-    pub fn r1(&self) -> Result<f64> {
-        self.cycle.as_ref().map_or_else(|| self.map().mean_radius(), |cycle| Ok(cycle.r1))
     }
 
     /// r2, the spectral radius of the second moment's map `S -> sum_i P_ij B S(i) B^T`. The floor exists if r2 < 1; `r1^2 <= r2`.
@@ -75,7 +59,7 @@ impl OneAgent {
     /// # Errors
     /// When the leading eigenvalue does not converge.
     pub fn r2(&self) -> Result<f64> {
-        self.cycle.as_ref().map_or_else(|| self.map().second_radius(), |cycle| Ok(cycle.r1 * cycle.r1))
+        self.map().second_radius()
     }
 
     /// The error after each of `steps` steps (ascending), from `offset = theta_0 - theta*` (d).

@@ -92,6 +92,7 @@ impl dyn CellMap + '_ {
     }
 
     /// The spectral radius of the means.
+    #[cfg(test)]
     pub(super) fn mean_radius(&self) -> Result<f64> {
         spectral_radius(&Means(self))
     }

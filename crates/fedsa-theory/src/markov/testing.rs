@@ -2,8 +2,11 @@
 
 use faer::prelude::*;
 
-use super::{AgentClass, MarkovAgent, Move};
+use super::joint::Joint;
+use super::{AgentClass, MarkovAgent, MarkovFloor, MarkovRule, Move};
+use crate::RoundSetting;
 use crate::testing::Draw;
+use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::linear::systems::{Moments, System, Systems};
 
@@ -137,4 +140,12 @@ pub fn independent(given: &[Given], root: &[f64]) -> (Systems, Vec<Moments>) {
     let kind_of: Vec<u32> = given.iter().zip(0..).flat_map(|(g, k)| vec![k; g.count]).collect();
     let weights = kind_of.iter().map(|k| given[*k as usize].weight).collect();
     (Systems::new(kinds, kind_of, weights), moments)
+}
+
+/// The exact floor with one sample a step; see [`Joint`].
+///
+/// # Errors
+/// As [`Joint::new`] and [`Joint::floor`].
+pub fn joint_floor(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> Result<MarkovFloor> {
+    Joint::new(classes, setting, rule, 1)?.floor()
 }

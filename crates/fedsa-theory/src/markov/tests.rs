@@ -1,15 +1,19 @@
 //! Reference values, enumerations and limits.
 
+pub(super) mod counts;
+mod cycle;
+
 use faer::prelude::*;
 
-use super::counts::Counts;
-use super::joint::{Joint, joint_floor, unknowns};
+use self::counts::Counts;
+use self::cycle::Cycle;
+use super::joint::{Joint, unknowns};
 use super::leading_order::LeadingOrder;
 use super::one_agent::OneAgent;
-use super::testing::{Given, classes, independent, r1, r2, r3, r4};
+use super::testing::{Given, classes, independent, joint_floor, r1, r2, r3, r4};
 use super::{AgentClass, MarkovAgent, MarkovRule};
 use crate::RoundSetting;
-use crate::exact_mse::{FedLsaMse, InitialControls, ScafflsaMse};
+use crate::exact_mse::{ExactMse, FedLsaMse, InitialControls, ScafflsaMse};
 use crate::testing::Draw;
 use fedsa::linalg::{self, Mat};
 use fedsa::sampling::ChainStart;
@@ -30,7 +34,7 @@ fn one_agent_has_the_reference_values() {
     let (classes, root) = classes(&r1());
     printed(root[0], 0.3030303, 1e-7);
     let order = LeadingOrder::new(&classes, &setting(0.1, 1), MarkovRule::FedLsa).unwrap();
-    printed(order.beta()[0], -0.92561983, 1e-8);
+    printed(order.beta[0], -0.92561983, 1e-8);
     printed(order.traces().0, 1.53268219, 1e-8);
     printed(order.traces().1, 0.27047333, 1e-8);
     for (eta, bias, mse, r2) in [
@@ -44,7 +48,7 @@ fn one_agent_has_the_reference_values() {
         printed(floor.bias[0], bias, 1e-10);
         printed(floor.mse, mse, 1e-10);
         printed(agent.r2().unwrap(), r2, 1e-6);
-        assert!(agent.r1().unwrap().powi(2) <= agent.r2().unwrap());
+        assert!(agent.map().mean_radius().unwrap().powi(2) <= agent.r2().unwrap());
         // The floor at a round's start does not depend on the number of steps of one agent, nor on the method.
         for rule in RULES {
             let joint = joint_floor(&classes, &setting(eta, 3), rule).unwrap();
@@ -72,8 +76,8 @@ fn few_agents_have_the_reference_values() {
         let (classes, root) = classes(&r2(n));
         printed(root[0], if n == 2 { 0.49800971 } else { 1.06561302 }, 1e-8);
         let order = LeadingOrder::new(&classes, &setting(0.1, steps), rule).unwrap();
-        printed(order.beta()[0], beta, 1e-8);
-        printed(order.v1()[(0, 0)], if n == 2 { 0.58017504 } else { 0.07901736 }, 1e-8);
+        printed(order.beta[0], beta, 1e-8);
+        printed(order.v1[(0, 0)], if n == 2 { 0.58017504 } else { 0.07901736 }, 1e-8);
         printed(joint_floor(&classes, &setting(0.05, steps), rule).unwrap().mse, small, 1e-10);
         let floor = joint_floor(&classes, &setting(0.3, steps), rule).unwrap();
         printed(floor.mse, large, 1e-10);
@@ -159,7 +163,7 @@ fn counts_are_the_joint_chain() {
             let joint = Joint::new(&classes, &setting, MarkovRule::FedLsa, batch).unwrap();
             let (a, b) = (counts.floor().unwrap(), joint.floor().unwrap());
             assert!((a.mse - b.mse).abs() < 1e-12 * b.mse.max(1.0) && linalg::distance_sq(&a.bias, &b.bias) < 1e-24, "{a:?} {b:?}");
-            assert!((counts.r2().unwrap() - joint.r2().unwrap()).abs() < 1e-10);
+            assert!((counts.r2().unwrap() - joint.map().second_radius().unwrap()).abs() < 1e-10);
             let offset = vec![1.0; root.len()];
             let a = counts.curve(&offset, &[0, 1, 2, 7]).unwrap();
             let b = joint.curve(&offset, &InitialControls::Zero, ChainStart::Stationary, &[0, 1, 2, 7]).unwrap();
@@ -302,7 +306,10 @@ fn curves_end_at_the_floor() {
         let floor = joint.floor().unwrap();
         let end = &joint.curve(&[1.0, -1.0], &InitialControls::Root, ChainStart::Stationary, &[2000]).unwrap()[0];
         assert!((end.mse - floor.mse).abs() < 1e-11 * floor.mse && linalg::distance_sq(&end.bias, &floor.bias) < 1e-22, "{rule:?}");
-        assert!(joint.r1().unwrap().powi(2) <= joint.r2().unwrap() + 1e-9 && joint.r2().unwrap() < 1.0);
+        assert!(
+            joint.map().mean_radius().unwrap().powi(2) <= joint.map().second_radius().unwrap() + 1e-9
+                && joint.map().second_radius().unwrap() < 1.0
+        );
     }
 }
 
@@ -441,10 +448,11 @@ fn orbits_of_a_cycle_are_the_recursion_over_states() {
     let (classes, _) = classes(&[given]);
     for batch in [1, 2, 3, 4, 6, 7] {
         let one = OneAgent::new(&classes[0].agent, 0.3, batch).unwrap();
-        let joint = Joint::new(&classes, &setting(0.3, 1), MarkovRule::FedLsa, batch).unwrap();
-        let (a, b) = (one.floor().unwrap(), joint.floor().unwrap());
+        let orbits = Cycle::new(&classes[0].agent, 0.3, batch).unwrap();
+        let (a, b) = (orbits.floor.unwrap(), one.floor().unwrap());
         assert!((a.mse - b.mse).abs() < 1e-12 && linalg::distance_sq(&a.bias, &b.bias) < 1e-24, "{batch}: {a:?} {b:?}");
-        assert!((one.r1().unwrap() - joint.r1().unwrap()).abs() < 1e-10 && (one.r2().unwrap() - joint.r2().unwrap()).abs() < 1e-10);
+        let r1 = orbits.r1;
+        assert!((r1 - one.map().mean_radius().unwrap()).abs() < 1e-10 && (r1 * r1 - one.r2().unwrap()).abs() < 1e-10);
     }
     let error = OneAgent::new(&classes[0].agent, 9.0, 1).unwrap().floor().unwrap_err();
     assert!(error.what.contains("diverges"), "{error}");
@@ -456,11 +464,11 @@ fn orbits_of_a_cycle_are_the_recursion_over_states() {
     let labels = (0..long).collect();
     let stationary = vec![1.0 / f64::from(long); long as usize];
     let log = MarkovAgent { weight: 1.0, dim: 1, states: long as usize, stationary, moves, labels };
-    let one = OneAgent::new(&log, 0.5, 1).unwrap();
-    assert!((one.r1().unwrap() - 0.5).abs() < 1e-12);
+    let orbit = Cycle::new(&log, 0.5, 1).unwrap();
+    assert!((orbit.r1 - 0.5).abs() < 1e-12);
     // u alternates between x and -x: -x = x / 2 - 1 / 2.
     // A sum of K equal terms is rounded K times.
-    assert!((one.floor().unwrap().mse - 1.0 / 9.0).abs() < f64::from(long) * f64::EPSILON / 9.0);
+    assert!((orbit.floor.unwrap().mse - 1.0 / 9.0).abs() < f64::from(long) * f64::EPSILON / 9.0);
 }
 
 #[test]

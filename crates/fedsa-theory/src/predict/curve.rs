@@ -3,11 +3,10 @@
 use super::noise::NoiseSource;
 use super::round::Round;
 use super::{DELAYED_WORK, Forecast, LESS_DELAYED, delayed_work, takes_too_long};
-use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, MeanSquare, ScafflsaMse};
+use crate::exact_mse::{InitialControls, MeanSquare};
 use crate::gauss_markov::GaussMarkov;
 use crate::{Accuracy, work};
 use fedsa::error::Result;
-use fedsa::method::Drift;
 
 impl Forecast {
     /// Checks that the mean-square error along the rounds has a closed form.
@@ -85,23 +84,11 @@ impl Forecast {
             work::charge(self.curve_work(0)?)?;
         }
         match source {
-            NoiseSource::Additive(rule, laws) => {
-                return GaussMarkov::new(systems, &laws, self.sampling, setting, rule)?.curve(theta_0, controls, rounds);
+            NoiseSource::Additive(laws) => {
+                GaussMarkov::new(systems, &laws, self.sampling, setting, self.shape.drift)?.curve(theta_0, controls, rounds)
             }
-            NoiseSource::Chains(rule) => return self.chains_curve(&round, rule, theta_0, controls, rounds),
-            NoiseSource::Independent | NoiseSource::Nothing => {}
-        }
-        match self.shape.drift {
-            Drift::Zero => {
-                let moments = self.noise_of_samples(systems)?;
-                let (moments, arrivals) = (moments.as_deref(), round.arrivals());
-                match round.delay() {
-                    None => FedLsaMse::arriving(systems, moments, setting, self.batch(), &arrivals)?.curve(theta_0, rounds),
-                    Some(delay) => DelayedMse::new(systems, moments, setting, self.batch(), &arrivals, delay)?.curve(theta_0, rounds),
-                }
-            }
-            Drift::GlobalMemory { .. } => FedHsaMse::new(systems, &self.moments(systems)?, setting, self.batch())?.curve(theta_0, rounds),
-            _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), controls)?.curve(theta_0, rounds),
+            NoiseSource::Chains(rule) => self.chains_curve(&round, rule, theta_0, controls, rounds),
+            NoiseSource::Independent | NoiseSource::Nothing => self.own_exact(&round, controls)?.curve(theta_0, rounds),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::noise::NoiseSource;
 use super::{Forecast, no_steps, unknown};
+use crate::exact_mse::InitialControls;
 use crate::exact_mse::evolution::{Evolution, affine, offset};
-use crate::exact_mse::{FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
 use crate::stability::{ControlVariates, global_memory_map};
 use crate::work;
 use fedsa::error::Result;
@@ -32,16 +32,7 @@ impl Forecast {
             NoiseSource::Nothing => {}
             NoiseSource::Independent => {
                 work::charge(self.curve_work(0).unwrap_or(0.0))?;
-                return match self.shape.drift {
-                    Drift::Zero => {
-                        let moments = self.noise_of_samples(systems)?;
-                        FedLsaMse::arriving(systems, moments.as_deref(), setting, self.batch(), &round.arrivals())?.evolution(theta_0)
-                    }
-                    Drift::GlobalMemory { .. } => {
-                        FedHsaMse::new(systems, &self.moments(systems)?, setting, self.batch())?.evolution(theta_0)
-                    }
-                    _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), controls)?.evolution(theta_0),
-                };
+                return self.own_exact(&round, controls)?.evolution(theta_0);
             }
             NoiseSource::Additive(..) | NoiseSource::Chains(_) => return Err(unknown("the map of a round whose noise has memory")),
         }

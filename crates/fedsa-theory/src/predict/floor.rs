@@ -3,7 +3,7 @@
 use super::noise::NoiseSource;
 use super::round::{Round, legs_of_moments};
 use super::{Forecast, unknown};
-use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, MeanSquare, ScafflsaMse};
+use crate::exact_mse::{DelayedMse, InitialControls, MeanSquare};
 use crate::gauss_markov::GaussMarkov;
 use crate::{Accuracy, work};
 use fedsa::error::Result;
@@ -72,9 +72,9 @@ impl Forecast {
         let (round, source) = self.floor_known()?;
         match &source {
             // Solved by iteration, which counts what it does.
-            NoiseSource::Chains(rule) => self.chains_floor_affordable(&round, *rule)?,
+            NoiseSource::Chains(_) => {}
             NoiseSource::Independent if matches!(self.shape.drift, Drift::ControlVariate { .. }) => {
-                work::charge(legs_of_moments(&round, 2.0 * round.systems.dim() as f64 + 1.0))?;
+                work::charge(legs_of_moments(&round, self.shape.drift))?;
             }
             _ => work::charge(self.floor_work()?)?,
         }
@@ -82,21 +82,9 @@ impl Forecast {
         let exact = |value| PredictedFloor { value, accuracy: Accuracy::Exact };
         match source {
             NoiseSource::Nothing => Ok(exact(MeanSquare { bias: self.bias(&round)?, noise: 0.0 })),
-            NoiseSource::Additive(rule, laws) => GaussMarkov::new(systems, &laws, self.sampling, setting, rule)?.floor().map(exact),
+            NoiseSource::Additive(laws) => GaussMarkov::new(systems, &laws, self.sampling, setting, self.shape.drift)?.floor().map(exact),
             NoiseSource::Chains(rule) => self.chains_floor(&round, rule),
-            NoiseSource::Independent => match self.shape.drift {
-                Drift::Zero => {
-                    let moments = self.noise_of_samples(systems)?;
-                    let moments = moments.as_deref();
-                    match round.delay() {
-                        None => FedLsaMse::arriving(systems, moments, setting, self.batch(), &round.arrivals())?.floor(),
-                        Some(delay) => DelayedMse::new(systems, moments, setting, self.batch(), &round.arrivals(), delay)?.floor(),
-                    }
-                }
-                Drift::GlobalMemory { .. } => FedHsaMse::new(systems, &self.moments(systems)?, setting, self.batch())?.floor(),
-                _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), &InitialControls::Zero)?.floor(),
-            }
-            .map(exact),
+            NoiseSource::Independent => self.own_exact(&round, &InitialControls::Zero)?.floor().map(exact),
         }
     }
 

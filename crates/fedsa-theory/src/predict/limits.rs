@@ -1,7 +1,7 @@
 //! What limits the accuracy of a method: the parts of its floor.
 
 use super::noise::NoiseSource;
-use super::round::{legs_of_moments, legs_with_memory, packed, round_of_moments};
+use super::round::{legs_of_moments, packed, round_of_moments};
 use super::{FloorCache, Forecast, delayed_work};
 use crate::Accuracy;
 use crate::link::LinkLaw;
@@ -89,18 +89,18 @@ impl Forecast {
             (NoiseSource::Nothing, ..) => 0.0,
             (_, Drift::Zero, None) => {
                 let n = packed(d) + packed(d + 1.0);
-                0.12 * n.powi(3) + 30.0 * n.powi(2) + legs_of_moments(&round, d + 1.0)
+                0.12 * n.powi(3) + 30.0 * n.powi(2) + legs_of_moments(&round, Drift::Zero)
             }
             (_, Drift::Zero, Some((delay, _))) => (packed(d) + delay as f64 * d * d).powi(3),
-            (_, Drift::ControlVariate { .. }, _) => {
+            (_, drift @ Drift::ControlVariate { .. }, _) => {
                 let state = d * (kinds + 1.0) + 1.0;
                 // Of a small state eigenvalues and a linear system, of a large one two systems, by some 25 d rounds together.
                 let n = state * state + kinds * d * d;
                 let of_round = round_of_moments(&round);
                 let solves = if n <= DENSE as f64 { 1.3 * n.powi(3) + n * of_round } else { 25.0 * d * of_round };
-                legs_of_moments(&round, 2.0 * d + 1.0) + solves
+                legs_of_moments(&round, drift) + solves
             }
-            _ => legs_with_memory(&round) + packed(d).powi(3),
+            (_, drift, _) => legs_of_moments(&round, drift) + packed(d).powi(3),
         })
     }
 
@@ -115,17 +115,16 @@ impl Forecast {
         Ok(match (source, self.shape.drift) {
             (NoiseSource::Chains(rule), _) => self.chains_curve_work(&round, rule, last)?,
             // Five products for each part of the noise, and two for each block of the state.
-            (NoiseSource::Additive(_, laws), drift) => {
+            (NoiseSource::Additive(laws), drift) => {
                 let blocks = if matches!(drift, Drift::ControlVariate { .. }) { kinds + 1.0 } else { 1.0 };
                 last as f64 * (5.0 * kinds.max(laws.len() as f64) + 2.0 * blocks) * d.powi(3)
             }
-            (NoiseSource::Independent, Drift::ControlVariate { .. }) => {
-                legs_of_moments(&round, 2.0 * d + 1.0) + last as f64 * round_of_moments(&round)
-            }
-            (NoiseSource::Independent, Drift::GlobalMemory { .. }) => legs_with_memory(&round),
-            (NoiseSource::Independent, _) => {
-                let delayed = round.delay().map_or(0.0, |(delay, _)| delayed_work(round.systems.dim(), delay) * last as f64);
-                legs_of_moments(&round, d + 1.0) + delayed
+            (NoiseSource::Independent, drift) => {
+                let each = match drift {
+                    Drift::ControlVariate { .. } => round_of_moments(&round),
+                    _ => round.delay().map_or(0.0, |(delay, _)| delayed_work(round.systems.dim(), delay)),
+                };
+                legs_of_moments(&round, drift) + last as f64 * each
             }
             (NoiseSource::Nothing, _) => 0.0,
         })

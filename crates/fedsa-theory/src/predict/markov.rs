@@ -3,13 +3,12 @@
 //! All of them need all agents over a clear link, and a server's step of 1. A way is taken if its work is small enough, so that
 //! predictions of a file with many points take seconds.
 
-use super::noise::NoiseSource;
+use super::noise::{NoiseSource, rule_of};
 use super::round::Round;
 use super::{EXACT_DIM, Forecast, PredictedFloor, takes_too_long, unknown};
 use crate::exact_mse::{InitialControls, MeanSquare};
-use crate::gauss_markov::AdditiveRule;
+use crate::map::DENSE;
 use crate::markov::closure::{self, Closure};
-use crate::markov::counts::{self, Counts};
 use crate::markov::joint::{self, Joint};
 use crate::markov::leading_order::LeadingOrder;
 use crate::markov::one_agent::OneAgent;
@@ -24,8 +23,6 @@ use fedsa::sampling::ChainStart;
 const MOST_WORK: f64 = 5e9;
 /// The most unknowns of the joint chain of several agents.
 const JOINT_UNKNOWNS: usize = 20_000;
-/// The most unknowns of the counts of exchangeable agents.
-const COUNT_UNKNOWNS: usize = 50_000;
 /// The most unknowns of the closure.
 const CLOSURE_UNKNOWNS: usize = 300_000;
 /// The most numbers in the moves of all distinct agents.
@@ -42,8 +39,6 @@ enum Way {
     OneAgent,
     /// The joint chain of all agents.
     Joint,
-    /// How many exchangeable agents are in which state.
-    Counts,
     /// The closure.
     Closure,
 }
@@ -53,7 +48,7 @@ impl Way {
     fn accuracy(&self, classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> Result<Accuracy> {
         match self {
             Way::Closure => Ok(of_closure(closure::eps_squared(classes, setting, rule)?)),
-            Way::OneAgent | Way::Joint | Way::Counts => Ok(Accuracy::Exact),
+            Way::OneAgent | Way::Joint => Ok(Accuracy::Exact),
         }
     }
 }
@@ -133,7 +128,7 @@ impl Forecast {
     pub(super) fn one_agent(&self, round: &Round<'_>) -> Result<MarkovAgent> {
         let class = self.classes(round)?.pop().expect("one agent");
         let d = round.systems.dim() as f64;
-        // A deterministic cycle is solved by its orbit.
+        // Of a long chain without random moves there is no floor, but a curve.
         let products = if class.agent.is_deterministic() { 2.0 } else { PRODUCTS };
         if products * 2.0 * class.agent.moves.len() as f64 * d.powi(3) * self.batch() as f64 > MOST_WORK {
             let what = format!("the second moments of {d} features for each of {} states", class.agent.states);
@@ -161,9 +156,6 @@ impl Forecast {
         if unknowns <= JOINT_UNKNOWNS && self.joint_work(round, rule, &classes) <= MOST_WORK {
             return Ok((Way::Joint, classes));
         }
-        if rule == MarkovRule::FedLsa && counts::reaches(&classes, COUNT_UNKNOWNS) && self.counts_work(round, &classes) <= MOST_WORK {
-            return Ok((Way::Counts, classes));
-        }
         if self.batch() > 1 {
             return Err(unknown("the mean-square error of many agents under Markov samples in batches"));
         }
@@ -186,20 +178,15 @@ impl Forecast {
         PRODUCTS * joint::unknowns(classes, rule) as f64 * updates * round.setting.local_steps as f64 * self.batch() as f64 * d
     }
 
-    /// Multiplications of the floor by the counts of exchangeable agents.
-    fn counts_work(&self, round: &Round<'_>, classes: &[AgentClass]) -> f64 {
-        let unknowns = counts::unknowns(classes).unwrap_or(usize::MAX) as f64;
-        PRODUCTS * unknowns * (round.setting.local_steps as f64 + self.agents() as f64) * self.field.dim() as f64
-    }
-
     /// The memory and the work of the floor under additive noise or Markov samples; `None` where it comes from other recursions.
     pub fn cost_of_noise(&self) -> Option<PredictionCost> {
         let (round, source) = self.floor_known().ok()?;
         let d = round.systems.dim() as f64;
         match source {
-            NoiseSource::Additive(rule, laws) => {
+            NoiseSource::Additive(laws) => {
                 let parts = laws.len().max(round.systems.kinds.len()) as f64;
-                let state = if rule == AdditiveRule::Scafflsa { d * (round.systems.kinds.len() as f64 + 1.0) } else { d };
+                let state =
+                    if matches!(self.shape.drift, Drift::ControlVariate { .. }) { d * (round.systems.kinds.len() as f64 + 1.0) } else { d };
                 let doublings = (round.setting.local_steps as f64).log2() + 2.0;
                 let multiplications = parts * doublings * 6.0 * (2.0 * d).powi(3) + 60.0 * state.min(250.0).powi(3);
                 Some(PredictionCost { bytes: 8.0 * (parts * 40.0 * d * d + 80.0 * state.min(250.0).powi(2)), multiplications })
@@ -213,7 +200,6 @@ impl Forecast {
                         (unknowns, PRODUCTS * 2.0 * classes[0].agent.moves.len() as f64 * d.powi(3) * self.batch() as f64)
                     }
                     Way::Joint => (joint::unknowns(&classes, rule), self.joint_work(&round, rule, &classes)),
-                    Way::Counts => (counts::unknowns(&classes).unwrap_or(0), self.counts_work(&round, &classes)),
                     Way::Closure => (Closure::unknowns(&classes, rule), Closure::work(&classes, &round.setting, rule)),
                 };
                 Some(PredictionCost { bytes: 8.0 * (1.2 * PRODUCTS * unknowns as f64 + 2.0 * numbers), multiplications })
@@ -224,44 +210,40 @@ impl Forecast {
 
     /// Checks that one of the ways reaches.
     pub(super) fn chains_floor_way(&self, round: &Round<'_>, rule: MarkovRule) -> Result<()> {
-        self.way(round, rule).map(|_| ())
-    }
-
-    /// Checks that a floor is likely to be found with what work is left. It takes some hundred rounds of the map, more near the edge of
-    /// stability and for small steps.
-    pub(super) fn chains_floor_affordable(&self, round: &Round<'_>, rule: MarkovRule) -> Result<()> {
-        if work::left().is_infinite() {
-            return Ok(());
-        }
         let (way, classes) = self.way(round, rule)?;
-        let setting = &round.setting;
-        let least = match way {
-            Way::OneAgent => FEWEST * OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.work(),
-            Way::Joint => FEWEST * Joint::new(&classes, setting, rule, self.batch())?.work(),
-            Way::Counts => FEWEST * Counts::new(&classes, setting, self.batch())?.work(),
-            Way::Closure => 0.5 * Closure::work(&classes, setting, rule),
-        };
-        if least > work::left() {
-            let what = format!("the mean-square error under Markov samples (at least {least:.0e} multiplications)");
-            return Err(takes_too_long(&what, "fewer agents, states, features, local steps or samples a step"));
-        }
-        Ok(())
+        if matches!(way, Way::OneAgent) { settles(&classes[0].agent) } else { Ok(()) }
     }
 
+    /// The floor, if it is likely to be found with what work is left. It takes some hundred rounds of the map, more near the edge of
+    /// stability and for small steps.
     pub(super) fn chains_floor(&self, round: &Round<'_>, rule: MarkovRule) -> Result<PredictedFloor> {
         let (way, classes) = self.way(round, rule)?;
         let setting = &round.setting;
-        let exact = |floor: MarkovFloor| PredictedFloor { value: mean_square(floor), accuracy: Accuracy::Exact };
-        match way {
-            Way::OneAgent => OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.floor().map(exact),
-            Way::Joint => Joint::new(&classes, setting, rule, self.batch())?.floor().map(exact),
-            Way::Counts => Counts::new(&classes, setting, self.batch())?.floor().map(exact),
-            Way::Closure => {
-                let closure = Closure::new(&classes, setting, rule)?;
-                let accuracy = of_closure(closure.eps_squared());
-                Ok(PredictedFloor { value: mean_square(closure.floor()?), accuracy })
+        let affordable = |least: f64| {
+            if least <= work::left() {
+                return Ok(());
             }
-        }
+            let what = format!("the mean-square error under Markov samples (at least {least:.0e} multiplications)");
+            Err(takes_too_long(&what, "fewer agents, states, features, local steps or samples a step"))
+        };
+        let (floor, accuracy) = match way {
+            Way::OneAgent => {
+                let of = OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?;
+                affordable(FEWEST * of.work())?;
+                (of.floor()?, Accuracy::Exact)
+            }
+            Way::Joint => {
+                let of = Joint::new(&classes, setting, rule, self.batch())?;
+                affordable(FEWEST * of.work())?;
+                (of.floor()?, Accuracy::Exact)
+            }
+            Way::Closure => {
+                affordable(0.5 * Closure::work(&classes, setting, rule))?;
+                let of = Closure::new(&classes, setting, rule)?;
+                (of.floor()?, of_closure(of.eps_squared()))
+            }
+        };
+        Ok(PredictedFloor { value: mean_square(floor), accuracy })
     }
 
     /// How the floor is known.
@@ -273,7 +255,7 @@ impl Forecast {
     /// The way to the curve.
     fn curve_way(&self, round: &Round<'_>, rule: MarkovRule) -> Result<(Way, Vec<AgentClass>)> {
         let (way, classes) = self.way(round, rule)?;
-        if matches!(way, Way::Closure | Way::Counts) && self.sampling.start != ChainStart::Stationary {
+        if matches!(way, Way::Closure) && self.sampling.start != ChainStart::Stationary {
             return Err(unknown("the mean-square error of many agents' chains that do not start in their stationary laws"));
         }
         Ok((way, classes))
@@ -297,11 +279,6 @@ impl Forecast {
             Way::Joint => {
                 let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
                 samples * joint::unknowns(&classes, rule) as f64 * updates * round.systems.dim() as f64
-            }
-            Way::Counts => {
-                let unknowns = counts::unknowns(&classes).unwrap_or(usize::MAX) as f64;
-                let updates = round.setting.local_steps as f64 + self.agents() as f64;
-                last as f64 * unknowns * updates * round.systems.dim() as f64
             }
             Way::Closure => Closure::curve_work(&classes, &round.setting, rule, last),
         })
@@ -334,7 +311,6 @@ impl Forecast {
                 OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.curve(&offset, start, &steps)?
             }
             Way::Joint => Joint::new(&classes, setting, rule, self.batch())?.curve(&offset, controls, start, rounds)?,
-            Way::Counts => Counts::new(&classes, setting, self.batch())?.curve(&offset, rounds)?,
             Way::Closure => {
                 if rule == MarkovRule::Scafflsa && *controls != InitialControls::Zero {
                     return Err(unknown("the closure's curve of control variates that do not start at 0"));
@@ -349,7 +325,7 @@ impl Forecast {
     fn leading_order(&self) -> Result<(LeadingOrder, f64)> {
         self.of_last()?;
         let round = self.linear()?;
-        let rule = if self.drift_of_theta(&round) == Drift::Zero { MarkovRule::FedLsa } else { self.rule()? };
+        let rule = rule_of(self.drift_of_theta(&round))?;
         if !self.is_chain() {
             return Err(unknown("leading order, other than under Markov samples of finite chains"));
         }
@@ -399,6 +375,12 @@ impl Forecast {
         let (of_chain, independent) = leading.traces();
         Ok(MarkovExplanation { noise_over_iid: of_chain / independent, bias_share: linalg::norm_sq(&floor.bias) / floor.mse })
     }
+}
+
+/// Refuses long chains without random moves: the eigenvalues of their maps lie on circles, where iterations hardly converge.
+pub(super) fn settles(agent: &MarkovAgent) -> Result<()> {
+    let is_long = OneAgent::unknowns(agent) > DENSE;
+    if agent.is_deterministic() && is_long { Err(unknown("a long chain has no random moves, as a log that is replayed")) } else { Ok(()) }
 }
 
 /// Whether one of the chains is periodic.

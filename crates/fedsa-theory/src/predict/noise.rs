@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::round::Round;
 use super::{EXACT_DIM, Forecast, no_moments, no_steps, unknown};
-use crate::gauss_markov::{AdditiveRule, GaussMarkov};
+use crate::exact_mse::{DelayedMse, ExactMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
+use crate::gauss_markov::GaussMarkov;
 use crate::markov::MarkovRule;
 use crate::work;
 use fedsa::error::Result;
@@ -20,9 +21,24 @@ pub(super) enum NoiseSource {
     /// Independent samples, the link or the choice of participants.
     Independent,
     /// Additive Gauss-Markov noise alone.
-    Additive(AdditiveRule, Vec<NoiseLaw>),
+    Additive(Vec<NoiseLaw>),
     /// Finite chains.
     Chains(MarkovRule),
+}
+
+/// The method with this drift, among those with a recursion of second moments.
+///
+/// # Errors
+/// For other drifts.
+pub(super) fn rule_of(drift: Drift) -> Result<MarkovRule> {
+    match drift {
+        Drift::Zero => Ok(MarkovRule::FedLsa),
+        Drift::GlobalMemory { fresh: false } => Ok(MarkovRule::FedHsa),
+        Drift::GlobalMemory { fresh: true } => Err(unknown("the first local step draws a sample of its own")),
+        Drift::ControlVariate { talk: None } => Ok(MarkovRule::Scafflsa),
+        Drift::ControlVariate { talk: Some(_) } => Err(unknown("talks are random")),
+        Drift::NoSteps => Err(no_steps()),
+    }
 }
 
 impl Forecast {
@@ -68,6 +84,29 @@ impl Forecast {
         if self.sampling.kind == Law::Mean { Ok(None) } else { self.moments(systems).map(Some) }
     }
 
+    /// What is known exactly of rounds with this drift, if samples are independent; `moments` is `None` if operators are noiseless.
+    pub(super) fn exact(
+        &self,
+        round: &Round<'_>,
+        drift: Drift,
+        moments: Option<&[Moments]>,
+        controls: &InitialControls,
+    ) -> Result<Box<dyn ExactMse>> {
+        let (systems, setting, batch) = (round.systems, &round.setting, self.batch());
+        let given = || moments.ok_or_else(no_moments);
+        Ok(match (drift, round.delay()) {
+            (Drift::Zero, None) => Box::new(FedLsaMse::arriving(systems, moments, setting, batch, &round.arrivals())?),
+            (Drift::Zero, Some(delay)) => Box::new(DelayedMse::new(systems, moments, setting, batch, &round.arrivals(), delay)?),
+            (Drift::GlobalMemory { .. }, _) => Box::new(FedHsaMse::new(systems, given()?, setting, batch)?),
+            _ => Box::new(ScafflsaMse::new(systems, given()?, setting, batch, controls)?),
+        })
+    }
+
+    /// The same of the method's own rounds and samples.
+    pub(super) fn own_exact(&self, round: &Round<'_>, controls: &InitialControls) -> Result<Box<dyn ExactMse>> {
+        self.exact(round, self.shape.drift, self.noise_of_samples(round.systems)?.as_deref(), controls)
+    }
+
     /// Checks that second moments of FedLSA's rounds have a closed form that is small enough to compute.
     pub(super) fn plain_known(&self, round: &Round<'_>) -> Result<()> {
         round.has_mean_square()?;
@@ -75,29 +114,6 @@ impl Forecast {
             if self.field.dim() > EXACT_DIM { Err(unknown(&format!("more than {EXACT_DIM} features"))) } else { Ok(()) }
         } else {
             self.moments_known()
-        }
-    }
-
-    /// The method among those with a recursion of second moments.
-    ///
-    /// # Errors
-    /// For other methods.
-    pub(super) fn rule(&self) -> Result<MarkovRule> {
-        match self.shape.drift {
-            Drift::Zero => Ok(MarkovRule::FedLsa),
-            Drift::GlobalMemory { fresh: false } => Ok(MarkovRule::FedHsa),
-            Drift::GlobalMemory { fresh: true } => Err(unknown("the first local step draws a sample of its own")),
-            Drift::ControlVariate { talk: None } => Ok(MarkovRule::Scafflsa),
-            Drift::ControlVariate { talk: Some(_) } => Err(unknown("talks are random")),
-            Drift::NoSteps => Err(no_steps()),
-        }
-    }
-
-    /// The method among those with a closed form under additive noise.
-    pub(super) fn additive_rule(&self) -> Result<AdditiveRule> {
-        match (self.shape.drift, self.rule()) {
-            (Drift::GlobalMemory { fresh: true }, _) => Ok(AdditiveRule::FedLin),
-            (_, rule) => rule.map(AdditiveRule::from),
         }
     }
 
@@ -119,14 +135,16 @@ impl Forecast {
         {
             let parts = if laws.len() == 1 { round.systems.kinds.len() } else { laws.len() };
             GaussMarkov::affordable(parts, round.systems.dim(), &round.setting, self.batch())?;
-            return Ok(NoiseSource::Additive(self.additive_rule()?, laws));
+            if self.shape.drift != (Drift::GlobalMemory { fresh: true }) {
+                rule_of(self.shape.drift)?;
+            }
+            return Ok(NoiseSource::Additive(laws));
         }
-        let rule = self.rule()?;
+        let rule = rule_of(self.shape.drift)?;
         if law == Law::Markov {
             self.chains_known(round)?;
             // FedLSA's joint chain is smaller.
-            let is_plain = self.drift_of_theta(round) == Drift::Zero;
-            return Ok(NoiseSource::Chains(if is_plain { MarkovRule::FedLsa } else { rule }));
+            return Ok(NoiseSource::Chains(rule_of(self.drift_of_theta(round))?));
         }
         match rule {
             MarkovRule::FedLsa => self.plain_known(round)?,

@@ -1,13 +1,14 @@
 //! Whether a method is stable, from the radii of its rounds.
 
-use super::noise::NoiseSource;
-use super::{EXACT_DIM, Forecast, no_moments, no_steps, unknown};
-use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
+use super::markov::settles;
+use super::noise::{NoiseSource, rule_of};
+use super::{EXACT_DIM, Forecast, unknown};
+use crate::exact_mse::InitialControls;
+use crate::markov::MarkovRule;
 use crate::markov::one_agent::OneAgent;
 use crate::stability::RadiusStability;
 use crate::work;
 use fedsa::error::{ErrorKind, Result};
-use fedsa::method::Drift;
 use fedsa::problem::linear::systems::{Moments, Systems};
 use fedsa::sampling::Law;
 
@@ -109,8 +110,8 @@ impl StableStep {
 pub struct MeanSquareRadius(Map);
 
 enum Map {
-    /// The recursion of FedLSA and SCAFFLSA under independent samples.
-    Recursion { moments: Option<Vec<Moments>>, batch: u64 },
+    /// The recursion under independent samples, with their second moments.
+    Recursion(Option<Vec<Moments>>),
     /// Additive noise does not change the map of second moments, which has the square of the mean's radius.
     Additive,
     /// One agent's chain: its map of a step.
@@ -130,7 +131,7 @@ impl MeanSquareRadius {
         Ok(Self(match Self::systems(of)? {
             None if of.agents() == 1 && of.is_chain() => Map::OneAgent,
             None => Map::Additive,
-            Some(systems) => Map::Recursion { moments: of.noise_of_samples(systems)?, batch: of.batch() },
+            Some(systems) => Map::Recursion(of.noise_of_samples(systems)?),
         }))
     }
 
@@ -147,6 +148,7 @@ impl MeanSquareRadius {
             Ok(NoiseSource::Additive(..)) => return of.radius_known().map(|_| None),
             Ok(NoiseSource::Chains(..)) if of.agents() == 1 => {
                 let agent = of.one_agent(&round)?;
+                settles(&agent)?;
                 let d = round.systems.dim() as f64;
                 if OneAgent::unknowns(&agent) > CHAIN_UNKNOWNS || agent.moves.len() as f64 * d.powi(3) > CHAIN_PRODUCT {
                     return Err(unknown(&format!("the map of second moments with {d} features and {} states is too large", agent.states)));
@@ -157,26 +159,21 @@ impl MeanSquareRadius {
             _ => {}
         }
         let (kinds, d) = (systems.kinds.len(), systems.dim());
-        let drift = of.drift_of_theta(&round);
-        let is_controlled = matches!(drift, Drift::ControlVariate { .. });
         let packed = |n: usize| n.saturating_mul(n + 1) / 2;
-        let (work, state) = match drift {
-            Drift::Zero => {
+        let (work, state) = match rule_of(of.drift_of_theta(&round))? {
+            MarkovRule::FedLsa => {
                 of.plain_known(&round)?;
                 (kinds.saturating_mul(packed(d).saturating_pow(3)), round.delay().map_or(0, |(delay, _)| d * (delay + 1)))
             }
-            Drift::GlobalMemory { fresh: false } | Drift::ControlVariate { talk: None } => {
+            rule => {
                 round.is_plain()?;
                 if of.sampling.kind != Law::Iid {
                     of.moments_known()?;
                 }
                 (
                     kinds.saturating_mul(packed(d)).saturating_mul(packed(2 * d + 1).saturating_pow(2)),
-                    if is_controlled { d * (kinds + 1) + 1 } else { d },
+                    if rule == MarkovRule::Scafflsa { d * (kinds + 1) + 1 } else { d },
                 )
-            }
-            Drift::GlobalMemory { fresh: true } | Drift::ControlVariate { talk: Some(_) } | Drift::NoSteps => {
-                return Err(of.rule().err().unwrap_or_else(no_steps));
             }
         };
         if d > EXACT_DIM || work > MEAN_SQUARE_WORK || state > MEAN_SQUARE_STATE {
@@ -198,24 +195,14 @@ impl MeanSquareRadius {
         let round = of.linear()?;
         // Products of small matrices take a quarter of a nanosecond a multiplication.
         work::charge(0.25 * of.mean_square_work(of.local_steps().max(1.0), 0.0)?)?;
-        let systems = round.systems;
-        let (moments, batch) = match &self.0 {
-            Map::Additive => return of.radius().map(|radius| radius * radius),
+        match &self.0 {
+            Map::Additive => of.radius().map(|radius| radius * radius),
             Map::OneAgent => {
                 let agent = of.one_agent(&round)?;
                 let of_step = OneAgent::new(&agent, round.setting.step_size, of.batch())?.r2()?;
-                return Ok(of_step.powf(round.setting.local_steps as f64));
+                Ok(of_step.powf(round.setting.local_steps as f64))
             }
-            Map::Recursion { moments, batch } => (moments.as_deref(), *batch),
-        };
-        match (of.drift_of_theta(&round), round.delay()) {
-            (Drift::Zero, None) => FedLsaMse::arriving(systems, moments, &round.setting, batch, &round.arrivals())?.radius(),
-            (Drift::Zero, Some(delay)) => DelayedMse::new(systems, moments, &round.setting, batch, &round.arrivals(), delay)?.radius(),
-            (Drift::GlobalMemory { .. }, _) => FedHsaMse::new(systems, moments.ok_or_else(no_moments)?, &round.setting, batch)?.radius(),
-            _ => {
-                let moments = moments.ok_or_else(no_moments)?;
-                ScafflsaMse::new(systems, moments, &round.setting, batch, &InitialControls::Zero)?.radius()
-            }
+            Map::Recursion(moments) => of.exact(&round, of.drift_of_theta(&round), moments.as_deref(), &InitialControls::Zero)?.radius(),
         }
     }
 }

@@ -182,18 +182,10 @@ impl Quantity {
         (self.known)(of)
     }
 
-    /// The value of the quantity.
-    ///
-    /// # Errors
-    /// When the value is not known or does not exist; gives the reason.
-    pub fn value(&self, of: &Forecast) -> Result<f64> {
-        self.value_with(of, &FloorCache::default())
-    }
-
     /// The value of the quantity, read from floors that are computed once; `cache` must belong to `of`.
     ///
     /// # Errors
-    /// As [`Quantity::value`].
+    /// When the value is not known or does not exist; gives the reason.
     pub fn value_with(&self, of: &Forecast, cache: &FloorCache) -> Result<f64> {
         match self.value {
             Value::Alone(value) => value(of),
@@ -269,7 +261,7 @@ mod tests {
             let cache = FloorCache::default();
             let before = quantity.value_with(&cancelled, &cache);
             // Without Markov samples there is no leading order.
-            let known = quantity.value(&of);
+            let known = quantity.value_with(&of, &FloorCache::default());
             assert!(before.is_err_and(|e| e.kind() == ErrorKind::Cancelled), "{}", quantity.name);
             assert_eq!(quantity.value_with(&of, &cache).ok(), known.ok(), "{}", quantity.name);
         }

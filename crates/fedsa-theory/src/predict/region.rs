@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::noise::NoiseSource;
+use super::round::packed;
 use super::{Forecast, MeanSquareRadius, StableStep, takes_too_long};
 use crate::map::{DENSE, EIGENVALUES, LinearMap as _};
 use crate::stability::{self, ControlVariates, RadiusStability};
@@ -219,7 +220,6 @@ impl Forecast {
             NoiseSource::Independent | NoiseSource::Nothing => {}
         }
         let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
-        let packed = |n: f64| n * (n + 1.0) / 2.0;
         let doublings = 2.0 * (h.log2() + 2.0);
         // Of a dense matrix, or by some 300 products and the eigenvalues of small matrices.
         let leading = |moments: f64, product: f64| (EIGENVALUES * moments.powi(3)).min(300.0 * product + 1e9);

@@ -206,20 +206,19 @@ pub(super) fn packed(n: f64) -> f64 {
     n * (n + 1.0) / 2.0
 }
 
-/// About how many nanoseconds the second moments of all distinct agents' legs take, which start at a state of n numbers: within a factor of two of
-/// what was measured from d = 2 to 20.
-pub(super) fn legs_of_moments(round: &Round<'_>, n: f64) -> f64 {
+/// About how many nanoseconds the second moments of all distinct agents' legs with this drift take: within a factor of two of what was
+/// measured from d = 2 to 20.
+pub(super) fn legs_of_moments(round: &Round<'_>, drift: Drift) -> f64 {
+    // The numbers of the state at the start: (u, 1), and the drift.
+    let d = round.systems.dim() as f64;
+    let n = if drift == Drift::Zero { d + 1.0 } else { 2.0 * d + 1.0 };
     let steps = round.setting.local_steps.max(1);
     // One step first, then a doubling for each binary digit of the number of steps, and one step more for each 1 of them.
     let doublings = f64::from(steps.ilog2() + steps.count_ones() - 1);
-    let first = 4000.0 + leg_products(round, round.systems.dim() as f64 + 1.0);
-    round.systems.kinds.len() as f64 * (first + doublings * leg_products(round, n))
-}
-
-/// The same of legs that begin with a correction of all agents, whose part in all moments is as large as one and a half doublings.
-pub(super) fn legs_with_memory(round: &Round<'_>) -> f64 {
-    let n = 2.0 * round.systems.dim() as f64 + 1.0;
-    legs_of_moments(round, n) + 1.5 * round.systems.kinds.len() as f64 * leg_products(round, n)
+    let (kinds, first) = (round.systems.kinds.len() as f64, 4000.0 + leg_products(round, d + 1.0));
+    let legs = kinds * (first + doublings * leg_products(round, n));
+    // A correction of all agents has a part in all moments that is as large as one and a half doublings.
+    if matches!(drift, Drift::GlobalMemory { .. }) { legs + 1.5 * kinds * leg_products(round, n) } else { legs }
 }
 
 /// The products of one doubling. In large products a multiplication takes much less than a nanosecond; small matrices cost their allocation.

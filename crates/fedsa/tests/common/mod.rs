@@ -3,6 +3,7 @@
 
 pub mod adversary;
 pub mod forms;
+pub mod local;
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,11 +1,11 @@
 //! Tests of the closure against reference numbers, the exact joint chain and the recursions for independent samples.
 
 use super::*;
-use crate::exact_mse::{FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
-use crate::markov::counts::Counts;
-use crate::markov::joint::{Joint, joint_floor};
+use crate::exact_mse::{ExactMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
+use crate::markov::joint::Joint;
 use crate::markov::one_agent::OneAgent;
-use crate::markov::testing::{Given, classes, independent, r1, r2, r3, r4};
+use crate::markov::testing::{Given, classes, independent, joint_floor, r1, r2, r3, r4};
+use crate::markov::tests::counts::Counts;
 use crate::testing::Draw;
 use fedsa::sampling::ChainStart;
 

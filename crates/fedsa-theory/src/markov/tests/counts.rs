@@ -12,11 +12,12 @@
 
 use faer::Scale;
 
-use super::registers::RoundMap;
-use super::stationary::CellMap;
-use super::{AgentClass, MarkovAgent, MarkovFloor, one_agent::step};
 use crate::RoundSetting;
 use crate::leg::power_and_sum;
+use crate::markov::one_agent::step;
+use crate::markov::registers::RoundMap;
+use crate::markov::stationary::CellMap;
+use crate::markov::{AgentClass, MarkovAgent, MarkovFloor, check, check_samples};
 use crate::symmetric::{congruence, packed_len};
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg::Mat;
@@ -78,22 +79,14 @@ pub fn reaches(classes: &[AgentClass], most: usize) -> bool {
     unknowns(classes).is_some_and(|n| n <= most)
 }
 
-/// FedLSA's exact floor with one sample a step; see [`Counts`].
-///
-/// # Errors
-/// As [`Counts::new`] and [`Counts::floor`].
-pub fn counts_floor(classes: &[AgentClass], setting: &RoundSetting) -> Result<MarkovFloor> {
-    Counts::new(classes, setting, 1)?.floor()
-}
-
 impl Counts {
     /// The recursion of FedLSA; each local step takes the mean of `batch` consecutive samples.
     ///
     /// # Errors
-    /// When an agent does not have two states, there are more than 2^20 unknowns, or as [`Joint::new`](super::joint::Joint::new).
+    /// When an agent does not have two states, there are more than 2^20 unknowns, or as [`Joint::new`](crate::markov::joint::Joint::new).
     pub fn new(classes: &[AgentClass], setting: &RoundSetting, batch: u64) -> Result<Self> {
-        super::check(classes, setting)?;
-        super::check_samples(setting.local_steps, batch)?;
+        check(classes, setting)?;
+        check_samples(setting.local_steps, batch)?;
         if !reaches(classes, MOST_UNKNOWNS) {
             let what = unknowns(classes).map_or("a chain without exactly two states".to_string(), |n| format!("counts with {n} unknowns"));
             return Err(Error::not_known("", what, format!("classes of agents with two states, and at most {MOST_UNKNOWNS} unknowns")));
@@ -127,11 +120,6 @@ impl Counts {
 
     fn map(&self) -> &dyn CellMap {
         self
-    }
-
-    /// About how many multiplications a round of the second moments takes, one a nanosecond.
-    pub(crate) fn work(&self) -> f64 {
-        self.map().second_work()
     }
 
     /// The floor of chains that start from their stationary laws.

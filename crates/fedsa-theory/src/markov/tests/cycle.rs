@@ -1,19 +1,18 @@
 //! One agent whose chain is a deterministic cycle, such as a log that is replayed: exact, from its periodic orbits.
 //!
-//! The maps of [`stationary`](super::stationary) hold too, but their eigenvalues lie on circles, where iterations converge slowly.
-//! Each step is an affine map that only the state decides, so an orbit of L steps has the error
+//! The maps over states hold too, and are compared with the orbits. Each step is an affine map that only the state decides, so an orbit of L steps has the error
 //! `u = Phi u + phi` at its start, d x d.
 
 use faer::prelude::*;
 
-use super::{MarkovAgent, MarkovFloor};
 use crate::map::spectral_radius;
+use crate::markov::{MarkovAgent, MarkovFloor};
 use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
 
 /// The orbits of a cycle.
 #[derive(Debug, Clone)]
-pub(super) struct Cycle {
+pub struct Cycle {
     /// The spectral radius of the mean's map per step. That of the second moment's is its square.
     pub r1: f64,
     /// The floor of a start that is drawn from the stationary law, if r1 < 1.
@@ -23,7 +22,7 @@ pub(super) struct Cycle {
 impl Cycle {
     /// The orbits of an agent whose states have one move each. A step takes the mean of `batch` samples, so that there are several
     /// orbits if K and the batch have a common divisor.
-    pub(super) fn new(agent: &MarkovAgent, eta: f64, batch: u64) -> Result<Self> {
+    pub fn new(agent: &MarkovAgent, eta: f64, batch: u64) -> Result<Self> {
         let (k, d) = (agent.states, agent.dim);
         let mut seen = vec![false; k];
         let (mut r1, mut bias, mut mse) = (0.0f64, vec![0.0; d], 0.0);

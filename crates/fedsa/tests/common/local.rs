@@ -1,12 +1,10 @@
-//! Theory near the root of nonlinear operators, by their linear models there.
+//! Linear models of nonlinear operators near their root, with which theory of linear problems is compared with the engine.
 //!
 //! The linear model of `gbar_c` at theta* is `gbar_c(theta*) + J_c (theta - theta*)`, that is `A_c = -J_c` and
 //! `b_c = gbar_c(theta*) - J_c theta*`: systems with the same root. Results from them are *local*: they describe small
-//! deviations from the fixed point, and do not say from which starts it is reached.
+//! deviations from the fixed point, and do not say from which starts it is reached. The radii of FedHSA and SCAFFLSA are exact, because local
+//! iterates of a round that starts at the fixed point stay at theta*. That of FedLSA is exact if H = 1 or all agents are equal.
 
-use crate::RoundSetting;
-use crate::constants::Radii;
-use crate::work;
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::problem::Field;
@@ -43,19 +41,9 @@ impl Local {
             b.iter_mut().zip(linalg::mat_vec(&jacobian, theta)).for_each(|(b, jx)| *b -= jx);
             Ok((System { a: -jacobian, b }, source))
         };
-        let models = work::try_map(field.agents(), model)?;
+        let models = (0..field.agents()).map(model).collect::<Result<Vec<_>>>()?;
         let (kinds, sources): (Vec<System>, Vec<RootSource>) = models.into_iter().unzip();
         let kind_of = (0..field.agents() as u32).collect();
         Ok(Self { systems: Systems::new(kinds, kind_of, field.weights().to_vec()), jacobians: sources[0] })
-    }
-
-    /// The spectral radii of noiseless rounds near their fixed points. The radii of FedHSA and SCAFFLSA are exact, because
-    /// local iterates of a round that starts at the fixed point stay at theta*. The radius of FedLSA is exact if H = 1 or all
-    /// agents are equal; otherwise FedLSA's fixed point differs from theta* by its bias, and the radius is that of the models.
-    ///
-    /// # Errors
-    /// When the mean of the models is singular or an eigenvalue iteration does not converge.
-    pub fn radii(&self, setting: &RoundSetting) -> Result<Radii> {
-        Radii::new(&self.systems, None, setting)
     }
 }
