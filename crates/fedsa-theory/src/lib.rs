@@ -25,7 +25,6 @@
 //! | [`bounds`] | the theorems and corollaries of the sources as functions of a problem |
 //! | [`constants`] | the constants in the theorems of \[S\] |
 //! | [`fedhsa_bounds`] | the constants of \[F\], and the schedule of its Corollary 1 |
-//! | [`scaffnew`] | the exact form of Theorem B.4 of \[S\] |
 //! | [`shed`] | convergence factors and rates of steps with a few eigenpairs (\[T\] chapter 2) |
 //! | [`map`], [`fixed_point`] | spectral radius, trajectory and fixed point of a linear map |
 //! | [`work`] | operations that are counted, so that computations end at the same place on every machine |
@@ -47,7 +46,6 @@ pub mod link;
 pub mod map;
 pub mod markov;
 pub mod predict;
-pub mod scaffnew;
 pub mod shed;
 pub mod stability;
 mod symmetric;

@@ -15,11 +15,11 @@ use fedsa::problem::noise::Noise;
 use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
+use fedsa_testing::scaffnew::{Scaffnew, ScaffnewState};
 use fedsa_theory::RoundSetting;
 use fedsa_theory::exact_mse::{ExactMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
 use fedsa_theory::fedlsa::FedLsaMean;
 use fedsa_theory::map::LinearMap;
-use fedsa_theory::scaffnew::{Scaffnew, ScaffnewState};
 use fedsa_theory::stability::ControlVariates;
 
 /// Six states, three features, three agents that differ.

@@ -4,6 +4,7 @@
 //! ends without a result, `cargo xtask test` counts it, and it fails under `CI=true`.
 
 pub mod memory;
+pub mod scaffnew;
 
 use std::ffi::OsString;
 use std::io::Write;

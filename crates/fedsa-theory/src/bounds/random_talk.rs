@@ -82,9 +82,9 @@ mod tests {
 
     use super::*;
     use crate::bounds::testing::{CASES, Case, Looseness, cases};
-    use crate::scaffnew::{Scaffnew, ScaffnewState};
     use crate::testing::{Finite, federation};
     use fedsa::linalg::{self, Mat};
+    use fedsa_testing::scaffnew::{Scaffnew, ScaffnewState};
 
     /// Theorem B.2 as printed, with `sigma_eps`. It is false where agents are not noisy at their own roots but at theta*.
     ///

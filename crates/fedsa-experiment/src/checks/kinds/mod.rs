@@ -12,7 +12,6 @@ mod rate;
 mod ratio;
 mod reaches;
 mod rounds;
-mod scaffnew;
 mod slope;
 mod spread;
 
@@ -34,5 +33,4 @@ pub const KINDS: &[&dyn CheckKind] = &[
     &peak::PeakCheck,
     &cost::CostCheck,
     &rate::RateCheck,
-    &scaffnew::TheoremB4Check,
 ];

@@ -78,7 +78,6 @@ const CHECK_KINDS: &[CheckRules] = &[
     CheckRules { name: "peak", needs_one: &["min", "max"], takes: &["metric", "after"], ..PLAIN },
     CheckRules { name: "cost", needs: &["level"], needs_one: &["min", "max"], takes: &["over", "metric", "cost", "along"], ..PLAIN },
     CheckRules { name: "rate", needs: &["by"], needs_one: &["min", "max"], takes: &["metric", "after"], ..PLAIN },
-    CheckRules { name: "scaffnew", takes: &["metric"], metrics: |_| vec!["mse", "lyapunov"], ..PLAIN },
 ];
 
 /// The names of the kinds.

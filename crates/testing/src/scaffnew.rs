@@ -87,52 +87,59 @@ impl Scaffnew {
         let scale = self.eta / self.p;
         s.u + scale * scale * s.x
     }
+
+    /// The moments after one local step and one coin toss:
+    ///
+    /// ```text
+    /// U^ = (1 - eta a)^2 U + eta^2 X + 2 eta (1 - eta a) C + eta^2 sigma
+    /// V^ = (1 - eta a)^2 V + eta^2 sigma / N
+    /// C^ = (1 - eta a) C + eta X
+    /// U <- p V^ + (1-p) U^      V <- V^      C <- (1-p) C^
+    /// X <- X + p ((p/eta)^2 (U^ - V^) - 2 (p/eta) C^)
+    /// ```
+    pub fn step(&self, s: &ScaffnewState) -> ScaffnewState {
+        let p = self.p;
+        let moved = self.moved(s);
+        let talked = self.talked(&moved);
+        let mix = |talk: f64, silence: f64| p * talk + (1.0 - p) * silence;
+        ScaffnewState { u: mix(talked.u, moved.u), v: moved.v, c: mix(talked.c, moved.c), x: mix(talked.x, moved.x) }
+    }
+
+    /// The states after 0, 1, .., `steps` steps.
+    pub fn curve(&self, start: ScaffnewState, steps: usize) -> Vec<ScaffnewState> {
+        std::iter::successors(Some(start), |s| Some(self.step(s))).take(steps + 1).collect()
+    }
+
+    /// The fixed point of [`step`](Self::step). With `q = 1 - eta a` and
+    /// `W = U^ - V`, the equation of X gives `C^ = p W / (2 eta)`, and the rest
+    ///
+    /// ```text
+    /// V = eta^2 (sigma / N) / (1 - q^2)
+    /// W = eta^2 sigma (1 - 1/N) / (1 - p/2 - (1-p) q (q + p/2))
+    /// U = V + (1-p) W,   C = (1-p) C^,   X = (1 - (1-p) q) C^ / eta
+    /// ```
+    pub fn limit(&self) -> ScaffnewState {
+        let Self { eta, p, sigma, .. } = *self;
+        let q = 1.0 - eta * self.a;
+        let n = self.agents as f64;
+        let v = eta * eta * sigma / n / (1.0 - q * q);
+        let w = eta * eta * sigma * (1.0 - 1.0 / n) / (1.0 - p / 2.0 - (1.0 - p) * q * (q + p / 2.0));
+        let c = p * w / (2.0 * eta);
+        ScaffnewState { u: v + (1.0 - p) * w, v, c: (1.0 - p) * c, x: (1.0 - (1.0 - p) * q) * c / eta }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Draw;
 
-    impl Scaffnew {
-        /// The moments after one local step and one coin toss:
-        ///
-        /// ```text
-        /// U^ = (1 - eta a)^2 U + eta^2 X + 2 eta (1 - eta a) C + eta^2 sigma
-        /// V^ = (1 - eta a)^2 V + eta^2 sigma / N
-        /// C^ = (1 - eta a) C + eta X
-        /// U <- p V^ + (1-p) U^      V <- V^      C <- (1-p) C^
-        /// X <- X + p ((p/eta)^2 (U^ - V^) - 2 (p/eta) C^)
-        /// ```
-        pub(crate) fn step(&self, s: &ScaffnewState) -> ScaffnewState {
-            let p = self.p;
-            let moved = self.moved(s);
-            let talked = self.talked(&moved);
-            let mix = |talk: f64, silence: f64| p * talk + (1.0 - p) * silence;
-            ScaffnewState { u: mix(talked.u, moved.u), v: moved.v, c: mix(talked.c, moved.c), x: mix(talked.x, moved.x) }
-        }
-
-        /// The states after 0, 1, .., `steps` steps.
-        pub(crate) fn curve(&self, start: ScaffnewState, steps: usize) -> Vec<ScaffnewState> {
-            std::iter::successors(Some(start), |s| Some(self.step(s))).take(steps + 1).collect()
-        }
-
-        /// The fixed point of [`step`](Self::step). With `q = 1 - eta a` and
-        /// `W = U^ - V`, the equation of X gives `C^ = p W / (2 eta)`, and the rest
-        ///
-        /// ```text
-        /// V = eta^2 (sigma / N) / (1 - q^2)
-        /// W = eta^2 sigma (1 - 1/N) / (1 - p/2 - (1-p) q (q + p/2))
-        /// U = V + (1-p) W,   C = (1-p) C^,   X = (1 - (1-p) q) C^ / eta
-        /// ```
-        pub(crate) fn limit(&self) -> ScaffnewState {
-            let Self { eta, p, sigma, .. } = *self;
-            let q = 1.0 - eta * self.a;
-            let n = self.agents as f64;
-            let v = eta * eta * sigma / n / (1.0 - q * q);
-            let w = eta * eta * sigma * (1.0 - 1.0 / n) / (1.0 - p / 2.0 - (1.0 - p) * q * (q + p / 2.0));
-            let c = p * w / (2.0 * eta);
-            ScaffnewState { u: v + (1.0 - p) * w, v, c: (1.0 - p) * c, x: (1.0 - (1.0 - p) * q) * c / eta }
+    /// Numbers uniform on [-1, 1), by SplitMix64.
+    fn draws(mut state: u64) -> impl FnMut() -> f64 {
+        move || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
         }
     }
 
@@ -198,15 +205,15 @@ mod tests {
         let (n, runs, steps) = (4, 20_000, 30);
         let p = Scaffnew { agents: n as u64, sigma: 1.0 / 3.0, ..problem(1) };
         let x0 = [1.0, -0.5, 0.3, -0.8];
-        let mut draw = Draw::new(14);
+        let mut draw = draws(14);
         let (mut psi, mut psi_sq) = (0.0, 0.0);
         for _ in 0..runs {
             let (mut u, mut x) = ([0.0f64; 4], x0);
             for _ in 0..steps {
                 for c in 0..n {
-                    u[c] += p.eta * (-p.a * u[c] + x[c] + draw.number());
+                    u[c] += p.eta * (-p.a * u[c] + x[c] + draw());
                 }
-                if draw.number() < 2.0 * p.p - 1.0 {
+                if draw() < 2.0 * p.p - 1.0 {
                     let mean = u.iter().sum::<f64>() / n as f64;
                     for c in 0..n {
                         x[c] += p.p / p.eta * (mean - u[c]);
