@@ -73,7 +73,7 @@ def test_an_agent_with_an_old_state_misses_a_round_and_goes_on(federation: Feder
     shutil.copytree(federation.folder / "copy", state)
     agent(federation, "old")
     finish(federation, app, 300.0)
-    assert "the control variate of agent 0 is older than the question assumes" in federation.log("old")
+    assert "agent 0 does not know which of its answers counted" in federation.log("old")
     told = json.loads((app / "out/summary.json").read_text())["federation"]
     assert len(told["agents"]) == NODES and not told["excluded"] and len(told["epochs"]) == 1
     # Its next question has its control variate. What is lost is its answer of one round, for which nobody waits.

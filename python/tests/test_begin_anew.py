@@ -47,7 +47,9 @@ class Backup(Here):
             shutil.copy(self.folder / "copy/server.lines", self.folder / "out.state/server.lines")
 
 
-ALL = {**METHODS, "fib-shed": CASES[5].replace("rounds = 6", "rounds = 14"), "some": SCAFFLSA.replace("step_size", "participants = 2\nstep_size")}
+# The gradients of agents that begin anew are missing in one round.
+ROUNDS = {"fib-shed": 20}
+ALL = {**METHODS, "fib-shed": CASES[5].replace("rounds = 6", "rounds = 20"), "some": SCAFFLSA.replace("step_size", "participants = 2\nstep_size")}
 ALL["some"] = ALL["some"].replace("rounds = 5", "rounds = 14")
 
 
@@ -65,9 +67,9 @@ def test_agents_that_are_newer_than_the_server_begin_anew(
     begun = [line.split()[0] for line in lines if "begins anew" in line]
     assert set(begun) <= set(here.names) and len(begun) == len(set(begun)) and begun, lines
     rounds = told(tmp_path)["exchanges"]
-    last = [one for one in rounds if one["round"] == 14]
+    last = [one for one in rounds if one["round"] == ROUNDS.get(method, 14)]
     assert last and all(one["answered"] == one["asked"] for one in last), lines
-    assert len(results.trace()) == 15 and max(control_sums) < 1e-12
+    assert len(results.trace()) == ROUNDS.get(method, 14) + 1 and max(control_sums) < 1e-12
     expected = engine(ALL[method], here.files).theta("m")
     if method in ("newton", "fib-shed"):
         assert np.abs(results.theta("m") - expected).max() < 1e-9

@@ -394,7 +394,11 @@ fn agents_follow_epochs_with_and_without_their_states() {
         while let Todo::Ask { to, bytes } = &todo {
             let answers: Vec<_> = to.iter().zip(bytes).map(|(c, bytes)| (*c, agents[2 - *c].handle(bytes).unwrap().unwrap())).collect();
             let progress = server.receive(&answers);
-            assert!(restored == 0 || progress.refused.iter().all(|(_, e)| e.what.contains("control variate")), "{:?}", progress.refused);
+            assert!(
+                restored == 0 || progress.refused.iter().all(|(_, e)| e.what.contains("which of its answers counted")),
+                "{:?}",
+                progress.refused
+            );
             todo = progress.todo;
         }
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::local::Client;
-use crate::message::{Part, Unit};
+use crate::message::{Part, TELL, Unit};
 use crate::protocol::{Give, Len, Protocol, Want};
 use crate::schedule::StepSize;
 use crate::server::Server;
@@ -68,7 +68,7 @@ fn check_parts(client: &dyn Client, protocol: &Protocol, uplink: &Uplink, d: usi
         let what = "clip and noise alter what a codec may alter, and the method sends nothing of that kind";
         return Err(Error::new("uplink.media", what, "a link without them"));
     }
-    Ok(())
+    check_acknowledged(client, protocol)
 }
 
 /// Checks that the server of a method can take another mean of the answers than the weighted one.
@@ -113,6 +113,21 @@ fn check_alone(protocol: &Protocol, link: &LinkFacts) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Checks that agents whose state depends on which of their answers counted can begin anew: with a copy of their control variate, or because
+/// they compute alone and say everything again.
+fn check_acknowledged(client: &dyn Client, protocol: &Protocol) -> Result<()> {
+    let computes_alone = client.facts().agents.is_some() && !protocol.tells_what_counted(TELL);
+    if !protocol.acknowledges() || client.copied_controls().is_some() || computes_alone {
+        return Ok(());
+    }
+    let what = "Part::Counted for agents that cannot begin anew";
+    Err(Error::new(
+        "protocol",
+        what,
+        "control variates of which a server can hold copies, or agents that compute alone and are told nothing",
+    ))
 }
 
 /// Checks that agents in lanes, who may remember rounds, can answer over a link.

@@ -82,7 +82,7 @@ impl Nodes {
                         if *c == BAD && t >= self.since {
                             answer = (self.fault)(&answer);
                         }
-                        // One that says that it is out of step, or that is not believed by the method, is refused.
+                        // One with another mark, or that is not believed by the method, is refused.
                         let _ = self.server.take(*c, &answer);
                     }
                     todo = self.server.close();

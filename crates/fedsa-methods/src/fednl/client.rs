@@ -110,6 +110,9 @@ impl FedNlAgent {
     /// one is of other data.
     fn settle(&mut self, at: &LocalContext<'_>, down: &Message, support: &Support) -> Option<()> {
         let State { learned, sent, .. } = &mut self.state;
+        if down.counted() == Some(None) {
+            learned.clear();
+        }
         if let Some(mu) = self.first.filter(|_| learned.is_empty()) {
             *learned = support.multiple_of_identity(mu);
         }

@@ -493,9 +493,10 @@ impl Server for FedNlServer {
         Some(self.failed)
     }
 
-    /// The agent is asked for its whole Hessian.
+    /// The agent is asked for its whole Hessian, unless its first one is known.
     fn forget(&mut self, agent: usize) {
-        self.agents[agent].needs_whole = true;
+        let known = &mut self.agents[agent];
+        known.needs_whole |= known.is_heard();
     }
 
     fn regrouped(&self, from: &[Option<usize>], weights: &[f64]) -> Option<Vec<u8>> {

@@ -62,8 +62,6 @@ struct State {
     point: Point,
     /// The round of the last renewal, and theta in that round.
     renewed: Option<(u64, Vec<f64>)>,
-    /// The agent's number in the federation, which keys the grids of its codes.
-    agent: usize,
     /// The round of its last answer.
     answered: Option<u64>,
     /// The bits a component that the server holds of each eigenvector of this Hessian, if the last answer counted.
@@ -200,11 +198,8 @@ impl QShedAgent {
     }
 
     /// The bits of each vector that the server holds at a question.
-    fn held(&mut self, at: &LocalContext<'_>, down: &Message) -> Vec<u32> {
-        // The codes of an agent that had another number are of no use.
-        let is_same = self.saved.agent == at.agent;
+    fn held(&mut self, down: &Message) -> Vec<u32> {
         match down.counted() {
-            _ if !is_same => Vec::new(),
             None => std::mem::take(&mut self.saved.bits),
             Some(counted) if counted == self.saved.answered => std::mem::take(&mut self.saved.bits),
             Some(Some(_)) => std::mem::take(&mut self.saved.before),
@@ -217,8 +212,8 @@ impl QShedAgent {
         bits.iter().take_while(|bits| **bits == self.plan.max_bits).count()
     }
 
-    /// Computes the pairs of the last renewal again where those that were saved do not contain all that the server lacks: where it was
-    /// itself restored from an older state.
+    /// Computes the pairs of the last renewal again where those that were saved do not contain all that the server lacks: where the
+    /// agent begins anew after a restart.
     fn compute_again(&mut self, at: &LocalContext<'_>, held: &[u32]) {
         let whole = self.whole(held);
         let is_there = self.kept.as_ref().is_some_and(|kept| kept.first <= whole);
@@ -245,7 +240,7 @@ impl QShedAgent {
             self.kept = Some(Kept::new(&hessian));
             self.saved = State { renewed: Some((t, theta.to_vec())), ..State::default() };
         }
-        let before = self.held(at, down);
+        let before = self.held(down);
         self.compute_again(at, &before);
         let (round, kept) = match (&self.saved.renewed, &self.kept) {
             (Some((round, _)), Some(kept)) => (*round, kept),
@@ -266,7 +261,7 @@ impl QShedAgent {
             (refinement, (Part::Digits, Body::Packed(digits)))
         };
         let (point, renewed) = (Point::asked(at, down), self.saved.renewed.take());
-        self.saved = State { point, renewed, agent: at.agent, answered: Some(t), bits: after, before };
+        self.saved = State { point, renewed, answered: Some(t), bits: after, before };
         Ok(vec![
             (Part::ExactGradient, Body::Numbers(self.saved.point.gradient.clone())),
             (Part::Eigenvalues, Body::Numbers(values)),

@@ -104,7 +104,7 @@ impl ShedAgent {
     }
 
     /// Computes the pairs of the last renewal again where saved ones do not suffice to send those from number `from` on, of which n are to
-    /// be known: where the server was itself restored from an older state, and asks for pairs that it had.
+    /// be known: where the agent begins anew after a restart.
     fn compute_again(&mut self, at: &LocalContext<'_>, from: usize, n: usize) {
         let Some((round, theta)) = &self.saved.renewed else { return };
         if self.plan.tolerance.is_none() && self.kept.as_ref().is_none_or(|kept| kept.lacks(from, n)) {

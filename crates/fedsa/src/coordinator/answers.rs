@@ -10,7 +10,7 @@ use crate::record::Sent;
 use crate::server::Letter;
 
 impl Coordinator {
-    /// Whether an agent may still answer, as far as the coordinator knows: it does not know of control variates.
+    /// Whether an agent may still answer, as far as the coordinator knows: it does not know of marks.
     pub(crate) fn standing(&self, agent: usize) -> Standing {
         let late = self.state.outstanding.oldest(agent).map(|round| Standing::Late { round });
         if self.is_excluded(agent) {

@@ -3,7 +3,7 @@
 //! It owns the server half, the protocol, the server's end of the link, the ledger, the output rule and the round. It alone checks
 //! answers, refuses them with a reason, counts what travels, and decides whether the iterates have diverged. It does not know who
 //! carries the messages: [`crate::round::Run`] is a coordinator with agents in this process, [`crate::node::ServerNode`] a coordinator
-//! with bytes and copies of the agents' control variates.
+//! with bytes, and marks of the agents' states and copies of their control variates.
 //!
 //! ```text
 //! open(available) -> Ask          a question is open: carry it to its recipients
@@ -508,7 +508,7 @@ impl Coordinator {
 
     /// Goes on with an agent whose state does not go with what was counted of it as with one none of whose answers counted.
     pub(crate) fn forget(&mut self, agent: usize) {
-        self.state.acknowledged.forget(self.state.ask.down.round, agent, self.everyone.len());
+        self.state.acknowledged.forget(self.rounds(), agent, self.everyone.len());
         self.server.forget(agent);
     }
 

@@ -40,6 +40,7 @@ impl Coordinator {
         let recipients: Vec<(usize, usize)> = self.recipients().collect();
         for ((place, agent), answer) in recipients.into_iter().zip(answers) {
             let Some(answer) = answer.take() else { continue };
+            let begins_anew = matches!(&answer, Ok((reply, _)) if reply.parts.is_empty());
             let checked = answer.and_then(|(Reply { round, parts }, len)| {
                 let (parts, is_diverged) = if alone { self.checked_parts(exchange, parts)? } else { (parts, false) };
                 self.count(&parts, is_diverged, len);
@@ -47,7 +48,12 @@ impl Coordinator {
             });
             match checked {
                 Ok(reply) => self.state.replies.add(place, asked, reply),
-                Err(reason) => self.refuse(agent, reason),
+                Err(reason) => {
+                    if begins_anew {
+                        self.forget(agent);
+                    }
+                    self.refuse(agent, reason);
+                }
             }
         }
     }

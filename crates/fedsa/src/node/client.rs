@@ -159,7 +159,7 @@ impl ClientNode {
         // Rounds go on, and earlier messages are none of this epoch.
         let last = self.log.taken.as_ref();
         let taken = last.map(|last| Taken { round: last.round, exchange: last.exchange, bytes: Vec::new(), answer: None });
-        let (feedback, log) = (self.feedback.clone(), Log { taken, ..Log::default() });
+        let (feedback, log) = (self.feedback.clone(), Log { taken, own: self.log.own, ..Log::default() });
         Ok(Self { feedback, work: self.work, log, longest_gap: self.longest_gap, ..next })
     }
 

@@ -3,6 +3,8 @@
 //! A mark is a hash of the answers that a state contains because the server counted them, and of the rounds of whose end the agent has been
 //! told. Both ends compute it; an agent's answer contains the mark of the state from which it was computed.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -32,13 +34,19 @@ pub(super) struct Marks {
     /// The checksums of the answers to the open question, one for each agent that was asked; 0 without one.
     answers: Vec<u32>,
     /// The agents whose answers to the open question had another mark.
-    refused: Vec<usize>,
+    refused: BTreeSet<usize>,
 }
 
 impl Marks {
-    /// Of N agents at the start of an epoch. They are `behind` if the server holds states of theirs that they do not have.
-    pub fn new(agents: usize, behind: bool) -> Self {
-        Self { of: vec![0; agents], behind: vec![behind; agents], ..Self::default() }
+    /// Of N agents at the start of a federation.
+    pub fn new(agents: usize) -> Self {
+        Self { of: vec![0; agents], behind: vec![false; agents], ..Self::default() }
+    }
+
+    /// Of the agents of the next epoch, each `from` these or new. All are taken to be `behind`, or none.
+    pub fn regrouped(&self, from: &[Option<usize>], behind: bool) -> Self {
+        let of = from.iter().map(|old| old.and_then(|old| self.of.get(old)).copied().unwrap_or(0)).collect();
+        Self { of, behind: vec![behind; from.len()], ..Self::default() }
     }
 
     /// Whether the next question must bring agent `c` up to date.
@@ -51,11 +59,13 @@ impl Marks {
         self.refused.contains(&c)
     }
 
-    /// Notes that a question went out to so many agents whose answers change their states.
-    pub fn ask(&mut self, asked: usize) {
+    /// Notes that a question went out, and to how many agents if their answers change their states.
+    pub fn ask(&mut self, asked: Option<usize>) {
         self.refused.clear();
-        self.answers.clear();
-        self.answers.resize(asked, 0);
+        if let Some(asked) = asked {
+            self.answers.clear();
+            self.answers.resize(asked, 0);
+        }
     }
 
     /// Notes that the question of a round lets an agent begin anew.
@@ -72,7 +82,7 @@ impl Marks {
             return Ok(());
         }
         self.behind[agent] = true;
-        self.refused.push(agent);
+        self.refused.insert(agent);
         let what = format!("agent {agent} does not know which of its answers counted: it missed a message, or has an older state");
         Err(refused(what, "an answer to the agent's next question, which will bring it up to date"))
     }

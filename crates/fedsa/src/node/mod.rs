@@ -25,7 +25,7 @@
 //!
 //! - An agent takes its last answer for counted, unless its next message says which one counted last ([`crate::message::Part::Counted`]). A
 //!   network that loses nothing has no such parts.
-//! - Both ends keep a [mark](marks) of the agent's state, a hash of the answers that it contains. Each answer contains the mark of the state
+//! - Both ends keep a mark of the agent's state, a hash of the answers that it contains. Each answer contains the mark of the state
 //!   from which it was computed. The server refuses an answer with another mark: the agent missed a message, or was restored from an older
 //!   state.
 //! - The next question then brings the agent up to date. With control variates it contains the server's copy of the agent's own, d numbers
@@ -54,7 +54,7 @@ use crate::saved::Layout;
 use crate::uplink::MessageKey;
 
 /// Saved nodes.
-const LAYOUT: Layout = Layout { name: "node", version: 8 };
+const LAYOUT: Layout = Layout { name: "node", version: 9 };
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> MessageKey {
     MessageKey { seed, round, exchange, agent }

@@ -110,7 +110,7 @@ impl ServerNode {
             coordinator.keep_letters();
             copies = Copies::new(federation.agents(), federation.dim());
         }
-        let marks = if coordinator.protocol().acknowledges() { Marks::new(federation.agents(), false) } else { Marks::default() };
+        let marks = if coordinator.protocol().acknowledges() { Marks::new(federation.agents()) } else { Marks::default() };
         let untold = Untold::new(coordinator.protocol(), federation.agents());
         Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies, marks, untold, failure: None })
     }
@@ -132,10 +132,16 @@ impl ServerNode {
         let mut next = Self::new(federation)?;
         if next.client.is_some() {
             next.copies = self.copies.regrouped(from, federation.weights());
-            // Each agent is sent its own.
-            next.marks = Marks::new(from.len(), true);
         }
-        Ok(Self { coordinator, ..next })
+        next.coordinator = coordinator;
+        if next.coordinator.protocol().acknowledges() {
+            // Each agent is sent its own control. Without controls those that are new, or have another number, begin anew.
+            let has_controls = next.client.is_some();
+            next.marks = self.marks.regrouped(from, has_controls);
+            let moved = from.iter().enumerate().filter(|(c, old)| !has_controls && **old != Some(*c));
+            moved.for_each(|(c, _)| next.coordinator.forget(c));
+        }
+        Ok(next)
     }
 
     /// The coordinator, which knows the iterate, the output, what was counted, what was refused, and whether the iterates have
@@ -216,9 +222,7 @@ impl ServerNode {
             Step::RoundOver | Step::Tell => Todo::RoundOver,
             Step::Ask => {
                 let (to, bytes) = self.written();
-                if self.is_acknowledged() {
-                    self.marks.ask(self.coordinator.asked().len());
-                }
+                self.marks.ask(self.is_acknowledged().then(|| self.coordinator.asked().len()));
                 to.iter().for_each(|c| self.untold.remove(*c));
                 Todo::Ask { to, bytes }
             }

@@ -12,8 +12,8 @@ impl Run {
     /// A run whose answers arrive as the server of the same federation recorded it from its start
     /// ([`crate::node::ServerNode::recording_arrivals`]). The same agents take part, and the same answers arrive in the same rounds, so
     /// that the iterates are those of the nodes, bit for bit, as long as an agent's answer depends on the questions that it answered: a
-    /// server cannot know whether a question or its answer was lost, and here it is the answer. Sampling processes, error feedback and
-    /// control variates of an agent that has missed a question, or that has lost its state, therefore differ.
+    /// server cannot know whether a question or its answer was lost, and here it is the answer. Sampling processes, error feedback,
+    /// control variates, eigenpairs and learned Hessians of an agent that has missed a question, or that has lost its state, therefore differ.
     ///
     /// After the recorded rounds answers arrive as the link has it. The ledger counts what agents send, also what did not arrive.
     ///
