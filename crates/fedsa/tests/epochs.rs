@@ -244,6 +244,27 @@ fn hessians_of_those_who_left_are_gone_at_once() {
     }
 }
 
+/// Agents that come to an epoch with an older state, with none or under another number go on like those that lost nothing.
+#[test]
+fn agents_that_are_out_of_step_at_an_epoch_begin_anew() {
+    for (kind, settings) in [
+        ("shed", r#"{"renewal": {"schedule": "every", "period": 5}}"#),
+        ("q-shed", r#"{"renewal": {"schedule": "once"}, "max_bits": 32, "budget": 64}"#),
+        ("fednl", r#"{"compressor": "rank-1", "option": "projection", "first_hessian": "mu-identity", "mu": 0.1}"#),
+    ] {
+        let mut world = World::new(&*method(kind, settings), AnswerRules::default());
+        (world.lost, world.dies) = (0.0, 0.0);
+        (0..2).for_each(|_| world.round());
+        let older = world.nodes[1].save();
+        (0..4).for_each(|_| world.round());
+        world.nodes[1].restore(&older).unwrap();
+        world.regroup(&[0, 1, 2, 4], vec![0.25; 4]);
+        world.nodes[2] = ClientNode::new(&world.federation, &world.field, 2, 2).unwrap();
+        (0..8).for_each(|_| world.round());
+        assert!(world.error() < 1e-12, "{kind}: {:e}", world.error());
+    }
+}
+
 /// What an epoch costs: an announcement to each agent, and a control in its next question.
 #[test]
 fn an_epoch_costs_an_announcement_and_a_control_for_each_agent() {
