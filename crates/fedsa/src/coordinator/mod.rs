@@ -95,7 +95,7 @@ pub struct Coordinator {
 }
 
 /// The state that lasts, except the server half's.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 struct State {
     /// The number of rounds opened so far.
     opened: u64,

@@ -2,36 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::acknowledged::Acknowledged;
-use super::faults::Exclusion;
-use super::outstanding::Outstanding;
-use super::recorded::ArrivalRecord;
-use super::server_end::ServerEnd;
-use super::{Coordinator, Replies, State, Step};
+use super::{Coordinator, State};
 use crate::error::{Error, Result};
-use crate::message::{Body, Message, Part};
-use crate::record::{Ledger, Output};
-use crate::server::Ask;
+use crate::message::{Body, Part};
 
 /// The state of a coordinator.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Saved {
-    pub opened: u64,
-    pub step: Step,
-    pub ask: Ask,
-    pub written: Option<Message>,
-    pub absent: Vec<usize>,
-    pub replies: Replies,
-    pub ledger: Ledger,
-    pub output: Output,
-    pub diverged: Option<u64>,
-    pub end: ServerEnd,
-    pub acknowledged: Acknowledged,
-    pub outstanding: Outstanding,
-    pub exclusions: Vec<Exclusion>,
-    pub record: Option<ArrivalRecord>,
+    state: State,
     /// The state of the server half.
-    pub server: Vec<u8>,
+    server: Vec<u8>,
 }
 
 /// The error about bytes that are not the state of such a coordinator.
@@ -42,39 +22,7 @@ fn foreign() -> Error {
 impl Coordinator {
     /// The state.
     pub(crate) fn save(&self) -> Saved {
-        let State {
-            opened,
-            step,
-            ask,
-            written,
-            absent,
-            replies,
-            ledger,
-            output,
-            diverged,
-            end,
-            acknowledged,
-            outstanding,
-            exclusions,
-            record,
-        } = self.state.clone();
-        Saved {
-            opened,
-            step,
-            ask,
-            written,
-            absent,
-            replies,
-            ledger,
-            output,
-            diverged,
-            end,
-            acknowledged,
-            outstanding,
-            exclusions,
-            record,
-            server: self.server.state(),
-        }
+        Saved { state: self.state.clone(), server: self.server.state() }
     }
 
     /// The approximate number of numbers in [`Coordinator::save`].
@@ -91,43 +39,12 @@ impl Coordinator {
     /// # Errors
     /// When its shape is another one. The coordinator is then unchanged.
     pub(crate) fn restore(&mut self, saved: Saved) -> Result<()> {
-        let Saved {
-            opened,
-            step,
-            ask,
-            written,
-            absent,
-            replies,
-            ledger,
-            output,
-            diverged,
-            end,
-            acknowledged,
-            outstanding,
-            exclusions,
-            record,
-            server,
-        } = saved;
-        if end.channel.len() != self.state.end.channel.len() || output.len() != self.state.output.len() {
+        let Saved { state, server } = saved;
+        if state.end.channel.len() != self.state.end.channel.len() || state.output.len() != self.state.output.len() {
             return Err(foreign());
         }
         self.server.restore(&server).map_err(|_| foreign())?;
-        self.state = State {
-            opened,
-            step,
-            ask,
-            written,
-            absent,
-            replies,
-            ledger,
-            output,
-            diverged,
-            end,
-            acknowledged,
-            outstanding,
-            exclusions,
-            record,
-        };
+        self.state = state;
         self.letters.clear();
         self.refusals.clear();
         Ok(())
