@@ -221,6 +221,17 @@ pub struct Message {
     pub parts: Vec<(Part, Body)>,
 }
 
+/// What became of an agent's last answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastAnswer {
+    /// The server counted it.
+    Counted,
+    /// The server did not count it, and counted an earlier one.
+    Lost,
+    /// The server counts no answer of the agent.
+    NoneCounts,
+}
+
 /// The exchange number of a message at a round's end, which agents do not answer.
 pub const TELL: u8 = u8::MAX;
 
@@ -249,6 +260,17 @@ impl Message {
     pub fn counted(&self) -> Option<Option<u64>> {
         let said = self.find(Part::Counted).and_then(Body::numbers)?.first()?;
         Some((*said >= 0.0).then_some(*said as u64))
+    }
+
+    /// What this message says of the recipient's last answer, which was one of round `answered`.
+    pub fn last_answer(&self, answered: Option<u64>) -> LastAnswer {
+        match self.counted() {
+            None => LastAnswer::Counted,
+            Some(None) => LastAnswer::NoneCounts,
+            // What is told at the end of a round is about the answer of that round; a question is about the last one.
+            Some(round) if self.exchange != TELL && round == answered => LastAnswer::Counted,
+            Some(_) => LastAnswer::Lost,
+        }
     }
 
     /// The bytes of this message. Parts that may be encoded pass `codec`.

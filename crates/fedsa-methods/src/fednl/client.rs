@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fedsa::error::{Error, Result};
 use fedsa::local::{Agent, LocalContext};
-use fedsa::message::{Body, Message, Part};
+use fedsa::message::{Body, LastAnswer, Message, Part};
 use fedsa::protocol::refused;
 use fedsa::random::{Key, Purpose, Stream};
 use fedsa::triangle::{Support, entries};
@@ -110,7 +110,8 @@ impl FedNlAgent {
     /// one is of other data.
     fn settle(&mut self, at: &LocalContext<'_>, down: &Message, support: &Support) -> Option<()> {
         let State { learned, sent, .. } = &mut self.state;
-        if down.counted() == Some(None) {
+        let last = down.last_answer(sent.as_ref().map(|sent| sent.round));
+        if last == LastAnswer::NoneCounts {
             learned.clear();
         }
         if let Some(mu) = self.first.filter(|_| learned.is_empty()) {
@@ -119,7 +120,7 @@ impl FedNlAgent {
         if learned.len() != support.len() {
             return None;
         }
-        let sent = sent.take().filter(|sent| down.counted().is_none_or(|round| round == Some(sent.round)));
+        let sent = sent.take().filter(|_| last == LastAnswer::Counted);
         let Some(sent) = sent else { return Some(()) };
         let stream = compressor_stream(at.seed(), sent.round, at.agent);
         self.compressor.make(support, &sent.change, self.learning_rate, stream, learned)

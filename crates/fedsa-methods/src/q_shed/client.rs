@@ -6,7 +6,7 @@ use faer::Mat;
 use fedsa::eigenpairs::Eigenpairs;
 use fedsa::error::{Error, Result};
 use fedsa::local::{Agent, LocalContext};
-use fedsa::message::{Body, Message, Part};
+use fedsa::message::{Body, LastAnswer, Message, Part};
 use fedsa::schedule::renewal::Renewal;
 use serde::{Deserialize, Serialize};
 
@@ -199,11 +199,10 @@ impl QShedAgent {
 
     /// The bits of each vector that the server holds at a question.
     fn held(&mut self, down: &Message) -> Vec<u32> {
-        match down.counted() {
-            None => std::mem::take(&mut self.saved.bits),
-            Some(counted) if counted == self.saved.answered => std::mem::take(&mut self.saved.bits),
-            Some(Some(_)) => std::mem::take(&mut self.saved.before),
-            Some(None) => Vec::new(),
+        match down.last_answer(self.saved.answered) {
+            LastAnswer::Counted => std::mem::take(&mut self.saved.bits),
+            LastAnswer::Lost => std::mem::take(&mut self.saved.before),
+            LastAnswer::NoneCounts => Vec::new(),
         }
     }
 

@@ -6,7 +6,7 @@ use faer::Mat;
 use fedsa::eigenpairs::Eigenpairs;
 use fedsa::error::{Error, Result};
 use fedsa::local::{Agent, LocalContext};
-use fedsa::message::{Body, Message, Part};
+use fedsa::message::{Body, LastAnswer, Message, Part};
 use fedsa::protocol::refused;
 use fedsa::random::{Key, Purpose};
 use fedsa::schedule::renewal::{Pairs, Renewal};
@@ -145,11 +145,10 @@ impl ShedAgent {
             self.renew(at, t, theta);
         }
         // q_t = q_{t-1} + d_t;  q_{t-1} is what the server holds
-        let first = match down.counted() {
-            None => self.saved.sent,
-            Some(counted) if counted == self.saved.answered => self.saved.sent,
-            Some(Some(_)) => self.saved.held,
-            Some(None) => 0,
+        let first = match down.last_answer(self.saved.answered) {
+            LastAnswer::Counted => self.saved.sent,
+            LastAnswer::Lost => self.saved.held,
+            LastAnswer::NoneCounts => 0,
         };
         let end = first.saturating_add(self.wanted(at, t)).min(self.plan.most);
         self.compute_again(at, first, end.max(first) + 1);

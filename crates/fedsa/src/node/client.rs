@@ -8,7 +8,7 @@ use super::{Federation, LAYOUT, chain_stream, codec_stream, marks, place, point,
 use crate::error::{Result, require};
 use crate::kernel::{Chunk, Lanes, flat, flat_mut};
 use crate::local::{Agent, AgentBatch, AgentMemory, Client, Last, Outbox, put, stride};
-use crate::message::{Body, Envelope, Message, Part, TELL};
+use crate::message::{Body, Envelope, LastAnswer, Message, Part, TELL};
 use crate::problem::Field;
 use crate::protocol::Protocol;
 use crate::random::{ALL, Stream};
@@ -330,10 +330,8 @@ impl ClientNode {
         if !self.protocol.tells_what_counted(down.exchange) {
             return None;
         }
-        let counted = down.counted();
-        // What is told at the end of a round is about the answer of that round; a question is about the last one.
-        let is_last = |round: Option<u64>| down.exchange != TELL && round.is_some() && round == *changed;
-        let is_included = counted.is_none_or(is_last);
+        let last = down.last_answer(*changed);
+        let is_included = last == LastAnswer::Counted;
         if is_included && *pending != 0 {
             *mark = marks::after(*mark, *pending);
         }
@@ -341,7 +339,7 @@ impl ClientNode {
         let controls = self.client.copied_controls();
         if down.exchange == TELL {
             *mark = marks::after(*mark, t as u32 + 1);
-        } else if counted == Some(None) && controls.is_none() {
+        } else if last == LastAnswer::NoneCounts && controls.is_none() {
             *mark = marks::anew(t);
         }
         if controls.is_some_and(|controls| !controls.is_told() && !controls.can_follow(*changed, t)) {
