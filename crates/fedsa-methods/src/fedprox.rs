@@ -11,7 +11,7 @@
 //! from step to step: a leg has one step, which takes longer than a leg of H. With `mu = 0` or H = 1 it is FedLSA.
 
 use fedsa::error::{Result, require};
-use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox, RoundSteps};
+use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox};
 use fedsa::message::{Message, Part};
 use fedsa::method::{MethodSettings, MethodShape, Setting};
 use fedsa::random::Purpose;
@@ -92,8 +92,8 @@ impl Client for FedProx {
         ClientFacts::default()
     }
 
-    fn local_steps(&self, _: u64) -> RoundSteps {
-        self.local_steps.into()
+    fn local_steps(&self, _: u64) -> usize {
+        self.local_steps
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {

@@ -24,7 +24,7 @@
 //! moved, and not for its last moves, and the weight of the agents that arrived, by which the server divides, is unknown there.
 
 use fedsa::error::{Error, Result};
-use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox, RoundSteps};
+use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox};
 use fedsa::message::{Message, Part};
 use fedsa::method::{Drift, MethodSettings, MethodShape, Setting};
 use fedsa::protocol::{Give, Protocol};
@@ -129,8 +129,8 @@ impl Client for Alone {
         ClientFacts::keeping(1)
     }
 
-    fn local_steps(&self, t: u64) -> RoundSteps {
-        self.steps.of(t).len.into()
+    fn local_steps(&self, t: u64) -> usize {
+        self.steps.of(t).len
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {

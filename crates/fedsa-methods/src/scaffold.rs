@@ -32,7 +32,7 @@
 //! state, or from none, is sent its `c_c` by the server node, which keeps copies ([`fedsa::node`]).
 
 use fedsa::error::{Error, Result};
-use fedsa::local::{AgentBatch, AgentMemory, Client, ClientFacts, Controls, Outbox, RoundSteps};
+use fedsa::local::{AgentBatch, AgentMemory, Client, ClientFacts, Controls, Outbox};
 use fedsa::message::{Body, Message, Part};
 use fedsa::method::{ControlRule, Lost, MethodSettings, MethodShape, Setting};
 use fedsa::protocol::{Give, Len, Protocol};
@@ -160,8 +160,8 @@ impl Client for ServerControl {
         ClientFacts::keeping(2)
     }
 
-    fn local_steps(&self, t: u64) -> RoundSteps {
-        self.steps.of(t).len.into()
+    fn local_steps(&self, t: u64) -> usize {
+        self.steps.of(t).len
     }
 
     fn controls(&self) -> Option<&dyn Controls> {

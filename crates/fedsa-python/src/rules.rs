@@ -139,8 +139,8 @@ impl local::Client for Client {
         local::ClientFacts { prefers_one_call: true, ..local::ClientFacts::keeping(memory) }
     }
 
-    fn local_steps(&self, t: u64) -> local::RoundSteps {
-        self.steps.of(t).len.into()
+    fn local_steps(&self, t: u64) -> usize {
+        self.steps.of(t).len
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {

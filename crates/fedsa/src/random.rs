@@ -122,18 +122,6 @@ impl Key {
         let s1 = mix(self.low ^ c);
         [s0, s1, mix(s0 ^ 0x3c6e_f372_fe94_f82b), mix(s1 ^ 0xa54f_f53a_5f1d_36f1) | 1]
     }
-
-    /// The first 64 bits of the streams of `L` agents from `first` on. They do not depend on all words of a stream.
-    #[inline(always)]
-    pub(crate) fn first_bits<const L: usize>(&self, first: usize) -> [u64; L] {
-        let first = (first as u64).wrapping_mul(WEYL);
-        let mut out = [0; L];
-        for (l, out) in out.iter_mut().enumerate() {
-            let [s0, _, _, s3] = self.words(first.wrapping_add((l as u64).wrapping_mul(WEYL)));
-            *out = output(s0, s3);
-        }
-        out
-    }
 }
 
 /// The stream of (seed, purpose, round, agent).
@@ -221,21 +209,9 @@ impl<const L: usize> Streams<L> {
     /// [`Key::stream`] of `L` agents, the same words side by side.
     #[inline(always)]
     pub(crate) fn open(key: &Key, agents: &[usize; L]) -> Self {
-        Self::of(key, |l| (agents[l] as u64).wrapping_mul(WEYL))
-    }
-
-    /// [`Key::stream`] of the agents from `first` on.
-    #[inline(always)]
-    pub(crate) fn consecutive(key: &Key, first: usize) -> Self {
-        let first = (first as u64).wrapping_mul(WEYL);
-        Self::of(key, |l| first.wrapping_add((l as u64).wrapping_mul(WEYL)))
-    }
-
-    #[inline(always)]
-    fn of(key: &Key, c: impl Fn(usize) -> u64) -> Self {
         let [mut s0, mut s1, mut s2, mut s3] = [[0; L]; 4];
         for l in 0..L {
-            [s0[l], s1[l], s2[l], s3[l]] = key.words(c(l));
+            [s0[l], s1[l], s2[l], s3[l]] = key.words((agents[l] as u64).wrapping_mul(WEYL));
         }
         Self { s: [s0, s1, s2, s3] }
     }
@@ -322,8 +298,6 @@ mod tests {
         let key = Key::new(11, Purpose::Sample, 9);
         let mut lanes = Streams::open(&key, &agents);
         agents.iter().enumerate().for_each(|(l, c)| assert_eq!(lanes.get(l), key.stream(*c)));
-        assert_eq!(Streams::consecutive(&key, 77), Streams::open(&key, &std::array::from_fn::<_, 8, _>(|l| 77 + l)));
-        assert_eq!(key.first_bits::<8>(77), Streams::<8>::consecutive(&key, 77).bits());
         let first = lanes.first::<4>();
         (0..4).for_each(|l| assert_eq!(first.get(l), key.stream(agents[l])));
         lanes.set(0, key.stream(1));

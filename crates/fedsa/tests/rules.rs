@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::common::{bits, engine, field, link, problems};
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Failure, Result};
-use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox, RoundSteps};
+use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox};
 use fedsa::message::{Message, Part};
 use fedsa::method::{Drift, MethodSettings, MethodShape, Setting};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
@@ -89,8 +89,8 @@ impl Client for Own {
         ClientFacts { prefers_one_call: true, ..ClientFacts::keeping(if self.has_controls { 3 } else { 0 }) }
     }
 
-    fn local_steps(&self, _: u64) -> RoundSteps {
-        H.into()
+    fn local_steps(&self, _: u64) -> usize {
+        H
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
@@ -407,8 +407,8 @@ impl Client for TwoExchanges {
         ClientFacts { prefers_one_call: true, ..ClientFacts::keeping(2) }
     }
 
-    fn local_steps(&self, _: u64) -> RoundSteps {
-        H.into()
+    fn local_steps(&self, _: u64) -> usize {
+        H
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {

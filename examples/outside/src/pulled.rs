@@ -5,7 +5,7 @@
 //! ```
 
 use fedsa::error::{Result, require};
-use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox, RoundSteps};
+use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox};
 use fedsa::message::{Message, Part};
 use fedsa::method::{Drift, MethodSettings, MethodShape, Setting};
 use fedsa::random::Purpose;
@@ -34,8 +34,8 @@ impl Client for Proximal {
         ClientFacts::default()
     }
 
-    fn local_steps(&self, _: u64) -> RoundSteps {
-        self.0.local_steps.into()
+    fn local_steps(&self, _: u64) -> usize {
+        self.0.local_steps
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {

@@ -1,9 +1,8 @@
 //! Drift `xi_c`: control variates (\[S\] Alg. 2).
 
 use fedsa::error::Result;
-use fedsa::kernel::pass::ControlMoves;
 use fedsa::kernel::rows::ControlMove;
-use fedsa::local::{AgentBatch, AgentMemory, Client, ClientFacts, Controls, OnePass, Outbox, RoundSteps};
+use fedsa::local::{AgentBatch, AgentMemory, Client, ClientFacts, Controls, Outbox};
 use fedsa::message::{Message, Part};
 use fedsa::random::Purpose;
 use fedsa::schedule::{LocalLeg, StepSchedule};
@@ -99,11 +98,8 @@ impl Client for ControlVariate {
         ClientFacts::keeping(if self.is_told() { 2 } else { 3 })
     }
 
-    fn local_steps(&self, t: u64) -> RoundSteps {
-        let leg = self.steps.of(t);
-        let moves = t.checked_sub(1).filter(|_| !self.is_told()).map(|before| self.moved(before));
-        let controls = ControlMoves { moves, afresh: self.share == OwnShare::Afresh, has_base: !self.is_told() };
-        RoundSteps { len: leg.len, one_pass: Some(OnePass { leg, controls: Some(controls) }) }
+    fn local_steps(&self, t: u64) -> usize {
+        self.steps.of(t).len
     }
 
     fn controls(&self) -> Option<&dyn Controls> {

@@ -1,7 +1,7 @@
 //! Drift `G - g_c(theta_t, z_{c,0})`: the mean operator at the round's start (\[F\] eq. 10-11).
 
 use fedsa::error::Result;
-use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox, RoundSteps};
+use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox};
 use fedsa::message::{Message, Part};
 use fedsa::random::Purpose;
 use fedsa::schedule::StepSchedule;
@@ -31,8 +31,8 @@ impl Client for GlobalMemory {
         ClientFacts { memory: 2, operator_samples: usize::from(self.fresh), ..ClientFacts::default() }
     }
 
-    fn local_steps(&self, t: u64) -> RoundSteps {
-        self.steps.of(t).len.into()
+    fn local_steps(&self, t: u64) -> usize {
+        self.steps.of(t).len
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {

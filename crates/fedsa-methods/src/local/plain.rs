@@ -1,7 +1,7 @@
 //! No drift: Local SA.
 
 use fedsa::error::Result;
-use fedsa::local::{AgentBatch, Client, ClientFacts, OnePass, Outbox, RoundSteps};
+use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox};
 use fedsa::message::{Message, Part};
 use fedsa::random::Purpose;
 use fedsa::schedule::StepSchedule;
@@ -18,9 +18,8 @@ impl Client for Plain {
         ClientFacts::default()
     }
 
-    fn local_steps(&self, t: u64) -> RoundSteps {
-        let leg = self.steps.of(t);
-        RoundSteps { len: leg.len, one_pass: Some(OnePass { leg, controls: None }) }
+    fn local_steps(&self, t: u64) -> usize {
+        self.steps.of(t).len
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {

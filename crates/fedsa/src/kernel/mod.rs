@@ -50,7 +50,6 @@ pub mod generic;
 pub mod gram;
 pub mod lists;
 pub mod margins;
-pub mod pass;
 pub mod products;
 pub mod remove;
 pub mod rows;

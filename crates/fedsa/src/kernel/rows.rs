@@ -59,15 +59,46 @@ on_best! {
 }
 
 on_best! {
-    /// `v_l = (theta_l - start) / sum` for every lane of `out`; `start` is one vector.
-    fn directions(theta: &[Chunk], start: &[Chunk], sum: f64, out: &mut [Chunk]) {
-        let width = start.len();
+    /// `v_l = (theta_l - start) / sum` for every lane of `out`; `start` is one vector. With `corrects` ([`corrects`]) quotients are products
+    /// with the inverse, corrected twice, which are the quotients that a division rounds to (Markstein 1990), as long as they are finite.
+    fn directions(theta: &[Chunk], start: &[Chunk], sum: f64, corrects: bool, out: &mut [Chunk]) {
+        let (width, inverse) = (start.len(), 1.0 / sum);
+        let mut finite = Chunk::default();
         for (theta, out) in theta.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
             for k in 0..width {
-                out[k] = both(&theta[k], &start[k], |to, from| (to - from) / sum);
+                out[k] = if corrects {
+                    both(&theta[k], &start[k], |to, from| corrected(to - from, sum, inverse))
+                } else {
+                    both(&theta[k], &start[k], |to, from| (to - from) / sum)
+                };
+                finite = both(&finite, &out[k], |zero, v| zero + 0.0 * v);
+            }
+        }
+        if corrects && finite.0 != [0.0; 8] {
+            for (theta, out) in theta.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+                for k in 0..width {
+                    out[k] = both(&theta[k], &start[k], |to, from| (to - from) / sum);
+                }
             }
         }
     }
+}
+
+/// `a / by`, where [`corrects`] says so; not finite where the quotient is not.
+#[inline(always)]
+fn corrected(a: f64, by: f64, inverse: f64) -> f64 {
+    let q = a * inverse;
+    let q = (-q.mul_add(by, -a)).mul_add(inverse, q);
+    (-q.mul_add(by, -a)).mul_add(inverse, q)
+}
+
+/// Whether [`corrected`] gives quotients by `by` of the differences from the numbers `from`, as long as they are finite. Nothing underflows:
+/// differences from numbers that are not tiny are 0, or not tiny either.
+pub(crate) fn corrects(isa: Isa, by: f64, from: &[f64]) -> bool {
+    /// `2^-600` and `2^-64`.
+    const TINY: f64 = f64::from_bits((1023 - 600) << 52);
+    const TINY_SUM: f64 = f64::from_bits((1023 - 64) << 52);
+    isa != Isa::Portable && (TINY_SUM..=1.0 / TINY_SUM).contains(&by) && from.iter().all(|x| x.abs() >= TINY)
 }
 
 /// By how much a lane's control variate moves.
@@ -169,7 +200,7 @@ mod tests {
         let model: Vec<f64> = flat(&theta)[..d].to_vec();
         on::place(isa, &model, &mut start, &mut iterates);
         on::settle(isa, &mut memory, &at, &start, &moves, afresh, &mut drift);
-        on::directions(isa, &theta, &start, 0.3, &mut v);
+        on::directions(isa, &theta, &start, 0.3, corrects(isa, 0.3, &model), &mut v);
         on::keep(isa, &mut memory, &at, &start, true, afresh, &mut v);
         let weights: Vec<f64> = (0..len).map(|l| 1.0 / (3.0 + l as f64)).collect();
         let mut sum = vec![f64::NAN; d];
@@ -191,6 +222,41 @@ mod tests {
             let mut streams = Streams::open(&key, &[0; LANES]);
             on::open(isa, &mut streams, &key, &agents);
             assert_eq!(streams, Streams::open(&key, &agents));
+        }
+    }
+
+    #[test]
+    fn corrected_products_are_quotients_to_the_bit() {
+        let mut draw = stream(3, Purpose::Fresh, 0, 0);
+        // Any significand, with exponents of this range.
+        let mut number = |range: u64| {
+            let exponent = 1023 - range / 2 + draw.bits() % range;
+            f64::from_bits((draw.bits() >> 12) | (exponent << 52) | (draw.bits() & 1 << 63))
+        };
+        for _ in 0..20_000 {
+            let (by, q) = (number(100).abs(), number(600));
+            assert!(corrects(Isa::Avx2, by, &[1.0, q]) && !corrects(Isa::Portable, by, &[1.0, q]));
+            // Near products quotients are as near as can be to what rounding decides.
+            let near = (q * by).to_bits();
+            for a in [number(600), f64::from_bits(near), f64::from_bits(near + 1), f64::from_bits(near - 1), 0.0, -0.0, by, -q] {
+                assert_eq!(corrected(a, by, 1.0 / by).to_bits(), (a / by).to_bits(), "{a:?} by {by:e}");
+            }
+        }
+        assert!([f64::INFINITY, f64::NEG_INFINITY, f64::MAX, -f64::MAX, f64::NAN].iter().all(|a| !corrected(*a, 0.25, 4.0).is_finite()));
+        for (by, from) in [(1e-300, 1.0), (1e300, 1.0), (0.5, 0.0), (0.5, 1e-300), (f64::NAN, 1.0), (0.5, f64::NAN)] {
+            assert!(!corrects(Isa::Avx2, by, &[from]));
+        }
+    }
+
+    #[test]
+    fn quotients_that_overflow_are_divided_out() {
+        let of = |x: f64| [Chunk([x; 8])];
+        for isa in Isa::available() {
+            for (theta, start, sum) in [(f64::MAX, -1e300, 0.5), (f64::NAN, 1.0, 0.5), (1.7e308, 1.0, 0.9999), (3.0, 1.0, 0.3)] {
+                let mut v = of(0.0);
+                on::directions(isa, &of(theta), &of(start), sum, corrects(isa, sum, &[start]), &mut v);
+                assert_eq!(v[0].0[0].to_bits(), ((theta - start) / sum).to_bits(), "{isa:?}, {theta:e}");
+            }
         }
     }
 

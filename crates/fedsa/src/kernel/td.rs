@@ -1,6 +1,6 @@
 //! TD(0) over tables of transitions: one alias draw, two feature rows, one dot product a step.
 
-mod pass;
+mod single;
 mod table;
 
 use std::hint::black_box;
@@ -9,30 +9,51 @@ use super::vector::{self, Vector};
 use super::{Chunk, Isa, LANES, Lanes};
 use crate::random::Streams;
 
-pub use pass::{makes_pass, pass};
 pub(crate) use table::MOST_WIDE;
 use table::Source;
 pub use table::{Column, Tables, Transition, TransitionTable, alias, column_bits};
 
-/// Runs the leg for all lanes: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`.
-/// `kinds` are the lanes' tables; those of idle lanes repeat the last.
+/// Runs the leg for all lanes of these blocks: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`; `kinds` has the table of each
+/// agent.
+///
+/// # Panics
+/// When an agent has no table.
 #[inline]
-pub fn leg(lanes: &mut Lanes, tables: &Tables, kinds: &[usize; LANES], etas: &[f64], isa: Isa) {
+pub fn leg(blocks: &mut [Lanes], tables: &Tables, kinds: &[u32], etas: &[f64], isa: Isa) {
+    assert!(isa.is_available());
+    if single::suits(blocks, tables, etas) {
+        return single::step(blocks, tables, kinds, etas[0], isa);
+    }
+    for lanes in blocks {
+        check(lanes, tables);
+        let chosen = &of_lanes(lanes, tables, kinds);
+        // Few agents go in a smaller group: lanes would idle.
+        match lanes.len {
+            1..=2 => of_size::<2>(lanes, chosen, tables.are_alike(), etas, isa),
+            3..=4 => of_size::<4>(lanes, chosen, tables.are_alike(), etas, isa),
+            _ => of_size::<8>(lanes, chosen, tables.are_alike(), etas, isa),
+        }
+    }
+}
+
+/// Checks that the lanes have the vectors and processes that the steps take for granted.
+#[inline]
+fn check(lanes: &Lanes, tables: &Tables) {
+    assert!((1..=LANES).contains(&lanes.len));
+    assert!(lanes.theta.len() == LANES * lanes.width && lanes.drift.len() == LANES * lanes.width && lanes.spare.len() == lanes.width);
+    assert!(tables[0].width == lanes.width && tables[0].is_chain() == (lanes.chain_len == 1));
+    assert!(lanes.chains.len() == LANES * lanes.chain_len);
+}
+
+/// The tables of the lanes; those of idle lanes repeat the last.
+#[inline]
+fn of_lanes<'a>(lanes: &Lanes, tables: &'a Tables, kinds: &[u32]) -> [&'a TransitionTable; LANES] {
     // A loop and not `map`, which is a call of its own where it has panics inside.
     let mut chosen = [&tables[0]; LANES];
-    for (table, kind) in chosen.iter_mut().zip(kinds) {
-        *table = &tables[*kind];
+    for (l, table) in chosen.iter_mut().enumerate() {
+        *table = &tables[kinds[lanes.agents[l.min(lanes.len - 1)]] as usize];
     }
-    let chosen = &chosen;
-    assert!((1..=LANES).contains(&lanes.len) && isa.is_available());
-    assert!(lanes.theta.len() == LANES * lanes.width && lanes.drift.len() == LANES * lanes.width && lanes.spare.len() == lanes.width);
-    assert!(chosen[0].width == lanes.width && chosen[0].is_chain() == (lanes.chain_len == 1));
-    // Few agents go in a smaller group: lanes would idle.
-    match lanes.len {
-        1..=2 => of_size::<2>(lanes, chosen, tables.are_alike(), etas, isa),
-        3..=4 => of_size::<4>(lanes, chosen, tables.are_alike(), etas, isa),
-        _ => of_size::<8>(lanes, chosen, tables.are_alike(), etas, isa),
-    }
+    chosen
 }
 
 #[inline]

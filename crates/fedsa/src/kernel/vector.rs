@@ -33,20 +33,13 @@ pub(crate) trait Vector: Copy {
     /// Asks for a chunk that will be read soon. Changes nothing.
     #[inline(always)]
     unsafe fn prefetch(_: *const Chunk) {}
-    /// Whether a fused operation takes about as long as an addition.
-    const IS_FUSED: bool;
     /// Whether there are registers for some thirty vectors.
     const HAS_ROOM: bool;
     unsafe fn add(self, o: Self) -> Self;
     unsafe fn sub(self, o: Self) -> Self;
     unsafe fn mul(self, o: Self) -> Self;
-    unsafe fn div(self, o: Self) -> Self;
-    /// Whether some element has other bits.
-    unsafe fn differs(self, o: Self) -> bool;
     /// `self * b + c`.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
-    /// `self * b - c`.
-    unsafe fn mul_sub(self, b: Self, c: Self) -> Self;
     /// `c - self * b`.
     unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self;
     /// [`tree`] of each of `L` values.
@@ -60,67 +53,12 @@ pub(crate) trait Vector: Copy {
     }
 }
 
-/// Divides vectors by one number.
-///
-/// A division takes as long as some eight fused operations, and the next one waits for it. With the rounded inverse y of b two corrections
-/// `q <- q - (q b - a) y` of `q = a y` do: the first one leaves less than a unit of the last place, and the remainder of the second
-/// one is then exact, so that its result is the quotient as a division rounds it (Markstein 1990). Zeros keep their signs.
-#[derive(Clone, Copy)]
-pub(crate) struct Divisor<V> {
-    by: V,
-    inverse: V,
-}
-
-impl<V: Vector> Divisor<V> {
-    /// # Safety
-    /// As [`Vector`] says.
-    #[inline(always)]
-    pub(crate) unsafe fn new(by: f64) -> Self {
-        // SAFETY: as the caller says.
-        unsafe { Self { by: V::splat(by), inverse: V::splat(1.0 / by) } }
-    }
-
-    /// Whether [`Divisor::corrected`] gives quotients by `by` of the differences from the numbers `from`, as long as they are finite. Nothing
-    /// underflows: differences from numbers that are not tiny are 0, or not tiny either.
-    pub(crate) fn corrects(by: f64, from: &[f64]) -> bool {
-        /// `2^-600` and `2^-64`.
-        const TINY: f64 = f64::from_bits((1023 - 600) << 52);
-        const TINY_SUM: f64 = f64::from_bits((1023 - 64) << 52);
-        V::IS_FUSED && (TINY_SUM..=1.0 / TINY_SUM).contains(&by) && from.iter().all(|x| x.abs() >= TINY)
-    }
-
-    /// `a / b`, where [`Divisor::corrects`] says so; not finite where the quotient is not.
-    ///
-    /// # Safety
-    /// As [`Vector`] says.
-    #[inline(always)]
-    pub(crate) unsafe fn corrected(self, a: V) -> V {
-        // SAFETY: as the caller says.
-        unsafe {
-            let q = a.mul(self.inverse);
-            let q = q.mul_sub(self.by, a).neg_mul_add(self.inverse, q);
-            q.mul_sub(self.by, a).neg_mul_add(self.inverse, q)
-        }
-    }
-
-    /// `a / b`.
-    ///
-    /// # Safety
-    /// As [`Vector`] says.
-    #[inline(always)]
-    pub(crate) unsafe fn quotient(self, a: V) -> V {
-        // SAFETY: as the caller says.
-        unsafe { a.div(self.by) }
-    }
-}
-
 /// Any processor.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable([f64; 8]);
 
 impl Vector for Portable {
     const ROWS: usize = 1;
-    const IS_FUSED: bool = false;
     const HAS_ROOM: bool = false;
     #[inline(always)]
     unsafe fn load(p: *const Chunk) -> Self {
@@ -171,20 +109,8 @@ impl Vector for Portable {
         Self(std::array::from_fn(|i| self.0[i] - o.0[i]))
     }
     #[inline(always)]
-    unsafe fn div(self, o: Self) -> Self {
-        Self(std::array::from_fn(|i| self.0[i] / o.0[i]))
-    }
-    #[inline(always)]
-    unsafe fn differs(self, o: Self) -> bool {
-        self.0.map(f64::to_bits) != o.0.map(f64::to_bits)
-    }
-    #[inline(always)]
     unsafe fn mul_add(self, b: Self, c: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i].mul_add(b.0[i], c.0[i])))
-    }
-    #[inline(always)]
-    unsafe fn mul_sub(self, b: Self, c: Self) -> Self {
-        Self(std::array::from_fn(|i| self.0[i].mul_add(b.0[i], -c.0[i])))
     }
     #[inline(always)]
     unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self {
@@ -221,7 +147,6 @@ mod x86 {
     // that others have the numbers that a method reads or writes.
     impl Vector for Avx2 {
         const ROWS: usize = 1;
-        const IS_FUSED: bool = true;
         const HAS_ROOM: bool = false;
         #[inline(always)]
         unsafe fn prefetch(p: *const Chunk) {
@@ -281,24 +206,8 @@ mod x86 {
             unsafe { Self(_mm256_sub_pd(self.0, o.0), _mm256_sub_pd(self.1, o.1)) }
         }
         #[inline(always)]
-        unsafe fn div(self, o: Self) -> Self {
-            unsafe { Self(_mm256_div_pd(self.0, o.0), _mm256_div_pd(self.1, o.1)) }
-        }
-        #[inline(always)]
-        unsafe fn differs(self, o: Self) -> bool {
-            unsafe {
-                let other = |x: __m256d, y: __m256d| _mm256_xor_si256(_mm256_castpd_si256(x), _mm256_castpd_si256(y));
-                let any = _mm256_or_si256(other(self.0, o.0), other(self.1, o.1));
-                _mm256_testz_si256(any, any) == 0
-            }
-        }
-        #[inline(always)]
         unsafe fn mul_add(self, b: Self, c: Self) -> Self {
             unsafe { Self(_mm256_fmadd_pd(self.0, b.0, c.0), _mm256_fmadd_pd(self.1, b.1, c.1)) }
-        }
-        #[inline(always)]
-        unsafe fn mul_sub(self, b: Self, c: Self) -> Self {
-            unsafe { Self(_mm256_fmsub_pd(self.0, b.0, c.0), _mm256_fmsub_pd(self.1, b.1, c.1)) }
         }
         #[inline(always)]
         unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self {
@@ -336,7 +245,6 @@ mod x86 {
     // aligned, and that others have the numbers that a method reads or writes.
     impl Vector for Avx512 {
         const ROWS: usize = 4;
-        const IS_FUSED: bool = true;
         const HAS_ROOM: bool = true;
         #[inline(always)]
         unsafe fn prefetch(p: *const Chunk) {
@@ -393,20 +301,8 @@ mod x86 {
             unsafe { Self(_mm512_sub_pd(self.0, o.0)) }
         }
         #[inline(always)]
-        unsafe fn div(self, o: Self) -> Self {
-            unsafe { Self(_mm512_div_pd(self.0, o.0)) }
-        }
-        #[inline(always)]
-        unsafe fn differs(self, o: Self) -> bool {
-            unsafe { _mm512_cmpneq_epi64_mask(_mm512_castpd_si512(self.0), _mm512_castpd_si512(o.0)) != 0 }
-        }
-        #[inline(always)]
         unsafe fn mul_add(self, b: Self, c: Self) -> Self {
             unsafe { Self(_mm512_fmadd_pd(self.0, b.0, c.0)) }
-        }
-        #[inline(always)]
-        unsafe fn mul_sub(self, b: Self, c: Self) -> Self {
-            unsafe { Self(_mm512_fmsub_pd(self.0, b.0, c.0)) }
         }
         #[inline(always)]
         unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self {
@@ -446,53 +342,8 @@ mod x86 {
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
-mod tests {
-    use super::*;
-    use crate::kernel::Isa;
-    use crate::random::{Purpose, stream};
-
-    fn agree<V: Vector>() {
-        let mut draw = stream(3, Purpose::Fresh, 0, 0);
-        // Any significand, with exponents of this range.
-        let mut number = |range: u64| {
-            let exponent = 1023 - range / 2 + draw.bits() % range;
-            f64::from_bits((draw.bits() >> 12) | (exponent << 52) | (draw.bits() & 1 << 63))
-        };
-        for _ in 0..20_000 {
-            let (by, q) = (number(100).abs(), number(600));
-            assert!(Divisor::<V>::corrects(by, &[1.0, q]));
-            // Near products quotients are as near as can be to what rounding decides.
-            let near = (q * by).to_bits();
-            let a = Chunk([number(600), f64::from_bits(near), f64::from_bits(near + 1), f64::from_bits(near - 1), 0.0, -0.0, by, -q]);
-            let mut out = Chunk::default();
-            // SAFETY: the caller has looked for the instruction set; these are chunks.
-            unsafe { Divisor::<V>::new(by).corrected(V::load(&a)).store(&mut out) };
-            assert_eq!(out.0.map(f64::to_bits), a.0.map(|a| (a / by).to_bits()), "{a:?} by {by:e}");
-        }
-        let mut out = Chunk::default();
-        let a = Chunk([f64::INFINITY, f64::NEG_INFINITY, f64::MAX, -f64::MAX, f64::NAN, 1.0, 1.0, 1.0]);
-        // SAFETY: as above.
-        unsafe { Divisor::<V>::new(0.25).corrected(V::load(&a)).store(&mut out) };
-        assert!(out.0[..5].iter().all(|q| !q.is_finite()) && out.0[5] == 4.0);
-        for (by, from) in [(1e-300, 1.0), (1e300, 1.0), (0.5, 0.0), (0.5, 1e-300), (f64::NAN, 1.0), (0.5, f64::NAN)] {
-            assert!(!Divisor::<V>::corrects(by, &[from]));
-        }
-    }
-
-    #[test]
-    fn corrected_products_are_quotients_to_the_bit() {
-        if Isa::Avx2.is_available() {
-            agree::<Avx2>();
-        }
-        if Isa::Avx512.is_available() {
-            agree::<Avx512>();
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests_of_parts {
+mod tests {
     use super::*;
     #[cfg(target_arch = "x86_64")]
     use crate::kernel::Isa;

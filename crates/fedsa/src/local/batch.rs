@@ -7,7 +7,7 @@ use super::{Agent, AgentFacts, AgentRows, LocalContext};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::kernel::rows::ControlMove;
-use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut, rows};
+use crate::kernel::{Chunk, Isa, LANES, Lanes, chunks, flat, flat_mut, rows};
 use crate::message::{Body, Message, Part};
 use crate::problem::Field;
 use crate::problem::calls::Calls;
@@ -304,9 +304,10 @@ impl<'a> AgentBatch<'a> {
     /// Answers with `v_c = (theta_{c,H} - theta_{c,0}) / sum` in every lane. All lanes must have started at the same iterate.
     #[inline]
     pub fn send_directions(&mut self, sum: f64, part: Part, out: &mut Outbox) {
+        let corrects = rows::corrects(Isa::best(), sum, &flat(&self.blocks[0].start)[..self.d]);
         for (lanes, values) in self.blocks.iter().zip(out.values.chunks_mut(LANES * chunks(self.d))) {
             let used = lanes.len * lanes.width;
-            rows::directions(&lanes.theta[..used], &lanes.start, sum, &mut values[..used]);
+            rows::directions(&lanes.theta[..used], &lanes.start, sum, corrects, &mut values[..used]);
         }
         out.parts[..self.len].fill(Some(part));
     }
@@ -382,7 +383,7 @@ impl<'a> AgentBatch<'a> {
 
 /// Sets the lanes' step sizes to those of some of a leg's steps.
 #[inline]
-pub(crate) fn set_etas(lanes: &mut Lanes, leg: &LocalLeg, steps: Range<usize>) {
+fn set_etas(lanes: &mut Lanes, leg: &LocalLeg, steps: Range<usize>) {
     // A leg with constant steps mostly has the step sizes of the block before.
     let eta = leg.constant();
     if eta.is_none() || lanes.eta != eta || lanes.etas.len() != steps.len() {

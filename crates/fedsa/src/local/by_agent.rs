@@ -1,7 +1,7 @@
 //! The rule of agents that compute alone.
 
 use super::batch::Other;
-use super::{Agent, AgentBatch, Client, ClientFacts, MakeAgent, Outbox, RoundSteps};
+use super::{Agent, AgentBatch, Client, ClientFacts, MakeAgent, Outbox};
 use crate::error::Result;
 use crate::message::Message;
 
@@ -20,8 +20,8 @@ impl Client for ByAgent {
         ClientFacts { agents: Some(&self.0), ..ClientFacts::default() }
     }
 
-    fn local_steps(&self, _: u64) -> RoundSteps {
-        0.into()
+    fn local_steps(&self, _: u64) -> usize {
+        0
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {

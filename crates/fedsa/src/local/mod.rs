@@ -11,14 +11,12 @@ mod by_agent;
 mod rows;
 
 use crate::error::Result;
-use crate::kernel::pass::ControlMoves;
 use crate::kernel::{Chunk, chunks, flat, flat_mut};
 use crate::message::Message;
-use crate::schedule::LocalLeg;
 
 pub use agent::{Agent, AgentFacts, LocalContext, MakeAgent};
+pub(crate) use batch::Other;
 pub use batch::{AgentBatch, Lane, Last, Outbox};
-pub(crate) use batch::{Other, set_etas};
 pub use by_agent::ByAgent;
 pub use rows::AgentRows;
 
@@ -30,8 +28,8 @@ pub const HESSIAN_AND_PAIRS: f64 = 0.25;
 pub trait Client: Send + Sync {
     /// What agents keep, and how they are called.
     fn facts(&self) -> ClientFacts<'_>;
-    /// The local steps that an answer in round t takes.
-    fn local_steps(&self, t: u64) -> RoundSteps;
+    /// The number of local steps that an answer in round t takes, by which work is divided among threads.
+    fn local_steps(&self, t: u64) -> usize;
     /// The rule of the agents' control variates, if they have any.
     fn controls(&self) -> Option<&dyn Controls> {
         None
@@ -81,33 +79,6 @@ impl ClientFacts<'_> {
     pub fn keeping(memory: usize) -> Self {
         Self { memory, remembers_rounds: memory > 0, ..Self::default() }
     }
-}
-
-/// The local steps of an answer.
-#[derive(Debug, Clone, Copy)]
-pub struct RoundSteps {
-    /// Their number, by which work is divided among threads.
-    pub len: usize,
-    /// The answer as data, if [`OnePass`] can say it and every agent answered the round before. Many agents then answer in one pass, with the
-    /// bits of [`Client::answer`].
-    pub one_pass: Option<OnePass>,
-}
-
-impl From<usize> for RoundSteps {
-    /// So many steps.
-    fn from(len: usize) -> Self {
-        Self { len, one_pass: None }
-    }
-}
-
-/// An answer that is local steps with the control as drift, of which the direction is sent and kept. An agent with a control keeps the
-/// control, its last answer and the last model, in this order; the model only if [`ControlMoves::has_base`].
-#[derive(Debug, Clone, Copy)]
-pub struct OnePass {
-    /// The local steps.
-    pub leg: LocalLeg,
-    /// The controls, if agents have any; otherwise they have no drift.
-    pub controls: Option<ControlMoves>,
 }
 
 /// The rule of control variates. With a copy of it a server restores the control of an agent that missed messages or was restored from an

@@ -32,7 +32,6 @@ use faer::Mat;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result, require};
-use crate::kernel::pass::Pass;
 use crate::kernel::{Isa, LANES, Lanes};
 use crate::linalg;
 use crate::parallel;
@@ -55,11 +54,8 @@ pub use linear::linear_operators::LinearOperators;
 pub use objective::Objective;
 pub use sampled::{Sampled, field};
 
-/// A problem's own kernel: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane.
-pub type Leg<P> = fn(&P, &mut Lanes, &[f64], Isa);
-
-/// A problem's own kernel for whole answers of many agents, with one sample per step.
-pub type OwnPass<P> = fn(&P, &mut Pass<'_>, Isa);
+/// A problem's own kernel: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane of these blocks.
+pub type Leg<P> = fn(&P, &mut [Lanes], &[f64], Isa);
 
 /// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.
 ///
@@ -88,7 +84,7 @@ pub trait Problem: Sized + Send + Sync + 'static {
     ///
     /// The law of z may depend on theta, as it does where the agent acts by theta. `gbar_c(theta)` is then the mean of `g_c(theta, z)` over the
     /// law that theta itself induces, and [`Facts::jacobian`] includes the derivative of that law. Facts on one law for all theta are to be left
-    /// out, so that nobody predicts with them: [`Facts::law`], [`Facts::moments`], [`Problem::leg`], [`Problem::pass`].
+    /// out, so that nobody predicts with them: [`Facts::law`], [`Facts::moments`], [`Problem::leg`].
     fn sample(&self, c: usize, theta: &[f64], chain: &mut [u64], stream: &mut Stream, z: &mut Self::Obs);
     /// `out = g_c(theta, z)`; theta and out have d components.
     fn apply(&self, c: usize, theta: &[f64], z: &Self::Obs, out: &mut [f64]);
@@ -104,11 +100,6 @@ pub trait Problem: Sized + Send + Sync + 'static {
     /// The problem's own kernel for the H local steps with one sample per step, where speed matters; without one
     /// [`generic::leg`](crate::kernel::generic::leg) makes them. It is asked for once, when a field is built.
     fn leg(&self) -> Option<Leg<Self>> {
-        None
-    }
-    /// The own kernel for whole answers of many agents, with one sample per step, as [`Problem::leg`]; its bits are those of
-    /// block after block.
-    fn pass(&self) -> Option<OwnPass<Self>> {
         None
     }
     /// The own kernel for the H local steps on the mean operators, as [`Problem::leg`].
@@ -137,12 +128,6 @@ pub trait Field: Send + Sync {
     fn is_state(&self, c: usize, chain: &[u64]) -> bool;
     /// `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane of these blocks.
     fn leg(&self, blocks: &mut [Lanes], etas: &[f64]);
-    /// Whether answers of many agents can be computed in one pass.
-    fn makes_pass(&self) -> bool {
-        false
-    }
-    /// The answers of consecutive agents in one pass over what they keep, if [`Field::makes_pass`].
-    fn pass(&self, _pass: &mut Pass<'_>) {}
     /// `g_c(theta, z)` of every lane with the next sample of its stream, into
     /// `lanes.observed`. The lane's process and stream move on only if `advance`.
     fn observe(&self, blocks: &mut [Lanes], advance: bool);

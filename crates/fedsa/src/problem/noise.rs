@@ -401,7 +401,7 @@ impl<P: Problem> Problem for Noisy<P> {
     }
     fn mean_leg(&self) -> Option<Leg<Self>> {
         self.problem.mean_leg()?;
-        Some(|noisy, lanes, etas, isa| noisy.problem.mean_leg().expect("it has one")(&noisy.problem, lanes, etas, isa))
+        Some(|noisy, blocks, etas, isa| noisy.problem.mean_leg().expect("it has one")(&noisy.problem, blocks, etas, isa))
     }
 }
 

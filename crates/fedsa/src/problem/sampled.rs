@@ -6,10 +6,9 @@ use super::facts::Facts;
 use super::linear::systems::{Moments, Systems};
 use super::nonlinear::newton;
 use super::root::{Root, RootSource};
-use super::{Field, Leg, OwnPass, Problem};
+use super::{Field, Leg, Problem};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::kernel::pass::Pass;
 use crate::kernel::{Isa, Lanes, generic};
 use crate::parallel;
 use crate::random::Stream;
@@ -88,8 +87,6 @@ pub struct Sampled<P> {
     isa: Isa,
     /// The problem's own kernel for this sampling, if it has one. It is looked up once: a leg of one step takes nanoseconds.
     own: Option<Leg<P>>,
-    /// The problem's own kernel for whole answers, if it has one.
-    own_pass: Option<OwnPass<P>>,
     /// Whether the problem's own kernels are passed over.
     generic: bool,
     has_mean: bool,
@@ -122,8 +119,7 @@ impl<P: Problem> Sampled<P> {
             1 => problem.leg(),
             _ => None,
         };
-        let own_pass = (sampling.samples_per_step() == 1).then(|| problem.pass()).flatten();
-        Ok(Self { problem: Arc::new(problem), sampling, isa, own, own_pass, generic: false, has_mean, root: KeptRoot::default(), moments })
+        Ok(Self { problem: Arc::new(problem), sampling, isa, own, generic: false, has_mean, root: KeptRoot::default(), moments })
     }
 
     /// The problem.
@@ -162,19 +158,9 @@ impl<P: Problem> Field for Sampled<P> {
         self.problem.is_state(c, chain)
     }
     fn leg(&self, blocks: &mut [Lanes], etas: &[f64]) {
-        for lanes in blocks {
-            match self.own {
-                Some(own) => own(&self.problem, lanes, etas, self.isa),
-                None => generic::leg(&*self.problem, lanes, etas, self.batch(), self.generic_isa()),
-            }
-        }
-    }
-    fn makes_pass(&self) -> bool {
-        self.own_pass.is_some()
-    }
-    fn pass(&self, pass: &mut Pass<'_>) {
-        if let Some(own) = self.own_pass {
-            own(&self.problem, pass, self.isa);
+        match self.own {
+            Some(own) => own(&self.problem, blocks, etas, self.isa),
+            None => blocks.iter_mut().for_each(|lanes| generic::leg(&*self.problem, lanes, etas, self.batch(), self.generic_isa())),
         }
     }
     fn observe(&self, blocks: &mut [Lanes], advance: bool) {
@@ -205,17 +191,7 @@ impl<P: Problem> Field for Sampled<P> {
     fn generic(&self) -> Arc<dyn Field> {
         let Self { problem, sampling, isa, has_mean, root, moments, .. } = self;
         let (problem, root, moments) = (Arc::clone(problem), root.clone(), moments.clone());
-        Arc::new(Self {
-            problem,
-            sampling: *sampling,
-            isa: *isa,
-            own: None,
-            own_pass: None,
-            generic: true,
-            has_mean: *has_mean,
-            root,
-            moments,
-        })
+        Arc::new(Self { problem, sampling: *sampling, isa: *isa, own: None, generic: true, has_mean: *has_mean, root, moments })
     }
 }
 

@@ -5,7 +5,6 @@
 
 mod history;
 mod one;
-mod pass;
 mod reached;
 mod replayed;
 mod saved;
@@ -244,7 +243,7 @@ impl Run {
 
     /// The number of local steps that each participant makes in the next round; 0 for methods without local steps.
     pub fn next_local_steps(&self) -> usize {
-        self.client.local_steps(self.round()).len
+        self.client.local_steps(self.round())
     }
 
     /// The answers of the participants to the open question: they compute and send them, and the coordinator takes them.
@@ -257,7 +256,7 @@ impl Run {
             () if field.prefers_one_call() || client.facts().prefers_one_call => Shares::of_one_call(n),
             // An answer with an operator takes one evaluation, without local steps.
             () if coordinator.wanted() == Part::Operator => scratch.shares(&**field, n, 1),
-            () => scratch.shares(&**field, n, client.local_steps(coordinator.question().down.round).len),
+            () => scratch.shares(&**field, n, client.local_steps(coordinator.question().down.round)),
         };
         // Blocks of fewer than eight agents are summed once all answers are there.
         let wants_sum = shares.lanes >= LANES && coordinator.wants_sum();

@@ -118,10 +118,16 @@ pub(super) struct Shares {
     pub lanes: usize,
 }
 
+/// An agent's work is short below so many nanoseconds.
+const SHORT_NS: f64 = 200.0;
+/// The agents of a batch whose work is short.
+const SHORT_LANES: usize = 64;
+
 impl Shares {
-    /// All of `n` participants in one task, eight side by side.
-    pub fn of_one_task(n: usize) -> Self {
-        Self { grain: n.max(1), lanes: LANES }
+    /// All of `n` participants that take `ns` nanoseconds each in one task: eight side by side, or more blocks where what surrounds a block
+    /// takes as long as its agents.
+    pub fn of_one_task(n: usize, ns: f64) -> Self {
+        Self { grain: n.max(1), lanes: if ns < SHORT_NS { SHORT_LANES } else { LANES } }
     }
 
     /// All of `n` participants in one batch.
@@ -141,7 +147,7 @@ impl Shares {
     /// rounds stay on one thread, and the blocks of eight are divided only where that evens out long work.
     pub fn new(n: usize, ns: f64, fewest: usize, threads: impl FnOnce() -> usize) -> Self {
         const TASK_NS: f64 = 50_000.0;
-        let whole = Self::of_one_task(n);
+        let whole = Self::of_one_task(n, ns);
         // Threads are not even counted for small rounds: that would start them.
         if n as f64 * ns < 2.0 * TASK_NS {
             return whole;
@@ -152,7 +158,7 @@ impl Shares {
         }
         // How long the longest thread has to work, in agents.
         let longest = |lanes: usize| n.div_ceil(lanes).div_ceil(threads) * lanes;
-        let mut lanes = LANES;
+        let mut lanes = whole.lanes;
         let mut tried = LANES / 2;
         while tried >= fewest && tried as f64 * ns >= TASK_NS {
             if 10 * longest(tried) <= 9 * longest(lanes) {
@@ -218,9 +224,6 @@ impl Job<'_> {
     pub(super) fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, to: Rows<'_>, worker: &mut Worker) -> Counted {
         let d = self.field.dim();
         let side_by_side = self.shares.lanes;
-        if let Some(one_pass) = self.one_pass(&range, &to) {
-            return self.pass(&one_pass, range, agents, to, &mut worker.blocks[0]);
-        }
         let Agents { first, memory, chains, feedback, alone } = agents;
         let (mut counted, mut computed) = Counted::default();
         let start = range.start;
@@ -372,7 +375,7 @@ impl Job<'_> {
             self.attempt(|| self.client.answer(batch, self.down, outbox));
             outbox.retain(|l| answers.get(l) == Some(&self.down.round));
         } else if self.is_last {
-            batch.count(self.client.local_steps(self.down.round).len);
+            batch.count(self.client.local_steps(self.down.round));
         } else {
             match self.client.facts().operator_samples {
                 0 => batch.count_observation(),
@@ -495,10 +498,11 @@ mod tests {
     fn only_long_work_is_shared_out() {
         let of = |n, ns, threads| Shares::new(n, ns, 1, || threads);
         // A hundred agents of one step stay together, and so does everything on one thread.
-        assert_eq!(of(100, 24.0, 2), Shares { grain: 100, lanes: LANES });
+        assert_eq!(of(100, 24.0, 2), Shares { grain: 100, lanes: SHORT_LANES });
         assert_eq!(of(8, 1e9, 1), Shares { grain: 8, lanes: LANES });
         // Many blocks are not divided, few are as far as it evens out the work.
-        assert_eq!(of(100_000, 60.0, 2).lanes, LANES);
+        assert_eq!(of(100_000, 60.0, 2).lanes, SHORT_LANES);
+        assert_eq!(of(100_000, 600.0, 2).lanes, LANES);
         assert_eq!(of(16, 1e6, 2), Shares { grain: LANES, lanes: LANES });
         assert_eq!(of(8, 1e6, 2), Shares { grain: 4, lanes: 4 });
         assert_eq!(of(8, 1e6, 8), Shares { grain: 1, lanes: 1 });

@@ -28,9 +28,11 @@ pub struct Linear {
 
 impl Linear {
     /// The H local steps on the mean operators.
-    pub(crate) fn mean_steps(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        let systems: [&Dense; LANES] = std::array::from_fn(|l| self.dense(lanes.agents[l.min(lanes.len - 1)]));
-        dense::leg(lanes, &systems[..lanes.len], etas, isa);
+    pub(crate) fn mean_steps(&self, blocks: &mut [Lanes], etas: &[f64], isa: Isa) {
+        for lanes in blocks {
+            let systems: [&Dense; LANES] = std::array::from_fn(|l| self.dense(lanes.agents[l.min(lanes.len - 1)]));
+            dense::leg(lanes, &systems[..lanes.len], etas, isa);
+        }
     }
 
     /// From the agents' systems.

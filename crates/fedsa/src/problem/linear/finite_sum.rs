@@ -365,10 +365,10 @@ impl Problem for Sums {
         self
     }
     fn leg(&self) -> Option<Leg<Self>> {
-        Some(Self::steps)
+        Some(|sums, blocks, etas, isa| blocks.iter_mut().for_each(|lanes| sums.steps(lanes, etas, isa)))
     }
     fn mean_leg(&self) -> Option<Leg<Self>> {
-        Some(Self::mean_steps)
+        Some(|sums, blocks, etas, isa| blocks.iter_mut().for_each(|lanes| sums.mean_steps(lanes, etas, isa)))
     }
 }
 

@@ -61,7 +61,7 @@ impl<P: Problem> Problem for Ridge<P> {
         self
     }
     fn mean_leg(&self) -> Option<Leg<Self>> {
-        Some(|problem, lanes, etas, isa| problem.means.mean_steps(lanes, etas, isa))
+        Some(|problem, blocks, etas, isa| problem.means.mean_steps(blocks, etas, isa))
     }
 }
 

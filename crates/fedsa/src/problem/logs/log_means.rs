@@ -215,7 +215,7 @@ impl Problem for LogMeans {
         self
     }
     fn mean_leg(&self) -> Option<Leg<Self>> {
-        Some(|problem, lanes, etas, isa| problem.linear.mean_steps(lanes, etas, isa))
+        Some(|problem, blocks, etas, isa| problem.linear.mean_steps(blocks, etas, isa))
     }
 }
 

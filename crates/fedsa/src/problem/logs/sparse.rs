@@ -388,7 +388,8 @@ impl Problem for SparseTd {
     }
     fn leg(&self) -> Option<Leg<Self>> {
         // A ridge moves every component in every step.
-        (self.means.ridge == 0.0).then_some(Self::steps)
+        (self.means.ridge == 0.0)
+            .then_some(|problem, blocks, etas, isa| blocks.iter_mut().for_each(|lanes| problem.steps(lanes, etas, isa)))
     }
 }
 

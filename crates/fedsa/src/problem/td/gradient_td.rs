@@ -321,6 +321,6 @@ impl Problem for GradientMeans {
         &self.facts
     }
     fn mean_leg(&self) -> Option<Leg<Self>> {
-        Some(|problem, lanes, etas, isa| problem.linear.mean_steps(lanes, etas, isa))
+        Some(|problem, blocks, etas, isa| problem.linear.mean_steps(blocks, etas, isa))
     }
 }

@@ -10,7 +10,6 @@ use faer::Mat;
 
 use crate::error::Result;
 use crate::kernel::dense::{self, Dense};
-use crate::kernel::pass::Pass;
 use crate::kernel::td::{self, Column, Tables, Transition, TransitionTable};
 use crate::kernel::{Chunk, Isa, LANES, Lanes, chunks, dot, flat};
 use crate::linalg;
@@ -19,7 +18,7 @@ use crate::problem::arrays::{Array, Arrays};
 use crate::problem::facts::{Facts, TdFacts};
 use crate::problem::law::{self, FiniteLaw};
 use crate::problem::linear::systems::{System, Systems};
-use crate::problem::{Leg, OwnPass, Problem};
+use crate::problem::{Leg, Problem};
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
 
@@ -118,26 +117,17 @@ pub struct Td {
 
 impl Td {
     /// The H local steps with one sample per step.
-    fn steps(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        let last = lanes.len - 1;
-        let mut kinds = [0; LANES];
-        for (l, kind) in kinds.iter_mut().enumerate() {
-            *kind = self.kind_of(lanes.agents[l.min(last)]);
-        }
-        td::leg(lanes, &self.tables, &kinds, etas, isa);
-    }
-
-    /// Whole answers.
-    fn answers(&self, pass: &mut Pass<'_>, isa: Isa) {
-        let kinds = &self.systems.kind_of[pass.agents()];
-        td::pass(pass, &self.tables, kinds, isa);
+    fn steps(&self, blocks: &mut [Lanes], etas: &[f64], isa: Isa) {
+        td::leg(blocks, &self.tables, &self.systems.kind_of, etas, isa);
     }
 
     /// The H local steps on the mean operators.
-    pub(crate) fn mean_steps(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        let last = lanes.len - 1;
-        let systems: [&Dense; LANES] = std::array::from_fn(|l| &self.dense[self.kind_of(lanes.agents[l.min(last)])]);
-        dense::leg(lanes, &systems[..lanes.len], etas, isa);
+    pub(crate) fn mean_steps(&self, blocks: &mut [Lanes], etas: &[f64], isa: Isa) {
+        for lanes in blocks {
+            let last = lanes.len - 1;
+            let systems: [&Dense; LANES] = std::array::from_fn(|l| &self.dense[self.kind_of(lanes.agents[l.min(last)])]);
+            dense::leg(lanes, &systems[..lanes.len], etas, isa);
+        }
     }
 
     /// Agents of the given kinds; `kind_of` and `weights` have one entry per agent.
@@ -464,9 +454,6 @@ impl Problem for Td {
     }
     fn leg(&self) -> Option<Leg<Self>> {
         Some(Self::steps)
-    }
-    fn pass(&self) -> Option<OwnPass<Self>> {
-        td::makes_pass(&self.tables).then_some(Self::answers)
     }
     fn mean_leg(&self) -> Option<Leg<Self>> {
         Some(Self::mean_steps)

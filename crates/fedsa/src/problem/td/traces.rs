@@ -169,7 +169,7 @@ impl Problem for Traces {
         self
     }
     fn mean_leg(&self) -> Option<Leg<Self>> {
-        Some(|problem, lanes, etas, isa| problem.td.mean_steps(lanes, etas, isa))
+        Some(|problem, blocks, etas, isa| problem.td.mean_steps(blocks, etas, isa))
     }
 }
 
