@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use faer::Mat;
-use fedsa::problem::rows::dataset::Rows;
+use fedsa_problems::rows::dataset::Rows;
 use rayon::prelude::*;
 
 /// Pools of one thread and of two.

@@ -14,8 +14,9 @@ struct Rule {
 }
 
 /// The crates of which the program is built.
-pub const CRATES: [&str; 9] = [
+pub const CRATES: [&str; 10] = [
     "fedsa",
+    "fedsa-problems",
     "fedsa-methods",
     "fedsa-evaluate",
     "fedsa-theory",
@@ -40,13 +41,14 @@ const READS: &[&str] = &["std::fs", "std::io", "std::env", "std::net", "std::pro
 
 const RULES: &[Rule] = &[
     Rule { name: "fedsa-methods", uses: &["fedsa"], without: TERMINAL, never: &[SPEAKS, READS] },
-    Rule { name: "fedsa-evaluate", uses: &["fedsa"], without: TERMINAL, never: &[SPEAKS, READS] },
+    Rule { name: "fedsa-problems", uses: &["fedsa"], without: TERMINAL, never: &[SPEAKS, READS] },
+    Rule { name: "fedsa-evaluate", uses: &["fedsa", "fedsa-problems"], without: TERMINAL, never: &[SPEAKS, READS] },
     Rule { name: "fedsa-theory", uses: &["fedsa", "fedsa-methods"], without: TERMINAL, never: &[SPEAKS] },
     Rule { name: "fedsa-figure", uses: &[], without: TERMINAL, never: &[SPEAKS] },
-    Rule { name: "fedsa-data", uses: &["fedsa", "fedsa-evaluate"], without: TERMINAL, never: &[SPEAKS] },
+    Rule { name: "fedsa-data", uses: &["fedsa", "fedsa-evaluate", "fedsa-problems"], without: TERMINAL, never: &[SPEAKS] },
     Rule {
         name: "fedsa-experiment",
-        uses: &["fedsa", "fedsa-data", "fedsa-evaluate", "fedsa-figure", "fedsa-methods", "fedsa-theory"],
+        uses: &["fedsa", "fedsa-data", "fedsa-evaluate", "fedsa-figure", "fedsa-methods", "fedsa-problems", "fedsa-theory"],
         without: BELOW_OPTIONS,
         never: &[SPEAKS],
     },
@@ -61,6 +63,7 @@ const RULES: &[Rule] = &[
             "fedsa-experiment",
             "fedsa-figure",
             "fedsa-methods",
+            "fedsa-problems",
             "fedsa-report",
             "fedsa-theory",
         ],

@@ -5,16 +5,16 @@ use std::path::Path;
 use crate::common::{Folder, finish};
 use fedsa::cancel::Cancel;
 use fedsa::error::ErrorKind;
-use fedsa::problem::Files as _;
-use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::logs::log::Log;
-use fedsa::problem::logs::log_form::LogForm;
-use fedsa::problem::logs::source::whole;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_experiment::evaluate::{Evaluation, PictureWords};
 use fedsa_experiment::run::RunOutcome;
 use fedsa_experiment::{EvaluateSettings, IfExists, RunSettings, Unobserved};
+use fedsa_problems::Files as _;
+use fedsa_problems::features::FeatureSpec;
+use fedsa_problems::logs::log::Log;
+use fedsa_problems::logs::log_form::LogForm;
+use fedsa_problems::logs::source::whole;
 use serde_json::{Value, json};
 
 /// Two logs of four episodes of two state columns; the last episode of each is cut.

@@ -1,7 +1,7 @@
 //! `evaluate --features auto`.
 
 use crate::common::Folder;
-use fedsa::problem::features::FeatureSpec;
+use fedsa_problems::features::FeatureSpec;
 use serde_json::json;
 
 /// Two state columns of which the value is a parabola of one: the least error of the list is not that of a line.

@@ -4,8 +4,6 @@ use crate::common::{Folder, Output, finish};
 use clap::{Args, Command};
 use fedsa::cancel::Cancel;
 use fedsa::error::ErrorCode;
-use fedsa::problem::Files as _;
-use fedsa::problem::rows::dataset::{Columns, Dataset, Labels, Rows, Wanted};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_experiment::evaluate::Evaluation;
@@ -13,6 +11,8 @@ use fedsa_experiment::fit::Fit;
 use fedsa_experiment::run::RunOutcome;
 use fedsa_experiment::tune::TuneSettings;
 use fedsa_experiment::{EvaluateSettings, FitSettings, Fitted, IfExists, RunSettings, Unobserved};
+use fedsa_problems::Files as _;
+use fedsa_problems::rows::dataset::{Columns, Dataset, Labels, Rows, Wanted};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -48,6 +48,19 @@ const LAYERS: &[(&str, Layers)] = &[
             &["prelude"],
         ],
     ),
+    (
+        "fedsa-problems",
+        &[
+            &["index_chain", "kernel", "scope"],
+            &["lazy_index", "memory"],
+            // What settings name and read.
+            &["features", "files", "logs", "rows", "settings"],
+            // Operators on them.
+            &["elsewhere", "linear", "noise", "nonlinear", "td"],
+            &["kinds"],
+            &["prelude"],
+        ],
+    ),
     ("fedsa-evaluate", &[&["default_ridge", "held_out", "inference", "policy_value", "uncertainty"]]),
     (
         "fedsa-theory",

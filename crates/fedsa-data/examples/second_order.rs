@@ -14,8 +14,6 @@ use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::method::MethodSettings;
 use fedsa::problem::Field;
-use fedsa::problem::logs::replay::Sources;
-use fedsa::problem::rows::regression::Logistic;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
@@ -23,6 +21,8 @@ use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_methods::fednl::{Compression, FedNl};
 use fedsa_methods::shed::Shed;
+use fedsa_problems::logs::replay::Sources;
+use fedsa_problems::rows::regression::Logistic;
 use machine::{Machine, Work, least, reading};
 use rayon::prelude::*;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use arrow_array::{Array as _, ArrayRef};
 use fedsa::error::Result;
-use fedsa::problem::rows::preparation::texts::is_missing;
+use fedsa_problems::rows::preparation::texts::is_missing;
 
 use crate::cells::{self, CellKind};
 

@@ -49,8 +49,8 @@ pub(crate) fn in_words(field: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fedsa::problem::logs::source::Inputs;
-    use fedsa::problem::rows::dataset::{Rows, Wanted};
+    use fedsa_problems::logs::source::Inputs;
+    use fedsa_problems::rows::dataset::{Rows, Wanted};
 
     #[test]
     fn flags_are_numbers_wherever_numbers_are_read() {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fedsa::problem::rows::dataset::Dataset;
+use fedsa_problems::rows::dataset::Dataset;
 
 use crate::memory_log::MemoryLog;
 

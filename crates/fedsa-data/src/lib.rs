@@ -44,13 +44,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, ErrorCode, ErrorKind, Result, quoted, shown};
-use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
-use fedsa::problem::logs::log::Log;
-use fedsa::problem::logs::log_form::{LeftOutRows, LogForm};
-use fedsa::problem::logs::source::{KnownOfLog, LogSource};
-use fedsa::problem::rows::dataset::{Dataset, Wanted};
 use fedsa::uplink::stage::delay::Row;
+use fedsa_problems::Files;
+use fedsa_problems::logs::log::Log;
+use fedsa_problems::logs::log_form::{LeftOutRows, LogForm};
+use fedsa_problems::logs::source::{KnownOfLog, LogSource};
+use fedsa_problems::rows::dataset::{Dataset, Wanted};
 use given::Given;
 
 /// The files of this machine, from which problems read.
@@ -387,8 +387,8 @@ fn exact(v: i128) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use fedsa::problem::logs::log::Break;
-    use fedsa::problem::rows::dataset::{Columns, Labels, Rows};
+    use fedsa_problems::logs::log::Break;
+    use fedsa_problems::rows::dataset::{Columns, Labels, Rows};
 
     use super::*;
 

@@ -6,8 +6,9 @@
 use fedsa::error::{Error, Result, quoted};
 use serde_json::{Value, json};
 
-use fedsa::problem::rows::preparation::columns::Category;
-use fedsa::problem::rows::preparation::texts::{level_name, level_number};
+use fedsa::columns::level_number;
+use fedsa_problems::rows::preparation::columns::Category;
+use fedsa_problems::rows::preparation::texts::level_name;
 
 use super::table::{Cells, Table, Text};
 

@@ -43,9 +43,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::logs::log::Log;
-use fedsa::problem::logs::log_form::{LeftOutRows, LogForm};
-use fedsa::problem::logs::source::{Inputs, KnownOfLog, LogSource, whole};
+use fedsa_problems::logs::log::Log;
+use fedsa_problems::logs::log_form::{LeftOutRows, LogForm};
+use fedsa_problems::logs::source::{Inputs, KnownOfLog, LogSource, whole};
 
 use super::find::{self, Places, natural_order, unpacked_name};
 use format::{BATCH, Format};

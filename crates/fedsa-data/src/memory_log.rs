@@ -1,9 +1,9 @@
 //! Logs that are in memory.
 
 use fedsa::error::Result;
-use fedsa::problem::logs::log::Log;
-use fedsa::problem::logs::log_form::LeftOutRows;
-use fedsa::problem::logs::source::LogSource;
+use fedsa_problems::logs::log::Log;
+use fedsa_problems::logs::log_form::LeftOutRows;
+use fedsa_problems::logs::source::LogSource;
 
 /// An agent's log in memory.
 #[derive(Debug, Clone, PartialEq)]

@@ -172,8 +172,8 @@ pub(super) fn spans_lines(record: &csv::StringRecord) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use fedsa::problem::logs::source::Inputs;
-    use fedsa::problem::rows::dataset::{Dataset, Rows, Wanted};
+    use fedsa_problems::logs::source::Inputs;
+    use fedsa_problems::rows::dataset::{Dataset, Rows, Wanted};
 
     use crate::{datasets, logs, table};
 

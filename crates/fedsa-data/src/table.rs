@@ -116,7 +116,7 @@ pub struct TableForm {
     /// The columns that are needed as numbers, by the names that a caller gives them.
     pub wanted: Vec<String>,
     /// The names that columns have in the files, by those that a caller gives them
-    /// ([`LogForm::columns`](fedsa::problem::logs::log_form::LogForm::columns)).
+    /// ([`LogForm::columns`](fedsa_problems::logs::log_form::LogForm::columns)).
     pub columns: BTreeMap<String, String>,
     /// Whether each of these names must be there; otherwise those that are not are passed over.
     pub all_columns: bool,

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::arrays::Arrays;
-use fedsa::problem::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
 use fedsa_evaluate::uncertainty::Covariance;
+use fedsa_problems::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
 use serde_json::Value;
 
 use super::linear_model::{FORMAT, LinearModel};

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use fedsa::problem::Files;
-use fedsa::problem::rows::dataset::{Dataset, Labels, Rows, Wanted};
 use fedsa_data::{DiskFiles, find::Places};
+use fedsa_problems::Files;
+use fedsa_problems::rows::dataset::{Dataset, Labels, Rows, Wanted};
 
 fn files() -> Option<DiskFiles> {
     fedsa_testing::data()?;

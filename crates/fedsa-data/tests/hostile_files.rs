@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use fedsa::error::is_control;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::logs::source::Inputs;
-use fedsa::problem::rows::dataset::Wanted;
 use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::{datasets, delays, logs, npz, theta_from_json, trace};
+use fedsa_problems::logs::source::Inputs;
+use fedsa_problems::rows::dataset::Wanted;
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::file::properties::{WriterProperties, WriterVersion};

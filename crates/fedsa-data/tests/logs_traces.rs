@@ -7,13 +7,14 @@ use std::sync::Arc;
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::logs::log_form::LogForm;
-use fedsa::problem::logs::replay::{Logs, Sources};
-use fedsa::problem::logs::source::whole;
-use fedsa::problem::{Field, Files, ProblemSettings};
+use fedsa::problem::Field;
 use fedsa::sampling::{Law, Sampling};
 use fedsa_data::{DiskFiles, find::Places};
+use fedsa_problems::features::FeatureSpec;
+use fedsa_problems::logs::log_form::LogForm;
+use fedsa_problems::logs::replay::{Logs, Sources};
+use fedsa_problems::logs::source::whole;
+use fedsa_problems::{Files, ProblemSettings};
 
 fn field(path: &str, features: FeatureSpec, ranges: &[(&str, f64, f64)], lambda: f64, law: Law) -> Result<Arc<dyn Field>> {
     let settings = Logs::new(Sources::One(path.into()), features, 0.99)

@@ -9,10 +9,10 @@ use arrow_array::{
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field};
-use fedsa::problem::logs::log_form::LogForm;
-use fedsa::problem::logs::source::Inputs;
-use fedsa::problem::rows::dataset::{Columns, Labels, Rows, Wanted};
 use fedsa_data::{datasets, logs};
+use fedsa_problems::logs::log_form::LogForm;
+use fedsa_problems::logs::source::Inputs;
+use fedsa_problems::rows::dataset::{Columns, Labels, Rows, Wanted};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::{WriterProperties, WriterVersion};

@@ -12,11 +12,11 @@
 //! coverage on simulated logs (the book: "Values of policies", evidence).
 
 use fedsa::linalg;
-use fedsa::problem::features::FeatureMap;
-use fedsa::problem::logs::log_facts::StateSample;
-use fedsa::problem::logs::log_summary::EpisodeSummary;
-use fedsa::problem::logs::replay::Logs;
-use fedsa::problem::logs::survey::Surveyed;
+use fedsa_problems::features::FeatureMap;
+use fedsa_problems::logs::log_facts::StateSample;
+use fedsa_problems::logs::log_summary::EpisodeSummary;
+use fedsa_problems::logs::replay::Logs;
+use fedsa_problems::logs::survey::Surveyed;
 
 /// K.
 pub const PSEUDO_TRANSITIONS: f64 = 10.0;

@@ -2,7 +2,7 @@
 //!
 //! The weights solve `sum_c p_c gbar_c(theta) = 0` with `gbar_c` the mean over agent c's log of `g_{c,t}(theta) = z_t delta_t`,
 //! with `delta_t = r_t + gamma phi'_t^T theta - phi_t^T theta` and the trace `z_t = rho_t (gamma lambda z_{t-1} + phi_t)`, which
-//! starts anew where an episode begins ([`fedsa::problem::td::traces`]). Their covariance is the sandwich `A^-1 S A^-T`,
+//! starts anew where an episode begins ([`fedsa_problems::td::traces`]). Their covariance is the sandwich `A^-1 S A^-T`,
 //! `A = sum_c p_c A_c`, with `S` the covariance of `sum_c p_c gbar_c`. Terms that follow each other are dependent. Each log of n
 //! transitions is therefore cut into about `sqrt(n)` batches of as many transitions, at most [`MOST`], whose means are nearly
 //! independent, and `S = sum_c p_c^2 B/(B - 1) sum_b (n_b/n)^2 (gbar_cb - gbar_c)(gbar_cb - gbar_c)'`.
@@ -15,11 +15,11 @@ use fedsa::error::Result;
 use fedsa::kernel::{Isa, products};
 use fedsa::linalg;
 use fedsa::parallel;
-use fedsa::problem::features::FeatureMap;
-use fedsa::problem::logs::block_features::BlockFeatures;
-use fedsa::problem::logs::log_means::TraceRule;
-use fedsa::problem::logs::source::{LogSource, read_checked};
-use fedsa::problem::logs::survey::Surveyed;
+use fedsa_problems::features::FeatureMap;
+use fedsa_problems::logs::block_features::BlockFeatures;
+use fedsa_problems::logs::log_means::TraceRule;
+use fedsa_problems::logs::source::{LogSource, read_checked};
+use fedsa_problems::logs::survey::Surveyed;
 
 /// The fewest transitions of an agent for which there are standard errors.
 pub const FEWEST: usize = 16;
@@ -190,9 +190,9 @@ impl BatchMeans {
 
 #[cfg(test)]
 mod tests {
-    use fedsa::problem::features::{FeatureSpec, Ranges};
-    use fedsa::problem::logs::log::Log;
     use fedsa::random::{Purpose, stream};
+    use fedsa_problems::features::{FeatureSpec, Ranges};
+    use fedsa_problems::logs::log::Log;
 
     use super::*;
 

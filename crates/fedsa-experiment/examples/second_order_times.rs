@@ -14,13 +14,13 @@ use std::time::Instant;
 use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::metrics::Metrics;
-use fedsa::problem::rows::regression::Logistic;
 use fedsa::round::Run;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::{Plan, PlannedCell, bundled};
 use fedsa_figure::{Chart, Format, Panel, PlottedCurve, Provenance, RenderOptions, Style};
+use fedsa_problems::rows::regression::Logistic;
 use machine::{Machine, Work, reading};
 
 const ID: &str = "cross/second-order";

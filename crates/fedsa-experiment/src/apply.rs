@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use fedsa::error::{Error, Result, in_quotes, quoted};
 use fedsa::note::{Note, NoteCode};
 use fedsa::parallel;
-use fedsa::problem::Files as _;
-use fedsa::problem::rows::dataset::{Dataset, Labels, Wanted};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_data::linear_model::{LinearModel, PredictedClass, Predicts};
 use fedsa_data::table::{Cells, Table, TableForm, Text};
 use fedsa_data::weights::{self, FittedModel, ValueModel};
 use fedsa_data::{datasets, table};
+use fedsa_problems::Files as _;
+use fedsa_problems::rows::dataset::{Dataset, Labels, Wanted};
 
 use crate::{numbers, options};
 

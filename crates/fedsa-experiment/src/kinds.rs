@@ -6,11 +6,11 @@ use std::sync::{Arc, LazyLock};
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::method::MethodSettings;
-use fedsa::problem::{self, ProblemSettings};
 use fedsa::registry::Kind;
 use fedsa::uplink::codec::{self, CodecSettings};
 use fedsa::uplink::stage::{self, LinkStage};
 use fedsa_methods::presets::PRESETS;
+use fedsa_problems::ProblemSettings;
 
 /// Kinds in addition to fedsa's own, made with [`fedsa::kind!`], or with [`Kind::new`] if they hold data.
 #[derive(Clone, Copy, Default)]
@@ -48,7 +48,7 @@ impl Kinds {
         let Extensions { problems, methods, codecs, media } = extensions;
         let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).chain(["auto"]).collect();
         Ok(Self(Arc::new(Lists {
-            problems: joined(problem::KINDS, problems, "problem", &[])?,
+            problems: joined(fedsa_problems::KINDS, problems, "problem", &[])?,
             methods: joined(fedsa_methods::KINDS, methods, "method", &presets)?,
             codecs: joined(codec::KINDS, codecs, "codec", &[])?,
             media: joined(stage::KINDS, media, "medium", &[])?,

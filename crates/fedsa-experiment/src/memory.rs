@@ -1,15 +1,15 @@
 //! The available memory, and the estimated memory of problems before they are built.
 //!
-//! Problems estimate their own memory (`fedsa::problem::memory`). What does not fit into the available memory
+//! Problems estimate their own memory (`fedsa_problems::memory`). What does not fit into the available memory
 //! ([`machine::available`]) is refused. The estimate counts data structures; the stacks of threads and the losses of the
 //! allocator are a constant 20 MB. [`run_memory`](crate::run_memory) adds the memory of runs.
 
 use fedsa::error::{Error, Result};
-use fedsa::problem::ProblemSettings;
-use fedsa::problem::memory::{MemoryEstimate, matrix};
 use fedsa::sampling::Sampling;
 use fedsa_data::DiskFiles;
 use fedsa_data::machine::{self, bytes_text};
+use fedsa_problems::ProblemSettings;
+use fedsa_problems::memory::{MemoryEstimate, matrix};
 
 /// The memory of the program itself, in bytes.
 pub(crate) const PROGRAM: f64 = 20e6;

@@ -14,9 +14,9 @@ use fedsa::error::{Error, Result};
 use fedsa::kernel::Isa;
 use fedsa::parallel;
 use fedsa::problem::Field;
-use fedsa::problem::memory::MemoryEstimate;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
+use fedsa_problems::memory::MemoryEstimate;
 use fedsa_theory::predict::Forecast;
 use toml::{Table, Value};
 

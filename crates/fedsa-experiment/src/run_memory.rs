@@ -6,7 +6,7 @@
 use fedsa::error::Result;
 use fedsa::method::{Drift, Setting};
 use fedsa::problem::Field;
-use fedsa::problem::memory::{matrix, vectors};
+use fedsa_problems::memory::{matrix, vectors};
 use fedsa_theory::predict::MeanSquareRadius;
 
 use super::memory::{PROGRAM, require};

@@ -2,12 +2,12 @@
 
 use fedsa::cancel::Cancel;
 use fedsa::note::NoteCode;
-use fedsa::problem::logs::log::Log;
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa_evaluate::policy_value::{PolicyValue, ValueEstimate};
 use fedsa_experiment::evaluate::{EvaluateSettings, Evaluated, Evaluation};
 use fedsa_experiment::observer::Unobserved;
 use fedsa_experiment::run::RunSettings;
+use fedsa_problems::logs::log::Log;
 
 const GAMMA: f64 = 0.95;
 /// Gravity, mass of the cart, mass of the pole, half its length, force.

@@ -5,7 +5,6 @@ use std::path::Path;
 use fedsa::cancel::Cancel;
 use fedsa::enrolment::Enrolled;
 use fedsa::error::{Error, ErrorKind, Result};
-use fedsa::problem::rows::preparation::partition::Partition;
 use fedsa_data::find::Places;
 use fedsa_data::linear_model::LinearModel;
 use fedsa_experiment::config::document::{Caller, Words};
@@ -14,6 +13,7 @@ use fedsa_experiment::deployment::{Deployment, LocalAgent};
 use fedsa_experiment::fit::{FitSettings, Model, fit};
 use fedsa_experiment::run::run;
 use fedsa_experiment::{RunSettings, Unobserved};
+use fedsa_problems::rows::preparation::partition::Partition;
 use serde_json::json;
 use toml::Value;
 

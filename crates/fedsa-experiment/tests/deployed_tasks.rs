@@ -7,9 +7,6 @@ use fedsa::metrics::Observation;
 use fedsa::node::{ServerNode, Todo};
 use fedsa::note::{Note, NoteCode};
 use fedsa::problem::calls::Calls;
-use fedsa::problem::logs::replay::Scaling;
-use fedsa::problem::rows::preparation::AgentWeights;
-use fedsa::problem::rows::preparation::partition::Partition;
 use fedsa::record::Ledger;
 use fedsa_data::find::Places;
 use fedsa_evaluate::inference::CovarianceKind;
@@ -22,6 +19,9 @@ use fedsa_experiment::resolve;
 use fedsa_experiment::results::Recorded;
 use fedsa_experiment::run::{Ran, RunOutcome};
 use fedsa_experiment::{RunSettings, Unobserved};
+use fedsa_problems::logs::replay::Scaling;
+use fedsa_problems::rows::preparation::AgentWeights;
+use fedsa_problems::rows::preparation::partition::Partition;
 
 use crate::deployment::{file, made};
 

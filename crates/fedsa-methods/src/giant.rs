@@ -128,12 +128,12 @@ mod tests {
     use fedsa::kernel::Isa;
     use fedsa::linalg::{distance_sq, norm_sq};
     use fedsa::method::MethodSettings;
-    use fedsa::problem::linear::quadratic::Quadratic;
-    use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
-    use fedsa::problem::{NoFiles, ProblemSettings};
     use fedsa::round::Run;
     use fedsa::sampling::{Law, Sampling};
     use fedsa::uplink::{LinkFacts, Uplink};
+    use fedsa_problems::linear::quadratic::Quadratic;
+    use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
+    use fedsa_problems::{NoFiles, ProblemSettings};
 
     use super::*;
 

@@ -1,8 +1,6 @@
 //! Regressions and classifications of rows in memory.
 
 use fedsa::error::{Error, quoted};
-use fedsa::problem::rows::dataset::{Dataset, Labels};
-use fedsa::problem::rows::preparation::partition::Partition;
 use fedsa_data::linear_model::LinearModel as Model;
 use fedsa_data::memory::MemoryTable;
 use fedsa_data::table::{self, Cells, TableForm};
@@ -13,6 +11,8 @@ use fedsa_experiment::fit::{self, Fit, FitSettings, Fitted};
 use fedsa_experiment::theory::TheorySettings;
 use fedsa_experiment::tune::TuneSettings;
 use fedsa_experiment::{EvaluateSettings, RunSettings};
+use fedsa_problems::rows::dataset::{Dataset, Labels};
+use fedsa_problems::rows::preparation::partition::Partition;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

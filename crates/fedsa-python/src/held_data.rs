@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use fedsa::error::{Error, Result};
 use fedsa::kernel::Isa;
+use fedsa::problem::Field;
 use fedsa::problem::arrays::Arrays;
-use fedsa::problem::logs::log_form::LogForm;
-use fedsa::problem::logs::replay::Logs;
-use fedsa::problem::logs::source::LogSource;
-use fedsa::problem::memory::MemoryEstimate;
-use fedsa::problem::rows::dataset::{Dataset, Wanted};
-use fedsa::problem::rows::regression::{GeneralisedLinear, LeastSquares, Logistic};
-use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::registry::Kind;
 use fedsa::sampling::Sampling;
 use fedsa_data::memory::{MemoryTable, TypedColumns};
+use fedsa_problems::logs::log_form::LogForm;
+use fedsa_problems::logs::replay::Logs;
+use fedsa_problems::logs::source::LogSource;
+use fedsa_problems::memory::MemoryEstimate;
+use fedsa_problems::rows::dataset::{Dataset, Wanted};
+use fedsa_problems::rows::regression::{GeneralisedLinear, LeastSquares, Logistic};
+use fedsa_problems::{Files, ProblemSettings};
 use serde::Serialize;
 
 /// What a problem reads: tables of transitions, or rows with targets.

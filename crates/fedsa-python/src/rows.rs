@@ -1,8 +1,8 @@
 //! Rows of numbers from Python: dense arrays and compressed sparse rows.
 
 use fedsa::error::Error;
-use fedsa::problem::rows::dataset::{self, Dataset, Labels, Rows, Wanted};
 use fedsa_data::memory::MemoryTable;
+use fedsa_problems::rows::dataset::{self, Dataset, Labels, Rows, Wanted};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;

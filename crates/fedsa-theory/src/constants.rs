@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::linear::systems::{Moments, System, Systems};
+use fedsa::problem::systems::{Moments, System, Systems};
 
 /// The constants of \[S\] A 1 to A 3 and of its bounds, for one problem.
 ///

@@ -11,7 +11,7 @@ use super::RoundSetting;
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg;
 use fedsa::problem::Facts;
-use fedsa::problem::linear::systems::Systems;
+use fedsa::problem::systems::Systems;
 
 /// The most multiplications for norms of all samples' matrices.
 const MOST_WORK: f64 = 1e9;

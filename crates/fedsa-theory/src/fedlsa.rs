@@ -6,7 +6,7 @@ use crate::RoundSetting;
 use crate::leg::{AffineLeg, power_and_sum};
 use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::linear::systems::Systems;
+use fedsa::problem::systems::Systems;
 
 /// The mean of one round of FedLSA (\[S\] eq. 13-16), exact under noiseless and under i.i.d. samples:
 ///
@@ -109,7 +109,7 @@ impl FedLsaMean {
 mod tests {
     use super::*;
     use crate::testing::{Draw, max_difference};
-    use fedsa::problem::linear::systems::System;
+    use fedsa::problem::systems::System;
 
     /// A noiseless round, step by step and agent by agent.
     fn round(systems: &Systems, setting: &RoundSetting, theta: &[f64]) -> Vec<f64> {

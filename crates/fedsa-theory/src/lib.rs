@@ -1,7 +1,7 @@
 //! Closed forms for methods on linear problems.
 //!
-//! Functions compute numbers from [`Systems`](fedsa::problem::linear::systems::Systems) and
-//! [`Moments`](fedsa::problem::linear::systems::Moments), without randomness, and give the same result for any number of
+//! Functions compute numbers from [`Systems`](fedsa::problem::systems::Systems) and
+//! [`Moments`](fedsa::problem::systems::Moments), without randomness, and give the same result for any number of
 //! threads.
 //!
 //! One agent's mean operator is `gbar_c(theta) = bbar_c - Abar_c theta`. H local steps of size eta are determined by two

@@ -29,7 +29,7 @@
 //! use fedsa::kernel::Isa;
 //! use fedsa::method::MethodSettings as _;
 //! use fedsa_methods::fedlsa::FedLsa;
-//! use fedsa::problem::td::garnet::Garnet;
+//! use fedsa_problems::td::garnet::Garnet;
 //! use fedsa::problem::{NoFiles, ProblemSettings as _};
 //! use fedsa::sampling::Sampling;
 //! use fedsa_theory::predict::{Forecast, Regime};
@@ -84,7 +84,7 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::method::{Lost, MethodShape};
 use fedsa::problem::Field;
-use fedsa::problem::linear::systems::Systems;
+use fedsa::problem::systems::Systems;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Sampling;
 use fedsa::uplink::Uplink;

@@ -21,7 +21,7 @@ use crate::map::spectral_radius;
 use crate::work;
 use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::linear::systems::Systems;
+use fedsa::problem::systems::Systems;
 
 /// FedHSA: `I - alpha_g Sbar Abar` with `Sbar = sum p_c S_c`, a map of theta (d x d).
 pub fn global_memory_map(systems: &Systems, setting: &RoundSetting) -> Mat<f64> {
@@ -175,7 +175,7 @@ mod tests {
     use crate::exact_mse::{ExactMse as _, FedLsaMse};
     use crate::map::LinearMap as _;
     use crate::testing::{Draw, federation};
-    use fedsa::problem::linear::systems::System;
+    use fedsa::problem::systems::System;
 
     /// One noiseless round of SCAFFLSA on all agents, `legs` local steps.
     fn round(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], eta: f64, steps: usize, gain: f64, alpha: f64) {

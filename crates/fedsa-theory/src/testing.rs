@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::linear::systems::{Moments, System, Systems};
+use fedsa::problem::systems::{Moments, System, Systems};
 
 /// The largest entry of `|a - b|`.
 pub fn max_difference(a: &Mat<f64>, b: &Mat<f64>) -> f64 {

@@ -8,15 +8,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fedsa::federation::Federation;
-use fedsa::kernel::symmetric::term_chunks;
-use fedsa::kernel::{Isa, LANES, Lanes, gram, triangle};
+use fedsa::kernel::{Isa, LANES, Lanes, triangle};
 use fedsa::linalg::{Mat, column};
 use fedsa::method::MethodSettings;
-use fedsa::problem::linear::finite_sum::FiniteSum;
-use fedsa::problem::scope::Scope;
-use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::td::random_mrp::RandomMrp;
-use fedsa::problem::{Field, NoFiles, Problem, ProblemSettings, Sampled};
+use fedsa::problem::{Field, Problem, Sampled};
 use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
@@ -26,6 +21,13 @@ use fedsa::uplink::codec::{Codec, CodecSettings, Exact, Float32, Quantised, Rand
 use fedsa::uplink::stage::erasure::Erasure;
 use fedsa_methods::fedlsa::FedLsa;
 use fedsa_methods::scafflsa::Scafflsa;
+use fedsa_problems::kernel::gram;
+use fedsa_problems::kernel::symmetric::term_chunks;
+use fedsa_problems::linear::finite_sum::FiniteSum;
+use fedsa_problems::scope::Scope;
+use fedsa_problems::td::garnet::{Garnet, Heterogeneity};
+use fedsa_problems::td::random_mrp::RandomMrp;
+use fedsa_problems::{NoFiles, ProblemSettings};
 use serde_json::{Value, json};
 
 const AGENTS: usize = 100;

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Instant;
 
 use fedsa_methods::prelude::*;
+use fedsa_problems::prelude::*;
 
 const SEED: u64 = 7;
 
@@ -68,7 +69,7 @@ fn main() -> Result<()> {
 
     // What all ends are built with; messages of ends that were built with anything else are refused. The server is given the
     // description of the problem, not the data.
-    let description = Description::of("garnet", &garnet, Sampling::default(), field.dim());
+    let description = Description::new("garnet", Sampling::default(), field.dim()).with(&garnet);
     let federation = Federation::builder(&method).seed(SEED).problem(description).on(&*field)?;
     let nodes = Nodes::new(ServerNode::new(&federation)?, start(&federation, &field));
     let until = Until::rounds(50);

@@ -10,14 +10,15 @@ use fedsa::error::Result;
 use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::method::MethodSettings;
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::noise::Noise;
-use fedsa::problem::{Field, NoFiles, ProblemSettings};
+use fedsa::problem::Field;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::{self, Codec};
 use fedsa::uplink::stage;
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::noise::Noise;
+use fedsa_problems::{NoFiles, ProblemSettings};
 use fedsa_theory::predict::Forecast;
 
 /// The links, by what the table calls them: codec, error feedback, media, and the downlink's codec.

@@ -12,6 +12,7 @@
 //!
 //! ```
 //! use fedsa_methods::prelude::*;
+//! use fedsa_problems::prelude::*;
 //!
 //! /// `||theta_t - theta*||^2` after 300 rounds from zero.
 //! fn error_of(method: &dyn MethodSettings, field: &std::sync::Arc<dyn Field>) -> Result<f64> {
@@ -74,6 +75,7 @@
 //! the number is that of the HTML rendering, which counts differently.
 
 pub mod cancel;
+pub mod columns;
 pub mod coordinator;
 pub mod eigenpairs;
 pub mod enrolment;

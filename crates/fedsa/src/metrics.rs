@@ -13,7 +13,7 @@ use crate::coordinator::Coordinator;
 use crate::error::Result;
 use crate::linalg;
 use crate::parallel;
-use crate::problem::linear::systems::System;
+use crate::problem::systems::System;
 use crate::problem::{Field, value_error};
 
 /// Whatever metrics can be taken from: a coordinator with its agents, wherever they are.
@@ -405,9 +405,9 @@ impl Metrics {
 mod tests {
     use super::*;
     use crate::kernel::Isa;
-    use crate::problem::linear::finite_sum::FiniteSum;
-    use crate::problem::nonlinear::random_logistic::RandomLogistic;
-    use crate::problem::{NoFiles, ProblemSettings as _};
+    use crate::problem::systems::Systems;
+    use crate::problem::{Facts, Problem, Sampled};
+    use crate::random::Stream;
     use crate::sampling::Sampling;
 
     #[test]
@@ -437,29 +437,46 @@ mod tests {
         assert_eq!(missing("residual", &known), None);
     }
 
-    #[test]
-    fn the_loss_and_the_mean_operator_of_one_pass_have_the_bits_of_two() {
-        // More agents than a block of the sums has.
-        let settings = RandomLogistic { agents: 37, dim: 4, points: 9, ..RandomLogistic::default() };
-        let field = settings.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
-        let theta = [0.3, -1.0, 2.0, 0.7];
-        let (loss, mean) = field.mean_loss_and_operator(&theta).unwrap();
-        assert_eq!(loss.to_bits(), field.mean_loss(&theta).unwrap().to_bits());
-        assert_eq!(mean, field.mean_operator(&theta).unwrap());
+    /// Quadratic losses of agents.
+    struct Quadratics(Systems);
+
+    impl Facts for Quadratics {
+        fn systems(&self) -> Option<&Systems> {
+            Some(&self.0)
+        }
     }
 
-    /// The loss of the mean system is the mean of the agents' losses, to rounding; losses of other problems are not those of their systems.
+    impl Problem for Quadratics {
+        type Obs = ();
+        fn dim(&self) -> usize {
+            2
+        }
+        fn weights(&self) -> &[f64] {
+            &self.0.weights
+        }
+        fn sample(&self, _: usize, _: &[f64], _: &mut [u64], _: &mut Stream, (): &mut ()) {}
+        fn apply(&self, c: usize, theta: &[f64], (): &(), out: &mut [f64]) {
+            self.mean(c, theta, out);
+        }
+        fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
+            out.copy_from_slice(&self.0.of(c).mean(theta));
+            true
+        }
+        fn facts(&self) -> &dyn Facts {
+            self
+        }
+    }
+
+    /// The loss of the mean system is the mean of the agents' losses, to rounding.
     #[test]
     fn the_loss_of_linear_systems_is_that_of_their_mean() {
-        let settings = FiniteSum { agents: 7, terms: 3, dim: 5, spread: 2.0, ..FiniteSum::default() };
-        let field = settings.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
-        let (metrics, theta) = (Metrics::new(&field), [0.3, -1.0, 2.0, 0.7, -0.2]);
+        let system = |c: f64| System { a: faer::mat![[2.0 + c, 0.5], [0.5, 1.0 + 0.3 * c]], b: vec![1.0 - c, 0.2 * c] };
+        let systems = Systems::new((0..7).map(|c| system(f64::from(c))).collect(), (0..7).collect(), vec![1.0 / 7.0; 7]);
+        let field: Arc<dyn Field> = Arc::new(Sampled::new(Quadratics(systems), Sampling::default(), Isa::best()).unwrap());
+        let (metrics, theta) = (Metrics::new(&field), [0.3, -1.0]);
         let of_agents = field.mean_loss(&theta).unwrap();
         assert!(is_of_systems(&*field) && of_agents.abs() > 0.1);
         assert!((metrics.mean_loss(&theta).unwrap() - of_agents).abs() < 1e-13 * of_agents.abs());
         assert_eq!(metrics.least_loss, metrics.mean_loss(field.root().unwrap()));
-        let logistic = RandomLogistic { agents: 3, dim: 4, points: 9, ..RandomLogistic::default() };
-        let field = logistic.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
-        assert!(!is_of_systems(&*field));
     }
 }

@@ -8,10 +8,8 @@ pub use crate::message::Part;
 pub use crate::method::MethodSettings;
 pub use crate::metrics::Metrics;
 pub use crate::node::{ClientNode, ServerNode, Todo};
-pub use crate::problem::linear::affine::LinearSystems;
-pub use crate::problem::linear::file::ArrayFile;
-pub use crate::problem::td::garnet::{Garnet, Heterogeneity};
-pub use crate::problem::{Field, NoFiles, Problem, ProblemSettings};
+pub use crate::problem::{Field, Problem};
+
 pub use crate::record::{Ledger, Outcome, OutputRule};
 pub use crate::round::Run;
 pub use crate::sampling::{Law, Sampling};

@@ -196,7 +196,7 @@ const fn output(s0: u64, s3: u64) -> u64 {
 
 /// `L` generators side by side, laid out so that the compiler makes vectors of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Streams<const L: usize> {
+pub struct Streams<const L: usize> {
     s: [[u64; L]; 4],
 }
 
@@ -208,7 +208,7 @@ impl<const L: usize> Streams<L> {
 
     /// [`Key::stream`] of `L` agents, the same words side by side.
     #[inline(always)]
-    pub(crate) fn open(key: &Key, agents: &[usize; L]) -> Self {
+    pub fn open(key: &Key, agents: &[usize; L]) -> Self {
         let [mut s0, mut s1, mut s2, mut s3] = [[0; L]; 4];
         for l in 0..L {
             [s0[l], s1[l], s2[l], s3[l]] = key.words((agents[l] as u64).wrapping_mul(WEYL));
@@ -218,31 +218,31 @@ impl<const L: usize> Streams<L> {
 
     /// The stream of lane `l`.
     #[inline(always)]
-    pub(crate) fn get(&self, l: usize) -> Stream {
+    pub fn get(&self, l: usize) -> Stream {
         Stream { s: self.s.map(|words| words[l]) }
     }
 
     /// Replaces the stream of lane `l`.
     #[inline(always)]
-    pub(crate) fn set(&mut self, l: usize, stream: Stream) {
+    pub fn set(&mut self, l: usize, stream: Stream) {
         self.s.iter_mut().zip(stream.s).for_each(|(words, word)| words[l] = word);
     }
 
     /// The streams of the first `M` lanes.
     #[inline(always)]
-    pub(crate) fn first<const M: usize>(&self) -> Streams<M> {
+    pub fn first<const M: usize>(&self) -> Streams<M> {
         Streams { s: std::array::from_fn(|w| std::array::from_fn(|l| self.s[w][l])) }
     }
 
     /// Replaces those of the first `M` lanes.
     #[inline(always)]
-    pub(crate) fn set_first<const M: usize>(&mut self, streams: &Streams<M>) {
+    pub fn set_first<const M: usize>(&mut self, streams: &Streams<M>) {
         self.s.iter_mut().zip(&streams.s).for_each(|(words, to)| words[..M].copy_from_slice(to));
     }
 
     /// The next bits of every lane, step by step.
     #[inline(always)]
-    pub(crate) fn fill(&mut self, out: &mut [[u64; L]]) {
+    pub fn fill(&mut self, out: &mut [[u64; L]]) {
         for out in out {
             *out = self.bits();
         }
@@ -250,7 +250,7 @@ impl<const L: usize> Streams<L> {
 
     /// The next 64 bits of every lane: one xoshiro256++ step.
     #[inline(always)]
-    pub(crate) fn bits(&mut self) -> [u64; L] {
+    pub fn bits(&mut self) -> [u64; L] {
         let [s0, s1, s2, s3] = &mut self.s;
         let mut out = [0; L];
         for l in 0..L {

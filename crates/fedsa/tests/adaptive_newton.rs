@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::common::{EXACT, distance, field, linear, link, method, run};
 use fedsa::linalg;
-use fedsa::problem::linear::quadratic::Quadratic;
-use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
-use fedsa::problem::{Field, ProblemSettings};
+use fedsa::problem::Field;
 use fedsa::sampling::Law;
+use fedsa_problems::ProblemSettings;
+use fedsa_problems::linear::quadratic::Quadratic;
+use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
 
 type Matrix = Vec<Vec<f64>>;
 

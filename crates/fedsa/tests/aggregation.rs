@@ -10,12 +10,12 @@ use fedsa::message::{Body, Envelope, Message};
 use fedsa::method::MethodSettings;
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;
-use fedsa::problem::td::garnet::Heterogeneity;
 use fedsa::random::Stream;
 use fedsa::round::Run;
 use fedsa::sampling::Law;
 use fedsa::uplink::codec::Exact;
 use fedsa::uplink::{Aggregation, Uplink};
+use fedsa_problems::td::garnet::Heterogeneity;
 
 const SEED: u64 = 5;
 /// The rows of the agents of [`nineteen`], whose weights are shares of them.

@@ -6,13 +6,14 @@ use crate::common::{EXACT, Mean, distance, engine, linear, link, method, run, ru
 use fedsa::error::ErrorCode;
 use fedsa::linalg::norm_sq;
 use fedsa::method::MethodSettings;
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+use fedsa::problem::Field;
 use fedsa::random::{Purpose, stream};
 use fedsa::record::OutputRule;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::td::garnet::{Garnet, Heterogeneity};
+use fedsa_problems::{NoFiles, ProblemSettings as _};
 
 /// Garnet agents of d features, whose mean system is not symmetric.
 fn garnet(agents: usize, features: usize, gamma: f64, law: Law) -> Arc<dyn Field> {

@@ -12,12 +12,12 @@ use fedsa::federation::{AnswerRules, Federation, MissingAnswers};
 use fedsa::method::MethodSettings;
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;
-use fedsa::problem::td::garnet::Heterogeneity;
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::round::{Advanced, Run, round};
 use fedsa::sampling::Law;
 use fedsa::session::{Carrier as _, Nodes, Quorum, Transport};
 use fedsa::uplink::Uplink;
+use fedsa_problems::td::garnet::Heterogeneity;
 
 const SEED: u64 = 5;
 const AGENTS: usize = 5;

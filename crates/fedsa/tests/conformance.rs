@@ -106,7 +106,7 @@ fn halves_that_exchange_bytes_give_the_engines_numbers() {
 /// all data in one place.
 #[test]
 fn agents_with_nothing_but_their_own_data_give_the_engines_numbers() {
-    let noise = Some(fedsa::problem::noise::Noise::new(0.3, 0.6, 1));
+    let noise = Some(fedsa_problems::noise::Noise::new(0.3, 0.6, 1));
     let systems: Vec<_> = (0..11).map(|c| ([[1.0 + 0.1 * c as f64, 0.2], [0.2, 2.0]], [c as f64, -1.0])).collect();
     let of = |agents: &[_]| crate::common::linear(agents).with_noise(noise.clone());
     let first_order = [Law::Iid, Law::Markov].into_iter().flat_map(|law| methods(None).into_iter().map(move |(_, m)| (law, m)));
@@ -222,9 +222,9 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
         pool.install(|| {
             let mut out = Vec::new();
             let mut add =
-                |problem: &dyn fedsa::problem::ProblemSettings, law, methods: Vec<(&str, Box<dyn fedsa::method::MethodSettings>)>| {
+                |problem: &dyn fedsa_problems::ProblemSettings, law, methods: Vec<(&str, Box<dyn fedsa::method::MethodSettings>)>| {
                     let sampling = fedsa::sampling::Sampling::default().with_kind(law);
-                    let field = problem.field(&fedsa::problem::NoFiles, sampling, isa).unwrap();
+                    let field = problem.field(&fedsa_problems::NoFiles, sampling, isa).unwrap();
                     for (_, method) in methods {
                         let uplink = Uplink::default();
                         let mut engine = run(&field, &*method, &uplink, 5);
@@ -262,7 +262,7 @@ fn a_block_that_threads_share_gives_the_same_bits() {
     let mut lossy = Uplink::default();
     lossy.push(Arc::new(fedsa::uplink::stage::erasure::Erasure::new(0.6))).unwrap();
     let links = [Uplink::default(), lossy];
-    let wide = fedsa::problem::td::random_mrp::RandomMrp::default().with_agents(8).with_states(30).with_features(20);
+    let wide = fedsa_problems::td::random_mrp::RandomMrp::default().with_agents(8).with_states(30).with_features(20);
     let all = |threads: usize| -> Vec<Vec<u64>> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {

@@ -11,6 +11,7 @@ use fedsa::enrolment::{
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::uplink::Uplink;
 use fedsa_methods::prelude::*;
+use fedsa_problems::prelude::*;
 use proptest::prelude::*;
 
 const D: usize = 4;
@@ -20,7 +21,7 @@ fn garnet() -> Garnet {
 }
 
 fn described(problem: &Garnet, sampling: Sampling) -> Description {
-    Description::of("garnet", problem, sampling, D)
+    Description::new("garnet", sampling, D).with(problem)
 }
 
 fn terms() -> Terms {

@@ -11,11 +11,11 @@ use fedsa::message::{Body, Envelope, Message, Part};
 use fedsa::method::MethodSettings;
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;
-use fedsa::problem::td::garnet::Heterogeneity;
 use fedsa::random::Stream;
 use fedsa::round::Run;
 use fedsa::sampling::Law;
 use fedsa::uplink::codec::Exact;
+use fedsa_problems::td::garnet::Heterogeneity;
 
 const SEED: u64 = 5;
 const AGENTS: usize = 5;

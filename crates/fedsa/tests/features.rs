@@ -6,17 +6,18 @@ use crate::common::{bits, distance, method, run};
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
 use fedsa::linalg::{self, Mat};
+use fedsa::problem::Field;
 use fedsa::problem::arrays::Arrays;
-use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges, SPARSE_ABOVE};
-use fedsa::problem::logs::log::Log;
-use fedsa::problem::logs::log_form::LogForm;
-use fedsa::problem::logs::replay::{Logs, Scaling, Sources};
-use fedsa::problem::logs::source::{Inputs, LogSource};
 use fedsa::problem::root::{Root, RootSource};
-use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
+use fedsa_problems::features::{FeatureMap, FeatureSpec, Ranges, SPARSE_ABOVE};
+use fedsa_problems::logs::log::Log;
+use fedsa_problems::logs::log_form::LogForm;
+use fedsa_problems::logs::replay::{Logs, Scaling, Sources};
+use fedsa_problems::logs::source::{Inputs, LogSource};
+use fedsa_problems::{Files, NoFiles, ProblemSettings};
 
 const GAMMA: f64 = 0.9;
 

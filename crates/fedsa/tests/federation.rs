@@ -9,8 +9,7 @@ use fedsa::message::{Body, Envelope, Message, Part};
 use fedsa::method::MethodSettings;
 use fedsa::metrics::{Metrics, Observable, Observation};
 use fedsa::node::{ClientNode, ServerNode, Todo};
-use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::{Field, NoFiles, ProblemSettings};
+use fedsa::problem::Field;
 use fedsa::random::Stream;
 use fedsa::record::{Ledger, OutputRule, Work};
 use fedsa::round::Run;
@@ -18,6 +17,8 @@ use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
 use fedsa_methods::fedlsa::FedLsa;
 use fedsa_methods::lstd::Lstd;
+use fedsa_problems::td::garnet::{Garnet, Heterogeneity};
+use fedsa_problems::{NoFiles, ProblemSettings};
 
 use crate::common::{EXACT, bits, computing_alone, field, link, method, methods, objectives, problems, small_garnet};
 
@@ -298,7 +299,10 @@ fn the_digest_covers_what_the_ends_must_agree_on() {
     let garnet = Garnet::default().with_agents(3);
     let lsa = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
     let hsa = method("fedhsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
-    let describe = |problem: &dyn ProblemSettings, sampling: Sampling| Description::of("garnet", problem, sampling, 8);
+    let of_kind = |kind: &str, problem: &dyn ProblemSettings, sampling: Sampling| {
+        Description::new(kind, sampling, 8).with_all_but(problem.own_to_each_end(), problem)
+    };
+    let describe = |problem: &dyn ProblemSettings, sampling: Sampling| of_kind("garnet", problem, sampling);
     let iid = Sampling::default();
     let base = || Federation::builder(&*lsa).problem(describe(&garnet, iid));
     let of = |builder: fedsa::federation::Builder| builder.of(&[0.25, 0.25, 0.5], 8).unwrap().digest();
@@ -309,7 +313,7 @@ fn the_digest_covers_what_the_ends_must_agree_on() {
         of(base().problem(describe(&garnet.clone().with_gamma(0.5), iid))),
         of(base().problem(describe(&garnet.clone().with_seed(9), iid))),
         of(base().problem(describe(&garnet, markov))),
-        of(base().problem(Description::of("mrp", &garnet, iid, 8))),
+        of(base().problem(of_kind("mrp", &garnet, iid))),
         of(Federation::builder(&*hsa).problem(describe(&garnet, iid))),
         of(base().seed(1)),
         of(base().start(vec![0.5; 8])),

@@ -4,9 +4,9 @@ use crate::common::{bits, distance, field, method, problems, run_for, small_garn
 use faer::Scale;
 use fedsa::linalg::{self, Mat};
 use fedsa::method::MethodSettings;
-use fedsa::problem::linear::systems::Systems;
-use fedsa::problem::td::garnet::Heterogeneity;
+use fedsa::problem::systems::Systems;
 use fedsa::sampling::Law;
+use fedsa_problems::td::garnet::Heterogeneity;
 
 fn fedprox(eta: f64, h: usize, mu: f64, alpha: f64) -> Box<dyn MethodSettings> {
     method("fedprox", &format!(r#"{{"step_size": {eta}, "local_steps": {h}, "proximal_mu": {mu}, "global_step_size": {alpha}}}"#))

@@ -8,17 +8,18 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, ErrorCode};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::problem::logs::replay::Sources;
-use fedsa::problem::rows::dataset::{Dataset, Labels, Rows, TextColumn};
-use fedsa::problem::rows::glm::family::FamilyName;
-use fedsa::problem::rows::preparation::AgentWeights;
-use fedsa::problem::rows::preparation::partition::Partition;
-use fedsa::problem::rows::preparation::targets::ClassLabel;
-use fedsa::problem::rows::preparation::transform::Pca;
-use fedsa::problem::rows::regression::GeneralisedLinear;
-use fedsa::problem::{Field, ProblemSettings};
+use fedsa::problem::Field;
 use fedsa::sampling::{Law, Sampling};
 use fedsa_evaluate::inference::{CovarianceKind, Inference, InferenceSettings, infer};
+use fedsa_problems::ProblemSettings;
+use fedsa_problems::logs::replay::Sources;
+use fedsa_problems::rows::dataset::{Dataset, Labels, Rows, TextColumn};
+use fedsa_problems::rows::glm::family::FamilyName;
+use fedsa_problems::rows::preparation::AgentWeights;
+use fedsa_problems::rows::preparation::partition::Partition;
+use fedsa_problems::rows::preparation::targets::ClassLabel;
+use fedsa_problems::rows::preparation::transform::Pca;
+use fedsa_problems::rows::regression::GeneralisedLinear;
 
 /// Fractional parts of multiples of the root of a prime: numbers between 0 and 1 that other programs make too.
 pub(crate) fn u(i: usize, k: usize) -> f64 {

@@ -8,12 +8,12 @@ use crate::glm::{base, table, u};
 use fedsa::cancel::Cancel;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::problem::ProblemSettings;
-use fedsa::problem::rows::dataset::{Dataset, Labels, Rows};
-use fedsa::problem::rows::glm::family::FamilyName;
-use fedsa::problem::rows::regression::GeneralisedLinear;
 use fedsa::sampling::{Law, Sampling};
 use fedsa_evaluate::inference::{CovarianceKind, InferenceSettings, infer};
+use fedsa_problems::ProblemSettings;
+use fedsa_problems::rows::dataset::{Dataset, Labels, Rows};
+use fedsa_problems::rows::glm::family::FamilyName;
+use fedsa_problems::rows::regression::GeneralisedLinear;
 
 /// The settings that [`base`] has.
 const ALPHA: f64 = 0.8;

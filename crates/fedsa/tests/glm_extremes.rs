@@ -4,11 +4,11 @@ use crate::common::{distance, field, method, run_for};
 use crate::glm::{base, case, inferred, near, refused, table};
 use fedsa::error::ErrorCode;
 use fedsa::linalg;
-use fedsa::problem::rows::dataset::{Dataset, Labels, Rows, TextColumn};
-use fedsa::problem::rows::glm::family::FamilyName;
-use fedsa::problem::rows::regression::GeneralisedLinear;
 use fedsa::sampling::Law;
 use fedsa_evaluate::inference::CovarianceKind;
+use fedsa_problems::rows::dataset::{Dataset, Labels, Rows, TextColumn};
+use fedsa_problems::rows::glm::family::FamilyName;
+use fedsa_problems::rows::regression::GeneralisedLinear;
 
 /// The set with its columns multiplied by these numbers.
 fn scaled(set: &Dataset, by: [f64; 3]) -> Dataset {

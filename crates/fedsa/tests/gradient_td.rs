@@ -7,17 +7,18 @@ use crate::common::{InMemory, method, run_for};
 use fedsa::error::Result;
 use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::linalg;
-use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::logs::log::Log;
-use fedsa::problem::logs::replay::{Logs, Sources};
+use fedsa::problem::Field;
 use fedsa::problem::root::RootSource;
-use fedsa::problem::td::baird::Baird;
-use fedsa::problem::td::gradient_td::TdOperator::{self, Gtd2, Td, Tdc};
-use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa_methods::fedlsa::FedLsa;
 use fedsa_methods::scafflsa::Scafflsa;
+use fedsa_problems::features::FeatureSpec;
+use fedsa_problems::logs::log::Log;
+use fedsa_problems::logs::replay::{Logs, Sources};
+use fedsa_problems::td::baird::Baird;
+use fedsa_problems::td::gradient_td::TdOperator::{self, Gtd2, Td, Tdc};
+use fedsa_problems::{NoFiles, ProblemSettings};
 
 const GAMMA: f64 = 0.9;
 /// The number of features of the logs.

@@ -10,8 +10,7 @@ use fedsa::local::{Agent, Client};
 use fedsa::method::MethodSettings;
 use fedsa::metrics::Metrics;
 use fedsa::node::{ClientNode, Progress, ServerNode, Todo};
-use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
-use fedsa::problem::{Facts, Field, ProblemSettings};
+use fedsa::problem::{Facts, Field};
 use fedsa::record::Outcome;
 use fedsa::round::Run;
 use fedsa::server::Server;
@@ -19,6 +18,8 @@ use fedsa::session::{Carrier, Nodes, Record, Recorded, Session, State, Transport
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::Codec;
 use fedsa::uplink::stage::LinkStage;
+use fedsa_problems::ProblemSettings;
+use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
 
 fn is_owned<T: Send + Sync + ?Sized + 'static>() {}
 

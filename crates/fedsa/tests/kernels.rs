@@ -4,20 +4,22 @@
 use std::sync::Arc;
 
 use fedsa::kernel::{Isa, LANES, Lanes, flat};
-use fedsa::problem::linear::finite_sum::{FiniteSum, Scales};
-use fedsa::problem::linear::quadratic::{Matrices, Quadratic};
-use fedsa::problem::noise::Noise;
-use fedsa::problem::nonlinear::fixed_point::FixedPoint;
-use fedsa::problem::nonlinear::q_learning::QLearning;
-use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
-use fedsa::problem::scope::Scope;
-use fedsa::problem::td::baird::Baird;
-use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::td::gradient_td::TdOperator;
-use fedsa::problem::td::random_mrp::{Discount, RandomMrp};
-use fedsa::problem::{Field, NoFiles, ProblemSettings, linear::affine::LinearSystems};
+use fedsa::problem::Field;
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::linear::finite_sum::{FiniteSum, Scales};
+use fedsa_problems::linear::quadratic::{Matrices, Quadratic};
+use fedsa_problems::noise::Noise;
+use fedsa_problems::nonlinear::fixed_point::FixedPoint;
+use fedsa_problems::nonlinear::q_learning::QLearning;
+use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
+use fedsa_problems::scope::Scope;
+use fedsa_problems::td::baird::Baird;
+use fedsa_problems::td::garnet::{Garnet, Heterogeneity};
+use fedsa_problems::td::gradient_td::TdOperator;
+use fedsa_problems::td::random_mrp::{Discount, RandomMrp};
+use fedsa_problems::{NoFiles, ProblemSettings};
 
 /// Bits of the iterates, of the next operators, and of processes and streams after a leg from a fixed start.
 fn after_leg(field: &Arc<dyn Field>, agents: &[usize], etas: &[f64]) -> Vec<u64> {

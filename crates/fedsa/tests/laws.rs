@@ -7,16 +7,16 @@ use fedsa::linalg::{self, Mat};
 use fedsa::problem::Field;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::law::{Chain, FiniteLaw};
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::linear::finite_sum::FiniteSum;
-use fedsa::problem::linear::switching::Switching;
-use fedsa::problem::linear::systems::Moments;
-use fedsa::problem::scope::Scope;
-use fedsa::problem::td::baird::Baird;
-use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::td::gradient_td::TdOperator;
-use fedsa::problem::td::random_mrp::{Discount, RandomMrp};
+use fedsa::problem::systems::Moments;
 use fedsa::sampling::Law;
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::linear::finite_sum::FiniteSum;
+use fedsa_problems::linear::switching::Switching;
+use fedsa_problems::scope::Scope;
+use fedsa_problems::td::baird::Baird;
+use fedsa_problems::td::garnet::{Garnet, Heterogeneity};
+use fedsa_problems::td::gradient_td::TdOperator;
+use fedsa_problems::td::random_mrp::{Discount, RandomMrp};
 
 fn fields() -> Vec<(&'static str, Arc<dyn Field>)> {
     let mrp = RandomMrp::default()

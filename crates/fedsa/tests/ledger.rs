@@ -6,18 +6,19 @@ use crate::common::{EXACT, Halves, field, link, method, methods, on_the_wire, pr
 use fedsa::error::Result;
 use fedsa::message::{Envelope, HEADER_BYTES, Message, Part, TELL};
 use fedsa::method::MethodSettings;
+use fedsa::problem::Field;
 use fedsa::problem::calls::Calls;
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::noise::Noise;
-use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
-use fedsa::problem::td::garnet::Heterogeneity;
-use fedsa::problem::{Field, NoFiles};
 use fedsa::random::{Purpose, Stream};
 use fedsa::record::Ledger;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::{LocalSteps, StepSchedule, StepSize};
 use fedsa::uplink::codec::{Codec, Exact};
 use fedsa::uplink::{MessageKey, Uplink};
+use fedsa_problems::NoFiles;
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::noise::Noise;
+use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
+use fedsa_problems::td::garnet::Heterogeneity;
 
 const ROUNDS: u64 = 6;
 const SEED: u64 = 5;
@@ -64,7 +65,7 @@ fn every_method_costs_what_its_rounds_say() {
     let problem = small_garnet(agents, Heterogeneity::Independent);
     for (law, batch, per_step) in [(Law::Mean, 1, 0), (Law::Iid, 1, 1), (Law::Iid, 3, 3), (Law::Markov, 2, 2)] {
         let sampling = Sampling::default().with_kind(law).with_batch(batch);
-        let field = fedsa::problem::ProblemSettings::field(&problem, &NoFiles, sampling, fedsa::kernel::Isa::best()).unwrap();
+        let field = fedsa_problems::ProblemSettings::field(&problem, &NoFiles, sampling, fedsa::kernel::Isa::best()).unwrap();
         let d = field.dim();
         // 27 bytes besides parts, six of a part's, eight a number.
         let vector = 8 * (27 + 6 + 8 * d as u64);

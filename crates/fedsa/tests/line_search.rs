@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::common::{EXACT, distance, field, linear, method, run, run_from};
 use faer::Mat;
 use fedsa::linalg::norm_sq;
-use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, Objective};
 use fedsa::sampling::Law;
+use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
 
 type Matrix = Vec<Vec<f64>>;
 

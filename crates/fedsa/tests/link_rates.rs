@@ -11,11 +11,11 @@ use std::sync::Arc;
 use crate::common::{Mean, engine, field, link, method};
 use fedsa::linalg::distance_sq;
 use fedsa::problem::Field;
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::noise::Noise;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::noise::Noise;
 
 const EXACT: &str = r#"{"kind": "exact"}"#;
 const SEEDS: u64 = 8;

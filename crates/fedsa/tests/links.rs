@@ -6,13 +6,13 @@ use std::sync::Arc;
 use crate::common::{Halves, bits, engine, field, link, method, methods, on_the_wire, problems, run};
 use fedsa::method::MethodSettings;
 use fedsa::problem::Field;
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::noise::Noise;
 use fedsa::random::{Purpose, Stream};
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
 use fedsa::uplink::stage::Delay;
 use fedsa::uplink::{MessageKey, Uplink};
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::noise::Noise;
 
 const EXACT: &str = r#"{"kind": "exact"}"#;
 const COARSE: &str = r#"{"kind": "quantised", "bits": 3}"#;

@@ -37,6 +37,7 @@ mod line_search;
 mod link_moments;
 mod link_rates;
 mod links;
+mod losses;
 mod markov_moments;
 mod markov_noise;
 mod messages;

@@ -6,12 +6,12 @@ use crate::common::{EXACT, field, methods, problems};
 use fedsa::message::{Body, Envelope, Message, Part, TELL};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
-use fedsa::problem::logs::replay::Sources;
-use fedsa::problem::rows::dataset::Rows;
-use fedsa::problem::rows::regression::Logistic;
 use fedsa::random::Stream;
 use fedsa::sampling::Law;
 use fedsa::uplink::codec::Exact;
+use fedsa_problems::logs::replay::Sources;
+use fedsa_problems::rows::dataset::Rows;
+use fedsa_problems::rows::regression::Logistic;
 use fedsa_testing::memory::{self, Used};
 use proptest::prelude::*;
 

@@ -9,12 +9,13 @@ use crate::common::{Mean, distance, field, follows, means, method, run_from, sma
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::metrics::Metrics;
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::linear::systems::Moments;
-use fedsa::problem::noise::Noise;
-use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::{Field, NoFiles, ProblemSettings};
+use fedsa::problem::Field;
+use fedsa::problem::systems::Moments;
 use fedsa::sampling::{Law, Sampling};
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::noise::Noise;
+use fedsa_problems::td::garnet::{Garnet, Heterogeneity};
+use fedsa_problems::{NoFiles, ProblemSettings};
 use fedsa_testing::scaffnew::{Scaffnew, ScaffnewState};
 use fedsa_theory::RoundSetting;
 use fedsa_theory::exact_mse::{ExactMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};

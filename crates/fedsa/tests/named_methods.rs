@@ -6,12 +6,12 @@ use crate::common::{EXACT, Mean, bits, distance, engine, field, linear, link, me
 use fedsa::method::MethodSettings;
 use fedsa::metrics::Metrics;
 use fedsa::problem::Field;
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::noise::Noise;
-use fedsa::problem::td::garnet::Heterogeneity;
 use fedsa::sampling::Law;
 use fedsa::server::Participation;
 use fedsa::uplink::Uplink;
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::noise::Noise;
+use fedsa_problems::td::garnet::Heterogeneity;
 use fedsa_theory::predict::Forecast;
 
 const SEED: u64 = 5;

@@ -16,14 +16,15 @@ use fedsa::message::{Message, Part};
 use fedsa::method::MethodSettings;
 use fedsa::metrics::Observable;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::noise::Noise;
-use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
-use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+use fedsa::problem::Field;
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::noise::Noise;
+use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
+use fedsa_problems::td::garnet::{Garnet, Heterogeneity};
+use fedsa_problems::{NoFiles, ProblemSettings as _};
 
 const SEED: u64 = 5;
 

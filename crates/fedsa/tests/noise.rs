@@ -3,12 +3,13 @@
 use crate::common::{Mean, field, follows, noise_of};
 use fedsa::kernel::Isa;
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::noise::{Noise, NoiseStart};
-use fedsa::problem::scope::Scope;
-use fedsa::problem::{Field, NoFiles, ProblemSettings};
+use fedsa::problem::Field;
 use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::noise::{Noise, NoiseStart};
+use fedsa_problems::scope::Scope;
+use fedsa_problems::{NoFiles, ProblemSettings};
 use std::sync::Arc;
 
 #[test]

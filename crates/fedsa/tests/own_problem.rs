@@ -9,18 +9,19 @@ use fedsa::kernel::Isa;
 use fedsa::linalg::{self, Mat};
 use fedsa::method::MethodSettings;
 use fedsa::metrics::Metrics;
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::noise::{Noise, Noisy};
-use fedsa::problem::nonlinear::newton;
+use fedsa::problem::newton;
 use fedsa::problem::root::{self, RootSource};
-use fedsa::problem::td::garnet::Garnet;
-use fedsa::problem::{Facts, Field, NoFiles, Objective, Problem, ProblemSettings as _, Sampled, equal_weights};
+use fedsa::problem::{Facts, Field, Objective, Problem, Sampled, equal_weights};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::sums;
 use fedsa_methods::fedhsa::FedHsa;
 use fedsa_methods::fedlsa::FedLsa;
 use fedsa_methods::scafflsa::Scafflsa;
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::noise::{Noise, Noisy};
+use fedsa_problems::td::garnet::Garnet;
+use fedsa_problems::{NoFiles, ProblemSettings as _};
 use fedsa_theory::stability::{control_variates_radius, global_memory_radius, largest_stable_step, plain_radius};
 use fedsa_theory::{RoundSetting, map};
 
@@ -137,7 +138,7 @@ fn the_law_of_the_example_has_its_mean_and_its_covariance() {
 
 #[test]
 fn symmetric_linear_systems_have_an_objective() {
-    let objective = |settings: &dyn fedsa::problem::ProblemSettings| crate::common::field(settings, Law::Iid).facts().objective().is_some();
+    let objective = |settings: &dyn fedsa_problems::ProblemSettings| crate::common::field(settings, Law::Iid).facts().objective().is_some();
     let noise = Some(Noise::new(0.3, 0.5, 1));
     assert!(objective(&LinearSystems::default()) && objective(&LinearSystems::default().with_noise(noise)));
     assert!(!objective(&Garnet::default()), "operators of TD are no gradients");
@@ -405,12 +406,12 @@ fn noise_on_reward_processes_keeps_their_chains() {
     let mrp = |c: usize| {
         let p = &arrays.get("P").unwrap().data()[c * states * states..(c + 1) * states * states];
         let r = &arrays.get("R").unwrap().data()[c * states * states..(c + 1) * states * states];
-        fedsa::problem::td::mrp::Mrp::dense(states, p, |s, t| r[s * states + t], arrays.get("gamma").unwrap().data()[c])
+        fedsa_problems::td::mrp::Mrp::dense(states, p, |s, t| r[s * states + t], arrays.get("gamma").unwrap().data()[c])
     };
-    let features = std::sync::Arc::new(fedsa::problem::td::td0::Features::new(d, arrays.get("Phi").unwrap().data()));
+    let features = std::sync::Arc::new(fedsa_problems::td::td0::Features::new(d, arrays.get("Phi").unwrap().data()));
     let td = || {
         let kinds = (0..2).map(|c| mrp(c).transitions(features.clone()).unwrap()).collect();
-        fedsa::problem::td::td0::Td::new(kinds, vec![0, 1], equal_weights(2), sampling).unwrap()
+        fedsa_problems::td::td0::Td::new(kinds, vec![0, 1], equal_weights(2), sampling).unwrap()
     };
     let silent = Noise::new(0.0, 0.5, 1);
     let (plain, noisy) = (

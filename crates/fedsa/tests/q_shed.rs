@@ -8,8 +8,6 @@ use fedsa::message::{Body, Message, Part};
 use fedsa::method::MethodSettings;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
@@ -19,6 +17,8 @@ use fedsa_methods::bit_allocation::{Allocation, CountRule, allocate};
 use fedsa_methods::nested_grid;
 use fedsa_methods::q_shed::QShed;
 use fedsa_methods::shed::Shed;
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
 
 const SEED: u64 = 5;
 const ONCE: &str = r#""renewal": {"schedule": "once"}"#;

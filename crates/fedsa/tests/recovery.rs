@@ -9,11 +9,11 @@ use fedsa::message::{Body, Envelope, Message};
 use fedsa::method::MethodSettings;
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;
-use fedsa::problem::linear::quadratic::Quadratic;
-use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
 use fedsa::random::Stream;
 use fedsa::sampling::Law;
 use fedsa::uplink::codec::Exact;
+use fedsa_problems::linear::quadratic::Quadratic;
+use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
 
 /// What is wrong: the answers of one agent in one round, all of whose numbers are multiplied.
 #[derive(Debug, Clone, Copy)]

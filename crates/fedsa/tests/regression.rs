@@ -7,14 +7,15 @@ use crate::common::{Sets, distance, logistic, method, run_for};
 use faer::Mat;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
-use fedsa::problem::logs::replay::Sources;
-use fedsa::problem::rows::dataset::{Dataset, Labels, Rows};
-use fedsa::problem::rows::preparation::AgentWeights;
-use fedsa::problem::rows::preparation::partition::Partition;
-use fedsa::problem::rows::preparation::transform::{Pca, PcaFit};
-use fedsa::problem::rows::regression::Logistic;
-use fedsa::problem::{Field, NoFiles, ProblemSettings};
+use fedsa::problem::Field;
 use fedsa::sampling::{Law, Sampling};
+use fedsa_problems::logs::replay::Sources;
+use fedsa_problems::rows::dataset::{Dataset, Labels, Rows};
+use fedsa_problems::rows::preparation::AgentWeights;
+use fedsa_problems::rows::preparation::partition::Partition;
+use fedsa_problems::rows::preparation::transform::{Pca, PcaFit};
+use fedsa_problems::rows::regression::Logistic;
+use fedsa_problems::{NoFiles, ProblemSettings};
 
 fn field_of(problem: &dyn ProblemSettings, kind: Law, batch: usize) -> Arc<dyn Field> {
     problem.field(&NoFiles, Sampling::default().with_kind(kind).with_batch(batch), Isa::best()).unwrap()
@@ -196,7 +197,7 @@ fn optima_of_fashion_mnist() {
             samples: Some(500),
             ridge,
             divide_by,
-            positive: Some(fedsa::problem::rows::preparation::targets::ClassLabel::Number(1.0)),
+            positive: Some(fedsa_problems::rows::preparation::targets::ClassLabel::Number(1.0)),
             pca: Some(Pca::new(300).with_centre(centre).with_fit(PcaFit::Union)),
             partition,
             ..Logistic::new(Sources::One("x".into()))

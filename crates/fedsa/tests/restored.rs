@@ -8,11 +8,11 @@ use fedsa::kernel::Isa;
 use fedsa::linalg::Mat;
 use fedsa::method::MethodSettings;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
-use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
 use fedsa::problem::objective::Objective;
 use fedsa::problem::{Facts, Field, Problem, Sampled};
 use fedsa::random::Stream;
 use fedsa::sampling::{Law, Sampling};
+use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
 
 const ROUNDS: usize = 14;
 const DIM: usize = 12;

@@ -343,7 +343,7 @@ fn a_node_whose_rule_fails_is_as_before() {
 
 #[test]
 fn a_node_with_its_own_data_alone_draws_as_its_number_says() {
-    let noise = Some(fedsa::problem::noise::Noise::new(0.3, 0.6, 1));
+    let noise = Some(fedsa_problems::noise::Noise::new(0.3, 0.6, 1));
     let systems: Vec<_> = (0..11).map(|c| ([[1.0 + 0.1 * c as f64, 0.2], [0.2, 2.0]], [c as f64, -1.0])).collect();
     let of = |agents: &[_]| crate::common::linear(agents).with_noise(noise.clone());
     let (all, method) = (field(&of(&systems), Law::Markov), Own::new(true));

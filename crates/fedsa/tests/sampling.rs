@@ -4,21 +4,22 @@ use std::sync::Arc;
 
 use crate::common::{Mean, bits, field, follows, noise_of};
 use fedsa::error::{Error, Result};
-use fedsa::kernel::td::{Column, alias, column_bits};
 use fedsa::kernel::{Isa, LANES, Lanes};
 use fedsa::linalg::{self, Mat};
+use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::linear::file::ArrayFile;
-use fedsa::problem::logs::log::Log;
-use fedsa::problem::logs::log_form::LogForm;
-use fedsa::problem::logs::source::LogSource;
-use fedsa::problem::scope::Scope;
-use fedsa::problem::td::garnet::{Garnet, Heterogeneity, Policy};
-use fedsa::problem::td::random_mrp::{Discount, FeatureLaw, KernelLaw, RandomMrp};
-use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
+use fedsa_problems::kernel::td::{Column, alias, column_bits};
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::linear::file::ArrayFile;
+use fedsa_problems::logs::log::Log;
+use fedsa_problems::logs::log_form::LogForm;
+use fedsa_problems::logs::source::LogSource;
+use fedsa_problems::scope::Scope;
+use fedsa_problems::td::garnet::{Garnet, Heterogeneity, Policy};
+use fedsa_problems::td::random_mrp::{Discount, FeatureLaw, KernelLaw, RandomMrp};
+use fedsa_problems::{Files, ProblemSettings};
 
 // Alias tables.
 
@@ -494,7 +495,7 @@ fn copies_of_base_agents_are_the_same_problem_for_every_number_of_agents() {
     let (few, many) = (base.systems().unwrap(), copies.systems().unwrap());
     assert!(many.kinds.len() == 3 && copies.agents() == 12, "copies share their tables");
     for c in 0..12 {
-        let numbers = |system: &fedsa::problem::linear::systems::System| (bits(&linalg::to_rows(&system.a)), bits(&system.b));
+        let numbers = |system: &fedsa::problem::systems::System| (bits(&linalg::to_rows(&system.a)), bits(&system.b));
         assert_eq!(numbers(many.of(c)), numbers(few.of(c % 3)), "agent {c}");
     }
     assert!(linalg::distance_sq(base.root().unwrap(), copies.root().unwrap()).sqrt() < 1e-12);

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use crate::common::{EXACT, distance, engine, field, linear, link, method, run};
 use fedsa::method::MethodSettings;
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::linear::quadratic::Quadratic;
-use fedsa::problem::nonlinear::random_logistic::RandomLogistic;
-use fedsa::problem::{Field, ProblemSettings};
+use fedsa::problem::Field;
 use fedsa::sampling::Law;
 use fedsa::uplink::{MessageKey, Uplink};
+use fedsa_problems::ProblemSettings;
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::linear::quadratic::Quadratic;
+use fedsa_problems::nonlinear::random_logistic::RandomLogistic;
 
 /// Errors `||theta_t - theta*||` after each of `rounds` rounds, the start's first.
 fn errors(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, rounds: usize) -> Vec<f64> {

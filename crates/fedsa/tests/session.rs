@@ -11,11 +11,11 @@ use fedsa::metrics::{Metrics, Observable};
 use fedsa::node::{ClientNode, ServerNode};
 use fedsa::problem::Field;
 use fedsa::problem::calls::Calls;
-use fedsa::problem::td::garnet::Heterogeneity;
 use fedsa::record::{Ledger, Outcome};
 use fedsa::round::{Exchanges, Run};
 use fedsa::sampling::Law;
 use fedsa::session::{Carrier, Nodes, Observer, Record, Recorded, Session, State, Transport, Until};
+use fedsa_problems::td::garnet::Heterogeneity;
 
 use crate::common::{bits, field, method, small_garnet};
 

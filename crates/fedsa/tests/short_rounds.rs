@@ -5,13 +5,14 @@ use std::sync::Arc;
 use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::method::{ControlRule, MethodSettings};
-use fedsa::problem::scope::Scope;
-use fedsa::problem::td::garnet::Garnet;
-use fedsa::problem::td::random_mrp::RandomMrp;
-use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+use fedsa::problem::Field;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa_methods::{fedlsa::FedLsa, scafflsa::Scafflsa};
+use fedsa_problems::scope::Scope;
+use fedsa_problems::td::garnet::Garnet;
+use fedsa_problems::td::random_mrp::RandomMrp;
+use fedsa_problems::{NoFiles, ProblemSettings as _};
 
 /// The state after some rounds.
 fn after(field: &Arc<dyn Field>, method: &dyn MethodSettings, start: f64, rounds: usize) -> Vec<u8> {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use crate::common::{bits, distance, engine, link, method, run};
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+use fedsa::problem::Field;
 use fedsa::random::{Key, Purpose};
 use fedsa::record::OutputRule;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::{NoFiles, ProblemSettings as _};
 
 /// `||mean operator at theta|| / ||mean operator at 0||`.
 fn residual(field: &Arc<dyn Field>, theta: &[f64]) -> f64 {
@@ -20,7 +21,7 @@ fn residual(field: &Arc<dyn Field>, theta: &[f64]) -> f64 {
 /// Garnet agents of d features, whose mean system is not symmetric.
 fn garnet(agents: usize, features: usize) -> Arc<dyn Field> {
     let garnet =
-        fedsa::problem::td::garnet::Garnet::default().with_agents(agents).with_states(3 * features).with_features(features).with_gamma(0.9);
+        fedsa_problems::td::garnet::Garnet::default().with_agents(agents).with_states(3 * features).with_features(features).with_gamma(0.9);
     garnet.field(&NoFiles, Sampling::default().with_kind(Law::Mean), fedsa::kernel::Isa::best()).unwrap()
 }
 

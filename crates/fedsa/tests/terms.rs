@@ -3,9 +3,9 @@
 use crate::common::{field, follows, noise_of};
 use fedsa::kernel::Lanes;
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::linear::finite_sum::{ChainLaw, FiniteSum, Scales};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::Law;
+use fedsa_problems::linear::finite_sum::{ChainLaw, FiniteSum, Scales};
 
 #[test]
 fn indices_of_terms_follow_their_chain() {

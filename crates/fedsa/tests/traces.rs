@@ -7,13 +7,14 @@ use crate::common::{Halves, InMemory, bits, method, run, run_from};
 use fedsa::error::Result;
 use fedsa::kernel::{Isa, Lanes};
 use fedsa::linalg;
-use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::logs::log::{Break, Log};
-use fedsa::problem::logs::replay::{Logs, Sources};
-use fedsa::problem::{Field, ProblemSettings};
+use fedsa::problem::Field;
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::uplink::Uplink;
+use fedsa_problems::ProblemSettings;
+use fedsa_problems::features::FeatureSpec;
+use fedsa_problems::logs::log::{Break, Log};
+use fedsa_problems::logs::replay::{Logs, Sources};
 
 const GAMMA: f64 = 0.9;
 

@@ -9,14 +9,15 @@ use std::sync::Arc;
 
 use crate::common::{InMemory, link, method, run};
 use fedsa::kernel::{Isa, Lanes, flat};
-use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::logs::log::Log;
-use fedsa::problem::logs::replay::{Logs, Sources};
-use fedsa::problem::{Field, ProblemSettings as _};
+use fedsa::problem::Field;
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::server::Participation;
 use fedsa::uplink::{MessageKey, Uplink};
+use fedsa_problems::ProblemSettings as _;
+use fedsa_problems::features::FeatureSpec;
+use fedsa_problems::logs::log::Log;
+use fedsa_problems::logs::replay::{Logs, Sources};
 
 const SEED: u64 = 5;
 const ROUNDS: u64 = 12;

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use crate::common::{field, linear, link, method, run};
 use crate::twins::{differ_by_rounding, nineteen};
 use fedsa::kernel::Isa;
+use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::linear::file::ArrayFile;
-use fedsa::problem::logs::log_form::LogForm;
-use fedsa::problem::logs::source::LogSource;
-use fedsa::problem::{Field, Files, NoFiles, ProblemSettings as _};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::server::Participation;
 use fedsa::uplink::MessageKey;
+use fedsa_problems::linear::file::ArrayFile;
+use fedsa_problems::logs::log_form::LogForm;
+use fedsa_problems::logs::source::LogSource;
+use fedsa_problems::{Files, NoFiles, ProblemSettings as _};
 
 const SEED: u64 = 5;
 

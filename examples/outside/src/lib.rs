@@ -8,10 +8,10 @@ pub mod pulled;
 pub mod recorded;
 pub mod rows;
 
-use fedsa::problem::ProblemSettings;
 use fedsa::random::{Purpose, stream};
 use fedsa::registry::Kind;
 use fedsa_cli::Extensions;
+use fedsa_problems::ProblemSettings;
 
 /// The kinds of this crate that are types alone.
 pub const KINDS: Extensions<'static> = Extensions {

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use fedsa::error::{Result, require};
 use fedsa::kernel::Isa;
-use fedsa::problem::memory::MemoryEstimate;
-use fedsa::problem::{Facts, Field, Files, Problem, ProblemSettings, Sampled, equal_weights};
+use fedsa::problem::{Facts, Field, Problem, Sampled, equal_weights};
 use fedsa::random::Stream;
 use fedsa::registry::Kind;
 use fedsa::sampling::Sampling;
+use fedsa_problems::memory::MemoryEstimate;
+use fedsa_problems::{Files, ProblemSettings};
 use serde::{Deserialize, Serialize};
 
 /// A move of a walk: from a state, with a reward, to a state.

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use fedsa::error::{Result, require};
 use fedsa::kernel::Isa;
 use fedsa::linalg::Mat;
-use fedsa::problem::linear::systems::{System, Systems};
-use fedsa::problem::memory::{MemoryEstimate, matrix};
-use fedsa::problem::{Facts, Field, Files, Problem, ProblemSettings, Sampled, equal_weights, law::FiniteLaw};
+use fedsa::problem::law::FiniteLaw;
+use fedsa::problem::systems::{System, Systems};
+use fedsa::problem::{Facts, Field, Problem, Sampled, equal_weights};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::sampling::Sampling;
+use fedsa_problems::memory::{MemoryEstimate, matrix};
+use fedsa_problems::{Files, ProblemSettings};
 use serde::{Deserialize, Serialize};
 
 /// The keys of `[problem]`.

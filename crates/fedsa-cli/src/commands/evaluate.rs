@@ -4,9 +4,6 @@
 //! `weights.npz` and pictures. Before the run it prints what it read, and how long the run will take.
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::logs::log::Log;
-use fedsa::problem::logs::source::Inputs;
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::deployment;
@@ -16,6 +13,9 @@ use fedsa_experiment::made::takes;
 use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::tables::SummaryTable;
 use fedsa_experiment::{Kinds, Plan};
+use fedsa_problems::features::FeatureSpec;
+use fedsa_problems::logs::log::Log;
+use fedsa_problems::logs::source::Inputs;
 
 use super::progress::Watcher;
 use super::run::{ended, finished, if_exists, settings as run_settings};

@@ -4,15 +4,15 @@
 //! `weights.npz`, and prints what every method spent.
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::rows::preparation::partition::Partition;
-use fedsa::problem::rows::preparation::quality::FitQuality;
-use fedsa::problem::rows::preparation::targets::Targets;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::choose::{ConsideredForLosses, LossChoice};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::deployment;
 use fedsa_experiment::fit::{Fit, FitSettings, Fitted};
 use fedsa_experiment::numbers::{self, number};
+use fedsa_problems::rows::preparation::partition::Partition;
+use fedsa_problems::rows::preparation::quality::FitQuality;
+use fedsa_problems::rows::preparation::targets::Targets;
 
 use super::progress::Watcher;
 use super::results::table;

@@ -8,8 +8,8 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::rows::dataset::{Labels, Rows, Wanted};
 use fedsa::settings::{did_you_mean, nearest};
+use fedsa_problems::rows::dataset::{Labels, Rows, Wanted};
 
 use super::part::{Beside, Columns, Part, disk, no_features, no_rows, not_finite};
 use crate::input::{Input, Room, broken, open};

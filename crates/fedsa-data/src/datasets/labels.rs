@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::rows::dataset::Labels;
+use fedsa_problems::rows::dataset::Labels;
 
 use super::part::not_finite;
 use crate::input::Room;

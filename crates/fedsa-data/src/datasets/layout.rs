@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::rows::dataset::Wanted;
+use fedsa_problems::rows::dataset::Wanted;
 
 use super::no_column;
 

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::rows::dataset::{Labels, Rows, Wanted};
+use fedsa_problems::rows::dataset::{Labels, Rows, Wanted};
 
 use super::part::{Columns, Part};
 use crate::input::{self, Input, Room, broken};

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::note::{Note, NoteCode};
-use fedsa::problem::rows::dataset::{Dataset, Labels, Rows, Wanted};
+use fedsa_problems::rows::dataset::{Dataset, Labels, Rows, Wanted};
 
 use super::store::Store;
 use super::{about, listed, name_of, shown};
@@ -85,7 +85,7 @@ pub fn absolute(source: &str, places: &super::find::Places) -> String {
     sources::absolute(source, places)
 }
 
-/// The files that sources name, as [`Files::datasets`](fedsa::problem::Files::datasets) reads them: in the order of the
+/// The files that sources name, as [`Files::datasets`](fedsa_problems::Files::datasets) reads them: in the order of the
 /// sources, those of a folder or of a glob in natural order.
 ///
 /// # Errors
@@ -250,7 +250,7 @@ fn no_column(name: &str, names: &[String]) -> Error {
 /// different bytes, and the same checksum by chance in one of 2^32 cases.
 pub(super) fn checksum(dataset: &Dataset) -> u32 {
     let mut sum = Checksum { hasher: crc32fast::Hasher::new(), bytes: Vec::new() };
-    use fedsa::problem::rows::dataset::Columns;
+    use fedsa_problems::rows::dataset::Columns;
     match &dataset.columns {
         Columns::Named(names) => sum.texts(names),
         // There may be billions of them.

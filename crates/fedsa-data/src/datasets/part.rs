@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fedsa::error::{Error, Result};
-use fedsa::problem::rows::dataset::{self, Labels, Rows, TextColumn};
-use fedsa::problem::rows::preparation::columns::help_with;
-use fedsa::problem::rows::preparation::texts::no_category;
+use fedsa_problems::rows::dataset::{self, Labels, Rows, TextColumn};
+use fedsa_problems::rows::preparation::columns::help_with;
+use fedsa_problems::rows::preparation::texts::no_category;
 
 use crate::store::Store;
 use crate::unreadable;

@@ -2,8 +2,8 @@
 
 use arrow_schema::DataType;
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::rows::dataset::{Labels, Rows, TextColumn, Wanted};
-use fedsa::problem::rows::preparation::texts::no_category;
+use fedsa_problems::rows::dataset::{Labels, Rows, TextColumn, Wanted};
+use fedsa_problems::rows::preparation::texts::no_category;
 
 use super::labels::Fields;
 use super::layout::Layout;

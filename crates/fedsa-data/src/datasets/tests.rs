@@ -1,6 +1,6 @@
 use std::io::Write;
 
-use fedsa::problem::Files;
+use fedsa_problems::Files;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;

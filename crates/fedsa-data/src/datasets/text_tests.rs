@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, StringArray};
-use fedsa::problem::rows::dataset::TextColumn;
+use fedsa_problems::rows::dataset::TextColumn;
 
 use super::*;
 use crate::memory::TypedColumns;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use fedsa::problem::logs::log::LoggedActions;
-use fedsa::problem::logs::source::Inputs;
+use fedsa_problems::logs::log::LoggedActions;
+use fedsa_problems::logs::source::Inputs;
 use parquet::data_type::{DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;

@@ -5,7 +5,7 @@ use std::mem;
 use arrow_array::Array as _;
 use arrow_schema::DataType;
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::logs::log_form::RowPlace;
+use fedsa_problems::logs::log_form::RowPlace;
 
 use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag};
 use super::ratios::{OF_TAKEN, RATIO, RatioColumns, contradicts, quotient, ratio};

@@ -1,8 +1,8 @@
 //! Logs without columns of next states: the next state of a row is the state of the following row of its episode.
 
 use fedsa::note::NoteCode;
-use fedsa::problem::logs::log::{Break, Log};
-use fedsa::problem::logs::log_form::{LeftOutRows, RowPlace};
+use fedsa_problems::logs::log::{Break, Log};
+use fedsa_problems::logs::log_form::{LeftOutRows, RowPlace};
 
 /// Why rows are left out.
 const REASON: &str = "its next state is not logged: the last row of an episode that did not end (without `next_*` the next \
@@ -45,7 +45,7 @@ pub(super) fn paired(log: &mut Log) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use fedsa::problem::logs::log::EpisodeEnd;
+    use fedsa_problems::logs::log::EpisodeEnd;
 
     use super::*;
 

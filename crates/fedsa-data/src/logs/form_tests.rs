@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use fedsa::problem::Files;
-use fedsa::problem::logs::log::{Break, Log};
-use fedsa::problem::logs::log_form::{BadRows, LeftOutRows, LogForm, RowPlace};
-use fedsa::problem::logs::source::whole;
+use fedsa_problems::Files;
+use fedsa_problems::logs::log::{Break, Log};
+use fedsa_problems::logs::log_form::{BadRows, LeftOutRows, LogForm, RowPlace};
+use fedsa_problems::logs::source::whole;
 
 use crate::DiskFiles;
 use crate::find::Places;
@@ -24,7 +24,7 @@ fn read(files: &[(&str, Vec<u8>)], form: &LogForm) -> Result<Vec<(Log, Vec<LeftO
     let logs = disk.logs(&sources, form).map_err(|e| shown(e.to_string()))?;
     // The second time they are the same.
     assert_eq!(disk.logs(&sources, form).unwrap().len(), logs.len());
-    let one = |log: &dyn fedsa::problem::logs::source::LogSource| {
+    let one = |log: &dyn fedsa_problems::logs::source::LogSource| {
         let all = whole(log).map_err(|e| shown(e.to_string()))?;
         assert_eq!(whole(log).unwrap(), all);
         let left_out = log.left_out().into_iter().map(|rows| LeftOutRows { file: shown(rows.file), ..rows });

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 
 use fedsa::error::{Error, Result};
-use fedsa::problem::logs::log_form::LogForm;
+use fedsa_problems::logs::log_form::LogForm;
 
 use super::ahead::{self, Ahead};
 use super::columns::{LogColumns, each_whole};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::note::NoteCode;
-use fedsa::problem::logs::log::{Break, Log};
-use fedsa::problem::logs::log_form::{LeftOutRows, LogForm, RowPlace};
+use fedsa_problems::logs::log::{Break, Log};
+use fedsa_problems::logs::log_form::{LeftOutRows, LogForm, RowPlace};
 
 use super::following::{self, paired};
 use super::format::{BATCH, Format};

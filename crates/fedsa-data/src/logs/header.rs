@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::logs::log_form::COLUMNS;
+use fedsa_problems::logs::log_form::COLUMNS;
 
 use super::ratios::{BEHAVIOURS, PROBABILITIES};
 use crate::listed;
@@ -22,7 +22,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The names of a file under what a caller calls its columns ([`LogForm::columns`](fedsa::problem::logs::log_form::LogForm::columns)).
+    /// The names of a file under what a caller calls its columns ([`LogForm::columns`](fedsa_problems::logs::log_form::LogForm::columns)).
     ///
     /// # Errors
     /// When the file has no such column.

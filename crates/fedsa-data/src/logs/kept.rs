@@ -1,7 +1,7 @@
 //! Small logs that are kept in memory, and the checksum of a log.
 
 use crc32fast::Hasher;
-use fedsa::problem::logs::log::{Break, Log};
+use fedsa_problems::logs::log::{Break, Log};
 
 use super::layout::row_bytes;
 

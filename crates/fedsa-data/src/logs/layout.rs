@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::logs::log::{Log, LoggedActions};
-use fedsa::problem::logs::log_form::{BadRows, LogForm};
-use fedsa::problem::logs::source::Inputs;
+use fedsa_problems::logs::log::{Log, LoggedActions};
+use fedsa_problems::logs::log_form::{BadRows, LogForm};
+use fedsa_problems::logs::source::Inputs;
 
 use super::header::{ACTION as ACTION_NAMES, DONE, EPISODE, Header, REWARD, TRUNCATED};
 use super::ratios::{BEHAVIOURS, PROBABILITIES, RatioColumns};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use fedsa::error::{Result, quoted};
-use fedsa::problem::logs::log_form::LogForm;
-use fedsa::problem::logs::source::Inputs;
+use fedsa_problems::logs::log_form::LogForm;
+use fedsa_problems::logs::source::Inputs;
 
 use super::columns::LogColumns;
 use super::format::BATCH;
@@ -65,8 +65,8 @@ mod tests {
     use std::sync::Arc;
 
     use arrow_array::{ArrayRef, StringArray};
-    use fedsa::problem::logs::log::Log;
-    use fedsa::problem::logs::log_form::RowPlace;
+    use fedsa_problems::logs::log::Log;
+    use fedsa_problems::logs::log_form::RowPlace;
 
     use super::*;
     use crate::logs::{from_csv, from_form};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedsa::problem::logs::source::Inputs;
+use fedsa_problems::logs::source::Inputs;
 use parquet::data_type::{BoolType, DoubleType};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;

@@ -1,7 +1,7 @@
 use fedsa::linalg;
-use fedsa::problem::Files;
-use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
-use fedsa::problem::logs::log_form::{BadRows, RowPlace};
+use fedsa_problems::Files;
+use fedsa_problems::features::{FeatureMap, FeatureSpec, Ranges};
+use fedsa_problems::logs::log_form::{BadRows, RowPlace};
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, DoubleType, Int64Type};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};

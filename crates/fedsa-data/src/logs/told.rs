@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use fedsa::problem::logs::log::{Break, Log};
-use fedsa::problem::logs::log_form::RowPlace;
+use fedsa_problems::logs::log::{Break, Log};
+use fedsa_problems::logs::log_form::RowPlace;
 
 /// Transitions with the agent and the environment of each, by their places in [`Told::names`]; without numbers where the log has no such
 /// column.

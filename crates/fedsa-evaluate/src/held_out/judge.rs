@@ -5,10 +5,10 @@ use std::ops::Range;
 use faer::Mat;
 use fedsa::error::Result;
 use fedsa::linalg;
-use fedsa::problem::features::FeatureMap;
-use fedsa::problem::logs::held_out::episodes;
-use fedsa::problem::logs::log::{Break, Log};
-use fedsa::problem::logs::log_means::TraceRule;
+use fedsa_problems::features::FeatureMap;
+use fedsa_problems::logs::held_out::episodes;
+use fedsa_problems::logs::log::{Break, Log};
+use fedsa_problems::logs::log_means::TraceRule;
 
 use super::errors::Errors;
 

@@ -19,10 +19,10 @@ pub use judge::{Judged, judge, returns};
 
 #[cfg(test)]
 mod tests {
-    use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
-    use fedsa::problem::logs::log::{Break, Log};
-    use fedsa::problem::logs::log_means::TraceRule;
     use fedsa::random::{Purpose, stream};
+    use fedsa_problems::features::{FeatureMap, FeatureSpec, Ranges};
+    use fedsa_problems::logs::log::{Break, Log};
+    use fedsa_problems::logs::log_means::TraceRule;
 
     use super::*;
 

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use faer::Mat;
-use fedsa::kernel::{Isa, margins};
+use fedsa::kernel::Isa;
 use fedsa::parallel;
-use fedsa::problem::rows::glm::family::{ModelFamily, RowFit};
-use fedsa::problem::rows::preparation::quality::LabelledRows;
-use fedsa::problem::rows::regression::gram;
+use fedsa_problems::kernel::margins;
+use fedsa_problems::rows::glm::family::{ModelFamily, RowFit};
+use fedsa_problems::rows::preparation::quality::LabelledRows;
+use fedsa_problems::rows::regression::gram;
 
 /// Agents whose matrices are in memory at a time.
 const TOGETHER: usize = 16;

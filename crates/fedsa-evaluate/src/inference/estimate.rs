@@ -5,9 +5,9 @@ use faer::{Mat, Side};
 use fedsa::cancel::Cancel;
 use fedsa::error::Result;
 use fedsa::linalg;
-use fedsa::problem::rows::glm::family::ModelFamily;
-use fedsa::problem::rows::preparation::quality::LabelledRows;
-use fedsa::problem::rows::regression::gram;
+use fedsa_problems::rows::glm::family::ModelFamily;
+use fedsa_problems::rows::preparation::quality::LabelledRows;
+use fedsa_problems::rows::regression::gram;
 
 use super::agent_sums::{ModelSums, Want};
 

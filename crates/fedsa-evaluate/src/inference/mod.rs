@@ -18,10 +18,10 @@ mod units;
 use faer::Mat;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, ErrorCode, Result, quoted, require};
-use fedsa::problem::rows::glm::family::ModelFamily;
-use fedsa::problem::rows::preparation::Prepared;
-use fedsa::problem::rows::preparation::quality::LabelledRows;
-use fedsa::problem::rows::preparation::targets::Targets;
+use fedsa_problems::rows::glm::family::ModelFamily;
+use fedsa_problems::rows::preparation::Prepared;
+use fedsa_problems::rows::preparation::quality::LabelledRows;
+use fedsa_problems::rows::preparation::targets::Targets;
 use serde::{Deserialize, Serialize};
 
 use agent_sums::{ModelSums, Want};

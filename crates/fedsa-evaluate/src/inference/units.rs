@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use fedsa::problem::rows::dataset::Rows;
-use fedsa::problem::rows::preparation::quality::LabelledRows;
-use fedsa::problem::rows::preparation::transform::moderate;
+use fedsa_problems::rows::dataset::Rows;
+use fedsa_problems::rows::preparation::quality::LabelledRows;
+use fedsa_problems::rows::preparation::transform::moderate;
 
 /// What each column is multiplied by: 1 where its numbers are moderate.
 pub(super) struct ColumnUnits {

@@ -18,7 +18,7 @@ use faer::{Mat, MatRef};
 use fedsa::error::Result;
 use fedsa::linalg;
 use fedsa::parallel;
-use fedsa::problem::logs::source::LogSource;
+use fedsa_problems::logs::source::LogSource;
 
 use super::fitted::{correction, episodes};
 use super::folds::{EpisodeSums, FitRule, left_open, some_solution};

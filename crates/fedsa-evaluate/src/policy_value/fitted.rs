@@ -20,7 +20,7 @@ use faer::Mat;
 use fedsa::error::Result;
 use fedsa::linalg;
 use fedsa::parallel;
-use fedsa::problem::logs::source::LogSource;
+use fedsa_problems::logs::source::LogSource;
 
 use super::estimates::{EstimateTable, FittedValue, IntervalKind, ValueEstimate};
 use super::folds::{AgentSums, EpisodeSums, FitRule, left_open};

@@ -12,9 +12,9 @@ use fedsa::error::Result;
 use fedsa::kernel::{Isa, products};
 use fedsa::linalg;
 use fedsa::parallel;
-use fedsa::problem::logs::log_means::TraceRule;
-use fedsa::problem::logs::source::LogSource;
 use fedsa::random::{Purpose, Stream, stream};
+use fedsa_problems::logs::log_means::TraceRule;
+use fedsa_problems::logs::source::LogSource;
 
 use super::walk::{Step, View, Walk, walk};
 

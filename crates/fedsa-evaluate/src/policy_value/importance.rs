@@ -10,8 +10,8 @@
 
 use fedsa::error::Result;
 use fedsa::parallel;
-use fedsa::problem::logs::log::EpisodeEnd;
-use fedsa::problem::logs::source::LogSource;
+use fedsa_problems::logs::log::EpisodeEnd;
+use fedsa_problems::logs::source::LogSource;
 
 use super::cut::{Bootstrapped, ByWeights, by_weights};
 use super::estimates::{EstimateTable, FEWEST_EPISODES, ValueEstimate, WeightedValue};

@@ -1,9 +1,9 @@
 //! The doubly robust value of section 3, against a slow twin and the truth.
 
 use fedsa::parallel;
-use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
-use fedsa::problem::logs::log::Log;
 use fedsa::random::{Purpose, stream};
+use fedsa_problems::features::{FeatureMap, FeatureSpec, Ranges};
+use fedsa_problems::logs::log::Log;
 
 use super::tests::{Chain, GAMMA, STATES, close, dot, named, rule, three, units, value_of};
 use super::twin::{self, TwinEpisode, TwinRow};

@@ -1,9 +1,9 @@
 //! Values of policies against independent computations: a slow twin that is written from the definitions, and the truth of a chain.
 
-use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
-use fedsa::problem::logs::log::{Break, Log, LoggedActions};
-use fedsa::problem::logs::source::in_memory;
 use fedsa::random::{Purpose, Stream, stream};
+use fedsa_problems::features::{FeatureMap, FeatureSpec, Ranges};
+use fedsa_problems::logs::log::{Break, Log, LoggedActions};
+use fedsa_problems::logs::source::in_memory;
 
 use super::folds::FoldDraw;
 use super::twin::{self, TwinEpisode, TwinRow};

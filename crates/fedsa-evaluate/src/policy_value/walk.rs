@@ -2,12 +2,12 @@
 
 use fedsa::error::Result;
 use fedsa::kernel::{Isa, products};
-use fedsa::problem::features::FeatureMap;
-use fedsa::problem::logs::block_features::BlockFeatures;
-use fedsa::problem::logs::episode::{EpisodeEvent, read_episodes};
-use fedsa::problem::logs::log::{Break, EpisodeEnd, Log};
-use fedsa::problem::logs::log_means::TraceRule;
-use fedsa::problem::logs::source::LogSource;
+use fedsa_problems::features::FeatureMap;
+use fedsa_problems::logs::block_features::BlockFeatures;
+use fedsa_problems::logs::episode::{EpisodeEvent, read_episodes};
+use fedsa_problems::logs::log::{Break, EpisodeEnd, Log};
+use fedsa_problems::logs::log_means::TraceRule;
+use fedsa_problems::logs::source::LogSource;
 
 /// What values are linear functions of: features of states, or of actions in states.
 #[derive(Debug, Clone, Copy)]

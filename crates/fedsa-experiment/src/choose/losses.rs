@@ -5,10 +5,10 @@
 
 use fedsa::error::{Error, Result};
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
-use fedsa::problem::rows::preparation::Prepared;
 use fedsa_methods::adaptive_newton::AdaptiveNewton;
 use fedsa_methods::adaptive_newton::curvature::{InitialMatrix, NATS_A_ROUND, Outset, PATIENCE};
 use fedsa_methods::giant::MOST_FORMED;
+use fedsa_problems::rows::preparation::Prepared;
 use fedsa_theory::cost::{Goal, Network};
 use toml::{Table, Value};
 

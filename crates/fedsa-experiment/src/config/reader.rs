@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fedsa::error::{Error, ErrorCode, Result, quoted, require};
 use fedsa::message::MAX_ROUNDS;
-use fedsa::problem;
 use fedsa::sampling::{ChainStart, Law, Sampling};
+use fedsa_problems::ProblemSettings;
 use serde::Serialize;
 use toml::{Table, Value};
 
@@ -52,7 +52,7 @@ type Read<T> = Option<(Arc<Value>, T)>;
 pub struct PointReader {
     kinds: Kinds,
     sections: Sections,
-    problem: Read<Arc<dyn problem::ProblemSettings>>,
+    problem: Read<Arc<dyn ProblemSettings>>,
     sampling: Read<Sampling>,
     run: Read<Arc<RunSpec>>,
     method: Vec<Read<(MethodSpec, Option<Expect>)>>,
@@ -119,7 +119,7 @@ impl PointReader {
     }
 
     /// The settings of the last point's problem.
-    pub fn problem(&self) -> &Arc<dyn problem::ProblemSettings> {
+    pub fn problem(&self) -> &Arc<dyn ProblemSettings> {
         &self.problem.as_ref().expect("a point was read").1
     }
 
@@ -267,7 +267,7 @@ fn tree<S: Serialize + ?Sized>(settings: &S) -> Result<Table> {
     Table::try_from(settings).map_err(|e| Error::new("", e.to_string(), "numbers and names that a TOML file can hold"))
 }
 
-fn read_problem(kinds: &Kinds, value: &Value) -> Result<Arc<dyn problem::ProblemSettings>> {
+fn read_problem(kinds: &Kinds, value: &Value) -> Result<Arc<dyn ProblemSettings>> {
     let Value::Table(table) = value else {
         return Err(Error::new("problem", format!("{} is not a table", short(value)), "[problem] with kind = .."));
     };

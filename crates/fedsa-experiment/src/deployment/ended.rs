@@ -9,7 +9,7 @@ use fedsa::error::Result;
 use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::note::Note;
-use fedsa::problem::rows::preparation::far_from_rows;
+use fedsa_problems::rows::preparation::far_from_rows;
 use toml::{Table, Value};
 
 use super::Deployment;

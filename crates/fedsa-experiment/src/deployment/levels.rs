@@ -2,12 +2,12 @@
 
 use fedsa::enrolment::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues, MOST_COMPONENTS};
 use fedsa::error::{Error, Result};
-use fedsa::problem::rows::preparation::Preparation;
-use fedsa::problem::rows::preparation::columns::ColumnLevels;
-use fedsa::problem::rows::preparation::levels::RowLevels;
-use fedsa::problem::rows::preparation::sparse::SparseSize;
-use fedsa::problem::rows::preparation::targets::{ClassLabel, TargetRule, Targets};
-use fedsa::problem::rows::regression::{GeneralisedLinear, LeastSquares, Logistic};
+use fedsa_problems::rows::preparation::Preparation;
+use fedsa_problems::rows::preparation::columns::ColumnLevels;
+use fedsa_problems::rows::preparation::levels::RowLevels;
+use fedsa_problems::rows::preparation::sparse::SparseSize;
+use fedsa_problems::rows::preparation::targets::{ClassLabel, TargetRule, Targets};
+use fedsa_problems::rows::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use serde::{Deserialize, Serialize};
 
 use super::{limits, settings_of};

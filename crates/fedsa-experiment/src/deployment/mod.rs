@@ -25,15 +25,15 @@ use fedsa::federation::Description;
 use fedsa::message::Part;
 use fedsa::method::{MethodSettings, Needs, Setting};
 use fedsa::note::Note;
-use fedsa::problem::ProblemSettings;
-use fedsa::problem::logs::replay::{Logs, Scaling};
-use fedsa::problem::rows::preparation::AgentWeights;
 use fedsa::sampling::Law;
 use fedsa::session::Until;
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_data::machine;
+use fedsa_problems::ProblemSettings;
+use fedsa_problems::logs::replay::{Logs, Scaling};
+use fedsa_problems::rows::preparation::AgentWeights;
 use serde::de::DeserializeOwned;
 use toml::Value;
 
@@ -119,7 +119,8 @@ impl Deployment {
         let uplink = link::build(&document.kinds, &method.uplink, &method.downlink, Some(&files)).map_err(|e| e.inside("method[0]"))?;
         let (problem, sampling) = (Arc::clone(reader.problem()), reader.sampling());
         let (is_known, is_by_rows) = check_problem(&experiment, source, &*problem)?;
-        let description = Description::of(&made::problem_of(&experiment).0, &*problem, sampling, 0);
+        let description =
+            Description::new(&made::problem_of(&experiment).0, sampling, 0).with_all_but(problem.own_to_each_end(), &*problem);
         let mut terms = Terms::new(&*method.settings, description).with_uplink(&uplink).with_seed(seed);
         terms = terms.with_output(method.output.rule(run.rounds).map_err(|e| e.inside("method[0]"))?);
         match method.start.as_ref().unwrap_or(&run.start) {

@@ -3,7 +3,7 @@
 use fedsa::enrolment::ColumnSummary;
 use fedsa::error::{Result, quoted};
 use fedsa::method::Setting;
-use fedsa::problem::memory::vectors;
+use fedsa_problems::memory::vectors;
 
 use super::Deployment;
 use crate::memory::{self, PROGRAM};

@@ -2,7 +2,7 @@
 
 use fedsa::error::Result;
 use fedsa::note::{Note, NoteCode};
-use fedsa::problem::rows::preparation::partition::Partition;
+use fedsa_problems::rows::preparation::partition::Partition;
 use toml::{Table, Value};
 
 use super::{Deployment, Source, limits, source_of};

@@ -5,13 +5,13 @@
 
 use fedsa::enrolment::Membership;
 use fedsa::error::Result;
-use fedsa::problem::features::FeatureMap;
-use fedsa::problem::logs::replay::Logs;
-use fedsa::problem::rows::preparation::Prepared;
-use fedsa::problem::rows::preparation::columns::Category;
-use fedsa::problem::rows::preparation::levels::RowLevels;
-use fedsa::problem::rows::preparation::targets::Targets;
 use fedsa_data::linear_model::{LinearModel, Predicts};
+use fedsa_problems::features::FeatureMap;
+use fedsa_problems::logs::replay::Logs;
+use fedsa_problems::rows::preparation::Prepared;
+use fedsa_problems::rows::preparation::columns::Category;
+use fedsa_problems::rows::preparation::levels::RowLevels;
+use fedsa_problems::rows::preparation::targets::Targets;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use toml::{Table, Value};

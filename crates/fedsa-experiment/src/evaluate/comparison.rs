@@ -4,10 +4,10 @@ use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::parallel;
 use fedsa::problem::Field;
-use fedsa::problem::features::FeatureMap;
-use fedsa::problem::logs::log::Log;
-use fedsa::problem::logs::replay::TraceRule;
 use fedsa_evaluate::held_out::{Errors, Judged, judge};
+use fedsa_problems::features::FeatureMap;
+use fedsa_problems::logs::log::Log;
+use fedsa_problems::logs::replay::TraceRule;
 use serde_json::{Value, json};
 
 use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};

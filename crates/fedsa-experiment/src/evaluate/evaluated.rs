@@ -7,13 +7,13 @@ use fedsa::linalg;
 use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::logs::source::Inputs;
-use fedsa::problem::logs::survey::LogFacts;
+use fedsa::problem::projected::ProjectedBellman;
 use fedsa::problem::root::{Root, RootSource};
-use fedsa::problem::td::projected::ProjectedBellman;
 use fedsa_data::npz;
 use fedsa_evaluate::policy_value::PolicyValue;
 use fedsa_evaluate::uncertainty::{self, Covariance};
+use fedsa_problems::logs::source::Inputs;
+use fedsa_problems::logs::survey::LogFacts;
 use serde_json::{Value as Json, json};
 
 use super::comparison::HoldoutComparison;

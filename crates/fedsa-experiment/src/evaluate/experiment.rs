@@ -1,10 +1,10 @@
 //! Turns the settings of an evaluation into an experiment: each setting becomes a key.
 
 use fedsa::error::{Error, Result};
-use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::logs::log_form::BadRows;
-use fedsa::problem::logs::replay::Scaling;
-use fedsa::problem::td::gradient_td::TdOperator;
+use fedsa_problems::features::FeatureSpec;
+use fedsa_problems::logs::log_form::BadRows;
+use fedsa_problems::logs::replay::Scaling;
+use fedsa_problems::td::gradient_td::TdOperator;
 use toml::Table;
 
 use super::settings::EvaluateSettings;

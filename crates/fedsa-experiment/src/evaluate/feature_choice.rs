@@ -8,12 +8,12 @@
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::parallel;
-use fedsa::problem::features::{FeatureMap, FeatureSpec};
-use fedsa::problem::logs::log_summary::EpisodeSummary;
-use fedsa::problem::logs::replay::Logs;
-use fedsa::problem::logs::source::in_memory;
-use fedsa::problem::logs::survey::Surveyed;
 use fedsa_evaluate::held_out::{Errors, judge};
+use fedsa_problems::features::{FeatureMap, FeatureSpec};
+use fedsa_problems::logs::log_summary::EpisodeSummary;
+use fedsa_problems::logs::replay::Logs;
+use fedsa_problems::logs::source::in_memory;
+use fedsa_problems::logs::survey::Surveyed;
 use serde_json::{Value as Json, json};
 
 /// The features that are tried, in this order; those with too many features are left out, and one-hot where columns are no whole numbers.
@@ -79,7 +79,7 @@ impl FeatureChoice {
             Error::data("features", what, format!("features by name; or, to choose by held-out episodes, {}", e.help))
         };
         let logs = Surveyed::new(logs.sources, SHARE, seed).map_err(no_episodes)?;
-        let terminates = |log: &fedsa::problem::logs::log::Log| (0..log.len()).filter(|i| log.done[*i]).count();
+        let terminates = |log: &fedsa_problems::logs::log::Log| (0..log.len()).filter(|i| log.done[*i]).count();
         let episodes = logs.held.iter().map(terminates).sum();
         if episodes == 0 {
             let what = "auto, and no held-out episode terminates: errors against returns are not known";

@@ -1,7 +1,7 @@
 //! The features that are proposed where there are too many.
 
 use fedsa::error::{Error, ErrorKind};
-use fedsa::problem::features::FeatureSpec;
+use fedsa_problems::features::FeatureSpec;
 
 use super::Data;
 use crate::made::count;

@@ -1,7 +1,7 @@
 //! What was read of logs, before anything is fitted.
 
-use fedsa::problem::logs::log_form::LeftOutRows;
-use fedsa::problem::logs::log_summary::EpisodeSummary;
+use fedsa_problems::logs::log_form::LeftOutRows;
+use fedsa_problems::logs::log_summary::EpisodeSummary;
 use serde_json::{Value as Json, json};
 
 use super::Data;

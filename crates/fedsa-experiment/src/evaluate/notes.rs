@@ -3,12 +3,12 @@
 use fedsa::error::in_quotes;
 use fedsa::note::{Note, NoteCode};
 use fedsa::problem::Field;
-use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::logs::log_form::LeftOutRows;
-use fedsa::problem::logs::ratio_means::{RatioMean, WrongRatios};
-use fedsa::problem::logs::survey::{LogFacts, RatioClipping};
 use fedsa::problem::root::{Root, RootSource};
 use fedsa_evaluate::policy_value::FEWEST_EPISODES;
+use fedsa_problems::features::FeatureSpec;
+use fedsa_problems::logs::log_form::LeftOutRows;
+use fedsa_problems::logs::ratio_means::{RatioMean, WrongRatios};
+use fedsa_problems::logs::survey::{LogFacts, RatioClipping};
 
 use super::{Data, FeatureChoice, LogsRead, default_features};
 use crate::made::count;

@@ -2,8 +2,8 @@
 
 use fedsa::linalg;
 use fedsa::note::{Note, NoteCode};
-use fedsa::problem::logs::log_summary::EpisodeSummary;
 use fedsa_evaluate::policy_value::{PolicyValue, ValueEstimate};
+use fedsa_problems::logs::log_summary::EpisodeSummary;
 
 use super::pictures::SeenStates;
 use super::{Data, LogsRead, policy_value};

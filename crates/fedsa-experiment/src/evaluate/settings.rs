@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use fedsa::error::{Error, Result, require};
-use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::logs::log_form::{BadRows, LogForm};
-use fedsa::problem::logs::replay::Scaling;
-use fedsa::problem::td::gradient_td::TdOperator;
+use fedsa_problems::features::FeatureSpec;
+use fedsa_problems::logs::log_form::{BadRows, LogForm};
+use fedsa_problems::logs::replay::Scaling;
+use fedsa_problems::td::gradient_td::TdOperator;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,11 +1,11 @@
 //! Describes a model in `summary.json`, for lists, comparisons and reports of runs.
 
 use fedsa::error::quoted;
-use fedsa::problem::rows::preparation::Prepared;
-use fedsa::problem::rows::preparation::columns::{Category, ColumnLevels};
-use fedsa::problem::rows::preparation::targets::Targets;
 use fedsa_data::linear_model::{LinearModel, Predicts};
 use fedsa_evaluate::inference::Inference;
+use fedsa_problems::rows::preparation::Prepared;
+use fedsa_problems::rows::preparation::columns::{Category, ColumnLevels};
+use fedsa_problems::rows::preparation::targets::Targets;
 use serde_json::{Value as Json, json};
 
 /// The most coefficients that are listed.

@@ -1,8 +1,8 @@
 //! Turns the settings of a fit into an experiment: each setting becomes a key.
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::rows::preparation::AgentWeights;
-use fedsa::problem::rows::preparation::partition::Partition;
+use fedsa_problems::rows::preparation::AgentWeights;
+use fedsa_problems::rows::preparation::partition::Partition;
 use toml::{Table, Value};
 
 use super::settings::{AGENTS, AUTO, FitSettings, LOCAL_STEPS, Model};

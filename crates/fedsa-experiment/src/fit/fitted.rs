@@ -7,13 +7,13 @@ use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::note::Note;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::rows::glm::family::ModelFamily;
-use fedsa::problem::rows::preparation::quality::FitQuality;
-use fedsa::problem::rows::preparation::targets::{self, Targets};
-use fedsa::problem::rows::preparation::{AgentWeights, Prepared};
 use fedsa_data::linear_model::{LinearModel, PredictedClass, Predicts};
 use fedsa_data::npz;
 use fedsa_evaluate::inference::{Inference, infer};
+use fedsa_problems::rows::glm::family::ModelFamily;
+use fedsa_problems::rows::preparation::quality::FitQuality;
+use fedsa_problems::rows::preparation::targets::{self, Targets};
+use fedsa_problems::rows::preparation::{AgentWeights, Prepared};
 use serde_json::{Value as Json, json};
 
 use super::settings::FitSettings;

@@ -2,9 +2,9 @@
 
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use fedsa::note::{Note, NoteCode};
-use fedsa::problem::rows::glm::family::ModelFamily;
-use fedsa::problem::rows::preparation::Prepared;
 use fedsa_evaluate::inference::{Coefficient, CovarianceKind, FEW_AGENTS, Inference, InferenceSettings};
+use fedsa_problems::rows::glm::family::ModelFamily;
+use fedsa_problems::rows::preparation::Prepared;
 use serde_json::{Value as Json, json};
 
 use crate::numbers::{digits, number, percent};

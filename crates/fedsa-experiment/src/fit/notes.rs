@@ -2,10 +2,10 @@
 
 use fedsa::error::in_quotes;
 use fedsa::note::{Note, NoteCode};
-use fedsa::problem::rows::dataset::Rows;
-use fedsa::problem::rows::glm::family::ModelFamily;
-use fedsa::problem::rows::preparation::Prepared;
-use fedsa::problem::rows::preparation::partition::Partition;
+use fedsa_problems::rows::dataset::Rows;
+use fedsa_problems::rows::glm::family::ModelFamily;
+use fedsa_problems::rows::preparation::Prepared;
+use fedsa_problems::rows::preparation::partition::Partition;
 
 use super::settings::FitSettings;
 use crate::numbers::{self, number, typed};

@@ -2,9 +2,9 @@
 
 use fedsa::error::{Error, Result, quoted, require};
 use fedsa::method::Needs;
-use fedsa::problem::rows::preparation::AgentWeights;
-use fedsa::problem::rows::preparation::partition::Partition;
 use fedsa_evaluate::inference::{CovarianceKind, InferenceSettings};
+use fedsa_problems::rows::preparation::AgentWeights;
+use fedsa_problems::rows::preparation::partition::Partition;
 use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};

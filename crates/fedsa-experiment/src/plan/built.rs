@@ -5,9 +5,9 @@ use std::sync::Arc;
 use fedsa::error::{Error, Result};
 use fedsa::kernel::Isa;
 use fedsa::problem::Field;
-use fedsa::problem::memory::MemoryEstimate;
 use fedsa::sampling::Sampling;
 use fedsa_data::DiskFiles;
+use fedsa_problems::memory::MemoryEstimate;
 
 use super::digest::{Digest, Digester, hex};
 use crate::config::{Experiment, PointReader};

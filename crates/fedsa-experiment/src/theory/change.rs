@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fedsa::error::Result;
 use fedsa::method::Drift;
 use fedsa::parallel;
-use fedsa::problem::linear::systems::Systems;
+use fedsa::problem::systems::Systems;
 use fedsa::sampling::Law;
 use fedsa_theory::link::LinkLaw;
 use fedsa_theory::predict::{Forecast, Limits, twins};

@@ -214,10 +214,10 @@ impl Controls for ControlVariate {
 mod tests {
     use fedsa::kernel::{Chunk, Isa, LANES, Lanes};
     use fedsa::local::{Last, stride};
-    use fedsa::problem::td::garnet::Garnet;
-    use fedsa::problem::{NoFiles, ProblemSettings as _};
     use fedsa::sampling::Sampling;
     use fedsa::schedule::{Decay, LocalSteps, Per, StepSchedule, StepSize};
+    use fedsa_problems::td::garnet::Garnet;
+    use fedsa_problems::{NoFiles, ProblemSettings as _};
 
     use super::*;
 

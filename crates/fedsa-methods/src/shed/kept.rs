@@ -288,7 +288,7 @@ fn search<R>(
 #[cfg(test)]
 mod tests {
     use fedsa::local::AgentFacts;
-    use fedsa::problem::linear::systems::{System, Systems};
+    use fedsa::problem::systems::{System, Systems};
     use fedsa::problem::{Facts, Objective};
     use fedsa::random::stream;
 

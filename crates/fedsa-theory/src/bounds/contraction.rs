@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Assumption, unknown_constant};
 use crate::constants::{mean_square_of_a, smoothness, symmetric_eigenvalues, symmetric_part};
 use fedsa::error::Result;
-use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::problem::systems::{Moments, Systems};
 
 /// a and eta_inf of A 2: for every step size eta up to eta_inf and every agent, h steps with samples of `A_c(z)` contract the
 /// root of the mean square by `(1 - eta a)^h`.

@@ -42,11 +42,11 @@ mod tests {
     use crate::testing::federation;
     use fedsa::kernel::Isa;
     use fedsa::linalg;
-    use fedsa::problem::td::garnet::Garnet;
-    use fedsa::problem::{NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
     use fedsa::uplink::Uplink;
     use fedsa_methods::fedhsa::FedHsa;
+    use fedsa_problems::td::garnet::Garnet;
+    use fedsa_problems::{NoFiles, ProblemSettings as _};
 
     /// Corollary 1, after T rounds with steps of order 1/t: `tau L^2 sigma^2 / (mu^2 N H T)`, up to a factor.
     ///

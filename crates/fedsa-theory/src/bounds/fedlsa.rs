@@ -8,7 +8,7 @@ use crate::constants::{Constants, noise_of_a};
 use crate::fedlsa::FedLsaMean;
 use fedsa::error::Result;
 use fedsa::linalg;
-use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::problem::systems::{Moments, Systems};
 
 /// The constants of Theorem A.5 and its corollaries.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -267,7 +267,7 @@ mod tests {
     fn lemma_c3(systems: &Systems, setting: &RoundSetting) -> Result<Bound> {
         let root = systems.root()?;
         let (eta, h) = (setting.step_size, setting.local_steps as f64);
-        let each = |(system, p): (&fedsa::problem::linear::systems::System, f64)| {
+        let each = |(system, p): (&fedsa::problem::systems::System, f64)| {
             let norm = linalg::norm2(&system.a);
             p * norm * linalg::norm_sq(&system.mean(&root)).sqrt() * (eta * (h - 2.0).max(0.0) * norm).exp()
         };

@@ -72,7 +72,7 @@ pub use contraction::Contraction;
 use serde::Serialize;
 
 use fedsa::error::{Error, Result, require};
-use fedsa::problem::linear::systems::Systems;
+use fedsa::problem::systems::Systems;
 
 /// A part of a bound.
 #[derive(Debug, Clone, PartialEq, Serialize)]

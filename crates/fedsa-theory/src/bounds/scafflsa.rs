@@ -7,7 +7,7 @@ use super::{Assumption, Bound, Contraction, CorollaryChoice, check_target, round
 use crate::RoundSetting;
 use crate::constants::Constants;
 use fedsa::error::Result;
-use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::problem::systems::{Moments, Systems};
 
 /// The constants of Theorem 5.3 and Corollary 5.4.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -109,7 +109,7 @@ mod tests {
     use crate::exact_mse::{ExactMse, FedLsaMse, InitialControls, ScafflsaMse};
     use crate::testing::Draw;
     use fedsa::linalg;
-    use fedsa::problem::linear::systems::{Moments, Systems};
+    use fedsa::problem::systems::{Moments, Systems};
 
     /// Agents with kernels and rewards of their own; in every fourth problem features are nearly parallel.
     struct Td {

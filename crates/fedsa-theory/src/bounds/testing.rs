@@ -8,7 +8,7 @@ use crate::markov::{MarkovAgent, Move};
 use crate::testing::{Draw, Finite, federation};
 use fedsa::error::{Result, require};
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::linear::systems::{Moments, System, Systems};
+use fedsa::problem::systems::{Moments, System, Systems};
 
 /// A problem, and where a run starts.
 pub struct Case {

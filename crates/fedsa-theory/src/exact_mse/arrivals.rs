@@ -10,7 +10,7 @@ use crate::symmetric::{congruence, packed_index, packed_len};
 use crate::work;
 use fedsa::error::Result;
 use fedsa::linalg::Mat;
-use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::problem::systems::{Moments, Systems};
 
 /// The first two moments of the weights `w_c` of directions in a round's mean, `v = sum_c w_c v_c + w`:
 ///

@@ -5,7 +5,7 @@ use super::*;
 use crate::RoundSetting;
 use crate::testing::{Draw, Finite, federation};
 use fedsa::linalg::Mat;
-use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::problem::systems::{Moments, Systems};
 use fedsa::uplink::stage::delay::Before;
 
 /// The setting of a run, and the laws of its random events.

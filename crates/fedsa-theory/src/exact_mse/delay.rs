@@ -13,7 +13,7 @@ use crate::unknown::unknown;
 use crate::work;
 use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::problem::systems::{Moments, Systems};
 use fedsa::uplink::stage::delay::Before;
 
 /// The exact second moments of FedLSA whose rounds use the directions of tau rounds ago, i.i.d. samples:

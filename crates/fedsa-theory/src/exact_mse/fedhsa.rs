@@ -13,7 +13,7 @@ use crate::symmetric::{congruence, pack, packed_index, packed_len};
 use crate::work;
 use fedsa::error::Result;
 use fedsa::linalg::Mat;
-use fedsa::problem::linear::systems::{Moments, System, Systems};
+use fedsa::problem::systems::{Moments, System, Systems};
 
 /// The exact second moments of FedHSA under i.i.d. samples, `batch` of them averaged in each step (in no source).
 ///

@@ -8,7 +8,7 @@ use crate::fedlsa::FedLsaMean;
 use crate::symmetric::{congruence, packed_len};
 use fedsa::error::Result;
 use fedsa::linalg::Mat;
-use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::problem::systems::{Moments, Systems};
 
 /// The exact second moments of FedLSA under i.i.d. samples, `batch` of them
 /// averaged in each step. With `m_t = (E theta_t - theta*, 1)` and the

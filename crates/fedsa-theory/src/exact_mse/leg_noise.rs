@@ -9,7 +9,7 @@ use crate::symmetric::{congruence, packed_index, packed_len};
 use crate::work;
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg::Mat;
-use fedsa::problem::linear::systems::{Moments, System, Systems};
+use fedsa::problem::systems::{Moments, System, Systems};
 
 /// Checks that every kind has moments of the right shapes, and that the batch is at least 1.
 pub fn check(systems: &Systems, moments: &[Moments], batch: u64) -> Result<()> {

@@ -16,7 +16,7 @@ use crate::symmetric::{pack, packed_index, packed_len};
 use crate::work;
 use fedsa::error::{Result, require};
 use fedsa::linalg::Mat;
-use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::problem::systems::{Moments, Systems};
 
 /// The control variates `xi_c` at the start of a run.
 #[derive(Debug, Clone, PartialEq)]

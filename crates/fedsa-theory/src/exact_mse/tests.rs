@@ -7,7 +7,7 @@ use super::*;
 use crate::RoundSetting;
 use crate::testing::{Draw, Finite, federation};
 use fedsa::linalg::Mat;
-use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::problem::systems::{Moments, Systems};
 use fedsa::uplink::stage::delay::Before;
 
 /// The joint second moment of `(l_1 .. l_N, theta, xi_1 .. xi_N, 1)`, l_c the local iterates.

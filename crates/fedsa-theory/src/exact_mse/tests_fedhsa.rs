@@ -6,7 +6,7 @@ use super::*;
 use crate::RoundSetting;
 use crate::testing::{Draw, Finite, federation};
 use fedsa::linalg::Mat;
-use fedsa::problem::linear::systems::Systems;
+use fedsa::problem::systems::Systems;
 
 /// The rounds of FedHSA on `(theta, 1)`, one for each choice of all agents' samples, equally likely.
 fn all_rounds(kinds: &[Finite], systems: &Systems, setting: &RoundSetting) -> Vec<Mat<f64>> {

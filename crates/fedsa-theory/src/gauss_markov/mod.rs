@@ -47,7 +47,7 @@ use fedsa::linalg::{self, Mat};
 use fedsa::method::Drift;
 use fedsa::parallel;
 use fedsa::problem::law::NoiseLaw;
-use fedsa::problem::linear::systems::Systems;
+use fedsa::problem::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
 
 /// Up to this size of y the floor is the solution of a dense Lyapunov equation; beyond, the limit of the curve.

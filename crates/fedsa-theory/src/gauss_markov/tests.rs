@@ -6,7 +6,7 @@ use super::*;
 use crate::exact_mse::{ExactMse, FedLsaMse, ScafflsaMse};
 use crate::testing::Draw;
 use fedsa::problem::law::NoiseLaw;
-use fedsa::problem::linear::systems::{Moments, System};
+use fedsa::problem::systems::{Moments, System};
 use fedsa::sampling::ChainStart;
 
 fn systems(seed: u64, weights: Vec<f64>, kind_of: Vec<u32>, d: usize) -> Systems {

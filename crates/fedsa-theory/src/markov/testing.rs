@@ -8,7 +8,7 @@ use crate::RoundSetting;
 use crate::testing::Draw;
 use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
-use fedsa::problem::linear::systems::{Moments, System, Systems};
+use fedsa::problem::systems::{Moments, System, Systems};
 
 /// A move (from, to, p) with its `A` and `b`.
 pub type Edge = (usize, usize, f64, Mat<f64>, Vec<f64>);

@@ -79,12 +79,13 @@ mod tests {
     use super::*;
     use fedsa::kernel::Isa;
     use fedsa::method::MethodSettings as _;
-    use fedsa::problem::linear::affine::LinearSystems;
-    use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+    use fedsa::problem::Field;
     use fedsa::sampling::{Law, Sampling};
     use fedsa_methods::fedhsa::FedHsa;
     use fedsa_methods::fedlsa::FedLsa;
     use fedsa_methods::scafflsa::Scafflsa;
+    use fedsa_problems::linear::affine::LinearSystems;
+    use fedsa_problems::{NoFiles, ProblemSettings as _};
 
     fn two(a: [f64; 2], b: [f64; 2]) -> Arc<dyn Field> {
         let linear = LinearSystems::default().with_a(a.map(|a| vec![vec![a]]).to_vec()).with_b(b.map(|b| vec![b]).to_vec());

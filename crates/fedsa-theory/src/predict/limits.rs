@@ -152,12 +152,13 @@ mod tests {
     use crate::predict::twins;
     use fedsa::kernel::Isa;
     use fedsa::method::MethodSettings as _;
-    use fedsa::problem::td::garnet::Garnet;
-    use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+    use fedsa::problem::Field;
     use fedsa::sampling::Sampling;
     use fedsa::uplink::Uplink;
     use fedsa::uplink::stage::erasure::Erasure;
     use fedsa_methods::fedlsa::FedLsa;
+    use fedsa_problems::td::garnet::Garnet;
+    use fedsa_problems::{NoFiles, ProblemSettings as _};
 
     fn garnet(agents: usize, kind: Law) -> Arc<dyn Field> {
         let garnet = Garnet::default().with_agents(agents).with_states(6).with_features(2).with_min_class(2).with_seed(5);

@@ -404,12 +404,12 @@ mod tests {
     use super::*;
     use fedsa::kernel::Isa;
     use fedsa::method::{MethodSettings as _, MethodShape};
-    use fedsa::problem::td::garnet::Garnet;
-    use fedsa::problem::{NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
     use fedsa_methods::fedhsa::FedHsa;
     use fedsa_methods::fedlsa::FedLsa;
     use fedsa_methods::scafflsa::Scafflsa;
+    use fedsa_problems::td::garnet::Garnet;
+    use fedsa_problems::{NoFiles, ProblemSettings as _};
 
     /// Up to 1331 joint states: 7986 unknowns of FedLSA, 59,895 with control variates.
     #[test]

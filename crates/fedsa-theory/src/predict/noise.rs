@@ -11,7 +11,7 @@ use crate::work;
 use fedsa::error::Result;
 use fedsa::method::Drift;
 use fedsa::problem::law::NoiseLaw;
-use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::problem::systems::{Moments, Systems};
 use fedsa::sampling::Law;
 
 /// Where the noise of a method's rounds comes from, and thereby which closed form applies.

@@ -9,7 +9,7 @@ use crate::markov::one_agent::OneAgent;
 use crate::stability::RadiusStability;
 use crate::work;
 use fedsa::error::{ErrorKind, Result};
-use fedsa::problem::linear::systems::{Moments, Systems};
+use fedsa::problem::systems::{Moments, Systems};
 use fedsa::sampling::Law;
 
 /// Mean-square radii are computed up to this many multiplications for a step's map, and up to this many rows of the state of

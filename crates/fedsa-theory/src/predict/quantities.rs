@@ -229,11 +229,11 @@ mod tests {
     use crate::exact_mse::InitialControls;
     use fedsa::cancel::Cancel;
     use fedsa::kernel::Isa;
-    use fedsa::problem::td::garnet::Garnet;
-    use fedsa::problem::{NoFiles, ProblemSettings as _};
     use fedsa::sampling::Sampling;
     use fedsa::uplink::Uplink;
     use fedsa_methods::fedlsa::FedLsa;
+    use fedsa_problems::td::garnet::Garnet;
+    use fedsa_problems::{NoFiles, ProblemSettings as _};
 
     #[test]
     fn what_is_cancelled_is_an_error_that_nothing_remembers() {

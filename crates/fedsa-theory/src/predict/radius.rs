@@ -191,12 +191,13 @@ mod tests {
     use super::*;
     use fedsa::kernel::Isa;
     use fedsa::method::{MethodSettings as _, MethodShape};
-    use fedsa::problem::td::garnet::Garnet;
-    use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+    use fedsa::problem::Field;
     use fedsa::sampling::{Law, Sampling};
     use fedsa_methods::fedhsa::FedHsa;
     use fedsa_methods::fedlsa::FedLsa;
     use fedsa_methods::scafflsa::Scafflsa;
+    use fedsa_problems::td::garnet::Garnet;
+    use fedsa_problems::{NoFiles, ProblemSettings as _};
 
     fn garnet(agents: usize, law: Law) -> Arc<dyn Field> {
         let garnet = Garnet::default().with_agents(agents).with_states(10).with_features(4).with_min_class(2).with_seed(3);

@@ -248,11 +248,12 @@ mod tests {
     use super::*;
     use fedsa::kernel::Isa;
     use fedsa::method::MethodSettings as _;
-    use fedsa::problem::td::garnet::Garnet;
-    use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+    use fedsa::problem::Field;
     use fedsa::sampling::{Law, Sampling};
     use fedsa_methods::fedhsa::FedHsa;
     use fedsa_methods::fedlsa::FedLsa;
+    use fedsa_problems::td::garnet::Garnet;
+    use fedsa_problems::{NoFiles, ProblemSettings as _};
 
     fn garnet(kind: Law) -> std::sync::Arc<dyn Field> {
         let garnet = Garnet::default().with_agents(3).with_states(8).with_features(3).with_min_class(2).with_seed(2);

@@ -408,12 +408,12 @@ mod tests {
     use super::*;
     use fedsa::kernel::Isa;
     use fedsa::method::MethodSettings as _;
-    use fedsa::problem::linear::affine::LinearSystems;
-    use fedsa::problem::td::garnet::{Garnet, Heterogeneity};
-    use fedsa::problem::{NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
     use fedsa_methods::fedlsa::FedLsa;
     use fedsa_methods::scafflsa::Scafflsa;
+    use fedsa_problems::linear::affine::LinearSystems;
+    use fedsa_problems::td::garnet::{Garnet, Heterogeneity};
+    use fedsa_problems::{NoFiles, ProblemSettings as _};
 
     fn sampled(kind: Law) -> Sampling {
         Sampling::default().with_kind(kind)

@@ -9,7 +9,7 @@ use fedsa::error::Result;
 use fedsa::linalg;
 use fedsa::method::ControlRule;
 use fedsa::method::{Drift, Lost};
-use fedsa::problem::linear::systems::Systems;
+use fedsa::problem::systems::Systems;
 use fedsa::schedule::StepSize;
 use fedsa::uplink::stage::delay::Before;
 

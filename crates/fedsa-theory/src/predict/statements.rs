@@ -15,7 +15,7 @@ use crate::fedhsa_bounds::FedHsaConstants;
 use fedsa::error::Result;
 use fedsa::linalg;
 use fedsa::method::Drift;
-use fedsa::problem::linear::systems::Moments;
+use fedsa::problem::systems::Moments;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
 
@@ -259,8 +259,7 @@ mod tests {
     use super::*;
     use fedsa::kernel::Isa;
     use fedsa::method::MethodSettings;
-    use fedsa::problem::td::garnet::Garnet;
-    use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+    use fedsa::problem::Field;
     use fedsa::sampling::Sampling;
     use fedsa::uplink::Uplink;
     use fedsa::uplink::stage::erasure::Erasure;
@@ -268,6 +267,8 @@ mod tests {
     use fedsa_methods::fedlsa::FedLsa;
     use fedsa_methods::scafflsa::Scafflsa;
     use fedsa_methods::scafflsa_random::ScafflsaRandom;
+    use fedsa_problems::td::garnet::Garnet;
+    use fedsa_problems::{NoFiles, ProblemSettings as _};
 
     fn garnet(kind: Law, batch: usize) -> Arc<dyn Field> {
         let garnet = Garnet::default().with_agents(3).with_states(6).with_features(2).with_gamma(0.5).with_seed(5);

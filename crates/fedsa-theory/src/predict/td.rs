@@ -195,8 +195,7 @@ mod tests {
 
     use super::*;
     use fedsa::kernel::Isa;
-    use fedsa::problem::td::random_mrp::RandomMrp;
-    use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+    use fedsa::problem::Field;
     use fedsa::sampling::Sampling;
     use fedsa::uplink::Uplink;
     use fedsa::uplink::stage::LinkStage;
@@ -206,6 +205,8 @@ mod tests {
     use fedsa::uplink::stage::sent_noise::SentNoise;
     use fedsa_methods::fedlsa::FedLsa;
     use fedsa_methods::scafflsa::Scafflsa;
+    use fedsa_problems::td::random_mrp::RandomMrp;
+    use fedsa_problems::{NoFiles, ProblemSettings as _};
 
     fn process(agents: usize, kind: Law, reward_range: [f64; 2]) -> Arc<dyn Field> {
         let mrp = RandomMrp::default().with_agents(agents).with_states(5).with_features(2).with_seed(3).with_reward_range(reward_range);

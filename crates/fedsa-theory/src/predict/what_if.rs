@@ -7,7 +7,7 @@ use crate::link::LinkLaw;
 use fedsa::error::Result;
 use fedsa::method::{Drift, Lost, MethodShape};
 use fedsa::problem::law::NoiseLaw;
-use fedsa::problem::linear::systems::Systems;
+use fedsa::problem::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
 

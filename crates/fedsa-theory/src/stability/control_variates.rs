@@ -8,7 +8,7 @@ use crate::map::{LinearMap, spectral_radius_within};
 use fedsa::error::{Result, require};
 use fedsa::linalg::{self, Mat};
 use fedsa::parallel;
-use fedsa::problem::linear::systems::Systems;
+use fedsa::problem::systems::Systems;
 
 /// Agents with the same leg, represented by their weighted mean control.
 #[derive(Debug, Clone)]

@@ -225,7 +225,7 @@ mod tests {
     use crate::stability::{control_variates_radius, global_memory_radius, plain_radius, random_talk_radius};
     use crate::testing::Draw;
     use fedsa::linalg::{self, Mat};
-    use fedsa::problem::linear::systems::{System, Systems};
+    use fedsa::problem::systems::{System, Systems};
 
     #[test]
     fn a_step_is_found_below_a_limit_that_is_too_large() {

@@ -14,7 +14,7 @@
 //! use fedsa::kernel::Isa;
 //! use fedsa_methods::fedhsa::FedHsa;
 //! use fedsa_methods::fedlsa::FedLsa;
-//! use fedsa::problem::td::garnet::Garnet;
+//! use fedsa_problems::td::garnet::Garnet;
 //! use fedsa::problem::{NoFiles, ProblemSettings as _};
 //! use fedsa::sampling::Sampling;
 //! use fedsa_theory::tune::{Effort, Family, SearchStart, SearchTarget, search};
@@ -246,8 +246,6 @@ mod tests {
     use fedsa::kernel::Isa;
     use fedsa::linalg;
     use fedsa::method::ControlRule;
-    use fedsa::problem::td::garnet::Garnet;
-    use fedsa::problem::{NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
     use fedsa::uplink::codec::{CodecSettings as _, Quantised, Rounding};
     use fedsa::uplink::stage::erasure::Erasure;
@@ -255,6 +253,8 @@ mod tests {
     use fedsa_methods::fedlsa::FedLsa;
     use fedsa_methods::scafflsa::Scafflsa;
     use fedsa_methods::scafflsa_random::ScafflsaRandom;
+    use fedsa_problems::td::garnet::Garnet;
+    use fedsa_problems::{NoFiles, ProblemSettings as _};
 
     fn field(seed: u64, agents: usize, features: usize, kind: Law) -> Arc<dyn Field> {
         let garnet = Garnet::default().with_agents(agents).with_states(6).with_features(features).with_gamma(0.8).with_seed(seed);

@@ -338,7 +338,7 @@ mod tests {
     use fedsa::linalg::{self, Mat};
     use fedsa::problem::facts::Facts;
     use fedsa::problem::law::FiniteLaw;
-    use fedsa::problem::linear::systems::Systems;
+    use fedsa::problem::systems::Systems;
     use fedsa::problem::{self, Problem};
     use fedsa::random::Stream;
     use fedsa::sampling::Sampling;

@@ -6,10 +6,10 @@ use std::fmt;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::columns::MOST_CLASSES;
+use crate::columns::RunningMoments;
+use crate::columns::{Coding, MOST_LEVELS, coding};
 use crate::error::{Error, ErrorCode, Result, quoted};
-use crate::problem::features::RunningMoments;
-use crate::problem::rows::preparation::columns::{Coding, MOST_LEVELS, coding};
-use crate::problem::rows::preparation::targets::MOST_CLASSES;
 
 /// The most bytes of a name.
 const LONGEST_NAME: usize = 1_000;

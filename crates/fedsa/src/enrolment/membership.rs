@@ -51,9 +51,10 @@ impl Member {
 /// ```
 /// use fedsa::enrolment::{Applicant, Enrolment, Terms, announced};
 /// use fedsa_methods::prelude::*;
+/// use fedsa_problems::prelude::*;
 ///
 /// let problem = Garnet::default();
-/// let terms = Terms::new(&FedLsa::new(0.1, 10), Description::of("garnet", &problem, Sampling::default(), 8));
+/// let terms = Terms::new(&FedLsa::new(0.1, 10), Description::new("garnet", Sampling::default(), 8).with(&problem));
 /// let agents = [100, 300, 600].map(|rows| Applicant::new(&terms, rows).with_dim(8));
 /// let mut enrolment = Enrolment::new(&terms, 1..=3)?;
 /// let invitation = enrolment.invite(2);

@@ -22,9 +22,10 @@
 //! ```
 //! use fedsa::enrolment::{Applicant, Enrolment, Terms};
 //! use fedsa_methods::prelude::*;
+//! use fedsa_problems::prelude::*;
 //!
 //! let problem = Garnet::default().with_agents(2);
-//! let terms = Terms::new(&FedLsa::new(0.1, 10), Description::of("garnet", &problem, Sampling::default(), 8)).with_seed(7);
+//! let terms = Terms::new(&FedLsa::new(0.1, 10), Description::new("garnet", Sampling::default(), 8).with(&problem)).with_seed(7);
 //! let agents = [Applicant::new(&terms, 100).with_dim(8), Applicant::new(&terms, 300).with_dim(8)];
 //!
 //! let mut enrolment = Enrolment::new(&terms, 2..=2)?;

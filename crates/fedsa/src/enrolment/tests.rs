@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::method::testing::Unused;
-use crate::prelude::{Description, Garnet, Sampling};
+use crate::prelude::{Description, Sampling};
 
 fn enrolment() -> Enrolment {
-    let terms = Terms::new(&Unused {}, Description::of("garnet", &Garnet::default(), Sampling::default(), 4));
+    let terms = Terms::new(&Unused {}, Description::new("garnet", Sampling::default(), 4));
     Enrolment::new(&terms, 2..=3).unwrap()
 }
 

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::canonical::{Canonical, bytes};
-use crate::problem::ProblemSettings;
 use crate::sampling::Sampling;
 
 /// What the agents' problem is, as far as all of them must have the same: its kind, its settings (discount, features, ridge, ..), how
@@ -26,7 +25,13 @@ impl Description {
     /// With the settings that the ends must have the same: those of the kind, or a map of names to values.
     #[must_use]
     pub fn with(self, settings: &impl Serialize) -> Self {
-        Self { settings: bytes(settings, &[]), ..self }
+        self.with_all_but(&[], settings)
+    }
+
+    /// As [`Description::with`], without the settings of these names, in which the ends may differ: where an end's data are.
+    #[must_use]
+    pub fn with_all_but(self, own: &[&str], settings: &(impl Serialize + ?Sized)) -> Self {
+        Self { settings: bytes(settings, own), ..self }
     }
 
     /// With another number of components.
@@ -48,13 +53,6 @@ impl Description {
     /// All of it but for how samples are drawn.
     pub(crate) fn without_sampling(&self) -> (&str, usize, &[u8]) {
         (&self.kind, self.dim, &self.settings)
-    }
-
-    /// The description of a problem of this crate, without the settings that say where an end's data are
-    /// ([`ProblemSettings::own_to_each_end`]).
-    pub fn of(kind: &str, settings: &dyn ProblemSettings, sampling: Sampling, dim: usize) -> Self {
-        let settings = bytes(settings, settings.own_to_each_end());
-        Self { kind: kind.to_string(), sampling, dim, settings }
     }
 }
 

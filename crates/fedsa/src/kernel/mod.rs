@@ -8,10 +8,11 @@
 //! - a step is `g = ...; s = g + drift; theta = eta.mul_add(s, theta)`, each
 //!   operation rounded once.
 //!
-//! The generic kernel ([`generic`]) runs every problem through its `sample` and `apply`. [`td`], [`dense`] and [`symmetric`] are
-//! faster replacements for some problems; tests compare their results with the generic kernel's, bit for bit.
+//! The generic kernel ([`generic`]) runs every problem through its `sample` and `apply`. `fedsa_problems` has faster
+//! ones for some problems; tests compare their results with the generic kernel's, bit for bit.
 
 /// A function that is compiled for every instruction set, of which the first argument names one.
+#[macro_export]
 macro_rules! per_isa {
     ($(#[$doc:meta])* fn $name:ident$(<$f:ident: $bound:path>)?($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
         $(#[$doc])*
@@ -43,23 +44,13 @@ macro_rules! per_isa {
 }
 
 pub mod blocks;
-pub mod common_rows;
-pub mod dense;
-pub mod elementary;
 pub mod generic;
-pub mod gram;
-pub mod lists;
-pub mod margins;
 pub mod products;
 pub mod remove;
 pub mod rows;
 pub mod select;
-pub mod symmetric;
-pub mod td;
-pub(crate) mod tiles;
 pub mod triangle;
-pub mod unit_rows;
-pub(crate) mod vector;
+pub mod vector;
 
 use std::sync::OnceLock;
 
@@ -159,27 +150,27 @@ pub struct Lanes {
     /// `theta_c` of every lane, `width` chunks each.
     pub theta: Vec<Chunk>,
     /// The drift of every lane, `width` chunks each.
-    pub(crate) drift: Vec<Chunk>,
+    pub drift: Vec<Chunk>,
     /// Whether all drifts are known to be zero.
-    pub(crate) is_still: bool,
+    pub is_still: bool,
     /// The state of every lane's sampling process, `chain_len` words each.
     pub chains: Vec<u64>,
     /// Words per sampling process.
     pub chain_len: usize,
     /// The random stream of every lane.
-    pub(crate) streams: Streams<LANES>,
+    pub streams: Streams<LANES>,
     /// `g_c(theta, z)` of every lane after an observation, `width` chunks each.
     pub observed: Vec<Chunk>,
     /// The step sizes of the leg under way.
-    pub(crate) etas: Vec<f64>,
+    pub etas: Vec<f64>,
     /// The common value of `etas`, if all are known to be equal.
-    pub(crate) eta: Option<f64>,
+    pub eta: Option<f64>,
     /// The key that streams were last opened with, after its seed, purpose and round.
-    pub(crate) opened: ((u64, Purpose, u64), Key),
+    pub opened: ((u64, Purpose, u64), Key),
     /// The iterate that all lanes started from, `width` chunks.
-    pub(crate) start: Vec<Chunk>,
+    pub start: Vec<Chunk>,
     /// Working memory of the kernels, and where their idle lanes write; `width` chunks.
-    spare: Vec<Chunk>,
+    pub spare: Vec<Chunk>,
 }
 
 impl Lanes {

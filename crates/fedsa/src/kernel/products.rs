@@ -25,7 +25,7 @@ fn add(y: &mut [f64], a: f64, x: &[f64]) {
 
 /// [`lengthen`] as it is compiled into others.
 #[inline(always)]
-pub(crate) fn lengthened(trace: &mut [f64], decay: f64, ratio: f64, phi: &[f64]) {
+pub fn lengthened(trace: &mut [f64], decay: f64, ratio: f64, phi: &[f64]) {
     trace.iter_mut().zip(phi).for_each(|(trace, phi)| *trace = ratio * decay.mul_add(*trace, *phi));
 }
 

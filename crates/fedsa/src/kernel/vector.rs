@@ -3,17 +3,20 @@
 use super::{Chunk, tree};
 
 /// The numbers of a vector.
-pub(crate) const WIDTH: usize = 8;
+pub const WIDTH: usize = 8;
 
 /// Eight f64. Every operation rounds once, element by element.
 ///
 /// # Safety
 /// Methods of an implementation may only run where its instruction set is
 /// available, inlined into a function compiled for that set.
-pub(crate) trait Vector: Copy {
+#[allow(clippy::missing_safety_doc, reason = "the trait's own section holds for all of them")]
+pub trait Vector: Copy {
     /// The number of chunks of a matrix-vector product that are computed side by side. Each takes four registers for sums.
     const ROWS: usize;
+    /// A chunk.
     unsafe fn load(p: *const Chunk) -> Self;
+    /// To a chunk.
     unsafe fn store(self, p: *mut Chunk);
     /// Eight numbers from anywhere.
     unsafe fn load_from(p: *const f64) -> Self;
@@ -23,6 +26,7 @@ pub(crate) trait Vector: Copy {
     unsafe fn load_first(p: *const f64, n: usize) -> Self;
     /// The first n < 8 numbers to anywhere; nothing after them is written.
     unsafe fn store_first(self, p: *mut f64, n: usize);
+    /// Eight times x.
     unsafe fn splat(x: f64) -> Self;
     /// The numbers at eight places after p, all of which can be read.
     #[inline(always)]
@@ -35,8 +39,11 @@ pub(crate) trait Vector: Copy {
     unsafe fn prefetch(_: *const Chunk) {}
     /// Whether there are registers for some thirty vectors.
     const HAS_ROOM: bool;
+    /// `self + o`.
     unsafe fn add(self, o: Self) -> Self;
+    /// `self - o`.
     unsafe fn sub(self, o: Self) -> Self;
+    /// `self * o`.
     unsafe fn mul(self, o: Self) -> Self;
     /// `self * b + c`.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
@@ -55,7 +62,7 @@ pub(crate) trait Vector: Copy {
 
 /// Any processor.
 #[derive(Clone, Copy)]
-pub(crate) struct Portable([f64; 8]);
+pub struct Portable([f64; 8]);
 
 impl Vector for Portable {
     const ROWS: usize = 1;
@@ -123,7 +130,7 @@ impl Vector for Portable {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{Avx2, Avx512};
+pub use x86::{Avx2, Avx512};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -141,7 +148,7 @@ mod x86 {
 
     /// Two 256-bit halves.
     #[derive(Clone, Copy)]
-    pub(crate) struct Avx2(__m256d, __m256d);
+    pub struct Avx2(__m256d, __m256d);
 
     // SAFETY (all blocks below): the trait's contract says that AVX2 and FMA are available, that pointers to chunks are valid and aligned, and
     // that others have the numbers that a method reads or writes.
@@ -239,7 +246,7 @@ mod x86 {
 
     /// One 512-bit register.
     #[derive(Clone, Copy)]
-    pub(crate) struct Avx512(__m512d);
+    pub struct Avx512(__m512d);
 
     // SAFETY (all blocks below): the trait's contract says that AVX-512 F, DQ and VL are available, that pointers to chunks are valid and
     // aligned, and that others have the numbers that a method reads or writes.

@@ -278,7 +278,7 @@ impl<'a> LocalContext<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::linear::systems::{System, Systems};
+    use crate::problem::systems::{System, Systems};
     use crate::random::stream;
 
     /// Quadratics whose Hessians are formed for more than five products.

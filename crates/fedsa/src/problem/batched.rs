@@ -10,12 +10,12 @@ use faer::Mat;
 
 use super::Field;
 use super::facts::Facts;
-use super::linear::systems::Moments;
 use super::root::{Root, RootSource};
 use super::sampled::KeptRoot;
 use crate::cancel::Cancel;
 use crate::error::{Error, Failure, Result};
 use crate::kernel::{Isa, Lanes, flat, flat_mut, generic};
+use crate::problem::systems::Moments;
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
 

@@ -4,11 +4,11 @@ use faer::Mat;
 
 use super::arrays::Arrays;
 use super::law::{FiniteLaw, NoiseLaw};
-use super::linear::linear_operators::LinearOperators;
-use super::linear::systems::{Moments, Systems};
 use super::objective::Objective;
 use super::root::Root;
-use super::td::projected::ProjectedBellman;
+use crate::problem::linear_operators::LinearOperators;
+use crate::problem::projected::ProjectedBellman;
+use crate::problem::systems::{Moments, Systems};
 use serde::{Deserialize, Serialize};
 
 use crate::cancel::Cancel;
@@ -42,7 +42,7 @@ pub trait Facts: Send + Sync {
     fn base(&self) -> Option<&dyn Facts> {
         None
     }
-    /// Whether operators are evaluated elsewhere, so that nothing is known of them here ([`super::elsewhere`]).
+    /// Whether operators are evaluated elsewhere, so that nothing is known of them here.
     fn is_elsewhere(&self) -> bool {
         self.base().is_some_and(Facts::is_elsewhere)
     }
@@ -149,7 +149,7 @@ pub trait Facts: Send + Sync {
     fn td(&self) -> Option<TdFacts> {
         self.base().filter(|base| same(self.systems(), base.systems()))?.td()
     }
-    /// The arrays of the problem that [`mod@super::linear::file`] reads in addition to linear systems: a Markov reward
+    /// The arrays of the problem that an array file has in addition to linear systems: a Markov reward
     /// process, additive noise.
     fn export(&self) -> Option<Arrays> {
         self.base()?.export()
@@ -189,7 +189,7 @@ impl Monotone {
 }
 
 /// The least eigenvalue of a symmetric matrix; `None` if the iteration does not converge.
-pub(super) fn least_eigenvalue(symmetric: &Mat<f64>) -> Option<f64> {
+pub fn least_eigenvalue(symmetric: &Mat<f64>) -> Option<f64> {
     let eigenvalues = symmetric.self_adjoint_eigenvalues(faer::Side::Lower).ok()?;
     eigenvalues.into_iter().min_by(f64::total_cmp)
 }
@@ -208,7 +208,7 @@ impl Facts for Unknown {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::linear::systems::System;
+    use crate::problem::systems::System;
 
     /// The samples are `A = a`, `b = 1` or -1.
     struct One(Systems, f64);

@@ -2,9 +2,9 @@
 
 use faer::Mat;
 
-use super::linear::systems::Moments;
 use crate::error::{Error, Result, require};
 use crate::linalg;
+use crate::problem::systems::Moments;
 
 /// Rows of a transition matrix must sum to 1 within this.
 pub const ROW_SUM_TOLERANCE: f64 = 1e-8;

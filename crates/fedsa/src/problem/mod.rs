@@ -7,50 +7,35 @@
 pub mod arrays;
 pub mod batched;
 pub mod calls;
-pub mod elsewhere;
 pub mod facts;
-pub mod features;
-mod index_chain;
-mod kinds;
 pub mod law;
-mod lazy_index;
-pub mod linear;
-pub mod logs;
-pub mod memory;
-pub mod noise;
-pub mod nonlinear;
+pub mod linear_operators;
+pub mod newton;
 pub mod objective;
+pub mod projected;
 pub mod root;
-pub mod rows;
 mod sampled;
-pub mod scope;
-pub mod td;
+pub mod systems;
 
 use std::sync::Arc;
 
 use faer::Mat;
 
 use crate::cancel::Cancel;
-use crate::error::{Error, Result, require};
+use crate::error::{Error, Result};
 use crate::kernel::{Isa, LANES, Lanes};
 use crate::linalg;
 use crate::parallel;
 use crate::random::Stream;
 use crate::sampling::{Law, Sampling};
 use crate::sums;
-use arrays::Arrays;
 use facts::Unknown;
-use linear::systems::{Moments, Systems};
-use logs::log_form::LogForm;
-use logs::source::LogSource;
-use memory::MemoryEstimate;
 use root::Root;
-use rows::dataset::{Dataset, Wanted};
+use systems::{Moments, Systems};
 
 pub use batched::{BatchCall, BatchOperators, Batched};
 pub use facts::Facts;
-pub use kinds::KINDS;
-pub use linear::linear_operators::LinearOperators;
+pub use linear_operators::LinearOperators;
 pub use objective::Objective;
 pub use sampled::{Sampled, field};
 
@@ -197,9 +182,9 @@ impl dyn Field + '_ {
         let losses: Vec<f64> = parallel::map(self.agents(), |c| self.weights()[c] * objective.loss(c, theta));
         Some(losses.iter().sum())
     }
-    /// `sum_c p_c f_c(theta)` and `sum_c p_c gbar_c(theta)`, with the bits of [`Field::mean_loss`] and [`Field::mean_operator`] and what they
+    /// `sum_c p_c f_c(theta)` and `sum_c p_c gbar_c(theta)`, with the bits of `mean_loss` and `mean_operator`, and what they
     /// share computed once; `None` where one of them is not known, and where the operators are those of linear systems.
-    pub(crate) fn mean_loss_and_operator(&self, theta: &[f64]) -> Option<(f64, Vec<f64>)> {
+    pub fn mean_loss_and_operator(&self, theta: &[f64]) -> Option<(f64, Vec<f64>)> {
         if self.systems().is_some() || self.prefers_one_call() || !self.has_mean() {
             return None;
         }
@@ -245,117 +230,6 @@ impl dyn Field + '_ {
             blocks
         })
     }
-}
-
-/// Where problems find the files that their settings name; the library itself reads none.
-pub trait Files {
-    /// The arrays of an `.npz` file.
-    ///
-    /// # Errors
-    /// When there is no such file or it cannot be read.
-    fn arrays(&self, path: &str) -> Result<Arrays>;
-    /// Logs of transitions: files, globs, folders or names of data sets, one agent a file, or as the form says.
-    ///
-    /// # Errors
-    /// When there are no logs, or a log cannot be opened.
-    fn logs(&self, sources: &[String], form: &LogForm) -> Result<Vec<Box<dyn LogSource>>>;
-    /// Rows with targets: files, globs, folders or names of data sets, one [`Dataset`] a file, in their order. All have the same
-    /// columns.
-    ///
-    /// # Errors
-    /// When there are no such files, or one cannot be read.
-    fn datasets(&self, sources: &[String], _wanted: &Wanted) -> Result<Vec<Dataset>> {
-        Err(Error::new("data", format!("{}: no files here", sources.join(" ")), "a problem that reads none"))
-    }
-    /// The token that ends the building of a problem. Problems whose agents take long to build look at it before each.
-    fn cancel(&self) -> &Cancel {
-        static NEVER: Cancel = Cancel::never();
-        &NEVER
-    }
-}
-
-/// For problems that read nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoFiles;
-
-impl Files for NoFiles {
-    fn arrays(&self, path: &str) -> Result<Arrays> {
-        Err(Error::new("path", format!("{path}: no files here"), "a problem that reads none"))
-    }
-    fn logs(&self, sources: &[String], _: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
-        self.arrays(&sources.join(" ")).map(|_| Vec::new())
-    }
-}
-
-/// The settings of one kind of problem: the keys of `[problem]` except `kind`.
-pub trait ProblemSettings: erased_serde::Serialize + Send + Sync {
-    /// Refuses values that are out of their ranges, as far as no file has to be read for it. [`ProblemSettings::field`] and
-    /// [`ProblemSettings::memory`] do so too.
-    ///
-    /// # Errors
-    /// Names the setting, and what is accepted.
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Builds the problem and joins it with a sampling.
-    ///
-    /// # Errors
-    /// When a setting or a file cannot be used; names the setting and the agent.
-    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>>;
-
-    /// The memory that [`ProblemSettings::field`] takes on this number of threads, computed from sizes.
-    /// The sizes of files are read.
-    ///
-    /// # Errors
-    /// When a file cannot be read, or a setting has no size.
-    fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate>;
-
-    /// The settings in which the ends of a federation may differ: paths of files and names of data, by their keys. All others are in
-    /// the hash that messages carry ([`crate::federation::Description`]).
-    fn own_to_each_end(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// The error about a given setting that has no effect under this sampling. Its key is that of the setting, or of the
-    /// sampling's own setting such as `sampling.start`.
-    fn without_effect(&self, _sampling: &Sampling) -> Option<Error> {
-        None
-    }
-}
-
-erased_serde::serialize_trait_object!(ProblemSettings);
-
-/// Ranges that every generated problem shares.
-pub(crate) fn check_counts(agents: usize, features: usize, states: usize) -> Result<()> {
-    require((1..=MAX_AGENTS).contains(&agents), "agents", agents, &format!("between 1 and {MAX_AGENTS}"))?;
-    require((2..=MAX_STATES).contains(&states), "states", states, &format!("between 2 and {MAX_STATES}"))?;
-    require((1..=states).contains(&features), "features", features, &format!("between 1 and states = {states}"))
-}
-
-/// Ranges that generated linear systems share.
-pub(crate) fn check_linear(agents: usize, dim: usize) -> Result<()> {
-    require((1..=MAX_AGENTS).contains(&agents), "agents", agents, &format!("between 1 and {MAX_AGENTS}"))?;
-    require(dim >= 1, "dim", dim, "at least 1")?;
-    check_size("dim", &[agents, dim, dim])
-}
-
-/// The standard deviation of offsets: what is drawn must be finite.
-pub(crate) fn check_spread(spread: f64) -> Result<()> {
-    require((0.0..=1e300).contains(&spread), "spread", format!("{spread:?}"), "from 0 to 1e300")
-}
-
-/// The largest numbers of agents, states and features of a generated problem. Larger numbers are
-/// typing errors, and would exhaust the memory without a message.
-pub(crate) const MAX_AGENTS: usize = 100_000_000;
-/// A stationary law takes the square of this.
-pub(crate) const MAX_STATES: usize = 50_000;
-
-/// Refuses problems whose arrays, with the product of `factors` as their size, fit into no memory.
-pub(crate) fn check_size(key: &str, factors: &[usize]) -> Result<()> {
-    const MAX_NUMBERS: f64 = 1e10;
-    let numbers: f64 = factors.iter().map(|n| *n as f64).product();
-    require(numbers <= MAX_NUMBERS, key, format!("a problem of {numbers:.1e} numbers"), &format!("at most {MAX_NUMBERS:.0e} numbers"))
 }
 
 /// Equal weights `1/N`.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use faer::Mat;
 
-use super::linear::systems::Systems;
 use crate::linalg;
+use crate::problem::systems::Systems;
 use crate::triangle::{Support, entries};
 
 /// Writes the product of a Hessian and its first argument into the second; both have d numbers.
@@ -94,7 +94,7 @@ pub trait Objective: Send + Sync {
 }
 
 /// The entries of [`Objective::hessian`] on its support.
-pub(super) fn dense_hessian(objective: &(impl Objective + ?Sized), c: usize, theta: &[f64], out: &mut [f64]) {
+pub fn dense_hessian(objective: &(impl Objective + ?Sized), c: usize, theta: &[f64], out: &mut [f64]) {
     let d = theta.len();
     linalg::with_square(d, |dense| {
         objective.hessian(c, theta, dense);
@@ -129,7 +129,7 @@ impl Objective for Systems {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::linear::systems::System;
+    use crate::problem::systems::System;
     use crate::random::{Purpose, stream};
 
     /// Derivatives are differences of the loss, to the error of central differences of a quadratic: rounding.

@@ -3,14 +3,14 @@
 use std::sync::{Arc, OnceLock};
 
 use super::facts::Facts;
-use super::linear::systems::{Moments, Systems};
-use super::nonlinear::newton;
 use super::root::{Root, RootSource};
 use super::{Field, Leg, Problem};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::kernel::{Isa, Lanes, generic};
 use crate::parallel;
+use crate::problem::newton;
+use crate::problem::systems::{Moments, Systems};
 use crate::random::Stream;
 use crate::sampling::{Law, Sampling};
 
@@ -214,13 +214,6 @@ fn no_singular_agent(systems: &Systems) -> Result<()> {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-    use crate::problem::arrays::Arrays;
-    use crate::problem::logs::log_form::LogForm;
-    use crate::problem::logs::source::LogSource;
-    use crate::problem::nonlinear::random_logistic::RandomLogistic;
-    use crate::problem::td::garnet::Garnet;
-    use crate::problem::td::random_mrp::RandomMrp;
-    use crate::problem::{Files, NoFiles, ProblemSettings};
 
     /// `gbar(theta) = 1 - theta - theta^3`.
     struct Cubic;
@@ -254,43 +247,5 @@ mod tests {
         assert!((1.0 - root - root.powi(3)).abs() < 1e-14);
         // What is known needs no time.
         field.solve(&cancel).unwrap();
-    }
-
-    /// Files whose token is cancelled.
-    struct Stopped(Cancel);
-
-    impl Files for Stopped {
-        fn arrays(&self, path: &str) -> Result<Arrays> {
-            NoFiles.arrays(path)
-        }
-        fn logs(&self, sources: &[String], form: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
-            NoFiles.logs(sources, form)
-        }
-        fn cancel(&self) -> &Cancel {
-            &self.0
-        }
-    }
-
-    #[test]
-    fn problems_whose_agents_take_long_are_built_until_they_are_cancelled() {
-        let files = Stopped(Cancel::new());
-        let problems: [&dyn ProblemSettings; 2] = [&Garnet::default(), &RandomMrp::default()];
-        for problem in problems {
-            problem.field(&files, Sampling::default(), Isa::best()).unwrap();
-        }
-        files.0.cancel();
-        for problem in problems {
-            let e = problem.field(&files, Sampling::default(), Isa::best()).map(|_| ()).unwrap_err();
-            assert_eq!((e.kind(), e.what.as_str()), (ErrorKind::Cancelled, "it was cancelled"));
-        }
-    }
-
-    #[test]
-    fn an_optimum_that_was_cancelled_is_computed_again() {
-        let field = RandomLogistic::default().field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
-        let cancel = Cancel::new();
-        cancel.cancel();
-        assert_eq!(field.solve(&cancel).unwrap_err().kind(), ErrorKind::Cancelled);
-        assert!(field.solution().is_ok());
     }
 }

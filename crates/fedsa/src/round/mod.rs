@@ -417,16 +417,39 @@ fn cost(field: &dyn Field, local_steps: usize) -> Cost {
 mod tests {
     use super::*;
     use crate::kernel::Isa;
-    use crate::problem::linear::finite_sum::FiniteSum;
-    use crate::problem::{NoFiles, ProblemSettings as _};
-    use crate::sampling::{Law, Sampling};
+    use crate::problem::{Facts, Problem, Sampled};
+    use crate::random::Stream;
+    use crate::sampling::Sampling;
+
+    /// A problem whose samples take long to apply.
+    struct Slow;
+
+    impl Facts for Slow {
+        fn sample_ns(&self) -> Option<f64> {
+            Some(10_000.0)
+        }
+    }
+
+    impl Problem for Slow {
+        type Obs = ();
+        fn dim(&self) -> usize {
+            200
+        }
+        fn weights(&self) -> &[f64] {
+            &[0.125; 8]
+        }
+        fn sample(&self, _: usize, _: &[f64], _: &mut [u64], _: &mut Stream, (): &mut ()) {}
+        fn apply(&self, _: usize, _: &[f64], (): &(), _: &mut [f64]) {}
+        fn facts(&self) -> &dyn Facts {
+            self
+        }
+    }
 
     /// Eight agents whose steps read matrices from memory are worth two threads, although a leg has few steps.
     #[test]
-    fn work_on_drawn_matrices_is_shared_out() {
-        let problem = FiniteSum { agents: 8, terms: 2, dim: 200, ..FiniteSum::default() };
-        let field = problem.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::best()).unwrap();
-        let Cost { ns, fewest } = cost(&*field, 10);
+    fn slow_samples_are_shared_out() {
+        let field = Sampled::new(Slow, Sampling::default(), Isa::best()).unwrap();
+        let Cost { ns, fewest } = cost(&field, 10);
         assert_eq!(Shares::new(8, ns, fewest, || 2), Shares { grain: 4, lanes: 4 });
         assert_eq!(Shares::new(8, ns, fewest, || 8).lanes, 1);
     }

@@ -8,9 +8,9 @@
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::problem::Field;
-use fedsa::problem::linear::systems::{System, Systems};
-use fedsa::problem::nonlinear::newton;
+use fedsa::problem::newton;
 use fedsa::problem::root::RootSource;
+use fedsa::problem::systems::{System, Systems};
 
 /// The linear models of the agents' operators at the root.
 #[derive(Debug, Clone)]

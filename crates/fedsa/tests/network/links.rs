@@ -3,13 +3,13 @@
 use super::*;
 use crate::common::{EXACT, engine, method};
 use fedsa::linalg::distance_sq;
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::noise::Noise;
 use fedsa::random::{Purpose, Stream};
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
 use fedsa::uplink::stage::LinkStage;
 use fedsa::uplink::{MessageKey, Uplink};
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::noise::Noise;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use fedsa::error::Error;
-use fedsa::problem::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
 use fedsa_cli::args::{Cli, Command, Overrides};
 use fedsa_cli::commands;
 use fedsa_cli::error::ShownError;
@@ -12,6 +11,7 @@ use fedsa_data::find::Places;
 use fedsa_experiment::bundled;
 use fedsa_experiment::config::{Document, Experiment, validate};
 use fedsa_experiment::resolve;
+use fedsa_problems::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use toml::{Table, Value};
 

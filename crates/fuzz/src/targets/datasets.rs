@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use fedsa::problem::rows::dataset::{Dataset, Labels, Rows, Wanted};
 use fedsa_data::datasets;
+use fedsa_problems::rows::dataset::{Dataset, Labels, Rows, Wanted};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 

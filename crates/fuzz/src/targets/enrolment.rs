@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use fedsa::enrolment::{Applicant, ColumnSummary, CountedColumns, DistinctValues, Enrolment, Terms, announce, announce_to_new, announced};
 use fedsa::federation::{Description, Federation};
-use fedsa::problem::td::garnet::Garnet;
 use fedsa::sampling::Sampling;
 use fedsa_methods::scafflsa::Scafflsa;
+use fedsa_problems::td::garnet::Garnet;
 use sha2::{Digest, Sha256};
 
 use super::proportional;
@@ -17,7 +17,7 @@ const D: usize = 4;
 const MOST: usize = 4;
 
 static TERMS: LazyLock<Terms> = LazyLock::new(|| {
-    let problem = Description::of("garnet", &Garnet::default().with_agents(3).with_features(D), Sampling::default(), D);
+    let problem = Description::new("garnet", Sampling::default(), D).with(&Garnet::default().with_agents(3).with_features(D));
     Terms::new(&Scafflsa::new(0.1, 5).with_participants(2), problem).with_seed(11)
 });
 

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use fedsa::error::Result;
-use fedsa::problem::logs::log::Log;
-use fedsa::problem::logs::log_form::{BadRows, LogForm};
-use fedsa::problem::logs::source::Inputs;
 use fedsa::uplink::stage::delay::{MAX_DELAY, Row};
 use fedsa_data::linear_model::LinearModel;
 use fedsa_data::table::{self, Cells, Table, TableForm};
 use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::weights::{self, FittedModel};
 use fedsa_data::{delays, find, logs, theta_from_json, trace};
+use fedsa_problems::logs::log::Log;
+use fedsa_problems::logs::log_form::{BadRows, LogForm};
+use fedsa_problems::logs::source::Inputs;
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
 use parquet::file::properties::{WriterProperties, WriterVersion};

@@ -6,11 +6,11 @@ use crate::made::count;
 use crate::numbers::thousands;
 use crate::picture::Picture;
 use fedsa::error::Result;
-use fedsa::problem::features::FeatureMap;
-use fedsa::problem::logs::held_out;
-use fedsa::problem::logs::log::Log;
-use fedsa::problem::logs::replay::TraceRule;
 use fedsa_figure::{Chart, Panel, PlottedCurve, Style};
+use fedsa_problems::features::FeatureMap;
+use fedsa_problems::logs::held_out;
+use fedsa_problems::logs::log::Log;
+use fedsa_problems::logs::replay::TraceRule;
 
 use super::range_of;
 
@@ -189,7 +189,7 @@ fn group(outcomes: &[Outcome]) -> Group {
 
 #[cfg(test)]
 mod tests {
-    use fedsa::problem::features::{FeatureSpec, Ranges};
+    use fedsa_problems::features::{FeatureSpec, Ranges};
 
     use super::*;
 

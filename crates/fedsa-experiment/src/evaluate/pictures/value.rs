@@ -4,10 +4,10 @@ use crate::numbers::{self, thousands};
 use crate::picture::Picture;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::parallel;
-use fedsa::problem::features::{FeatureMap, FeatureSpec};
-use fedsa::problem::logs::survey::{LogFacts, StateSample};
 use fedsa_evaluate::uncertainty::Covariance;
 use fedsa_figure::{Chart, HeatMap, HeatMaps, Panel, PlottedCurve, Style};
+use fedsa_problems::features::{FeatureMap, FeatureSpec};
+use fedsa_problems::logs::survey::{LogFacts, StateSample};
 
 use super::range_of;
 
@@ -367,7 +367,7 @@ fn heat(values: &Values, seen: &SeenStates, medians: &[f64], [across, up]: [Show
 
 #[cfg(test)]
 mod tests {
-    use fedsa::problem::features::{FeatureSpec, Ranges};
+    use fedsa_problems::features::{FeatureSpec, Ranges};
 
     use super::*;
 

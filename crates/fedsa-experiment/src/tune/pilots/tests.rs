@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use fedsa::kernel::Isa;
 use fedsa::method::MethodSettings;
-use fedsa::problem::linear::affine::LinearSystems;
-use fedsa::problem::{NoFiles, ProblemSettings as _};
 use fedsa::sampling::Sampling;
 use fedsa::uplink::Uplink;
 use fedsa_methods::fedlsa::FedLsa;
+use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::{NoFiles, ProblemSettings as _};
 use fedsa_theory::cost::Goal;
 use fedsa_theory::tune::SearchStart;
 

@@ -1,0 +1,12 @@
+//! The hot loops of these problems, with the bits of the generic kernel ([`fedsa::kernel`]).
+
+pub mod common_rows;
+pub mod dense;
+pub mod elementary;
+pub mod gram;
+pub mod lists;
+pub mod margins;
+pub mod symmetric;
+pub mod td;
+pub(crate) mod tiles;
+pub mod unit_rows;

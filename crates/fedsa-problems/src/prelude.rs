@@ -1,0 +1,6 @@
+//! What most programs need of this crate: `use fedsa_problems::prelude::*;`.
+
+pub use crate::linear::affine::LinearSystems;
+pub use crate::linear::file::ArrayFile;
+pub use crate::td::garnet::{Garnet, Heterogeneity};
+pub use crate::{NoFiles, ProblemSettings};

@@ -1,0 +1,340 @@
+//! Rows of numbers with targets, as files give them: the data of regression and classification before they are divided among
+//! agents.
+
+use std::borrow::Cow;
+
+use fedsa::error::{Error, Result, quoted};
+use fedsa::note::Note;
+
+/// The rows of a data set, n x d, dense or sparse.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rows {
+    /// All numbers.
+    Dense {
+        /// The number of columns d.
+        d: usize,
+        /// Row by row, n d numbers.
+        values: Vec<f64>,
+    },
+    /// The numbers that are not 0 (compressed sparse rows).
+    Sparse {
+        /// The number of columns d.
+        d: usize,
+        /// Where each row starts in `index` and `value`; n + 1 numbers, the first 0.
+        starts: Vec<usize>,
+        /// The columns of the numbers, increasing within a row.
+        index: Vec<u32>,
+        /// The numbers.
+        value: Vec<f64>,
+    },
+}
+
+impl Rows {
+    /// No rows of d columns, dense.
+    pub fn dense(d: usize) -> Self {
+        Rows::Dense { d, values: Vec::new() }
+    }
+
+    /// No rows, sparse. d grows with the columns that rows have.
+    pub fn sparse() -> Self {
+        Rows::Sparse { d: 0, starts: vec![0], index: Vec::new(), value: Vec::new() }
+    }
+
+    /// The number of columns d.
+    pub fn columns(&self) -> usize {
+        let (Rows::Dense { d, .. } | Rows::Sparse { d, .. }) = self;
+        *d
+    }
+
+    /// The number of rows n.
+    pub fn len(&self) -> usize {
+        match self {
+            Rows::Dense { d, values } => values.len().checked_div(*d).unwrap_or(0),
+            Rows::Sparse { starts, .. } => starts.len() - 1,
+        }
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The numbers of row `i` that are stored, with their columns.
+    pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let (index, value) = match self {
+            Rows::Dense { d, values } => (None, &values[i * d..][..*d]),
+            Rows::Sparse { starts, index, value, .. } => {
+                let at = starts[i]..starts[i + 1];
+                (Some(&index[at.clone()]), &value[at])
+            }
+        };
+        value.iter().enumerate().map(move |(k, x)| (index.map_or(k, |index| index[k] as usize), *x))
+    }
+
+    /// The number of numbers that are stored.
+    pub fn stored(&self) -> usize {
+        let (Rows::Dense { values: stored, .. } | Rows::Sparse { value: stored, .. }) = self;
+        stored.len()
+    }
+
+    /// The bytes that they take.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Rows::Dense { values, .. } => size_of_val(&values[..]),
+            Rows::Sparse { starts, index, value, .. } => size_of_val(&starts[..]) + size_of_val(&index[..]) + size_of_val(&value[..]),
+        }
+    }
+
+    /// Whether they are sparse, and every number is 1 or -1.
+    pub fn are_units(&self) -> bool {
+        matches!(self, Rows::Sparse { value, .. } if value.iter().all(|x| x.abs() == 1.0))
+    }
+
+    /// The same rows with all numbers stored.
+    #[must_use]
+    pub fn into_dense(self) -> Self {
+        if matches!(self, Rows::Dense { .. }) {
+            return self;
+        }
+        let d = self.columns();
+        let mut values = vec![0.0; self.len() * d];
+        for j in 0..self.len() {
+            self.row(j).for_each(|(i, x)| values[j * d + i] = x);
+        }
+        Rows::Dense { d, values }
+    }
+
+    /// The same rows with the numbers that are not 0.
+    #[must_use]
+    pub fn to_sparse(&self) -> Self {
+        let (mut starts, mut index, mut value) = (vec![0], Vec::new(), Vec::new());
+        for j in 0..self.len() {
+            for (i, x) in self.row(j).filter(|(_, x)| *x != 0.0) {
+                index.push(i as u32);
+                value.push(x);
+            }
+            starts.push(index.len());
+        }
+        Rows::Sparse { d: self.columns(), starts, index, value }
+    }
+}
+
+/// A column of a data set that tells rows apart: classes, writers.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Labels {
+    /// A number for each row.
+    Numbers(Vec<f64>),
+    /// A name for each row.
+    Names {
+        /// The distinct names, in the order of their first rows.
+        names: Vec<String>,
+        /// The position of each row's name.
+        of: Vec<u32>,
+    },
+}
+
+impl Labels {
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Labels::Numbers(x) => x.len(),
+            Labels::Names { of, .. } => of.len(),
+        }
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The names of columns.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Columns {
+    /// From a header.
+    Named(Vec<String>),
+    /// Their numbers `1`, `2`, .. as text, which are made where they are needed: sparse rows may have millions of columns.
+    Counted {
+        /// The number of columns, with those that are left out.
+        width: usize,
+        /// The positions (from 0) of those that are left out, below `width`, in increasing order.
+        left_out: Vec<usize>,
+    },
+}
+
+impl Columns {
+    /// The number of columns d.
+    pub fn len(&self) -> usize {
+        match self {
+            Columns::Named(names) => names.len(),
+            Columns::Counted { width, left_out } => width - left_out.len(),
+        }
+    }
+
+    /// Whether there are no columns.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether they are `1`, `2`, .. without a gap, as those of a model without names.
+    pub fn are_counted(&self) -> bool {
+        self.are_counted_up_to(self.len())
+    }
+
+    /// Whether the first d of them, or all if there are fewer, are `1`, `2`, .. without a gap.
+    pub fn are_counted_up_to(&self, d: usize) -> bool {
+        match self {
+            Columns::Named(names) => names.iter().take(d).enumerate().all(|(i, name)| *name == (i + 1).to_string()),
+            Columns::Counted { left_out, .. } => left_out.first().is_none_or(|first| *first >= d.min(self.len())),
+        }
+    }
+
+    /// The position of a column among them, from 0.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        match self {
+            Columns::Named(names) => names.iter().position(|own| own == name),
+            Columns::Counted { width, left_out } => {
+                let number = name.parse::<usize>().ok().filter(|number| number.to_string() == name && (1..=*width).contains(number))?;
+                left_out.binary_search(&(number - 1)).err().map(|before| number - 1 - before)
+            }
+        }
+    }
+
+    /// The names, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Cow<'_, str>> + '_ {
+        let (names, width, left_out): (&[String], usize, &[usize]) = match self {
+            Columns::Named(names) => (names, 0, &[]),
+            Columns::Counted { width, left_out } => (&[], *width, left_out),
+        };
+        let counted = (0..width).filter(move |j| left_out.binary_search(j).is_err()).map(|j| Cow::<str>::Owned((j + 1).to_string()));
+        names.iter().map(|name| Cow::Borrowed(name.as_str())).chain(counted)
+    }
+
+    /// The name of column `j`, from 0.
+    pub fn name(&self, j: usize) -> Option<Cow<'_, str>> {
+        match self {
+            Columns::Named(names) => names.get(j).map(|name| Cow::Borrowed(name.as_str())),
+            Columns::Counted { width, left_out } => {
+                // Columns that are left out shift those behind them.
+                let position = left_out.iter().fold(j, |position, out| position + usize::from(*out <= position));
+                (position < *width).then(|| Cow::Owned((position + 1).to_string()))
+            }
+        }
+    }
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        Columns::Named(Vec::new())
+    }
+}
+
+impl FromIterator<String> for Columns {
+    fn from_iter<I: IntoIterator<Item = String>>(names: I) -> Self {
+        Columns::Named(names.into_iter().collect())
+    }
+}
+
+/// What is wanted of the files of a data set. Names are those of columns; a file without names has the columns `1`, `2`, ..
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Wanted {
+    /// The column of targets. By default the label of LIBSVM files, the `labels` file beside IDX images, and the column `target`
+    /// or `label` of a table.
+    pub target: Option<String>,
+    /// The column that tells the agents' rows apart, such as `writers` beside IDX images. It is not a feature.
+    pub group: Option<String>,
+    /// Columns of a table that are not features.
+    pub drop: Vec<String>,
+    /// Columns of categories: they may hold any text, `NA` and `71%` too. Others hold text where their first field is one.
+    pub categorical: Vec<String>,
+    /// Whether a file without targets is accepted, as one that is to be predicted is.
+    pub may_lack_target: bool,
+    /// Whether a file whose sparse rows end before a column that is named here is accepted: files of others, which are not read with it, may have
+    /// numbers there, and its rows have zeros.
+    pub may_end_before: bool,
+}
+
+impl Wanted {
+    /// The positions (from 0) of the columns that are no features in a file without names, as far as they are numbers.
+    pub(crate) fn left_out(&self) -> impl Iterator<Item = usize> + '_ {
+        let names = self.drop.iter().chain(&self.target).chain(&self.group);
+        names.filter_map(|name| name.parse::<usize>().ok()?.checked_sub(1))
+    }
+}
+
+fedsa::settings::setters! { Wanted {
+    with_target(target: impl Into<String>) = Some(target.into());
+    with_group(group: impl Into<String>) = Some(group.into());
+    with_drop(drop: Vec<String>) = drop;
+    with_categorical(categorical: Vec<String>) = categorical;
+    with_may_lack_target(may_lack_target: bool) = may_lack_target;
+    with_may_end_before(may_end_before: bool) = may_end_before;
+} }
+
+/// A data set: the rows of one file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dataset {
+    /// The file, as messages name it.
+    pub name: String,
+    /// The names of the columns, d.
+    pub columns: Columns,
+    /// The rows, n x d.
+    pub rows: Rows,
+    /// The target of each row; `None` where the file has none.
+    pub targets: Option<Labels>,
+    /// The group of each row, where one was wanted.
+    pub groups: Option<Labels>,
+    /// The columns of text among the columns: their numbers in `rows` are positions of names.
+    pub texts: Vec<TextColumn>,
+    /// What a reader must know of how the file was read.
+    pub notes: Vec<Note>,
+}
+
+/// A column of text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextColumn {
+    /// Its name.
+    pub column: String,
+    /// The distinct texts; the rows have their positions.
+    pub names: Vec<String>,
+}
+
+impl Dataset {
+    /// Checks lengths, and that all numbers are finite.
+    ///
+    /// # Errors
+    /// When they are not; names the row (from 0) and the column.
+    pub fn check(&self) -> Result<()> {
+        let n = self.rows.len();
+        for i in 0..n {
+            if let Some((j, x)) = self.rows.row(i).find(|(_, x)| !x.is_finite()) {
+                let column = self.columns.name(j).map_or_else(|| j.to_string(), quoted);
+                return Err(Error::data(self.name.clone(), format!("row {i}, column {column}: {x}"), "finite numbers"));
+            }
+        }
+        if let Some(Labels::Numbers(x)) = &self.targets
+            && let Some(i) = x.iter().position(|x| !x.is_finite())
+        {
+            return Err(Error::data(self.name.clone(), format!("row {i}: the target {}", x[i]), "finite numbers"));
+        }
+        for labels in [&self.targets, &self.groups].into_iter().flatten() {
+            if labels.len() != n {
+                return Err(Error::data(self.name.clone(), format!("{} labels for {n} rows", labels.len()), "a label for each row"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row of several data sets, which are numbered one after the other from 0, for messages: `a.csv: row 7`, from 1.
+pub(crate) fn row_in(sets: &[Dataset], row: usize) -> String {
+    let mut first = 0;
+    for set in sets {
+        if row < first + set.rows.len() {
+            return format!("{}: row {}", quoted(&set.name), row - first + 1);
+        }
+        first += set.rows.len();
+    }
+    format!("row {}", row + 1)
+}

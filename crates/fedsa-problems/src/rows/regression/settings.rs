@@ -1,0 +1,526 @@
+//! The settings of the kinds `logistic`, `least-squares` and `glm`.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::family_losses::FamilyLosses;
+use super::loss::{LogLoss, RowLosses, SquaredLoss};
+use super::{Parts, Regression, keeps_systems};
+use crate::kernel::unit_rows::MOST_COLUMNS;
+use crate::logs::replay::Sources;
+use crate::memory::{self, MemoryEstimate};
+use crate::rows::dataset::{Dataset, Rows, Wanted};
+use crate::rows::glm::family::{FamilyName, ModelFamily};
+use crate::rows::preparation::columns::SpecialColumns;
+use crate::rows::preparation::partition::{Partition, number_of_groups};
+use crate::rows::preparation::quality::LabelledRows;
+use crate::rows::preparation::sparse::is_nearly_dense;
+use crate::rows::preparation::targets::{ClassLabel, TargetRule};
+use crate::rows::preparation::transform::Pca;
+use crate::rows::preparation::{AgentWeights, Preparation, Prepared};
+use crate::{Files, ProblemSettings};
+use crate::{index_chain, lazy_index};
+use fedsa::error::{Error, ErrorCode, Result, quoted, require};
+use fedsa::kernel::Isa;
+use fedsa::problem::root::MOST_DIM;
+use fedsa::problem::{Field, field};
+use fedsa::sampling::Sampling;
+
+/// Settings on data sets: the keys that all have, and those of one kind.
+macro_rules! on_data_sets {
+    ($(#[$about:meta])* $name:ident { $($(#[$own_doc:meta])* $own:ident: $type:ty),* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            /// Files, globs, a folder or the name of a data set, or a list of them.
+            pub data: Sources,
+            /// The column of labels; by default the label of LIBSVM files, the file of labels beside IDX images, and the column `target`
+            /// or `label` of tables.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub target: Option<String>,
+            $($(#[$own_doc])*
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub $own: Option<$type>,)*
+            /// Columns of tables that are not features.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub drop: Vec<String>,
+            /// Columns of tables that are categories: a column of 0 and 1 for each level but that of most rows. Columns of text are so by themselves.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub categorical: Vec<String>,
+            /// mu: `mu/2 ||theta||^2` is added to every agent's loss.
+            #[serde(default)]
+            #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
+            pub ridge: f64,
+            /// Adds a last column of ones.
+            #[serde(default)]
+            pub intercept: bool,
+            /// Whether the ridge applies to the intercept too.
+            #[serde(default)]
+            pub penalise_intercept: bool,
+            /// Features are divided by this number, such as 255 for pixels.
+            #[serde(default = "one")]
+            pub divide_by: f64,
+            /// Features have mean 0 and standard deviation 1 over the rows of all agents; sparse ones keep their means.
+            #[serde(default)]
+            pub standardise: bool,
+            /// Projects features on principal components.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub pca: Option<Pca>,
+            /// The number of agents N; follows from the data for the partitions files and by-column.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
+            pub agents: Option<usize>,
+            /// How rows are divided among agents.
+            #[serde(default)]
+            pub partition: Partition,
+            /// The column whose values are the agents of the partition by-column; it is not a feature.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            pub group: Option<String>,
+            /// Deals the rows of all agents out again at random: the same rows, in agents of the same sizes, without their differences.
+            #[serde(default)]
+            pub reshuffle: bool,
+            /// Rows of each agent, with those that are held out; all by default.
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+            pub samples: Option<usize>,
+            /// The share of each agent's rows that is held out, drawn at random.
+            #[serde(default)]
+            #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
+            pub holdout: f64,
+            /// The agents' weights: by their rows, so that every row counts alike, or equal.
+            #[serde(default)]
+            pub weighting: AgentWeights,
+            /// From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time.
+            #[serde(default = "one")]
+            #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
+            pub mixing_time: f64,
+            /// The seed of partitions and of what is held out.
+            #[serde(default)]
+            pub seed: u64,
+        }
+
+        impl $name {
+            /// On these data, everything else as it is by default.
+            pub fn new(data: Sources) -> Self {
+                Self {
+                    data,
+                    target: None,
+                    $($own: None,)*
+                    drop: Vec::new(),
+                    categorical: Vec::new(),
+                    ridge: 0.0,
+                    intercept: false,
+                    penalise_intercept: false,
+                    divide_by: 1.0,
+                    standardise: false,
+                    pca: None,
+                    agents: None,
+                    partition: Partition::default(),
+                    group: None,
+                    reshuffle: false,
+                    samples: None,
+                    holdout: 0.0,
+                    weighting: AgentWeights::default(),
+                    mixing_time: 1.0,
+                    seed: 0,
+                }
+            }
+
+            /// How data sets become the agents' rows.
+            pub fn preparation(&self) -> Preparation {
+                Preparation {
+                    data: self.data.list(),
+                    wanted: Wanted {
+                        target: self.target.clone(),
+                        group: self.group.clone(),
+                        drop: self.drop.clone(),
+                        categorical: self.categorical.clone(),
+                        ..Wanted::default()
+                    },
+                    targets: self.targets(),
+                    special: OnData::special(self),
+                    sparse: None,
+                    family: OnData::family(self),
+                    agents: self.agents,
+                    partition: self.partition,
+                    reshuffle: self.reshuffle,
+                    samples: self.samples,
+                    holdout: self.holdout,
+                    divide_by: self.divide_by,
+                    standardise: self.standardise,
+                    pca: self.pca,
+                    intercept: self.intercept,
+                    weighting: self.weighting,
+                    seed: self.seed,
+                }
+            }
+
+            /// The data sets, after a check of the settings.
+            ///
+            /// # Errors
+            /// When a setting is out of range, or a file cannot be read or used.
+            pub fn read(&self, files: &dyn Files) -> Result<Vec<Dataset>> {
+                ProblemSettings::check(self)?;
+                self.preparation().read(files)
+            }
+
+            /// The agents' rows, what is held out, and what was done to features and labels.
+            ///
+            /// # Errors
+            /// When a file cannot be read, or a setting does not go with the data.
+            pub fn prepare(&self, files: &dyn Files) -> Result<Prepared> {
+                self.preparation().prepare_sets(self.read(files)?, files.cancel())
+            }
+
+            /// The problem on the rows of all agents that were prepared by these settings, with the agents' weights.
+            ///
+            /// # Errors
+            /// When the sampling cannot be used, or numbers are too large.
+            pub fn field_of(&self, train: LabelledRows, weights: Vec<f64>, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+                let free = usize::from(self.intercept && !self.penalise_intercept);
+                let like = Like { ridge: self.ridge, free, mixing_time: self.mixing_time };
+                OnData::build(self, train, weights, like, sampling, isa)
+            }
+
+            /// The memory that preparing these data sets and the problem take, in addition to the data sets themselves.
+            ///
+            /// # Errors
+            /// When the column of agents cannot be used.
+            pub fn memory_of(&self, sets: &[Dataset], threads: usize) -> Result<MemoryEstimate> {
+                Self::memory_by(&self.preparation(), sets, threads)
+            }
+
+            /// The same of rows that are prepared by these rules, such as with levels of other agents.
+            ///
+            /// # Errors
+            /// As [`Self::memory_of`].
+            pub fn memory_by(how: &Preparation, sets: &[Dataset], threads: usize) -> Result<MemoryEstimate> {
+                memory_of(how, <Self as OnData>::IS_LINEAR, sets, threads, 0.0)
+            }
+        }
+
+        impl ProblemSettings for $name {
+            fn check(&self) -> Result<()> {
+                check_ridge(self.ridge)?;
+                index_chain::check_mixing_time(self.mixing_time)?;
+                OnData::check(self)?;
+                self.preparation().check()
+            }
+
+            fn own_to_each_end(&self) -> &'static [&'static str] {
+                &["data", "agents", "partition", "group", "reshuffle", "samples", "seed"]
+            }
+
+            fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
+                if self.group.is_some() && self.partition != Partition::ByColumn {
+                    let help = "no `group`, or `partition = by-column`; `drop` leaves out a column that is no feature";
+                    return Some(Error::new("group", "it names a column for agents, and `partition` is another than by-column", help));
+                }
+                if self.penalise_intercept && !self.intercept {
+                    return Some(Error::new("penalise_intercept", "true, and there is no intercept", "intercept = true, or no penalise_intercept"));
+                }
+                lazy_index::without_effect(self.mixing_time, sampling)
+            }
+
+            fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+                let Prepared { train, weights, .. } = self.prepare(files)?;
+                self.field_of(train, weights, sampling, isa)
+            }
+
+            fn memory(&self, files: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
+                let sets = self.read(files)?;
+                let source: usize = sets.iter().map(|set| stored_bytes(&set.rows) + 16 * set.rows.len()).sum();
+                memory_of(&self.preparation(), <Self as OnData>::IS_LINEAR, &sets, threads, source as f64)
+            }
+        }
+    };
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// What the kinds differ in.
+trait OnData {
+    /// Whether the problem is linear.
+    const IS_LINEAR: bool;
+    /// What losses are of; the number of classes follows from the data.
+    fn family(&self) -> ModelFamily;
+    /// Columns that are no features as they are.
+    fn special(&self) -> SpecialColumns;
+    /// Checks what is set of the kind's own keys.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+    /// The problem.
+    fn build(&self, train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>>;
+}
+
+on_data_sets! {
+    /// The `logistic` problem: `f_c(theta) = (1/n_c) sum_j log(1 + exp(-y_j x_j^T theta)) + ridge/2 ||theta||^2`, y in {-1, 1} (\[T\] eq. 2.2).
+    Logistic {
+        /// The class whose target is 1, a number or a name; all others have -1. Without it there must be two labels, of
+        /// which the larger number, or the second name in alphabetical order, has 1.
+        positive: ClassLabel,
+        /// The labels of all agents' rows, where an agent may lack one; without it they are those that rows have.
+        classes: Vec<ClassLabel>
+    }
+}
+
+on_data_sets! {
+    /// The `least-squares` problem: `f_c(theta) = (1/n_c) sum_j (x_j^T theta - y_j)^2 / 2 + ridge/2 ||theta||^2` (\[T\] eq. 2.2).
+    LeastSquares {
+        /// The smallest and the largest target: labels are mapped to this range, such as [0, 1].
+        target_range: [f64; 2]
+    }
+}
+
+on_data_sets! {
+    /// The `glm` problem: `f_c(theta) = (1/A_c) sum_j a_j l(x_j^T theta + o_j, y_j) + ridge/2 ||theta||^2` with the loss l of a family,
+    /// offsets o_j, row weights a_j and `A_c = sum_j a_j`. Without a dispersion l is minus the log-likelihood. Of K classes theta has
+    /// K - 1 blocks.
+    GeneralisedLinear {
+        /// The family: binomial by default.
+        family: FamilyName,
+        /// The dispersion of the negative-binomial family, alpha: the variance is `mu + alpha mu^2`.
+        dispersion: f64,
+        /// The residual from which on Huber's loss is linear, in units of the target.
+        huber_delta: f64,
+        /// The class whose target is 1, of the binomial family; as that of `logistic`.
+        positive: ClassLabel,
+        /// The class of the multinomial family with which others are compared; the first one by default.
+        reference: ClassLabel,
+        /// The labels of all agents' rows, as those of `logistic`; of the binomial and the multinomial family.
+        classes: Vec<ClassLabel>,
+        /// The column that is added to linear predictors, such as the logarithm of an exposure.
+        offset: String,
+        /// The column that says how much each row counts.
+        row_weights: String
+    }
+}
+
+impl OnData for Logistic {
+    const IS_LINEAR: bool = false;
+    fn family(&self) -> ModelFamily {
+        ModelFamily::Binomial
+    }
+    fn special(&self) -> SpecialColumns {
+        SpecialColumns { categorical: self.categorical.clone(), ..SpecialColumns::default() }
+    }
+    fn build(&self, train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        let LabelledRows { mut rows, first, targets, .. } = train;
+        times_labels(&mut rows, &targets);
+        build(LogLoss, (rows, first, Vec::new()), weights, like, sampling, isa)
+    }
+}
+
+impl OnData for LeastSquares {
+    const IS_LINEAR: bool = true;
+    fn family(&self) -> ModelFamily {
+        ModelFamily::Gaussian
+    }
+    fn special(&self) -> SpecialColumns {
+        SpecialColumns { categorical: self.categorical.clone(), ..SpecialColumns::default() }
+    }
+    fn build(&self, train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        let LabelledRows { rows, first, targets, .. } = train;
+        let residuals = targets.into_iter().map(|y| -y).collect();
+        build(SquaredLoss, (rows, first, residuals), weights, like, sampling, isa)
+    }
+}
+
+impl OnData for GeneralisedLinear {
+    const IS_LINEAR: bool = false;
+    fn family(&self) -> ModelFamily {
+        match self.family.unwrap_or_default() {
+            FamilyName::Gaussian => ModelFamily::Gaussian,
+            FamilyName::Binomial => ModelFamily::Binomial,
+            FamilyName::Poisson => ModelFamily::Poisson,
+            FamilyName::Gamma => ModelFamily::Gamma,
+            FamilyName::NegativeBinomial => ModelFamily::NegativeBinomial { dispersion: self.dispersion.unwrap_or(f64::NAN) },
+            FamilyName::Multinomial => ModelFamily::Multinomial { classes: 2 },
+            FamilyName::Huber => ModelFamily::Huber { delta: self.huber_delta.unwrap_or(f64::NAN) },
+        }
+    }
+    fn special(&self) -> SpecialColumns {
+        SpecialColumns {
+            offset: self.offset.clone(),
+            row_weights: self.row_weights.clone(),
+            categorical: self.categorical.clone(),
+            known: None,
+        }
+    }
+    fn check(&self) -> Result<()> {
+        let family = self.family.unwrap_or_default();
+        for (key, given, of, what) in [
+            ("dispersion", self.dispersion, FamilyName::NegativeBinomial, "the negative-binomial family"),
+            ("huber_delta", self.huber_delta, FamilyName::Huber, "Huber's loss"),
+        ] {
+            match given {
+                None if family == of => {
+                    let missing = format!("{what} needs it");
+                    return Err(Error::new(key, missing, "a positive number").coded(ErrorCode::Setting));
+                }
+                Some(x) if family != of => {
+                    return Err(Error::new(key, format!("{x}, which belongs to {what}"), format!("no `{key}`")));
+                }
+                Some(x) => require(x > 0.0 && x.is_finite(), key, x, "a positive number")?,
+                None => {}
+            }
+        }
+        if self.reference.is_some() && family != FamilyName::Multinomial {
+            return Err(Error::new("reference", "a class, and the family is not multinomial", "no `reference`"));
+        }
+        if self.positive.is_some() && family != FamilyName::Binomial {
+            return Err(Error::new("positive", "a class, and the family is not binomial", "no `positive`"));
+        }
+        if self.classes.is_some() && !matches!(family, FamilyName::Binomial | FamilyName::Multinomial) {
+            return Err(Error::new("classes", "classes, and the family has none", "no `classes`"));
+        }
+        Ok(())
+    }
+    fn build(&self, train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        let family = train.family;
+        if let Some((is_one, wanted)) = family.domain()
+            && let Some(y) = train.targets.iter().find(|y| !is_one(**y))
+        {
+            return Err(Error::data("target", format!("a row has the target {y}, and the family is {}", family.name()), wanted));
+        }
+        let losses = FamilyLosses::of(&train)?;
+        let LabelledRows { rows, first, offsets, .. } = train;
+        build(losses, (rows, first, offsets), weights, like, sampling, isa)
+    }
+}
+
+impl GeneralisedLinear {
+    fn targets(&self) -> TargetRule {
+        let classes = self.classes.clone();
+        match self.family.unwrap_or_default() {
+            FamilyName::Binomial => TargetRule::Classes { positive: self.positive.clone(), classes },
+            FamilyName::Multinomial => TargetRule::Many { reference: self.reference.clone(), classes },
+            _ => TargetRule::Numbers { range: None },
+        }
+    }
+}
+
+impl Logistic {
+    fn targets(&self) -> TargetRule {
+        TargetRule::Classes { positive: self.positive.clone(), classes: self.classes.clone() }
+    }
+}
+
+impl LeastSquares {
+    fn targets(&self) -> TargetRule {
+        TargetRule::Numbers { range: self.target_range }
+    }
+}
+
+fn check_ridge(ridge: f64) -> Result<()> {
+    require(ridge >= 0.0 && ridge.is_finite(), "ridge", ridge, "a finite number of at least 0")
+}
+
+/// What a problem is besides its rows.
+struct Like {
+    ridge: f64,
+    /// The number of last columns without the ridge.
+    free: usize,
+    mixing_time: f64,
+}
+
+/// Regression with some losses on prepared rows, with what is added to their products.
+fn build(
+    losses: impl RowLosses,
+    (rows, first, offsets): (Rows, Vec<usize>, Vec<f64>),
+    weights: Vec<f64>,
+    like: Like,
+    sampling: Sampling,
+    isa: Isa,
+) -> Result<Arc<dyn Field>> {
+    let Like { ridge, free, mixing_time } = like;
+    let penalised = rows.columns() - free;
+    let parts = Parts { rows, first, offsets, ridge, penalised, weights, mixing_time };
+    // Agents may be singular alone.
+    field(Regression::new(parts, losses, sampling, isa)?, sampling, isa, true)
+}
+
+/// Multiplies rows by their labels, -1 or 1.
+fn times_labels(rows: &mut Rows, labels: &[f64]) {
+    let flip = |row: &mut [f64]| row.iter_mut().for_each(|x| *x = -*x);
+    match rows {
+        Rows::Dense { d, values } => values.chunks_mut(*d).zip(labels).filter(|(_, y)| **y < 0.0).for_each(|(row, _)| flip(row)),
+        Rows::Sparse { starts, value, .. } => {
+            starts.windows(2).zip(labels).filter(|(_, y)| **y < 0.0).for_each(|(at, _)| flip(&mut value[at[0]..at[1]]));
+        }
+    }
+}
+
+/// Above so many columns the file with the last one is named.
+const MANY_COLUMNS: usize = 100_000;
+
+/// Above so many levels of categories their number is named.
+const MANY_LEVELS: usize = 100;
+
+/// The bytes of the numbers that are stored.
+fn stored_bytes(rows: &Rows) -> usize {
+    rows.stored() * if matches!(rows, Rows::Sparse { .. }) { 12 } else { 8 }
+}
+
+/// The memory that preparation and problem take, beside the bytes of the data sets where these are to be read.
+fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usize, source: f64) -> Result<MemoryEstimate> {
+    let all: usize = sets.iter().map(|set| set.rows.len()).sum();
+    let stored: usize = sets.iter().map(|set| set.rows.stored()).sum();
+    let known = how.sparse.as_ref().map_or(0, |sparse| sparse.plain() + sparse.categories);
+    let columns = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0).max(known);
+    let is_sparse = sets.iter().all(|set| matches!(set.rows, Rows::Sparse { .. }));
+    // Agents that follow from the data.
+    let groups = if how.partition == Partition::ByColumn { number_of_groups(sets)? } else { None };
+    let agents = how.agents.or(groups);
+    let n = agents.unwrap_or(sets.len()) as f64;
+    let rows = how.samples.map_or(all as f64, |samples| (n * samples as f64).min(all as f64));
+    let number = if is_sparse { 12.0 } else { 8.0 };
+    let share = rows / all as f64;
+    // Categories become a column for each level, of which one a column is the reference; rows have at most one number of each.
+    let (categories, levels) = how.special.count_levels(sets);
+    let (columns, stored) = if categories == 0 {
+        (columns, stored)
+    } else {
+        let columns = columns.saturating_sub(categories) + levels;
+        (columns, if is_sparse { stored + all * categories } else { all * columns })
+    };
+    let grown = if categories == 0 { 0.0 } else { number * stored as f64 };
+    let d = how.pca.map_or(columns, |pca| pca.dim.min(columns)) + usize::from(how.intercept);
+    let d = d as f64;
+    // Rows of both kinds are gathered as dense ones.
+    let gathered = if how.pca.is_some() || !is_sparse { 8.0 * rows * columns as f64 } else { number * stored as f64 * share };
+    let featured = stored as f64 * share + if how.intercept { rows } else { 0.0 };
+    let is_dense = how.pca.is_some() || !is_sparse || is_nearly_dense(featured, rows, d);
+    // Rows of 1 and -1 are kept once more, by the lists of their places.
+    let has_lists = d <= MOST_COLUMNS as f64 && sets.iter().all(|set| set.rows.are_units());
+    let places = if has_lists { 10.0 * featured + 8.0 * rows } else { 0.0 };
+    let own = if is_dense { 8.0 * rows * d } else { number * featured + places };
+    // Where components are fitted: rows, second moments and their eigenvectors with what these are computed in.
+    let fit = if how.pca.is_some() { 2.0 * gathered + 8.0 * memory::matrix(columns as f64, columns as f64) } else { gathered };
+    let systems = if is_linear && keeps_systems(n as usize, d as usize) { n * (memory::matrix(d, d) + 8.0 * d + 100.0) } else { 0.0 };
+    // What is known of columns: scales, means, counts.
+    let kept = own + 16.0 * rows + 24.0 * n + systems + 64.0 * columns as f64;
+    // The optimum is computed up to some dimension; with more, methods that form matrices count them themselves.
+    let p = d * how.targets.outputs(sets) as f64;
+    let matrices = if p <= MOST_DIM as f64 { memory::optimum(p) + threads as f64 * memory::matrix(p, p) } else { 0.0 };
+    let root = matrices + 40.0 * rows;
+    let preparing = source + grown + 16.0 * all as f64 + (fit + gathered).max(gathered + own);
+    // An index in one line of a file decides on d.
+    let widest = sets.iter().max_by_key(|set| set.rows.columns()).filter(|_| columns > MANY_COLUMNS);
+    let widest = widest.map_or_else(String::new, |set| format!(", the last column in {}", quoted(&set.name)));
+    let of_levels = if levels > MANY_LEVELS { format!(" with {levels} levels of categories") } else { String::new() };
+    let text = format!(
+        "{}, {} rows, d = {}{}{of_levels}{widest}",
+        agents.map_or_else(|| format!("{} files", sets.len()), memory::agents),
+        rows,
+        d,
+        how.pca.map_or_else(String::new, |pca| format!(", {}", pca.text(columns)))
+    );
+    Ok(MemoryEstimate::new((preparing.max(kept + root), kept), text))
+}

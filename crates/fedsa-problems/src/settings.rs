@@ -1,0 +1,82 @@
+//! The settings of problems.
+
+use std::sync::Arc;
+
+use fedsa::error::{Error, Result, require};
+use fedsa::kernel::Isa;
+use fedsa::problem::Field;
+use fedsa::sampling::Sampling;
+
+use crate::Files;
+use crate::memory::MemoryEstimate;
+
+/// The settings of one kind of problem: the keys of `[problem]` except `kind`.
+pub trait ProblemSettings: erased_serde::Serialize + Send + Sync {
+    /// Refuses values that are out of their ranges, as far as no file has to be read for it. [`ProblemSettings::field`] and
+    /// [`ProblemSettings::memory`] do so too.
+    ///
+    /// # Errors
+    /// Names the setting, and what is accepted.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Builds the problem and joins it with a sampling.
+    ///
+    /// # Errors
+    /// When a setting or a file cannot be used; names the setting and the agent.
+    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>>;
+
+    /// The memory that [`ProblemSettings::field`] takes on this number of threads, computed from sizes.
+    /// The sizes of files are read.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or a setting has no size.
+    fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate>;
+
+    /// The settings in which the ends of a federation may differ: paths of files and names of data, by their keys. All others are in
+    /// the hash that messages carry ([`fedsa::federation::Description`]).
+    fn own_to_each_end(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The error about a given setting that has no effect under this sampling. Its key is that of the setting, or of the
+    /// sampling's own setting such as `sampling.start`.
+    fn without_effect(&self, _sampling: &Sampling) -> Option<Error> {
+        None
+    }
+}
+
+erased_serde::serialize_trait_object!(ProblemSettings);
+
+/// Ranges that every generated problem shares.
+pub(crate) fn check_counts(agents: usize, features: usize, states: usize) -> Result<()> {
+    require((1..=MAX_AGENTS).contains(&agents), "agents", agents, &format!("between 1 and {MAX_AGENTS}"))?;
+    require((2..=MAX_STATES).contains(&states), "states", states, &format!("between 2 and {MAX_STATES}"))?;
+    require((1..=states).contains(&features), "features", features, &format!("between 1 and states = {states}"))
+}
+
+/// Ranges that generated linear systems share.
+pub(crate) fn check_linear(agents: usize, dim: usize) -> Result<()> {
+    require((1..=MAX_AGENTS).contains(&agents), "agents", agents, &format!("between 1 and {MAX_AGENTS}"))?;
+    require(dim >= 1, "dim", dim, "at least 1")?;
+    check_size("dim", &[agents, dim, dim])
+}
+
+/// The standard deviation of offsets: what is drawn must be finite.
+pub(crate) fn check_spread(spread: f64) -> Result<()> {
+    require((0.0..=1e300).contains(&spread), "spread", format!("{spread:?}"), "from 0 to 1e300")
+}
+
+/// The largest numbers of agents, states and features of a generated problem. Larger numbers are
+/// typing errors, and would exhaust the memory without a message.
+pub(crate) const MAX_AGENTS: usize = 100_000_000;
+/// A stationary law takes the square of this.
+pub(crate) const MAX_STATES: usize = 50_000;
+
+/// Refuses problems whose arrays, with the product of `factors` as their size, fit into no memory.
+pub(crate) fn check_size(key: &str, factors: &[usize]) -> Result<()> {
+    const MAX_NUMBERS: f64 = 1e10;
+    let numbers: f64 = factors.iter().map(|n| *n as f64).product();
+    require(numbers <= MAX_NUMBERS, key, format!("a problem of {numbers:.1e} numbers"), &format!("at most {MAX_NUMBERS:.0e} numbers"))
+}

@@ -1,6 +1,0 @@
-//! Nonlinear operators.
-
-pub mod fixed_point;
-pub mod newton;
-pub mod q_learning;
-pub mod random_logistic;
