@@ -39,7 +39,7 @@ use fedsa::protocol::{Give, Len, Protocol};
 use fedsa::random::Purpose;
 use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::{StepSchedule, StepSize};
-use fedsa::server::{Ask, Next, Received, Server};
+use fedsa::server::{Ask, Next, Received, Server, ServerFacts};
 use fedsa::uplink::LinkFacts;
 use serde::{Deserialize, Serialize};
 
@@ -298,8 +298,8 @@ impl Server for ServerControlled {
         self.average.theta()
     }
 
-    fn control(&self) -> Option<&[f64]> {
-        Some(&self.control)
+    fn facts(&self) -> ServerFacts<'_> {
+        ServerFacts { control: Some(&self.control), ..ServerFacts::default() }
     }
 
     fn state(&self) -> Vec<u8> {

@@ -399,9 +399,9 @@ impl<P: Problem> Problem for Noisy<P> {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn mean_leg(&self) -> Option<Leg<Self>> {
-        self.problem.mean_leg()?;
-        Some(|noisy, blocks, etas, isa| noisy.problem.mean_leg().expect("it has one")(&noisy.problem, blocks, etas, isa))
+    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+        self.problem.leg(Law::Mean).filter(|_| law == Law::Mean)?;
+        Some(|noisy, blocks, etas, isa| noisy.problem.leg(Law::Mean).expect("it has one")(&noisy.problem, blocks, etas, isa))
     }
 }
 

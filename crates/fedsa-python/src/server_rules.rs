@@ -6,7 +6,7 @@ use fedsa::error::{Error, Failure, Result};
 use fedsa::message::{Message, Part};
 use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::StepSchedule;
-use fedsa::server::{Ask, Next, Participation, Received, Server};
+use fedsa::server::{Ask, Next, Participation, Received, Server, ServerFacts};
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -178,8 +178,8 @@ impl Server for ServerHalf {
         &self.theta
     }
 
-    fn failure(&self) -> Option<&Failure> {
-        Some(&self.failure)
+    fn facts(&self) -> ServerFacts<'_> {
+        ServerFacts { failure: Some(&self.failure), ..ServerFacts::default() }
     }
 
     fn state(&self) -> Vec<u8> {

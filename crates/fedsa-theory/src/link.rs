@@ -78,19 +78,17 @@ impl LinkLaw {
         }
         let mut law = Self::clear();
         for stage in &link.media {
-            match stage.act() {
-                Act::Alters { noise: Some(std) } => {
-                    law.sent_noise = law.sent_noise.hypot(std);
-                    continue;
+            let act = stage.act();
+            match act {
+                Act::Alters(alteration) => {
+                    let nonlinear = || unknown("agents alter what they send (clip), which is not a linear function of the vector");
+                    law.sent_noise = law.sent_noise.hypot(alteration.noise().ok_or_else(nonlinear)?);
                 }
-                Act::Alters { noise: None } => {
-                    return Err(unknown("agents alter what they send (clip), which is not a linear function of the vector"));
-                }
-                Act::AddsUp { receiver_noise } => law.receiver_noise = law.receiver_noise.hypot(receiver_noise),
-                Act::Weakens => {}
-                Act::Limits(_) | Act::Pulls(_) | Act::Delays(_) => continue,
+                Act::AddsUp { receiver_noise, .. } => law.receiver_noise = law.receiver_noise.hypot(receiver_noise),
+                Act::Weakens(_) | Act::Limits(_) | Act::Pulls(_) | Act::Delays(_) => {}
             }
-            let (gain, square) = stage.gain_law().moments.ok_or_else(|| unknown("losses come in bursts and are not independent"))?;
+            let Some(channel) = act.channel() else { continue };
+            let (gain, square) = channel.gain_law().moments.ok_or_else(|| unknown("losses come in bursts and are not independent"))?;
             law.gain *= gain;
             law.gain_square *= square;
         }

@@ -134,6 +134,35 @@ pub enum Next {
     },
 }
 
+/// What a server rule shows besides theta.
+#[derive(Default, Clone, Copy)]
+pub struct ServerFacts<'a> {
+    /// How many line searches have failed since the start of the run; `None` for rules without a line search, and for those that do not
+    /// count (`newton` and `shed`).
+    ///
+    /// A line search compares the mean losses that agents send for the trial steps along a direction
+    /// (`Trials` of `fedsa_methods`). It fails if it accepts none of them: none lowers the loss by the share of the
+    /// promised decrease that the settings demand, or the direction does not lead downhill. What follows is the method's
+    /// own: theta stays, or moves by the last trial step. A method has at most one search in a round, so that the number is one of
+    /// rounds. A search without any answer is not counted, since the link lost it; neither are rounds that end before a search,
+    /// because the gradient is 0 or nothing arrived.
+    ///
+    /// Part of [`Server::state`], so that a run that is resumed goes on counting; the metric `failed_searches` reports it.
+    pub failed_searches: Option<u64>,
+    /// The mean Hessian of the agents as the server approximates it, for rules that have a matrix of it.
+    pub hessian: Option<&'a dyn HessianModel>,
+    /// Where the rule says why it has failed, if it can fail: the round then does not count. [`Server::restore`] clears it.
+    pub failure: Option<&'a Failure>,
+    /// The server's own control variate c (d components), which agents subtract from theirs.
+    pub control: Option<&'a [f64]>,
+}
+
+/// A server's approximation of the mean Hessian.
+pub trait HessianModel {
+    /// The approximation, d x d, of which the lower triangle is read; `None` while there is none.
+    fn hessian(&self) -> Option<Mat<f64>>;
+}
+
 /// The server half of a method. Threads check the answers of several agents at a time.
 pub trait Server: Send + Sync {
     /// Opens round t with its first question.
@@ -151,31 +180,9 @@ pub trait Server: Send + Sync {
     }
     /// `theta_t`.
     fn theta(&self) -> &[f64];
-    /// How many line searches have failed since the start of the run; `None` for rules without a line search, and for those that do not
-    /// count (`newton` and `shed`).
-    ///
-    /// A line search compares the mean losses that agents send for the trial steps along a direction
-    /// (`Trials` of `fedsa_methods`). It fails if it accepts none of them: none lowers the loss by the share of the
-    /// promised decrease that the settings demand, or the direction does not lead downhill. What follows is the method's
-    /// own: theta stays, or moves by the last trial step. A method has at most one search in a round, so that the number is one of
-    /// rounds. A search without any answer is not counted, since the link lost it; neither are rounds that end before a search,
-    /// because the gradient is 0 or nothing arrived.
-    ///
-    /// Part of [`Server::state`], so that a run that is resumed goes on counting; the metric `failed_searches` reports it.
-    fn failed_searches(&self) -> Option<u64> {
-        None
-    }
-    /// The mean Hessian of the agents as the server approximates it, for rules that have a matrix of it: its lower triangle is read.
-    fn hessian(&self) -> Option<Mat<f64>> {
-        None
-    }
-    /// Where the rule says why it has failed, if it can fail: the round then does not count. [`Server::restore`] clears it.
-    fn failure(&self) -> Option<&Failure> {
-        None
-    }
-    /// The server's own control variate c (d components), which agents subtract from theirs.
-    fn control(&self) -> Option<&[f64]> {
-        None
+    /// What the rule shows besides theta.
+    fn facts(&self) -> ServerFacts<'_> {
+        ServerFacts::default()
     }
     /// Replaces `theta_{t+1}` after a round, for a rule around this one (Anderson acceleration). Only rules without memory of past
     /// iterates can be moved.

@@ -19,7 +19,7 @@ use fedsa::round::{Advanced, Run};
 use fedsa::sampling::Law;
 use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::{StepSchedule, StepSize};
-use fedsa::server::{Ask, Next, Participation, Received, Server};
+use fedsa::server::{Ask, Next, Participation, Received, Server, ServerFacts};
 use fedsa::session::{Nodes, Session, Transport, Until};
 use fedsa::uplink::Uplink;
 use fedsa_methods::fedhsa::FedHsa;
@@ -159,8 +159,8 @@ impl Server for Fallible {
         &self.theta
     }
 
-    fn failure(&self) -> Option<&Failure> {
-        Some(&self.failure)
+    fn facts(&self) -> ServerFacts<'_> {
+        ServerFacts { failure: Some(&self.failure), ..ServerFacts::default() }
     }
 
     fn state(&self) -> Vec<u8> {

@@ -126,7 +126,7 @@ pub fn build(kinds: &Kinds, up: &UplinkSpec, down: &DownlinkSpec, files: Option<
                 e
             })?;
             link.push(settings.into())?;
-            if link.media[i].gain_law().share_arriving == 0.0 {
+            if link.media[i].act().channel().is_some_and(|channel| channel.gain_law().share_arriving == 0.0) {
                 return Err(Error::new("", "no message arrives", "a medium that lets some messages through"));
             }
             Ok(())

@@ -6,7 +6,7 @@ use fedsa::error::Result;
 use fedsa::linalg::{self, along, dot, go_along, minus, norm_sq};
 use fedsa::message::{Message, Part};
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Next, Received, Server};
+use fedsa::server::{Ask, Next, Received, Server, ServerFacts};
 use serde::{Deserialize, Serialize};
 
 use super::curvature::{InitialMatrix, Outset, WayVerdict, Ways};
@@ -379,8 +379,8 @@ impl Server for AdaptiveNewtonServer {
         &self.theta
     }
 
-    fn failed_searches(&self) -> Option<u64> {
-        Some(self.failed)
+    fn facts(&self) -> ServerFacts<'_> {
+        ServerFacts { failed_searches: Some(self.failed), ..ServerFacts::default() }
     }
 
     fn state(&self) -> Vec<u8> {

@@ -11,7 +11,7 @@ use fedsa::message::{Body, Message, Part};
 use fedsa::parallel;
 use fedsa::protocol::{are_finite, refused};
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Letter, Next, Participation, Received, Server, by_agent};
+use fedsa::server::{Ask, Letter, Next, Participation, Received, Server, ServerFacts, by_agent};
 use fedsa::triangle::{Support, entries};
 use serde::{Deserialize, Serialize};
 
@@ -488,9 +488,9 @@ impl Server for FedNlServer {
         &self.theta
     }
 
-    /// Also counts, without a line search, the rounds in which M was not positive definite.
-    fn failed_searches(&self) -> Option<u64> {
-        Some(self.failed)
+    /// Failed searches also count, without a line search, the rounds in which M was not positive definite.
+    fn facts(&self) -> ServerFacts<'_> {
+        ServerFacts { failed_searches: Some(self.failed), ..ServerFacts::default() }
     }
 
     /// The agent is asked for its whole Hessian, unless its first one is known.

@@ -4,7 +4,7 @@ use fedsa::error::Result;
 use fedsa::linalg::along;
 use fedsa::message::{Body, Message, Part};
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Next, Received, Server};
+use fedsa::server::{Ask, Next, Received, Server, ServerFacts};
 use serde::{Deserialize, Serialize};
 
 use crate::local::line_search::{LineSearch, Trials};
@@ -222,8 +222,8 @@ impl Server for Descent {
         &self.theta
     }
 
-    fn failed_searches(&self) -> Option<u64> {
-        self.length.trials().map(|_| self.failed)
+    fn facts(&self) -> ServerFacts<'_> {
+        ServerFacts { failed_searches: self.length.trials().map(|_| self.failed), ..ServerFacts::default() }
     }
 
     fn state(&self) -> Vec<u8> {

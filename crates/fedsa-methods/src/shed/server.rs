@@ -6,7 +6,7 @@ use fedsa::linalg;
 use fedsa::message::{Body, Part};
 use fedsa::protocol::refused;
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Letter, Next, Received, Server};
+use fedsa::server::{Ask, HessianModel, Letter, Next, Received, Server, ServerFacts};
 use serde::{Deserialize, Serialize};
 
 use super::woodbury::{self, Woodbury, lengths};
@@ -145,6 +145,14 @@ impl ShedServer {
     }
 }
 
+impl HessianModel for ShedServer {
+    /// `Hhat = sum_c p_c (S_c - rho_c P_c + rho_c I)` over the agents whose pairs are held, divided by their weight. `None` if there are
+    /// none, and where no matrices are formed.
+    fn hessian(&self) -> Option<Mat<f64>> {
+        self.woodbury.is_none().then(|| self.held.hessian(self.steps.theta.len()))?
+    }
+}
+
 impl Server for ShedServer {
     fn open(&mut self, t: u64) -> Ask {
         Ask { to: None, down: self.steps.question(t), own: None }
@@ -191,10 +199,8 @@ impl Server for ShedServer {
         &self.steps.theta
     }
 
-    /// `Hhat = sum_c p_c (S_c - rho_c P_c + rho_c I)` over the agents whose pairs are held, divided by their weight. `None` if there are
-    /// none, and where no matrices are formed.
-    fn hessian(&self) -> Option<Mat<f64>> {
-        self.woodbury.is_none().then(|| self.held.hessian(self.steps.theta.len()))?
+    fn facts(&self) -> ServerFacts<'_> {
+        ServerFacts { hessian: Some(self), ..ServerFacts::default() }
     }
 
     fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<u8>> {

@@ -17,7 +17,7 @@ use fedsa::problem::systems::{System, Systems};
 use fedsa::problem::{Field, Leg, Problem, equal_weights};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::registry::FromTable;
-use fedsa::sampling::Sampling;
+use fedsa::sampling::{Law, Sampling};
 use fedsa::settings::{self, Value};
 
 /// Linear operators without noise; [`Noisy`](noise::Noisy) adds some.
@@ -70,10 +70,7 @@ impl Problem for Linear {
         self
     }
     /// Every sample is the mean.
-    fn leg(&self) -> Option<Leg<Self>> {
-        Some(Self::mean_steps)
-    }
-    fn mean_leg(&self) -> Option<Leg<Self>> {
+    fn leg(&self, _: Law) -> Option<Leg<Self>> {
         Some(Self::mean_steps)
     }
 }

@@ -365,11 +365,11 @@ impl Problem for Sums {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self) -> Option<Leg<Self>> {
-        Some(|sums, blocks, etas, isa| blocks.iter_mut().for_each(|lanes| sums.steps(lanes, etas, isa)))
-    }
-    fn mean_leg(&self) -> Option<Leg<Self>> {
-        Some(|sums, blocks, etas, isa| blocks.iter_mut().for_each(|lanes| sums.mean_steps(lanes, etas, isa)))
+    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+        Some(match law {
+            Law::Mean => |sums, blocks, etas, isa| blocks.iter_mut().for_each(|lanes| sums.mean_steps(lanes, etas, isa)),
+            Law::Iid | Law::Markov => |sums, blocks, etas, isa| blocks.iter_mut().for_each(|lanes| sums.steps(lanes, etas, isa)),
+        })
     }
 }
 

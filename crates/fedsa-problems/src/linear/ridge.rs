@@ -6,6 +6,7 @@ use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::systems::Systems;
 use fedsa::problem::{Leg, Problem};
 use fedsa::random::Stream;
+use fedsa::sampling::Law;
 
 /// A linear problem with a ridge.
 #[derive(Debug)]
@@ -60,8 +61,8 @@ impl<P: Problem> Problem for Ridge<P> {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn mean_leg(&self) -> Option<Leg<Self>> {
-        Some(|problem, blocks, etas, isa| problem.means.mean_steps(blocks, etas, isa))
+    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+        (law == Law::Mean).then_some(|problem, blocks, etas, isa| problem.means.mean_steps(blocks, etas, isa))
     }
 }
 

@@ -22,6 +22,7 @@ use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::systems::{System, Systems};
 use fedsa::problem::{Leg, Problem};
 use fedsa::random::Stream;
+use fedsa::sampling::Law;
 
 /// How a trace goes on.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -214,8 +215,8 @@ impl Problem for LogMeans {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn mean_leg(&self) -> Option<Leg<Self>> {
-        Some(|problem, blocks, etas, isa| problem.linear.mean_steps(blocks, etas, isa))
+    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+        (law == Law::Mean).then_some(|problem, blocks, etas, isa| problem.linear.mean_steps(blocks, etas, isa))
     }
 }
 

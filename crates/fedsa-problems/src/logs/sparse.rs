@@ -387,9 +387,9 @@ impl Problem for SparseTd {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self) -> Option<Leg<Self>> {
+    fn leg(&self, law: Law) -> Option<Leg<Self>> {
         // A ridge moves every component in every step.
-        (self.means.ridge == 0.0)
+        (law != Law::Mean && self.means.ridge == 0.0)
             .then_some(|problem, blocks, etas, isa| blocks.iter_mut().for_each(|lanes| problem.steps(lanes, etas, isa)))
     }
 }

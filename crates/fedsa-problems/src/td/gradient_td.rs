@@ -42,6 +42,7 @@ use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::systems::{System, Systems};
 use fedsa::problem::{Leg, Problem};
 use fedsa::random::Stream;
+use fedsa::sampling::Law;
 
 /// An operator of temporal differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -320,7 +321,7 @@ impl Problem for GradientMeans {
     fn facts(&self) -> &dyn Facts {
         &self.facts
     }
-    fn mean_leg(&self) -> Option<Leg<Self>> {
-        Some(|problem, blocks, etas, isa| problem.linear.mean_steps(blocks, etas, isa))
+    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+        (law == Law::Mean).then_some(|problem, blocks, etas, isa| problem.linear.mean_steps(blocks, etas, isa))
     }
 }

@@ -452,11 +452,8 @@ impl Problem for Td {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self) -> Option<Leg<Self>> {
-        Some(Self::steps)
-    }
-    fn mean_leg(&self) -> Option<Leg<Self>> {
-        Some(Self::mean_steps)
+    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+        Some(if law == Law::Mean { Self::mean_steps } else { Self::steps })
     }
 }
 

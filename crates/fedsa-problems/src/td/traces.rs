@@ -168,8 +168,8 @@ impl Problem for Traces {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn mean_leg(&self) -> Option<Leg<Self>> {
-        Some(|problem, blocks, etas, isa| problem.td.mean_steps(blocks, etas, isa))
+    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+        (law == Law::Mean).then_some(|problem, blocks, etas, isa| problem.td.mean_steps(blocks, etas, isa))
     }
 }
 

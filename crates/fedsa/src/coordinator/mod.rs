@@ -131,7 +131,7 @@ impl Coordinator {
     pub fn new(federation: &Federation) -> Result<Self> {
         let (_, protocol) = federation.client()?;
         let server = federation.method().server(&federation.setting());
-        server.failure().and_then(Failure::get).map_or(Ok(()), Err)?;
+        server.facts().failure.and_then(Failure::get).map_or(Ok(()), Err)?;
         let (n, seed, link) = (federation.agents(), federation.seed(), federation.uplink().facts());
         let state = State {
             opened: 0,
@@ -253,22 +253,22 @@ impl Coordinator {
 
     /// How many line searches have found no step that lowers the loss enough, for methods that count them.
     pub fn failed_searches(&self) -> Option<u64> {
-        self.server.failed_searches()
+        self.server.facts().failed_searches
     }
 
     /// The mean Hessian of the agents as the server approximates it, for methods that keep an approximation: its lower triangle is read.
     pub fn hessian(&self) -> Option<Mat<f64>> {
-        self.server.hessian()
+        self.server.facts().hessian?.hessian()
     }
 
     /// Whether the server half can fail.
     pub(crate) fn can_fail(&self) -> bool {
-        self.server.failure().is_some()
+        self.server.facts().failure.is_some()
     }
 
-    /// Why the server half failed, if it can fail ([`Server::failure`]): what it has done since is void.
+    /// Why the server half failed, if it can fail ([`ServerFacts::failure`](crate::server::ServerFacts::failure)): what it has done since is void.
     pub fn failure(&self) -> Option<Error> {
-        self.server.failure().and_then(Failure::get)
+        self.server.facts().failure.and_then(Failure::get)
     }
 
     /// The refused answers since the round was opened, in the order in which they came.

@@ -532,7 +532,7 @@ impl Observable for ServerNode {
 
     /// The server's copies.
     fn each_control(&self, see: &mut dyn FnMut(usize, &[f64])) -> bool {
-        let control = self.coordinator.server().control();
+        let control = self.coordinator.server().facts().control;
         for (c, copy) in self.copies.xi.chunks(self.theta().len()).enumerate() {
             let mut xi = copy.to_vec();
             control.into_iter().for_each(|control| xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c));

@@ -82,13 +82,9 @@ pub trait Problem: Sized + Send + Sync + 'static {
     fn facts(&self) -> &dyn Facts {
         &Unknown
     }
-    /// The problem's own kernel for the H local steps with one sample per step, where speed matters; without one
-    /// [`generic::leg`](crate::kernel::generic::leg) makes them. It is asked for once, when a field is built.
-    fn leg(&self) -> Option<Leg<Self>> {
-        None
-    }
-    /// The own kernel for the H local steps on the mean operators, as [`Problem::leg`].
-    fn mean_leg(&self) -> Option<Leg<Self>> {
+    /// The problem's own kernel for the H local steps, where speed matters: on mean operators under [`Law::Mean`], else with one sample per
+    /// step. Without one [`generic::leg`](crate::kernel::generic::leg) makes them. It is asked for once, when a field is built.
+    fn leg(&self, _law: Law) -> Option<Leg<Self>> {
         None
     }
 }

@@ -114,11 +114,7 @@ impl<P: Problem> Sampled<P> {
         let kinds = problem.facts().systems().map_or(0, |systems| systems.kinds.len());
         let is_kept = kinds.saturating_mul(8 * (d * d + d).saturating_pow(2)) <= KEPT_MOMENTS;
         let moments = (0..if is_kept { kinds } else { 0 }).map(|_| OnceLock::new()).collect();
-        let own = match sampling.samples_per_step() {
-            0 => problem.mean_leg(),
-            1 => problem.leg(),
-            _ => None,
-        };
+        let own = (sampling.samples_per_step() <= 1).then(|| problem.leg(sampling.kind)).flatten();
         Ok(Self { problem: Arc::new(problem), sampling, isa, own, generic: false, has_mean, root: KeptRoot::default(), moments })
     }
 

@@ -382,7 +382,7 @@ impl Observable for Run {
         let mut xi = vec![0.0; d];
         for (c, memory) in self.state.memory.chunks(stride).enumerate() {
             controls.of_agent(&AgentMemory::new(memory, d), server.theta(), t, self.coordinator.is_counted(c), &mut xi);
-            server.control().into_iter().for_each(|control| xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c));
+            server.facts().control.into_iter().for_each(|control| xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c));
             see(c, &xi);
         }
         true

@@ -87,7 +87,7 @@ impl Uplink {
     pub fn facts(&self) -> LinkFacts {
         LinkFacts {
             is_altered: self.alters(),
-            is_lost: self.acts().any(|act| matches!(act, Act::Weakens | Act::AddsUp { .. })),
+            is_lost: self.channels().next().is_some(),
             is_sum_only: self.is_sum_only(),
             stale: self.pull().map(|pull| pull.delay.max()),
             late: self.late().map(Delay::max),
@@ -99,6 +99,16 @@ impl Uplink {
 
     fn acts(&self) -> impl Iterator<Item = Act<'_>> {
         self.media.iter().map(|stage| stage.act())
+    }
+
+    /// What weakens or loses messages.
+    fn channels(&self) -> impl Iterator<Item = &dyn Channel> {
+        self.acts().filter_map(Act::channel)
+    }
+
+    /// How agents alter what they send.
+    fn alterations(&self) -> impl Iterator<Item = &dyn Alteration> {
+        self.acts().filter_map(|act| if let Act::Alters(alteration) = act { Some(alteration) } else { None })
     }
 
     /// The bits that each message may take.
@@ -127,7 +137,7 @@ impl Uplink {
 
     /// Whether a stage alters the vectors that agents send.
     pub fn alters_vectors(&self) -> bool {
-        self.acts().any(|act| matches!(act, Act::Alters { .. }))
+        self.alterations().next().is_some()
     }
 
     /// Whether messages arrive at once and unaltered, and the server takes their mean. No bytes need then be produced.
@@ -195,7 +205,7 @@ impl Uplink {
             .budget()
             .filter(|_| encodes)
             .map_or(1.0, |budget| budget.share_carried(|bits| self.codec.encoded_len(d, Some(bits)).is_some()));
-        self.media.iter().map(|stage| stage.gain_law().share_arriving).product::<f64>() * sent
+        self.channels().map(|channel| channel.gain_law().share_arriving).product::<f64>() * sent
     }
 
     /// The number of numbers that error feedback keeps per agent: a vector of d components for each exchange of a round.
@@ -205,16 +215,16 @@ impl Uplink {
 
     /// The number of words that the stages remember per agent.
     pub fn media_len(&self) -> usize {
-        self.media.iter().map(|m| m.memory()).sum()
+        self.channels().map(Channel::memory).sum()
     }
 
     /// Sets the stages' memory of agent `c` at the start of a run.
     pub fn start(&self, seed: u64, c: usize, memory: &mut [u64]) {
         let mut stream = Key::new(seed, Purpose::Medium, u64::MAX).stream(c);
         let mut rest = memory;
-        for stage in &self.media {
-            let (own, others) = rest.split_at_mut(stage.memory());
-            stage.start(own, &mut stream);
+        for channel in self.channels() {
+            let (own, others) = rest.split_at_mut(channel.memory());
+            channel.start(own, &mut stream);
             rest = others;
         }
     }
@@ -234,7 +244,7 @@ impl Uplink {
     ) -> bool {
         bytes.clear();
         decoded.copy_from_slice(x);
-        self.media.iter().for_each(|stage| stage.alter(decoded, altered));
+        self.alterations().for_each(|alteration| alteration.alter(decoded, altered));
         let budget = self.budget().map(|b| b.draw(&mut at.stream(Purpose::Budget)));
         let carries = self.codec.encoded_len(x.len(), budget).is_some();
         let left = match feedback {
@@ -259,9 +269,9 @@ impl Uplink {
         }
         let mut stream = at.stream(Purpose::Medium);
         let (mut gain, mut rest) = (1.0, memory);
-        for stage in &self.media {
-            let (own, others) = rest.split_at_mut(stage.memory());
-            gain *= stage.gain(own, &mut stream);
+        for channel in self.channels() {
+            let (own, others) = rest.split_at_mut(channel.memory());
+            gain *= channel.gain(own, &mut stream);
             rest = others;
         }
         gain
@@ -269,7 +279,7 @@ impl Uplink {
 
     /// Whether a codec, a budget or another stage alters agents' messages.
     pub fn alters(&self) -> bool {
-        !self.codec.is_exact() || self.acts().any(|act| matches!(act, Act::Alters { .. } | Act::Limits(_)))
+        !self.codec.is_exact() || self.alters_vectors() || self.budget().is_some()
     }
 
     /// Turns the server's message `down` into the message that agents decode.
@@ -285,7 +295,7 @@ impl Uplink {
 
     /// Adds the receiver's noise to weighted sums over agents whose weights sum to `asked`.
     pub fn receive(&self, at: MessageKey, sums: &mut [&mut [f64]], agents: usize, asked: f64) {
-        let noise = self.acts().find_map(|act| if let Act::AddsUp { receiver_noise } = act { Some(receiver_noise) } else { None });
+        let noise = self.acts().find_map(|act| if let Act::AddsUp { receiver_noise, .. } = act { Some(receiver_noise) } else { None });
         if let Some(noise) = noise.filter(|noise| *noise > 0.0) {
             let (mut stream, std) = (at.stream(Purpose::Receiver), noise / agents as f64);
             sums.iter_mut().flat_map(|sum| sum.iter_mut()).for_each(|x| *x += asked * (std * stream.normal()));

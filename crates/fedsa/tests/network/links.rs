@@ -6,7 +6,7 @@ use fedsa::linalg::distance_sq;
 use fedsa::random::{Purpose, Stream};
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
-use fedsa::uplink::stage::LinkStage;
+use fedsa::uplink::stage::{Act, Channel, LinkStage};
 use fedsa::uplink::{MessageKey, Uplink};
 use fedsa_problems::linear::affine::LinearSystems;
 use fedsa_problems::noise::Noise;
@@ -47,6 +47,12 @@ fn every_method_over_every_link_bears_a_hostile_network() {
 struct Recorded(HashMap<u64, bool>);
 
 impl LinkStage for Recorded {
+    fn act(&self) -> Act<'_> {
+        Act::Weakens(self)
+    }
+}
+
+impl Channel for Recorded {
     fn gain(&self, _: &mut [u64], stream: &mut Stream) -> f64 {
         f64::from(self.0[&stream.bits()])
     }

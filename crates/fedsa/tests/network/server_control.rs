@@ -6,7 +6,7 @@ use crate::common::{engine, field, linear};
 use fedsa::record::OutputRule;
 use fedsa::server::Participation;
 use fedsa::uplink::MessageKey;
-use fedsa::uplink::stage::LinkStage;
+use fedsa::uplink::stage::{Act, Channel, LinkStage};
 
 /// The round of the fault, and the honest rounds after it.
 const FAULT: u64 = 30;
@@ -122,6 +122,12 @@ fn scaffold_recovers_from_a_message_that_is_lost_and_a_state_that_is_older() {
 struct LosesOne(u64);
 
 impl LinkStage for LosesOne {
+    fn act(&self) -> Act<'_> {
+        Act::Weakens(self)
+    }
+}
+
+impl Channel for LosesOne {
     fn gain(&self, _: &mut [u64], stream: &mut Stream) -> f64 {
         f64::from(stream.bits() != self.0)
     }

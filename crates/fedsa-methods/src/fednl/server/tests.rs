@@ -125,7 +125,7 @@ fn without_a_minimum_the_direction_is_the_gradients() {
             Next::Ask(ask) => assert_eq!((has_search, ask.down.part(Part::Step)), (true, &[-3.0][..])),
             Next::Done { .. } => assert!(!has_search),
         }
-        assert_eq!((&server.theta[..], server.failed_searches()), (&[1.0][..], Some(u64::from(!has_search))));
+        assert_eq!((&server.theta[..], server.facts().failed_searches), (&[1.0][..], Some(u64::from(!has_search))));
     }
 }
 

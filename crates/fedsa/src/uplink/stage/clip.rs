@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Act, LinkStage};
+use super::{Act, Alteration, LinkStage};
 use crate::error::{Result, require};
 use crate::random::Stream;
 
@@ -30,11 +30,14 @@ crate::settings::setters! { Clip {
 
 impl LinkStage for Clip {
     fn act(&self) -> Act<'_> {
-        Act::Alters { noise: None }
+        Act::Alters(self)
     }
     fn check(&self) -> Result<()> {
         require(self.norm > 0.0 && self.norm.is_finite(), "norm", self.norm, "positive")
     }
+}
+
+impl Alteration for Clip {
     fn alter(&self, x: &mut [f64], _: &mut Stream) {
         // In units of the largest component, whose squares do not overflow.
         let unit = x.iter().fold(0.0, |unit: f64, x| unit.max(x.abs()));

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{GainLaw, LinkStage};
+use super::{Act, Channel, GainLaw, LinkStage};
 use crate::error::{Result, require};
 use crate::random::Stream;
 
@@ -29,9 +29,15 @@ crate::settings::setters! { Erasure {
 } }
 
 impl LinkStage for Erasure {
+    fn act(&self) -> Act<'_> {
+        Act::Weakens(self)
+    }
     fn check(&self) -> Result<()> {
         require((0.0..=1.0).contains(&self.success), "success", self.success, "a probability, in [0, 1]")
     }
+}
+
+impl Channel for Erasure {
     fn gain(&self, _: &mut [u64], stream: &mut Stream) -> f64 {
         f64::from(stream.uniform() < self.success)
     }

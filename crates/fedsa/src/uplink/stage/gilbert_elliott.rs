@@ -60,6 +60,9 @@ impl GilbertElliott {
 }
 
 impl LinkStage for GilbertElliott {
+    fn act(&self) -> Act<'_> {
+        Act::Weakens(self)
+    }
     fn check(&self) -> Result<()> {
         let all =
             [("to_bad", self.to_bad), ("to_good", self.to_good), ("success_good", self.success_good), ("success_bad", self.success_bad)];
@@ -69,6 +72,9 @@ impl LinkStage for GilbertElliott {
         let accepted = "positive, unless to_bad is: the channel must be able to change";
         require(self.to_bad + self.to_good > 0.0, "to_good", self.to_good, accepted)
     }
+}
+
+impl Channel for GilbertElliott {
     fn memory(&self) -> usize {
         1
     }

@@ -31,12 +31,10 @@ pub const KINDS: &[Kind<dyn LinkStage>] = &[
     kind!("noise", "each agent adds Gaussian noise to what it sends, for simulation", sent_noise::SentNoise),
 ];
 
-/// One stage of a link, which is its settings too. A stage overrides what belongs to its [`Act`].
+/// One stage of a link, which is its settings too.
 pub trait LinkStage: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
     /// What the stage does.
-    fn act(&self) -> Act<'_> {
-        Act::Weakens
-    }
+    fn act(&self) -> Act<'_>;
     /// Checks ranges.
     ///
     /// # Errors
@@ -44,42 +42,23 @@ pub trait LinkStage: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
     fn check(&self) -> Result<()> {
         Ok(())
     }
-    /// Alters a vector before it is sent ([`Act::Alters`]). The stream is that of the agent's message.
-    fn alter(&self, _x: &mut [f64], _stream: &mut Stream) {}
-    /// The number of words that the stage remembers per agent.
-    fn memory(&self) -> usize {
-        0
-    }
-    /// Sets an agent's memory at the start of a run.
-    fn start(&self, _memory: &mut [u64], _stream: &mut Stream) {}
-    /// The factor by which a message arrives; 0 when it is lost.
-    fn gain(&self, _memory: &mut [u64], _stream: &mut Stream) -> f64 {
-        1.0
-    }
-    /// The law of this factor.
-    fn gain_law(&self) -> GainLaw {
-        GainLaw { moments: None, share_arriving: 1.0 }
-    }
 }
 
 erased_serde::serialize_trait_object!(LinkStage);
 
 /// What a stage does, and so who knows of it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub enum Act<'a> {
-    /// An agent alters what it sends ([`LinkStage::alter`]), and knows what the server will decode: its memory takes that
-    /// (`Client::sent`), as over a codec.
-    Alters {
-        /// The standard deviation of each component of what is added, if the stage adds noise and nothing else. Theory assumes that this
-        /// noise has mean 0, is independent over components, agents and exchanges, and arrives with the factor of its message.
-        noise: Option<f64>,
-    },
+    /// An agent alters what it sends, and knows what the server will decode: its memory takes that (`Client::sent`), as over a codec.
+    Alters(&'a dyn Alteration),
     /// An agent may send so many bits, and knows how many.
     Limits(&'a BitBudget),
-    /// Messages are weakened or lost on their way ([`LinkStage::gain`]), which an agent does not know.
-    Weakens,
+    /// Messages are weakened or lost on their way, which an agent does not know.
+    Weakens(&'a dyn Channel),
     /// Messages are weakened or lost, and the server gets only their sum.
     AddsUp {
+        /// What weakens them.
+        channel: &'a dyn Channel,
         /// The standard deviation of N w, w the Gaussian noise that the receiver adds to each component of the mean over N agents.
         receiver_noise: f64,
     },
@@ -87,6 +66,43 @@ pub enum Act<'a> {
     Pulls(&'a Pull),
     /// Answers arrive late.
     Delays(&'a Delay),
+}
+
+impl<'a> Act<'a> {
+    /// What weakens or loses messages, if the stage does.
+    pub fn channel(self) -> Option<&'a dyn Channel> {
+        match self {
+            Self::Weakens(channel) | Self::AddsUp { channel, .. } => Some(channel),
+            Self::Alters(_) | Self::Limits(_) | Self::Pulls(_) | Self::Delays(_) => None,
+        }
+    }
+}
+
+/// How an agent alters what it sends.
+pub trait Alteration {
+    /// Alters a vector before it is sent. The stream is that of the agent's message.
+    fn alter(&self, x: &mut [f64], stream: &mut Stream);
+    /// The standard deviation of each component of what is added, if that is noise and nothing else. Theory assumes that this noise has mean
+    /// 0, is independent over components, agents and exchanges, and arrives with the factor of its message.
+    fn noise(&self) -> Option<f64> {
+        None
+    }
+}
+
+/// How messages are weakened or lost.
+pub trait Channel {
+    /// The number of words that the channel remembers per agent.
+    fn memory(&self) -> usize {
+        0
+    }
+    /// Sets an agent's memory at the start of a run.
+    fn start(&self, _memory: &mut [u64], _stream: &mut Stream) {}
+    /// The factor by which a message arrives; 0 when it is lost.
+    fn gain(&self, memory: &mut [u64], stream: &mut Stream) -> f64;
+    /// The law of this factor.
+    fn gain_law(&self) -> GainLaw {
+        GainLaw { moments: None, share_arriving: 1.0 }
+    }
 }
 
 /// The law of the factors by which messages arrive.

@@ -121,7 +121,7 @@ fn rician_mean(line_of_sight: f64, scale: f64) -> f64 {
 
 impl LinkStage for OverTheAir {
     fn act(&self) -> Act<'_> {
-        Act::AddsUp { receiver_noise: self.receiver_noise }
+        Act::AddsUp { channel: self, receiver_noise: self.receiver_noise }
     }
     fn check(&self) -> Result<()> {
         let positive = |x: f64| x > 0.0 && x.is_finite();
@@ -135,6 +135,9 @@ impl LinkStage for OverTheAir {
         let noise = self.receiver_noise;
         require(noise >= 0.0 && noise.is_finite(), "receiver_noise", noise, "a standard deviation, at least 0")
     }
+}
+
+impl Channel for OverTheAir {
     fn gain(&self, _: &mut [u64], stream: &mut Stream) -> f64 {
         self.gain.draw(stream)
     }

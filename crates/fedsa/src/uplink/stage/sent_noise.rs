@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Act, LinkStage};
+use super::{Act, Alteration, LinkStage};
 use crate::error::{Result, require};
 use crate::random::Stream;
 
@@ -30,12 +30,18 @@ crate::settings::setters! { SentNoise {
 
 impl LinkStage for SentNoise {
     fn act(&self) -> Act<'_> {
-        Act::Alters { noise: Some(self.std) }
+        Act::Alters(self)
     }
     fn check(&self) -> Result<()> {
         require(self.std >= 0.0 && self.std.is_finite(), "std", self.std, "a standard deviation, at least 0")
     }
+}
+
+impl Alteration for SentNoise {
     fn alter(&self, x: &mut [f64], stream: &mut Stream) {
         x.iter_mut().for_each(|x| *x += self.std * stream.normal());
+    }
+    fn noise(&self) -> Option<f64> {
+        Some(self.std)
     }
 }
