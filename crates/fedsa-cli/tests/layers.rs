@@ -65,7 +65,7 @@ const LAYERS: &[(&str, Layers)] = &[
     (
         "fedsa-theory",
         &[
-            &["accuracy", "leg", "shed", "symmetric", "unknown", "work"],
+            &["accuracy", "phase", "shed", "symmetric", "unknown", "work"],
             // What a round does to iterates.
             &["fedhsa_bounds", "fedlsa", "fixed_point", "link", "map", "stability"],
             // Errors after many rounds.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::crate_rules::{CRATES, folder, sources};
 
-const MOST_LINES_OF_A_FILE: usize = 600;
-const MOST_LINES_OF_A_FUNCTION: usize = 60;
+const MAX_LINES_OF_A_FILE: usize = 600;
+const MAX_LINES_OF_A_FUNCTION: usize = 60;
 
 /// The crates of `crates/` beside those of the program.
 const OTHERS: [&str; 4] = ["fedsa-python", "fuzz", "testing", "xtask"];
@@ -42,13 +42,13 @@ fn nothing_is_too_long() {
         for path in files {
             let file = format!("{name}/{}", path.strip_prefix(folder(name)).unwrap().display());
             let text = std::fs::read_to_string(&path).unwrap();
-            if text.lines().count() > MOST_LINES_OF_A_FILE {
+            if text.lines().count() > MAX_LINES_OF_A_FILE {
                 long.insert(file.clone());
             }
             let functions = functions(&text);
             all += functions.len();
             long.extend(
-                functions.into_iter().filter(|(_, lines)| *lines > MOST_LINES_OF_A_FUNCTION).map(|(name, _)| format!("{file} {name}")),
+                functions.into_iter().filter(|(_, lines)| *lines > MAX_LINES_OF_A_FUNCTION).map(|(name, _)| format!("{file} {name}")),
             );
         }
     }

@@ -33,7 +33,7 @@ fn the_crate_takes_nothing_from_the_workspace() {
     assert!(!manifest.contains_key("lints"));
     // As docs/src/extend/parts.md tells authors.
     let names: Vec<&String> = manifest["dependencies"].as_table().unwrap().keys().collect();
-    assert_eq!(names, ["fedsa", "fedsa-methods", "fedsa-cli", "schemars", "serde"]);
+    assert_eq!(names, ["fedsa", "fedsa-methods", "fedsa-problems", "fedsa-cli", "schemars", "serde"]);
 }
 
 /// The lines of code of a file: neither empty nor comments.

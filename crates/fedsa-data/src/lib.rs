@@ -127,7 +127,7 @@ impl<S: LogSource> LogSource for Stoppable<S> {
 impl DiskFiles {
     /// The files in these folders.
     pub fn new(places: find::Places) -> Self {
-        let room = Arc::new(AtomicUsize::new(logs::MOST_KEPT));
+        let room = Arc::new(AtomicUsize::new(logs::MAX_KEPT));
         Self {
             places,
             noted: AtomicU32::new(0),

@@ -26,16 +26,16 @@
 //! logs are kept in memory once they were read.
 
 mod ahead;
+mod cached;
 mod columns;
+mod first_pass;
 mod following;
 mod format;
 mod groups;
 mod header;
-mod kept;
 mod layout;
 mod memory;
 mod ratios;
-mod told;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,10 +48,10 @@ use fedsa_problems::logs::log_form::{LeftOutRows, LogForm};
 use fedsa_problems::logs::source::{Inputs, KnownOfLog, LogSource, whole};
 
 use super::find::{self, Places, natural_order, unpacked_name};
+use cached::{CachedBatches, Checksum};
 use format::{BATCH, Format};
 use groups::{Arranged, Whole};
 pub(super) use header::Header;
-use kept::{Checksum, Kept};
 
 pub use super::memory_log::MemoryLog;
 
@@ -69,7 +69,7 @@ pub(crate) fn checksum(log: &Log) -> u32 {
 pub const EXTENSIONS: [&str; 3] = ["parquet", "csv", "tsv"];
 
 /// The most bytes of all logs of a [`DiskFiles`](super::DiskFiles) that are kept in memory.
-pub(super) const MOST_KEPT: usize = 128 << 20;
+pub(super) const MAX_KEPT: usize = 128 << 20;
 
 /// Opens the logs of all agents, in natural order of their paths (`agent_2`
 /// before `agent_10`), or of the names in the agents' column. A source is a path, a glob, a directory or the name of
@@ -300,7 +300,7 @@ impl Opened {
             return Ok(self.kept.get().into_iter().flatten().try_for_each(see));
         }
         let mut checksum = self.checksum.get().is_none().then(Checksum::default);
-        let mut kept = Some(Kept::default());
+        let mut kept = Some(CachedBatches::default());
         let mut seen = Ok(());
         let read = self.format.read(store, &self.form, &self.name, most, &mut |rows| {
             let batch = &rows.log;
@@ -322,7 +322,7 @@ impl Opened {
             // Another thread that has read it at the same time has found the same.
             let _ = self.checksum.set(checksum.finish(&self.columns));
         }
-        if let Some(Kept { batches, bytes }) = kept {
+        if let Some(CachedBatches { batches, bytes }) = kept {
             let fits = self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(bytes)).is_ok();
             if fits && self.kept.set(batches).is_err() {
                 self.room.fetch_add(bytes, Ordering::Relaxed);

@@ -19,9 +19,9 @@ use fedsa_methods::prelude::*;
 
 const ID: &str = "scale";
 
-/// The seconds that the rounds of a point take at the least, unless there are [`MOST_ROUNDS`].
-const LEAST_SECONDS: f64 = 0.5;
-const MOST_ROUNDS: u64 = 20_000;
+/// The seconds that the rounds of a point take at the least, unless there are [`MAX_ROUNDS`].
+const MIN_SECONDS: f64 = 0.5;
+const MAX_ROUNDS: u64 = 20_000;
 
 /// First-order methods on agents that share two kernels.
 fn garnet(method: &str, agents: u64, d: u64, local_steps: u64, rounds: u64) -> String {
@@ -42,7 +42,7 @@ fn rows(method: &str, agents: u64, d: u64, points: u64, rounds: u64) -> String {
 
 /// First-order methods on rows of one's own: few, and of any length.
 fn long_rows(method: &str, agents: u64, d: u64) -> String {
-    rows(method, agents, d, 2, MOST_ROUNDS).replace("\"mean\"", "\"iid\"").replace("[run]", "step_size = 0.001\nlocal_steps = 1\n[run]")
+    rows(method, agents, d, 2, MAX_ROUNDS).replace("\"mean\"", "\"iid\"").replace("[run]", "step_size = 0.001\nlocal_steps = 1\n[run]")
 }
 
 /// What grows along an axis, by the size.
@@ -76,21 +76,21 @@ const AXES: [Axis; 9] = [
         name: "agents (d = 8, 10 steps)",
         sizes: [10_000, 31_623, 100_000, 316_228, 1_000_000],
         methods: FIRST_ORDER,
-        settings: |method, n| garnet(method, n, 8, 10, MOST_ROUNDS),
+        settings: |method, n| garnet(method, n, 8, 10, MAX_ROUNDS),
         seconds: Seconds::Round,
     },
     Axis {
         name: "dimension (100 agents, 10 steps)",
         sizes: [8, 25, 80, 253, 800],
         methods: FIRST_ORDER,
-        settings: |method, d| garnet(method, 100, d, 10, MOST_ROUNDS),
+        settings: |method, d| garnet(method, 100, d, 10, MAX_ROUNDS),
         seconds: Seconds::Round,
     },
     Axis {
         name: "local steps (100 agents, d = 8)",
         sizes: [10, 32, 100, 316, 1000],
         methods: FIRST_ORDER,
-        settings: |method, h| garnet(method, 100, 8, h, MOST_ROUNDS),
+        settings: |method, h| garnet(method, 100, 8, h, MAX_ROUNDS),
         seconds: Seconds::Round,
     },
     Axis {
@@ -125,7 +125,7 @@ const AXES: [Axis; 9] = [
         name: "nodes of a server (d = 8)",
         sizes: [100, 316, 1_000, 3_162, 10_000],
         methods: FIRST_ORDER,
-        settings: |method, n| garnet(method, n, 8, 1, MOST_ROUNDS),
+        settings: |method, n| garnet(method, n, 8, 1, MAX_ROUNDS),
         seconds: Seconds::Server,
     },
     Axis {
@@ -172,7 +172,7 @@ fn of_rounds(mut run: Run, rounds: u64, are_all: bool) -> (f64, f64) {
         run.step();
     }
     let (began, first, bits) = (Instant::now(), run.round(), run.ledger().bits_up);
-    while run.round() < rounds && (are_all || began.elapsed().as_secs_f64() < LEAST_SECONDS) {
+    while run.round() < rounds && (are_all || began.elapsed().as_secs_f64() < MIN_SECONDS) {
         run.step();
     }
     let done = (run.round() - first) as f64;
@@ -222,9 +222,9 @@ fn of_server(federation: &Federation, field: &Arc<dyn Field>) -> Result<(f64, f6
     loop {
         let (began, nodes, first, bits) =
             (Instant::now(), session.carrier_mut().transport().seconds, session.round(), session.carrier().counts().bits_up);
-        session.advance(&Until::rounds(first + rounds), &Cancel::new(), &mut ())?;
+        session.advance(&StoppingCriteria::rounds(first + rounds), &Cancel::new(), &mut ())?;
         let seconds = began.elapsed().as_secs_f64();
-        if seconds > LEAST_SECONDS {
+        if seconds > MIN_SECONDS {
             let at_nodes = session.carrier_mut().transport().seconds - nodes;
             let done = (session.round() - first) as f64;
             return Ok(((seconds - at_nodes) / done, (session.carrier().counts().bits_up - bits) as f64 / done));

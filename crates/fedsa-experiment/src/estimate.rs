@@ -37,7 +37,7 @@ const METRIC: f64 = 1.6;
 const CONTROL: f64 = 60.0;
 const CONTROL_COMPONENT: f64 = 2.0;
 
-/// Per entry cubed of second moments: the floor of FedLSA, and the moments of an agent's leg with a control variate;
+/// Per entry cubed of second moments: the floor of FedLSA, and the moments of an agent's local phase with a control variate;
 /// per entry squared of the state of control variates, times d.
 const SECOND_MOMENTS: f64 = 1.0;
 const LEG_MOMENTS: f64 = 0.45;

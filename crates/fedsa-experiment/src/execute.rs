@@ -25,7 +25,7 @@ use crate::folder::RunFolder;
 pub use framed::{CHECKPOINT, framed, read_framed, unframed, write_framed};
 pub(crate) use saved::Saved;
 pub use saved::{ENDED, Earlier};
-use saved::{End, MOST_STATES, Saving, checkpoint_name, full_name};
+use saved::{End, MAX_STATES, Saving, checkpoint_name, full_name};
 
 /// The inputs of [`execute`] beside the plan: interruption, checkpoints and progress.
 pub struct RunControl<'a> {
@@ -334,7 +334,7 @@ impl Shared<'_> {
         self.control.observer.advanced(seed.pending + seed.per_round * (rounds - session.round()) as f64);
         let stopped = outcome == Outcome::Converged;
         let end = End { theta: session.output().to_vec(), diverged: session.diverged(), stopped };
-        let state = (session.carrier().state_len() <= MOST_STATES).then(|| session.carrier().save()).transpose()?;
+        let state = (session.carrier().state_len() <= MAX_STATES).then(|| session.carrier().save()).transpose()?;
         let saved = Saved {
             identity: cell.identity.clone(),
             seed: job.seed,
@@ -390,7 +390,7 @@ impl Shared<'_> {
         *bytes += saved.size();
         *bytes -= states.insert((job.cell, job.seed), saved).map_or(0, |before| before.size());
         *is_new = true;
-        if *bytes > MOST_STATES {
+        if *bytes > MAX_STATES {
             match write_ended(self.control, &full_name(*full), states) {
                 Ok(()) => {
                     states.clear();

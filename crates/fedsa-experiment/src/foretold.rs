@@ -13,7 +13,7 @@ use crate::theory::{Theory, TheoryReport, TheorySettings};
 use crate::{Plan, Predictor, run};
 
 /// The most multiplications: about two seconds on one core, because a page is made often.
-const MOST_WORK: f64 = 1e9;
+const MAX_WORK: f64 = 1e9;
 
 /// The brief theory of the run in a folder, as of its experiment before it ran. Its problems are made again, and its data read.
 ///
@@ -23,6 +23,6 @@ pub fn foretold(path: &Path, kinds: &Kinds) -> Result<TheoryReport> {
     let finished = FinishedRun::read(path)?;
     let document = Document::parse(&path.join(run::CONFIG).display().to_string(), &finished.config)?.with_kinds(kinds);
     let plan = Arc::new(Plan::new(Experiment::read(document)?, Path::new(""), Isa::best(), &run::roots(path)?)?);
-    let settings = TheorySettings { max_work: Some(MOST_WORK), ..TheorySettings::default() };
+    let settings = TheorySettings { max_work: Some(MAX_WORK), ..TheorySettings::default() };
     Theory::new(&Arc::new(Predictor::new(&plan)), settings)?.report(&|_| {})
 }

@@ -30,13 +30,13 @@ use fedsa_figure::{CellTable, Chart, Format, HeatMaps, Level, Panel, PlottedCurv
 
 /// The largest numbers of panels, of curves or levels per panel, and of rows and columns of a table. The first ones are
 /// drawn.
-const MOST_PANELS: usize = 24;
-const MOST_CURVES: usize = 24;
-const MOST_ROWS: usize = 150;
-const MOST_COLUMNS: usize = 32;
+const MAX_PANELS: usize = 24;
+const MAX_CURVES: usize = 24;
+const MAX_ROWS: usize = 150;
+const MAX_COLUMNS: usize = 32;
 /// The largest number of notes of one sort under a panel, and of notes under a picture.
-const MOST_PANEL_NOTES: usize = 6;
-const MOST_NOTES: usize = 12;
+const MAX_PANEL_NOTES: usize = 6;
+const MAX_NOTES: usize = 12;
 
 /// The names of quantities in legends, with how they are known.
 fn quantity_text(quantity: &str, accuracy: Option<Accuracy>) -> String {
@@ -194,7 +194,7 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[V
         Picture::Heat(maps) => &mut maps.notes,
     };
     let said = verdicts.iter().filter_map(|verdict| verdict.note(quick)).collect();
-    notes.extend(capped(said, MOST_NOTES, "more about checks"));
+    notes.extend(capped(said, MAX_NOTES, "more about checks"));
     picture
 }
 

@@ -23,8 +23,8 @@ use fedsa_theory::cost::Goal;
 
 const COMBINATIONS: u64 = 50;
 /// The most local steps, of tunings and grids.
-const MOST_LOCAL_STEPS: u64 = 32;
-const MOST_ROUNDS: u64 = 3000;
+const MAX_LOCAL_STEPS: u64 = 32;
+const MAX_ROUNDS: u64 = 3000;
 /// The rounds of a point's first run.
 const FEW_ROUNDS: u64 = 40;
 /// The seeds of a grid's runs, and of those of its best points.
@@ -206,7 +206,7 @@ fn grid(combination: &Combination, top: f64, target: f64) -> (Vec<(f64, String, 
                     let least = grid.iter().map(|(cost, ..)| *cost).fold(f64::INFINITY, f64::min);
                     let (reached, of_round) = reached(combination, &settings, target, least);
                     grid.extend(reached.map(|(cost, rounds)| (cost, settings, rounds)));
-                    full_grid += of_round * MOST_ROUNDS as f64;
+                    full_grid += of_round * MAX_ROUNDS as f64;
                 }
             }
         }
@@ -226,18 +226,18 @@ fn reached(combination: &Combination, settings: &str, target: f64, least: f64) -
         let spent = curve.points.last().map_or(f64::INFINITY, |(_, cost)| cost[index(combination.goal)]);
         if let Some((reached, cost)) = curve.cost(target, combination.goal) {
             // That it stays there is seen in as many rounds again.
-            if rounds >= (2 * reached + 20).min(MOST_ROUNDS) {
+            if rounds >= (2 * reached + 20).min(MAX_ROUNDS) {
                 return (Some((cost, reached)), of_round);
             }
-            rounds = (2 * reached + 20).min(MOST_ROUNDS);
+            rounds = (2 * reached + 20).min(MAX_ROUNDS);
             continue;
         }
         // What has cost more than the best by now is not the best.
-        if curve.diverged || spent > 1.3 * least || rounds == MOST_ROUNDS {
+        if curve.diverged || spent > 1.3 * least || rounds == MAX_ROUNDS {
             break;
         }
         let paid = 1.35 * least / spent * rounds as f64;
-        rounds = (6 * rounds).min(MOST_ROUNDS).min(if paid.is_finite() { paid.ceil() as u64 } else { MOST_ROUNDS });
+        rounds = (6 * rounds).min(MAX_ROUNDS).min(if paid.is_finite() { paid.ceil() as u64 } else { MAX_ROUNDS });
     }
     (None, of_round)
 }
@@ -251,8 +251,8 @@ fn study(k: u64, combination: &Combination) -> (String, Option<f64>, [f64; 2]) {
     let target: f64 = format!("{:.2e}", combination.share * at_start).parse().unwrap();
     let options = TuneSettings {
         objective: combination.goal,
-        max_local_steps: MOST_LOCAL_STEPS,
-        max_rounds: MOST_ROUNDS,
+        max_local_steps: MAX_LOCAL_STEPS,
+        max_rounds: MAX_ROUNDS,
         budget: 3600.0,
         ..TuneSettings::new(target)
     };

@@ -10,11 +10,11 @@ use super::text::OutlinePen;
 /// CSS pixels in an inch.
 const CSS_DPI: f64 = 96.0;
 /// The largest number of dots; the resolution of a larger picture is reduced.
-const MOST_DOTS: f64 = 30e6;
+const MAX_DOTS: f64 = 30e6;
 
 pub(super) fn render(scene: &Scene, dpi: f64, about: &Provenance) -> Vec<u8> {
     let area = scene.width.ceil() * scene.height.ceil();
-    let dots = (dpi / CSS_DPI).min((MOST_DOTS / area).sqrt());
+    let dots = (dpi / CSS_DPI).min((MAX_DOTS / area).sqrt());
     let size = |length: f64| (length.ceil() * dots).ceil().max(1.0) as u32;
     let mut pixmap = Pixmap::new(size(scene.width), size(scene.height)).expect("a size that is neither zero nor enormous");
     pixmap.fill(ink(scene.background, 1.0));

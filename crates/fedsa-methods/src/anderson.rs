@@ -49,10 +49,10 @@ use fedsa::kernel::dot;
 use fedsa::linalg::{along, minus, norm_sq};
 use fedsa::local::Client;
 use fedsa::message::{Body, Part};
-use fedsa::method::{Lost, MethodSettings, MethodShape, Setting};
+use fedsa::method::{MethodSettings, MethodShape, MissingUpdate, Setting};
 use fedsa::protocol::Protocol;
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Next, Received, Server};
+use fedsa::server::{Broadcast, Next, Received, Server};
 use fedsa::uplink::LinkFacts;
 use serde::{Deserialize, Serialize};
 
@@ -256,7 +256,7 @@ impl MethodSettings for Anderson {
         Box::new(AndersonServer::new(base, self.memory, self.safeguard, self.ridge))
     }
 
-    fn lost(&self, agents: usize, link: &LinkFacts) -> Lost {
+    fn lost(&self, agents: usize, link: &LinkFacts) -> MissingUpdate {
         self.base.settings().lost(agents, link)
     }
 
@@ -377,7 +377,7 @@ impl AndersonServer {
 }
 
 impl Server for AndersonServer {
-    fn open(&mut self, t: u64) -> Ask {
+    fn open(&mut self, t: u64) -> Broadcast {
         self.is_whole = true;
         self.base.open(t)
     }

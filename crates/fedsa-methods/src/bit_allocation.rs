@@ -39,7 +39,7 @@ pub struct Allocation {
 const LOG_4: f64 = 2.0 * std::f64::consts::LN_2;
 /// The relative error at which a root counts as found, and the most steps towards it.
 const CLOSE: f64 = 1e-14;
-const MOST_STEPS: usize = 200;
+const MAX_STEPS: usize = 200;
 /// The relative difference of losses that count as equal.
 const EQUAL: f64 = 1e-12;
 
@@ -59,7 +59,7 @@ fn root(mut low: f64, mut high: f64, mut of: impl FnMut(f64) -> f64) -> f64 {
         return high;
     }
     let mut side = 0;
-    for step in 0..MOST_STEPS {
+    for step in 0..MAX_STEPS {
         let width = high - low;
         if width <= CLOSE * low.abs().max(high.abs()) {
             break;

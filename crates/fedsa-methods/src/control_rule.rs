@@ -7,35 +7,39 @@
 //! | afresh | `c_c = v_c - xi_c` | `c_c` and `xi_c` | up to the noise of the last round, which does not accumulate |
 //!
 //! The section "Control variates over links" of `docs/src/reference/links.md` is the full account: how agents learn v, and what
-//! `auto` chooses. The decisions and their reasons are in `docs/src/inside/decisions`. In the code, `Kept::resolve` turns the
-//! rule and the link into `Kept`, from which the protocol and both halves are built.
+//! `auto` chooses. The decisions and their reasons are in `docs/src/inside/decisions`. In the code, `ControlScheme::resolve` turns the
+//! rule and the link into `ControlScheme`, from which the protocol and both halves are built.
 
 use fedsa::error::{Result, require};
 use fedsa::message::Part;
 use fedsa::method::ControlRule;
-use fedsa::protocol::{Give, Len, Protocol};
+use fedsa::protocol::{Gather, Len, Protocol};
 use fedsa::uplink::LinkFacts;
 
-use crate::local::control_variate::{Learns, OwnShare};
+use crate::local::control_variate::{MeanSource, SubtractedShare};
 use crate::server::Average;
 
 /// How control variates are kept on one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct ControlScheme {
     /// How agents learn v.
-    pub learns: Learns,
+    pub mean_from: MeanSource,
     /// What they subtract from v.
-    pub share: OwnShare,
+    pub share: SubtractedShare,
 }
 
-impl Kept {
+impl ControlScheme {
     /// How control variates are kept on a link, with all agents or some of them participating (`partial`), and with a server
     /// that moves theta after the round or without (`accelerated`).
     pub fn resolve(rule: ControlRule, partial: bool, accelerated: bool, link: &LinkFacts) -> Self {
         let from_model = !partial && !accelerated && !link.is_downlink_lossy;
-        let literal = Self { learns: if partial || accelerated { Learns::Told } else { Learns::FromModel }, share: OwnShare::Computed };
-        let acknowledged = Self { learns: if from_model { Learns::FromModel } else { Learns::Told }, share: OwnShare::Acknowledged };
-        let afresh = Self { learns: Learns::Told, share: OwnShare::Afresh };
+        let literal = Self {
+            mean_from: if partial || accelerated { MeanSource::Told } else { MeanSource::FromModel },
+            share: SubtractedShare::Computed,
+        };
+        let acknowledged =
+            Self { mean_from: if from_model { MeanSource::FromModel } else { MeanSource::Told }, share: SubtractedShare::Acknowledged };
+        let afresh = Self { mean_from: MeanSource::Told, share: SubtractedShare::Afresh };
         match rule {
             ControlRule::Literal => literal,
             ControlRule::Acknowledged => acknowledged,
@@ -52,26 +56,26 @@ impl Kept {
     /// The rule that it is, where all messages are altered or lost one at a time.
     pub fn rule(self) -> ControlRule {
         match self.share {
-            OwnShare::Computed => ControlRule::Literal,
-            OwnShare::Acknowledged => ControlRule::Acknowledged,
-            OwnShare::Afresh => ControlRule::Afresh,
+            SubtractedShare::Computed => ControlRule::Literal,
+            SubtractedShare::Acknowledged => ControlRule::Acknowledged,
+            SubtractedShare::Afresh => ControlRule::Afresh,
         }
     }
 
     /// Models down and directions up, and what agents are told besides.
     pub fn protocol(self, d: usize) -> Protocol {
-        let mut protocol = Protocol::directions(d, Give::Sum);
-        let counted = if self.share == OwnShare::Acknowledged { vec![(Part::Counted, Len::Exactly(1))] } else { Vec::new() };
-        match self.learns {
-            Learns::FromModel => protocol.exchanges[0].own = counted,
-            Learns::Told => (protocol.tell, protocol.tell_own) = (vec![(Part::Direction, Len::Exactly(d))], counted),
+        let mut protocol = Protocol::directions(d, Gather::Sum);
+        let counted = if self.share == SubtractedShare::Acknowledged { vec![(Part::Counted, Len::Exactly(1))] } else { Vec::new() };
+        match self.mean_from {
+            MeanSource::FromModel => protocol.exchanges[0].own = counted,
+            MeanSource::Told => (protocol.tell, protocol.tell_own) = (vec![(Part::Direction, Len::Exactly(d))], counted),
         }
         protocol
     }
 
     /// The averaging server, which also tells agents what they need.
     pub fn server(self, average: Average) -> Average {
-        Average { tells_mean: self.learns == Learns::Told, ..average }
+        Average { tells_mean: self.mean_from == MeanSource::Told, ..average }
     }
 }
 

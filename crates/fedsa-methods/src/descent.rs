@@ -15,7 +15,7 @@ use fedsa::error::{Error, Result, require};
 use fedsa::local::{ByAgent, Client};
 use fedsa::message::Part;
 use fedsa::method::Setting;
-use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::protocol::{Exchange, Gather, Len, Protocol, ReplySpec};
 use fedsa::server::Server;
 use fedsa::uplink::LinkFacts;
 
@@ -139,7 +139,7 @@ macro_rules! moves_along {
 pub(crate) use moves_along;
 
 /// The most halvings of a step.
-const MOST_HALVINGS: usize = 60;
+const MAX_HALVINGS: usize = 60;
 /// The least that the smallest trial step may be.
 const SMALLEST_STEP: f64 = 1e-30;
 
@@ -148,7 +148,7 @@ const SMALLEST_STEP: f64 = 1e-30;
 /// # Errors
 /// When one is out of range; names it.
 pub(super) fn check_search(halvings: usize, decrease: f64) -> Result<()> {
-    require(halvings <= MOST_HALVINGS, "halvings", halvings, &format!("at most {MOST_HALVINGS}"))?;
+    require(halvings <= MAX_HALVINGS, "halvings", halvings, &format!("at most {MAX_HALVINGS}"))?;
     check_decrease(decrease)
 }
 
@@ -158,7 +158,7 @@ pub(super) fn check_search(halvings: usize, decrease: f64) -> Result<()> {
 /// When one is out of range, or the smallest step is; names it.
 pub(super) fn check_shrinking_search(shrink: f64, shrinks: usize, decrease: f64) -> Result<()> {
     require(shrink > 0.0 && shrink < 1.0, "shrink", shrink, "above 0 and below 1")?;
-    let most = (SMALLEST_STEP.ln() / shrink.ln() + 1e-9).min(MOST_HALVINGS as f64) as usize;
+    let most = (SMALLEST_STEP.ln() / shrink.ln() + 1e-9).min(MAX_HALVINGS as f64) as usize;
     let accepted = format!("at most {most} with this shrink, so that the smallest step, shrink^shrinks, is at least {SMALLEST_STEP:e}");
     require(shrinks <= most, "shrinks", shrinks, &accepted)?;
     check_decrease(decrease)
@@ -194,7 +194,7 @@ fn protocol(d: usize, asks_agents: bool, trials: Option<&Trials>) -> Protocol {
     let exchange = |down, part| Exchange {
         down: vec![(down, Len::Exactly(d))],
         own: Vec::new(),
-        wants: vec![Want { part, len: Len::Exactly(d), give: Give::Sum }],
+        replies: vec![ReplySpec { part, len: Len::Exactly(d), gather: Gather::Sum }],
         may_open: false,
     };
     let mut exchanges = vec![exchange(Part::Model, Part::Gradient)];
@@ -211,7 +211,7 @@ fn with_gradients_ahead(mut protocol: Protocol, d: usize) -> Protocol {
     directions.down = vec![(Part::Model, Len::Exactly(d)), (Part::ExactGradient, Len::Exactly(d))];
     directions.may_open = true;
     search.down.push((Part::Trial, Len::Exactly(1)));
-    search.wants.push(Want { part: Part::Gradient, len: Len::Exactly(d), give: Give::Sum });
+    search.replies.push(ReplySpec { part: Part::Gradient, len: Len::Exactly(d), gather: Gather::Sum });
     protocol
 }
 

@@ -13,8 +13,8 @@
 
 use fedsa::error::Result;
 use fedsa::local::Client;
-use fedsa::method::{Drift, Lost, MethodSettings, MethodShape, Setting};
-use fedsa::protocol::{Give, Protocol};
+use fedsa::method::{Drift, MethodSettings, MethodShape, MissingUpdate, Setting};
+use fedsa::protocol::{Gather, Protocol};
 use fedsa::schedule::StepSize;
 use fedsa::server::Server;
 use fedsa::uplink::LinkFacts;
@@ -87,8 +87,8 @@ impl MethodSettings for FedHsa {
     }
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
-        let give = if self.missing == Missing::Last { Give::Each } else { Give::Sum };
-        Protocol::operators_then_directions(setting.start.len(), give)
+        let gather = if self.missing == Missing::Last { Gather::Each } else { Gather::Sum };
+        Protocol::operators_then_directions(setting.start.len(), gather)
     }
 
     fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {
@@ -106,8 +106,8 @@ impl MethodSettings for FedHsa {
         })
     }
 
-    fn lost(&self, _: usize, _: &LinkFacts) -> Lost {
-        if self.missing == Missing::Last { Lost::Last } else { Lost::Zero }
+    fn lost(&self, _: usize, _: &LinkFacts) -> MissingUpdate {
+        if self.missing == Missing::Last { MissingUpdate::Last } else { MissingUpdate::Zero }
     }
 
     fn shape(&self) -> MethodShape {

@@ -8,7 +8,7 @@
 //! ```
 //! Source: Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated optimization in heterogeneous networks", MLSys 2020, Algorithm 2, with H
 //! steps as the inexact solution of the proximal problem `f_c(theta) + mu/2 ||theta - theta_t||^2`. The pull is a drift that changes
-//! from step to step: a leg has one step, which takes longer than a leg of H. With `mu = 0` or H = 1 it is FedLSA.
+//! from step to step: a local phase has one step, which takes longer than a local phase of H. With `mu = 0` or H = 1 it is FedLSA.
 
 use fedsa::error::{Result, require};
 use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox};
@@ -97,10 +97,10 @@ impl Client for FedProx {
     }
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
-        let (theta, leg) = (down.part(Part::Model), fixed(self.step_size, self.local_steps).of(down.round));
+        let (theta, phase) = (down.part(Part::Model), fixed(self.step_size, self.local_steps).of(down.round));
         batch.open_streams(Purpose::Sample, down.round);
         batch.start_at(theta);
-        for h in 0..leg.len {
+        for h in 0..phase.len {
             if batch.is_stopped() {
                 break;
             }
@@ -109,9 +109,9 @@ impl Client for FedProx {
                 let moved = agent.theta.iter().zip(theta).map(|(own, theta)| own - theta);
                 agent.drift.iter_mut().zip(moved).for_each(|(drift, moved)| *drift = -self.proximal_mu * moved);
             }
-            batch.steps(&leg.step(h));
+            batch.steps(&phase.step(h));
         }
-        batch.send_directions(leg.sum, Part::Direction, out);
+        batch.send_directions(phase.sum, Part::Direction, out);
         Ok(())
     }
 }

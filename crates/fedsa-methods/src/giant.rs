@@ -15,7 +15,7 @@
 //! **Local directions.** The source has agents approximate `H_c^-1 g` by conjugate gradients, whose products with `H_c` cost 2 m
 //! multiply-adds for each of the agent's rows, m the row's entries that are not 0. Forming `H_c` costs m^2 / 2 a row, as much as m / 4
 //! products, and regularised regressions take far more: about d, and up to 2 d where rounding costs the iteration its orthogonality. With
-//! at most [`MOST_FORMED`] components an agent therefore forms `H_c` and solves by Cholesky's factorisation, d^3 / 6
+//! at most [`MAX_FORMED`] components an agent therefore forms `H_c` and solves by Cholesky's factorisation, d^3 / 6
 //! multiply-adds: exactly what the iteration approximates. It goes on to conjugate gradients with the formed matrix where that does
 //! not solve the system (`H_c` is indefinite, or singular to rounding). With more components, or where
 //! `cg_tolerance` or `cg_steps` is set, no Hessian is formed, and conjugate gradients use products. The ledger counts what is
@@ -43,7 +43,7 @@ use crate::server::directions::Gradient;
 /// The most components d for which agents form their Hessians: 2 MB each, and 22 million multiply-adds to factorise, as many as 55 products
 /// of an agent with 400 dense rows. Agents with few or sparse rows have cheaper products, and may be faster with `cg_tolerance` set: a
 /// factorisation takes about a millisecond at d = 300.
-pub const MOST_FORMED: usize = 512;
+pub const MAX_FORMED: usize = 512;
 /// The default of [`Giant::cg_tolerance`].
 const CG_TOLERANCE: f64 = 1e-6;
 /// The default of [`Giant::cg_steps`].
@@ -117,7 +117,7 @@ impl DescentSettings for Giant {
 
     fn local_solve(&self, d: usize) -> Option<LocalSolve> {
         let (tolerance, steps) = (self.cg_tolerance.unwrap_or(CG_TOLERANCE), self.cg_steps.unwrap_or(CG_STEPS));
-        let is_direct = d <= MOST_FORMED && self.cg_tolerance.is_none() && self.cg_steps.is_none();
+        let is_direct = d <= MAX_FORMED && self.cg_tolerance.is_none() && self.cg_steps.is_none();
         Some(if is_direct { LocalSolve::Direct { tolerance, steps } } else { LocalSolve::Cg { tolerance, steps } })
     }
 }
@@ -141,7 +141,7 @@ mod tests {
     fn hessians_are_formed_where_they_are_small_and_nobody_set_the_iteration() {
         let (direct, cg) = (LocalSolve::Direct { tolerance: 1e-6, steps: 1000 }, LocalSolve::Cg { tolerance: 1e-6, steps: 1000 });
         let giant = Giant::default();
-        assert_eq!((giant.local_solve(MOST_FORMED), giant.local_solve(MOST_FORMED + 1)), (Some(direct), Some(cg)));
+        assert_eq!((giant.local_solve(MAX_FORMED), giant.local_solve(MAX_FORMED + 1)), (Some(direct), Some(cg)));
         // A default that is written out is a setting too.
         let set = [Giant { cg_tolerance: Some(1e-6), ..Giant::default() }, Giant { cg_steps: Some(1000), ..Giant::default() }];
         for giant in set {
@@ -226,6 +226,6 @@ mod tests {
         assert_eq!(direct.memory(1, d), (16 * d + 16 * d * d) as f64);
         assert_eq!(cg.memory(1, d), (16 * d + 32 * d) as f64);
         assert_eq!((direct.work(1, d), cg.work(1, d)), (64.0 * 90_000.0, 62.0 * 90_000.0));
-        assert!(direct.memory(1, MOST_FORMED + 1) < 0.01 * direct.memory(1, MOST_FORMED));
+        assert!(direct.memory(1, MAX_FORMED + 1) < 0.01 * direct.memory(1, MAX_FORMED));
     }
 }

@@ -20,9 +20,9 @@ use fedsa::linalg::norm_sq;
 use fedsa::local::{Agent, ByAgent, Client, LocalContext};
 use fedsa::message::{Body, Message, Part};
 use fedsa::method::{MethodSettings, MethodShape, Needs, Setting};
-use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::protocol::{Exchange, Gather, Len, Protocol, ReplySpec};
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Next, Received, Server};
+use fedsa::server::{Broadcast, Next, Received, Server};
 use fedsa::uplink::LinkFacts;
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +78,7 @@ impl MethodSettings for Gmres {
         let exchange = |down, part| Exchange {
             down: vec![(down, d)],
             own: Vec::new(),
-            wants: vec![Want { part, len: d, give: Give::Sum }],
+            replies: vec![ReplySpec { part, len: d, gather: Gather::Sum }],
             may_open: true,
         };
         let exchanges = vec![exchange(Part::Model, Part::Operator), exchange(Part::Direction, Part::Product)];
@@ -246,12 +246,12 @@ impl GmresServer {
 }
 
 impl Server for GmresServer {
-    fn open(&mut self, t: u64) -> Ask {
+    fn open(&mut self, t: u64) -> Broadcast {
         let down = match self.basis.last() {
             None => Message::one(t, 0, Part::Model, self.theta.clone()),
             Some(q) => Message::one(t, 1, Part::Direction, q.clone()),
         };
-        Ask { to: None, down, own: None }
+        Broadcast { to: None, down, own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {

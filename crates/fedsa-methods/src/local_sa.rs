@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use fedsa::error::{Result, require};
 use fedsa::local::Client;
 use fedsa::method::{Drift, MethodShape, Setting};
-use fedsa::protocol::{Give, Protocol};
+use fedsa::protocol::{Gather, Protocol};
 use fedsa::schedule::{StepSchedule, StepSize};
 use fedsa::server::{Participation, Server};
 
@@ -53,7 +53,7 @@ impl LocalSa {
     }
 
     pub(super) fn protocol(self, d: usize) -> Protocol {
-        Protocol::directions(d, if self.near.is_some() { Give::Each } else { Give::Sum })
+        Protocol::directions(d, if self.near.is_some() { Gather::Each } else { Gather::Sum })
     }
 
     pub(super) fn client(self) -> Box<dyn Client> {

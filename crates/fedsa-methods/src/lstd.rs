@@ -9,7 +9,7 @@
 //! counts with that share, so that the solution tends to `theta*` where all agents are heard equally often. A system that
 //! arrives late (push) is as good as one in time, because it depends on no model: it counts once, in the round in which it
 //! arrives, and with a constant lateness of tau rounds the solution is `theta*` after tau + 1 rounds. Where lateness varies, the
-//! numbers of an agent's systems that have arrived differ by at most the longest lateness, and the error falls as 1/t. Until a
+//! numbers of an agent's systems that have arrived differ by at most the longest lateness, and the error falls as 1/t. StoppingCriteria a
 //! first system arrives, theta is `theta_0`. Source: Bradtke and Barto (1996), least-squares temporal differences; the mean over
 //! agents is the LSTD solution of the pooled data.
 
@@ -18,9 +18,9 @@ use fedsa::linalg;
 use fedsa::local::{Agent, ByAgent, Client, LocalContext};
 use fedsa::message::{Body, Message, Part};
 use fedsa::method::{MethodSettings, MethodShape, Needs, Setting};
-use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::protocol::{Exchange, Gather, Len, Protocol, ReplySpec};
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Next, Participation, Received, Server};
+use fedsa::server::{Broadcast, Next, Participation, Received, Server};
 use serde::{Deserialize, Serialize};
 
 use crate::local::without_state;
@@ -67,8 +67,8 @@ impl MethodSettings for Lstd {
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
-        let want = Want { part: Part::System, len: Len::Exactly(d * (d + 1)), give: Give::Sum };
-        Protocol { exchanges: vec![Exchange { wants: vec![want], ..Exchange::default() }], ..Protocol::default() }
+        let want = ReplySpec { part: Part::System, len: Len::Exactly(d * (d + 1)), gather: Gather::Sum };
+        Protocol { exchanges: vec![Exchange { replies: vec![want], ..Exchange::default() }], ..Protocol::default() }
     }
 
     fn client(&self, setting: &Setting<'_>) -> Box<dyn Client> {
@@ -118,8 +118,8 @@ pub struct LstdServer {
 }
 
 impl Server for LstdServer {
-    fn open(&mut self, t: u64) -> Ask {
-        Ask { to: self.participation.of(t), down: Message { round: t, exchange: 0, parts: Vec::new() }, own: None }
+    fn open(&mut self, t: u64) -> Broadcast {
+        Broadcast { to: self.participation.of(t), down: Message { round: t, exchange: 0, parts: Vec::new() }, own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {

@@ -19,35 +19,35 @@
 use fedsa::random::{Key, Purpose, Stream};
 
 /// The most bits of a component.
-pub const MOST_BITS: u32 = 32;
+pub const MAX_BITS: u32 = 32;
 /// Vectors are numbered below this.
-pub const MOST_VECTORS: usize = 1 << 16;
+pub const MAX_VECTORS: usize = 1 << 16;
 /// The most components of a vector of length 1 that are across: those above 1/2 in magnitude, at most three, or four of 1/2 to rounding.
-pub const MOST_ACROSS: usize = 4;
+pub const MAX_ACROSS: usize = 4;
 
 /// The stream of the offsets of vector `index`, in the order of its components. The vectors are those of the Hessian that the agent
 /// computed in round `round`.
 ///
 /// # Panics
-/// When the vector's number is not below [`MOST_VECTORS`].
+/// When the vector's number is not below [`MAX_VECTORS`].
 pub fn offsets(seed: u64, round: u64, agent: usize, index: usize) -> Stream {
-    assert!(index < MOST_VECTORS);
-    Key::new(seed, Purpose::Grid, MOST_VECTORS as u64 * round + index as u64).stream(agent)
+    assert!(index < MAX_VECTORS);
+    Key::new(seed, Purpose::Grid, MAX_VECTORS as u64 * round + index as u64).stream(agent)
 }
 
-/// The codes of all components with [`MOST_BITS`] bits; those with fewer bits are their leading bits ([`leading`]). Components outside
+/// The codes of all components with [`MAX_BITS`] bits; those with fewer bits are their leading bits ([`leading`]). Components outside
 /// \[-1, 1\] count as its ends.
 pub fn codes(x: &[f64], mut offsets: Stream) -> Vec<u32> {
     let code = |x: &f64| {
         let y = 0.5 * (x.clamp(-1.0, 1.0) + 1.0) + offsets.uniform();
-        ((y - y.floor()) * 2f64.powi(MOST_BITS as i32)) as u32
+        ((y - y.floor()) * 2f64.powi(MAX_BITS as i32)) as u32
     };
     x.iter().map(code).collect()
 }
 
-/// The first `bits` of a code's [`MOST_BITS`].
+/// The first `bits` of a code's [`MAX_BITS`].
 pub fn leading(code: u32, bits: u32) -> u32 {
-    code.checked_shr(MOST_BITS - bits).unwrap_or(0)
+    code.checked_shr(MAX_BITS - bits).unwrap_or(0)
 }
 
 /// The bits of a code after the first `from`, up to `to`: what refines a component from `from` to `to` bits.
@@ -78,11 +78,11 @@ pub fn decode(codes: &[u32], bits: u32, across: &[u16], mut offsets: Stream) -> 
     x
 }
 
-/// The components of a vector that are across at a number of bits; `codes` are its codes of [`MOST_BITS`] bits.
+/// The components of a vector that are across at a number of bits; `codes` are its codes of [`MAX_BITS`] bits.
 pub fn across(x: &[f64], codes: &[u32], bits: u32, mut offsets: Stream) -> Vec<u16> {
     let is_across =
         |(_, (x, code)): &(usize, (&f64, &u32))| (x.clamp(-1.0, 1.0) - middle(leading(**code, bits), bits, offsets.uniform())).abs() > 1.0;
-    x.iter().zip(codes).enumerate().filter(is_across).map(|(i, _)| i as u16).take(MOST_ACROSS).collect()
+    x.iter().zip(codes).enumerate().filter(is_across).map(|(i, _)| i as u16).take(MAX_ACROSS).collect()
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_ends_are_told_apart() {
-        for bits in 1..=MOST_BITS {
+        for bits in 1..=MAX_BITS {
             for seed in 0..100 {
                 for x in [[1.0, 0.0], [-1.0, 0.0], [0.5f64.sqrt(), -(0.5f64.sqrt())]] {
                     let half = 2f64.powi(-(bits as i32)) + 1e-15;
@@ -150,7 +150,7 @@ mod tests {
         // The most that there can be.
         let most =
             (0..3000).map(|seed| across(&[0.5; 4], &codes(&[0.5; 4], offsets(seed, 0, 0, 0)), 1, offsets(seed, 0, 0, 0)).len()).max();
-        assert!(most.is_some_and(|most| most <= MOST_ACROSS));
+        assert!(most.is_some_and(|most| most <= MAX_ACROSS));
         let three = [-0.575, 0.575, 0.575, 0.09];
         assert!((0..3000).any(|seed| across(&three, &codes(&three, offsets(seed, 0, 0, 0)), 1, offsets(seed, 0, 0, 0)).len() == 2));
     }
@@ -186,7 +186,7 @@ mod tests {
     fn offsets_are_those_of_their_vector_alone() {
         let draw = |seed, round, agent, index| offsets(seed, round, agent, index).uniform().to_bits();
         let all =
-            [draw(1, 2, 3, 0), draw(2, 2, 3, 0), draw(1, 3, 3, 0), draw(1, 2, 4, 0), draw(1, 2, 3, 1), draw(1, 1, 3, MOST_VECTORS - 1)];
+            [draw(1, 2, 3, 0), draw(2, 2, 3, 0), draw(1, 3, 3, 0), draw(1, 2, 4, 0), draw(1, 2, 3, 1), draw(1, 1, 3, MAX_VECTORS - 1)];
         for (i, a) in all.iter().enumerate() {
             assert!(all[..i].iter().all(|b| b != a));
         }
@@ -195,7 +195,7 @@ mod tests {
     /// Codes and indices that no encoder makes are decoded without panic, to bounded numbers.
     #[test]
     fn any_codes_are_decoded() {
-        for bits in 1..=MOST_BITS {
+        for bits in 1..=MAX_BITS {
             let decoded = decode(&[0, u32::MAX >> (32 - bits), 1], bits, &[0, 2, 2, 9, u16::MAX], offsets(0, 0, 0, 0));
             assert!(decoded.iter().all(|x| x.abs() <= 4.0), "{decoded:?}");
         }

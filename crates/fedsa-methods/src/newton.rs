@@ -19,9 +19,9 @@ use fedsa::linalg;
 use fedsa::local::{Agent, ByAgent, Client, LocalContext};
 use fedsa::message::{Body, Message, Part};
 use fedsa::method::{MethodSettings, MethodShape, Needs, Setting};
-use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::protocol::{Exchange, Gather, Len, Protocol, ReplySpec};
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Next, Received, Server};
+use fedsa::server::{Broadcast, Next, Received, Server};
 use serde::{Deserialize, Serialize};
 
 use crate::descent;
@@ -72,11 +72,11 @@ impl MethodSettings for Newton {
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
-        let want = |part, len, give| Want { part, len: Len::Exactly(len), give };
+        let want = |part, len, gather| ReplySpec { part, len: Len::Exactly(len), gather };
         let first = Exchange {
             down: vec![(Part::Model, Len::Exactly(d))],
             own: Vec::new(),
-            wants: vec![want(Part::Gradient, d, Give::Sum), want(Part::Hessian, d * (d + 1) / 2, Give::Each)],
+            replies: vec![want(Part::Gradient, d, Gather::Sum), want(Part::Hessian, d * (d + 1) / 2, Gather::Each)],
             may_open: false,
         };
         Protocol { exchanges: vec![first, self.trials().exchange(d)], ..Protocol::default() }
@@ -193,15 +193,15 @@ impl NewtonServer {
 }
 
 impl Server for NewtonServer {
-    fn open(&mut self, t: u64) -> Ask {
-        Ask { to: None, down: self.steps.question(t), own: None }
+    fn open(&mut self, t: u64) -> Broadcast {
+        Broadcast { to: None, down: self.steps.question(t), own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == 0 {
-            for letter in got.letters {
-                let hessian = letter.parts.iter().find(|(part, _)| *part == Part::Hessian);
-                self.hessians[letter.agent] = hessian.map(|(_, body)| body.to_numbers()).unwrap_or_default();
+            for update in got.updates {
+                let hessian = update.parts.iter().find(|(part, _)| *part == Part::Hessian);
+                self.hessians[update.agent] = hessian.map(|(_, body)| body.to_numbers()).unwrap_or_default();
             }
             let g = self.steps.see(got, Part::Gradient, self.weights.len(), 0);
             let p = self.direction(&g);

@@ -27,11 +27,11 @@ use fedsa::error::{Error, Result};
 use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox};
 use fedsa::message::{Message, Part};
 use fedsa::method::{Drift, MethodSettings, MethodShape, Setting};
-use fedsa::protocol::{Give, Protocol};
+use fedsa::protocol::{Gather, Protocol};
 use fedsa::random::Purpose;
 use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::{StepSchedule, StepSize};
-use fedsa::server::{Ask, Next, Received, Server};
+use fedsa::server::{Broadcast, Next, Received, Server};
 use fedsa::uplink::LinkFacts;
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +80,7 @@ impl MethodSettings for OneShot {
     }
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
-        let mut protocol = Protocol::directions(setting.start.len(), Give::Sum);
+        let mut protocol = Protocol::directions(setting.start.len(), Gather::Sum);
         protocol.exchanges[0].down.clear();
         protocol
     }
@@ -170,8 +170,8 @@ pub struct OneShotServer {
 }
 
 impl Server for OneShotServer {
-    fn open(&mut self, t: u64) -> Ask {
-        Ask { to: None, down: Message { round: t, exchange: 0, parts: Vec::new() }, own: None }
+    fn open(&mut self, t: u64) -> Broadcast {
+        Broadcast { to: None, down: Message { round: t, exchange: 0, parts: Vec::new() }, own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {

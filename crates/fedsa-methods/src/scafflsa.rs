@@ -17,14 +17,14 @@
 
 use fedsa::error::Result;
 use fedsa::local::Client;
-use fedsa::method::{ControlRule, Drift, Lost, MethodSettings, MethodShape, Setting};
+use fedsa::method::{ControlRule, Drift, MethodSettings, MethodShape, MissingUpdate, Setting};
 use fedsa::protocol::Protocol;
 use fedsa::schedule::StepSize;
 use fedsa::server::Server;
 use fedsa::uplink::LinkFacts;
 use serde::{Deserialize, Serialize};
 
-use crate::control_rule::{Kept, check_control_step};
+use crate::control_rule::{ControlScheme, check_control_step};
 use crate::local::ControlVariate;
 use crate::{averaging, check_common, fixed, one};
 
@@ -80,8 +80,8 @@ impl Scafflsa {
     }
 
     /// How control variates are kept over the link.
-    fn kept(&self, setting: &Setting<'_>) -> Kept {
-        Kept::resolve(self.rule, self.participants.is_some_and(|m| m < setting.agents()), setting.is_accelerated, &setting.link)
+    fn kept(&self, setting: &Setting<'_>) -> ControlScheme {
+        ControlScheme::resolve(self.rule, self.participants.is_some_and(|m| m < setting.agents()), setting.is_accelerated, &setting.link)
     }
 }
 
@@ -96,13 +96,13 @@ impl MethodSettings for Scafflsa {
     }
 
     fn client(&self, setting: &Setting<'_>) -> Box<dyn Client> {
-        let Kept { learns, share, .. } = self.kept(setting);
+        let ControlScheme { mean_from, share, .. } = self.kept(setting);
         Box::new(ControlVariate {
             steps: fixed(self.step_size, self.local_steps),
             alpha_g: self.global_step_size,
             talk_probability: None,
             control_step: self.control_step,
-            learns,
+            mean_from,
             share,
         })
     }
@@ -112,9 +112,9 @@ impl MethodSettings for Scafflsa {
         Box::new(self.kept(setting).server(average))
     }
 
-    fn lost(&self, agents: usize, link: &LinkFacts) -> Lost {
+    fn lost(&self, agents: usize, link: &LinkFacts) -> MissingUpdate {
         let partial = self.participants.is_some_and(|m| m < agents);
-        Lost::Controls(Kept::resolve(self.rule, partial, false, link).rule())
+        MissingUpdate::Controls(ControlScheme::resolve(self.rule, partial, false, link).rule())
     }
 
     fn shape(&self) -> MethodShape {

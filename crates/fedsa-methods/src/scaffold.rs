@@ -34,12 +34,12 @@
 use fedsa::error::{Error, Result};
 use fedsa::local::{AgentBatch, AgentMemory, Client, ClientFacts, Controls, Outbox};
 use fedsa::message::{Body, Message, Part};
-use fedsa::method::{ControlRule, Lost, MethodSettings, MethodShape, Setting};
-use fedsa::protocol::{Give, Len, Protocol};
+use fedsa::method::{ControlRule, MethodSettings, MethodShape, MissingUpdate, Setting};
+use fedsa::protocol::{Gather, Len, Protocol};
 use fedsa::random::Purpose;
 use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::{StepSchedule, StepSize};
-use fedsa::server::{Ask, Next, Received, Server, ServerFacts};
+use fedsa::server::{Broadcast, Next, Received, Server, ServerFacts};
 use fedsa::uplink::LinkFacts;
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +110,7 @@ impl MethodSettings for Scaffold {
             return self.with_all().protocol(setting);
         }
         let d = setting.start.len();
-        let mut protocol = Protocol::directions(d, Give::Sum);
+        let mut protocol = Protocol::directions(d, Gather::Sum);
         protocol.exchanges[0].down.push((Part::ServerControl, Len::Exactly(d)));
         protocol.exchanges[0].own = vec![(Part::Counted, Len::Exactly(1))];
         protocol
@@ -131,7 +131,7 @@ impl MethodSettings for Scaffold {
         Box::new(ServerControlled::new(average, setting.weights))
     }
 
-    fn lost(&self, agents: usize, link: &LinkFacts) -> Lost {
+    fn lost(&self, agents: usize, link: &LinkFacts) -> MissingUpdate {
         self.with_all().lost(agents, link)
     }
 
@@ -170,7 +170,7 @@ impl Client for ServerControl {
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let of_server = down.part(Part::ServerControl);
-        let leg = self.steps.of(down.round);
+        let phase = self.steps.of(down.round);
         batch.start_at(down.part(Part::Model));
         for l in batch.lanes() {
             let is_counted = batch.last(l, down.round).is_included;
@@ -184,8 +184,8 @@ impl Client for ServerControl {
             }
         }
         batch.open_streams(Purpose::Sample, down.round);
-        batch.steps(&leg);
-        batch.send_directions(leg.sum, Part::Direction, out);
+        batch.steps(&phase);
+        batch.send_directions(phase.sum, Part::Direction, out);
         for l in batch.lanes() {
             let (_, v) = out.sent(l).expect("every lane has sent");
             let agent = batch.lane::<2>(l);
@@ -274,7 +274,7 @@ impl ServerControlled {
 }
 
 impl Server for ServerControlled {
-    fn open(&mut self, t: u64) -> Ask {
+    fn open(&mut self, t: u64) -> Broadcast {
         let mut ask = self.average.open(t);
         ask.down.parts.push((Part::ServerControl, Body::Numbers(self.control.clone())));
         ask

@@ -95,7 +95,7 @@ impl Field for OutOfReach {
     fn is_state(&self, _: usize, _: &[u64]) -> bool {
         true
     }
-    fn leg(&self, _: &mut [Lanes], _: &[f64]) {}
+    fn local_phase(&self, _: &mut [Lanes], _: &[f64]) {}
     fn observe(&self, _: &mut [Lanes], _: bool) {}
     fn mean(&self, _: usize, _: &[f64], _: &mut [f64]) -> bool {
         false

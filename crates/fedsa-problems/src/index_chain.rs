@@ -10,15 +10,15 @@ use fedsa::problem::law::ROW_SUM_TOLERANCE;
 use fedsa::random::Stream;
 
 /// The most states of a chain, whose matrix and whose law of moves take the square of this.
-pub(crate) const MOST_STATES: usize = 2000;
+pub(crate) const MAX_STATES: usize = 2000;
 
 /// The least distance of the second eigenvalue's modulus from 1: a chain with a smaller one counts as reducible or periodic.
-const LEAST_GAP: f64 = 1e-9;
+const MIN_GAP: f64 = 1e-9;
 
 /// Whether `gap`, 1 less the modulus of a chain's second eigenvalue or a lower bound of it, is large enough. The rounding of the
 /// settings that gaps are computed from is allowed for.
 pub(super) fn is_gap(gap: f64) -> bool {
-    gap >= 0.999 * LEAST_GAP
+    gap >= 0.999 * MIN_GAP
 }
 
 /// Checks the mixing time of a chain whose second eigenvalue is `1 - 1 / mixing_time` at least.
@@ -133,12 +133,12 @@ impl IndexChain {
         let Some((re, im)) = all.iter().skip(1).find(|(re, im)| !is_gap(1.0 - re.hypot(*im))) else { return Ok(()) };
         let is_nearly = re.hypot(*im) < 1.0 - ROUNDING;
         let (digits, parts): (usize, usize) = if is_nearly { (12, 12) } else { (9, 6) };
-        let text = if im.abs() < LEAST_GAP {
+        let text = if im.abs() < MIN_GAP {
             format!("{re:.digits$}")
         } else {
             format!("{re:.parts$} {} {:.parts$} i", if *im < 0.0 { '-' } else { '+' }, im.abs())
         };
-        let is_reducible = (re - 1.0).hypot(*im) < LEAST_GAP;
+        let is_reducible = (re - 1.0).hypot(*im) < MIN_GAP;
         let (what, why) = match (is_reducible, is_nearly) {
             (true, false) => ("reducible", "the eigenvalue 1 is a double one"),
             (true, true) => ("nearly reducible", "another eigenvalue is within 1e-9 of 1"),

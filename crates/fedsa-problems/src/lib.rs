@@ -12,7 +12,7 @@
 //! | [`kernel`] | the hot loops of these problems |
 //! | [`memory`] | the memory of a problem, before it is built |
 //!
-//! `docs/src/extend/problem.md` in the repository explains how to add a problem.
+//! `docs/src/extend/parts.md` in the repository explains how to add a problem.
 
 #![deny(unsafe_code)]
 

@@ -5,7 +5,7 @@
 //! `peak` includes the temporary memory of building it. Measured peaks above 100 MB are
 //! within a factor of 1.5.
 
-use crate::kernel::td::MOST_WIDE;
+use crate::kernel::td::MAX_WIDE;
 use fedsa::error::{Error, Result};
 use fedsa::kernel::chunks;
 use fedsa::sampling::{Law, Sampling};
@@ -133,7 +133,7 @@ impl TableSizes {
             (Law::Markov, Moves::States { states, outcomes }) => kinds * 16.0 * states * table_columns(outcomes) + 4.0 * transitions,
         };
         // Beside a small table of one chunk a row, four times as much as the kernels read it.
-        let is_wide = self.shared && d <= 8.0 && 4.0 * table <= MOST_WIDE as f64 && sampling.kind != Law::Mean;
+        let is_wide = self.shared && d <= 8.0 && 4.0 * table <= MAX_WIDE as f64 && sampling.kind != Law::Mean;
         let table = if is_wide { 5.0 * table } else { table };
         let making_table = match (sampling.kind, self.chain) {
             (Law::Mean, _) => 0.0,
@@ -173,13 +173,13 @@ pub(super) fn linear(agents: f64, d: f64, is_dense: bool, source: f64, threads: 
 /// every thread, and the solution.
 pub(super) fn jacobians(agents: f64, d: f64, threads: usize) -> f64 {
     // No root is computed where theta has more components.
-    let d = if d <= fedsa::problem::root::MOST_DIM as f64 { d } else { 0.0 };
+    let d = if d <= fedsa::problem::root::MAX_DIM as f64 { d } else { 0.0 };
     (agents.min(64.0) + threads as f64 + SOLUTION) * matrix(d, d)
 }
 
 /// What the optimum of losses in d dimensions takes for a while: a Hessian twice and its factor.
 pub(super) fn optimum(d: f64) -> f64 {
-    let d = if d <= fedsa::problem::root::MOST_DIM as f64 { d } else { 0.0 };
+    let d = if d <= fedsa::problem::root::MAX_DIM as f64 { d } else { 0.0 };
     4.0 * matrix(d, d)
 }
 
@@ -233,22 +233,22 @@ impl MemoryEstimate {
 
 /// Indices of transitions and of feature rows are numbers of 32 bits, and an alias table
 /// has fewer than 2^32 columns.
-const MOST_TRANSITIONS: f64 = (1u64 << 31) as f64;
+const MAX_TRANSITIONS: f64 = (1u64 << 31) as f64;
 
 /// Refuses an agent with more transitions than can be numbered.
 ///
 /// # Errors
 /// When there are.
 pub(crate) fn check_transitions(key: &str, transitions: f64) -> Result<()> {
-    if transitions <= MOST_TRANSITIONS {
+    if transitions <= MAX_TRANSITIONS {
         return Ok(());
     }
     let what = format!("an agent with {transitions:.3e} transitions");
-    Err(Error::new(key, what, format!("at most 2^31 = {MOST_TRANSITIONS} transitions an agent")))
+    Err(Error::new(key, what, format!("at most 2^31 = {MAX_TRANSITIONS} transitions an agent")))
 }
 
 /// What one worker needs: lanes, outboxes and buffers for vectors of `d` components,
-/// twice, processes of `words` words, and the step sizes of a leg.
+/// twice, processes of `words` words, and the step sizes of a local phase.
 pub fn worker(d: usize, words: usize) -> f64 {
     let vector = 64.0 * chunks(d) as f64;
     2.0 * (25.0 * vector + 64.0 * d as f64 + 64.0 * words as f64) + 16.0 * d as f64

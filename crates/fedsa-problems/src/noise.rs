@@ -28,7 +28,7 @@ use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::facts::Facts;
 use fedsa::problem::law::{FiniteLaw, NoiseLaw};
 use fedsa::problem::systems::Moments;
-use fedsa::problem::{Field, Leg, Problem};
+use fedsa::problem::{Field, Problem, StepKernel};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
@@ -399,9 +399,9 @@ impl<P: Problem> Problem for Noisy<P> {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, law: Law) -> Option<Leg<Self>> {
-        self.problem.leg(Law::Mean).filter(|_| law == Law::Mean)?;
-        Some(|noisy, blocks, etas, isa| noisy.problem.leg(Law::Mean).expect("it has one")(&noisy.problem, blocks, etas, isa))
+    fn local_phase(&self, law: Law) -> Option<StepKernel<Self>> {
+        self.problem.local_phase(Law::Mean).filter(|_| law == Law::Mean)?;
+        Some(|noisy, blocks, etas, isa| noisy.problem.local_phase(Law::Mean).expect("it has one")(&noisy.problem, blocks, etas, isa))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fedsa::error::{Error, Result, require};
 use fedsa::local;
 use fedsa::method::{Drift, MethodSettings, MethodShape, Setting};
-use fedsa::protocol::{Give, Protocol};
+use fedsa::protocol::{Gather, Protocol};
 use fedsa::registry::Kind;
 use fedsa::schedule::StepSize;
 use fedsa::server::{Participation, Server};
@@ -152,12 +152,12 @@ impl MethodSettings for Custom {
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let wants_each = self.server.as_ref().is_some_and(|server| server.wants_each);
-        let (d, give) = (setting.start.len(), if wants_each { Give::Each } else { Give::Sum });
+        let (d, gather) = (setting.start.len(), if wants_each { Gather::Each } else { Gather::Sum });
         if !self.has_two_exchanges() {
-            return Protocol::directions(d, give);
+            return Protocol::directions(d, gather);
         }
-        let mut protocol = Protocol::operators_then_directions(d, give);
-        protocol.exchanges.iter_mut().flat_map(|exchange| &mut exchange.wants).for_each(|want| want.give = give);
+        let mut protocol = Protocol::operators_then_directions(d, gather);
+        protocol.exchanges.iter_mut().flat_map(|exchange| &mut exchange.replies).for_each(|want| want.gather = gather);
         protocol
     }
 

@@ -30,7 +30,7 @@ use crate::threads;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The most events that wait for the callback; later ones are dropped, but for warnings.
-const MOST_EVENTS: usize = 10_000;
+const MAX_EVENTS: usize = 10_000;
 
 /// What is told to the callback.
 #[derive(Debug, Clone)]
@@ -66,7 +66,7 @@ impl Progress {
     /// Tells an event.
     pub fn say(&self, event: Event) {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        if events.len() < MOST_EVENTS || matches!(event, Event::Warned(_)) {
+        if events.len() < MAX_EVENTS || matches!(event, Event::Warned(_)) {
             events.push(event);
         }
     }

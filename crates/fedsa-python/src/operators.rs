@@ -363,7 +363,7 @@ pub struct Draws {
 }
 
 /// The most numbers of one draw.
-const MOST_NUMBERS: usize = 1 << 30;
+const MAX_NUMBERS: usize = 1 << 30;
 
 impl Draws {
     /// Draws from these streams, of these agents.
@@ -382,9 +382,9 @@ impl Draws {
                 Error::new("k", format!("{} is not accepted", k.repr()?), "a whole number of at least 0, or none for one number an agent");
             return Err(exception(py, &e));
         };
-        if n.saturating_mul(k) > MOST_NUMBERS {
+        if n.saturating_mul(k) > MAX_NUMBERS {
             let what = format!("{k} numbers for each of {n} agents");
-            return Err(exception(py, &Error::new("k", what, format!("at most {MOST_NUMBERS} numbers at once"))));
+            return Err(exception(py, &Error::new("k", what, format!("at most {MAX_NUMBERS} numbers at once"))));
         }
         let array = PyArray2::zeros(py, [n, k], false);
         for (row, stream) in array.try_readwrite()?.as_slice_mut()?.chunks_mut(k.max(1)).zip(&mut self.streams) {

@@ -308,8 +308,8 @@ impl Agents {
 
     #[getter]
     fn step_sizes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        let (leg, mut etas) = (self.steps.of(self.round), Vec::new());
-        leg.fill(0..leg.len, &mut etas);
+        let (phase, mut etas) = (self.steps.of(self.round), Vec::new());
+        phase.fill(0..phase.len, &mut etas);
         PyArray1::from_vec(py, etas)
     }
 
@@ -354,8 +354,8 @@ impl Agents {
         let mut etas = Vec::new();
         match step_sizes {
             None => {
-                let leg = self.steps.of(self.round);
-                leg.fill(0..leg.len, &mut etas);
+                let phase = self.steps.of(self.round);
+                phase.fill(0..phase.len, &mut etas);
             }
             Some(given) => {
                 let array = self.checks.array.bind(py).call1((given, py.None(), false, "step_sizes"))?;

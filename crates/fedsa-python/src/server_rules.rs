@@ -6,7 +6,7 @@ use fedsa::error::{Error, Failure, Result};
 use fedsa::message::{Message, Part};
 use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::StepSchedule;
-use fedsa::server::{Ask, Next, Participation, Received, Server, ServerFacts};
+use fedsa::server::{Broadcast, Next, Participation, Received, Server, ServerFacts};
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -118,7 +118,7 @@ impl ServerHalf {
         if !self.form.wants_each {
             return got.mean(part);
         }
-        let answers = got.letters.iter().map(|letter| Some((letter.weight, letter.part(part))));
+        let answers = got.updates.iter().map(|update| Some((update.weight, update.part(part))));
         fedsa::round::sum(self.theta.len(), answers).into_iter().map(|x| x / got.asked).collect()
     }
 
@@ -139,16 +139,16 @@ impl ServerHalf {
         let each = match self.form.wants_each {
             false => None,
             true => {
-                let letters = got.letters;
-                let answers = PyArray2::zeros(py, [letters.len(), self.theta.len()], false);
+                let updates = got.updates;
+                let answers = PyArray2::zeros(py, [updates.len(), self.theta.len()], false);
                 let mut written = answers.try_readwrite()?;
                 let all = written.as_slice_mut()?.chunks_mut(self.theta.len().max(1));
-                all.zip(letters).for_each(|(row, letter)| row.copy_from_slice(letter.part(part)));
+                all.zip(updates).for_each(|(row, update)| row.copy_from_slice(update.part(part)));
                 drop(written);
                 Some(Answers {
-                    agents: PyArray1::from_iter(py, letters.iter().map(|letter| letter.agent as i64)).unbind(),
-                    weights: PyArray1::from_iter(py, letters.iter().map(|letter| letter.weight)).unbind(),
-                    rounds: PyArray1::from_iter(py, letters.iter().map(|letter| letter.answers as i64)).unbind(),
+                    agents: PyArray1::from_iter(py, updates.iter().map(|update| update.agent as i64)).unbind(),
+                    weights: PyArray1::from_iter(py, updates.iter().map(|update| update.weight)).unbind(),
+                    rounds: PyArray1::from_iter(py, updates.iter().map(|update| update.answers as i64)).unbind(),
                     answers: answers.unbind(),
                 })
             }
@@ -159,14 +159,14 @@ impl ServerHalf {
 }
 
 impl Server for ServerHalf {
-    fn open(&mut self, t: u64) -> Ask {
-        Ask { to: self.participation.of(t), down: Message::one(t, 0, Part::Model, self.theta.clone()), own: None }
+    fn open(&mut self, t: u64) -> Broadcast {
+        Broadcast { to: self.participation.of(t), down: Message::one(t, 0, Part::Model, self.theta.clone()), own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if self.has_two_exchanges && got.exchange == 0 {
             let down = Message::one(got.round, 1, Part::Operator, self.reply(got));
-            return Next::Ask(Ask { to: self.participation.of(got.round), down, own: None });
+            return Next::Ask(Broadcast { to: self.participation.of(got.round), down, own: None });
         }
         if let Some(next) = self.failure.unless_failed(|| self.called(&self.form.step, "step", Part::Direction, got)) {
             (self.theta, self.state) = next;

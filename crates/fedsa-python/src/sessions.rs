@@ -9,7 +9,7 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, require};
 use fedsa::federation;
 use fedsa::node;
-use fedsa::session::{self, Nodes, Observer, Quorum, Recorded, Transport, Until};
+use fedsa::session::{self, Nodes, Observer, Quorum, Recorded, StoppingCriteria, Transport};
 use fedsa::uplink::Uplink;
 use fedsa_methods::fedlsa::FedLsa;
 use pyo3::prelude::*;
@@ -117,7 +117,7 @@ pub struct Session {
     server: Py<ServerNode>,
     rows: Arc<Mutex<Vec<Recorded>>>,
     /// The targets.
-    until: Until,
+    until: StoppingCriteria,
     calls_back: bool,
 }
 
@@ -184,7 +184,7 @@ impl Session {
         quorum: (usize, u32),
     ) -> PyResult<Self> {
         let calls_back = data.is_some_and(|data| data.calls_back);
-        let mut until = Until::default();
+        let mut until = StoppingCriteria::default();
         (until.mse, until.residual, until.gap) = stop;
         let metrics = engine::call_back(py, calls_back, None, None, |_, _| {
             let of_server = |server: &mut node::ServerNode| {

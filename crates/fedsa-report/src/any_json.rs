@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 use crate::html::{Cell, clipped, escaped, table, without_empty_columns};
 
 /// The most rows of a table.
-const MOST_ROWS: usize = 2_000;
+const MAX_ROWS: usize = 2_000;
 /// The most levels of headings; what is deeper is in names with points.
 const DEPTH: usize = 2;
 
@@ -145,7 +145,7 @@ fn rows<'a>(title: &str, items: impl Iterator<Item = (String, &'a Json)>, named:
     };
     let head = |head: &String| clipped(&head.split('.').map(|name| lower(&known(name))).collect::<Vec<_>>().join(": "), 80);
     // The heading above says what it is.
-    format!("<div class=\"bare\">{}</div>", table(&words(title), &heads.iter().map(head).collect::<Vec<_>>(), &cells, MOST_ROWS))
+    format!("<div class=\"bare\">{}</div>", table(&words(title), &heads.iter().map(head).collect::<Vec<_>>(), &cells, MAX_ROWS))
 }
 
 /// A text with a small first letter.

@@ -16,7 +16,7 @@ use crate::theory;
 use crate::thin::{self, Group};
 
 /// The most seeds of methods at points that have curves: more are a cloud, which the tables and maps of a sweep say better.
-const MOST_SERIES: usize = 400;
+const MAX_SERIES: usize = 400;
 /// Multiples of the golden ratio's inverse, without their whole part, are spread evenly.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
@@ -97,7 +97,7 @@ pub fn curves(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Curves
 
 /// The series of the page: of a large sweep, those of some of its points, all over it.
 fn some_points<'a>(all: &[(usize, &'a Series)]) -> Vec<(usize, Group<'a>)> {
-    let share = MOST_SERIES as f64 / all.len() as f64;
+    let share = MAX_SERIES as f64 / all.len() as f64;
     let mut points: HashMap<(usize, &str), usize> = HashMap::new();
     let is_shown = |(run, of): &(usize, &'a Series)| {
         let next = points.len();

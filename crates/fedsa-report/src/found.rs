@@ -9,7 +9,7 @@ use crate::html::clipped;
 use crate::run::ReportedRun;
 
 /// So many methods are named with their settings.
-const MOST_METHODS: usize = 6;
+const MAX_METHODS: usize = 6;
 
 /// What was run: the problem, rounds and seeds, methods with their steps, and what is swept. Empty where the settings are not known.
 pub fn ran(run: &ReportedRun) -> String {
@@ -41,8 +41,8 @@ pub fn ran(run: &ReportedRun) -> String {
     }
     let methods: Vec<String> = settings.get("method").and_then(toml::Value::as_array).into_iter().flatten().filter_map(method).collect();
     if !methods.is_empty() {
-        let more = if methods.len() > MOST_METHODS { format!(" and {} more", methods.len() - MOST_METHODS) } else { String::new() };
-        parts.push(format!("Methods: {}{more}.", methods[..methods.len().min(MOST_METHODS)].join("; ")));
+        let more = if methods.len() > MAX_METHODS { format!(" and {} more", methods.len() - MAX_METHODS) } else { String::new() };
+        parts.push(format!("Methods: {}{more}.", methods[..methods.len().min(MAX_METHODS)].join("; ")));
     }
     let swept: Vec<String> = settings.get("sweep").and_then(toml::Value::as_array).into_iter().flatten().filter_map(swept).collect();
     if !swept.is_empty() {

@@ -87,18 +87,18 @@ pub fn is_report(path: &Path) -> bool {
 }
 
 /// The most runs that a report compares.
-pub const MOST_RUNS: usize = 20;
+pub const MAX_RUNS: usize = 20;
 
 /// A report on the runs in these folders.
 ///
 /// # Errors
-/// When there is no folder or there are more than [`MOST_RUNS`], one holds nothing of fedsa, or its files are damaged.
+/// When there is no folder or there are more than [`MAX_RUNS`], one holds nothing of fedsa, or its files are damaged.
 pub fn report(folders: &[PathBuf], options: &ReportOptions) -> Result<Report> {
     let accepted = "the folders of one to twenty runs, such as out/ID";
     if folders.is_empty() {
         return Err(Error::new("DIR", "no folder", accepted));
     }
-    if folders.len() > MOST_RUNS {
+    if folders.len() > MAX_RUNS {
         return Err(Error::new("DIR", format!("{} folders", folders.len()), accepted));
     }
     let runs = run::read_all(folders)?;

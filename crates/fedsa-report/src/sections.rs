@@ -17,7 +17,7 @@ use crate::html::{Cell, TagTone, clipped, escaped, table, tag, without_empty_col
 use crate::run::ReportedRun;
 
 /// The most rows of a table of results.
-const MOST_ROWS: usize = 20_000;
+const MAX_ROWS: usize = 20_000;
 
 /// The list of a summary under a name; empty where there is none.
 fn list<'a>(run: &'a ReportedRun, name: &str) -> &'a [Json] {
@@ -45,7 +45,7 @@ fn over_runs(caption: &str, runs: &[ReportedRun], heads: &[&str], rows: impl Fn(
     }
     let heads: Vec<String> = several.then_some("run").into_iter().chain(heads.iter().copied()).map(str::to_string).collect();
     let (heads, all) = without_empty_columns(heads, all);
-    table(caption, &heads, &all, MOST_ROWS)
+    table(caption, &heads, &all, MAX_ROWS)
 }
 
 fn number(value: &Json) -> Cell {
@@ -411,7 +411,7 @@ pub fn compared(runs: &[ReportedRun]) -> String {
         |value: &Option<String>| value.as_ref().map_or(Cell::Tag(TagTone::Plain, "not set".into()), |value| Cell::Text(value.clone()));
     let rows: Vec<Vec<Cell>> =
         values.iter().map(|(key, of)| std::iter::once(Cell::Text(key.clone())).chain(of.iter().map(cell)).collect()).collect();
-    table("Settings in which the runs differ", &heads, &rows, MOST_ROWS)
+    table("Settings in which the runs differ", &heads, &rows, MAX_ROWS)
 }
 
 /// What a summary says besides, such as the logs of an evaluation, the value of a policy, the families of a tuning.

@@ -11,14 +11,14 @@ use crate::html::{Cell, TagTone, escaped, table};
 use crate::run::ReportedRun;
 
 /// The most methods, at all points, whose theory is computed for a page.
-const MOST_METHODS: usize = 60;
+const MAX_METHODS: usize = 60;
 /// The most rows of the table.
-const MOST_ROWS: usize = 20 * MOST_METHODS;
+const MAX_ROWS: usize = 20 * MAX_METHODS;
 
 /// The theory of a finished run; `None` where it knows nothing, would take long, or its problem cannot be made again, as those of Python.
 pub fn of(run: &ReportedRun) -> Option<TheoryReport> {
     let count = run.summary["results"].as_array()?.len();
-    if run.state != RunState::Finished || count > MOST_METHODS {
+    if run.state != RunState::Finished || count > MAX_METHODS {
         return None;
     }
     let report = foretold(&run.folder, &Kinds::default()).ok()?;
@@ -77,7 +77,7 @@ pub fn page(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> String {
          \u{2016}\u{3b8} \u{2212} \u{3b8}*\u{2016}\u{b2} in the end, mean over runs; bias, samples, mixing, link and participation are its parts. \
          \u{201c}Measured over floor\u{201d} near 1 means that the run ended where theory says; far above 1 that it had not ended yet, \
          or that theory does not describe it.</p>\n";
-    format!("{explained}{}{notes}", table("What limits each method", &heads, &rows, MOST_ROWS))
+    format!("{explained}{}{notes}", table("What limits each method", &heads, &rows, MAX_ROWS))
 }
 
 fn row(run: &ReportedRun, method: &MethodTheory) -> Vec<Cell> {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::rounds::Series;
 
 /// The most numbers that the curves of a page have: some 2 MB of text.
-const MOST_NUMBERS: usize = 200_000;
+const MAX_NUMBERS: usize = 200_000;
 /// The least records of a series that has more of them.
 const FEWEST: usize = 64;
 
@@ -35,14 +35,14 @@ fn most_records(groups: &[Group<'_>], columns: &[usize]) -> usize {
     let sizes: Vec<(usize, usize)> = groups.iter().map(|group| (records(group), distinct(group))).collect();
     let numbers = |most: usize| sizes.iter().map(|(records, columns)| columns * (*records).min(most)).sum::<usize>();
     let longest = sizes.iter().map(|(records, _)| *records).max().unwrap_or(0);
-    if numbers(longest) <= MOST_NUMBERS {
+    if numbers(longest) <= MAX_NUMBERS {
         return longest;
     }
     // The largest number of records that fits is between these two.
     let (mut fits, mut does_not) = (FEWEST, longest.max(FEWEST + 1));
     while does_not - fits > 1 {
         let middle = usize::midpoint(fits, does_not);
-        if numbers(middle) <= MOST_NUMBERS { fits = middle } else { does_not = middle }
+        if numbers(middle) <= MAX_NUMBERS { fits = middle } else { does_not = middle }
     }
     fits
 }

@@ -138,9 +138,9 @@ impl RoundCost {
         for exchange in &protocol.exchanges {
             cost.exchanges += 1.0;
             cost.bits_down += down(&exchange.down);
-            let bytes: Option<usize> = exchange.wants.iter().map(|want| link.codec.encoded_len(want.len.largest(), budget)).sum();
+            let bytes: Option<usize> = exchange.replies.iter().map(|want| link.codec.encoded_len(want.len.largest(), budget)).sum();
             let bytes = bytes.ok_or_else(|| varies("the link's bits carry no message"))?;
-            cost.bits_up += 8.0 * agents * (HEADER_BYTES + PART_HEADER_BYTES * exchange.wants.len() + bytes) as f64;
+            cost.bits_up += 8.0 * agents * (HEADER_BYTES + PART_HEADER_BYTES * exchange.replies.len() + bytes) as f64;
         }
         if !protocol.tell.is_empty() {
             // It travels with the next question, with the header of a part in place of one of its own.
@@ -270,7 +270,7 @@ fn iterated(field: &Arc<dyn Field>, settings: &dyn MethodSettings, limits: &Cost
     let len =
         |parts: &[(fedsa::message::Part, fedsa::protocol::Len)]| parts.iter().map(|(_, len)| len.largest() as f64).collect::<Vec<_>>();
     let exchange = |e: &fedsa::protocol::Exchange| {
-        bits(n, &len(&e.down)) + bits(n, &e.wants.iter().map(|want| want.len.largest() as f64).collect::<Vec<_>>())
+        bits(n, &len(&e.down)) + bits(n, &e.replies.iter().map(|want| want.len.largest() as f64).collect::<Vec<_>>())
     };
     let each: f64 = protocol.exchanges.iter().map(exchange).sum();
     Ok(Cost { rounds, is_bound: false, bits: rounds * each })

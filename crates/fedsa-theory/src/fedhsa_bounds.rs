@@ -14,7 +14,7 @@ use fedsa::problem::Facts;
 use fedsa::problem::systems::Systems;
 
 /// The most multiplications for norms of all samples' matrices.
-const MOST_WORK: f64 = 1e9;
+const MAX_WORK: f64 = 1e9;
 
 /// Constants of Assumptions 1 and 2 of \[F\], for linear operators whose samples have finitely many values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ impl FedHsaConstants {
             let none = || Error::not_known("", "samples have no finite law", "linear operators whose samples have finitely many values");
             let law = facts.law(kind).ok_or_else(none)?;
             work += law.mass().len() as f64 * 20.0 * (d as f64).powi(3);
-            require(work <= MOST_WORK, "", "norms of the matrices of so many samples", "fewer agents, values or components")?;
+            require(work <= MAX_WORK, "", "norms of the matrices of so many samples", "fewer agents, values or components")?;
             for z in 0..law.mass().len() {
                 if !law.parts(z, &mut a, &mut b) {
                     return Err(none());

@@ -3,7 +3,7 @@
 use faer::prelude::*;
 
 use crate::RoundSetting;
-use crate::leg::{AffineLeg, power_and_sum};
+use crate::phase::{AffinePhase, power_and_sum};
 use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::systems::Systems;
@@ -45,11 +45,11 @@ impl FedLsaMean {
         let mut contraction = Mat::<f64>::zeros(d, d);
         let mut rho = vec![0.0; d];
         for (system, weight) in systems.kinds.iter().zip(systems.kind_weights()) {
-            let leg = AffineLeg::new(&system.a, setting.step_size, setting.local_steps);
-            let pull = linalg::mat_vec(&leg.sum, &system.mean(&root));
+            let phase = AffinePhase::new(&system.a, setting.step_size, setting.local_steps);
+            let pull = linalg::mat_vec(&phase.sum, &system.mean(&root));
             rho.iter_mut().zip(pull).for_each(|(r, x)| *r += weight * x);
-            contraction += Scale(weight) * (&leg.sum * &system.a);
-            gbar += Scale(weight) * leg.propagator;
+            contraction += Scale(weight) * (&phase.sum * &system.a);
+            gbar += Scale(weight) * phase.propagator;
         }
         Ok(Self { root, gbar, rho, contraction, server_step: setting.server_step })
     }

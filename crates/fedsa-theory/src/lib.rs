@@ -5,7 +5,7 @@
 //! threads.
 //!
 //! One agent's mean operator is `gbar_c(theta) = bbar_c - Abar_c theta`. H local steps of size eta are determined by two
-//! matrices ([`leg`]):
+//! matrices ([`local_phase`]):
 //!
 //! ```text
 //! D_c^H = (I - eta Abar_c)^H            S_c = eta sum_{k<H} (I - eta Abar_c)^k
@@ -14,7 +14,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`leg`] | the mean of H local steps |
+//! | [`local_phase`] | the mean of H local steps |
 //! | [`fedlsa`] | FedLSA's mean iterate, and its limit |
 //! | [`stability`] | spectral radii of rounds, and the largest stable step |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
@@ -41,10 +41,10 @@ pub mod fedhsa_bounds;
 pub mod fedlsa;
 pub mod fixed_point;
 pub mod gauss_markov;
-pub mod leg;
 pub mod link;
 pub mod map;
 pub mod markov;
+pub mod phase;
 pub mod predict;
 pub mod shed;
 pub mod stability;

@@ -2,7 +2,7 @@
 //!
 //! Small maps are converted to matrices; large maps are only applied to vectors.
 
-use crate::leg::power_and_sum;
+use crate::phase::power_and_sum;
 use crate::work;
 use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};

@@ -82,7 +82,7 @@ use super::link::LinkLaw;
 use super::work;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
-use fedsa::method::{Lost, MethodShape};
+use fedsa::method::{MethodShape, MissingUpdate};
 use fedsa::problem::Field;
 use fedsa::problem::systems::Systems;
 use fedsa::record::OutputRule;
@@ -109,7 +109,7 @@ pub struct Forecast {
     others: Option<Arc<Systems>>,
     shape: MethodShape,
     output: OutputRule,
-    lost: Lost,
+    lost: MissingUpdate,
     link: Arc<Result<LinkLaw>>,
     cancel: Cancel,
 }
@@ -137,7 +137,7 @@ fn no_moments() -> Error {
 impl Forecast {
     /// The forecast for a method of this shape over a clear link whose output is the last iterate.
     pub fn new(field: &Arc<dyn Field>, shape: MethodShape) -> Self {
-        let (output, lost, link) = (OutputRule::Last, Lost::Zero, Arc::new(Ok(LinkLaw::clear())));
+        let (output, lost, link) = (OutputRule::Last, MissingUpdate::Zero, Arc::new(Ok(LinkLaw::clear())));
         Self { field: Arc::clone(field), sampling: field.sampling(), others: None, shape, output, lost, link, cancel: Cancel::never() }
     }
 

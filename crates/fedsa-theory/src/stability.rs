@@ -16,8 +16,8 @@ use faer::prelude::*;
 
 use crate::RoundSetting;
 use crate::fedlsa::FedLsaMean;
-use crate::leg::AffineLeg;
 use crate::map::spectral_radius;
+use crate::phase::AffinePhase;
 use crate::work;
 use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
@@ -28,7 +28,7 @@ pub fn global_memory_map(systems: &Systems, setting: &RoundSetting) -> Mat<f64> 
     let d = systems.dim();
     let mut sbar = Mat::<f64>::zeros(d, d);
     for (system, weight) in systems.kinds.iter().zip(systems.kind_weights()) {
-        sbar += Scale(weight) * AffineLeg::new(&system.a, setting.step_size, setting.local_steps).sum;
+        sbar += Scale(weight) * AffinePhase::new(&system.a, setting.step_size, setting.local_steps).sum;
     }
     Mat::<f64>::identity(d, d) - Scale(setting.server_step) * (sbar * systems.mean().a)
 }
@@ -93,7 +93,7 @@ pub fn last_operators_radius(systems: &Systems, setting: &RoundSetting, success:
     let d = systems.dim();
     let mut sbar = Mat::<f64>::zeros(d, d);
     for (system, weight) in systems.kinds.iter().zip(systems.kind_weights()) {
-        sbar += Scale(weight) * AffineLeg::new(&system.a, setting.step_size, setting.local_steps).sum;
+        sbar += Scale(weight) * AffinePhase::new(&system.a, setting.step_size, setting.local_steps).sum;
     }
     let (abar, identity) = (systems.mean().a, Mat::<f64>::identity(d, d));
     let step = Scale(setting.server_step * success) * sbar;
@@ -177,7 +177,7 @@ mod tests {
     use crate::testing::{Draw, federation};
     use fedsa::problem::systems::System;
 
-    /// One noiseless round of SCAFFLSA on all agents, `legs` local steps.
+    /// One noiseless round of SCAFFLSA on all agents, `local phases` local steps.
     fn round(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], eta: f64, steps: usize, gain: f64, alpha: f64) {
         let span = eta * steps as f64;
         let directions: Vec<Vec<f64>> = (xi.iter().enumerate())

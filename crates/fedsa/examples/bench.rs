@@ -91,18 +91,18 @@ fn kernel() {
             let field = garnet(AGENTS, law, isa);
             let etas = vec![0.01; STEPS];
             let mut lanes = Lanes::new(D, field.chain_len());
-            let leg = || {
+            let phase = || {
                 for first in (0..AGENTS).step_by(LANES) {
                     lanes.len = LANES.min(AGENTS - first);
                     for l in 0..lanes.len {
                         lanes.agents[l] = first + l;
                         lanes.set_stream(l, stream(0, Purpose::Sample, 0, first + l));
                     }
-                    field.leg(std::slice::from_mut(&mut lanes), &etas);
+                    field.local_phase(std::slice::from_mut(&mut lanes), &etas);
                 }
             };
             let name = format!("{law:?} {isa:?}").to_lowercase();
-            report(&name, time((AGENTS * STEPS) as f64, if isa == Isa::Portable { 3 } else { 15 }, leg));
+            report(&name, time((AGENTS * STEPS) as f64, if isa == Isa::Portable { 3 } else { 15 }, phase));
         }
     }
 }
@@ -138,7 +138,7 @@ fn scalar() {
             alias: (0..n).map(|_| index(n)).collect(),
         })
         .collect();
-    let leg = || {
+    let phase = || {
         for agent in &agents {
             let mut theta = [0.0; D];
             let drift = black_box([0.0; D]);
@@ -160,7 +160,7 @@ fn scalar() {
             black_box(theta);
         }
     };
-    report("scalar", time((AGENTS * STEPS) as f64, 7, leg));
+    report("scalar", time((AGENTS * STEPS) as f64, 7, phase));
 }
 
 fn method(name: &str, local_steps: usize) -> Box<dyn MethodSettings> {
@@ -282,7 +282,7 @@ fn dense() {
                 let mut lanes = Lanes::new(d, 0);
                 (lanes.len, lanes.agents) = (8, std::array::from_fn(|l| l));
                 let start = Instant::now();
-                field.leg(std::slice::from_mut(&mut lanes), &etas);
+                field.local_phase(std::slice::from_mut(&mut lanes), &etas);
                 ns.push(start.elapsed().as_secs_f64() * 1e9 / (8 * steps) as f64);
                 black_box(lanes.theta(0));
             }
@@ -362,7 +362,7 @@ fn reading(numbers: &[f64]) -> f64 {
     1.0 / ns["least"].as_f64().unwrap()
 }
 
-/// One local step of finite sums, on one core: agents one batch after the other with legs of ten steps, so many that their terms
+/// One local step of finite sums, on one core: agents one batch after the other with local phases of ten steps, so many that their terms
 /// fit into no cache; in turn with the same steps on whole matrices. And the speed at which this core reads memory.
 fn terms() {
     const TERMS: usize = 10;
@@ -401,7 +401,7 @@ fn terms() {
                         lanes.agents[l] = first + l;
                         lanes.set_stream(l, stream(0, Purpose::Sample, repetition, first + l));
                     }
-                    field.leg(std::slice::from_mut(&mut lanes), &[1e-3; STEPS]);
+                    field.local_phase(std::slice::from_mut(&mut lanes), &[1e-3; STEPS]);
                 }
                 ns.push(start.elapsed().as_secs_f64() * 1e9 / (agents * STEPS) as f64);
                 black_box(lanes.theta(0));
@@ -550,7 +550,7 @@ fn links() {
             let rounds = 20_000_000 / (AGENTS * (20 + 4 * local_steps));
             let etas = vec![0.01; local_steps];
             let mut lanes = Lanes::new(D, field.chain_len());
-            let legs = time(rounds as f64, 9, || {
+            let phases = time(rounds as f64, 9, || {
                 for t in 0..rounds {
                     for first in (0..AGENTS).step_by(LANES) {
                         lanes.len = LANES.min(AGENTS - first);
@@ -558,11 +558,11 @@ fn links() {
                             lanes.agents[l] = first + l;
                             lanes.set_stream(l, stream(0, Purpose::Sample, t as u64, first + l));
                         }
-                        field.leg(std::slice::from_mut(&mut lanes), &etas);
+                        field.local_phase(std::slice::from_mut(&mut lanes), &etas);
                     }
                 }
             });
-            report(&format!("local steps alone H={local_steps}"), legs);
+            report(&format!("local steps alone H={local_steps}"), phases);
             for (name, uplink) in &links {
                 let mut run = run(&field, "fedlsa", local_steps, uplink);
                 report(&format!("{name} H={local_steps}"), time(rounds as f64, 9, || (0..rounds).for_each(|_| run.step())));

@@ -72,7 +72,7 @@ fn main() -> Result<()> {
     let description = Description::new("garnet", Sampling::default(), field.dim()).with(&garnet);
     let federation = Federation::builder(&method).seed(SEED).problem(description).on(&*field)?;
     let nodes = Nodes::new(ServerNode::new(&federation)?, start(&federation, &field));
-    let until = Until::rounds(50);
+    let until = StoppingCriteria::rounds(50);
     let mut deployed = Session::new(nodes);
     let outcome = deployed.advance(&until, &Cancel::new(), &mut ())?;
 

@@ -29,9 +29,9 @@ const AGENTS: usize = 8;
 const ROWS: usize = 12_000;
 const STORED: usize = 25;
 const RIDGE: f64 = 1e-3;
-const MOST_PAIRS: usize = 12;
+const MAX_PAIRS: usize = 12;
 const TARGET: f64 = 1e-6;
-const MOST_ROUNDS: u64 = 400;
+const MAX_ROUNDS: u64 = 400;
 
 fn main() -> Result<()> {
     let given: Vec<f64> = std::env::args().skip(1).filter_map(|x| x.parse().ok()).collect();
@@ -101,12 +101,12 @@ fn peak_megabytes() -> Option<f64> {
 }
 
 fn fit(field: &Arc<dyn Field>, pair_tolerance: f64) -> Result<()> {
-    let method = Shed::default().with_most_pairs(MOST_PAIRS).with_pair_tolerance(pair_tolerance);
+    let method = Shed::default().with_most_pairs(MAX_PAIRS).with_pair_tolerance(pair_tolerance);
     let uplink = Uplink::default();
     let mut run = Federation::builder(&method).uplink(&uplink).seed(0).on(&**field).and_then(|federation| Run::new(field, &federation))?;
     let (first, begin) = (gradient_norm(field, run.theta()), Instant::now());
     let mut norm = first;
-    while norm > TARGET * first && run.round() < MOST_ROUNDS {
+    while norm > TARGET * first && run.round() < MAX_ROUNDS {
         run.step();
         norm = gradient_norm(field, run.theta());
         if run.round() % 10 == 0 {
@@ -122,7 +122,7 @@ fn fit(field: &Arc<dyn Field>, pair_tolerance: f64) -> Result<()> {
         begin.elapsed().as_secs_f64(),
         ledger.calls.hessian_vectors,
         ledger.vectors_up,
-        AGENTS * MOST_PAIRS,
+        AGENTS * MAX_PAIRS,
         ledger.bits_up as f64 / 8e6,
         peak_megabytes().unwrap_or(f64::NAN),
     );

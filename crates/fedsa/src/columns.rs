@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// The most levels of a categorical column.
-pub const MOST_LEVELS: usize = 1000;
+pub const MAX_LEVELS: usize = 1000;
 /// The most classes.
-pub const MOST_CLASSES: usize = 10_000;
+pub const MAX_CLASSES: usize = 10_000;
 
 /// What the levels of a column are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,7 +19,7 @@
 //!     let federation = Federation::builder(method).on(&**field)?;
 //!     let run = Run::new(field, &federation)?;
 //!     let mut session = Session::new(run).with_metrics(Metrics::new(field).into()).recording(Record::Every(100));
-//!     let outcome = session.advance(&Until::rounds(300), &Cancel::new(), &mut ())?;
+//!     let outcome = session.advance(&StoppingCriteria::rounds(300), &Cancel::new(), &mut ())?;
 //!     let last = session.rows().last().expect("the last round is recorded");
 //!     let error = last.seen.mse.expect("theta* of linear systems is known");
 //!     println!("{}: error {error:.2e}, {} bits up", outcome.name(), last.ledger.bits_up);

@@ -152,12 +152,12 @@ pub fn norm2(m: &Mat<f64>) -> f64 {
 }
 
 /// The most rows or columns for which [`norm2_bound`] computes singular values: of larger matrices they take many seconds.
-pub const MOST_FOR_NORM: usize = 500;
+pub const MAX_FOR_NORM: usize = 500;
 
-/// An upper bound of the largest singular value: that value itself up to [`MOST_FOR_NORM`] rows and columns, and
+/// An upper bound of the largest singular value: that value itself up to [`MAX_FOR_NORM`] rows and columns, and
 /// `sqrt(||m||_1 ||m||_inf)`, from the largest absolute sums of a column and of a row, of larger matrices.
 pub fn norm2_bound(m: &Mat<f64>) -> f64 {
-    if m.nrows().max(m.ncols()) <= MOST_FOR_NORM {
+    if m.nrows().max(m.ncols()) <= MAX_FOR_NORM {
         return norm2(m);
     }
     let mut rows = vec![0.0f64; m.nrows()];
@@ -220,7 +220,7 @@ pub fn solve_if_regular(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
 }
 
 /// Rows of the largest square matrices whose memory a thread keeps, and how many it keeps.
-const MOST_KEPT: (usize, usize) = (1024, 2);
+const MAX_KEPT: (usize, usize) = (1024, 2);
 
 thread_local! {
     static SQUARES: RefCell<Vec<Mat<f64>>> = const { RefCell::new(Vec::new()) };
@@ -232,8 +232,8 @@ pub fn with_square<R>(d: usize, see: impl FnOnce(&mut Mat<f64>) -> R) -> R {
     let kept = SQUARES.with_borrow_mut(Vec::pop).filter(|kept| kept.nrows() == d);
     let mut square = kept.unwrap_or_else(|| Mat::zeros(d, d));
     let seen = see(&mut square);
-    if d <= MOST_KEPT.0 {
-        SQUARES.with_borrow_mut(|squares| squares.extend((squares.len() < MOST_KEPT.1).then_some(square)));
+    if d <= MAX_KEPT.0 {
+        SQUARES.with_borrow_mut(|squares| squares.extend((squares.len() < MAX_KEPT.1).then_some(square)));
     }
     seen
 }
@@ -454,7 +454,7 @@ mod tests {
         let small = from_rows(2, 2, &[1.0, 2.0, -3.0, 4.0]);
         assert_eq!(norm2_bound(&small), norm2(&small));
         // u v^T with u = (1, .., 1) and v = (1, 0, .., 0): ||u v^T|| = sqrt(n), and so is the bound.
-        let n = MOST_FOR_NORM + 1;
+        let n = MAX_FOR_NORM + 1;
         let large = Mat::from_fn(n, n, |_, j| if j == 0 { -1.0 } else { 0.0 });
         assert!((norm2_bound(&large) - (n as f64).sqrt()).abs() < 1e-12);
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::local::Client;
 use crate::message::{Part, TELL, Unit};
-use crate::protocol::{Give, Len, Protocol, Want};
+use crate::protocol::{Gather, Len, Protocol, ReplySpec};
 use crate::schedule::StepSize;
 use crate::server::Server;
 use crate::uplink::{LinkFacts, Uplink};
@@ -50,9 +50,9 @@ pub fn check_link(settings: &dyn MethodSettings, client: &dyn Client, protocol: 
 
 /// Checks that what the method sends can be sent by lanes, encoded, and corrected by error feedback.
 fn check_parts(client: &dyn Client, protocol: &Protocol, uplink: &Uplink, d: usize) -> Result<()> {
-    let wants = || protocol.exchanges.iter().flat_map(|exchange| &exchange.wants);
-    let is_vector = |wants: &[Want]| matches!(wants, [want] if want.len == Len::Exactly(d) && want.part.unit() == Unit::Vector);
-    if client.facts().agents.is_none() && !protocol.exchanges.iter().all(|exchange| is_vector(&exchange.wants)) {
+    let wants = || protocol.exchanges.iter().flat_map(|exchange| &exchange.replies);
+    let is_vector = |replies: &[ReplySpec]| matches!(replies, [want] if want.len == Len::Exactly(d) && want.part.unit() == Unit::Vector);
+    if client.facts().agents.is_none() && !protocol.exchanges.iter().all(|exchange| is_vector(&exchange.replies)) {
         let what = "agents that work side by side in lanes, and an exchange that wants other than one vector of d components";
         return Err(Error::new("protocol", what, "agents that compute alone (ByAgent)"));
     }
@@ -81,14 +81,15 @@ fn check_robust(settings: &dyn MethodSettings, protocol: &Protocol, link: &LinkF
     if matches!(settings.shape().drift, Drift::ControlVariate { .. }) {
         return refused("the agents' control variates sum to zero only if v is the mean of what agents send".into());
     }
-    let mut wants = protocol.exchanges.iter().flat_map(|exchange| &exchange.wants);
-    let is_averaged = |want: &Want| want.give == Give::Sum && [Part::Direction, Part::Operator, Part::Gradient].contains(&want.part);
+    let mut wants = protocol.exchanges.iter().flat_map(|exchange| &exchange.replies);
+    let is_averaged =
+        |want: &ReplySpec| want.gather == Gather::Sum && [Part::Direction, Part::Operator, Part::Gradient].contains(&want.part);
     match wants.find(|want| !is_averaged(want)) {
         None => Ok(()),
-        Some(Want { part, give: Give::Each, .. }) => {
+        Some(ReplySpec { part, gather: Gather::Each, .. }) => {
             refused(format!("the server of the method uses {part} of each agent, and not their mean"))
         }
-        Some(Want { part, .. }) => {
+        Some(ReplySpec { part, .. }) => {
             refused(format!("the method needs the mean of {part}, for which a robust mean of each number does not stand"))
         }
     }
@@ -196,7 +197,7 @@ pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Shared + S
     }
     /// What travels between the halves. By default models down and directions up, of which a sum is enough.
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
-        Protocol::directions(setting.start.len(), Give::Sum)
+        Protocol::directions(setting.start.len(), Gather::Sum)
     }
     /// The agents' half.
     fn client(&self, setting: &Setting<'_>) -> Box<dyn Client>;
@@ -218,8 +219,8 @@ pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Shared + S
     /// What theory knows of the method.
     fn shape(&self) -> MethodShape;
     /// What answers that do not arrive do to its memory over a link, as theory sees it.
-    fn lost(&self, _agents: usize, _link: &LinkFacts) -> Lost {
-        Lost::Zero
+    fn lost(&self, _agents: usize, _link: &LinkFacts) -> MissingUpdate {
+        MissingUpdate::Zero
     }
 }
 
@@ -267,7 +268,7 @@ pub struct MethodShape {
 
 /// What answers that do not arrive do to a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
+pub enum MissingUpdate {
     /// They count as zero.
     Zero,
     /// Operators count as what arrived of the agent last; directions as zero.

@@ -13,5 +13,5 @@ pub use crate::problem::{Field, Problem};
 pub use crate::record::{Ledger, Outcome, OutputRule};
 pub use crate::round::Run;
 pub use crate::sampling::{Law, Sampling};
-pub use crate::session::{Carrier, Nodes, Quorum, Record, Recorded, Session, Transport, Until};
+pub use crate::session::{Carrier, Nodes, Quorum, Record, Recorded, Session, StoppingCriteria, Transport};
 pub use crate::uplink::{Aggregation, Uplink};

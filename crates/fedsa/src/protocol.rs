@@ -32,7 +32,7 @@ impl Len {
 
 /// The form in which the server needs a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Give {
+pub enum Gather {
     /// The weighted sum over agents is enough.
     Sum,
     /// The part of each agent is needed.
@@ -41,13 +41,13 @@ pub enum Give {
 
 /// A part that the server wants back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Want {
+pub struct ReplySpec {
     /// The part.
     pub part: Part,
     /// Its length.
     pub len: Len,
     /// Whether a sum is enough.
-    pub give: Give,
+    pub gather: Gather,
 }
 
 /// One exchange: a message to some agents, and their answers.
@@ -58,7 +58,7 @@ pub struct Exchange {
     /// The parts that some recipients get in addition, each with its own content.
     pub own: Vec<(Part, Len)>,
     /// The parts of an answer, in order.
-    pub wants: Vec<Want>,
+    pub replies: Vec<ReplySpec>,
     /// Whether a round may begin with this exchange. A round may always begin with the first; any other follows the one
     /// before it unless this is set.
     pub may_open: bool,
@@ -77,22 +77,22 @@ pub struct Protocol {
 
 impl Protocol {
     /// One exchange: a model of d numbers down, a direction of d numbers up.
-    pub fn directions(d: usize, give: Give) -> Self {
-        let want = Want { part: Part::Direction, len: Len::Exactly(d), give };
-        let exchange = Exchange { down: vec![(Part::Model, Len::Exactly(d))], own: Vec::new(), wants: vec![want], may_open: false };
+    pub fn directions(d: usize, gather: Gather) -> Self {
+        let want = ReplySpec { part: Part::Direction, len: Len::Exactly(d), gather };
+        let exchange = Exchange { down: vec![(Part::Model, Len::Exactly(d))], own: Vec::new(), replies: vec![want], may_open: false };
         Self { exchanges: vec![exchange], ..Self::default() }
     }
 
     /// Two exchanges: a model down and operators up, then their mean down and directions up.
-    pub fn operators_then_directions(d: usize, give: Give) -> Self {
+    pub fn operators_then_directions(d: usize, gather: Gather) -> Self {
         let len = Len::Exactly(d);
-        let exchange = |down, part, give| Exchange {
+        let exchange = |down, part, gather| Exchange {
             down: vec![(down, len)],
             own: Vec::new(),
-            wants: vec![Want { part, len, give }],
+            replies: vec![ReplySpec { part, len, gather }],
             may_open: false,
         };
-        let exchanges = vec![exchange(Part::Model, Part::Operator, give), exchange(Part::Operator, Part::Direction, Give::Sum)];
+        let exchanges = vec![exchange(Part::Model, Part::Operator, gather), exchange(Part::Operator, Part::Direction, Gather::Sum)];
         Self { exchanges, ..Self::default() }
     }
 
@@ -102,13 +102,13 @@ impl Protocol {
     }
 
     /// The parts that the server wants in the answers to an exchange.
-    pub fn wanted(&self, exchange: u8) -> &[Want] {
-        self.exchange(exchange).map_or(&[], |exchange| &exchange.wants)
+    pub fn wanted(&self, exchange: u8) -> &[ReplySpec] {
+        self.exchange(exchange).map_or(&[], |exchange| &exchange.replies)
     }
 
     /// Whether the server needs some part of each agent in an exchange.
     pub fn wants_each(&self, exchange: u8) -> bool {
-        self.wanted(exchange).iter().any(|want| want.give == Give::Each)
+        self.wanted(exchange).iter().any(|want| want.gather == Gather::Each)
     }
 
     /// Whether the server needs some part of each agent in any exchange.
@@ -148,12 +148,12 @@ impl Protocol {
 
     /// Whether a codec may alter some part of an answer, and a link's budget applies to it.
     pub fn encodes(&self) -> bool {
-        self.exchanges.iter().flat_map(|exchange| &exchange.wants).any(|want| want.part.may_be_encoded())
+        self.exchanges.iter().flat_map(|exchange| &exchange.replies).any(|want| want.part.may_be_encoded())
     }
 
     /// The length of the longest answer, in numbers or bytes.
     pub fn largest_answer(&self) -> usize {
-        let answer = |exchange: &Exchange| exchange.wants.iter().map(|want| want.len.largest()).sum();
+        let answer = |exchange: &Exchange| exchange.replies.iter().map(|want| want.len.largest()).sum();
         self.exchanges.iter().map(answer).max().unwrap_or(0)
     }
 
@@ -161,13 +161,13 @@ impl Protocol {
     pub fn longest(&self) -> usize {
         let down = self.exchanges.iter().flat_map(|e| e.down.iter().chain(&e.own));
         let told = self.tell.iter().chain(&self.tell_own);
-        let up = self.exchanges.iter().flat_map(|e| &e.wants).map(|want| want.len);
+        let up = self.exchanges.iter().flat_map(|e| &e.replies).map(|want| want.len);
         down.chain(told).map(|(_, len)| *len).chain(up).map(Len::largest).max().unwrap_or(0)
     }
 
     /// The most parts that a message has.
     pub fn most_parts(&self) -> usize {
-        let exchange = |e: &Exchange| (e.down.len() + e.own.len()).max(e.wants.len());
+        let exchange = |e: &Exchange| (e.down.len() + e.own.len()).max(e.replies.len());
         // A server node may send a control variate besides.
         1 + self.exchanges.iter().map(exchange).max().unwrap_or(0).max(self.tell.len() + self.tell_own.len())
     }
@@ -176,7 +176,7 @@ impl Protocol {
     fn parts(&self) -> impl Iterator<Item = Part> {
         let down = self.exchanges.iter().flat_map(|exchange| exchange.down.iter().chain(&exchange.own));
         let down = down.chain(&self.tell).chain(&self.tell_own).map(|(part, _)| *part);
-        down.chain(self.exchanges.iter().flat_map(|exchange| &exchange.wants).map(|want| want.part))
+        down.chain(self.exchanges.iter().flat_map(|exchange| &exchange.replies).map(|want| want.part))
     }
 
     /// The parts of other crates that messages of the method may have.
@@ -197,7 +197,7 @@ impl Protocol {
         let told = [(&self.tell, &self.tell_own)].into_iter();
         let down = self.exchanges.iter().map(|exchange| (&exchange.down, &exchange.own)).chain(told);
         let down = down.map(|(all, own)| all.iter().chain(own).map(|(part, _)| *part).collect::<Vec<Part>>());
-        let up = self.exchanges.iter().map(|exchange| exchange.wants.iter().map(|want| want.part).collect::<Vec<Part>>());
+        let up = self.exchanges.iter().map(|exchange| exchange.replies.iter().map(|want| want.part).collect::<Vec<Part>>());
         for parts in down.chain(up) {
             if parts.len() > 100 || parts.iter().enumerate().any(|(i, part)| parts[..i].contains(part)) {
                 return bad(format!("a message of {} parts, some of them alike", parts.len()));
@@ -210,14 +210,14 @@ impl Protocol {
         if outside.iter().enumerate().any(|(i, part)| outside[..i].iter().any(|other| other.tag() == part.tag() && other != part)) {
             return bad("two declarations of an outside part with one number".into());
         }
-        for want in self.exchanges.iter().flat_map(|exchange| &exchange.wants) {
+        for want in self.exchanges.iter().flat_map(|exchange| &exchange.replies) {
             let is_number = !matches!(want.part.form(), Form::Sparse | Form::Packed);
             let is_summable = matches!(want.len, Len::Exactly(_)) && is_number;
-            if want.give == Give::Sum && !is_summable {
+            if want.gather == Gather::Sum && !is_summable {
                 return bad(format!("a sum of {}, which has no fixed number of numbers", want.part));
             }
         }
-        match self.exchanges.iter().position(|exchange| exchange.wants.is_empty()) {
+        match self.exchanges.iter().position(|exchange| exchange.replies.is_empty()) {
             None => Ok(()),
             Some(e) => bad(format!("exchange {e} wants nothing back")),
         }
@@ -266,7 +266,7 @@ impl Protocol {
 
     /// The answer to an exchange of an agent whose numbers are no longer finite: NaN in every number that is wanted.
     pub(crate) fn diverged_answer(&self, exchange: u8) -> Vec<(Part, Body)> {
-        let nan = |want: &Want| match want.part {
+        let nan = |want: &ReplySpec| match want.part {
             part if part.form() == Form::Sparse => Body::Sparse { len: want.len.largest() as u32, index: vec![0], value: vec![f64::NAN] },
             part if part.is_packed() => Body::Packed(Vec::new()),
             _ => Body::Numbers(vec![f64::NAN; want.len.largest()]),
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_is_wanted_passes_and_nothing_else() {
-        let mut protocol = Protocol::operators_then_directions(3, Give::Sum);
+        let mut protocol = Protocol::operators_then_directions(3, Gather::Sum);
         protocol.exchanges[0].own = vec![(Part::Counted, Len::Exactly(1))];
         protocol.tell = vec![(Part::Direction, Len::Exactly(3))];
         let vector = |part, n| (part, Body::Numbers(vec![0.5; n]));
@@ -341,7 +341,7 @@ mod tests {
         let sparse = |part| vec![(part, Body::Sparse { len: 3, index: vec![1], value: vec![0.5] })];
         // Whoever receives an operator writes it out first, whether a sum or each one is wanted.
         assert!(protocol.check_answer(0, &sparse(Part::Operator)).is_ok());
-        assert!(Protocol::operators_then_directions(3, Give::Each).check_answer(0, &sparse(Part::Operator)).is_ok());
+        assert!(Protocol::operators_then_directions(3, Gather::Each).check_answer(0, &sparse(Part::Operator)).is_ok());
         assert!(down(1, sparse(Part::Operator)));
         for (exchange, parts) in [
             (0, vec![]),
@@ -370,18 +370,18 @@ mod tests {
             change(&mut changed);
             changed.check()
         };
-        let want = |part, len, give| Want { part, len, give };
+        let want = |part, len, gather| ReplySpec { part, len, gather };
         assert!(with(&|p| p.exchanges.clear()).is_err());
-        assert!(with(&|p| p.exchanges[1].wants.clear()).is_err());
-        assert!(with(&|p| p.exchanges[0].wants.push(want(Part::Operator, Len::Exactly(3), Give::Sum))).is_err(), "twice");
-        assert!(with(&|p| p.exchanges[0].wants.push(want(Part::Gradient, Len::Exactly(3), Give::Sum))).is_err(), "two for a codec");
+        assert!(with(&|p| p.exchanges[1].replies.clear()).is_err());
+        assert!(with(&|p| p.exchanges[0].replies.push(want(Part::Operator, Len::Exactly(3), Gather::Sum))).is_err(), "twice");
+        assert!(with(&|p| p.exchanges[0].replies.push(want(Part::Gradient, Len::Exactly(3), Gather::Sum))).is_err(), "two for a codec");
         for part in [Part::Packed, Part::PackedMatrix, Part::Refinement, Part::Digits] {
-            assert!(with(&|p| p.exchanges[0].wants.push(want(part, Len::Exactly(3), Give::Sum))).is_err());
-            assert!(with(&|p| p.exchanges[0].wants.push(want(part, Len::AtMost(3), Give::Each))).is_ok());
+            assert!(with(&|p| p.exchanges[0].replies.push(want(part, Len::Exactly(3), Gather::Sum))).is_err());
+            assert!(with(&|p| p.exchanges[0].replies.push(want(part, Len::AtMost(3), Gather::Each))).is_ok());
             assert!(part.takes(&Body::Packed(vec![1])) && !part.takes(&Body::Numbers(vec![1.0])));
         }
         // What is told at the end of a round is told only where the method tells anything.
-        let silent = Protocol::directions(3, Give::Each);
+        let silent = Protocol::directions(3, Gather::Each);
         assert!(silent.check_down(&Message::one(0, TELL, Part::Direction, vec![0.0; 3])).is_err());
         assert!(silent.wants_each_anywhere() && !protocol.wants_each_anywhere());
     }

@@ -131,7 +131,7 @@ impl Decay {
 pub enum LocalSteps {
     /// H.
     Fixed(usize),
-    /// Until a coin of this probability, shared by all agents, falls on "talk".
+    /// StoppingCriteria a coin of this probability, shared by all agents, falls on "talk".
     Geometric {
         /// The probability p of talking after a step.
         talk: f64,
@@ -151,7 +151,7 @@ pub struct StepSchedule {
 
 /// The local steps of one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LocalLeg {
+pub struct LocalPhase {
     /// H.
     pub len: usize,
     /// `E`, the sum of the step sizes.
@@ -163,9 +163,9 @@ pub struct LocalLeg {
 impl StepSchedule {
     /// The local steps of round t.
     #[inline]
-    pub fn of(&self, t: u64) -> LocalLeg {
+    pub fn of(&self, t: u64) -> LocalPhase {
         match (self.local, self.size) {
-            (LocalSteps::Fixed(len), StepSize::Constant(eta)) => LocalLeg { len, sum: eta * len as f64, eta, decay: None },
+            (LocalSteps::Fixed(len), StepSize::Constant(eta)) => LocalPhase { len, sum: eta * len as f64, eta, decay: None },
             _ => self.varying(t),
         }
     }
@@ -177,7 +177,7 @@ impl StepSchedule {
     }
 
     /// As [`StepSchedule::of`], where rounds differ.
-    fn varying(&self, t: u64) -> LocalLeg {
+    fn varying(&self, t: u64) -> LocalPhase {
         let len = match self.local {
             LocalSteps::Fixed(h) => h,
             LocalSteps::Geometric { talk, seed } => {
@@ -185,30 +185,30 @@ impl StepSchedule {
                 usize::try_from(failures + 1).expect("a number of steps")
             }
         };
-        let flat = |eta: f64| LocalLeg { len, sum: eta * len as f64, eta, decay: None };
+        let flat = |eta: f64| LocalPhase { len, sum: eta * len as f64, eta, decay: None };
         match self.size {
             StepSize::Constant(eta) => flat(eta),
             StepSize::Decaying(d) if d.per == Per::Round => flat(d.at(t)),
             StepSize::Decaying(d) => {
                 let first = t * len as u64;
                 let sum = (first..first + len as u64).map(|k| d.at(k)).sum();
-                LocalLeg { len, sum, eta: 0.0, decay: Some((d, first)) }
+                LocalPhase { len, sum, eta: 0.0, decay: Some((d, first)) }
             }
         }
     }
 }
 
-impl LocalLeg {
+impl LocalPhase {
     /// The size of all steps, where they have one.
     #[inline]
     pub fn constant(&self) -> Option<f64> {
         self.decay.is_none().then_some(self.eta)
     }
 
-    /// The leg of step h alone.
-    pub fn step(&self, h: usize) -> LocalLeg {
+    /// The local phase of step h alone.
+    pub fn step(&self, h: usize) -> LocalPhase {
         let eta = self.decay.map_or(self.eta, |(d, first)| d.at(first + h as u64));
-        LocalLeg { len: 1, sum: eta, eta, decay: None }
+        LocalPhase { len: 1, sum: eta, eta, decay: None }
     }
 
     /// The step sizes of some of the steps, in order; `steps` lies within `0..len`.

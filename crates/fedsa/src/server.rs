@@ -14,32 +14,32 @@ pub fn ordered_sum<'a>(d: usize, messages: impl Iterator<Item = (f64, &'a [f64])
 
 /// A question: a message to some agents, which they answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ask {
+pub struct Broadcast {
     /// The agents in increasing order; all of them when absent.
     pub to: Option<Vec<usize>>,
     /// The message to all of them.
     pub down: Message,
     /// A part that some of them get in addition, each with its own content.
-    pub own: Option<Own>,
+    pub own: Option<PerRecipient>,
 }
 
 /// A part with a content of its own for each recipient.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Own {
+pub struct PerRecipient {
     /// The part.
     pub part: Part,
     /// The numbers for each recipient, in order; `None` for recipients that do not get this part.
     pub each: Vec<Option<Vec<f64>>>,
 }
 
-impl Ask {
+impl Broadcast {
     /// The part of its own that the `i`-th recipient gets, if it gets one.
     pub fn own_of(&self, i: usize) -> Option<(Part, Body)> {
         self.own.as_ref()?.of(i)
     }
 }
 
-impl Own {
+impl PerRecipient {
     /// The part of the `i`-th recipient, if it gets one.
     pub fn of(&self, i: usize) -> Option<(Part, Body)> {
         Some((self.part, Body::Numbers(self.each[i].clone()?)))
@@ -64,12 +64,12 @@ pub struct Received<'a> {
     /// if the link delivers answers late.
     pub arrived: &'a [bool],
     /// The answers, in the agents' order, if the protocol wants some part of each agent; otherwise empty.
-    pub letters: &'a [Letter],
+    pub updates: &'a [ClientUpdate],
 }
 
 /// One answer at the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Letter {
+pub struct ClientUpdate {
     /// The agent.
     pub agent: usize,
     /// The round whose model it answers.
@@ -80,7 +80,7 @@ pub struct Letter {
     pub parts: Vec<(Part, Body)>,
 }
 
-impl Letter {
+impl ClientUpdate {
     /// The numbers of a part.
     ///
     /// # Panics
@@ -92,9 +92,9 @@ impl Letter {
 }
 
 /// The answers of N agents by agent; `None` for agents without one.
-pub fn by_agent(letters: &[Letter], agents: usize) -> Vec<Option<&Letter>> {
+pub fn by_agent(updates: &[ClientUpdate], agents: usize) -> Vec<Option<&ClientUpdate>> {
     let mut all = vec![None; agents];
-    letters.iter().for_each(|letter| all[letter.agent] = Some(letter));
+    updates.iter().for_each(|update| all[update.agent] = Some(update));
     all
 }
 
@@ -126,11 +126,11 @@ impl Received<'_> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     /// Another exchange of this round.
-    Ask(Ask),
+    Ask(Broadcast),
     /// The round is over.
     Done {
         /// A last message, which agents do not answer.
-        tell: Option<Ask>,
+        tell: Option<Broadcast>,
     },
 }
 
@@ -166,7 +166,7 @@ pub trait HessianModel {
 /// The server half of a method. Threads check the answers of several agents at a time.
 pub trait Server: Send + Sync {
     /// Opens round t with its first question.
-    fn open(&mut self, t: u64) -> Ask;
+    fn open(&mut self, t: u64) -> Broadcast;
     /// Processes the answers that arrived. [`Server::accepts`] must have refused answers with packed parts that are not
     /// of this method.
     fn receive(&mut self, got: &Received<'_>) -> Next;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{EXACT, bits, computing_alone, field, link, method, methods, objectives, small_garnet};
 use fedsa::cancel::Cancel;
-use fedsa::coordinator::{ArrivalRecord, Standing};
+use fedsa::coordinator::{AgentStatus, ArrivalRecord};
 use fedsa::error::{ErrorKind, Result};
 use fedsa::federation::{AnswerRules, Federation, MissingAnswers};
 use fedsa::method::MethodSettings;
@@ -246,12 +246,12 @@ fn a_late_answer_counts_once_and_not_too_late() {
     };
     let first = ask(&mut server);
     (1..AGENTS).for_each(|c| server.take(c, &first[c]).unwrap());
-    assert_eq!((server.standing(0), server.standing(1)), (Standing::Awaited, Standing::Answered));
+    assert_eq!((server.standing(0), server.standing(1)), (AgentStatus::Awaited, AgentStatus::Answered));
     assert_eq!(server.may_still_answer(), [0]);
     server.close();
-    assert_eq!((server.standing(0), server.standing(1)), (Standing::Late { round: 0 }, Standing::NotAsked));
+    assert_eq!((server.standing(0), server.standing(1)), (AgentStatus::Late { round: 0 }, AgentStatus::NotAsked));
     let second = ask(&mut server);
-    assert_eq!(server.standing(0), Standing::Awaited, "of its two answers the one to the open question");
+    assert_eq!(server.standing(0), AgentStatus::Awaited, "of its two answers the one to the open question");
     (1..AGENTS).for_each(|c| server.take(c, &second[c]).unwrap());
     assert!(server.take(1, &first[0]).is_err(), "as from somebody else");
     let bits_before = server.coordinator().ledger().bits_up;
@@ -275,7 +275,7 @@ fn a_late_answer_counts_once_and_not_too_late() {
     assert!(server.take(0, &third[0]).is_err());
     server.restore(&saved).unwrap();
     server.open_for(Some(&[1]));
-    assert_eq!(server.standing(0), Standing::Late { round: 3 });
+    assert_eq!(server.standing(0), AgentStatus::Late { round: 3 });
 }
 
 fn missing(field: &Arc<dyn Field>, kind: &str, rules: AnswerRules) -> Result<Federation> {
@@ -400,12 +400,12 @@ fn an_agent_that_is_out_of_step_is_not_awaited() {
             assert_eq!(server.take(*c, &answer).is_err(), t == 2 && *c == 1);
         }
         if t == 2 {
-            assert_eq!(server.standing(1), Standing::OutOfStep);
+            assert_eq!(server.standing(1), AgentStatus::OutOfStep);
             assert!(server.may_still_answer().is_empty(), "waiting for all ends");
             let saved = server.save();
             let mut again = ServerNode::new(&federation).unwrap();
             again.restore(&saved).unwrap();
-            assert_eq!(again.standing(1), Standing::OutOfStep);
+            assert_eq!(again.standing(1), AgentStatus::OutOfStep);
         }
         server.close();
     }

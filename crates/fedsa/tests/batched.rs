@@ -17,7 +17,7 @@ use fedsa::random::Stream;
 use fedsa::record::OutputRule;
 use fedsa::round::{Advanced, Run};
 use fedsa::sampling::{ChainStart, Law, Sampling};
-use fedsa::session::{Session, Until};
+use fedsa::session::{Session, StoppingCriteria};
 use fedsa::uplink::Uplink;
 
 /// `g_c(theta, z) = b_c - a_c theta - theta^3 / 10 + x`, x white, or a walk that forgets faster where theta is large.
@@ -296,16 +296,16 @@ fn a_session_goes_on_after_a_failure() {
     let metrics = || Arc::new(Metrics::new(&field));
     let session = || Session::new(run()).with_metrics(metrics());
     let mut whole = session();
-    whole.advance(&Until::rounds(6), &Cancel::never(), &mut ()).unwrap();
+    whole.advance(&StoppingCriteria::rounds(6), &Cancel::never(), &mut ()).unwrap();
     let now = together.operators().calls.load(Ordering::Relaxed);
     // In a step, and in a metric.
     for failing in [20, 7, 8] {
         let mut failed = session();
         let now = together.operators().calls.load(Ordering::Relaxed).max(now);
         *together.operators().failing.lock().unwrap() = Some(now + failing);
-        let e = failed.advance(&Until::rounds(6), &Cancel::never(), &mut ()).unwrap_err();
+        let e = failed.advance(&StoppingCriteria::rounds(6), &Cancel::never(), &mut ()).unwrap_err();
         assert!(e.to_string().contains("it has failed"), "{e}");
-        failed.advance(&Until::rounds(6), &Cancel::never(), &mut ()).unwrap();
+        failed.advance(&StoppingCriteria::rounds(6), &Cancel::never(), &mut ()).unwrap();
         assert_eq!(failed.rows().len(), 7);
         for (one, other) in failed.rows().iter().zip(whole.rows()) {
             assert_eq!((one.round, one.seen, one.ledger), (other.round, other.seen, other.ledger));

@@ -189,20 +189,20 @@ fn newton_steps_along_what_agents_decoded() {
 #[test]
 fn links_are_checked_against_what_methods_send() {
     use fedsa::method::{Setting, check_link};
-    use fedsa::protocol::{Give, Len, Protocol, Want};
+    use fedsa::protocol::{Gather, Len, Protocol, ReplySpec};
     let uplink = crate::common::link(r#"{"kind": "quantised", "bits": 3}"#, true, &[]).unwrap();
     let setting = Setting { seed: 0, weights: &[1.0], start: vec![0.0; 4], link: uplink.facts(), is_accelerated: false };
     let (fedlsa, newton) = (method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#), method("newton", "{}"));
     let client = fedlsa.client(&setting);
-    let ok = Protocol::directions(4, Give::Sum);
+    let ok = Protocol::directions(4, Gather::Sum);
     assert!(check_link(&*fedlsa, &*client, &ok, &uplink, 4).is_ok());
     let mut two = ok.clone();
-    two.exchanges[0].wants.push(Want { part: fedsa::message::Part::Losses, len: Len::Exactly(1), give: Give::Sum });
+    two.exchanges[0].replies.push(ReplySpec { part: fedsa::message::Part::Losses, len: Len::Exactly(1), gather: Gather::Sum });
     let e = check_link(&*fedlsa, &*client, &two, &uplink, 4).unwrap_err().to_string();
     assert!(e.contains("in lanes"), "{e}");
     let alone = newton.client(&setting);
     assert!(alone.facts().agents.is_some() && check_link(&*newton, &*alone, &two, &uplink, 4).is_ok());
-    two.exchanges[0].wants[0].len = Len::Exactly(5);
+    two.exchanges[0].replies[0].len = Len::Exactly(5);
     let e = check_link(&*newton, &*alone, &two, &uplink, 4).unwrap_err().to_string();
     assert!(e.contains("error feedback adds up vectors of d = 4"), "{e}");
 }
@@ -303,7 +303,7 @@ fn an_abandoned_round_leaves_no_trace_once_the_run_is_restored() {
             let cancelled = Cancel::new();
             cancelled.cancel();
             assert_eq!(stopped.advance(&cancelled), Advanced::Cancelled);
-            // Until it is restored it does nothing, and has no state to be kept.
+            // StoppingCriteria it is restored it does nothing, and has no state to be kept.
             stopped.step();
             assert!(stopped.is_torn() && stopped.save().is_err() && stopped.round() == 4, "{name}");
             stopped.restore(&before).unwrap();

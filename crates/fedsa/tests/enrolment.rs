@@ -506,7 +506,7 @@ fn names_that_are_longer_than_a_message_are_refused_at_the_agent() {
     }
     // As many components as agents may say do not leave room for the rest of an admission.
     let mut wide = Enrolment::new(&terms(), 1..=1).unwrap();
-    let most = fedsa::enrolment::MOST_COMPONENTS as usize;
+    let most = fedsa::enrolment::MAX_COMPONENTS as usize;
     wide.take("a", &Applicant::new(&terms(), 1).with_dim(most).apply(&invitation).unwrap()).unwrap();
     let e = wide.close(None).err().unwrap();
     assert!(e.what.contains("a start of 8388608 components and 0 columns") && e.help.contains("64 MiB"), "{e:?}");

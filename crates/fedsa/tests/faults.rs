@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::{EXACT, Halves, bits, computing_alone, field, linear, method, methods, objectives, small_garnet};
-use fedsa::coordinator::Standing;
+use fedsa::coordinator::AgentStatus;
 use fedsa::federation::{AnswerRules, Faults, Federation};
 use fedsa::linalg::distance_sq;
 use fedsa::message::{Body, Envelope, Message, Part};
@@ -127,7 +127,7 @@ fn one_agent_at_fault_is_excluded_and_the_rest_goes_on() {
             }
             let [one] = exclusions else { panic!("{kind}, {what}: {exclusions:?}") };
             assert!(one.agent == BAD && one.round >= 4 && !one.reason.is_empty(), "{kind}, {what}: {one:?}");
-            assert_eq!(nodes.server.standing(BAD), Standing::Excluded);
+            assert_eq!(nodes.server.standing(BAD), AgentStatus::Excluded);
             assert!(!nodes.round(), "{kind}, {what}: it is asked nothing more");
         }
         let trusting = federation(field, &*method, Faults::End);
@@ -142,7 +142,7 @@ fn one_agent_at_fault_is_excluded_and_the_rest_goes_on() {
 /// The engine excludes the agent that the nodes exclude, and has their bits.
 #[test]
 fn the_engine_excludes_the_same_agents() {
-    // The last agent overflows within a leg.
+    // The last agent overflows within a local phase.
     let stiff = linear(&[0.5, 0.6, 0.7, 5.0, 0.4].map(|a| ([[a]], [1.0])));
     let field = field(&stiff, Law::Mean);
     for kind in ["fedlsa", "scafflsa", "fedhsa", "projected-td", "delay-adaptive-sa", "scaffold"] {

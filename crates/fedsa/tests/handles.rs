@@ -14,7 +14,7 @@ use fedsa::problem::{Facts, Field};
 use fedsa::record::Outcome;
 use fedsa::round::Run;
 use fedsa::server::Server;
-use fedsa::session::{Carrier, Nodes, Record, Recorded, Session, State, Transport, Until};
+use fedsa::session::{Carrier, Nodes, Record, Recorded, Session, State, StoppingCriteria, Transport};
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::Codec;
 use fedsa::uplink::stage::LinkStage;
@@ -46,7 +46,7 @@ trait Shareable: Transport + Sync {}
 #[test]
 fn values_are_owned_and_shared() {
     is_owned::<Error>();
-    is_owned::<Until>();
+    is_owned::<StoppingCriteria>();
     is_owned::<Record>();
     is_owned::<Recorded>();
     is_owned::<State>();

@@ -178,7 +178,7 @@ fn the_table_has_no_row_that_nobody_needs() {
 #[test]
 fn what_is_forbidden_is_found() {
     let wrong = |file: &str, text: &str| violations(Path::new(file), text);
-    assert_eq!(wrong("local/batch.rs", "use crate::server::Ask;"), ["local/batch.rs: local names server"]);
+    assert_eq!(wrong("local/batch.rs", "use crate::server::Broadcast;"), ["local/batch.rs: local names server"]);
     assert_eq!(wrong("local/mod.rs", "use super::round::Run;"), ["local/mod.rs: local names round"]);
     assert_eq!(wrong("local/batch.rs", "use super::super::round::Run;"), ["local/batch.rs: local names round"]);
     assert_eq!(wrong("server.rs", "use crate::{message::Part, problem::Field};"), ["server.rs: server names problem"]);

@@ -85,9 +85,9 @@ fn control_variates_sum_to_zero() {
                     let mut rounding = Rounding::new(&run);
                     for t in 0..300 {
                         run.step();
-                        let leg = steps.of(t);
-                        let gain = if *kind == "scafflsa" { 1.0 } else { 0.2 * leg.len as f64 };
-                        rounding.see(&run, alpha * leg.sum, gain, participants.is_some());
+                        let phase = steps.of(t);
+                        let gain = if *kind == "scafflsa" { 1.0 } else { 0.2 * phase.len as f64 };
+                        rounding.see(&run, alpha * phase.sum, gain, participants.is_some());
                         let sum = rounding.sum(&field);
                         let what = format!("{kind} {json} on {name}, {law:?}, participants {participants:?}, round {t}");
                         assert!(sum <= rounding.bound, "{what}: {sum:e} > {:e}", rounding.bound);
@@ -186,10 +186,10 @@ fn coins_are_geometric_and_shared() {
     let mut length = Mean::default();
     let mut at: Vec<Mean> = vec![Mean::default(); 12];
     for t in 0..400_000 {
-        let leg = steps.of(t);
-        assert!(leg.len >= 1 && (leg.sum - 0.1 * leg.len as f64).abs() < 1e-15 * leg.sum.max(1.0));
-        length.see(leg.len as f64);
-        at.iter_mut().enumerate().for_each(|(k, at)| at.see(f64::from(u8::from(leg.len == k + 1))));
+        let phase = steps.of(t);
+        assert!(phase.len >= 1 && (phase.sum - 0.1 * phase.len as f64).abs() < 1e-15 * phase.sum.max(1.0));
+        length.see(phase.len as f64);
+        at.iter_mut().enumerate().for_each(|(k, at)| at.see(f64::from(u8::from(phase.len == k + 1))));
     }
     let mut off = vec![length.off(1.0 / p)];
     off.extend(at.iter().enumerate().map(|(k, at)| at.off(p * (1.0 - p).powi(k as i32))));
@@ -206,12 +206,12 @@ fn schedules_fill_what_they_sum() {
         (decay("step"), [3.0 / 19f64.sqrt(), 3.0 / 20f64.sqrt(), 3.0 / 21f64.sqrt()]),
         (StepSize::Constant(0.25), [0.25; 3]),
     ] {
-        let leg = StepSchedule { size, local: LocalSteps::Fixed(3) }.of(5);
-        leg.fill(1..3, &mut etas);
+        let phase = StepSchedule { size, local: LocalSteps::Fixed(3) }.of(5);
+        phase.fill(1..3, &mut etas);
         assert!(etas.iter().zip(&expected[1..]).all(|(x, y)| (x - y).abs() < 1e-15), "{etas:?} {expected:?}");
-        leg.fill(0..3, &mut etas);
+        phase.fill(0..3, &mut etas);
         assert!(etas.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-15), "{etas:?} {expected:?}");
-        assert!((leg.sum - etas.iter().sum::<f64>()).abs() < 1e-15);
+        assert!((phase.sum - etas.iter().sum::<f64>()).abs() < 1e-15);
     }
 }
 
@@ -226,6 +226,6 @@ fn a_schedule_that_leaves_the_numbers_is_refused_or_stops() {
     // What falls below every number goes on as steps that change nothing, not as 0 / 0.
     let vanishing = decay(1.0, 400.0);
     vanishing.check().unwrap();
-    let leg = StepSchedule { size: vanishing, local: LocalSteps::Fixed(3) }.of(100);
-    assert!(leg.sum > 0.0 && leg.sum < 1e-300, "{:e}", leg.sum);
+    let phase = StepSchedule { size: vanishing, local: LocalSteps::Fixed(3) }.of(100);
+    assert!(phase.sum > 0.0 && phase.sum < 1e-300, "{:e}", phase.sum);
 }

@@ -21,8 +21,8 @@ use fedsa_problems::td::gradient_td::TdOperator;
 use fedsa_problems::td::random_mrp::{Discount, RandomMrp};
 use fedsa_problems::{NoFiles, ProblemSettings};
 
-/// Bits of the iterates, of the next operators, and of processes and streams after a leg from a fixed start.
-fn after_leg(field: &Arc<dyn Field>, agents: &[usize], etas: &[f64]) -> Vec<u64> {
+/// Bits of the iterates, of the next operators, and of processes and streams after a local phase from a fixed start.
+fn after_phase(field: &Arc<dyn Field>, agents: &[usize], etas: &[f64]) -> Vec<u64> {
     let d = field.dim();
     let mut lanes = Lanes::new(d, field.chain_len());
     lanes.len = agents.len();
@@ -37,7 +37,7 @@ fn after_leg(field: &Arc<dyn Field>, agents: &[usize], etas: &[f64]) -> Vec<u64>
             lanes.drift_mut(l)[i] = 0.1 * start.normal();
         }
     }
-    field.leg(std::slice::from_mut(&mut lanes), etas);
+    field.local_phase(std::slice::from_mut(&mut lanes), etas);
     // What is only looked at is seen again.
     field.observe(std::slice::from_mut(&mut lanes), false);
     let seen = flat(&lanes.observed).to_vec();
@@ -56,7 +56,7 @@ fn after_leg(field: &Arc<dyn Field>, agents: &[usize], etas: &[f64]) -> Vec<u64>
 type Named = (&'static str, Box<dyn ProblemSettings>);
 
 fn fields() -> Vec<Named> {
-    // Unbounded exponentials end in numbers that are none within the legs of these suites, and bits of those mean nothing: their features
+    // Unbounded exponentials end in numbers that are none within the local phases of these suites, and bits of those mean nothing: their features
     // are smaller.
     let is_bounded = |named: &Named| !crate::common::is_unbounded(named.0);
     let generalised = crate::common::generalised(11, 7, 5).into_iter().filter(is_bounded).chain(crate::common::gentle(11, 7, 5)).collect();
@@ -144,16 +144,16 @@ fn finite_sums() -> Vec<Named> {
 
 #[test]
 fn kernels_agree_to_the_bit() {
-    agree_on_legs_of(57);
+    agree_on_phases_of(57);
 }
 
-/// Short legs have loops of their own.
+/// Short local phases have loops of their own.
 #[test]
-fn kernels_agree_on_short_legs() {
-    (1..=5).for_each(agree_on_legs_of);
+fn kernels_agree_on_short_phases() {
+    (1..=5).for_each(agree_on_phases_of);
 }
 
-fn agree_on_legs_of(steps: u32) {
+fn agree_on_phases_of(steps: u32) {
     let etas: Vec<f64> = (0..steps).map(|h| 0.1 / (1.0 + 0.01 * f64::from(h))).collect();
     let samplings = [
         Sampling::default().with_kind(Law::Mean),
@@ -171,7 +171,7 @@ fn agree_on_legs_of(steps: u32) {
             // One agent at a time through the generic kernel: the reference.
             let reference: Vec<Vec<u64>> = {
                 let field = settings.field(&NoFiles, sampling, Isa::Portable).unwrap().generic();
-                let all: Vec<Vec<u64>> = (0..field.agents()).map(|c| after_leg(&field, &[c], &etas)).collect();
+                let all: Vec<Vec<u64>> = (0..field.agents()).map(|c| after_phase(&field, &[c], &etas)).collect();
                 let is_number = |word: &u64| f64::from_bits(*word).is_finite();
                 assert!(all.iter().all(|bits| bits[..2 * field.dim()].iter().all(is_number)), "{name}, {sampling:?}");
                 all
@@ -180,7 +180,7 @@ fn agree_on_legs_of(steps: u32) {
                 let field = settings.field(&NoFiles, sampling, isa).unwrap();
                 for len in 1..=LANES {
                     let agents: Vec<usize> = (0..len).map(|l| (l * 3 + len) % 11).collect();
-                    let got = after_leg(&field, &agents, &etas);
+                    let got = after_phase(&field, &agents, &etas);
                     let per_lane = 2 * field.dim() + 1;
                     for (l, c) in agents.iter().enumerate() {
                         let lane = &got[l * per_lane..(l + 1) * per_lane];

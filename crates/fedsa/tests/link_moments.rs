@@ -19,9 +19,9 @@ use fedsa_problems::td::garnet::{Garnet, Heterogeneity};
 use fedsa_problems::{NoFiles, ProblemSettings};
 use fedsa_theory::RoundSetting;
 use fedsa_theory::exact_mse::{ArrivalLaw, ExactMse, FedLsaMse, InitialControls};
-use fedsa_theory::leg::AffineLeg;
 use fedsa_theory::link::LinkLaw;
 use fedsa_theory::map::LinearMap;
+use fedsa_theory::phase::AffinePhase;
 use fedsa_theory::predict::{Forecast, Regime};
 use fedsa_theory::stability::ControlVariates;
 
@@ -297,10 +297,10 @@ fn the_mean_of_control_variates_is_that_of_the_rule_in_force() {
             assert!(follows(&off(&seen, plain)).is_err(), "{what}: it shows");
         }
     }
-    // What the link loses adds up in controls that are kept to the letter: no statement.
+    // What the link loses adds up in controls that are kept to the update: no statement.
     let literal = method("scafflsa", r#"{"step_size": 1.0, "local_steps": 4, "rule": "literal"}"#);
     let why = Forecast::over(&field, &*literal, &link(EXACT, false, &[ERASURE]).unwrap()).radius().unwrap_err().what;
-    assert!(why.contains("to the letter"), "{why}");
+    assert!(why.contains("to the update"), "{why}");
 }
 
 #[test]
@@ -308,14 +308,14 @@ fn the_mean_of_global_memory_over_losses_and_with_few_is_exact() {
     let field = tiny(Law::Iid);
     let (systems, root) = (field.systems().unwrap(), field.root().unwrap());
     let (eta, h, alpha) = (1.0, 4, 0.9);
-    let legs: Vec<AffineLeg> = systems.kinds.iter().map(|k| AffineLeg::new(&k.a, eta, h)).collect();
+    let phases: Vec<AffinePhase> = systems.kinds.iter().map(|k| AffinePhase::new(&k.a, eta, h)).collect();
     // u' = u + alpha gain^2 [ mixing Sbar gbar(theta) + (1 - mixing) mean S_c gbar_c(theta) ], agents of equal weight.
     let mean_round = |theta: &[f64], g: &[f64], gain: f64, mixing: f64| -> Vec<f64> {
         let mut next = theta.to_vec();
-        for (kind, leg) in systems.kinds.iter().zip(&legs) {
+        for (kind, phase) in systems.kinds.iter().zip(&phases) {
             let own = kind.mean(theta);
             let drift: Vec<f64> = g.iter().zip(own).map(|(g, own)| mixing * g + gain * (1.0 - mixing) * own).collect();
-            next.iter_mut().zip(linalg::mat_vec(&leg.sum, &drift)).for_each(|(x, v)| *x += alpha * gain / 3.0 * v);
+            next.iter_mut().zip(linalg::mat_vec(&phase.sum, &drift)).for_each(|(x, v)| *x += alpha * gain / 3.0 * v);
         }
         next
     };

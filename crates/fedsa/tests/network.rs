@@ -439,7 +439,7 @@ fn a_federation_that_diverges_says_so() {
     assert!(halves.server.opened() < 20);
 }
 
-/// Agents whose numbers overflow within a leg say so, all of them or one: the federation stops in the round in which the
+/// Agents whose numbers overflow within a local phase say so, all of them or one: the federation stops in the round in which the
 /// engine stops.
 #[test]
 fn a_federation_whose_agents_overflow_stops_where_the_engine_stops() {

@@ -210,7 +210,7 @@ fn roots_that_are_not_known_have_a_reason() {
     let triple = Given(2, |theta, out| (out[0], out[1]) = ((1.0 - theta[0]).powi(3), 2.0 - theta[1]));
     let told = why(triple);
     assert!(told.contains("singular"), "{told}");
-    assert!(why(Given(root::MOST_DIM + 1, |_, out| out.fill(0.0))).contains("2001 components"));
+    assert!(why(Given(root::MAX_DIM + 1, |_, out| out.fill(0.0))).contains("2001 components"));
     let sampled_only = sampled(Less(Regression::new(3, 12, 2), Left::Samples), Law::Iid);
     assert!(sampled_only.solution().unwrap_err().contains("only be sampled"));
 }
@@ -423,7 +423,7 @@ fn noise_on_reward_processes_keeps_their_chains() {
     noisy.start_chain(0, &mut stream(1, Purpose::Chain, 0, 0), &mut chain);
     assert_eq!(chain, [2, 0, 0, 0], "the process starts where it is told, the noise at 0");
     assert!(noisy.is_state(0, &chain) && !noisy.is_state(0, &[12, 0, 0, 0]) && !noisy.is_state(0, &[2, f64::NAN.to_bits(), 0, 0]));
-    // Noise of size 0 leaves the moments, the mean leg and the systems as they are.
+    // Noise of size 0 leaves the moments, the mean local phase and the systems as they are.
     let (a, b) = (plain.facts().moments(1).unwrap(), noisy.facts().moments(1).unwrap());
     assert!(a.aa == b.aa && a.ab == b.ab && a.bb == b.bb && noisy.facts().stationary(0) == plain.facts().stationary(0));
     let loud = Noisy::new(td(), &Noise::new(0.3, 0.0, 1), sampling).unwrap();

@@ -12,13 +12,13 @@ use fedsa::message::{Body, Message, Part, TELL};
 use fedsa::method::{Drift, MethodSettings, MethodShape, Needs, Setting};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
-use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::protocol::{Exchange, Gather, Len, Protocol, ReplySpec};
 use fedsa::record::OutputRule;
 use fedsa::round::{Advanced, Run};
 use fedsa::sampling::Law;
 use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::StepSize;
-use fedsa::server::{Ask, Next, Own, Received, Server};
+use fedsa::server::{Broadcast, Next, PerRecipient, Received, Server};
 use fedsa::uplink::Uplink;
 use serde::Serialize;
 
@@ -41,15 +41,15 @@ impl MethodSettings for Toy {
     }
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
-        let want = |part, len, give| Want { part, len, give };
+        let want = |part, len, gather| ReplySpec { part, len, gather };
         Protocol {
             exchanges: vec![Exchange {
                 down: vec![(Part::Model, Len::Exactly(d))],
                 own: vec![(Part::Losses, Len::Exactly(1))],
-                wants: vec![
-                    want(Part::Gradient, Len::Exactly(d), Give::Sum),
-                    want(Part::Correction, Len::Exactly(d), Give::Each),
-                    want(Part::Packed, Len::AtMost(d), Give::Each),
+                replies: vec![
+                    want(Part::Gradient, Len::Exactly(d), Gather::Sum),
+                    want(Part::Correction, Len::Exactly(d), Gather::Each),
+                    want(Part::Packed, Len::AtMost(d), Gather::Each),
                 ],
                 may_open: false,
             }],
@@ -126,30 +126,30 @@ struct ToyServer {
 }
 
 impl Server for ToyServer {
-    fn open(&mut self, t: u64) -> Ask {
+    fn open(&mut self, t: u64) -> Broadcast {
         let each = self.got.iter().enumerate().map(|(c, got)| (c % 2 == 1).then(|| vec![*got])).collect();
         let down = Message::one(t, 0, Part::Model, self.theta.clone());
-        Ask { to: None, down, own: Some(Own { part: Part::Losses, each }) }
+        Broadcast { to: None, down, own: Some(PerRecipient { part: Part::Losses, each }) }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         let mut step: Vec<f64> = got.mean(Part::Gradient).iter().map(|g| -self.eta * g).collect();
         self.got.fill(0.0);
-        for letter in got.letters {
-            let Some((_, Body::Sparse { index, value, .. })) = letter.parts.iter().find(|(part, _)| *part == Part::Correction) else {
+        for update in got.updates {
+            let Some((_, Body::Sparse { index, value, .. })) = update.parts.iter().find(|(part, _)| *part == Part::Correction) else {
                 panic!("a correction is sparse")
             };
-            let Some((_, Body::Packed(packed))) = letter.parts.iter().find(|(part, _)| *part == Part::Packed) else {
+            let Some((_, Body::Packed(packed))) = update.parts.iter().find(|(part, _)| *part == Part::Packed) else {
                 panic!("packed bytes")
             };
-            self.got[letter.agent] = packed.len() as f64;
-            let share = self.weights[letter.agent];
+            self.got[update.agent] = packed.len() as f64;
+            let share = self.weights[update.agent];
             index.iter().zip(value).for_each(|(i, x)| step[*i as usize] -= self.eta * share * x);
         }
         self.theta.iter_mut().zip(&step).for_each(|(x, s)| *x += s);
         let each = self.got.iter().map(|n| Some(vec![*n])).collect();
         let down = Message::one(got.round, TELL, Part::Step, step);
-        Next::Done { tell: Some(Ask { to: None, down, own: Some(Own { part: Part::Losses, each }) }) }
+        Next::Done { tell: Some(Broadcast { to: None, down, own: Some(PerRecipient { part: Part::Losses, each }) }) }
     }
 
     fn accepts(&self, _: u8, parts: &[(Part, Body)]) -> Result<()> {

@@ -13,14 +13,14 @@ use fedsa::message::{Message, Part};
 use fedsa::method::{Drift, MethodSettings, MethodShape, Setting};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
-use fedsa::protocol::{Give, Protocol};
+use fedsa::protocol::{Gather, Protocol};
 use fedsa::record::OutputRule;
 use fedsa::round::{Advanced, Run};
 use fedsa::sampling::Law;
 use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::{StepSchedule, StepSize};
-use fedsa::server::{Ask, Next, Participation, Received, Server, ServerFacts};
-use fedsa::session::{Nodes, Session, Transport, Until};
+use fedsa::server::{Broadcast, Next, Participation, Received, Server, ServerFacts};
+use fedsa::session::{Nodes, Session, StoppingCriteria, Transport};
 use fedsa::uplink::Uplink;
 use fedsa_methods::fedhsa::FedHsa;
 use fedsa_methods::fedlsa::FedLsa;
@@ -53,7 +53,7 @@ impl Calls {
     }
 }
 
-/// FedLSA, or SCAFFLSA to the letter, in one call; and an average, whose server half can fail.
+/// FedLSA, or SCAFFLSA to the update, in one call; and an average, whose server half can fail.
 #[derive(Debug, Clone, Serialize)]
 struct Own {
     has_controls: bool,
@@ -95,7 +95,7 @@ impl Client for Own {
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let (mut rows, theta) = (batch.rows(), down.part(Part::Model));
-        let (n, d, leg) = (rows.agents().len(), rows.dim(), schedule().of(down.round));
+        let (n, d, phase) = (rows.agents().len(), rows.dim(), schedule().of(down.round));
         rows.open(down.round);
         assert!(rows.agents().is_sorted_by(|a, b| a < b));
         let mut at = theta.repeat(n);
@@ -103,16 +103,16 @@ impl Client for Own {
             if down.round > 0 {
                 let (own, base) = (rows.memory(1).to_vec(), rows.memory(2).to_vec());
                 for (i, xi) in rows.memory(0).iter_mut().enumerate() {
-                    *xi += (theta[i % d] - base[i]) / leg.sum - own[i];
+                    *xi += (theta[i % d] - base[i]) / phase.sum - own[i];
                 }
             }
             rows.memory(2).copy_from_slice(&at);
             rows.memory(0).to_vec()
         });
-        // In two legs, which are one.
+        // In two local phases, which are one.
         rows.steps(&mut at, control.as_deref(), &[ETA; 3])?;
         rows.steps(&mut at, control.as_deref(), &[ETA; H - 3])?;
-        let v: Vec<f64> = at.iter().enumerate().map(|(i, x)| (x - theta[i % d]) / leg.sum).collect();
+        let v: Vec<f64> = at.iter().enumerate().map(|(i, x)| (x - theta[i % d]) / phase.sum).collect();
         if self.has_controls {
             rows.memory(1).copy_from_slice(&v);
         }
@@ -142,8 +142,8 @@ struct Fallible {
 }
 
 impl Server for Fallible {
-    fn open(&mut self, t: u64) -> Ask {
-        Ask { to: self.participation.of(t), down: Message::one(t, 0, Part::Model, self.theta.clone()), own: None }
+    fn open(&mut self, t: u64) -> Broadcast {
+        Broadcast { to: self.participation.of(t), down: Message::one(t, 0, Part::Model, self.theta.clone()), own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
@@ -390,9 +390,9 @@ fn a_session_whose_rule_fails_says_so_and_goes_on() {
     let ByBytes { server, agents } = ByBytes::new(&field, &own, &Uplink::default());
     let mut session = Session::new(Nodes::new(server, Here(agents)));
     own.server.fail_after(3);
-    assert_eq!(session.advance(&Until::rounds(6), &Cancel::never(), &mut ()).unwrap_err().what, "it has failed");
+    assert_eq!(session.advance(&StoppingCriteria::rounds(6), &Cancel::never(), &mut ()).unwrap_err().what, "it has failed");
     assert_eq!(session.carrier().server().coordinator().rounds(), 3);
-    session.advance(&Until::rounds(6), &Cancel::never(), &mut ()).unwrap();
+    session.advance(&StoppingCriteria::rounds(6), &Cancel::never(), &mut ()).unwrap();
     assert_eq!(bits(session.carrier().server().theta()), bits(whole.theta()));
 }
 
@@ -413,7 +413,7 @@ impl Client for TwoExchanges {
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let mut rows = batch.rows();
-        let (n, d, leg) = (rows.agents().len(), rows.dim(), schedule().of(down.round));
+        let (n, d, phase) = (rows.agents().len(), rows.dim(), schedule().of(down.round));
         rows.open(down.round);
         if down.exchange == 0 {
             let mut at = down.part(Part::Model).repeat(n);
@@ -427,7 +427,7 @@ impl Client for TwoExchanges {
         let drift: Vec<f64> = rows.memory(0).iter().enumerate().map(|(i, g)| mean[i % d] - g).collect();
         let mut at = theta.clone();
         rows.steps(&mut at, Some(&drift), &[ETA; H])?;
-        let v: Vec<f64> = at.iter().zip(&theta).map(|(x, theta)| (x - theta) / leg.sum).collect();
+        let v: Vec<f64> = at.iter().zip(&theta).map(|(x, theta)| (x - theta) / phase.sum).collect();
         batch.answer_with(&rows, Part::Direction, &v, out);
         Ok(())
     }
@@ -439,7 +439,7 @@ impl MethodSettings for TwoExchanges {
     }
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
-        Protocol::operators_then_directions(setting.start.len(), Give::Sum)
+        Protocol::operators_then_directions(setting.start.len(), Gather::Sum)
     }
 
     fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {

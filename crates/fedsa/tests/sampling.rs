@@ -120,7 +120,7 @@ fn transitions(field: &Arc<dyn Field>, steps: usize) -> [Vec<(usize, usize)>; LA
     for _ in 0..steps {
         // From theta = 0, a step of size 1 leaves r(s, s') phi(s).
         lanes.theta.fill(Default::default());
-        field.leg(std::slice::from_mut(&mut lanes), &[1.0]);
+        field.local_phase(std::slice::from_mut(&mut lanes), &[1.0]);
         for (l, drawn) in drawn.iter_mut().enumerate() {
             let reward: f64 = lanes.theta(l).iter().sum();
             let index = reward as usize - 1;
@@ -227,7 +227,7 @@ fn logs_are_replayed_in_order_or_drawn_at_random() {
         field.start_chain(0, &mut stream(2, Purpose::Chain, 0, 0), &mut lanes.chains[..field.chain_len()]);
         let step = |_| {
             lanes.theta.fill(Default::default());
-            field.leg(std::slice::from_mut(&mut lanes), &[1.0]);
+            field.local_phase(std::slice::from_mut(&mut lanes), &[1.0]);
             lanes.theta(0)[0] as usize
         };
         (0..steps).map(step).collect()

@@ -14,7 +14,7 @@ use fedsa::problem::calls::Calls;
 use fedsa::record::{Ledger, Outcome};
 use fedsa::round::{Exchanges, Run};
 use fedsa::sampling::Law;
-use fedsa::session::{Carrier, Nodes, Observer, Record, Recorded, Session, State, Transport, Until};
+use fedsa::session::{Carrier, Nodes, Observer, Record, Recorded, Session, State, StoppingCriteria, Transport};
 use fedsa_problems::td::garnet::Heterogeneity;
 
 use crate::common::{bits, field, method, small_garnet};
@@ -90,19 +90,19 @@ fn at_server(rows: &[Recorded]) -> Vec<Recorded> {
 
 #[test]
 fn a_session_ends_in_each_outcome() {
-    let go = |kind, settings: &str, until: &Until| session(kind, settings).advance(until, &Cancel::new(), &mut ()).unwrap();
+    let go = |kind, settings: &str, until: &StoppingCriteria| session(kind, settings).advance(until, &Cancel::new(), &mut ()).unwrap();
     let fedlsa = r#"{"step_size": 0.1, "local_steps": 10}"#;
-    assert_eq!(go("fedlsa", fedlsa, &Until::rounds(30)), Outcome::Completed);
-    assert_eq!(go("fedlsa", fedlsa, &Until::rounds(300).mse(0.5)), Outcome::Converged);
-    assert_eq!(go("fedlsa", fedlsa, &Until::rounds(300).relative_residual(0.9)), Outcome::Converged);
-    assert_eq!(go("fedlsa", r#"{"step_size": 1e-4, "local_steps": 10}"#, &Until::rounds(60).mse(1e-9)).name(), "stalled");
-    assert_eq!(go("fedlsa", fedlsa, &Until::rounds(30).mse(1e-9)).name(), "max-rounds");
+    assert_eq!(go("fedlsa", fedlsa, &StoppingCriteria::rounds(30)), Outcome::Completed);
+    assert_eq!(go("fedlsa", fedlsa, &StoppingCriteria::rounds(300).mse(0.5)), Outcome::Converged);
+    assert_eq!(go("fedlsa", fedlsa, &StoppingCriteria::rounds(300).relative_residual(0.9)), Outcome::Converged);
+    assert_eq!(go("fedlsa", r#"{"step_size": 1e-4, "local_steps": 10}"#, &StoppingCriteria::rounds(60).mse(1e-9)).name(), "stalled");
+    assert_eq!(go("fedlsa", fedlsa, &StoppingCriteria::rounds(30).mse(1e-9)).name(), "max-rounds");
     assert!(
-        matches!(go("fedlsa", r#"{"step_size": 1e6, "local_steps": 10}"#, &Until::rounds(900)), Outcome::Diverged { round } if round < 900)
+        matches!(go("fedlsa", r#"{"step_size": 1e6, "local_steps": 10}"#, &StoppingCriteria::rounds(900)), Outcome::Diverged { round } if round < 900)
     );
     let cancelled = Cancel::new();
     cancelled.cancel();
-    assert_eq!(session("fedlsa", fedlsa).advance(&Until::rounds(30), &cancelled, &mut ()).unwrap(), Outcome::Interrupted);
+    assert_eq!(session("fedlsa", fedlsa).advance(&StoppingCriteria::rounds(30), &cancelled, &mut ()).unwrap(), Outcome::Interrupted);
     assert_eq!(cancelled.check().unwrap_err().kind(), ErrorKind::Cancelled);
 }
 
@@ -111,22 +111,22 @@ fn a_session_that_goes_on_is_one_that_never_stopped() {
     let settings = r#"{"step_size": 0.1, "local_steps": 10}"#;
     let record = || Record::Every(4);
     let mut whole = session("scafflsa", settings).recording(record());
-    whole.advance(&Until::rounds(24), &Cancel::new(), &mut ()).unwrap();
+    whole.advance(&StoppingCriteria::rounds(24), &Cancel::new(), &mut ()).unwrap();
     let rounds: Vec<u64> = whole.rows().iter().map(|row| row.round).collect();
     assert_eq!(rounds, [0, 4, 8, 12, 16, 20, 24]);
 
     let mut first = session("scafflsa", settings).recording(record());
-    first.advance(&Until::rounds(13), &Cancel::new(), &mut ()).unwrap();
+    first.advance(&StoppingCriteria::rounds(13), &Cancel::new(), &mut ()).unwrap();
     assert_eq!(first.rows().last().unwrap().round, 13);
     // Its last round is not one of a longer session.
     let mut second = session("scafflsa", settings).recording(record());
     second.restore(first.state().unwrap()).unwrap();
-    second.advance(&Until::rounds(24), &Cancel::new(), &mut ()).unwrap();
+    second.advance(&StoppingCriteria::rounds(24), &Cancel::new(), &mut ()).unwrap();
     assert_eq!((second.rows(), bits(second.output())), (whole.rows(), bits(whole.output())));
     // A target that is reached is reached at once when asked for again.
     let before = second.round();
     let at = second.rows().last().unwrap().seen.mse.unwrap();
-    assert_eq!(second.advance(&Until::rounds(99).mse(at), &Cancel::new(), &mut ()).unwrap(), Outcome::Converged);
+    assert_eq!(second.advance(&StoppingCriteria::rounds(99).mse(at), &Cancel::new(), &mut ()).unwrap(), Outcome::Converged);
     assert_eq!(second.round(), before);
     // Another number of rounds than the carrier's is no state of a session.
     let state = State { round: 7, ..whole.state().unwrap() };
@@ -141,7 +141,7 @@ fn every_carrier_gives_the_same_session() {
         ("scafflsa", r#"{"step_size": 0.1, "local_steps": 10, "participants": 3}"#),
         ("fedhsa", r#"{"step_size": 0.1, "local_steps": 10}"#),
     ] {
-        let (field, until) = (garnet(), Until::rounds(12));
+        let (field, until) = (garnet(), StoppingCriteria::rounds(12));
         let (federation, metrics) = (federation(kind, settings, &field), Arc::new(Metrics::new(&field)));
         let federation = federation.with_root(field.root().unwrap());
         let mut in_process = Session::new(Run::new(&field, &federation).unwrap()).with_metrics(Arc::clone(&metrics));
@@ -182,11 +182,11 @@ fn a_session_that_starts_anew_is_one_that_begins() {
             session("scafflsa", TELLING).prepared(Arc::new(move |run: &mut Run| run.set_controls(&controls)))
         }
     };
-    let until = Until::rounds(4);
+    let until = StoppingCriteria::rounds(4);
     let mut whole = start();
     whole.advance(&until, &Cancel::new(), &mut ()).unwrap();
     let mut again = start();
-    again.advance(&Until::rounds(3), &Cancel::new(), &mut ()).unwrap();
+    again.advance(&StoppingCriteria::rounds(3), &Cancel::new(), &mut ()).unwrap();
     again.restart().unwrap();
     assert!(again.round() == 0 && again.rows().is_empty());
     assert_eq!(again.carrier().controls().unwrap(), controls);
@@ -200,7 +200,7 @@ fn a_session_that_starts_anew_is_one_that_begins() {
 
 #[test]
 fn a_session_has_any_carrier() {
-    let (field, until) = (garnet(), Until::rounds(5));
+    let (field, until) = (garnet(), StoppingCriteria::rounds(5));
     let federation = federation("scafflsa", TELLING, &field);
     let nodes = Nodes::new(ServerNode::new(&federation).unwrap(), Local::new(&federation, &field));
     let carriers: [Box<dyn Carrier>; 2] = [Box::new(Run::new(&field, &federation).unwrap()), Box::new(nodes)];
@@ -208,7 +208,7 @@ fn a_session_has_any_carrier() {
         let (is_over_bytes, steps, len) = (carrier.keeps_cancelled_rounds(), carrier.next_local_steps(), carrier.state_len());
         assert!(is_over_bytes == (steps == 0) && len > 0);
         let mut session = Session::new(carrier);
-        session.advance(&Until::rounds(3), &Cancel::new(), &mut ()).unwrap();
+        session.advance(&StoppingCriteria::rounds(3), &Cancel::new(), &mut ()).unwrap();
         let state = session.state().unwrap();
         session.advance(&until, &Cancel::new(), &mut ()).unwrap();
         let output = bits(session.output());
@@ -265,7 +265,7 @@ impl Observer for Keeper {
 #[test]
 fn an_abandoned_round_leaves_a_session_that_goes_on() {
     let settings = r#"{"step_size": 0.1, "local_steps": 10}"#;
-    let until = Until::rounds(3);
+    let until = StoppingCriteria::rounds(3);
     let mut whole = session("scafflsa", settings);
     whole.advance(&until, &Cancel::new(), &mut ()).unwrap();
     for (fits, keeps, goes_on_at) in [(true, false, 1), (false, true, 1), (false, false, 0), (true, true, 1)] {
@@ -353,10 +353,10 @@ impl Carrier for Watched {
 /// The time until a round was cancelled says nothing of how long the round takes.
 #[test]
 fn a_round_that_was_cancelled_can_be_cancelled_again() {
-    let (field, until) = (garnet(), Until::rounds(3));
+    let (field, until) = (garnet(), StoppingCriteria::rounds(3));
     let run = Run::new(&field, &federation("fedlsa", r#"{"step_size": 0.1, "local_steps": 10}"#, &field)).unwrap();
     let mut session = Session::new(Watched::new(run)).with_patience(Duration::from_secs(3600));
-    let mut cut = |until: &Until| {
+    let mut cut = |until: &StoppingCriteria| {
         let token = Cancel::new();
         (session.carrier_mut().token, session.carrier_mut().cuts) = (token.clone(), 1);
         (session.advance(until, &token, &mut ()).unwrap(), session.round())
@@ -364,7 +364,7 @@ fn a_round_that_was_cancelled_can_be_cancelled_again() {
     for _ in 0..3 {
         assert_eq!(cut(&until), (Outcome::Interrupted, 0));
     }
-    session.advance(&Until::rounds(1), &Cancel::new(), &mut ()).unwrap();
+    session.advance(&StoppingCriteria::rounds(1), &Cancel::new(), &mut ()).unwrap();
     // A round is known to be short now, and is carried to its end.
     let token = Cancel::new();
     (session.carrier_mut().token, session.carrier_mut().cuts) = (token.clone(), 1);
@@ -377,7 +377,7 @@ fn a_round_that_was_cancelled_can_be_cancelled_again() {
 fn a_target_that_cannot_be_measured_is_refused() {
     let field = garnet();
     let fedlsa = federation("fedlsa", r#"{"step_size": 0.1, "local_steps": 10}"#, &field);
-    let rounds = || Until::rounds(3);
+    let rounds = || StoppingCriteria::rounds(3);
     let targets =
         [("mse", rounds().mse(0.1)), ("residual", rounds().residual(0.1)), ("relative_residual", rounds().relative_residual(0.1))];
     let refused = |advanced: Result<Outcome>, key: &str| {
@@ -403,18 +403,18 @@ fn a_target_that_cannot_be_measured_is_refused() {
 fn a_relative_residual_is_relative_to_the_start() {
     let settings = r#"{"step_size": 0.1, "local_steps": 10}"#;
     let mut whole = session("scafflsa", settings);
-    whole.advance(&Until::rounds(10), &Cancel::new(), &mut ()).unwrap();
+    whole.advance(&StoppingCriteria::rounds(10), &Cancel::new(), &mut ()).unwrap();
     let at = |t: usize| whole.rows()[t].seen.residual.unwrap();
     let share = 1.01 * at(10) / at(0);
     assert!((5..10).all(|t| at(t) > share * at(0)) && at(10) > share * at(5), "a target that is reached in round 10");
-    let until = Until::rounds(10).relative_residual(share);
+    let until = StoppingCriteria::rounds(10).relative_residual(share);
     let late = || session("scafflsa", settings).recording(Record::At([5, 10].into()));
     let mut recording_late = late();
     assert_eq!(recording_late.advance(&until, &Cancel::new(), &mut ()).unwrap(), Outcome::Converged);
     assert_eq!(recording_late.rows().len(), 2);
 
     let mut first = late();
-    first.advance(&Until::rounds(5), &Cancel::new(), &mut ()).unwrap();
+    first.advance(&StoppingCriteria::rounds(5), &Cancel::new(), &mut ()).unwrap();
     let mut carrier = session("scafflsa", settings);
     carrier.carrier_mut().restore(&first.state().unwrap().carrier).unwrap();
     // A new session over a carrier that has done some rounds, and one that was restored.
@@ -427,7 +427,8 @@ fn a_relative_residual_is_relative_to_the_start() {
     for mut session in [over_restored, restored] {
         assert_eq!(session.advance(&until, &Cancel::new(), &mut ()).unwrap(), Outcome::Converged);
         assert_eq!(session.round(), 10);
-        let missed = session.advance(&Until::rounds(11).relative_residual(1e-9), &Cancel::new(), &mut ()).unwrap().missed().unwrap();
+        let missed =
+            session.advance(&StoppingCriteria::rounds(11).relative_residual(1e-9), &Cancel::new(), &mut ()).unwrap().missed().unwrap();
         assert_eq!((missed.metric, missed.target.to_bits()), ("residual", (1e-9 * at(0)).to_bits()));
     }
 }
@@ -449,7 +450,7 @@ fn what_could_not_be_told_is_told_again() {
     let field = garnet();
     let federation = federation("scafflsa", TELLING, &field);
     let mut whole = over_bytes(&federation, &field);
-    let ends = [Until::rounds(3), Until::rounds(6)];
+    let ends = [StoppingCriteria::rounds(3), StoppingCriteria::rounds(6)];
     ends.iter().for_each(|until| assert_eq!(whole.advance(until, &Cancel::new(), &mut ()).unwrap(), Outcome::Completed));
     for (lost, is_saved) in [(0, false), (1, false), (0, true), (1, true)] {
         let mut session = over_bytes(&federation, &field);
@@ -478,7 +479,7 @@ fn what_could_not_be_told_is_told_again() {
 /// The order in which a transport lists the agents does not matter, and agents that do not exist are refused.
 #[test]
 fn reachable_agents_are_listed_in_any_order() {
-    let (field, until) = (garnet(), Until::rounds(4));
+    let (field, until) = (garnet(), StoppingCriteria::rounds(4));
     let federation = federation("scafflsa", TELLING, &field);
     let rows = |reachable: &[usize]| {
         let mut session = over_bytes(&federation, &field);
@@ -495,12 +496,12 @@ fn reachable_agents_are_listed_in_any_order() {
 /// Rounds are not spent while nobody can answer.
 #[test]
 fn a_session_waits_for_the_first_agent_that_can_be_reached() {
-    let (field, until) = (garnet(), Until::rounds(4));
+    let (field, until) = (garnet(), StoppingCriteria::rounds(4));
     let federation = federation("scafflsa", TELLING, &field);
     let mut whole = over_bytes(&federation, &field);
     whole.advance(&until, &Cancel::new(), &mut ()).unwrap();
     let mut session = over_bytes(&federation, &field);
-    session.advance(&Until::rounds(2), &Cancel::new(), &mut ()).unwrap();
+    session.advance(&StoppingCriteria::rounds(2), &Cancel::new(), &mut ()).unwrap();
     session.carrier_mut().transport().reachable = Some(Vec::new());
     for _ in 0..2 {
         let e = session.advance(&until, &Cancel::new(), &mut ()).unwrap_err();
@@ -545,11 +546,14 @@ fn sessions_of_short_rounds_are_those_of_long_ones() {
             });
             let token = Cancel::new();
             let mut observer = Until150(0, token.clone());
-            assert_eq!(short.advance(&Until::rounds(400), &token, &mut observer).unwrap(), Outcome::Interrupted);
+            assert_eq!(short.advance(&StoppingCriteria::rounds(400), &token, &mut observer).unwrap(), Outcome::Interrupted);
             assert_eq!((short.round(), observer.0), (150, 150));
             for until in [400, 430, 500] {
                 for session in [&mut long, &mut short] {
-                    assert_eq!(session.advance(&Until::rounds(until), &Cancel::new(), &mut observer).unwrap(), Outcome::Completed);
+                    assert_eq!(
+                        session.advance(&StoppingCriteria::rounds(until), &Cancel::new(), &mut observer).unwrap(),
+                        Outcome::Completed
+                    );
                 }
                 let state = |session: &Session<Watched>| State { seconds: 0.0, ..session.state().unwrap() };
                 assert_eq!((short.round(), state(&short)), (until, state(&long)), "{kind}, {record:?}");

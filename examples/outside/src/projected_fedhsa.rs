@@ -4,7 +4,7 @@
 use fedsa::error::{Result, require};
 use fedsa::local::Client;
 use fedsa::method::{Drift, MethodSettings, MethodShape, Setting};
-use fedsa::protocol::{Give, Protocol};
+use fedsa::protocol::{Gather, Protocol};
 use fedsa::schedule::StepSize;
 use fedsa::server::Server;
 use fedsa_methods::local::GlobalMemory;
@@ -33,7 +33,7 @@ impl MethodSettings for ProjectedFedHsa {
     }
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
-        Protocol::operators_then_directions(setting.start.len(), Give::Sum)
+        Protocol::operators_then_directions(setting.start.len(), Gather::Sum)
     }
 
     fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {

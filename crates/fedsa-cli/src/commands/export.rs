@@ -56,11 +56,11 @@ pub fn arrays(field: &dyn Field) -> Result<Arrays> {
     })?;
     let (n, d) = (field.agents(), field.dim());
     // The format has a kernel and a matrix for each agent, although many agents may share one.
-    const MOST_NUMBERS: f64 = 1e9;
+    const MAX_NUMBERS: f64 = 1e9;
     let states = field.facts().stationary(0).map_or(0, <[f64]>::len) as f64;
     let numbers = n as f64 * (states * states).max((d * d) as f64);
     require(
-        numbers <= MOST_NUMBERS,
+        numbers <= MAX_NUMBERS,
         "problem",
         format!("{n} agents with {states} states and d = {d}"),
         "arrays of at most 1e9 numbers: fewer agents",

@@ -21,10 +21,10 @@ use super::{changes, count, federation, lacking, megabits, say, signals};
 use crate::args::FitArgs;
 
 /// The most files or agents that are listed.
-const MOST_LISTED: usize = 4;
+const MAX_LISTED: usize = 4;
 
 /// The most levels of a category that are listed.
-const MOST_LEVELS: usize = 6;
+const MAX_LEVELS: usize = 6;
 
 /// The error with what the program can do about it.
 fn in_options(e: Error, settings: &FitSettings) -> Error {
@@ -98,9 +98,9 @@ fn about(fit: &Fit) -> Vec<String> {
         let with_rows = |(level, rows): (&String, &u64)| format!("{} ({rows})", quoted(level));
         let is_reference = |level: &String| category.reference.as_ref() == Some(level);
         let all = known.levels.iter().zip(&known.counts);
-        let levels: Vec<String> = all.clone().filter(|(level, _)| !is_reference(level)).take(MOST_LEVELS).map(with_rows).collect();
+        let levels: Vec<String> = all.clone().filter(|(level, _)| !is_reference(level)).take(MAX_LEVELS).map(with_rows).collect();
         let n = category.levels.len();
-        let more = if n > MOST_LEVELS { format!(", .. ({n} in all)") } else { String::new() };
+        let more = if n > MAX_LEVELS { format!(", .. ({n} in all)") } else { String::new() };
         let reference = all.clone().find(|(level, _)| is_reference(level)).map(with_rows);
         let reference = reference.map_or(String::new(), |level| format!(" against {level}"));
         let (column, levels) = (quoted(&category.column), levels.join(", "));
@@ -125,12 +125,9 @@ fn about(fit: &Fit) -> Vec<String> {
 /// How many rows are whose, of the first few.
 fn listed_rows<'a>(all: impl Iterator<Item = (&'a str, usize)>, noun: &str) -> String {
     let all: Vec<String> = all.map(|(name, rows)| format!("{} of {}", count(rows, "row"), quoted(name))).collect();
-    let more = if all.len() > MOST_LISTED {
-        format!(", and of {}", count(all.len() - MOST_LISTED, &format!("more {noun}")))
-    } else {
-        String::new()
-    };
-    format!("{}{more}", all[..all.len().min(MOST_LISTED)].join(", "))
+    let more =
+        if all.len() > MAX_LISTED { format!(", and of {}", count(all.len() - MAX_LISTED, &format!("more {noun}"))) } else { String::new() };
+    format!("{}{more}", all[..all.len().min(MAX_LISTED)].join(", "))
 }
 
 /// Which class is modelled.

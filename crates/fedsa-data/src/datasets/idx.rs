@@ -17,12 +17,12 @@ use crate::store::Store;
 use crate::{about, name_of, shown};
 
 /// The most dimensions.
-const MOST_DIMENSIONS: u8 = 8;
+const MAX_DIMENSIONS: u8 = 8;
 /// What is decoded at a time, in bytes; a multiple of every size of a number.
 const STEP: usize = 32 << 10;
 
 /// The most bytes after the claimed ones that are counted.
-const MOST_COUNTED: u64 = 64 << 20;
+const MAX_COUNTED: u64 = 64 << 20;
 /// The magic numbers that are accepted.
 const ACCEPTED: &str = "0x00000803 (images: unsigned bytes in 3 dimensions) or 0x00000801 (labels: unsigned bytes in 1 dimension); \
     other types have 09, 0b, 0c, 0d or 0e in place of 08, and the last byte is the number of dimensions, from 1 to 8";
@@ -76,7 +76,7 @@ impl Kind {
 /// The number of dimensions that a file with this start has, if it is an IDX file.
 pub(super) fn dimensions(start: &[u8]) -> Option<u8> {
     match start {
-        [0, 0, kind, dimensions @ 1..=MOST_DIMENSIONS, ..] if Kind::of(*kind).is_some() => Some(*dimensions),
+        [0, 0, kind, dimensions @ 1..=MAX_DIMENSIONS, ..] if Kind::of(*kind).is_some() => Some(*dimensions),
         _ => None,
     }
 }
@@ -173,9 +173,9 @@ fn numbers(store: &Store, room: &mut Room) -> Result<(Header, Vec<f64>)> {
         }
     }
     // Reading to the end also checks the sums of packed files.
-    let more = io::copy(&mut (&mut input).take(MOST_COUNTED), &mut io::sink()).map_err(|e| broken("its end", &e))?;
+    let more = io::copy(&mut (&mut input).take(MAX_COUNTED), &mut io::sink()).map_err(|e| broken("its end", &e))?;
     if more > 0 {
-        let least = if more == MOST_COUNTED { "at least " } else { "" };
+        let least = if more == MAX_COUNTED { "at least " } else { "" };
         return Err(header.wrong_size(&format!("{least}{}", there(total * size + more as usize))));
     }
     Ok((header, out))

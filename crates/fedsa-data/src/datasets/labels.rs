@@ -9,7 +9,7 @@ use super::part::not_finite;
 use crate::input::Room;
 
 /// The most distinct fields that are kept as names while all of them are numbers.
-const MOST_NAMES: usize = 1 << 16;
+const MAX_NAMES: usize = 1 << 16;
 
 /// Collects the fields of a column.
 pub(super) struct Fields {
@@ -65,7 +65,7 @@ impl Fields {
         }
         if let Some(names) = &mut self.names {
             names.push(field, room, &place)?;
-            if self.numbers.is_some() && names.names.len() > MOST_NAMES {
+            if self.numbers.is_some() && names.names.len() > MAX_NAMES {
                 self.names = None;
             }
         }

@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 
 use fedsa::error::Result;
 
-use super::told::Rows;
+use super::first_pass::Rows;
 
 /// The side that reads.
 pub(super) struct Ahead {

@@ -7,9 +7,9 @@ use arrow_schema::DataType;
 use fedsa::error::{Error, Result, quoted};
 use fedsa_problems::logs::log_form::RowPlace;
 
+use super::first_pass::{FirstPass, Rows};
 use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag};
 use super::ratios::{OF_TAKEN, RATIO, RatioColumns, contradicts, quotient, ratio};
-use super::told::{Rows, Told};
 use crate::batch::{As, Batch, Batches, RowPlaces};
 use crate::cells::{self, CellKind};
 use crate::field::{self, whole_number};
@@ -77,8 +77,13 @@ impl LogColumns {
     ///
     /// # Errors
     /// When the table cannot be read, or has a field that its column cannot have.
-    pub fn read(&self, table: &mut dyn Batches, batch: &mut dyn FnMut() -> Rows, hand_on: &mut dyn FnMut(Rows) -> bool) -> Result<Told> {
-        let mut told = Told::default();
+    pub fn read(
+        &self,
+        table: &mut dyn Batches,
+        batch: &mut dyn FnMut() -> Rows,
+        hand_on: &mut dyn FnMut(Rows) -> bool,
+    ) -> Result<FirstPass> {
+        let mut told = FirstPass::default();
         let mut scratch = Vec::new();
         while let Some(found) = table.next()? {
             if found.len() == 0 {
@@ -289,7 +294,7 @@ impl Fill<'_> {
     }
 
     /// Reads the agents (`i` = 0) or the environments (`i` = 1) of the rows.
-    fn keys(&mut self, i: usize, rows: &mut Rows, told: &mut Told) -> Result<()> {
+    fn keys(&mut self, i: usize, rows: &mut Rows, told: &mut FirstPass) -> Result<()> {
         rows.keys[i].clear();
         let Some(column) = self.columns.layout.keys[i] else { return Ok(()) };
         let (batch, names) = (self.batch, &mut told.names[i]);
@@ -323,7 +328,7 @@ impl Fill<'_> {
     }
 
     /// Replaces the rows of `rows` by those of the batch.
-    fn rows(&mut self, rows: &mut Rows, told: &mut Told) -> Result<()> {
+    fn rows(&mut self, rows: &mut Rows, told: &mut FirstPass) -> Result<()> {
         let columns = self.columns;
         let layout = &columns.layout;
         let log = &mut rows.log;
@@ -351,7 +356,7 @@ impl Fill<'_> {
 
 /// Removes rows that cannot be read, and marks the breaks before the rows that follow them. Counts the removed rows, and the lines that are
 /// not rows.
-fn leave_out(rows: &mut Rows, batch: &Batch, bad: Bad, told: &mut Told) {
+fn leave_out(rows: &mut Rows, batch: &Batch, bad: Bad, told: &mut FirstPass) {
     let n = batch.len();
     let Bad { mut reasons, nameless, .. } = bad;
     reasons.resize(n, None);

@@ -9,8 +9,8 @@ use fedsa_problems::logs::log_form::LogForm;
 
 use super::ahead::{self, Ahead};
 use super::columns::{LogColumns, each_whole};
+use super::first_pass::{FirstPass, Rows};
 use super::layout::Layout;
-use super::told::{Rows, Told};
 use crate::batch::{As, Batches};
 use crate::find::extension_of;
 use crate::lines::Lines;
@@ -43,7 +43,7 @@ struct Request<'a> {
 
 impl Request<'_> {
     /// Reads a table whose columns have these names. `open` opens the table for the columns to read.
-    fn read<'t>(&self, names: &[String], open: impl FnOnce(&LogColumns, usize) -> Result<Box<dyn Batches + 't>>) -> Result<Told> {
+    fn read<'t>(&self, names: &[String], open: impl FnOnce(&LogColumns, usize) -> Result<Box<dyn Batches + 't>>) -> Result<FirstPass> {
         let layout = Layout::new(names, self.form)?;
         let (empty, most) = (layout.empty(self.name), layout.batch(self.most));
         let columns = LogColumns::new(names, layout);
@@ -52,7 +52,7 @@ impl Request<'_> {
         columns.read(&mut *table, &mut || self.ahead.batch(|| Rows::new(empty.clone())), &mut |rows| self.ahead.hand_on(rows))
     }
 
-    fn read_parquet(&self, file: &ParquetFile) -> Result<Told> {
+    fn read_parquet(&self, file: &ParquetFile) -> Result<FirstPass> {
         self.read(&file.names(), |columns, most| {
             columns.check_types(|column| file.data_type(column))?;
             let wanted: Vec<usize> = columns.wanted.iter().map(|(column, _)| *column).collect();
@@ -60,7 +60,7 @@ impl Request<'_> {
         })
     }
 
-    fn read_lines(&self, file: &Store) -> Result<Told> {
+    fn read_lines(&self, file: &Store) -> Result<FirstPass> {
         let opened = lines(file)?;
         let names = opened.names.clone();
         self.read(&names, |columns, most| {
@@ -104,7 +104,7 @@ impl Format {
 
     /// Calls `see` with all transitions, in batches of at most `most`. A separate thread unpacks the file while the caller's thread handles
     /// the batch before.
-    pub fn read(self, file: Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
+    pub fn read(self, file: Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<FirstPass> {
         let (ahead, behind) = ahead::both();
         let request = Request { form, name, most, ahead };
         let (read, seen) = match self {

@@ -9,10 +9,10 @@ use fedsa::note::NoteCode;
 use fedsa_problems::logs::log::{Break, Log};
 use fedsa_problems::logs::log_form::{LeftOutRows, LogForm, RowPlace};
 
+use super::first_pass::{FirstPass, Names, Rows};
 use super::following::{self, paired};
 use super::format::{BATCH, Format};
 use super::layout::row_bytes;
-use super::told::{Names, Rows, Told};
 use crate::find::natural_order;
 use crate::input::Room;
 use crate::memory::MemoryTable;
@@ -45,7 +45,7 @@ impl<'a> Whole<'a> {
     }
 
     /// Calls `see` with all transitions, in batches.
-    fn read(&self, form: &LogForm, see: &mut dyn FnMut(&Rows, &mut Room) -> Result<()>) -> Result<Told> {
+    fn read(&self, form: &LogForm, see: &mut dyn FnMut(&Rows, &mut Room) -> Result<()>) -> Result<FirstPass> {
         match self.rows {
             WholeRows::File(format, open) => {
                 let store = open(&self.path)?;
@@ -61,7 +61,7 @@ impl<'a> Whole<'a> {
 }
 
 /// What was left out of a file, in words.
-pub(super) fn left_out_of(path: &Path, told: &Told) -> Vec<LeftOutRows> {
+pub(super) fn left_out_of(path: &Path, told: &FirstPass) -> Vec<LeftOutRows> {
     let of = |(reason, rows, first): &(String, usize, RowPlace)| LeftOutRows {
         file: shown(name_of(path)),
         reason: reason.clone(),

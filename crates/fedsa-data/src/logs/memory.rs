@@ -7,11 +7,11 @@ use fedsa_problems::logs::log_form::LogForm;
 use fedsa_problems::logs::source::Inputs;
 
 use super::columns::LogColumns;
+use super::first_pass::{FirstPass, Rows};
 use super::format::BATCH;
 use super::groups::{self, Whole, WholeRows};
 use super::header::Header;
 use super::layout::Layout;
-use super::told::{Rows, Told};
 use crate::memory::MemoryTable;
 use crate::memory_log::MemoryLog;
 
@@ -44,7 +44,7 @@ impl MemoryTable<'_> {
     }
 
     /// Calls `see` with all transitions, in batches.
-    pub(super) fn each_rows(&self, form: &LogForm, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
+    pub(super) fn each_rows(&self, form: &LogForm, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<FirstPass> {
         self.rows()?;
         let layout = Layout::new(&self.names, form)?;
         let (empty, most) = (layout.empty(&self.name), layout.batch(BATCH));

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(20);
 /// The longest head of an answer, in bytes.
-const MOST_HEAD: u64 = 1 << 20;
+const MAX_HEAD: u64 = 1 << 20;
 
 /// Why there is no answer, or no more of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Response {
     /// Reads the head of the answer, behind those of redirections and what is said in between. `None` if there is none.
     fn read_head(&mut self) -> Option<()> {
         loop {
-            let mut head = (&mut self.body).take(MOST_HEAD);
+            let mut head = (&mut self.body).take(MAX_HEAD);
             let mut line = String::new();
             let mut next = || {
                 line.clear();

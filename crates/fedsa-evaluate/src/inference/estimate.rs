@@ -18,9 +18,9 @@ const PIVOT: f64 = 1e-12;
 /// A step that changes predictors by more than this share of the largest one goes on, where the information vanishes.
 const LONG: f64 = 1e-3;
 /// After so many such steps there is no finite estimate.
-const MOST_LONG: usize = 3;
+const MAX_LONG: usize = 3;
 /// Iterations before giving up, and halvings of a step.
-const MOST_STEPS: usize = 200;
+const MAX_STEPS: usize = 200;
 const HALVINGS: i32 = 60;
 /// Armijo's share of the predicted decrease.
 const ARMIJO: f64 = 1e-4;
@@ -148,7 +148,7 @@ pub(super) fn estimate(
     let natural = natural_information(family, part);
     let (mut last, mut long) = (None::<Vec<f64>>, 0);
     let mut left = f64::INFINITY;
-    for steps in 0..MOST_STEPS {
+    for steps in 0..MAX_STEPS {
         cancel.check()?;
         let sums = ModelSums::of(family, part, &theta, Want::Step);
         left = sums.score.iter().zip(&sums.sizes).map(|(s, size)| if *s == 0.0 { 0.0 } else { s.abs() / size }).fold(0.0, f64::max);
@@ -170,7 +170,7 @@ pub(super) fn estimate(
             (0..theta.len()).any(own)
         });
         long = if is_vanishing && moved > LONG { long + 1 } else { 0 };
-        if long > MOST_LONG {
+        if long > MAX_LONG {
             return Ok(Err(NoEstimate::Separated(parts_of(part, &step))));
         }
         let Some(next) = descend(family, part, &theta, &step, &sums) else { break };

@@ -65,7 +65,7 @@ pub const FEW_AGENTS: usize = 10;
 /// The name of the coefficient of the column of ones.
 const INTERCEPT: &str = "intercept";
 /// The most components of theta whose covariance is computed.
-pub const MOST_COEFFICIENTS: usize = 2000;
+pub const MAX_COEFFICIENTS: usize = 2000;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -245,8 +245,8 @@ fn check(prepared: &Prepared, p: usize, how: InferenceSettings) -> Result<()> {
     if let Some(target) = prepared.train.constant_target().filter(|_| family_needs_residuals) {
         return Err(no_residuals(format!("all rows have the target {target}")));
     }
-    let most = format!("at most {MOST_COEFFICIENTS} of them: fewer columns or principal components");
-    require(p <= MOST_COEFFICIENTS, "inference", format!("{p} coefficients"), &most)?;
+    let most = format!("at most {MAX_COEFFICIENTS} of them: fewer columns or principal components");
+    require(p <= MAX_COEFFICIENTS, "inference", format!("{p} coefficients"), &most)?;
     check_agents(prepared, how.covariance, p)
 }
 
@@ -418,12 +418,12 @@ fn feature(prepared: &Prepared, i: usize) -> String {
 }
 
 /// At most so many columns are named.
-const MOST_NAMED: usize = 12;
+const MAX_NAMED: usize = 12;
 
 /// Names in a sentence.
 fn listed(names: &[String]) -> String {
-    let shown = names.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > MOST_NAMED { format!("{shown}, .. ({} in all)", names.len()) } else { shown }
+    let shown = names.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > MAX_NAMED { format!("{shown}, .. ({} in all)", names.len()) } else { shown }
 }
 
 /// The least and the largest number of a feature.
@@ -447,8 +447,8 @@ fn no_single_value(prepared: &Prepared, columns: &[(usize, Vec<usize>)]) -> (Str
         (others, None) => format!("{} is a combination of {}", name(column), listed(&others.iter().map(name).collect::<Vec<_>>())),
     };
     let all: Vec<String> = columns.iter().map(sentence).collect();
-    let shown = all.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join("; ");
-    let more = all.len().checked_sub(MOST_NAMED).filter(|n| *n > 0).map_or(String::new(), |n| format!("; and {n} more"));
+    let shown = all.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join("; ");
+    let more = all.len().checked_sub(MAX_NAMED).filter(|n| *n > 0).map_or(String::new(), |n| format!("; and {n} more"));
     let varies = columns.iter().filter_map(|(column, others)| ends(*column, others)).any(|(least, most)| least < most);
     let help = if varies {
         "`standardise`, which subtracts the means of columns; or `drop`, which names those to leave out"

@@ -27,9 +27,9 @@ use super::folds::{AgentSums, EpisodeSums, FitRule, left_open};
 use super::walk::{Step, View, Walk, dot, walk};
 
 /// The most episodes of which each is left out in turn.
-pub(super) const MOST_LEFT_OUT: f64 = 400.0;
+pub(super) const MAX_LEFT_OUT: f64 = 400.0;
 /// The most work of that: episodes times the cube of the number of features.
-const MOST_WORK: f64 = 4e9;
+const MAX_WORK: f64 = 4e9;
 
 /// A fit, and what its errors need.
 pub(super) struct Fit {
@@ -50,7 +50,7 @@ impl Fit {
         let d = sums.b.len();
         let solved = linalg::least_norm(&sums.matrix(rule.ridge), &Mat::identity(d, d));
         let theta = linalg::mat_vec(&solved.x, &sums.b);
-        let leaves_out = sums.starts <= MOST_LEFT_OUT && sums.starts * (d as f64).powi(3) <= MOST_WORK;
+        let leaves_out = sums.starts <= MAX_LEFT_OUT && sums.starts * (d as f64).powi(3) <= MAX_WORK;
         // A ridge sets directions to 0 of which the data say nothing.
         let null = if rule.ridge > 0.0 { sums.undetermined() } else { solved.null };
         let kind = if leaves_out { IntervalKind::Jackknife } else { IntervalKind::Influence };

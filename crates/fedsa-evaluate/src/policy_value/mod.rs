@@ -38,7 +38,7 @@ pub use student::t_quantile;
 use walk::View;
 
 /// The most features: systems are dense, and solved several times.
-pub const MOST_FEATURES: usize = 1024;
+pub const MAX_FEATURES: usize = 1024;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,7 +91,7 @@ pub struct PolicyValue {
 
 impl PolicyValue {
     /// The value of the policy whose transitions the logs have, under the discount, traces and ratios of `rule`. `None` where no log has
-    /// the start of an episode, there are more than [`MOST_FEATURES`], or the importance ratios are not those of these policies
+    /// the start of an episode, there are more than [`MAX_FEATURES`], or the importance ratios are not those of these policies
     /// ([`Surveyed::wrong_ratios`]). Reads the logs three to nine times.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl PolicyValue {
         let PolicyValueSettings { level, ridge, is_relative, seed } = *settings;
         require(level > 0.0 && level < 1.0, "level", level, "a number above 0 and below 1")?;
         let (d, sources) = (map.len(), &logs.sources[..]);
-        if d > MOST_FEATURES || rule.ratios && !logs.wrong_ratios().is_empty() {
+        if d > MAX_FEATURES || rule.ratios && !logs.wrong_ratios().is_empty() {
             return Ok(None);
         }
         let view = View { map, actions: None, agents: sources.len() };
@@ -112,7 +112,7 @@ impl PolicyValue {
         // Each reads the logs anew, and none needs another.
         let importance = || importance::weighted(sources, view, fit, &found.folds, seed, (level, count > 0));
         let doubly_robust = || match actions(logs) {
-            Some(k) if d * k <= MOST_FEATURES => robust(logs, View { map, actions: Some(k), agents: sources.len() }, rule, settings),
+            Some(k) if d * k <= MAX_FEATURES => robust(logs, View { map, actions: Some(k), agents: sources.len() }, rule, settings),
             _ => Ok(None),
         };
         let fitted = || fitted::fitted(sources, view, &all, found.agents, level);

@@ -6,8 +6,8 @@
 use fedsa::error::{Error, Result};
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use fedsa_methods::adaptive_newton::AdaptiveNewton;
-use fedsa_methods::adaptive_newton::curvature::{InitialMatrix, NATS_A_ROUND, Outset, PATIENCE};
-use fedsa_methods::giant::MOST_FORMED;
+use fedsa_methods::adaptive_newton::curvature::{InitialMatrix, NATS_A_ROUND, PATIENCE, PriorKnowledge};
+use fedsa_methods::giant::MAX_FORMED;
 use fedsa_problems::rows::preparation::Prepared;
 use fedsa_theory::cost::{Goal, Network};
 use toml::{Table, Value};
@@ -16,7 +16,7 @@ use toml::{Table, Value};
 pub const ADAPTIVE: &str = "adaptive-newton";
 
 /// The most components with which the server factorises whole Hessians in every round.
-const MOST_WHOLE: usize = 4096;
+const MAX_WHOLE: usize = 4096;
 /// Rounds of Newton's method from zero weights to a gradient of 1e-9, about: it took 8 to 12 on the data sets of the guide.
 const NEWTON_ROUNDS: f64 = 9.0;
 /// Nats (factors of e) that the gradient's norm falls by until 1e-9, about.
@@ -63,18 +63,18 @@ impl LossFacts {
     }
 
     /// What the rule of [`ADAPTIVE`] knows.
-    fn outset(&self, first: InitialMatrix) -> Outset {
-        AdaptiveNewton::default().with_first(first).with_quadratic(self.is_quadratic).outset(self.dim)
+    fn prior(&self, first: InitialMatrix) -> PriorKnowledge {
+        AdaptiveNewton::default().with_first(first).with_quadratic(self.is_quadratic).prior(self.dim)
     }
 
     /// Whether [`ADAPTIVE`] asks for one whole Hessian with the first gradient, and needs no more.
     fn begins_whole(&self) -> bool {
-        self.outset(InitialMatrix::Agents).begins_whole()
+        self.prior(InitialMatrix::Agents).begins_whole()
     }
 
     /// Whether [`ADAPTIVE`] begins with a whole Hessian.
     fn begins_with_hessians(&self) -> bool {
-        self.outset(InitialMatrix::Agents).begins_with_hessians(NATS)
+        self.prior(InitialMatrix::Agents).begins_with_hessians(NATS)
     }
 
     /// The rows of the agent in the middle.
@@ -179,7 +179,7 @@ pub fn choose_for_losses(facts: LossFacts, goal: Goal, network: Option<Network>,
     }
     let first = if facts.median_rows() < facts.dim { InitialMatrix::Gradients } else { InitialMatrix::Agents };
     let mut considered = candidates(&facts, first, network);
-    let is_small = facts.dim <= MOST_WHOLE;
+    let is_small = facts.dim <= MAX_WHOLE;
     // Estimates of bits would take the smallest number: the method that goes on choosing needs none of them.
     let chosen = match goal {
         Goal::Rounds if is_small => 1,
@@ -257,7 +257,7 @@ fn candidates(facts: &LossFacts, first: InitialMatrix, network: Option<Network>)
     let agreeing = if has_few_rows { GRADIENT_ROUNDS } else { AGREEING_ROUNDS };
     let newton = if facts.is_quadratic { 1.0 } else { NEWTON_ROUNDS };
     let of = |kind, first, cost, if_alike| ConsideredForLosses { kind, first, cost, if_alike };
-    let direction = match facts.dim <= MOST_FORMED {
+    let direction = match facts.dim <= MAX_FORMED {
         true => hessian + agents * cube / 6.0,
         false => PRODUCTS * (gradient + agents * BESIDE_A_PRODUCT * d),
     };
@@ -267,11 +267,11 @@ fn candidates(facts: &LossFacts, first: InitialMatrix, network: Option<Network>)
         _ if facts.begins_whole() => of(ADAPTIVE, Some(InitialMatrix::Hessians), cost(1.0, 1.0, 2.0 + matrix, 1.0, whole), false),
         _ if facts.begins_with_hessians() => {
             let rounds = NATS / NATS_A_ROUND;
-            let vectors = facts.outset(first).by_hessians(NATS) / rounds;
+            let vectors = facts.prior(first).by_hessians(NATS) / rounds;
             of(ADAPTIVE, Some(InitialMatrix::Hessians), cost(rounds, 1.0, vectors, 1.0, whole), false)
         }
         InitialMatrix::Gradients => {
-            let (by_gradients, by_hessians) = (2.0 * GRADIENT_ROUNDS, facts.outset(first).by_hessians(NATS) + 2.0 * TRIAL_ROUNDS);
+            let (by_gradients, by_hessians) = (2.0 * GRADIENT_ROUNDS, facts.prior(first).by_hessians(NATS) + 2.0 * TRIAL_ROUNDS);
             // It turns to Hessians where these take less.
             let rounds = if by_hessians < by_gradients { TRIAL_ROUNDS + NATS / NATS_A_ROUND } else { GRADIENT_ROUNDS };
             of(ADAPTIVE, Some(first), cost(rounds, 1.0, by_gradients.min(by_hessians) / rounds, 1.0, 1.5 * gradient), false)

@@ -1,6 +1,6 @@
 //! Levels of categories and classes of labels of rows, which agents say when they apply, and learn of all when they are admitted.
 
-use fedsa::enrolment::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues, MOST_COMPONENTS};
+use fedsa::enrolment::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues, MAX_COMPONENTS};
 use fedsa::error::{Error, Result};
 use fedsa_problems::rows::preparation::Preparation;
 use fedsa_problems::rows::preparation::columns::ColumnLevels;
@@ -48,7 +48,7 @@ pub(super) fn form(text: &str) -> Result<LevelsForm> {
     let form: LevelsForm = serde_json::from_str(text).map_err(|_| no_form())?;
     let is_ordered = form.left_out.as_ref().is_none_or(|out| out.is_sorted_by(|a, b| a < b));
     let is_possible =
-        is_ordered && form.plain <= MOST_COMPONENTS as usize && form.names.as_ref().is_none_or(|names| names.len() == form.plain);
+        is_ordered && form.plain <= MAX_COMPONENTS as usize && form.names.as_ref().is_none_or(|names| names.len() == form.plain);
     if is_possible { Ok(form) } else { Err(no_form()) }
 }
 
@@ -178,9 +178,9 @@ pub(super) fn least_dim(how: &Preparation, levels: &RowLevels) -> Result<usize> 
 fn dim_of(how: &Preparation, levels: &RowLevels, outputs: usize, least: usize) -> Result<usize> {
     let features: usize = levels.features(how.intercept).iter().map(|category| category.levels.len()).sum();
     let width = levels.plain.checked_add(features + usize::from(how.intercept));
-    let dim = width.and_then(|width| width.checked_mul(outputs)).filter(|dim| (least..=MOST_COMPONENTS as usize).contains(dim));
+    let dim = width.and_then(|width| width.checked_mul(outputs)).filter(|dim| (least..=MAX_COMPONENTS as usize).contains(dim));
     dim.ok_or_else(|| {
         let what = format!("{} columns and {features} levels of categories, for {outputs} outputs", levels.plain);
-        Error::data("data", what, format!("at most {MOST_COMPONENTS} components of a model, and at least one"))
+        Error::data("data", what, format!("at most {MAX_COMPONENTS} components of a model, and at least one"))
     })
 }

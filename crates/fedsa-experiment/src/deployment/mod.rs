@@ -26,7 +26,7 @@ use fedsa::message::Part;
 use fedsa::method::{MethodSettings, Needs, Setting};
 use fedsa::note::Note;
 use fedsa::sampling::Law;
-use fedsa::session::Until;
+use fedsa::session::StoppingCriteria;
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
@@ -143,7 +143,7 @@ impl Deployment {
     }
 
     /// The rounds and targets after which the federation ends.
-    pub fn until(&self) -> Until {
+    pub fn until(&self) -> StoppingCriteria {
         self.run.stop.until(self.run.rounds)
     }
 
@@ -168,7 +168,7 @@ impl Deployment {
             return false;
         }
         let (at_start, last) = (residuals.first().copied().flatten(), residuals.last().copied().flatten());
-        let Until { residual, relative_residual, .. } = self.until();
+        let StoppingCriteria { residual, relative_residual, .. } = self.until();
         let targets = residual.into_iter().chain(relative_residual.zip(at_start).map(|(share, at_start)| share * at_start));
         targets.filter(|target| target.is_finite()).any(|target| last.is_some_and(|last| last <= target))
     }
@@ -180,7 +180,7 @@ impl Deployment {
         let setting = Setting { seed: 0, weights: &[0.5; AGENTS], start: vec![0.0; 2], link: self.uplink.facts(), is_accelerated: false };
         let exact = [Part::Operator, Part::Gradient, Part::ExactGradient, Part::System];
         let first = self.method.protocol(&setting).exchanges.into_iter().next();
-        let sends = first.is_some_and(|first| first.wants.iter().any(|want| exact.contains(&want.part)));
+        let sends = first.is_some_and(|first| first.replies.iter().any(|want| exact.contains(&want.part)));
         sends && self.method.shape().participants.is_none() && self.uplink.is_clear()
     }
 

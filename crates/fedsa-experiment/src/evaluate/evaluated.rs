@@ -66,7 +66,7 @@ pub struct Evaluated {
     /// The projected Bellman error of the pooled data, for GTD2 and TDC, and for TD with importance ratios and without traces.
     pub projected: Option<ProjectedBellman>,
     /// How good the policy is, if a log has the start of an episode and there are not more than
-    /// [`MOST_FEATURES`](fedsa_evaluate::policy_value::MOST_FEATURES) features.
+    /// [`MAX_FEATURES`](fedsa_evaluate::policy_value::MAX_FEATURES) features.
     pub policy_value: Option<PolicyValue>,
 }
 

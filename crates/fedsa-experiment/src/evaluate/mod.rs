@@ -25,7 +25,7 @@ use fedsa_data::find::Places;
 use fedsa_data::logs::MemoryLog;
 use fedsa_data::{DiskFiles, logs};
 use fedsa_evaluate::default_ridge::default_ridge;
-use fedsa_evaluate::policy_value::{MOST_FEATURES, PolicyValue, PolicyValueSettings};
+use fedsa_evaluate::policy_value::{MAX_FEATURES, PolicyValue, PolicyValueSettings};
 use fedsa_problems::Files;
 use fedsa_problems::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
 use fedsa_problems::logs::log_summary::EpisodeSummary;
@@ -297,7 +297,7 @@ fn against(settings: &EvaluateSettings, features: &FeatureSpec, places: &Places,
     let value = evaluation.policy_value().map_err(named)?.ok_or_else(|| match evaluation.data.wrong_ratios() {
         Some(why) => Error::data("against", why, "logs with the ratios of their policies"),
         None => {
-            let help = format!("logs with the start of an episode, and at most {MOST_FEATURES} features");
+            let help = format!("logs with the start of an episode, and at most {MAX_FEATURES} features");
             Error::data("against", "the value of their policy is not known", help)
         }
     })?;

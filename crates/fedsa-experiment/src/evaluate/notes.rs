@@ -15,7 +15,7 @@ use crate::made::count;
 use crate::numbers;
 
 /// The most files, reasons or agents that are named.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// What is known of the logs and of their features.
 pub(super) fn of(data: &Data, field: &dyn Field) -> Vec<Note> {
@@ -41,8 +41,8 @@ fn number(n: usize) -> String {
 
 /// Rows that were left out, by file and reason.
 fn left_out(all: &[LeftOutRows]) -> Vec<Note> {
-    let mut notes: Vec<Note> = all.iter().take(MOST_NAMED).map(LeftOutRows::note).collect();
-    if let Some(more) = all.get(MOST_NAMED..).filter(|more| !more.is_empty()) {
+    let mut notes: Vec<Note> = all.iter().take(MAX_NAMED).map(LeftOutRows::note).collect();
+    if let Some(more) = all.get(MAX_NAMED..).filter(|more| !more.is_empty()) {
         let rows = more.iter().map(|rows| rows.rows).sum();
         let what = format!("left out {} in {}; summary.json lists them", count(rows, "row"), count(more.len(), "further case"));
         notes.push(Note::new(more[0].code, what));
@@ -192,12 +192,12 @@ fn ratios(data: &Data) -> Vec<Note> {
     }
     let small: Vec<_> = sizes.iter().filter(|(log, size)| *size < SMALL * log.transitions as f64).collect();
     let few = |what| Note::new(NoteCode::RatiosFewEffective, what);
-    notes.extend(small.iter().take(MOST_NAMED).map(|(log, size)| {
+    notes.extend(small.iter().take(MAX_NAMED).map(|(log, size)| {
         let (size, n) = (numbers::digits(*size, 3), number(log.transitions));
         few(format!("{}: the ratios leave an effective sample size of {size} of {n} transitions: its part is uncertain", log.name))
     }));
-    if small.len() > MOST_NAMED {
-        notes.push(few(format!("the ratios of {} more leave small effective sample sizes too", count(small.len() - MOST_NAMED, "agent"))));
+    if small.len() > MAX_NAMED {
+        notes.push(few(format!("the ratios of {} more leave small effective sample sizes too", count(small.len() - MAX_NAMED, "agent"))));
     }
     notes
 }
@@ -217,9 +217,9 @@ pub(super) fn no_value(wrong: &[WrongRatios]) -> String {
             format!("a few rows carry the weight of all importance ratios, whose mean is {} {}", numbers::digits(of.mean, 3), rows(of))
         }
     };
-    let mut all: Vec<String> = wrong.iter().take(MOST_NAMED).map(reason).collect();
-    if wrong.len() > MOST_NAMED {
-        all.push(format!("and so on for {} more", count(wrong.len() - MOST_NAMED, "agent")));
+    let mut all: Vec<String> = wrong.iter().take(MAX_NAMED).map(reason).collect();
+    if wrong.len() > MAX_NAMED {
+        all.push(format!("and so on for {} more", count(wrong.len() - MAX_NAMED, "agent")));
     }
     let help = "check the probabilities of the policy that acted; `max_importance_ratio` replaces single large ratios";
     format!("no value of the policy is estimated: {}; {help}", all.join("; "))
@@ -250,5 +250,5 @@ fn far_from_one<'a>(sizes: &'a [(&LogFacts, f64)]) -> impl Iterator<Item = Note>
             format!("{}: the mean ratio is {}, and should be 1: are they those of these policies?", log.name, numbers::digits(mean, 3));
         ((mean - 1.0).abs() > (5.0 * error).max(0.1)).then(|| Note::new(NoteCode::RatiosMeanNotOne, what))
     };
-    sizes.iter().filter_map(far).take(MOST_NAMED)
+    sizes.iter().filter_map(far).take(MAX_NAMED)
 }

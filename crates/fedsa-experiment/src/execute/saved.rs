@@ -72,7 +72,7 @@ pub(super) fn full_name(index: usize) -> String {
 }
 
 /// The largest size of a file of states, and of the states that are kept of a finished run, in bytes.
-pub(super) const MOST_STATES: usize = 64 << 20;
+pub(super) const MAX_STATES: usize = 64 << 20;
 
 pub(super) fn checkpoint_name(cell: usize, seed: u64) -> String {
     format!("{}{cell}-{seed}{}", folder::RUN_CHECKPOINT, folder::CHECKPOINT)
@@ -111,7 +111,7 @@ impl Earlier {
     /// The states of runs that had ended. States from which runs could go on are left out where they are too large
     /// to be kept.
     pub(crate) fn into_ended(self) -> Vec<Saved> {
-        let is_large = self.ended.values().map(|saved| saved.size()).sum::<usize>() > MOST_STATES;
+        let is_large = self.ended.values().map(|saved| saved.size()).sum::<usize>() > MAX_STATES;
         let all = self.ended.into_values().map(Arc::unwrap_or_clone);
         all.map(|saved| if is_large { Saved { state: None, ..saved } } else { saved }).collect()
     }

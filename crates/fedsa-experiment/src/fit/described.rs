@@ -9,7 +9,7 @@ use fedsa_problems::rows::preparation::targets::Targets;
 use serde_json::{Value as Json, json};
 
 /// The most coefficients that are listed.
-const MOST_LISTED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 
 /// `fit` of `summary.json`.
 pub(super) fn json(prepared: &Prepared, model: &LinearModel, inference: Option<&Inference>) -> Json {
@@ -60,7 +60,7 @@ pub(super) fn coefficients(model: &LinearModel) -> Option<Vec<Named>> {
         Predicts::Classes { classes, further } => (&further[..], classes.iter().skip(1).map(|class| Some(class.to_string())).collect()),
         _ => (&[][..], vec![None]),
     };
-    if model.coefficients.len() * classes.len() > MOST_LISTED {
+    if model.coefficients.len() * classes.len() > MAX_LISTED {
         return None;
     }
     let blocks =

@@ -8,7 +8,7 @@ use crate::numbers;
 use crate::picture::Picture;
 
 /// The most rows of the picture.
-const MOST_ROWS: usize = 40;
+const MAX_ROWS: usize = 40;
 
 /// A row: its name, the estimate, and the interval if it is known.
 type Row = (String, f64, Option<(f64, f64)>);
@@ -27,7 +27,7 @@ pub(crate) fn picture(summary: &Json) -> Option<Picture> {
     let listed = inference.unwrap_or(&summary["fit"])["coefficients"].as_array()?;
     let mut rows: Vec<Row> = listed.iter().filter_map(row).collect();
     let all = rows.len();
-    rows.truncate(MOST_ROWS);
+    rows.truncate(MAX_ROWS);
     if rows.is_empty() {
         return None;
     }

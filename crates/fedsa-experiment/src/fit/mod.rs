@@ -17,7 +17,7 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::note::Note;
-use fedsa::problem::root::MOST_DIM;
+use fedsa::problem::root::MAX_DIM;
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, datasets};
 use fedsa_evaluate::inference;
@@ -236,7 +236,7 @@ fn build(wanted: &FitSettings, experiment: &Experiment, files: &DiskFiles, cance
             // A method on losses without a minimum goes on for ever.
             built.field().solve(cancel)?;
             if let Err(why) = built.field().solution()
-                && built.field().dim() <= MOST_DIM
+                && built.field().dim() <= MAX_DIM
             {
                 let help = "a positive ridge, such as 1e-5, or a larger one; or fewer features";
                 return Err(failure(Error::new("ridge", format!("{}, and {why}", crate::numbers::typed(settings.ridge)), help)));

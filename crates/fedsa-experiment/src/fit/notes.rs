@@ -16,7 +16,7 @@ const UNLIKE: f64 = 1e4;
 /// Above this ratio of mean and deviation a standardised column loses as many digits in predictions.
 const FAR: f64 = 1e9;
 /// A category with a level for more than this share of the rows is no category.
-const MOST_LEVELS: f64 = 0.5;
+const MAX_LEVELS: f64 = 0.5;
 
 /// What is known before the runs. `unreachable` is the target for the gradient that was asked for, where rounding errors are larger.
 pub(super) fn of(prepared: &Prepared, settings: &FitSettings, unreachable: Option<f64>) -> Vec<Note> {
@@ -33,7 +33,7 @@ pub(super) fn of(prepared: &Prepared, settings: &FitSettings, unreachable: Optio
     let rows = prepared.train.rows.len();
     for category in &prepared.categories {
         let levels = category.levels.len() + usize::from(category.reference.is_some());
-        if levels as f64 > MOST_LEVELS * rows as f64 && levels > 2 {
+        if levels as f64 > MAX_LEVELS * rows as f64 && levels > 2 {
             let column = in_quotes(&category.column);
             let what = format!("the column {column} has {levels} levels in {rows} rows, a coefficient each: `drop` leaves the column out");
             all.push(Note::new(NoteCode::CategoryManyLevels, what));

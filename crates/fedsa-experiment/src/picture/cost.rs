@@ -7,7 +7,7 @@ use crate::numbers::typed;
 use fedsa_figure::{Fill, TableCell};
 
 /// The largest number of points that a note names.
-const MOST_PLACES: usize = 12;
+const MAX_PLACES: usize = 12;
 
 pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
     let spec = &plan.experiment.figure;
@@ -17,9 +17,9 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
     let mut figure = empty(plan);
     let groups = panels(plan, &by);
     let all = levels.len() * groups.len();
-    figure.notes.extend(left_out(MOST_PANELS.min(all), all, "panels"));
+    figure.notes.extend(left_out(MAX_PANELS.min(all), all, "panels"));
     let mut costs = Costs { plan, results, axis, by: &by, metric, paid, seeds: SeedCounts::default() };
-    for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))).take(MOST_PANELS) {
+    for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))).take(MAX_PANELS) {
         figure.panels.push(costs.panel(title, points, level));
     }
     costs.seeds.note_in(&mut figure.panels);
@@ -53,9 +53,9 @@ impl Costs<'_> {
         for (m, label) in methods.iter().copied() {
             let (lines, never) = self.of_method(m, points, level);
             // If there are too many lines, the same number of each method is drawn.
-            let most = color + (MOST_CURVES / methods.len()).max(1);
+            let most = color + (MAX_CURVES / methods.len()).max(1);
             for (label, mut line) in lines.into_vec() {
-                if color >= most.min(MOST_CURVES) {
+                if color >= most.min(MAX_CURVES) {
                     left += 1;
                     continue;
                 }
@@ -65,8 +65,8 @@ impl Costs<'_> {
                 color += 1;
             }
             if !never.is_empty() {
-                let more = never.len().saturating_sub(MOST_PLACES);
-                let places: Vec<String> = never.iter().take(MOST_PLACES).map(f64::to_string).collect();
+                let more = never.len().saturating_sub(MAX_PLACES);
+                let places: Vec<String> = never.iter().take(MAX_PLACES).map(f64::to_string).collect();
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 missed.add(format!("{axis} = {}{more}", places.join(", ")), label);
             }
@@ -78,7 +78,7 @@ impl Costs<'_> {
             panel.notes.push(format!("Shown: {color} of {} lines, the first of each method", color + left));
         }
         let notes = missed.into_vec().into_iter().map(|(places, labels)| format!("Not reached at {places}: {}", labels.join("; ")));
-        panel.notes.extend(capped(notes.collect(), MOST_PANEL_NOTES, "more"));
+        panel.notes.extend(capped(notes.collect(), MAX_PANEL_NOTES, "more"));
         panel
     }
 
@@ -142,7 +142,7 @@ pub(super) fn costs(plan: &Plan, results: &Results) -> CellTable {
         let cells = points.iter().flat_map(|point| methods.iter().map(|(m, label)| (*point, *label, plan.points[*point].cells[*m])));
         for (point, label, cell) in cells {
             all += 1;
-            if count == MOST_ROWS {
+            if count == MAX_ROWS {
                 continue;
             }
             count += 1;

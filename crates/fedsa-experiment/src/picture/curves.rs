@@ -48,9 +48,9 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor) -> C
     let mut seeds = SeedCounts::default();
     let groups = panels(plan, &by);
     let count = groups.len() * axes.len();
-    figure.notes.extend(left_out(MOST_PANELS.min(count), count, "panels"));
+    figure.notes.extend(left_out(MAX_PANELS.min(count), count, "panels"));
     let each = groups.iter().flat_map(|(title, points)| axes.iter().map(move |axis| (title, points, *axis)));
-    for (title, points, axis) in each.take(MOST_PANELS) {
+    for (title, points, axis) in each.take(MAX_PANELS) {
         seeds.panel();
         figure.panels.push(Drawing { axis: axis_of(axis), ..drawing }.panel(title, points, &metrics, &by, &mut seeds));
     }
@@ -127,12 +127,12 @@ impl Drawing<'_> {
         let methods = methods(self.plan);
         let cells = points.len() * metrics.len() * methods.len();
         // If there are too many curves, the same number of each method is drawn.
-        let of_each = (MOST_CURVES / methods.len()).max(1);
+        let of_each = (MAX_CURVES / methods.len()).max(1);
         let several = methods.iter().flat_map(|(m, label)| {
             let all = points.iter().flat_map(move |point| metrics.iter().map(move |metric| (*m, *label, *point, *metric)));
             all.take(of_each)
         });
-        for (color, (m, label, point, metric)) in several.take(MOST_CURVES).enumerate() {
+        for (color, (m, label, point, metric)) in several.take(MAX_CURVES).enumerate() {
             let planned = &self.plan.points[point];
             let cell = planned.cells[m];
             seeds.add(self.plan, self.results, cell);
@@ -151,12 +151,12 @@ impl Drawing<'_> {
         if let Some(slope) = spec.slope {
             panel.curves.extend(reference(slope, &panel.curves));
         }
-        let shown = MOST_CURVES.min(of_each * methods.len());
+        let shown = MAX_CURVES.min(of_each * methods.len());
         if cells > shown {
             panel.notes.push(format!("Shown: {shown} of {cells} curves, the first of each method"));
         }
-        panel.notes.extend(capped(notes, MOST_PANEL_NOTES, "more that are refused or diverge"));
-        panel.notes.extend(capped(doubts, MOST_PANEL_NOTES, "more closures with a large eps²"));
+        panel.notes.extend(capped(notes, MAX_PANEL_NOTES, "more that are refused or diverge"));
+        panel.notes.extend(capped(doubts, MAX_PANEL_NOTES, "more closures with a large eps²"));
         if !all_exact {
             ratios.y_label = "measured / predicted".into();
         }

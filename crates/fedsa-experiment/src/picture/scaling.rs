@@ -12,12 +12,12 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor) -> 
     let spread = if spec.band.is_none() { BandKind::Error } else { BandKind::of(spec) };
     let mut figure = empty(plan);
     let groups = panels(plan, &by);
-    figure.notes.extend(left_out(MOST_PANELS.min(groups.len()), groups.len(), "panels"));
+    figure.notes.extend(left_out(MAX_PANELS.min(groups.len()), groups.len(), "panels"));
     let axis = spec.coordinate().expect("validated");
     let predicted_metric = metrics.iter().copied().find(|metric| names::predicted_metrics().contains(metric));
     let seeds = SeedCounts::default();
     let mut floors = Floors { plan, results, predictor, axis, by: &by, metrics: &metrics, predicted_metric, spread, seeds };
-    figure.panels.extend(groups.into_iter().take(MOST_PANELS).map(|(title, points)| floors.panel(title, &points)));
+    figure.panels.extend(groups.into_iter().take(MAX_PANELS).map(|(title, points)| floors.panel(title, &points)));
     floors.seeds.note_in(&mut figure.panels);
     figure.caption = caption::scaling(&floors.seeds, spread);
     if figure.panels.iter().any(|panel| panel.curves.iter().any(|curve| curve.style == Style::Dashed)) {
@@ -52,7 +52,7 @@ impl Floors<'_> {
         for (m, label) in methods.iter().copied() {
             let lines = self.lines(m, points);
             // If there are too many lines, the same number of each method is drawn.
-            let most = color + (MOST_CURVES / methods.len()).max(1).min(MOST_CURVES.saturating_sub(color));
+            let most = color + (MAX_CURVES / methods.len()).max(1).min(MAX_CURVES.saturating_sub(color));
             left += (lines.len() * metrics.len()).saturating_sub(most - color);
             for (rest, mut line) in lines {
                 line.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -74,7 +74,7 @@ impl Floors<'_> {
         if left > 0 {
             panel.notes.push(format!("Shown: {color} of {} lines, the first of each method", color + left));
         }
-        panel.notes.extend(capped(doubts, MOST_PANEL_NOTES, "more closures with a large eps²"));
+        panel.notes.extend(capped(doubts, MAX_PANEL_NOTES, "more closures with a large eps²"));
         panel
     }
 

@@ -17,8 +17,8 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
     let layout = Layout { plan, across: spec.coordinate(), by: &by };
     let columns = layout.columns();
     let mut out = CellTable { title: plan.experiment.title.clone(), ..CellTable::default() };
-    out.notes.extend(left_out(MOST_COLUMNS.min(columns.len()), columns.len(), "columns"));
-    let columns = &columns[..MOST_COLUMNS.min(columns.len())];
+    out.notes.extend(left_out(MAX_COLUMNS.min(columns.len()), columns.len(), "columns"));
+    let columns = &columns[..MAX_COLUMNS.min(columns.len())];
     out.columns.push(metric_text(metric).to_string());
     out.columns.extend(columns.iter().map(|(head, m)| match (head.is_empty(), plan.labels.len() > 1) {
         (true, _) => plan.labels[*m].clone(),
@@ -30,7 +30,7 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
     for (group, points) in panels(plan, &by) {
         let rows = layout.rows(points);
         all += rows.len();
-        let rows = &rows[..rows.len().min(MOST_ROWS - count)];
+        let rows = &rows[..rows.len().min(MAX_ROWS - count)];
         if rows.is_empty() {
             continue;
         }
@@ -48,7 +48,7 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
         _ => "of all",
     });
     let reasons = shown.reasons.iter().enumerate().map(|(i, reason)| format!("({}) {reason}", i + 1)).collect();
-    out.notes.extend(capped(reasons, MOST_NOTES, "more reasons"));
+    out.notes.extend(capped(reasons, MAX_NOTES, "more reasons"));
     out
 }
 

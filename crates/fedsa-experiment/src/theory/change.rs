@@ -17,7 +17,7 @@ use crate::numbers::{number, percent, typed};
 use crate::{Predictor, memory};
 
 /// The most multiplications of a floor that is computed for comparison.
-const MOST_WORK: f64 = 8e9;
+const MAX_WORK: f64 = 8e9;
 
 /// A changed setting, and the floor with it.
 #[derive(Debug, Clone)]
@@ -105,7 +105,7 @@ pub(super) fn all(predictor: &Predictor, cell: usize, limits: &Limits, allowance
 
 /// Computes changes, each within its share of what is left.
 fn compute(all: &[&Changed], allowance: &mut Allowance) -> Vec<(Result<SettingChange>, WorkSpent)> {
-    let share = (allowance.left.max(0.0) / all.len().max(1) as f64).min(MOST_WORK);
+    let share = (allowance.left.max(0.0) / all.len().max(1) as f64).min(MAX_WORK);
     let computed = parallel::map(all.len(), |i| work::alone(share, || Ok(all[i].computed())));
     allowance.left -= computed.iter().map(|(_, spent)| spent.work).sum::<f64>();
     computed

@@ -252,12 +252,12 @@ fn corollary_schedule(problem: &ProblemTheory, of: &Forecast) -> Option<Corollar
 
 /// The largest stable step, unless its search, with maps of hundreds of rounds, takes minutes.
 fn largest_stable_step(predictor: &Predictor, cell: usize, allowance: &mut Allowance) -> KnownOrReason<StableStep> {
-    const MOST_WORK: f64 = 1e7;
+    const MAX_WORK: f64 = 1e7;
     let field = predictor.plan().field(cell);
     let kinds = field.systems().map_or(0, |systems| systems.kinds.len());
     let what = "the largest stable step";
     // Every map costs a sum over agents.
-    if kinds as f64 * ((field.dim() as f64).powi(3) + 200.0) + 0.5 * field.agents() as f64 > MOST_WORK {
+    if kinds as f64 * ((field.dim() as f64).powi(3) + 200.0) + 0.5 * field.agents() as f64 > MAX_WORK {
         let why = format!("not searched for: {} agents, {kinds} distinct, with d = {}", field.agents(), field.dim());
         allowance.cut.push((what.to_string(), why.clone()));
         return Err(Reason::text(ReasonCode::TakesTooLong, why));

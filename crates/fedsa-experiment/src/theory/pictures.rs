@@ -22,7 +22,7 @@ const STABILITY: &str = "theory-stability";
 
 /// The most panels of curves, curves of a panel, and maps.
 const PANELS: usize = 12;
-const MOST_CURVES: usize = 12;
+const MAX_CURVES: usize = 12;
 const MAPS: usize = 6;
 /// The most rings whose settings are written out.
 const RINGS: usize = 8;
@@ -149,7 +149,7 @@ fn curves(plan: &Plan, predictor: &Predictor) -> Chart {
             y_log: true,
             ..Panel::default()
         };
-        for (color, (label, cell)) in plan.labels.iter().zip(&planned.cells).take(MOST_CURVES).enumerate() {
+        for (color, (label, cell)) in plan.labels.iter().zip(&planned.cells).take(MAX_CURVES).enumerate() {
             match predictor.curve(*cell) {
                 Ok(curve) => {
                     let y = predictor.mse(*cell, &curve, "mse");

@@ -148,7 +148,7 @@ fn mixing(field: &dyn Field) -> Result<Table, Reason> {
     /// The levels of mixing times.
     const LEVELS: [f64; 2] = [0.25, 0.01];
     /// The most multiplications, of dense matrices of all distinct agents' states.
-    const MOST_WORK: f64 = 5e9;
+    const MAX_WORK: f64 = 5e9;
     let mut out = Table::default();
     if let Some(laws) = field.facts().additive_noise() {
         let radii: fedsa::error::Result<Vec<f64>> = laws.iter().map(|law| linalg::spectral_radius(&law.memory)).collect();
@@ -165,7 +165,7 @@ fn mixing(field: &dyn Field) -> Result<Table, Reason> {
     };
     // Eigenvalues, and some ten products of the transition matrix with itself and with the operators, d^2 numbers for each state.
     let (n, d) = (states as f64, field.dim() as f64);
-    if kinds as f64 * (50.0 * n.powi(3) + 20.0 * d * d * (n * n + moves as f64)) > MOST_WORK {
+    if kinds as f64 * (50.0 * n.powi(3) + 20.0 * d * d * (n * n + moves as f64)) > MAX_WORK {
         let why = format!("not computed: {kinds} distinct chains of {states} states take too long");
         return Err(Reason::text(ReasonCode::TakesTooLong, why));
     }
@@ -203,14 +203,14 @@ fn mixing(field: &dyn Field) -> Result<Table, Reason> {
 
 /// Why second moments are not computed for the constants, which are those of i.i.d. samples; d^4 numbers an agent.
 fn without_moments(field: &dyn Field) -> Option<Reason> {
-    const MOST_KINDS: usize = 2000;
+    const MAX_KINDS: usize = 2000;
     let kinds = field.systems().map_or(0, |systems| systems.kinds.len());
     let (code, text) = if field.sampling().kind != Law::Iid {
         (ReasonCode::NotKnown, "samples are not i.i.d.".to_string())
     } else if field.dim() > EXACT_DIM {
         (ReasonCode::TakesTooLong, format!("more than {EXACT_DIM} features"))
-    } else if kinds > MOST_KINDS {
-        (ReasonCode::TakesTooLong, format!("more than {MOST_KINDS} distinct agents"))
+    } else if kinds > MAX_KINDS {
+        (ReasonCode::TakesTooLong, format!("more than {MAX_KINDS} distinct agents"))
     } else if !memory::moments_fit(kinds, field.dim()) {
         (ReasonCode::TakesTooLong, "second moments do not fit into memory".into())
     } else {
@@ -240,9 +240,9 @@ fn explain(constants: &Json, field: &dyn Field, is_singular: bool, out: &mut Tab
 /// A problem's own arrays, unless they are too large: each agent has
 /// its own copy of its kernel there, although many agents may share one.
 fn small_export(field: &dyn Field) -> Option<Arrays> {
-    const MOST_NUMBERS: f64 = 1e8;
+    const MAX_NUMBERS: f64 = 1e8;
     let states = field.facts().stationary(0)?.len() as f64;
     let numbers = field.agents() as f64 * states * states;
     // Kernels and rewards.
-    (numbers <= MOST_NUMBERS && memory::fits(2.0 * 8.0 * numbers)).then(|| field.facts().export()).flatten()
+    (numbers <= MAX_NUMBERS && memory::fits(2.0 * 8.0 * numbers)).then(|| field.facts().export()).flatten()
 }

@@ -44,7 +44,7 @@ pub const PATIENCE: f64 = 110.0;
 const PATIENCE_AGAIN: f64 = 60.0;
 const FORGOTTEN: [u64; 3] = [20, 10, u64::MAX];
 /// The rounds of a way after which it is judged: gradients are cheaper and slower.
-const LEAST_ROUNDS: [u64; 3] = [8, 4, 3];
+const MIN_ROUNDS: [u64; 3] = [8, 4, 3];
 /// The rounds over which a rate is measured.
 const WINDOW: [usize; 3] = [12, 6, 2];
 const LONGEST_WINDOW: usize = 12;
@@ -64,7 +64,7 @@ const AGREEING_QUADRATIC: f64 = 72.0;
 
 /// What the rule knows of a problem before the first round.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outset {
+pub struct PriorKnowledge {
     /// d.
     pub dim: usize,
     /// The norm of the gradient to reach.
@@ -77,7 +77,7 @@ pub struct Outset {
     pub may: [bool; 3],
 }
 
-impl Outset {
+impl PriorKnowledge {
     /// What a whole Hessian costs, in vectors.
     fn hessian(&self) -> f64 {
         0.5 * (self.dim as f64 + 1.0)
@@ -155,7 +155,7 @@ impl Marks {
 
 /// What has been seen of the ways so far. Costs are vectors of d numbers an agent, up and down.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Ways {
+pub struct MatrixChoice {
     /// The present way.
     pub now: InitialMatrix,
     /// The vectors that have travelled.
@@ -170,7 +170,7 @@ pub struct Ways {
     marks: Marks,
 }
 
-impl Ways {
+impl MatrixChoice {
     /// Before the first round.
     pub fn new(first: InitialMatrix) -> Self {
         Self { now: first, cost: 0.0, best: f64::INFINITY, rates: [None; 3], changes: 0, marks: Marks::begin((0.0, f64::INFINITY)) }
@@ -182,10 +182,10 @@ impl Ways {
     }
 
     /// The first gradient, with this norm: which way to begin with.
-    pub fn begin(&mut self, norm: f64, outset: &Outset) {
-        (self.best, self.now) = (norm, outset.first);
-        let nats = (norm / outset.tolerance).ln();
-        if outset.begins_with_hessians(nats) {
+    pub fn begin(&mut self, norm: f64, prior: &PriorKnowledge) {
+        (self.best, self.now) = (norm, prior.first);
+        let nats = (norm / prior.tolerance).ln();
+        if prior.begins_with_hessians(nats) {
             self.now = InitialMatrix::Hessians;
         }
         self.marks = Marks::begin((self.cost, norm));
@@ -201,7 +201,7 @@ impl Ways {
     /// Hessians:           a new one      if the last two rounds brought less a vector than all since the Hessian, it included,
     ///                                    or the prediction exceeds 3 times the estimate; where one costs up to 20 vectors, 1.2 times one and its rounds
     /// ```
-    pub fn moved(&mut self, norm: f64, outset: &Outset) -> WayVerdict {
+    pub fn moved(&mut self, norm: f64, prior: &PriorKnowledge) -> WayVerdict {
         self.best = self.best.min(norm);
         self.marks.push((self.cost, self.best));
         let (now, rounds) = (self.now, self.marks.rounds);
@@ -209,28 +209,28 @@ impl Ways {
         let rate = |from: (f64, f64), best: f64, cost: f64| (from.1 / best).ln().max(1e-3) / (cost - from.0).max(1.0);
         let recent = rate(since, self.best, self.cost);
         self.rates[now.place()] = Some(recent);
-        let nats = (self.best / outset.tolerance).ln();
-        if nats <= 0.0 || rounds < LEAST_ROUNDS[now.place()] {
+        let nats = (self.best / prior.tolerance).ln();
+        if nats <= 0.0 || rounds < MIN_ROUNDS[now.place()] {
             return WayVerdict::Stay;
         }
         if now == InitialMatrix::Hessians {
             let whole = rate(self.marks.first, self.best, self.cost);
-            let is_slow = recent < whole || nats / recent > outset.useless(nats);
-            let is_worn = !outset.is_quadratic && is_slow && nats > 1.0;
+            let is_slow = recent < whole || nats / recent > prior.useless(nats);
+            let is_worn = !prior.is_quadratic && is_slow && nats > 1.0;
             return if is_worn { WayVerdict::Renew } else { WayVerdict::Stay };
         }
         let other = if now == InitialMatrix::Agents { InitialMatrix::Gradients } else { InitialMatrix::Agents };
         if rounds >= FORGOTTEN[now.place()] {
             self.rates[other.place()] = None;
         }
-        let may = |way: InitialMatrix| outset.may[way.place()];
+        let may = |way: InitialMatrix| prior.may[way.place()];
         let predicted = |way: InitialMatrix| self.rates[way.place()].map(|rate| nats / rate);
         let (here, there) = (predicted(now).unwrap_or(f64::INFINITY), predicted(other).filter(|_| may(other)));
-        let by_hessians = outset.by_hessians(nats);
+        let by_hessians = prior.by_hessians(nats);
         let least = there.map_or(here, |there| here.min(there));
         if may(InitialMatrix::Hessians)
             && least > MARGIN * by_hessians
-            && (there.is_some() || !may(other) || by_hessians < 60.0 || outset.is_quadratic)
+            && (there.is_some() || !may(other) || by_hessians < 60.0 || prior.is_quadratic)
         {
             return WayVerdict::Change(InitialMatrix::Hessians);
         }
@@ -256,57 +256,58 @@ impl Ways {
 mod tests {
     use super::*;
 
-    const ALL: Outset = Outset { dim: 300, tolerance: 1e-9, is_quadratic: false, first: InitialMatrix::Agents, may: [true; 3] };
+    const ALL: PriorKnowledge =
+        PriorKnowledge { dim: 300, tolerance: 1e-9, is_quadratic: false, first: InitialMatrix::Agents, may: [true; 3] };
 
     /// Rounds that divide the norm by `factor`, until the rule asks for something: the verdict and the rounds.
-    fn follow(ways: &mut Ways, norm: &mut f64, factor: f64, outset: &Outset) -> (WayVerdict, usize) {
+    fn follow(choice: &mut MatrixChoice, norm: &mut f64, factor: f64, prior: &PriorKnowledge) -> (WayVerdict, usize) {
         for round in 1..1000 {
-            ways.paid(2.0 + ways.more_vectors());
+            choice.paid(2.0 + choice.more_vectors());
             *norm /= factor;
-            let verdict = ways.moved(*norm, outset);
-            if verdict != WayVerdict::Stay || *norm <= outset.tolerance {
+            let verdict = choice.moved(*norm, prior);
+            if verdict != WayVerdict::Stay || *norm <= prior.tolerance {
                 return (verdict, round);
             }
         }
         (WayVerdict::Stay, 1000)
     }
 
-    fn begun(outset: &Outset) -> (Ways, f64) {
-        let mut ways = Ways::new(outset.first);
-        ways.paid(2.0);
-        ways.begin(0.1, outset);
-        (ways, 0.1)
+    fn begun(prior: &PriorKnowledge) -> (MatrixChoice, f64) {
+        let mut choice = MatrixChoice::new(prior.first);
+        choice.paid(2.0);
+        choice.begin(0.1, prior);
+        (choice, 0.1)
     }
 
     #[test]
     fn agents_that_agree_are_asked_until_the_end() {
-        let (mut ways, mut norm) = begun(&ALL);
+        let (mut choice, mut norm) = begun(&ALL);
         // 18.4 nats: at 1 nat a round some 14 rounds remain after the fourth, 58 vectors.
-        assert_eq!(follow(&mut ways, &mut norm, 1f64.exp(), &ALL).0, WayVerdict::Stay);
+        assert_eq!(follow(&mut choice, &mut norm, 1f64.exp(), &ALL).0, WayVerdict::Stay);
     }
 
     /// Half a nat a round by the agents: gradients are tried, and kept if they bring more a vector.
     #[test]
     fn agents_that_disagree_are_left_for_what_brings_more() {
-        let (mut ways, mut norm) = begun(&ALL);
-        assert_eq!(follow(&mut ways, &mut norm, 0.5f64.exp(), &ALL), (WayVerdict::Change(InitialMatrix::Gradients), 4));
-        let (mut kept, mut again) = (ways.clone(), norm);
+        let (mut choice, mut norm) = begun(&ALL);
+        assert_eq!(follow(&mut choice, &mut norm, 0.5f64.exp(), &ALL), (WayVerdict::Change(InitialMatrix::Gradients), 4));
+        let (mut kept, mut again) = (choice.clone(), norm);
         kept.take(InitialMatrix::Gradients);
         assert_eq!(follow(&mut kept, &mut again, 0.5f64.exp(), &ALL).0, WayVerdict::Stay);
         // A tenth of a nat a round is worse: back.
-        ways.take(InitialMatrix::Gradients);
-        assert_eq!(follow(&mut ways, &mut norm, 0.1f64.exp(), &ALL), (WayVerdict::Change(InitialMatrix::Agents), 8));
+        choice.take(InitialMatrix::Gradients);
+        assert_eq!(follow(&mut choice, &mut norm, 0.1f64.exp(), &ALL), (WayVerdict::Change(InitialMatrix::Agents), 8));
     }
 
     /// Where both are slow a Hessian of 150 vectors costs less than going on. Without Hessians the other one is tried again.
     #[test]
     fn hessians_are_bought_where_both_ways_are_dearer() {
         for may_whole in [true, false] {
-            let outset = Outset { may: [true, true, may_whole], ..ALL };
-            let (mut ways, mut norm) = begun(&outset);
-            assert_eq!(follow(&mut ways, &mut norm, 0.05f64.exp(), &outset), (WayVerdict::Change(InitialMatrix::Gradients), 4));
-            ways.take(InitialMatrix::Gradients);
-            let (verdict, _) = follow(&mut ways, &mut norm, 0.03f64.exp(), &outset);
+            let prior = PriorKnowledge { may: [true, true, may_whole], ..ALL };
+            let (mut choice, mut norm) = begun(&prior);
+            assert_eq!(follow(&mut choice, &mut norm, 0.05f64.exp(), &prior), (WayVerdict::Change(InitialMatrix::Gradients), 4));
+            choice.take(InitialMatrix::Gradients);
+            let (verdict, _) = follow(&mut choice, &mut norm, 0.03f64.exp(), &prior);
             assert_eq!(
                 verdict,
                 if may_whole { WayVerdict::Change(InitialMatrix::Hessians) } else { WayVerdict::Change(InitialMatrix::Agents) }
@@ -316,37 +317,37 @@ mod tests {
 
     #[test]
     fn a_hessian_is_renewed_when_rounds_bring_less_than_its_mean() {
-        let (mut ways, mut norm) = begun(&ALL);
-        ways.paid(150.5);
-        ways.take(InitialMatrix::Hessians);
-        ways.paid(150.5);
+        let (mut choice, mut norm) = begun(&ALL);
+        choice.paid(150.5);
+        choice.take(InitialMatrix::Hessians);
+        choice.paid(150.5);
         // A useless one; and one that is worn after a fast beginning: 4 nats for 152.5 vectors, then a hundredth for 2.
-        let (mut useless, mut same) = (ways.clone(), norm);
+        let (mut useless, mut same) = (choice.clone(), norm);
         assert_eq!(follow(&mut useless, &mut same, 1.0001, &ALL), (WayVerdict::Renew, 3));
         for (nats, verdict) in
             [(4.0, WayVerdict::Stay), (4.0, WayVerdict::Stay), (2.0, WayVerdict::Stay), (0.01, WayVerdict::Stay), (0.01, WayVerdict::Renew)]
         {
-            ways.paid(2.0);
+            choice.paid(2.0);
             norm /= f64::exp(nats);
-            assert_eq!(ways.moved(norm, &ALL), verdict, "{nats}");
+            assert_eq!(choice.moved(norm, &ALL), verdict, "{nats}");
         }
         // Of a quadratic objective it never is.
-        let outset = Outset { is_quadratic: true, ..ALL };
-        assert_eq!(follow(&mut ways, &mut norm, 1.0001, &outset).0, WayVerdict::Stay);
+        let prior = PriorKnowledge { is_quadratic: true, ..ALL };
+        assert_eq!(follow(&mut choice, &mut norm, 1.0001, &prior).0, WayVerdict::Stay);
     }
 
     /// Half a nat a round for 2 vectors: 17 nats take 68, and a new Hessian of 8.5 with 12 rounds takes 32.5. One of 150.5 vectors is not bought so early.
     #[test]
     fn a_cheap_hessian_is_renewed_early() {
         for (dim, verdict) in [(16, WayVerdict::Renew), (300, WayVerdict::Stay)] {
-            let outset = Outset { dim, first: InitialMatrix::Hessians, ..ALL };
-            let (mut ways, mut norm) = begun(&outset);
-            ways.take(InitialMatrix::Hessians);
-            ways.paid(outset.hessian());
+            let prior = PriorKnowledge { dim, first: InitialMatrix::Hessians, ..ALL };
+            let (mut choice, mut norm) = begun(&prior);
+            choice.take(InitialMatrix::Hessians);
+            choice.paid(prior.hessian());
             for wanted in [WayVerdict::Stay, WayVerdict::Stay, verdict] {
-                ways.paid(2.0);
+                choice.paid(2.0);
                 norm /= 0.5f64.exp();
-                assert_eq!(ways.moved(norm, &outset), wanted, "{dim}");
+                assert_eq!(choice.moved(norm, &prior), wanted, "{dim}");
             }
         }
     }
@@ -362,7 +363,7 @@ mod tests {
             (30, false, InitialMatrix::Hessians),
             (54, false, InitialMatrix::Agents),
         ] {
-            assert_eq!(begun(&Outset { dim, is_quadratic, ..ALL }).0.now, now);
+            assert_eq!(begun(&PriorKnowledge { dim, is_quadratic, ..ALL }).0.now, now);
         }
     }
 

@@ -11,7 +11,7 @@
 //! costs `(d + 1) / 2` vectors when it is sent. Trial points bring their gradients, so that no losses along a step are sent: `lbfgs`
 //! takes 3 vectors a round and `giant` 5. The pairs correct agents' directions where agents differ, and Hessians that are no longer those
 //! of the iterate. Which curvature serves is decided by a rule of what the server has seen, the decrease of the gradient's norm for
-//! what travelled ([`curvature::Ways::moved`]); nothing of the data is known to it but d, and what the settings say.
+//! what travelled ([`curvature::MatrixChoice::moved`]); nothing of the data is known to it but d, and what the settings say.
 //!
 //! The initial matrix has a factor c: for gradients `s^T y / y^T y` of the last pair, else it follows the minimum of the parabola along
 //! the last direction, because a mean of inverses is larger than the inverse of the mean. Where rounding hides the decrease of the
@@ -41,7 +41,7 @@ use fedsa::error::{Result, require};
 use fedsa::local::{ByAgent, Client};
 use fedsa::message::Part;
 use fedsa::method::{MethodSettings, MethodShape, Needs, Setting};
-use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::protocol::{Exchange, Gather, Len, Protocol, ReplySpec};
 use fedsa::server::Server;
 use fedsa::uplink::LinkFacts;
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ use super::giant::Giant;
 use crate::at_work;
 use crate::local::descent::LocalSolve;
 use client::AdaptiveNewtonAgent;
-use curvature::{InitialMatrix, Outset};
+use curvature::{InitialMatrix, PriorKnowledge};
 use server::AdaptiveNewtonServer;
 
 /// The settings of the method.
@@ -105,11 +105,11 @@ impl Default for AdaptiveNewton {
 
 impl AdaptiveNewton {
     /// What the rule knows of vectors of d components.
-    pub fn outset(&self, dim: usize) -> Outset {
+    pub fn prior(&self, dim: usize) -> PriorKnowledge {
         let may_whole = dim <= self.largest_hessian;
         let first = if self.first == InitialMatrix::Hessians && !may_whole { InitialMatrix::Agents } else { self.first };
         let may = InitialMatrix::ALL.map(|source| if self.keep { source == first } else { source != InitialMatrix::Hessians || may_whole });
-        Outset { dim, tolerance: self.tolerance, is_quadratic: self.quadratic, first, may }
+        PriorKnowledge { dim, tolerance: self.tolerance, is_quadratic: self.quadratic, first, may }
     }
 
     /// How agents compute directions of their own.
@@ -136,18 +136,18 @@ impl MethodSettings for AdaptiveNewton {
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
-        let sum = |part, len| Want { part, len: Len::Exactly(len), give: Give::Sum };
-        let exchange = |down: &[Part], wants, may_open| Exchange {
+        let sum = |part, len| ReplySpec { part, len: Len::Exactly(len), gather: Gather::Sum };
+        let exchange = |down: &[Part], replies, may_open| Exchange {
             down: down.iter().map(|part| (*part, Len::Exactly(d))).collect(),
             own: Vec::new(),
-            wants,
+            replies,
             may_open,
         };
         let mut exchanges = vec![
             exchange(&[Part::Model], vec![sum(Part::Gradient, d), sum(Part::Losses, 1)], false),
             exchange(&[Part::Gradient], vec![sum(Part::Direction, d)], false),
         ];
-        if self.outset(d).may[InitialMatrix::Hessians.place()] {
+        if self.prior(d).may[InitialMatrix::Hessians.place()] {
             let hessian = || sum(Part::Hessian, d * (d + 1) / 2);
             exchanges.push(exchange(&[], vec![hessian()], true));
             exchanges.push(exchange(&[Part::Model], vec![sum(Part::Gradient, d), sum(Part::Losses, 1), hessian()], true));
@@ -161,13 +161,13 @@ impl MethodSettings for AdaptiveNewton {
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        let outset = self.outset(setting.start.len());
-        Box::new(AdaptiveNewtonServer::new(setting.start.clone(), outset, self.memory, self.shrinks))
+        let prior = self.prior(setting.start.len());
+        Box::new(AdaptiveNewtonServer::new(setting.start.clone(), prior, self.memory, self.shrinks))
     }
 
     /// A model and a gradient of each agent, what agents that answer at one time compute with, the pairs, and the Hessians on their way.
     fn memory(&self, agents: usize, d: usize) -> f64 {
-        let whole = self.outset(d).may[InitialMatrix::Hessians.place()];
+        let whole = self.prior(d).may[InitialMatrix::Hessians.place()];
         let square = if whole { (d as f64).powi(2) } else { 0.0 };
         let n = agents as f64;
         16.0 * n * d as f64 + at_work(agents) * Self::solve(d).memory(d) + 16.0 * self.memory as f64 * d as f64 + (4.0 * n + 12.0) * square

@@ -6,10 +6,10 @@ use fedsa::error::Result;
 use fedsa::linalg::{self, along, dot, go_along, minus, norm_sq};
 use fedsa::message::{Message, Part};
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Next, Received, Server, ServerFacts};
+use fedsa::server::{Broadcast, Next, Received, Server, ServerFacts};
 use serde::{Deserialize, Serialize};
 
-use super::curvature::{InitialMatrix, Outset, WayVerdict, Ways};
+use super::curvature::{InitialMatrix, MatrixChoice, PriorKnowledge, WayVerdict};
 use crate::local::line_search::UNKNOWN_LOSS;
 use crate::server::history::{History, is_curved};
 
@@ -30,7 +30,7 @@ const WHOLE: u8 = 3;
 
 /// How sure the answers at theta are, or the Hessian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Standing {
+enum Confidence {
     /// All agents have answered once.
     Answered,
     /// Later answers contradict them: they are asked for again.
@@ -55,18 +55,18 @@ struct Trial {
 /// Directions by the two loops of L-BFGS around an initial matrix, and trial points with their gradients in place of a line search.
 pub struct AdaptiveNewtonServer {
     /// What the rule knows beforehand.
-    outset: Outset,
+    prior: PriorKnowledge,
     /// m.
     memory: usize,
     /// How many shares of a direction may be refused.
     shrinks: u32,
     /// What the rule has seen.
-    ways: Ways,
+    choice: MatrixChoice,
     /// `theta_t`: the last accepted point, with its mean loss and gradient; no gradient before the first answer.
     theta: Vec<f64>,
     loss: f64,
     gradient: Vec<f64>,
-    standing: Standing,
+    confidence: Confidence,
     trial: Trial,
     /// The pairs (s, y).
     history: History,
@@ -74,17 +74,32 @@ pub struct AdaptiveNewtonServer {
     scale: [f64; 3],
     /// The mean Hessian, its lower triangle row by row; empty without one.
     hessian: Vec<f64>,
-    hessian_standing: Standing,
+    hessian_confidence: Confidence,
     failed: u64,
 }
 
 impl AdaptiveNewtonServer {
     /// The server before its first round, which keeps `memory` pairs.
-    pub fn new(theta: Vec<f64>, outset: Outset, memory: usize, shrinks: u32) -> Self {
-        let (ways, trial) = (Ways::new(outset.first), Trial::default());
+    pub fn new(theta: Vec<f64>, prior: PriorKnowledge, memory: usize, shrinks: u32) -> Self {
+        let (choice, trial) = (MatrixChoice::new(prior.first), Trial::default());
         let (gradient, hessian, history) = (Vec::new(), Vec::new(), History::default());
-        let (loss, standing, hessian_standing, scale) = (0.0, Standing::Answered, Standing::Answered, [1.0; 3]);
-        Self { outset, memory, shrinks, ways, theta, loss, gradient, standing, trial, history, scale, hessian, hessian_standing, failed: 0 }
+        let (loss, confidence, hessian_confidence, scale) = (0.0, Confidence::Answered, Confidence::Answered, [1.0; 3]);
+        Self {
+            prior,
+            memory,
+            shrinks,
+            choice,
+            theta,
+            loss,
+            gradient,
+            confidence,
+            trial,
+            history,
+            scale,
+            hessian,
+            hessian_confidence,
+            failed: 0,
+        }
     }
 
     /// The mean loss and gradient at a point that all agents have answered.
@@ -92,14 +107,14 @@ impl AdaptiveNewtonServer {
         if self.gradient.is_empty() {
             return self.begin(point, loss, g, round);
         }
-        if self.standing == Standing::Doubted {
+        if self.confidence == Confidence::Doubted {
             return self.heard_again(point, loss, g, round);
         }
         if self.trial.direction.is_empty() {
             return self.turn(round);
         }
         let slope = dot(&g, &self.trial.direction);
-        if self.trial.refused == 0 && self.ways.now != InitialMatrix::Gradients && loss < OVERFLOW {
+        if self.trial.refused == 0 && self.choice.now != InitialMatrix::Gradients && loss < OVERFLOW {
             self.rescale(slope);
         }
         let Trial { slope: before, step, .. } = self.trial;
@@ -111,22 +126,22 @@ impl AdaptiveNewtonServer {
             self.shorten(loss, slope, is_convex);
             return Next::Done { tell: None };
         }
-        if self.outset.is_quadratic && self.hessian_standing == Standing::Answered && self.misses(&s, &y) {
-            self.hessian_standing = Standing::Doubted;
+        if self.prior.is_quadratic && self.hessian_confidence == Confidence::Answered && self.misses(&s, &y) {
+            self.hessian_confidence = Confidence::Doubted;
         }
         if is_convex && is_curved(&s, &y) {
             self.history.push((s, y), self.memory);
         }
-        (self.theta, self.loss, self.gradient, self.standing) = (point, loss, g, Standing::Answered);
-        match self.ways.moved(self.norm(), &self.outset) {
+        (self.theta, self.loss, self.gradient, self.confidence) = (point, loss, g, Confidence::Answered);
+        match self.choice.moved(self.norm(), &self.prior) {
             WayVerdict::Stay => {}
             WayVerdict::Change(source) => {
                 self.hessian.clear();
-                self.ways.take(source);
+                self.choice.take(source);
             }
             WayVerdict::Renew => {
                 self.hessian.clear();
-                self.ways.take(InitialMatrix::Hessians);
+                self.choice.take(InitialMatrix::Hessians);
             }
         }
         self.turn(round)
@@ -134,8 +149,8 @@ impl AdaptiveNewtonServer {
 
     /// The first answers at a point.
     fn begin(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
-        (self.theta, self.loss, self.gradient, self.standing) = (point, loss, g, Standing::Answered);
-        self.ways.begin(self.norm(), &self.outset);
+        (self.theta, self.loss, self.gradient, self.confidence) = (point, loss, g, Confidence::Answered);
+        self.choice.begin(self.norm(), &self.prior);
         self.turn(round)
     }
 
@@ -143,7 +158,7 @@ impl AdaptiveNewtonServer {
     /// concluded from wrong answers.
     fn heard_again(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
         if loss == self.loss && g == self.gradient {
-            self.standing = Standing::Confirmed;
+            self.confidence = Confidence::Confirmed;
             if self.trial.refused > self.shrinks {
                 self.give_up();
             }
@@ -181,7 +196,7 @@ impl AdaptiveNewtonServer {
     fn rescale(&mut self, slope: f64) {
         let before = self.trial.slope;
         let minimum = if slope > before { before / (before - slope) } else { 2.0 };
-        let scale = &mut self.scale[self.ways.now.place()];
+        let scale = &mut self.scale[self.choice.now.place()];
         *scale = (*scale * minimum.clamp(0.4, 1.6).sqrt()).clamp(0.02, 1.0);
     }
 
@@ -192,7 +207,7 @@ impl AdaptiveNewtonServer {
         self.hessian.clear();
         let scale = &mut self.scale[InitialMatrix::Gradients.place()];
         *scale = (*scale * self.trial.step).max(1e-90);
-        self.ways.take(InitialMatrix::Gradients);
+        self.choice.take(InitialMatrix::Gradients);
         self.along(self.steepest());
     }
 
@@ -203,8 +218,8 @@ impl AdaptiveNewtonServer {
         let Trial { slope: before, step, .. } = self.trial;
         self.trial.refused += 1;
         let are_too_many = self.trial.refused > self.shrinks;
-        if self.standing == Standing::Answered && (are_too_many || !is_convex) {
-            self.standing = Standing::Doubted;
+        if self.confidence == Confidence::Answered && (are_too_many || !is_convex) {
+            self.confidence = Confidence::Doubted;
         } else if are_too_many {
             return self.give_up();
         }
@@ -225,16 +240,16 @@ impl AdaptiveNewtonServer {
         if self.gradient.iter().all(|g| *g == 0.0) {
             return Next::Done { tell: None };
         }
-        let ask = |exchange: u8, parts| Next::Ask(Ask { to: None, down: Message { round, exchange, parts }, own: None });
+        let ask = |exchange: u8, parts| Next::Ask(Broadcast { to: None, down: Message { round, exchange, parts }, own: None });
         // At the target no more is asked for: a session that stops there needs none of it.
-        let goes_on = self.norm() > self.outset.tolerance;
-        match self.ways.now {
-            InitialMatrix::Hessians if goes_on && (self.hessian.is_empty() || self.hessian_standing == Standing::Doubted) => {
+        let goes_on = self.norm() > self.prior.tolerance;
+        match self.choice.now {
+            InitialMatrix::Hessians if goes_on && (self.hessian.is_empty() || self.hessian_confidence == Confidence::Doubted) => {
                 ask(HESSIANS, Vec::new())
             }
             InitialMatrix::Agents if goes_on => {
                 let (q, _) = self.first_loop();
-                Next::Ask(Ask { to: None, down: Message::one(round, DIRECTIONS, Part::Gradient, q), own: None })
+                Next::Ask(Broadcast { to: None, down: Message::one(round, DIRECTIONS, Part::Gradient, q), own: None })
             }
             _ => {
                 self.by_server();
@@ -256,9 +271,9 @@ impl AdaptiveNewtonServer {
 
     /// A mean Hessian has arrived. That of some agents is another one than that of all, and asking again would not help.
     fn take_hessian(&mut self, hessian: Vec<f64>, is_whole: bool) {
-        self.ways.paid(0.5 * (self.theta.len() as f64 + 1.0));
+        self.choice.paid(0.5 * (self.theta.len() as f64 + 1.0));
         let is_sure = !is_whole || hessian == self.hessian;
-        self.hessian_standing = if is_sure { Standing::Confirmed } else { Standing::Answered };
+        self.hessian_confidence = if is_sure { Confidence::Confirmed } else { Confidence::Answered };
         self.hessian = hessian;
         self.history.pairs.clear();
         self.scale[InitialMatrix::Hessians.place()] = 1.0;
@@ -288,8 +303,8 @@ impl AdaptiveNewtonServer {
     /// The Hessian is not positive definite: Hessians are not asked for again.
     fn without_hessians(&mut self) {
         self.hessian.clear();
-        self.outset.may[InitialMatrix::Hessians.place()] = false;
-        self.ways.take(InitialMatrix::Gradients);
+        self.prior.may[InitialMatrix::Hessians.place()] = false;
+        self.choice.take(InitialMatrix::Gradients);
         self.along(self.steepest());
     }
 
@@ -329,17 +344,17 @@ fn scaled(v: &[f64], a: f64) -> Vec<f64> {
 }
 
 impl Server for AdaptiveNewtonServer {
-    fn open(&mut self, t: u64) -> Ask {
-        let tries = self.standing != Standing::Doubted && !self.trial.direction.is_empty();
+    fn open(&mut self, t: u64) -> Broadcast {
+        let tries = self.confidence != Confidence::Doubted && !self.trial.direction.is_empty();
         let point = if tries { along(&self.theta, self.trial.step, &self.trial.direction) } else { self.theta.clone() };
-        let is_whole = self.gradient.is_empty() && self.hessian.is_empty() && self.outset.begins_whole();
-        Ask { to: None, down: Message::one(t, if is_whole { WHOLE } else { AT_MODEL }, Part::Model, point), own: None }
+        let is_whole = self.gradient.is_empty() && self.hessian.is_empty() && self.prior.begins_whole();
+        Broadcast { to: None, down: Message::one(t, if is_whole { WHOLE } else { AT_MODEL }, Part::Model, point), own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         match got.exchange {
             AT_MODEL | WHOLE => {
-                self.ways.paid(2.0);
+                self.choice.paid(2.0);
                 // Losses and gradients of some agents cannot be compared with those of all: the question is repeated.
                 if !got.arrived.is_empty() {
                     return Next::Done { tell: None };
@@ -349,8 +364,8 @@ impl Server for AdaptiveNewtonServer {
                 if got.exchange == AT_MODEL {
                     return self.heard(point, loss, g, got.round);
                 }
-                (self.theta, self.loss, self.gradient, self.standing) = (point, loss, g, Standing::Answered);
-                self.ways.begin(self.norm(), &self.outset);
+                (self.theta, self.loss, self.gradient, self.confidence) = (point, loss, g, Confidence::Answered);
+                self.choice.begin(self.norm(), &self.prior);
                 if self.norm() > 0.0 {
                     self.take_hessian(got.mean(Part::Hessian), true);
                     self.at_minimum();
@@ -358,7 +373,7 @@ impl Server for AdaptiveNewtonServer {
                 Next::Done { tell: None }
             }
             DIRECTIONS => {
-                self.ways.paid(2.0);
+                self.choice.paid(2.0);
                 let r = scaled(&got.mean(Part::Direction), -self.scale[InitialMatrix::Agents.place()]);
                 let (_, shares) = self.first_loop();
                 self.second_loop(r, &shares);
@@ -367,7 +382,7 @@ impl Server for AdaptiveNewtonServer {
             _ => {
                 // A mean over some agents is too small, which the scale makes up for.
                 self.take_hessian(got.mean(Part::Hessian), got.arrived.is_empty());
-                if self.outset.is_quadratic && got.arrived.is_empty() {
+                if self.prior.is_quadratic && got.arrived.is_empty() {
                     self.at_minimum();
                 }
                 Next::Done { tell: None }
@@ -384,14 +399,14 @@ impl Server for AdaptiveNewtonServer {
     }
 
     fn state(&self) -> Vec<u8> {
-        let numbers = (self.loss, self.failed, self.scale, self.outset.may, self.standing, self.hessian_standing);
-        packed(&(&self.theta, &self.gradient, &self.trial, &self.hessian, numbers, &self.ways, &self.history))
+        let numbers = (self.loss, self.failed, self.scale, self.prior.may, self.confidence, self.hessian_confidence);
+        packed(&(&self.theta, &self.gradient, &self.trial, &self.hessian, numbers, &self.choice, &self.history))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
         let numbers;
-        (self.theta, self.gradient, self.trial, self.hessian, numbers, self.ways, self.history) = unpacked(state)?;
-        (self.loss, self.failed, self.scale, self.outset.may, self.standing, self.hessian_standing) = numbers;
+        (self.theta, self.gradient, self.trial, self.hessian, numbers, self.choice, self.history) = unpacked(state)?;
+        (self.loss, self.failed, self.scale, self.prior.may, self.confidence, self.hessian_confidence) = numbers;
         Ok(())
     }
 }

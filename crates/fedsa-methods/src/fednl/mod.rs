@@ -55,12 +55,12 @@ use fedsa::error::{Error, Result, require};
 use fedsa::local::{ByAgent, Client};
 use fedsa::message::Part;
 use fedsa::method::{MethodSettings, MethodShape, Needs, Setting};
-use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::protocol::{Exchange, Gather, Len, Protocol, ReplySpec};
 use fedsa::server::{Participation, Server};
 use serde::{Deserialize, Serialize};
 
 use crate::local::line_search::Trials;
-use crate::nested_grid::MOST_BITS;
+use crate::nested_grid::MAX_BITS;
 use crate::{at_work, descent};
 use client::FedNlAgent;
 use compressor::{Compressor, Full, Natural, PackedPair, RandEntries, RankOne, TopEntries};
@@ -237,7 +237,7 @@ impl MethodSettings for FedNl {
                     "pair_bits with compressor = \"rank-1\"",
                 ));
             }
-            require((1..=MOST_BITS).contains(&bits), "pair_bits", bits, &format!("between 1 and {MOST_BITS}"))?;
+            require((1..=MAX_BITS).contains(&bits), "pair_bits", bits, &format!("between 1 and {MAX_BITS}"))?;
         }
         if self.mu.is_none() && (self.option == Remedy::Projection || self.first_hessian == FirstHessian::MuIdentity) {
             let what = "no mu, and option = \"projection\" and first_hessian = \"mu-identity\" are with mu";
@@ -263,19 +263,19 @@ impl MethodSettings for FedNl {
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
-        let want = |part, len| Want { part, len, give: Give::Each };
+        let want = |part, len| ReplySpec { part, len, gather: Gather::Each };
         let gradient = want(self.compressor(d).gradient_part(), Len::Exactly(d));
         let whole = Exchange {
             down: vec![(Part::Model, Len::Exactly(d))],
             own: vec![(Part::Counted, Len::Exactly(1))],
-            wants: vec![gradient, want(Part::Hessian, Len::Exactly(d * (d + 1) / 2))],
+            replies: vec![gradient, want(Part::Hessian, Len::Exactly(d * (d + 1) / 2))],
             may_open: true,
         };
         let (part, len) = self.compressor(d).part(d);
         let correct = Exchange {
             down: vec![(Part::Model, Len::Exactly(d))],
             own: vec![(Part::Counted, Len::Exactly(1))],
-            wants: vec![gradient, want(Part::Deviation, Len::Exactly(2)), want(part, len)],
+            replies: vec![gradient, want(Part::Deviation, Len::Exactly(2)), want(part, len)],
             may_open: true,
         };
         // It follows either of the others.

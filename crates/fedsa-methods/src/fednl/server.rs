@@ -11,7 +11,7 @@ use fedsa::message::{Body, Message, Part};
 use fedsa::parallel;
 use fedsa::protocol::{are_finite, refused};
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Letter, Next, Participation, Received, Server, ServerFacts, by_agent};
+use fedsa::server::{Broadcast, ClientUpdate, Next, Participation, Received, Server, ServerFacts, by_agent};
 use fedsa::triangle::{Support, entries};
 use serde::{Deserialize, Serialize};
 
@@ -237,9 +237,9 @@ impl FedNlServer {
     }
 
     /// The question of an exchange with a model to the agents that it asks.
-    fn question(&self, round: u64, exchange: u8) -> Ask {
+    fn question(&self, round: u64, exchange: u8) -> Broadcast {
         let to = self.all_or(&self.asked[usize::from(exchange)]);
-        Ask { to, down: Message::one(round, exchange, Part::Model, self.theta.clone()), own: None }
+        Broadcast { to, down: Message::one(round, exchange, Part::Model, self.theta.clone()), own: None }
     }
 
     fn all_or(&self, to: &[usize]) -> Option<Vec<usize>> {
@@ -247,23 +247,23 @@ impl FedNlServer {
     }
 
     /// Records what the answers say of their agents, at the model that they decoded. Returns whether the sum has to be computed anew.
-    fn hear(&mut self, letters: &[Letter], model: &[f64]) -> bool {
+    fn hear(&mut self, updates: &[ClientUpdate], model: &[f64]) -> bool {
         let (d, gradient_part) = (self.theta.len(), self.compressor.gradient_part());
-        let of = by_agent(letters, self.agents.len());
+        let of = by_agent(updates, self.agents.len());
         let is_new_sum = AtomicBool::new(false);
-        let mut agents: Vec<_> = self.agents.iter_mut().zip(of).filter_map(|(known, letter)| Some((known, letter?))).collect();
-        parallel::each_mut_by(&mut agents, AGENTS, &|_, (known, letter)| {
+        let mut agents: Vec<_> = self.agents.iter_mut().zip(of).filter_map(|(known, update)| Some((known, update?))).collect();
+        parallel::each_mut_by(&mut agents, AGENTS, &|_, (known, update)| {
             let is_new = !known.is_heard();
-            let whole = letter.parts.iter().find(|(part, _)| *part == Part::Hessian);
+            let whole = update.parts.iter().find(|(part, _)| *part == Part::Hessian);
             if let Some((_, whole)) = whole {
                 known.start(d, whole);
             } else {
-                known.deviation = letter.part(Part::Deviation)[0];
+                known.deviation = update.part(Part::Deviation)[0];
             }
             known.model.clear();
             known.model.extend(model);
             known.gradient.clear();
-            known.gradient.extend(letter.part(gradient_part));
+            known.gradient.extend(update.part(gradient_part));
             is_new_sum.fetch_or(is_new || whole.is_some(), Ordering::Relaxed);
         });
         is_new_sum.into_inner()
@@ -283,21 +283,21 @@ impl FedNlServer {
 
     /// Makes the changes of the answers that have counted: the rows of the sum in parallel, each in the agents' order, then agents in
     /// parallel. An agent whose matrix is no longer finite is forgotten.
-    fn learn(&mut self, round: u64, letters: &[Letter]) {
+    fn learn(&mut self, round: u64, updates: &[ClientUpdate]) {
         let (d, seed, compressor, rate) = (self.theta.len(), self.seed, &self.compressor, self.learning_rate);
-        let changes = parallel::map(letters.len(), |k| {
-            let letter = &letters[k];
-            let (_, body) = letter.parts.last()?;
-            Some((letter, compressor.change(d, body, compressor_stream(seed, round, letter.agent))))
+        let changes = parallel::map(updates.len(), |k| {
+            let update = &updates[k];
+            let (_, body) = update.parts.last()?;
+            Some((update, compressor.change(d, body, compressor_stream(seed, round, update.agent))))
         });
-        let changes: Vec<(&Letter, MatrixChange<'_>)> = changes.into_iter().flatten().collect();
+        let changes: Vec<(&ClientUpdate, MatrixChange<'_>)> = changes.into_iter().flatten().collect();
         parallel::each_mut(&mut by_rows(&mut self.sum, d), |_, (rows, sum)| {
-            changes.iter().for_each(|(letter, change)| change.add_rows(rate * self.weights[letter.agent], rows, sum));
+            changes.iter().for_each(|(update, change)| change.add_rows(rate * self.weights[update.agent], rows, sum));
         });
         let mut of: Vec<Option<(MatrixChange<'_>, f64)>> = vec![None; self.agents.len()];
-        for (letter, change) in changes {
+        for (update, change) in changes {
             // With the distance after it.
-            of[letter.agent] = Some((change, letter.part(Part::Deviation)[1]));
+            of[update.agent] = Some((change, update.part(Part::Deviation)[1]));
         }
         let is_lost = AtomicBool::new(false);
         let mut agents: Vec<_> = self.agents.iter_mut().zip(of).filter_map(|(known, change)| Some((known, change?))).collect();
@@ -376,7 +376,7 @@ impl FedNlServer {
         }
         let learn = || {
             if got.exchange == CORRECT {
-                self.learn(got.round, got.letters);
+                self.learn(got.round, got.updates);
             }
         };
         let (way, ()) = rayon::join(|| models.map(|models| models.way(definite)), learn);
@@ -393,7 +393,7 @@ impl FedNlServer {
         if self.search.is_some() {
             let mut to = [&self.asked[0][..], &self.asked[1]].concat();
             to.sort_unstable();
-            return Next::Ask(Ask { to: self.all_or(&to), down: Message::one(got.round, SEARCH, Part::Step, p), own: None });
+            return Next::Ask(Broadcast { to: self.all_or(&to), down: Message::one(got.round, SEARCH, Part::Step, p), own: None });
         }
         add_scaled(&mut self.theta, self.step, &p);
         Next::Done { tell: None }
@@ -422,7 +422,7 @@ fn projected_solve(m: &Mat<f64>, mu: f64, b: &[f64]) -> Option<Vec<f64>> {
 }
 
 impl Server for FedNlServer {
-    fn open(&mut self, t: u64) -> Ask {
+    fn open(&mut self, t: u64) -> Broadcast {
         let n = self.weights.len();
         // All agents take part until each has answered: the sum is over the agents that have.
         let are_heard = self.agents.iter().all(AgentKnowledge::is_heard);
@@ -444,10 +444,10 @@ impl Server for FedNlServer {
         }
         // Where the downlink alters models, answers are to the model that agents decoded.
         let model = got.down.part(Part::Model).to_vec();
-        if self.hear(got.letters, &model) {
+        if self.hear(got.updates, &model) {
             self.add_up();
         }
-        if !got.letters.is_empty() {
+        if !got.updates.is_empty() {
             self.theta = model;
         }
         if got.exchange == WHOLE && !self.asked[1].is_empty() {

@@ -5,11 +5,11 @@ use fedsa::kernel::rows::ControlMove;
 use fedsa::local::{AgentBatch, AgentMemory, Client, ClientFacts, Controls, Outbox};
 use fedsa::message::{Message, Part};
 use fedsa::random::Purpose;
-use fedsa::schedule::{LocalLeg, StepSchedule};
+use fedsa::schedule::{LocalPhase, StepSchedule};
 
 /// H local steps with drift `xi_c`; sends `v_c`; then `xi_c += gain (v - v_c)`.
 ///
-/// [`Learns`] says how an agent learns v, the mean of the answers that arrived; [`OwnShare`] says what it subtracts from v.
+/// [`MeanSource`] says how an agent learns v, the mean of the answers that arrived; [`PerRecipientShare`] says what it subtracts from v.
 /// Over an exact link all choices give the same controls, and `sum_c p_c xi_c` stays 0.
 #[derive(Debug, Clone)]
 pub struct ControlVariate {
@@ -23,9 +23,9 @@ pub struct ControlVariate {
     /// A factor of the gain.
     pub control_step: f64,
     /// How an agent learns v.
-    pub learns: Learns,
+    pub mean_from: MeanSource,
     /// What an agent subtracts from v as its own share.
-    pub share: OwnShare,
+    pub share: SubtractedShare,
 }
 
 /// How an agent learns the round's mean direction v.
@@ -35,7 +35,7 @@ pub struct ControlVariate {
 /// rounding of the model, at most `2^-53 |theta| / (alpha_g E)` per round, then enters `sum_c p_c xi_c` and is not
 /// corrected. Otherwise the server tells its participants v at the end of the round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Learns {
+pub enum MeanSource {
     /// From the next model.
     FromModel,
     /// From a message at the end of the round.
@@ -44,15 +44,15 @@ pub enum Learns {
 
 /// What an agent subtracts from v as its own share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OwnShare {
-    /// The direction that it computed, whether it arrived or not (\[S\] to the letter).
+pub enum SubtractedShare {
+    /// The direction that it computed, whether it arrived or not (\[S\] to the update).
     Computed,
     /// The direction that the server decoded, or 0 if v does not include the agent's answer, which the server tells the
     /// agent. `sum_c p_c xi_c` stays 0 over links that alter or lose messages.
     Acknowledged,
     /// The agent sends `c_c = v_c - xi_c`, the mean of its own operator over the local steps, and sets
     /// `xi_c += gain (v - c_c - xi_c)`. An error that a link adds to v is in `sum_c p_c xi_c` for one round only, whereas
-    /// [`OwnShare::Computed`] accumulates such errors. Over noisy links the noise is that of `c_c`, which does not vanish at
+    /// [`PerRecipientShare::Computed`] accumulates such errors. Over noisy links the noise is that of `c_c`, which does not vanish at
     /// `theta*` if agents differ.
     Afresh,
 }
@@ -63,33 +63,33 @@ const SENT: usize = 1;
 const BASE: usize = 2;
 
 impl ControlVariate {
-    fn gain(&self, leg: &LocalLeg) -> f64 {
-        self.control_step * self.talk_probability.map_or(1.0, |p| p * leg.len as f64)
+    fn gain(&self, phase: &LocalPhase) -> f64 {
+        self.control_step * self.talk_probability.map_or(1.0, |p| p * phase.len as f64)
     }
 
     /// `xi_c += gain (v - own)` for one round; `own` is zero if v does not include the agent's answer.
-    fn settle(&self, leg: &LocalLeg, xi: &mut [f64], v: impl Fn(usize) -> f64, own: &[f64]) {
-        let gain = self.gain(leg);
+    fn settle(&self, phase: &LocalPhase, xi: &mut [f64], v: impl Fn(usize) -> f64, own: &[f64]) {
+        let gain = self.gain(phase);
         for (i, (xi, own)) in xi.iter_mut().zip(own).enumerate() {
-            let difference = if self.share == OwnShare::Afresh { v(i) - own - *xi } else { v(i) - own };
+            let difference = if self.share == SubtractedShare::Afresh { v(i) - own - *xi } else { v(i) - own };
             *xi += gain * difference;
         }
     }
 
     /// v of a round that changed the model from `base` to `theta`.
-    fn mean_between<'a>(&self, leg: &LocalLeg, base: &'a [f64], theta: &'a [f64]) -> impl Fn(usize) -> f64 + 'a {
-        let scale = self.alpha_g * leg.sum;
+    fn mean_between<'a>(&self, phase: &LocalPhase, base: &'a [f64], theta: &'a [f64]) -> impl Fn(usize) -> f64 + 'a {
+        let scale = self.alpha_g * phase.sum;
         move |i| (theta[i] - base[i]) / scale
     }
 
     /// By how much controls move for round t.
     fn moved(&self, t: u64) -> ControlMove {
-        let leg = self.steps.of(t);
-        ControlMove { scale: self.alpha_g * leg.sum, gain: self.gain(&leg) }
+        let phase = self.steps.of(t);
+        ControlMove { scale: self.alpha_g * phase.sum, gain: self.gain(&phase) }
     }
 
     fn is_told(&self) -> bool {
-        self.learns != Learns::FromModel
+        self.mean_from != MeanSource::FromModel
     }
 }
 
@@ -108,7 +108,7 @@ impl Client for ControlVariate {
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let theta = down.part(Part::Model);
-        let afresh = self.share == OwnShare::Afresh;
+        let afresh = self.share == SubtractedShare::Afresh;
         batch.place(theta);
         // xi_c += gain (v - v_c), with v of the round before, computed from this model. If the agent missed rounds, the model
         // gives the sum of v over all rounds since its last answer.
@@ -121,7 +121,7 @@ impl Client for ControlVariate {
                 let last = batch.last(l, down.round);
                 let is_next = last.round == Some(down.round - 1);
                 moves.push(if is_next { moved } else { self.moved(last.round.unwrap_or(0)) });
-                if self.share == OwnShare::Acknowledged && !last.is_included {
+                if self.share == SubtractedShare::Acknowledged && !last.is_included {
                     batch.lane::<2>(l).memory[SENT].fill(0.0);
                 }
             }
@@ -130,17 +130,17 @@ impl Client for ControlVariate {
             batch.drift_by(XI);
         }
         // theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + xi_c)
-        let leg = self.steps.of(down.round);
+        let phase = self.steps.of(down.round);
         batch.open_streams(Purpose::Sample, down.round);
-        batch.steps(&leg);
+        batch.steps(&phase);
         // v_c = (theta_{c,H} - theta_t) / E, or c_c = v_c - xi_c
-        batch.send_directions(leg.sum, Part::Direction, out);
+        batch.send_directions(phase.sum, Part::Direction, out);
         batch.keep(!self.is_told(), afresh, out);
         Ok(())
     }
 
     fn sent(&self, batch: &mut AgentBatch<'_>, _: &Message, sent: &Outbox) -> Result<()> {
-        for l in batch.lanes().filter(|_| self.share == OwnShare::Acknowledged) {
+        for l in batch.lanes().filter(|_| self.share == SubtractedShare::Acknowledged) {
             if let Some((_, sent)) = sent.sent(l) {
                 batch.lane::<2>(l).memory[SENT].copy_from_slice(sent);
             }
@@ -150,30 +150,30 @@ impl Client for ControlVariate {
 
     fn told(&self, batch: &mut AgentBatch<'_>, down: &Message) {
         let v = down.part(Part::Direction);
-        let leg = self.steps.of(down.round);
+        let phase = self.steps.of(down.round);
         for l in batch.lanes() {
             let is_in_v = batch.last(l, down.round + 1).is_included;
             let [xi, sent] = batch.lane(l).memory;
-            if self.share == OwnShare::Acknowledged && !is_in_v {
+            if self.share == SubtractedShare::Acknowledged && !is_in_v {
                 sent.fill(0.0);
             }
-            self.settle(&leg, xi, |i| v[i], sent);
+            self.settle(&phase, xi, |i| v[i], sent);
         }
     }
 }
 
 impl Controls for ControlVariate {
     fn can_be_copied(&self) -> bool {
-        self.share == OwnShare::Acknowledged
+        self.share == SubtractedShare::Acknowledged
     }
 
     fn of_agent(&self, memory: &AgentMemory<'_>, theta: &[f64], next_round: u64, is_included: bool, xi: &mut [f64]) {
         xi.copy_from_slice(memory.vector(XI));
         if !self.is_told() && next_round > 0 {
-            let leg = self.steps.of(next_round - 1);
-            let mean = self.mean_between(&leg, memory.vector(BASE), theta);
-            let counts = is_included || self.share != OwnShare::Acknowledged;
-            if counts { self.settle(&leg, xi, mean, memory.vector(SENT)) } else { self.settle(&leg, xi, mean, &vec![0.0; xi.len()]) }
+            let phase = self.steps.of(next_round - 1);
+            let mean = self.mean_between(&phase, memory.vector(BASE), theta);
+            let counts = is_included || self.share != SubtractedShare::Acknowledged;
+            if counts { self.settle(&phase, xi, mean, memory.vector(SENT)) } else { self.settle(&phase, xi, mean, &vec![0.0; xi.len()]) }
         }
     }
 
@@ -200,8 +200,8 @@ impl Controls for ControlVariate {
         if self.is_told() {
             return down.part(Part::Direction).to_vec();
         }
-        let leg = self.steps.of(down.round);
-        (0..theta.len()).map(self.mean_between(&leg, down.part(Part::Model), theta)).collect()
+        let phase = self.steps.of(down.round);
+        (0..theta.len()).map(self.mean_between(&phase, down.part(Part::Model), theta)).collect()
     }
 
     fn settle(&self, round: u64, xi: &mut [f64], v: &[f64], own: Option<&[f64]>) {
@@ -228,8 +228,8 @@ mod tests {
         let field = Garnet::default().with_agents(N).field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
         let size = StepSize::Decaying(Decay::new(0.3).with_power(0.6).with_per(Per::Step));
         let steps = StepSchedule { size, local: LocalSteps::Fixed(3) };
-        let (learns, share) = (Learns::FromModel, OwnShare::Acknowledged);
-        let rule = ControlVariate { steps, alpha_g: 1.0, talk_probability: None, control_step: 1.0, learns, share };
+        let (mean_from, share) = (MeanSource::FromModel, SubtractedShare::Acknowledged);
+        let rule = ControlVariate { steps, alpha_g: 1.0, talk_probability: None, control_step: 1.0, mean_from, share };
         let (d, stride) = (field.dim(), stride(&rule, field.dim()));
         let kept: Vec<Chunk> = (0..N * stride).map(|i| Chunk([0.1 * i as f64; 8])).collect();
         let down = Message::one(7, 0, Part::Model, vec![0.5; d]);

@@ -3,7 +3,7 @@
 use faer::Mat;
 use fedsa::error::Result;
 use fedsa::linalg::{along, dot, dots, norm_sq, solve_definite, solve_definite_within, with_square};
-use fedsa::local::agent::MOST_ROWS;
+use fedsa::local::agent::MAX_ROWS;
 use fedsa::local::{Agent, LocalContext};
 use fedsa::message::{Body, Message, Part};
 use fedsa::problem::objective::ActiveComponents;
@@ -74,7 +74,7 @@ impl LocalSolve {
             LocalSolve::Cg { .. } => 32.0 * d as f64,
             // At most: where the Hessian is formed, which is worth it for some products only, it, its triangle and its blocks.
             LocalSolve::Richardson { size, steps } => {
-                let may_form = d <= MOST_ROWS && richardson_products(size, steps) > 5;
+                let may_form = d <= MAX_ROWS && richardson_products(size, steps) > 5;
                 32.0 * d as f64 + if may_form { 16.0 * (d as f64).powi(2) } else { 0.0 }
             }
         }

@@ -49,7 +49,7 @@ impl Client for GlobalMemory {
             }
         } else {
             let mean = down.part(Part::Operator);
-            let leg = self.steps.of(down.round);
+            let phase = self.steps.of(down.round);
             batch.open_streams(Purpose::Sample, down.round);
             // theta_{c,0} = theta_t, drift G - g_c(theta_t, z_{c,0})
             for l in batch.lanes() {
@@ -59,10 +59,10 @@ impl Client for GlobalMemory {
                     *drift = mean[i] - agent.memory[OPERATOR][i];
                 }
             }
-            batch.steps(&leg);
+            batch.steps(&phase);
             for l in batch.lanes() {
                 let agent = batch.lane::<2>(l);
-                direction(agent.theta, agent.memory[BASE], leg.sum, out.send(l, Part::Direction));
+                direction(agent.theta, agent.memory[BASE], phase.sum, out.send(l, Part::Direction));
             }
         }
         Ok(())

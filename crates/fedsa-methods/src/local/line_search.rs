@@ -10,7 +10,7 @@
 
 use fedsa::local::LocalContext;
 use fedsa::message::Part;
-use fedsa::protocol::{Exchange, Give, Len, Want};
+use fedsa::protocol::{Exchange, Gather, Len, ReplySpec};
 use serde::{Deserialize, Serialize};
 
 /// The trial steps s along a direction p, the first of which is 0.
@@ -45,8 +45,8 @@ impl Trials {
 
     /// The exchange of a line search: a step with d components down, an answer of each agent up.
     pub fn exchange(&self, d: usize) -> Exchange {
-        let losses = Want { part: Part::Losses, len: Len::Exactly(self.answer_len()), give: Give::Sum };
-        Exchange { down: vec![(Part::Step, Len::Exactly(d))], own: Vec::new(), wants: vec![losses], may_open: false }
+        let losses = ReplySpec { part: Part::Losses, len: Len::Exactly(self.answer_len()), gather: Gather::Sum };
+        Exchange { down: vec![(Part::Step, Len::Exactly(d))], own: Vec::new(), replies: vec![losses], may_open: false }
     }
 
     /// The number of losses of an answer.

@@ -24,11 +24,11 @@ impl Client for Plain {
 
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let theta = down.part(Part::Model);
-        let leg = self.steps.of(down.round);
+        let phase = self.steps.of(down.round);
         batch.open_streams(Purpose::Sample, down.round);
         batch.start_at(theta);
-        batch.steps(&leg);
-        batch.send_directions(leg.sum, Part::Direction, out);
+        batch.steps(&phase);
+        batch.send_directions(phase.sum, Part::Direction, out);
         Ok(())
     }
 }

@@ -12,12 +12,12 @@
 //!
 //! Digits are, for each vector in this order, those of each component.
 
-use crate::nested_grid::{MOST_ACROSS, MOST_BITS};
+use crate::nested_grid::{MAX_ACROSS, MAX_BITS};
 
 /// The bits that one vector gets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct More {
-    /// How many for each component, at most [`MOST_BITS`].
+    /// How many for each component, at most [`MAX_BITS`].
     pub bits: u32,
     /// The components that are across with them, increasing.
     pub across: Vec<u16>,
@@ -41,7 +41,7 @@ const COUNT: u32 = 3;
 const INDEX: u32 = 16;
 
 /// The most bits of the components of one vector that are across.
-pub const MOST_ACROSS_BITS: usize = COUNT as usize + MOST_ACROSS * INDEX as usize;
+pub const MAX_ACROSS_BITS: usize = COUNT as usize + MAX_ACROSS * INDEX as usize;
 
 /// The checksum of the bits a component of each vector: a CRC-32 of one byte each.
 pub fn checksum(bits: &[u32]) -> u32 {
@@ -51,7 +51,7 @@ pub fn checksum(bits: &[u32]) -> u32 {
 impl Refinement {
     /// The most bytes for q vectors.
     pub fn most_bytes(q: usize) -> usize {
-        (HEAD + q * (BITS as usize + MOST_ACROSS_BITS)).div_ceil(8)
+        (HEAD + q * (BITS as usize + MAX_ACROSS_BITS)).div_ceil(8)
     }
 
     /// The bits a component of all vectors together.
@@ -87,7 +87,7 @@ impl Refinement {
         for _ in 0..count {
             let bits = from.take(BITS)?;
             let across = if bits > 0 { from.take_across(d)? } else { Vec::new() };
-            if bits > MOST_BITS {
+            if bits > MAX_BITS {
                 return None;
             }
             more.push(More { bits, across });
@@ -122,7 +122,7 @@ impl BitWriter {
         }
     }
 
-    /// Appends the components that are across (`crate::nested_grid`), at most [`MOST_ACROSS`] in increasing order: their number in 3 bits,
+    /// Appends the components that are across (`crate::nested_grid`), at most [`MAX_ACROSS`] in increasing order: their number in 3 bits,
     /// then the index of each in 16.
     pub fn push_across(&mut self, across: &[u16]) {
         self.push(across.len() as u32, COUNT);
@@ -166,11 +166,11 @@ impl<'a> BitReader<'a> {
     }
 
     /// The components that [`BitWriter::push_across`] appended, of a vector of d components; `None` if there are fewer bits, or other than
-    /// at most [`MOST_ACROSS`] increasing indices below d.
+    /// at most [`MAX_ACROSS`] increasing indices below d.
     pub fn take_across(&mut self, d: usize) -> Option<Vec<u16>> {
         let few = self.take(COUNT)? as usize;
         let across = (0..few).map(|_| self.take(INDEX).map(|i| i as u16)).collect::<Option<Vec<u16>>>()?;
-        let fits = few <= MOST_ACROSS && across.is_sorted_by(|a, b| a < b) && across.last().is_none_or(|i| usize::from(*i) < d);
+        let fits = few <= MAX_ACROSS && across.is_sorted_by(|a, b| a < b) && across.last().is_none_or(|i| usize::from(*i) < d);
         fits.then_some(across)
     }
 
@@ -234,15 +234,15 @@ mod tests {
             out.push_across(across);
             out.finish()
         };
-        let most: Vec<u16> = (0..MOST_ACROSS as u16).map(|i| 9 * i).collect();
-        assert_eq!(packed(&most).len(), MOST_ACROSS_BITS.div_ceil(8));
+        let most: Vec<u16> = (0..MAX_ACROSS as u16).map(|i| 9 * i).collect();
+        assert_eq!(packed(&most).len(), MAX_ACROSS_BITS.div_ceil(8));
         for across in [&[][..], &[0], &[29], &most] {
             let bytes = packed(across);
             let mut from = BitReader::new(&bytes);
             assert_eq!(from.take_across(30).as_deref(), Some(across));
             assert!(from.is_at_end());
         }
-        let more: Vec<u16> = (0..=MOST_ACROSS as u16).collect();
+        let more: Vec<u16> = (0..=MAX_ACROSS as u16).collect();
         for foreign in [&[30][..], &[3, 3], &[4, 3], &more] {
             assert_eq!(BitReader::new(&packed(foreign)).take_across(30), None, "{foreign:?}");
         }

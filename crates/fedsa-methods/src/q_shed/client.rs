@@ -52,7 +52,7 @@ pub struct QShedAgent {
     plan: Arc<QShedPlan>,
     saved: State,
     /// The eigenpairs of the Hessian at the last renewal. Those are saved of whose vectors bits may still have to be sent.
-    kept: Option<Kept>,
+    kept: Option<HessianPairs>,
 }
 
 /// What an agent saves.
@@ -81,7 +81,7 @@ struct SavedRest {
 }
 
 /// The eigenpairs of one Hessian.
-struct Kept {
+struct HessianPairs {
     /// All eigenvalues; those below the floor count as the floor.
     values: Vec<f64>,
     /// The number of the first eigenvector that is known.
@@ -90,7 +90,7 @@ struct Kept {
     vectors: Mat<f64>,
 }
 
-impl Kept {
+impl HessianPairs {
     fn new(hessian: &Mat<f64>) -> Self {
         let Eigenpairs { values, vectors } = Eigenpairs::leading(hessian, hessian.nrows());
         let floor = (FLOOR * values[0]).max(f64::MIN_POSITIVE);
@@ -119,7 +119,7 @@ impl Kept {
         is_finite.then(|| SavedRest { values: self.values.clone(), first, vectors })
     }
 
-    /// The pairs that [`Kept::rest`] gave, of a Hessian with d rows; `None` if they are not such.
+    /// The pairs that [`HessianPairs::rest`] gave, of a Hessian with d rows; `None` if they are not such.
     fn of_rest(SavedRest { values, first, vectors }: SavedRest, d: usize) -> Option<Self> {
         let columns = vectors.len() / d.max(1);
         let is_finite = values.iter().chain(&vectors).all(|x| x.is_finite());
@@ -220,7 +220,7 @@ impl QShedAgent {
         let d = theta.len();
         let mut hessian = Mat::zeros(d, d);
         at.hessian_again(theta, &mut hessian);
-        self.kept = Some(Kept::new(&hessian));
+        self.kept = Some(HessianPairs::new(&hessian));
     }
 
     /// Sends the gradient at theta_t and the next bits.
@@ -236,7 +236,7 @@ impl QShedAgent {
             //   H_c = Hess f_c(theta_t), k_t = t, no vector has bits
             let mut hessian = Mat::zeros(d, d);
             at.hessian(theta, &mut hessian);
-            self.kept = Some(Kept::new(&hessian));
+            self.kept = Some(HessianPairs::new(&hessian));
             self.saved = State { renewed: Some((t, theta.to_vec())), ..State::default() };
         }
         let before = self.held(down);
@@ -302,7 +302,7 @@ impl Agent for QShedAgent {
             None
         } else {
             let (pairs, rest): (SavedRest, _) = postcard::take_from_bytes(rest).map_err(|_| bad_state())?;
-            Some(Kept::of_rest(pairs, d).filter(|_| rest.is_empty()).ok_or_else(bad_state)?)
+            Some(HessianPairs::of_rest(pairs, d).filter(|_| rest.is_empty()).ok_or_else(bad_state)?)
         };
         (self.saved, self.kept) = (saved, kept);
         Ok(())
@@ -321,9 +321,9 @@ mod tests {
         QShedPlan { renewal: Renewal::Once, rule, max_bits, budget: 0, trials: Trials::new(0.5, 1, 0.1) }
     }
 
-    fn diagonal(values: &[f64]) -> Kept {
+    fn diagonal(values: &[f64]) -> HessianPairs {
         let n = values.len();
-        Kept::new(&Mat::from_fn(n, n, |i, j| if i == j { values[i] } else { 0.0 }))
+        HessianPairs::new(&Mat::from_fn(n, n, |i, j| if i == j { values[i] } else { 0.0 }))
     }
 
     #[test]

@@ -40,7 +40,7 @@ use fedsa::error::{Error, Result, require};
 use fedsa::local::{ByAgent, Client, HESSIAN_AND_PAIRS};
 use fedsa::message::Part;
 use fedsa::method::{MethodSettings, MethodShape, Needs, Setting};
-use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::protocol::{Exchange, Gather, Len, Protocol, ReplySpec};
 use fedsa::schedule::renewal::Renewal;
 use fedsa::server::Server;
 use fedsa::uplink::LinkFacts;
@@ -50,7 +50,7 @@ use super::shed::{between_renewals, trigger};
 use crate::descent;
 use crate::local::line_search::Trials;
 use crate::local::refinement::Refinement;
-use crate::nested_grid::MOST_BITS;
+use crate::nested_grid::MAX_BITS;
 use crate::server::approximation::NewtonSteps;
 pub use client::BitRule;
 use client::{QShedAgent, QShedPlan};
@@ -127,8 +127,8 @@ impl QShed {
 impl MethodSettings for QShed {
     fn check(&self, _: usize) -> Result<()> {
         self.renewal.check("renewal")?;
-        let accepted = format!("between 1 and {MOST_BITS}");
-        require((1..=MOST_BITS).contains(&self.max_bits), "max_bits", self.max_bits, &accepted)?;
+        let accepted = format!("between 1 and {MAX_BITS}");
+        require((1..=MAX_BITS).contains(&self.max_bits), "max_bits", self.max_bits, &accepted)?;
         require(self.budget != Some(0), "budget", 0, "at least 1 bit a component")?;
         descent::check_shrinking_search(self.shrink, self.shrinks, self.decrease)
     }
@@ -155,20 +155,20 @@ impl MethodSettings for QShed {
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
         let most = d - 1;
-        let want = |part, len, give| Want { part, len, give };
+        let want = |part, len, gather| ReplySpec { part, len, gather };
         let content = match self.allocation {
-            BitRule::Ideal => want(Part::Eigenvectors, Len::AtMost(most * d), Give::Each),
-            _ => want(Part::Digits, Len::AtMost((most * d * self.max_bits as usize).div_ceil(8)), Give::Each),
+            BitRule::Ideal => want(Part::Eigenvectors, Len::AtMost(most * d), Gather::Each),
+            _ => want(Part::Digits, Len::AtMost((most * d * self.max_bits as usize).div_ceil(8)), Gather::Each),
         };
         let mut down = vec![(Part::Model, Len::Exactly(d))];
         down.extend(trigger(&self.renewal).map(|_| (Part::Renewal, Len::Exactly(1))));
         let bits = Exchange {
             down,
             own: vec![(Part::Counted, Len::Exactly(1))],
-            wants: vec![
-                want(Part::ExactGradient, Len::Exactly(d), Give::Sum),
-                want(Part::Eigenvalues, Len::AtMost(3 + most), Give::Each),
-                want(Part::Refinement, Len::AtMost(Refinement::most_bytes(most)), Give::Each),
+            replies: vec![
+                want(Part::ExactGradient, Len::Exactly(d), Gather::Sum),
+                want(Part::Eigenvalues, Len::AtMost(3 + most), Gather::Each),
+                want(Part::Refinement, Len::AtMost(Refinement::most_bytes(most)), Gather::Each),
                 content,
             ],
             may_open: false,

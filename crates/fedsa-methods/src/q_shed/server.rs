@@ -7,7 +7,7 @@ use fedsa::message::{Body, Part};
 use fedsa::protocol::refused;
 use fedsa::random::Stream;
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, HessianModel, Letter, Next, Received, Server, ServerFacts};
+use fedsa::server::{Broadcast, ClientUpdate, HessianModel, Next, Received, Server, ServerFacts};
 use serde::{Deserialize, Serialize};
 
 use crate::local::refinement::{BitReader, More, Refinement, checksum};
@@ -209,10 +209,10 @@ impl QShedServer {
     }
 
     /// Takes the answers that arrived.
-    fn take(&mut self, t: u64, letters: &[Letter]) {
+    fn take(&mut self, t: u64, updates: &[ClientUpdate]) {
         let (d, rule) = (self.steps.theta.len(), &self.rule);
-        self.held.take(letters, |c, held, letter| {
-            if let Ok(answer) = Answer::read(&letter.parts, d, rule.max_bits) {
+        self.held.take(updates, |c, held, update| {
+            if let Ok(answer) = Answer::read(&update.parts, d, rule.max_bits) {
                 held.take(c, t, &answer, d, rule);
             }
         });
@@ -228,13 +228,13 @@ impl HessianModel for QShedServer {
 }
 
 impl Server for QShedServer {
-    fn open(&mut self, t: u64) -> Ask {
-        Ask { to: None, down: self.steps.question(t), own: None }
+    fn open(&mut self, t: u64) -> Broadcast {
+        Broadcast { to: None, down: self.steps.question(t), own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == 0 {
-            self.take(got.round, got.letters);
+            self.take(got.round, got.updates);
             let d = self.steps.theta.len();
             let g = self.steps.see(got, Part::ExactGradient, self.held.weights.len(), d);
             let p = direction(self.hessian(), &g);

@@ -7,7 +7,7 @@ use fedsa::linalg::distance_sq;
 use fedsa::message::{Message, Part};
 use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::StepSchedule;
-use fedsa::server::{Ask, Letter, Next, Participation, Received, Server, ordered_sum};
+use fedsa::server::{Broadcast, ClientUpdate, Next, Participation, Received, Server, ordered_sum};
 
 /// Uses only directions whose model is near the present model.
 #[derive(Debug, Clone)]
@@ -43,14 +43,14 @@ pub enum NearRule {
 }
 
 impl Adaptive {
-    /// `||theta_t - theta_{t - tau}||` of the model that a letter answers.
-    fn distance(&self, letter: &Letter) -> f64 {
-        distance_sq(&self.theta, &self.models[(letter.answers - self.first) as usize]).sqrt()
+    /// `||theta_t - theta_{t - tau}||` of the model that a update answers.
+    fn distance(&self, update: &ClientUpdate) -> f64 {
+        distance_sq(&self.theta, &self.models[(update.answers - self.first) as usize]).sqrt()
     }
 
     /// The direction of the round, d numbers; `None` if the round is skipped.
     fn direction(&self, got: &Received<'_>) -> Option<Vec<f64>> {
-        let mut near: Vec<(f64, &Letter)> = got.letters.iter().map(|letter| (self.distance(letter), letter)).collect();
+        let mut near: Vec<(f64, &ClientUpdate)> = got.updates.iter().map(|update| (self.distance(update), update)).collect();
         let total = match self.choice {
             NearRule::EachNear => {
                 near.retain(|(distance, _)| *distance <= self.threshold);
@@ -61,30 +61,30 @@ impl Adaptive {
                 // order starts half of the agents further on in each round.
                 let agents = self.participation.agents as u64;
                 let turn = got.round % agents.max(1) * agents.div_ceil(2) % agents.max(1);
-                let place = |letter: &Letter| (letter.agent as u64 + agents - turn) % agents;
+                let place = |update: &ClientUpdate| (update.agent as u64 + agents - turn) % agents;
                 near.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| place(a.1).cmp(&place(b.1))));
                 near.truncate(near.len().div_ceil(2));
                 // The largest distance of the nearer half is the median of all.
                 if near.last().is_none_or(|(median, _)| *median > self.threshold) {
                     return None;
                 }
-                near.sort_by_key(|(_, letter)| letter.agent);
-                near.iter().map(|(_, letter)| letter.weight).sum()
+                near.sort_by_key(|(_, update)| update.agent);
+                near.iter().map(|(_, update)| update.weight).sum()
             }
         };
-        let sum = ordered_sum(self.theta.len(), near.iter().map(|(_, letter)| (letter.weight, letter.part(Part::Direction))));
+        let sum = ordered_sum(self.theta.len(), near.iter().map(|(_, update)| (update.weight, update.part(Part::Direction))));
         Some(sum.into_iter().map(|x| x / total).collect())
     }
 }
 
 impl Server for Adaptive {
-    fn open(&mut self, t: u64) -> Ask {
+    fn open(&mut self, t: u64) -> Broadcast {
         while self.models.len() as u64 > self.reach {
             self.models.pop_front();
             self.first += 1;
         }
         self.models.push_back(self.theta.clone());
-        Ask { to: self.participation.of(t), down: Message::one(t, 0, Part::Model, self.theta.clone()), own: None }
+        Broadcast { to: self.participation.of(t), down: Message::one(t, 0, Part::Model, self.theta.clone()), own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {

@@ -8,7 +8,7 @@ use fedsa::linalg;
 use fedsa::message::{Body, Message, Part};
 use fedsa::parallel;
 use fedsa::protocol::refused;
-use fedsa::server::{Ask, Letter, Next, Received, by_agent};
+use fedsa::server::{Broadcast, ClientUpdate, Next, Received, by_agent};
 use fedsa::triangle::entries;
 use serde::{Deserialize, Serialize};
 
@@ -98,10 +98,10 @@ impl<P: Clone + Default + Send> HeldPairs<P> {
     }
 
     /// Takes the answers that arrived.
-    pub fn take(&mut self, letters: &[Letter], take: impl Fn(usize, &mut StoredPairs<P>, &Letter) + Sync) {
-        let of_agents = by_agent(letters, self.of.len());
+    pub fn take(&mut self, updates: &[ClientUpdate], take: impl Fn(usize, &mut StoredPairs<P>, &ClientUpdate) + Sync) {
+        let of_agents = by_agent(updates, self.of.len());
         let mut agents: Vec<_> = self.of.iter_mut().zip(of_agents).collect();
-        parallel::each_mut(&mut agents, |c, (held, letter)| letter.iter().for_each(|letter| take(c, held, letter)));
+        parallel::each_mut(&mut agents, |c, (held, update)| update.iter().for_each(|update| take(c, held, update)));
     }
 
     /// [`mean_hessian`] of d rows over the agents of which anything is held.
@@ -299,7 +299,7 @@ impl NewtonSteps {
         // Where the downlink alters models, gradients are those at the model that agents decoded.
         self.theta = got.down.part(Part::Model).to_vec();
         let g = got.mean(gradient);
-        let is_whole = got.letters.len() == agents;
+        let is_whole = got.updates.len() == agents;
         self.search.iter_mut().for_each(|search| search.begin(&g, is_whole));
         if let Some(trigger) = &mut self.trigger {
             trigger.see(got.round, is_whole.then(|| linalg::norm_sq(&g).sqrt()), span);
@@ -311,7 +311,7 @@ impl NewtonSteps {
     pub fn along(&mut self, round: u64, p: Option<Vec<f64>>) -> Next {
         let Some(p) = p else { return Next::Done { tell: None } };
         if self.search.is_some() {
-            return Next::Ask(Ask { to: None, down: Message::one(round, 1, Part::Step, p), own: None });
+            return Next::Ask(Broadcast { to: None, down: Message::one(round, 1, Part::Step, p), own: None });
         }
         self.step(1.0, &p);
         Next::Done { tell: None }

@@ -4,7 +4,7 @@ use fedsa::error::Result;
 use fedsa::message::{Message, Part, TELL};
 use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::StepSchedule;
-use fedsa::server::{Ask, Next, Participation, Received, Server, ordered_sum};
+use fedsa::server::{Broadcast, Next, Participation, Received, Server, ordered_sum};
 
 /// Averages directions. For FedHSA it first asks for operators and sends their mean back. Optionally it projects on a
 /// ball, and tells the participants v.
@@ -47,16 +47,16 @@ impl Average {
     fn mean_operator(&mut self, got: &Received<'_>) -> Vec<f64> {
         let d = self.theta.len();
         let Some(table) = &mut self.table else { return got.mean(Part::Operator) };
-        for letter in got.letters {
-            if self.table_rounds[letter.agent] > letter.answers as f64 {
+        for update in got.updates {
+            if self.table_rounds[update.agent] > update.answers as f64 {
                 continue;
             }
-            self.table_rounds[letter.agent] = letter.answers as f64;
+            self.table_rounds[update.agent] = update.answers as f64;
             // The table keeps the operator as it arrived, possibly weakened.
-            let gain = letter.weight / self.weights[letter.agent];
-            table[letter.agent * d..(letter.agent + 1) * d]
+            let gain = update.weight / self.weights[update.agent];
+            table[update.agent * d..(update.agent + 1) * d]
                 .iter_mut()
-                .zip(letter.part(Part::Operator))
+                .zip(update.part(Part::Operator))
                 .for_each(|(kept, x)| *kept = gain * x);
         }
         ordered_sum(d, self.weights.iter().copied().zip(table.chunks(d)))
@@ -64,23 +64,23 @@ impl Average {
 }
 
 impl Server for Average {
-    fn open(&mut self, t: u64) -> Ask {
+    fn open(&mut self, t: u64) -> Broadcast {
         let down = Message::one(t, 0, Part::Model, self.theta.clone());
-        Ask { to: self.participation.of(t), down, own: None }
+        Broadcast { to: self.participation.of(t), down, own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         let t = got.round;
         if self.operators_first && got.exchange == 0 {
             let down = Message::one(t, 1, Part::Operator, self.mean_operator(got));
-            return Next::Ask(Ask { to: self.participation.of(t), down, own: None });
+            return Next::Ask(Broadcast { to: self.participation.of(t), down, own: None });
         }
         // theta_{t+1} = theta_t + alpha_g E v
         let step = self.alpha_g * self.steps.of(t).sum;
         self.theta.iter_mut().zip(got.mean_of(Part::Direction)).for_each(|(theta, v)| *theta += step * v);
         self.project();
         let v = || Message::one(t, TELL, Part::Direction, got.mean(Part::Direction));
-        let tell = self.tells_mean.then(|| Ask { to: self.participation.of(t), down: v(), own: None });
+        let tell = self.tells_mean.then(|| Broadcast { to: self.participation.of(t), down: v(), own: None });
         Next::Done { tell }
     }
 

@@ -4,7 +4,7 @@ use fedsa::error::Result;
 use fedsa::linalg::along;
 use fedsa::message::{Body, Message, Part};
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, Next, Received, Server, ServerFacts};
+use fedsa::server::{Broadcast, Next, Received, Server, ServerFacts};
 use serde::{Deserialize, Serialize};
 
 use crate::local::line_search::{LineSearch, Trials};
@@ -119,10 +119,10 @@ impl Descent {
     }
 
     /// Asks the agents for their directions for the mean gradient g.
-    fn ask_directions(&self, round: u64, g: Vec<f64>) -> Ask {
+    fn ask_directions(&self, round: u64, g: Vec<f64>) -> Broadcast {
         let (model, numbers) = ((Part::Model, Body::Numbers(self.point.clone())), Body::Numbers(g));
         let parts = if self.ahead.is_some() { vec![model, (Part::ExactGradient, numbers)] } else { vec![(Part::Gradient, numbers)] };
-        Ask { to: None, down: Message { round, exchange: 1, parts }, own: None }
+        Broadcast { to: None, down: Message { round, exchange: 1, parts }, own: None }
     }
 
     /// Moves along p, or asks for the losses along it.
@@ -135,7 +135,7 @@ impl Descent {
             _ => {
                 let mut down = Message::one(got.round, got.exchange + 1, Part::Step, p);
                 down.parts.extend(self.ahead.as_ref().map(|ahead| (Part::Trial, Body::Numbers(vec![ahead.trial as f64]))));
-                return Next::Ask(Ask { to: None, down, own: None });
+                return Next::Ask(Broadcast { to: None, down, own: None });
             }
         }
         Next::Done { tell: None }
@@ -162,7 +162,7 @@ impl Descent {
 }
 
 impl Server for Descent {
-    fn open(&mut self, t: u64) -> Ask {
+    fn open(&mut self, t: u64) -> Broadcast {
         let ahead = self.ahead.as_mut().map(|ahead| std::mem::take(&mut ahead.gradient));
         // A gradient of 0 is that of a root, where nobody has a direction.
         if let Some(g) = ahead.filter(|g| g.iter().any(|g| *g != 0.0)) {
@@ -170,7 +170,7 @@ impl Server for Descent {
             self.length.begin(&g, true);
             return self.ask_directions(t, g);
         }
-        Ask { to: None, down: Message::one(t, 0, Part::Model, self.rule.point(&self.theta)), own: None }
+        Broadcast { to: None, down: Message::one(t, 0, Part::Model, self.rule.point(&self.theta)), own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
@@ -252,7 +252,7 @@ mod tests {
             let ask = server.open(t);
             let (g, numbers) = ([g], ask.down.part(Part::Model).to_vec());
             let sums: [(Part, &[f64]); 1] = [(Part::Gradient, &g)];
-            let got = Received { round: t, exchange: 0, down: &ask.down, sums: &sums, asked: 1.0, arrived, letters: &[] };
+            let got = Received { round: t, exchange: 0, down: &ask.down, sums: &sums, asked: 1.0, arrived, updates: &[] };
             assert!(matches!(server.receive(&got), Next::Done { .. }));
             (numbers[0], server.theta[0])
         };

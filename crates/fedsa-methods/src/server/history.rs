@@ -10,11 +10,11 @@ pub type StepPair = (Vec<f64>, Vec<f64>);
 
 /// The least cosine of the angle between s and y of a pair that is used. Along an objective of condition number kappa it is
 /// at least `2 sqrt(kappa) / (1 + kappa)`, so that pairs of all kappa up to 1e20 pass, and those that rounding made do not.
-const LEAST_COSINE: f64 = 1e-10;
+const MIN_COSINE: f64 = 1e-10;
 
 /// Whether the curvature along s is positive: `s^T y > 0`, beyond rounding errors.
 pub fn is_curved(s: &[f64], y: &[f64]) -> bool {
-    dot(s, y) > LEAST_COSINE * (dot(s, s) * dot(y, y)).sqrt()
+    dot(s, y) > MIN_COSINE * (dot(s, s) * dot(y, y)).sqrt()
 }
 
 /// Pairs, older ones first.

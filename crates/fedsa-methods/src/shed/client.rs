@@ -12,7 +12,7 @@ use fedsa::random::{Key, Purpose};
 use fedsa::schedule::renewal::{Pairs, Renewal};
 use serde::{Deserialize, Serialize};
 
-use super::kept::{AT_ONCE, Kept, Rho, SavedPairs, SavedRest, Source};
+use super::hessian_pairs::{AT_ONCE, HessianPairs, Rho, SavedPairs, SavedRest, Source};
 use crate::local::Point;
 use crate::local::line_search::Trials;
 use crate::local::renewal::{due, foreign};
@@ -52,7 +52,7 @@ pub struct ShedAgent {
     saved: State,
     /// The eigenpairs of the Hessian at the last renewal. Of a formed Hessian those are saved that may still have to be sent before the next
     /// renewal; all of those from products, because an iteration starts from the pairs of the renewal before.
-    kept: Option<Kept>,
+    kept: Option<HessianPairs>,
 }
 
 /// What an agent saves.
@@ -94,11 +94,11 @@ impl ShedAgent {
         let renewed = (t, theta.to_vec());
         self.kept = Some(match self.plan.tolerance {
             None => {
-                let memory = if let Some(Kept { source: Source::Formed(Some(old)), .. }) = before { old } else { Mat::new() };
+                let memory = if let Some(HessianPairs { source: Source::Formed(Some(old)), .. }) = before { old } else { Mat::new() };
                 at.count_hessian();
-                Kept::of_hessian(at, theta, few, self.plan.rho, memory)
+                HessianPairs::of_hessian(at, theta, few, self.plan.rho, memory)
             }
-            Some(tolerance) => Kept::of_products(at, &renewed, before, few.min(AT_ONCE), self.plan.rho, tolerance),
+            Some(tolerance) => HessianPairs::of_products(at, &renewed, before, few.min(AT_ONCE), self.plan.rho, tolerance),
         });
         (self.saved.renewed, self.saved.sent, self.saved.held) = (Some(renewed), 0, 0);
     }
@@ -108,7 +108,7 @@ impl ShedAgent {
     fn compute_again(&mut self, at: &LocalContext<'_>, from: usize, n: usize) {
         let Some((round, theta)) = &self.saved.renewed else { return };
         if self.plan.tolerance.is_none() && self.kept.as_ref().is_none_or(|kept| kept.lacks(from, n)) {
-            self.kept = Some(Kept::of_hessian(at, theta, self.few(at, *round), self.plan.rho, Mat::new()));
+            self.kept = Some(HessianPairs::of_hessian(at, theta, self.few(at, *round), self.plan.rho, Mat::new()));
         }
     }
 
@@ -184,7 +184,7 @@ impl Agent for ShedAgent {
     }
 
     fn save(&self) -> Vec<u8> {
-        let pairs = self.kept.as_ref().and_then(Kept::saved);
+        let pairs = self.kept.as_ref().and_then(HessianPairs::saved);
         // Of pairs that are no numbers nothing can be sent: the agent renews when it comes back.
         let is_lost = pairs.as_ref().is_some_and(|pairs| !pairs.is_finite());
         let saved = if is_lost { &State::default() } else { &self.saved };
@@ -212,13 +212,13 @@ impl Agent for ShedAgent {
         }
         let kept = if self.plan.tolerance.is_some() && renewed.is_some() {
             let (pairs, rest): (SavedPairs, _) = postcard::take_from_bytes(rest).map_err(|_| bad_state())?;
-            let kept = Kept::restored(pairs).filter(|kept| rest.is_empty() && kept.pairs.vectors.nrows() <= d);
+            let kept = HessianPairs::restored(pairs).filter(|kept| rest.is_empty() && kept.pairs.vectors.nrows() <= d);
             Some(kept.ok_or_else(bad_state)?)
         } else if rest.is_empty() {
             None
         } else {
             let (saved, rest): (SavedRest, _) = postcard::take_from_bytes(rest).map_err(|_| bad_state())?;
-            let kept = Kept::of_rest(saved, d).filter(|_| rest.is_empty() && renewed.is_some());
+            let kept = HessianPairs::of_rest(saved, d).filter(|_| rest.is_empty() && renewed.is_some());
             Some(kept.ok_or_else(bad_state)?)
         };
         (self.saved, self.kept) = (saved, kept);

@@ -35,7 +35,7 @@
 //! proportional to the differences between the agents' gradients at the root, and where these are zero it goes to zero.
 
 mod client;
-mod kept;
+mod hessian_pairs;
 mod server;
 mod woodbury;
 
@@ -45,7 +45,7 @@ use fedsa::error::{Result, require};
 use fedsa::local::{ByAgent, Client, HESSIAN_AND_PAIRS};
 use fedsa::message::Part;
 use fedsa::method::{MethodSettings, MethodShape, Needs, Setting};
-use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
+use fedsa::protocol::{Exchange, Gather, Len, Protocol, ReplySpec};
 use fedsa::schedule::renewal::{Pairs, Renewal};
 use fedsa::server::Server;
 use serde::{Deserialize, Serialize};
@@ -54,8 +54,8 @@ use crate::local::line_search::Trials;
 use crate::server::approximation::{NewtonSteps, Trigger};
 use crate::{at_work, descent};
 use client::{ShedAgent, ShedPlan};
-use kept::AT_ONCE;
-pub use kept::Rho;
+use hessian_pairs::AT_ONCE;
+pub use hessian_pairs::Rho;
 use server::ShedServer;
 
 /// The settings of SHED; the default is Fib-SHED.
@@ -128,10 +128,10 @@ pub enum CurvatureSource {
 }
 
 /// The largest d for which `auto` forms Hessians, and for which all pairs may be sent by default.
-const MOST_FORMED: usize = 4096;
+const MAX_FORMED: usize = 4096;
 /// How many pairs of one Hessian are sent by default where d is larger, and the number of all pairs at the server that this keeps to.
-const MOST_PAIRS: usize = 64;
-const MOST_HELD: usize = 8192;
+const MAX_PAIRS: usize = 64;
+const MAX_HELD: usize = 8192;
 
 /// How long a step is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,7 +172,7 @@ impl Shed {
     /// The relative residual of pairs from products; `None` where Hessians of d rows are formed.
     fn tolerance(&self, d: usize) -> Option<f64> {
         let has_products = match self.curvature {
-            CurvatureSource::Auto => d > MOST_FORMED,
+            CurvatureSource::Auto => d > MAX_FORMED,
             CurvatureSource::Hessian => false,
             CurvatureSource::Products => true,
         };
@@ -181,8 +181,8 @@ impl Shed {
 
     /// How many pairs of one Hessian are sent, at most.
     fn most(&self, agents: usize, d: usize) -> usize {
-        let is_large = d > MOST_FORMED && self.tolerance(d).is_some();
-        let default = if is_large { (MOST_HELD / agents).clamp(1, MOST_PAIRS) } else { usize::MAX };
+        let is_large = d > MAX_FORMED && self.tolerance(d).is_some();
+        let default = if is_large { (MAX_HELD / agents).clamp(1, MAX_PAIRS) } else { usize::MAX };
         self.max_pairs.unwrap_or(default).min(d.saturating_sub(1))
     }
 
@@ -247,7 +247,7 @@ impl MethodSettings for Shed {
 
     /// The vectors of one answer are at most d - 1.
     fn largest_dimension(&self) -> usize {
-        let default = if self.tolerance(usize::MAX).is_some() { MOST_PAIRS } else { usize::MAX };
+        let default = if self.tolerance(usize::MAX).is_some() { MAX_PAIRS } else { usize::MAX };
         let most = self.pairs.most_of_all().min(self.max_pairs.unwrap_or(default)).max(1);
         (u32::MAX as usize / most).max(u16::MAX as usize)
     }
@@ -255,16 +255,16 @@ impl MethodSettings for Shed {
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
         let most = self.pairs.most_of_all().min(self.most(setting.weights.len(), d));
-        let want = |part, len, give| Want { part, len, give };
+        let want = |part, len, gather| ReplySpec { part, len, gather };
         let mut down = vec![(Part::Model, Len::Exactly(d))];
         down.extend(self.trigger().map(|_| (Part::Renewal, Len::Exactly(1))));
         let pairs = Exchange {
             down,
             own: vec![(Part::Counted, Len::Exactly(1))],
-            wants: vec![
-                want(Part::Gradient, Len::Exactly(d), Give::Sum),
-                want(Part::Eigenvalues, Len::AtMost(3 + most), Give::Each),
-                want(Part::Eigenvectors, Len::AtMost(most * d), Give::Each),
+            replies: vec![
+                want(Part::Gradient, Len::Exactly(d), Gather::Sum),
+                want(Part::Eigenvalues, Len::AtMost(3 + most), Gather::Each),
+                want(Part::Eigenvectors, Len::AtMost(most * d), Gather::Each),
             ],
             may_open: false,
         };

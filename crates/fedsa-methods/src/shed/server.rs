@@ -6,7 +6,7 @@ use fedsa::linalg;
 use fedsa::message::{Body, Part};
 use fedsa::protocol::refused;
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Ask, HessianModel, Letter, Next, Received, Server, ServerFacts};
+use fedsa::server::{Broadcast, ClientUpdate, HessianModel, Next, Received, Server, ServerFacts};
 use serde::{Deserialize, Serialize};
 
 use super::woodbury::{self, Woodbury, lengths};
@@ -112,18 +112,18 @@ impl ShedServer {
     }
 
     /// Takes the answers that arrived.
-    fn take(&mut self, t: u64, letters: &[Letter]) {
+    fn take(&mut self, t: u64, updates: &[ClientUpdate]) {
         let d = self.steps.theta.len();
         let Some(woodbury) = &mut self.woodbury else {
-            return self.held.take(letters, |_, held, letter| {
-                held.take(t, letter.part(Part::Eigenvalues), letter.part(Part::Eigenvectors), d);
+            return self.held.take(updates, |_, held, update| {
+                held.take(t, update.part(Part::Eigenvalues), update.part(Part::Eigenvectors), d);
             });
         };
-        for letter in letters {
-            let (held, values) = (&mut self.held.of[letter.agent], letter.part(Part::Eigenvalues));
-            let vectors = letter.parts.iter().find(|(part, _)| *part == Part::Eigenvectors).map(|(_, body)| body);
+        for update in updates {
+            let (held, values) = (&mut self.held.of[update.agent], update.part(Part::Eigenvalues));
+            let vectors = update.parts.iter().find(|(part, _)| *part == Part::Eigenvectors).map(|(_, body)| body);
             if let Some((keep, vectors)) = held.prefix(t, values, d).zip(vectors)
-                && woodbury.replace(letter.agent, keep, vectors, ORTHOGONAL)
+                && woodbury.replace(update.agent, keep, vectors, ORTHOGONAL)
             {
                 held.go_on(keep, values);
             }
@@ -154,13 +154,13 @@ impl HessianModel for ShedServer {
 }
 
 impl Server for ShedServer {
-    fn open(&mut self, t: u64) -> Ask {
-        Ask { to: None, down: self.steps.question(t), own: None }
+    fn open(&mut self, t: u64) -> Broadcast {
+        Broadcast { to: None, down: self.steps.question(t), own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == 0 {
-            self.take(got.round, got.letters);
+            self.take(got.round, got.updates);
             let g = self.steps.see(got, Part::Gradient, self.held.weights.len(), self.span);
             let p = self.direction(&g);
             return self.steps.along(got.round, p);

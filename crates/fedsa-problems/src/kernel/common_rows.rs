@@ -8,7 +8,7 @@ use crate::kernel::lists::{ListNumbers, Lists};
 use fedsa::kernel::{Chunk, Isa};
 
 /// The most rows: 16 bits number them and one more, which has no weight.
-pub const MOST_ROWS: usize = (1 << 16) - 1;
+pub const MAX_ROWS: usize = (1 << 16) - 1;
 
 /// The rows that two columns have in common, for the entries of a triangle.
 #[derive(Debug)]
@@ -23,10 +23,10 @@ impl CommonRows {
     /// of the lower triangle, row by row, and for entries without any rows `none`, the number after its last one.
     ///
     /// # Panics
-    /// When there are more than [`MOST_ROWS`] rows, or columns without an entry.
+    /// When there are more than [`MAX_ROWS`] rows, or columns without an entry.
     pub fn of(columns: &[u32], ends: &[usize], none: usize, wanted: &[u32]) -> Self {
         let rows = ends.len();
-        assert!(rows <= MOST_ROWS);
+        assert!(rows <= MAX_ROWS);
         let row = |j: usize| &columns[if j == 0 { 0 } else { ends[j - 1] }..ends[j]];
         let mut counts = vec![0u32; none + 1];
         for j in 0..rows {

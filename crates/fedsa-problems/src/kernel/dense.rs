@@ -48,8 +48,8 @@ impl Dense {
     }
 }
 
-/// Runs the leg for all lanes: `theta += eta_h (b_c - A_c theta + drift)` for every `eta_h`.
-pub fn leg(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64], isa: Isa) {
+/// Runs the local phase for all lanes: `theta += eta_h (b_c - A_c theta + drift)` for every `eta_h`.
+pub fn local_phase(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64], isa: Isa) {
     let width = lanes.width;
     assert!(systems.len() == lanes.len && lanes.len <= LANES && isa.is_available());
     assert!(lanes.theta.len() == LANES * width && lanes.drift.len() == LANES * width && lanes.spare.len() == width);
@@ -58,9 +58,9 @@ pub fn leg(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64], isa: Isa) {
     unsafe {
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => leg_avx512(lanes, systems, etas),
+            Isa::Avx512 => local_phase_avx512(lanes, systems, etas),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => leg_avx2(lanes, systems, etas),
+            Isa::Avx2 => local_phase_avx2(lanes, systems, etas),
             _ => steps::<vector::Portable>(lanes, systems, etas),
         }
     }
@@ -68,20 +68,20 @@ pub fn leg(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64], isa: Isa) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
-unsafe fn leg_avx512(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) {
-    // SAFETY: as in `leg`.
+unsafe fn local_phase_avx512(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) {
+    // SAFETY: as in `local_phase`.
     unsafe { steps::<vector::Avx512>(lanes, systems, etas) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn leg_avx2(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) {
-    // SAFETY: as in `leg`.
+unsafe fn local_phase_avx2(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) {
+    // SAFETY: as in `local_phase`.
     unsafe { steps::<vector::Avx2>(lanes, systems, etas) }
 }
 
 /// # Safety
-/// As [`leg`] asserts.
+/// As [`local_phase`] asserts.
 #[inline(always)]
 unsafe fn steps<V: Vector>(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) {
     match lanes.width {
@@ -100,7 +100,7 @@ unsafe fn steps<V: Vector>(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) 
 /// With large ones a lane makes all its steps before the next lane starts, so that its operator stays in the cache.
 ///
 /// # Safety
-/// As [`leg`] asserts.
+/// As [`local_phase`] asserts.
 #[inline(always)]
 unsafe fn lane_steps<V: Vector, const W: usize>(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) {
     if W == 0 {
@@ -123,14 +123,14 @@ unsafe fn lane_steps<V: Vector, const W: usize>(lanes: &mut Lanes, systems: &[&D
 /// One step of one lane.
 ///
 /// # Safety
-/// As [`leg`] asserts.
+/// As [`local_phase`] asserts.
 #[inline(always)]
 unsafe fn step<V: Vector, const W: usize>(lanes: &mut Lanes, l: usize, system: &Dense, eta: f64) {
     let width = if W == 0 { lanes.width } else { W };
     let theta = lanes.theta[l * width..][..width].as_mut_ptr();
     let drift = lanes.drift[l * width..][..width].as_ptr();
     let g = lanes.spare[..width].as_mut_ptr();
-    // SAFETY: `leg` asserted that a system holds width chunks of b and as many strips of
+    // SAFETY: `local_phase` asserted that a system holds width chunks of b and as many strips of
     // columns, whose number is at most that of theta's padded components.
     unsafe {
         let mut k = 0;

@@ -14,7 +14,7 @@ const SIDE: usize = 8;
 pub type ListNumbers = [f64; 1 << 16];
 
 /// Groups whose sums a thread keeps room for, at most: 4 MiB.
-const MOST_KEPT: usize = 1 << 16;
+const MAX_KEPT: usize = 1 << 16;
 
 /// Memory of a thread for numbers to sum, which have any values, and for sums.
 struct Room {
@@ -104,7 +104,7 @@ pub fn with_room<R>(see: impl FnOnce(&mut ListNumbers, &mut Vec<Chunk>) -> R) ->
     let numbers = || vec![0.0; 1 << 16].try_into().expect("as many numbers");
     let mut room = ROOM.take().unwrap_or_else(|| Room { numbers: numbers(), sums: Vec::new() });
     let shown = see(&mut room.numbers, &mut room.sums);
-    if room.sums.len() > MOST_KEPT {
+    if room.sums.len() > MAX_KEPT {
         room.sums = Vec::new();
     }
     ROOM.set(Some(room));

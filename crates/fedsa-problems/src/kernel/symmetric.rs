@@ -167,9 +167,9 @@ fn store(v: &mut [f64], k: usize, x: &[f64; 8]) {
     v[8 * k..end].copy_from_slice(&x[..end - 8 * k]);
 }
 
-/// Runs the leg for all lanes: `theta += eta_h (b_z - A_z theta + drift)` for every `eta_h`, with the term
+/// Runs the local phase for all lanes: `theta += eta_h (b_z - A_z theta + drift)` for every `eta_h`, with the term
 /// `z = picks[h][l]` of `terms[l]` in step h of lane l.
-pub fn leg(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u32; LANES]], etas: &[f64], isa: Isa) {
+pub fn local_phase(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u32; LANES]], etas: &[f64], isa: Isa) {
     let width = lanes.width;
     assert!(terms.len() == lanes.len && lanes.len <= LANES && picks.len() == etas.len() && isa.is_available());
     assert!(lanes.theta.len() == LANES * width && lanes.drift.len() == LANES * width && lanes.spare.len() == width);
@@ -181,9 +181,9 @@ pub fn leg(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u32; LANES]], etas
     unsafe {
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => leg_avx512(lanes, terms, picks, etas),
+            Isa::Avx512 => local_phase_avx512(lanes, terms, picks, etas),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => leg_avx2(lanes, terms, picks, etas),
+            Isa::Avx2 => local_phase_avx2(lanes, terms, picks, etas),
             _ => steps::<vector::Portable>(lanes, terms, picks, etas),
         }
     }
@@ -191,15 +191,15 @@ pub fn leg(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u32; LANES]], etas
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
-unsafe fn leg_avx512(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u32; LANES]], etas: &[f64]) {
-    // SAFETY: as in `leg`.
+unsafe fn local_phase_avx512(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u32; LANES]], etas: &[f64]) {
+    // SAFETY: as in `local_phase`.
     unsafe { steps::<vector::Avx512>(lanes, terms, picks, etas) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn leg_avx2(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u32; LANES]], etas: &[f64]) {
-    // SAFETY: as in `leg`.
+unsafe fn local_phase_avx2(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u32; LANES]], etas: &[f64]) {
+    // SAFETY: as in `local_phase`.
     unsafe { steps::<vector::Avx2>(lanes, terms, picks, etas) }
 }
 
@@ -207,7 +207,7 @@ unsafe fn leg_avx2(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u32; LANES
 /// With long ones a lane makes all its steps before the next lane starts, so that terms drawn twice are in the cache.
 ///
 /// # Safety
-/// As [`leg`] asserts.
+/// As [`local_phase`] asserts.
 #[inline(always)]
 unsafe fn steps<V: Vector>(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u32; LANES]], etas: &[f64]) {
     const SHORT: usize = 2;
@@ -237,14 +237,14 @@ unsafe fn steps<V: Vector>(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u3
 /// One step of one lane.
 ///
 /// # Safety
-/// As [`leg`] asserts.
+/// As [`local_phase`] asserts.
 #[inline(always)]
 unsafe fn step<V: Vector>(lanes: &mut Lanes, l: usize, terms: &Symmetric, z: u32, eta: f64) {
     let (d, width) = (terms.d, lanes.width);
     let theta = lanes.theta[l * width..][..width].as_mut_ptr();
     let drift = lanes.drift[l * width..][..width].as_ptr();
     let g = lanes.spare[..width].as_mut_ptr();
-    // SAFETY: `leg` asserted that term z exists and has the chunks of dimension d, whose vectors are of `width` chunks.
+    // SAFETY: `local_phase` asserted that term z exists and has the chunks of dimension d, whose vectors are of `width` chunks.
     unsafe {
         let term = terms.data.as_ptr().add(z as usize * terms.stride);
         // Sums of four columns fit into sixteen registers, of eight into thirty-two.

@@ -9,17 +9,17 @@ use fedsa::kernel::vector::{self, Vector};
 use fedsa::kernel::{Chunk, Isa, LANES, Lanes};
 use fedsa::random::Streams;
 
-pub(crate) use table::MOST_WIDE;
+pub(crate) use table::MAX_WIDE;
 use table::Source;
 pub use table::{Column, Tables, Transition, TransitionTable, alias, column_bits};
 
-/// Runs the leg for all lanes of these blocks: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`; `kinds` has the table of each
+/// Runs the local phase for all lanes of these blocks: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`; `kinds` has the table of each
 /// agent.
 ///
 /// # Panics
 /// When an agent has no table.
 #[inline]
-pub fn leg(blocks: &mut [Lanes], tables: &Tables, kinds: &[u32], etas: &[f64], isa: Isa) {
+pub fn local_phase(blocks: &mut [Lanes], tables: &Tables, kinds: &[u32], etas: &[f64], isa: Isa) {
     assert!(isa.is_available());
     if single::suits(blocks, tables, etas) {
         return single::step(blocks, tables, kinds, etas[0], isa);
@@ -74,7 +74,7 @@ fn run<const L: usize, const W: usize, const CHAIN: bool, const ALIKE: bool>(
     etas: &[f64],
     isa: Isa,
 ) {
-    // SAFETY: `leg` checked the instruction set and the lengths of vectors.
+    // SAFETY: `local_phase` checked the instruction set and the lengths of vectors.
     unsafe {
         match isa {
             #[cfg(target_arch = "x86_64")]
@@ -119,7 +119,7 @@ struct Vectors<const L: usize> {
     width: usize,
 }
 
-/// `L` agents of one leg.
+/// `L` agents of one local phase.
 struct Group<const L: usize> {
     vectors: Vectors<L>,
     sources: [Source; L],
@@ -132,7 +132,7 @@ struct Group<const L: usize> {
 /// With `ALIKE` the tables are alike ([`Tables::are_alike`]).
 ///
 /// # Safety
-/// The instruction set is available, and vectors, tables and lanes have the lengths that [`leg`] asserts.
+/// The instruction set is available, and vectors, tables and lanes have the lengths that [`local_phase`] asserts.
 #[inline(always)]
 unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool, const ALIKE: bool>(
     lanes: &mut Lanes,
@@ -171,7 +171,7 @@ unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool, co
     }
 }
 
-/// Steps one after the other, for legs too short to draw ahead in.
+/// Steps one after the other, for local phases too short to draw ahead in.
 ///
 /// # Safety
 /// As [`steps`] says.

@@ -15,7 +15,7 @@ pub const BLOCK: usize = 512;
 /// Partial sums of a row.
 const CLASSES: usize = 8;
 /// The most columns: 16 bits number them, the rows of a block, and one place after each.
-pub const MOST_COLUMNS: usize = (1 << 16) - BLOCK - 2;
+pub const MAX_COLUMNS: usize = (1 << 16) - BLOCK - 2;
 
 /// The places of the numbers, in blocks of rows.
 #[derive(Debug)]
@@ -102,9 +102,9 @@ fn with_places<R>(d: usize, see: impl FnOnce(&mut ListNumbers, &mut Vec<Chunk>) 
 
 impl UnitRows {
     /// Sparse rows in blocks that start anew at each of `first`, which ends with the number of rows; `None` where other numbers occur, or there
-    /// are more than [`MOST_COLUMNS`].
+    /// are more than [`MAX_COLUMNS`].
     pub fn of(rows: &Rows, first: &[usize]) -> Option<Self> {
-        let Rows::Sparse { d: d @ ..=MOST_COLUMNS, starts, index, value } = rows else { return None };
+        let Rows::Sparse { d: d @ ..=MAX_COLUMNS, starts, index, value } = rows else { return None };
         let bounds = first.windows(2).flat_map(|at| (at[0]..at[1]).step_by(BLOCK).map(|from| from..at[1].min(from + BLOCK)));
         let blocks = bounds.clone().map(|at| Block::of(*d, &starts[at.start..=at.end], index, value)).collect::<Option<_>>()?;
         Some(Self { first: bounds.map(|at| at.start).chain(first.last().copied()).collect(), blocks })

@@ -14,7 +14,7 @@ use fedsa::kernel::{Isa, LANES, Lanes, chunks};
 use fedsa::problem::facts::Facts;
 use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::systems::{System, Systems};
-use fedsa::problem::{Field, Leg, Problem, equal_weights};
+use fedsa::problem::{Field, Problem, StepKernel, equal_weights};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::registry::FromTable;
 use fedsa::sampling::{Law, Sampling};
@@ -32,7 +32,7 @@ impl Linear {
     pub(crate) fn mean_steps(&self, blocks: &mut [Lanes], etas: &[f64], isa: Isa) {
         for lanes in blocks {
             let systems: [&Dense; LANES] = std::array::from_fn(|l| self.dense(lanes.agents[l.min(lanes.len - 1)]));
-            dense::leg(lanes, &systems[..lanes.len], etas, isa);
+            dense::local_phase(lanes, &systems[..lanes.len], etas, isa);
         }
     }
 
@@ -70,7 +70,7 @@ impl Problem for Linear {
         self
     }
     /// Every sample is the mean.
-    fn leg(&self, _: Law) -> Option<Leg<Self>> {
+    fn local_phase(&self, _: Law) -> Option<StepKernel<Self>> {
         Some(Self::mean_steps)
     }
 }

@@ -34,7 +34,7 @@ use fedsa::parallel;
 use fedsa::problem::facts::Facts;
 use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::systems::{Moments, System, Systems};
-use fedsa::problem::{Field, Leg, Problem, equal_weights};
+use fedsa::problem::{Field, Problem, StepKernel, equal_weights};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
@@ -62,7 +62,7 @@ pub struct FiniteSum {
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
     /// The number of terms n of each agent.
-    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = index_chain::MOST_STATES)))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = index_chain::MAX_STATES)))]
     pub terms: usize,
     /// The dimension d.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
@@ -145,7 +145,7 @@ impl ProblemSettings for FiniteSum {
     fn check(&self) -> Result<()> {
         crate::noise::check(self.noise.as_ref())?;
         crate::check_linear(self.agents, self.dim)?;
-        let most = index_chain::MOST_STATES;
+        let most = index_chain::MAX_STATES;
         require((1..=most).contains(&self.terms), "terms", self.terms, &format!("between 1 and {most}"))?;
         crate::check_size("terms", &[self.agents, self.terms, self.dim, self.dim])?;
         Spectrum { least: self.least_eigenvalue, greatest: self.greatest_eigenvalue }.check()?;
@@ -365,7 +365,7 @@ impl Problem for Sums {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+    fn local_phase(&self, law: Law) -> Option<StepKernel<Self>> {
         Some(match law {
             Law::Mean => |sums, blocks, etas, isa| blocks.iter_mut().for_each(|lanes| sums.mean_steps(lanes, etas, isa)),
             Law::Iid | Law::Markov => |sums, blocks, etas, isa| blocks.iter_mut().for_each(|lanes| sums.steps(lanes, etas, isa)),
@@ -388,14 +388,14 @@ impl Sums {
                 picks.iter_mut().for_each(|picks| self.sample(lanes.agents[l], &[], chain, &mut stream, &mut picks[l]));
                 lanes.set_stream(l, stream);
             }
-            symmetric::leg(lanes, &terms[..lanes.len], picks, etas, isa);
+            symmetric::local_phase(lanes, &terms[..lanes.len], picks, etas, isa);
         }
     }
 
     /// The H local steps on the mean operators.
     fn mean_steps(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         let means: [&Symmetric; LANES] = std::array::from_fn(|l| &self.means[lanes.agents[l.min(lanes.len - 1)]]);
-        symmetric::leg(lanes, &means[..lanes.len], &vec![[0; LANES]; etas.len()], etas, isa);
+        symmetric::local_phase(lanes, &means[..lanes.len], &vec![[0; LANES]; etas.len()], etas, isa);
     }
 }
 

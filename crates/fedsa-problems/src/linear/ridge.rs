@@ -4,7 +4,7 @@ use crate::linear::affine::Linear;
 use fedsa::problem::facts::Facts;
 use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::systems::Systems;
-use fedsa::problem::{Leg, Problem};
+use fedsa::problem::{Problem, StepKernel};
 use fedsa::random::Stream;
 use fedsa::sampling::Law;
 
@@ -61,7 +61,7 @@ impl<P: Problem> Problem for Ridge<P> {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+    fn local_phase(&self, law: Law) -> Option<StepKernel<Self>> {
         (law == Law::Mean).then_some(|problem, blocks, etas, isa| problem.means.mean_steps(blocks, etas, isa))
     }
 }

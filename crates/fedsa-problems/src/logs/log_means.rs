@@ -20,7 +20,7 @@ use fedsa::parallel;
 use fedsa::problem::facts::Facts;
 use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::systems::{System, Systems};
-use fedsa::problem::{Leg, Problem};
+use fedsa::problem::{Problem, StepKernel};
 use fedsa::random::Stream;
 use fedsa::sampling::Law;
 
@@ -215,7 +215,7 @@ impl Problem for LogMeans {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+    fn local_phase(&self, law: Law) -> Option<StepKernel<Self>> {
         (law == Law::Mean).then_some(|problem, blocks, etas, isa| problem.linear.mean_steps(blocks, etas, isa))
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! No value is estimated from ratios in three cases:
 //!
-//! - Their mean is at least [`MOST_MEAN`]. By Markov's inequality, non-negative numbers with expectation 1 have such a mean with
-//!   probability `1 / MOST_MEAN` at most, whatever their distribution is.
+//! - Their mean is at least [`MAX_MEAN`]. By Markov's inequality, non-negative numbers with expectation 1 have such a mean with
+//!   probability `1 / MAX_MEAN` at most, whatever their distribution is.
 //! - Their mean is further from 1 than [`FAR`] and than [`STANDARD_ERRORS`] of its standard errors, and their effective number of rows is
 //!   at least [`ENOUGH`], so that the standard error is known.
 //! - All ratios together have at least [`ENOUGH`] rows, but an effective number of rows below [`FEWEST`].
@@ -16,7 +16,7 @@
 use crate::logs::survey::{LogFacts, Surveyed};
 
 /// A mean ratio of at least this is wrong, whatever the distribution of the ratios is.
-pub const MOST_MEAN: f64 = 100.0;
+pub const MAX_MEAN: f64 = 100.0;
 /// A mean ratio that is further from 1 than this number of its standard errors is wrong.
 pub const STANDARD_ERRORS: f64 = 6.0;
 /// A mean ratio is wrong only if it is further from 1 than this.
@@ -70,7 +70,7 @@ impl RatioMean {
     }
 
     fn is_too_large(&self) -> bool {
-        self.mean >= MOST_MEAN || self.effective >= ENOUGH && self.mean - 1.0 > self.far()
+        self.mean >= MAX_MEAN || self.effective >= ENOUGH && self.mean - 1.0 > self.far()
     }
 
     fn is_too_small(&self) -> bool {

@@ -14,7 +14,7 @@ use fedsa::kernel::{Isa, Lanes};
 use fedsa::parallel;
 use fedsa::problem::facts::Facts;
 use fedsa::problem::linear_operators::LinearOperators;
-use fedsa::problem::{Leg, Problem};
+use fedsa::problem::{Problem, StepKernel};
 use fedsa::random::Stream;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
@@ -387,7 +387,7 @@ impl Problem for SparseTd {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+    fn local_phase(&self, law: Law) -> Option<StepKernel<Self>> {
         // A ridge moves every component in every step.
         (law != Law::Mean && self.means.ridge == 0.0)
             .then_some(|problem, blocks, etas, isa| blocks.iter_mut().for_each(|lanes| problem.steps(lanes, etas, isa)))

@@ -67,7 +67,7 @@ pub struct FixedPoint {
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub offsets: f64,
     /// The number k of outcomes of a sample.
-    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = index_chain::MOST_STATES)))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = index_chain::MAX_STATES)))]
     pub outcomes: usize,
     /// The standard deviation of a_cz.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
@@ -152,7 +152,7 @@ impl FixedPoint {
 
 /// Whether singular values of d x d matrices are too dear.
 fn is_large(d: usize) -> bool {
-    d > linalg::MOST_FOR_NORM
+    d > linalg::MAX_FOR_NORM
 }
 
 /// A bound of the norm of a d x d matrix of independent N(0, 1) entries: `E ||G|| <= 2 sqrt(d)`, and `||G||` exceeds its mean by t with
@@ -182,10 +182,10 @@ impl ProblemSettings for FixedPoint {
             require((0.0..=1e100).contains(&x), key, format!("{x:?}"), "from 0 to 1e100")?;
         }
         require(
-            (1..=index_chain::MOST_STATES).contains(&self.outcomes),
+            (1..=index_chain::MAX_STATES).contains(&self.outcomes),
             "outcomes",
             self.outcomes,
-            &format!("between 1 and {}", index_chain::MOST_STATES),
+            &format!("between 1 and {}", index_chain::MAX_STATES),
         )?;
         crate::check_size("outcomes", &[self.agents, self.outcomes, self.dim])
     }

@@ -51,7 +51,7 @@ pub struct RandomLogistic {
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub dim: usize,
     /// The number n of rows of an agent.
-    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = index_chain::MOST_STATES)))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = index_chain::MAX_STATES)))]
     pub points: usize,
     /// mu: `mu/2 ||theta||^2` is added to every loss.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
@@ -114,10 +114,10 @@ impl ProblemSettings for RandomLogistic {
         index_chain::check_mixing_time(self.mixing_time)?;
         crate::check_linear(self.agents, self.dim)?;
         require(
-            (1..=index_chain::MOST_STATES).contains(&self.points),
+            (1..=index_chain::MAX_STATES).contains(&self.points),
             "points",
             self.points,
-            &format!("between 1 and {}", index_chain::MOST_STATES),
+            &format!("between 1 and {}", index_chain::MAX_STATES),
         )?;
         crate::check_size("points", &[self.agents, self.points, self.dim])?;
         require(

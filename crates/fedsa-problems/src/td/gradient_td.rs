@@ -40,7 +40,7 @@ use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::projected::ProjectedBellman;
 use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::systems::{System, Systems};
-use fedsa::problem::{Leg, Problem};
+use fedsa::problem::{Problem, StepKernel};
 use fedsa::random::Stream;
 use fedsa::sampling::Law;
 
@@ -321,7 +321,7 @@ impl Problem for GradientMeans {
     fn facts(&self) -> &dyn Facts {
         &self.facts
     }
-    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+    fn local_phase(&self, law: Law) -> Option<StepKernel<Self>> {
         (law == Law::Mean).then_some(|problem, blocks, etas, isa| problem.linear.mean_steps(blocks, etas, isa))
     }
 }

@@ -18,7 +18,7 @@ use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::facts::{Facts, TdFacts};
 use fedsa::problem::law::{self, FiniteLaw};
 use fedsa::problem::systems::{System, Systems};
-use fedsa::problem::{Leg, Problem};
+use fedsa::problem::{Problem, StepKernel};
 use fedsa::random::Stream;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
@@ -118,7 +118,7 @@ pub struct Td {
 impl Td {
     /// The H local steps with one sample per step.
     fn steps(&self, blocks: &mut [Lanes], etas: &[f64], isa: Isa) {
-        td::leg(blocks, &self.tables, &self.systems.kind_of, etas, isa);
+        td::local_phase(blocks, &self.tables, &self.systems.kind_of, etas, isa);
     }
 
     /// The H local steps on the mean operators.
@@ -126,7 +126,7 @@ impl Td {
         for lanes in blocks {
             let last = lanes.len - 1;
             let systems: [&Dense; LANES] = std::array::from_fn(|l| &self.dense[self.kind_of(lanes.agents[l.min(last)])]);
-            dense::leg(lanes, &systems[..lanes.len], etas, isa);
+            dense::local_phase(lanes, &systems[..lanes.len], etas, isa);
         }
     }
 
@@ -452,7 +452,7 @@ impl Problem for Td {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+    fn local_phase(&self, law: Law) -> Option<StepKernel<Self>> {
         Some(if law == Law::Mean { Self::mean_steps } else { Self::steps })
     }
 }

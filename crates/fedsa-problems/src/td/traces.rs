@@ -21,7 +21,7 @@ use fedsa::error::{Error, Result};
 use fedsa::kernel::products::lengthened;
 use fedsa::problem::facts::Facts;
 use fedsa::problem::law::FiniteLaw;
-use fedsa::problem::{Leg, Problem};
+use fedsa::problem::{Problem, StepKernel};
 use fedsa::random::Stream;
 use fedsa::sampling::{Law, Sampling};
 
@@ -168,7 +168,7 @@ impl Problem for Traces {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, law: Law) -> Option<Leg<Self>> {
+    fn local_phase(&self, law: Law) -> Option<StepKernel<Self>> {
         (law == Law::Mean).then_some(|problem, blocks, etas, isa| problem.td.mean_steps(blocks, etas, isa))
     }
 }

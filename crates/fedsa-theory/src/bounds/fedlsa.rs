@@ -63,7 +63,7 @@ impl FedLsaConstants {
     /// The noise of Theorem A.5 over `sqrt(eta)`: both terms that do not depend on the bias.
     fn noise(&self) -> f64 {
         let each = self.contraction.a * self.agents;
-        (self.sigma_eps / (each * share_of_a_leg())).sqrt() + (2.0 * self.v_heter / each).sqrt()
+        (self.sigma_eps / (each * share_of_a_phase())).sqrt() + (2.0 * self.v_heter / each).sqrt()
     }
 
     /// Theorem A.5 at a step eta with a known bias. `largest_bias` is `max_{s<t} ||thetabias_s||`, `start` is
@@ -73,7 +73,7 @@ impl FedLsaConstants {
         let (eta, steps) = (setting.step_size, rounds as f64 * setting.local_steps as f64);
         let each = a * self.agents;
         let terms = [
-            ("samples at the agents' own roots", (eta * self.sigma_eps / (each * share_of_a_leg())).sqrt()),
+            ("samples at the agents' own roots", (eta * self.sigma_eps / (each * share_of_a_phase())).sqrt()),
             ("noise in A at theta*", (2.0 * eta * self.v_heter / each).sqrt()),
             ("noise in A at the bias", (2.0 * eta * self.sigma_a / each).sqrt() * largest_bias),
             ("start", (steps * (-eta * a).ln_1p()).exp() * start),
@@ -92,7 +92,7 @@ impl FedLsaConstants {
 const AROUND: &str = "E^(1/2) ||theta_t - theta* - thetabias_t||^2";
 
 /// `1 - e^-2`.
-fn share_of_a_leg() -> f64 {
+fn share_of_a_phase() -> f64 {
     -(-2.0f64).exp_m1()
 }
 
@@ -233,9 +233,10 @@ mod tests {
         let (constants, mean) = at_step(systems, moments, setting)?;
         let start = linalg::distance_sq(theta_0, &mean.root).sqrt();
         let mut bound = constants.theorem_a5(setting, rounds, 0.0, start);
-        let legs = setting.local_steps as f64 * constants.agents;
+        let phases = setting.local_steps as f64 * constants.agents;
         bound.statement = "[S] Theorem A.5 as printed (false)";
-        bound.terms[2].value = 2.0 * constants.sigma_a.sqrt() * linalg::norm_sq(&mean.rho).sqrt() / (constants.contraction.a * legs.sqrt());
+        bound.terms[2].value =
+            2.0 * constants.sigma_a.sqrt() * linalg::norm_sq(&mean.rho).sqrt() / (constants.contraction.a * phases.sqrt());
         Ok(bound)
     }
 

@@ -2,10 +2,10 @@
 
 use faer::prelude::*;
 
-use super::leg_noise::{check, leg_noise};
+use super::phase_noise::{check, phase_noise};
 use crate::RoundSetting;
 use crate::fedlsa::FedLsaMean;
-use crate::leg::{AffineLeg, step};
+use crate::phase::{AffinePhase, step};
 use crate::symmetric::{congruence, packed_index, packed_len};
 use crate::work;
 use fedsa::error::Result;
@@ -65,9 +65,9 @@ impl ArrivalLaw {
     }
 }
 
-/// The covariance that a round of FedLSA adds to the iterate. With `D_c (u, 1)` the mean displacement of agent c's leg,
-/// `Dbar = sum p_c D_c`, `V_c` the conditional covariance of the end of the leg, and X the second moment of `(u, 1)` at the
-/// model at which the leg starts,
+/// The covariance that a round of FedLSA adds to the iterate. With `D_c (u, 1)` the mean displacement of agent c's local phase,
+/// `Dbar = sum p_c D_c`, `V_c` the conditional covariance of the end of the local phase, and X the second moment of `(u, 1)` at the
+/// model at which the local phase starts,
 ///
 /// ```text
 /// Q(X) = alpha_g^2 [ sum_c p_c^2 (square (V_c(X) + E^2 sent_noise I) + (square - pairs) D_c X D_c^T)
@@ -112,7 +112,7 @@ impl RoundNoise {
                 f.get_mut(..d, ..d).copy_from(step(&system.a, setting.step_size));
                 let push = system.mean(&mean.root);
                 (0..d).for_each(|i| f[(i, d)] = setting.step_size * push[i]);
-                leg_noise(system, &moments[k], &mean.root, batch, setting, &f)
+                phase_noise(system, &moments[k], &mean.root, batch, setting, &f)
             })?;
             for (noise, square) in noises.iter().zip(&squares) {
                 source += Scale(alpha * alpha * square * arrivals.square) * noise;
@@ -124,7 +124,7 @@ impl RoundNoise {
             let mut dbar = Mat::<f64>::zeros(d + 1, d + 1);
             for ((system, weight), square) in systems.kinds.iter().zip(systems.kind_weights()).zip(&squares) {
                 let displacement =
-                    displacement(&AffineLeg::new(&system.a, setting.step_size, setting.local_steps), &system.a, &system.mean(&mean.root));
+                    displacement(&AffinePhase::new(&system.a, setting.step_size, setting.local_steps), &system.a, &system.mean(&mean.root));
                 source += Scale(alpha * alpha * square * spread) * congruence(&displacement).get(..rows, ..);
                 dbar += Scale(weight) * displacement;
             }
@@ -138,11 +138,11 @@ impl RoundNoise {
 }
 
 /// `D_c`: `(u, 1) -> -S_c Abar_c u + S_c gbar_c(theta*)`, with a last row of zeros.
-fn displacement(leg: &AffineLeg, a: &Mat<f64>, push: &[f64]) -> Mat<f64> {
+fn displacement(phase: &AffinePhase, a: &Mat<f64>, push: &[f64]) -> Mat<f64> {
     let d = push.len();
     let mut map = Mat::<f64>::zeros(d + 1, d + 1);
-    map.get_mut(..d, ..d).copy_from(Scale(-1.0) * (&leg.sum * a));
-    let push = fedsa::linalg::mat_vec(&leg.sum, push);
+    map.get_mut(..d, ..d).copy_from(Scale(-1.0) * (&phase.sum * a));
+    let push = fedsa::linalg::mat_vec(&phase.sum, push);
     (0..d).for_each(|i| map[(i, d)] = push[i]);
     map
 }

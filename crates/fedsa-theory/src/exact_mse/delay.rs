@@ -19,7 +19,7 @@ use fedsa::uplink::stage::delay::Before;
 /// The exact second moments of FedLSA whose rounds use the directions of tau rounds ago, i.i.d. samples:
 ///
 /// ```text
-/// theta_{t+1} = theta_t + alpha_g sum_c w_c d_c(theta_{t-tau}),     d_c the displacement of agent c's leg
+/// theta_{t+1} = theta_t + alpha_g sum_c w_c d_c(theta_{t-tau}),     d_c the displacement of agent c's local phase
 /// ```
 ///
 /// From round tau on each round's samples are used once, and are independent of the models up to then. With the mean map

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use faer::prelude::*;
 
-use super::leg_noise::{check, leg_noise, step_noise};
+use super::phase_noise::{check, phase_noise, step_noise};
 use super::recursion::{Recursion, Recursive};
 use crate::RoundSetting;
-use crate::leg::{AffineLeg, step};
+use crate::phase::{AffinePhase, step};
 use crate::stability::global_memory_map;
 use crate::symmetric::{congruence, pack, packed_index, packed_len};
 use crate::work;
@@ -54,7 +54,7 @@ struct Kind {
     /// `E Psi`, d x d.
     psi: Mat<f64>,
     /// `D^{H-1}` and `S_{H-1}`, d x d.
-    rest: AffineLeg,
+    rest: AffinePhase,
     /// The covariance that H - 1 steps add, as a map of the second moment of `(u, 1, q)` at their start; q is the drift.
     noise: Mat<f64>,
     /// `X -> E[dg X dg^T]`.
@@ -79,14 +79,14 @@ impl Kind {
         let noise = if after.local_steps == 0 {
             Mat::zeros(packed_len(d), packed_len(2 * d + 1))
         } else {
-            leg_noise(system, moments, root, batch, &after, &f)
+            phase_noise(system, moments, root, batch, &after, &f)
         };
         // Psi z is the end of H - 1 steps from u = eta z with q = z, without w.
         let mut from = Mat::<f64>::zeros(2 * d + 1, d);
         (0..d).for_each(|i| (from[(i, i)], from[(d + 1 + i, i)]) = (eta, 1.0));
         Self {
-            psi: AffineLeg::new(&system.a, eta, setting.local_steps).sum,
-            rest: AffineLeg::new(&system.a, eta, after.local_steps),
+            psi: AffinePhase::new(&system.a, eta, setting.local_steps).sum,
+            rest: AffinePhase::new(&system.a, eta, after.local_steps),
             psi_noise: &noise * rectangular(&from),
             g_noise: step_noise(system, moments, root, batch),
             g,

@@ -19,7 +19,7 @@ use fedsa::problem::systems::{Moments, Systems};
 /// ```
 ///
 /// with M the mean round and Q the covariance that a round adds. Over a clear link Q is `alpha_g^2 sum p_c^2 V_c`, with
-/// `V_c` the conditional covariance of an agent's leg. If messages are lost or weakened at random, or only some of the
+/// `V_c` the conditional covariance of an agent's local phase. If messages are lost or weakened at random, or only some of the
 /// agents participate, the server's step in M is `mean alpha_g`, and Q includes the randomness of the weights
 /// ([`ArrivalLaw`]). Bias and noise are computed separately, so that a large bias costs the noise no accuracy. Cost: one
 /// matrix of size (d+1)^2 for each distinct agent, once, then `(d+1)^4` per round for any number of agents.

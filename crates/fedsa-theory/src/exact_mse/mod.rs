@@ -1,14 +1,14 @@
 //! The exact mean-square error under i.i.d. samples (in no source).
 //!
 //! `A(z)` and the noise are correlated, so the state is extended by a constant: with `u = theta - theta*` and a drift `x`
-//! that is constant within a leg, one step is linear in `(u, 1, x)`, and the second moment at the end of a leg is linear in
+//! that is constant within a local phase, one step is linear in `(u, 1, x)`, and the second moment at the end of a local phase is linear in
 //! the second moment at its start. Two agents are independent given the start:
 //!
 //! ```text
 //! E[end_c end_c'^T | start] = F_c X F_c'^T + [c = c'] V_c(X),    X = start start^T
 //! ```
 //!
-//! `F_c` is the mean leg and `V_c(X)`, the conditional covariance of
+//! `F_c` is the mean local phase and `V_c(X)`, the conditional covariance of
 //! `theta_{c,H}`, a linear map from packed X to packed d x d matrices
 //! (`(K_c^H - F_c (x) F_c) X` with `K_c = E[M (x) M]`, M one sampled step on `(u, 1, x)`:
 //! only the block of u is not zero).
@@ -26,7 +26,7 @@ mod delay;
 pub(crate) mod evolution;
 mod fedhsa;
 mod fedlsa;
-mod leg_noise;
+mod phase_noise;
 mod recursion;
 mod scafflsa;
 #[cfg(test)]

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use faer::prelude::*;
 
 use super::evolution::{Evolution, offset};
-use super::leg_noise::{check, leg_noise};
+use super::phase_noise::{check, phase_noise};
 use super::{ExactMse, MeanSquare, diverges, is_positive_definite, unstable};
 use crate::RoundSetting;
 use crate::fixed_point::fixed_point;
-use crate::leg::{AffineLeg, step};
 use crate::map::{DENSE, LinearMap, at_rounds, spectral_radius};
+use crate::phase::{AffinePhase, step};
 use crate::stability::{ControlVariates, Group};
 use crate::symmetric::{pack, packed_index, packed_len};
 use crate::work;
@@ -54,7 +54,7 @@ struct Class {
 /// W_k <- (I - S_k/E) W_k (I - S_k/E)^T + (1 - 1/n_k) V_k / E^2
 /// ```
 ///
-/// L is the mean round, `V_k` the conditional covariance of a member's leg
+/// L is the mean round, `V_k` the conditional covariance of a member's local phase
 /// (a linear map of the (u, x_c, 1) block of Y, `W_k` added to that of x_c),
 /// and `B_k e` adds `alpha_g w_k e` to u and `(w_k - [j = k]) e / E` to `xbar_j`.
 /// Cost: one map for each distinct kind, once, then `O((K d)^2 d)` per round.
@@ -67,7 +67,7 @@ pub struct ScafflsaMse {
     round: ControlVariates,
     /// `I - S_k / E` of every class.
     within: Vec<Mat<f64>>,
-    /// The conditional covariance of a leg on `(u, 1, x)`, of every kind.
+    /// The conditional covariance of a local phase on `(u, 1, x)`, of every kind.
     noises: Vec<Mat<f64>>,
     root: Vec<f64>,
 }
@@ -89,10 +89,10 @@ impl ScafflsaMse {
             let (system, mut f) = (&systems.kinds[k], Mat::<f64>::identity(2 * d + 1, 2 * d + 1));
             f.get_mut(..d, ..d).copy_from(step(&system.a, eta));
             (0..d).for_each(|i| f[(i, d + 1 + i)] = eta);
-            leg_noise(system, &moments[k], &root, batch, setting, &f)
+            phase_noise(system, &moments[k], &root, batch, setting, &f)
         })?;
         let gains: Vec<Mat<f64>> =
-            (systems.kinds.iter()).map(|k| Scale(1.0 / setting.span()) * AffineLeg::new(&k.a, eta, setting.local_steps).sum).collect();
+            (systems.kinds.iter()).map(|k| Scale(1.0 / setting.span()) * AffinePhase::new(&k.a, eta, setting.local_steps).sum).collect();
         let groups = (classes.iter())
             .map(|c| {
                 let (gain, a) = (&gains[c.kind], &systems.kinds[c.kind].a);
@@ -175,7 +175,7 @@ impl ScafflsaMse {
         let mut shared = Vec::with_capacity(self.classes.len());
         let mut total = Mat::<f64>::zeros(d, d);
         for (k, class) in self.classes.iter().enumerate() {
-            let covariance = self.leg_covariance(k, now, last);
+            let covariance = self.phase_covariance(k, now, last);
             let keep = &self.within[k];
             let deviation = (1.0 - 1.0 / class.agents) / (span * span);
             within.push(keep * &now.within[k] * keep.transpose() + Scale(deviation) * &covariance);
@@ -209,8 +209,8 @@ impl ScafflsaMse {
         Second { y, within }
     }
 
-    /// `V_k`: the conditional covariance of a member's leg from the state `now`, d x d.
-    fn leg_covariance(&self, k: usize, now: &Second, last: usize) -> Mat<f64> {
+    /// `V_k`: the conditional covariance of a member's local phase from the state `now`, d x d.
+    fn phase_covariance(&self, k: usize, now: &Second, last: usize) -> Mat<f64> {
         let d = self.dim;
         // The coordinates (u, 1, x_c) within y.
         let place = |i: usize| match i {

@@ -6,7 +6,7 @@
 //! noise of this agent alone, all others being noiseless.
 //!
 //! Let y be the state of the method after a round (u, and for SCAFFLSA the mean controls of each kind of agents), L its mean
-//! round, and x the agent's noise. The agent's leg ends at `o = R x + e` away from its mean, and o enters y through a matrix
+//! round, and x the agent's noise. The agent's local phase ends at `o = R x + e` away from its mean, and o enters y through a matrix
 //! B. The part of the agent follows
 //!
 //! ```text
@@ -28,13 +28,13 @@
 //! G <- G L,    Z <- G B R + Z Phi,    noise_t = sum_{s<t} tr W_s cov(B e, f) W_s^T + tr Z_t E[x_0 x_0^T] Z_t^T
 //! ```
 
-mod legs;
+mod phases;
 #[cfg(test)]
 mod tests;
 
 use faer::prelude::*;
 
-use legs::{BatchLaw, LegNoise};
+use phases::{BatchLaw, LegNoise};
 
 use super::RoundSetting;
 use super::exact_mse::{InitialControls, MeanSquare, unstable};
@@ -53,7 +53,7 @@ use fedsa::sampling::{Law, Sampling};
 /// Up to this size of y the floor is the solution of a dense Lyapunov equation; beyond, the limit of the curve.
 const DENSE_STATE: usize = 250;
 /// The most multiplications of a curve: some seconds.
-const MOST_WORK: f64 = 1e10;
+const MAX_WORK: f64 = 1e10;
 /// A curve has settled after this many rounds in a row that each add less than `SETTLED` of the sum.
 const SETTLED_ROUNDS: usize = 10;
 const SETTLED: f64 = 1e-18;
@@ -86,7 +86,7 @@ struct Part {
     stationary: Mat<f64>,
 }
 
-/// The mean round L, and how the ends of legs enter it.
+/// The mean round L, and how the ends of local phases enter it.
 #[derive(Debug, Clone)]
 enum MeanRound {
     /// A map of u alone: FedLSA (whose mean is not linear but affine) and FedHSA.
@@ -152,7 +152,7 @@ impl GaussMarkov {
         })
     }
 
-    /// Refuses sizes at which the legs of `parts` distinct agents in d dimensions take too long.
+    /// Refuses sizes at which the local phases of `parts` distinct agents in d dimensions take too long.
     ///
     /// # Errors
     /// When they do.
@@ -160,7 +160,7 @@ impl GaussMarkov {
         let doublings = (setting.local_steps as f64).log2() + (batch as f64).log2() + 2.0;
         // Three products of 2d x 2d matrices in each doubling, and as many for a step.
         let work = parts as f64 * doublings * 6.0 * (2.0 * d as f64).powi(3);
-        if work <= MOST_WORK {
+        if work <= MAX_WORK {
             return Ok(());
         }
         let what = format!("not computed: the noise of {parts} distinct agents with {d} components takes too long");
@@ -354,7 +354,7 @@ impl<'a> Responses<'a> {
 
     /// Refuses a number of rounds that takes too long.
     fn afford(&self, rounds: f64) -> Result<()> {
-        if self.work + rounds * self.work_of_round() <= MOST_WORK {
+        if self.work + rounds * self.work_of_round() <= MAX_WORK {
             return Ok(());
         }
         let (kinds, d) = (self.of.parts.len(), self.of.dim);

@@ -9,9 +9,9 @@ use fedsa::linalg::{self, Mat};
 use fedsa::problem::law::FiniteLaw;
 
 /// The most numbers that the moves of one agent may take.
-const MOST_NUMBERS: usize = 1 << 26;
+const MAX_NUMBERS: usize = 1 << 26;
 /// The most states for which dense K x K matrices are formed.
-const MOST_STATES: usize = 4000;
+const MAX_STATES: usize = 4000;
 
 /// A chain of K states whose moves are the samples of one agent. Several samples of one move from i to j are several moves,
 /// because only sums over them enter.
@@ -66,7 +66,7 @@ impl MarkovAgent {
         let chain = law.chain().ok_or_else(|| other("samples follow no chain"))?;
         let (d, n) = (law.dim(), chain.from.len());
         require(root.len() == d, "root", root.len(), &format!("{d} numbers"))?;
-        let most = MOST_NUMBERS / (d * d + d);
+        let most = MAX_NUMBERS / (d * d + d);
         require(n <= most, "", format!("a chain with {n} moves in dimension {d}"), &format!("at most {most} moves"))?;
         let (mut a, mut b) = (vec![0.0; d * d], vec![0.0; d]);
         let mut moves = Vec::with_capacity(n);
@@ -139,7 +139,7 @@ impl MarkovAgent {
     /// When K is above 4000.
     pub fn transition_matrix(&self) -> Result<Mat<f64>> {
         let k = self.states;
-        require(k <= MOST_STATES, "", format!("a chain of {k} states"), &format!("at most {MOST_STATES}"))?;
+        require(k <= MAX_STATES, "", format!("a chain of {k} states"), &format!("at most {MAX_STATES}"))?;
         let mut p = Mat::zeros(k, k);
         self.moves.iter().for_each(|m| p[(m.from as usize, m.to as usize)] += m.p);
         Ok(p)

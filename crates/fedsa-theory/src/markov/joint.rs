@@ -23,8 +23,8 @@ use fedsa::linalg;
 use fedsa::sampling::ChainStart;
 
 /// The most unknowns, and the most numbers that a round works on.
-const MOST_UNKNOWNS: usize = 1 << 20;
-const MOST_NUMBERS: usize = 1 << 25;
+const MAX_UNKNOWNS: usize = 1 << 20;
+const MAX_NUMBERS: usize = 1 << 25;
 
 /// The exact mean and second moment of `theta_t - theta*` for a few agents. Each local step takes the mean of `batch` consecutive
 /// samples of the agent's chain.
@@ -68,8 +68,8 @@ impl Joint {
                 format!("fewer agents or states, so that there are at most {most}"),
             )
         };
-        if size > MOST_UNKNOWNS {
-            return Err(too_large(size, "unknowns", MOST_UNKNOWNS));
+        if size > MAX_UNKNOWNS {
+            return Err(too_large(size, "unknowns", MAX_UNKNOWNS));
         }
         let agents: Vec<&MarkovAgent> = classes.iter().flat_map(|c| std::iter::repeat_n(&c.agent, c.count)).collect();
         let weights: Vec<f64> = agents.iter().map(|a| a.weight).collect();
@@ -83,8 +83,8 @@ impl Joint {
         };
         let side = registers * agents[0].dim + 1;
         let numbers = agents.iter().fold(side * side, |n, a| n.saturating_mul(a.states));
-        if numbers > MOST_NUMBERS {
-            return Err(too_large(numbers, "numbers", MOST_NUMBERS));
+        if numbers > MAX_NUMBERS {
+            return Err(too_large(numbers, "numbers", MAX_NUMBERS));
         }
         let controls = agents.iter().map(|a| a.mean_w()).collect();
         let map = RoundMap::new(&agents, main, registers, instructions, rule == MarkovRule::Scafflsa);

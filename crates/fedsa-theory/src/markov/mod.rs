@@ -83,18 +83,13 @@ impl MarkovFloor {
 }
 
 /// The most samples of one agent in a round.
-const MOST_SAMPLES: u64 = 1_000_000;
+const MAX_SAMPLES: u64 = 1_000_000;
 
 /// Checks that an agent's samples of a round can be followed one by one.
 fn check_samples(steps: u64, batch: u64) -> Result<()> {
     require(batch >= 1, "batch", batch, "at least 1")?;
     let samples = steps.saturating_mul(batch);
-    require(
-        samples <= MOST_SAMPLES,
-        "local_steps",
-        format!("{samples} samples a round"),
-        &format!("at most {MOST_SAMPLES} samples a round"),
-    )
+    require(samples <= MAX_SAMPLES, "local_steps", format!("{samples} samples a round"), &format!("at most {MAX_SAMPLES} samples a round"))
 }
 
 /// Checks the agents' shapes and weights, the number of local steps, and that the server's step is 1.

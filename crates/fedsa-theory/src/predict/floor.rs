@@ -1,7 +1,7 @@
 //! The mean-square error in the limit of many rounds.
 
 use super::noise::NoiseSource;
-use super::round::{Round, legs_of_moments};
+use super::round::{Round, phases_of_moments};
 use super::{Forecast, unknown};
 use crate::exact_mse::{DelayedMse, InitialControls, MeanSquare};
 use crate::gauss_markov::GaussMarkov;
@@ -74,7 +74,7 @@ impl Forecast {
             // Solved by iteration, which counts what it does.
             NoiseSource::Chains(_) => {}
             NoiseSource::Independent if matches!(self.shape.drift, Drift::ControlVariate { .. }) => {
-                work::charge(legs_of_moments(&round, self.shape.drift))?;
+                work::charge(phases_of_moments(&round, self.shape.drift))?;
             }
             _ => work::charge(self.floor_work()?)?,
         }

@@ -1,7 +1,7 @@
 //! What limits the accuracy of a method: the parts of its floor.
 
 use super::noise::NoiseSource;
-use super::round::{legs_of_moments, packed, round_of_moments};
+use super::round::{packed, phases_of_moments, round_of_moments};
 use super::{FloorCache, Forecast, delayed_work};
 use crate::Accuracy;
 use crate::link::LinkLaw;
@@ -89,7 +89,7 @@ impl Forecast {
             (NoiseSource::Nothing, ..) => 0.0,
             (_, Drift::Zero, None) => {
                 let n = packed(d) + packed(d + 1.0);
-                0.12 * n.powi(3) + 30.0 * n.powi(2) + legs_of_moments(&round, Drift::Zero)
+                0.12 * n.powi(3) + 30.0 * n.powi(2) + phases_of_moments(&round, Drift::Zero)
             }
             (_, Drift::Zero, Some((delay, _))) => (packed(d) + delay as f64 * d * d).powi(3),
             (_, drift @ Drift::ControlVariate { .. }, _) => {
@@ -98,9 +98,9 @@ impl Forecast {
                 let n = state * state + kinds * d * d;
                 let of_round = round_of_moments(&round);
                 let solves = if n <= DENSE as f64 { 1.3 * n.powi(3) + n * of_round } else { 25.0 * d * of_round };
-                legs_of_moments(&round, drift) + solves
+                phases_of_moments(&round, drift) + solves
             }
-            (_, drift, _) => legs_of_moments(&round, drift) + packed(d).powi(3),
+            (_, drift, _) => phases_of_moments(&round, drift) + packed(d).powi(3),
         })
     }
 
@@ -124,7 +124,7 @@ impl Forecast {
                     Drift::ControlVariate { .. } => round_of_moments(&round),
                     _ => round.delay().map_or(0.0, |(delay, _)| delayed_work(round.systems.dim(), delay)),
                 };
-                legs_of_moments(&round, drift) + last as f64 * each
+                phases_of_moments(&round, drift) + last as f64 * each
             }
             (NoiseSource::Nothing, _) => 0.0,
         })

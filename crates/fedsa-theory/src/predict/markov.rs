@@ -20,13 +20,13 @@ use fedsa::method::Drift;
 use fedsa::sampling::ChainStart;
 
 /// The most multiplications of a floor or a curve: some seconds.
-const MOST_WORK: f64 = 5e9;
+const MAX_WORK: f64 = 5e9;
 /// The most unknowns of the joint chain of several agents.
 const JOINT_UNKNOWNS: usize = 20_000;
 /// The most unknowns of the closure.
 const CLOSURE_UNKNOWNS: usize = 300_000;
 /// The most numbers in the moves of all distinct agents.
-const MOST_NUMBERS: f64 = 4e6;
+const MAX_NUMBERS: f64 = 4e6;
 /// The products of a round's map with a vector that a solution by iteration takes.
 const PRODUCTS: f64 = 200.0;
 
@@ -99,7 +99,7 @@ impl Forecast {
             let law = facts.law(kind).filter(|law| law.chain().is_some());
             let Some(law) = law else { return Err(unknown("samples are not i.i.d., and follow no known finite chain alone")) };
             numbers += law.mass().len() as f64 * (d * d + d) as f64;
-            if numbers > MOST_NUMBERS {
+            if numbers > MAX_NUMBERS {
                 let what = format!("the second moments along the chains of {kinds} distinct agents");
                 return Err(takes_too_long(&what, "fewer distinct agents, samples, states or features"));
             }
@@ -130,7 +130,7 @@ impl Forecast {
         let d = round.systems.dim() as f64;
         // Of a long chain without random moves there is no floor, but a curve.
         let products = if class.agent.is_deterministic() { 2.0 } else { PRODUCTS };
-        if products * 2.0 * class.agent.moves.len() as f64 * d.powi(3) * self.batch() as f64 > MOST_WORK {
+        if products * 2.0 * class.agent.moves.len() as f64 * d.powi(3) * self.batch() as f64 > MAX_WORK {
             let what = format!("the second moments of {d} features for each of {} states", class.agent.states);
             return Err(takes_too_long(&what, "fewer states or features, or smaller batches"));
         }
@@ -153,7 +153,7 @@ impl Forecast {
         }
         let (classes, setting) = (self.classes(round)?, &round.setting);
         let unknowns = joint::unknowns(&classes, rule);
-        if unknowns <= JOINT_UNKNOWNS && self.joint_work(round, rule, &classes) <= MOST_WORK {
+        if unknowns <= JOINT_UNKNOWNS && self.joint_work(round, rule, &classes) <= MAX_WORK {
             return Ok((Way::Joint, classes));
         }
         if self.batch() > 1 {
@@ -164,7 +164,7 @@ impl Forecast {
             return Err(unknown("a chain is periodic, and the closure for many agents needs aperiodic ones"));
         }
         let work = Closure::work(&classes, setting, rule);
-        if work > MOST_WORK || Closure::unknowns(&classes, rule) > CLOSURE_UNKNOWNS {
+        if work > MAX_WORK || Closure::unknowns(&classes, rule) > CLOSURE_UNKNOWNS {
             let what = format!("the closure for {} agents with {} features ({work:.0e} multiplications)", self.agents(), self.field.dim());
             return Err(takes_too_long(&what, "fewer agents, states or features, or fewer local steps"));
         }
@@ -266,7 +266,7 @@ impl Forecast {
     }
 
     pub(super) fn chains_curve_affordable(&self, round: &Round<'_>, rule: MarkovRule, last: u64) -> Result<()> {
-        if self.chains_curve_work(round, rule, last)? > MOST_WORK { Err(long_curve(last)) } else { Ok(()) }
+        if self.chains_curve_work(round, rule, last)? > MAX_WORK { Err(long_curve(last)) } else { Ok(()) }
     }
 
     /// Multiplications of the curve up to a round.
@@ -335,7 +335,7 @@ impl Forecast {
         }
         let classes = self.classes(&round)?;
         let work: f64 = classes.iter().map(|class| (class.agent.states as f64).powi(3)).sum();
-        if work > MOST_WORK {
+        if work > MAX_WORK {
             return Err(takes_too_long("the fundamental matrices of the agents' chains", "fewer states or fewer distinct agents"));
         }
         Ok((LeadingOrder::new(&classes, &round.setting, rule)?, round.setting.step_size))

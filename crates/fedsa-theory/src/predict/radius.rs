@@ -10,14 +10,14 @@ use crate::{map, stability, work};
 use fedsa::error::Result;
 use fedsa::linalg;
 use fedsa::method::ControlRule;
-use fedsa::method::{Drift, Lost};
+use fedsa::method::{Drift, MissingUpdate};
 use fedsa::problem::root::{Root, RootSource};
 
 /// The largest size, the number of kinds times d, for which radii of control variates are computed.
 const RADIUS_SIZE: usize = 4000;
 
 /// The largest number of components for which the largest stable step is searched for: it takes the radii of many steps.
-const MOST_SEARCHED: usize = 300;
+const MAX_SEARCHED: usize = 300;
 
 /// The most multiplications of the search for the largest stable step in the mean, about one a nanosecond, and in the mean square, where
 /// they take a quarter of that, and how many radii of the mean square it takes, about.
@@ -70,18 +70,18 @@ impl Forecast {
     pub(super) fn radius_and_work(&self, most: f64) -> Result<(f64, f64)> {
         let round = self.radius_known()?;
         let Round { systems, setting, link, .. } = round;
-        let legs = self.legs_work(&round);
-        if legs > most {
+        let phases = self.phases_work(&round);
+        if phases > most {
             return Err(takes_too_long("the radius of a round", "fewer distinct agents or features"));
         }
-        work::charge(legs)?;
+        work::charge(phases)?;
         let controls = |map: ControlVariates| {
             let map = match self.lost {
                 _ if (link.gain - 1.0).abs() <= 1e-12 => map.moving_by(round.share()),
-                Lost::Controls(ControlRule::Afresh) => map.made_anew(link.gain),
+                MissingUpdate::Controls(ControlRule::Afresh) => map.made_anew(link.gain),
                 _ => map.arriving(link.gain).moving_by(round.share()),
             };
-            map.radius_within(most - legs)
+            map.radius_within(most - phases)
         };
         // The eigenvalues of a matrix.
         let of = |radius: Result<f64>, rows: f64| radius.map(|radius| (radius, 12.0 * rows.powi(3)));
@@ -96,7 +96,7 @@ impl Forecast {
                     radius.map(|radius| (radius, 30.0 * d * (delay.probabilities.len() as f64).powi(3) + 12.0 * d.powi(3)))
                 }
             },
-            Drift::GlobalMemory { .. } if self.lost == Lost::Last => {
+            Drift::GlobalMemory { .. } if self.lost == MissingUpdate::Last => {
                 of(stability::last_operators_radius(systems, &setting, link.gain), 2.0 * d)
             }
             Drift::GlobalMemory { .. } => of(stability::global_memory_radius_over(systems, &setting, link.gain, round.mixing()), d),
@@ -106,11 +106,11 @@ impl Forecast {
                 ControlVariates::random_talk(systems, setting.step_size, p, setting.server_step)?.map_or(Ok((f64::INFINITY, 0.0)), controls)
             }
         }?;
-        Ok((radius, work + legs))
+        Ok((radius, work + phases))
     }
 
-    /// Multiplications of the legs of all distinct agents.
-    pub(super) fn legs_work(&self, round: &Round<'_>) -> f64 {
+    /// Multiplications of the local phases of all distinct agents.
+    pub(super) fn phases_work(&self, round: &Round<'_>) -> f64 {
         let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
         // Some four small products in each doubling, which cost more than their multiplications.
         kinds * ((round.setting.local_steps as f64).log2() + 2.0) * (4.0 * d.powi(3) + 2000.0)
@@ -145,7 +145,7 @@ impl Forecast {
         if let Ok(Root { source: RootSource::LeastNorm { .. }, .. }) = self.field.solution() {
             return Err(unknown("features depend on each other: the radius is 1 whatever the step size is"));
         }
-        if self.field.dim() > MOST_SEARCHED {
+        if self.field.dim() > MAX_SEARCHED {
             return Err(unknown("it is not searched for among so many components"));
         }
         let Round { systems, setting, link, .. } = &round;

@@ -10,14 +10,14 @@ use fedsa::linalg;
 use fedsa::method::Drift;
 
 /// The most rounds that are looked for.
-const MOST_ROUNDS: f64 = 1e15;
+const MAX_ROUNDS: f64 = 1e15;
 /// The most rounds along which a curve is followed, and the number of points of a pass.
-const MOST_FOLLOWED: f64 = 2e6;
+const MAX_FOLLOWED: f64 = 2e6;
 const POINTS: u64 = 64;
 /// Up to this many rounds one pass looks at all of them.
 const SHORT: f64 = 1024.0;
 /// The most multiplications of a pass.
-const MOST_WORK: f64 = 6e9;
+const MAX_WORK: f64 = 6e9;
 
 /// The squared distance that rounding leaves between an iterate and a root (d), about.
 pub fn rounding(root: &[f64]) -> f64 {
@@ -132,7 +132,7 @@ impl Forecast {
             return Err(no_rate());
         }
         let about = (((away - limit).max(target) / (target - limit)).ln() / -shrinks.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
-        require(about < MOST_ROUNDS, "target", target, "a target that takes fewer rounds")?;
+        require(about < MAX_ROUNDS, "target", target, "a target that takes fewer rounds")?;
         let rough = |is_cut: bool| Reach::After(Rounds { rounds: about, curve: None, is_cut });
         let Some(theta_0) = theta_0 else { return Ok(rough(false)) };
         Ok(match self.rounds_exactly(target, about, theta_0, controls) {
@@ -144,7 +144,7 @@ impl Forecast {
 
     /// Refuses a target that is below the floor which other noise than that of the link makes: a link's randomness does not make up for it.
     fn may_reach_over_link(&self, target: f64) -> Result<()> {
-        let rest = self.clone().with_steady_link().ok().filter(|rest| rest.floor_work().is_ok_and(|work| work <= MOST_WORK));
+        let rest = self.clone().with_steady_link().ok().filter(|rest| rest.floor_work().is_ok_and(|work| work <= MAX_WORK));
         match rest.and_then(|rest| rest.floor().ok()).filter(|rest| rest.mse() >= target) {
             Some(rest) => {
                 let what = format!("the floor over this link, which would be {:.2e} without its randomness, above the target", rest.mse());
@@ -157,7 +157,7 @@ impl Forecast {
     /// The rounds until the curve is at most the target, of which there are about so many, and how the curve is known; `None` where it
     /// takes too long to follow.
     fn rounds_exactly(&self, target: f64, about: f64, theta_0: &[f64], controls: &InitialControls) -> Result<Option<(f64, Accuracy)>> {
-        if !self.is_noiseless() && self.curve_work(about as u64).is_ok_and(|work| work > MOST_WORK) {
+        if !self.is_noiseless() && self.curve_work(about as u64).is_ok_and(|work| work > MAX_WORK) {
             Ok(None)
         } else if self.is_noiseless() {
             let accuracy = Accuracy::Exact;
@@ -166,7 +166,7 @@ impl Forecast {
             && evolution.start().len() > LARGE
         {
             let before = self.curve_work(0)?;
-            let most = ((MOST_WORK - before) / (self.curve_work(1)? - before).max(1.0)) as u64;
+            let most = ((MAX_WORK - before) / (self.curve_work(1)? - before).max(1.0)) as u64;
             Ok(first_of(&evolution, target, most).map(|rounds| (rounds, Accuracy::Exact)))
         } else {
             self.curve_accuracy().and_then(|accuracy| {
@@ -223,7 +223,7 @@ fn first_of(evolution: &Evolution, target: f64, most: u64) -> Option<f64> {
 fn first_below(target: f64, about: f64, curve: impl Fn(&[u64]) -> Result<Vec<f64>>) -> Result<Option<f64>> {
     let mut last = (2.0 * about).max(POINTS as f64);
     for _ in 0..4 {
-        if last > MOST_FOLLOWED {
+        if last > MAX_FOLLOWED {
             return Ok(None);
         }
         // Evenly spaced rounds cost one power of the map.

@@ -206,7 +206,7 @@ impl Forecast {
     /// Multiplications of the radius of a noiseless round with H local steps, from those with the method's own settings.
     fn radius_work(&self, h: f64, own: f64) -> Result<f64> {
         let more = self.clone().with_local_steps(h.round() as u64);
-        Ok(own + (more.legs_work(&more.linear()?) - self.legs_work(&self.linear()?)).max(0.0))
+        Ok(own + (more.phases_work(&more.linear()?) - self.phases_work(&self.linear()?)).max(0.0))
     }
 
     /// Multiplications of the radius of the map of second moments with H local steps; `own` are those of the radius of the mean with the

@@ -8,7 +8,7 @@ use crate::{RoundSetting, stability, work};
 use fedsa::error::Result;
 use fedsa::linalg;
 use fedsa::method::ControlRule;
-use fedsa::method::{Drift, Lost};
+use fedsa::method::{Drift, MissingUpdate};
 use fedsa::problem::systems::Systems;
 use fedsa::schedule::StepSize;
 use fedsa::uplink::stage::delay::Before;
@@ -103,13 +103,13 @@ impl Forecast {
         // A mean gain of 1 may differ from 1 by rounding.
         let loses = (link.gain - 1.0).abs() > 1e-12;
         match self.lost {
-            Lost::Controls(ControlRule::Literal) if controls && loses => {
+            MissingUpdate::Controls(ControlRule::Literal) if controls && loses => {
                 return Err(unknown("control variates are kept to the letter and accumulate the errors of lost messages"));
             }
-            Lost::Controls(ControlRule::Afresh) if controls && few.is_some() => {
+            MissingUpdate::Controls(ControlRule::Afresh) if controls && few.is_some() => {
                 return Err(unknown("control variates are made afresh, and those of a round's participants do not sum to 0"));
             }
-            Lost::Last if few.is_some() || (loses && link.gain_square != link.gain) => {
+            MissingUpdate::Last if few.is_some() || (loses && link.gain_square != link.gain) => {
                 return Err(unknown(
                     "a missing operator is replaced by the agent's last one, and participation is partial or the link weakens messages",
                 ));
@@ -206,23 +206,23 @@ pub(super) fn packed(n: f64) -> f64 {
     n * (n + 1.0) / 2.0
 }
 
-/// About how many nanoseconds the second moments of all distinct agents' legs with this drift take: within a factor of two of what was
+/// About how many nanoseconds the second moments of all distinct agents' local phases with this drift take: within a factor of two of what was
 /// measured from d = 2 to 20.
-pub(super) fn legs_of_moments(round: &Round<'_>, drift: Drift) -> f64 {
+pub(super) fn phases_of_moments(round: &Round<'_>, drift: Drift) -> f64 {
     // The numbers of the state at the start: (u, 1), and the drift.
     let d = round.systems.dim() as f64;
     let n = if drift == Drift::Zero { d + 1.0 } else { 2.0 * d + 1.0 };
     let steps = round.setting.local_steps.max(1);
     // One step first, then a doubling for each binary digit of the number of steps, and one step more for each 1 of them.
     let doublings = f64::from(steps.ilog2() + steps.count_ones() - 1);
-    let (kinds, first) = (round.systems.kinds.len() as f64, 4000.0 + leg_products(round, d + 1.0));
-    let legs = kinds * (first + doublings * leg_products(round, n));
+    let (kinds, first) = (round.systems.kinds.len() as f64, 4000.0 + phase_products(round, d + 1.0));
+    let phases = kinds * (first + doublings * phase_products(round, n));
     // A correction of all agents has a part in all moments that is as large as one and a half doublings.
-    if matches!(drift, Drift::GlobalMemory { .. }) { legs + 1.5 * kinds * leg_products(round, n) } else { legs }
+    if matches!(drift, Drift::GlobalMemory { .. }) { phases + 1.5 * kinds * phase_products(round, n) } else { phases }
 }
 
 /// The products of one doubling. In large products a multiplication takes much less than a nanosecond; small matrices cost their allocation.
-fn leg_products(round: &Round<'_>, n: f64) -> f64 {
+fn phase_products(round: &Round<'_>, n: f64) -> f64 {
     let (start, end) = (packed(n), packed(round.systems.dim() as f64));
     1800.0 + (0.05 + 4.0 / start) * start * end * (start + end)
 }

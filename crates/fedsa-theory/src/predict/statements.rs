@@ -20,9 +20,9 @@ use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
 
 /// The most multiplications of an exact value, about one a nanosecond.
-const MOST_WORK: f64 = 2e9;
+const MAX_WORK: f64 = 2e9;
 /// The most distinct agents whose constants are computed.
-pub(super) const MOST_KINDS: usize = 2000;
+pub(super) const MAX_KINDS: usize = 2000;
 
 /// A statement about a method after some rounds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -111,7 +111,7 @@ impl Forecast {
                 let constants = ScafflsaConstants::new(round.systems, &moments)?;
                 let constants = constants.up_to(round.systems, &moments, round.setting.step_size)?;
                 let bound = scafflsa::theorem_5_3(&constants, &round.setting, start, rounds);
-                let exact = (rounds as f64 * round_of_moments(&round) <= MOST_WORK && self.is_exact(&round))
+                let exact = (rounds as f64 * round_of_moments(&round) <= MAX_WORK && self.is_exact(&round))
                     .then(|| ScafflsaMse::new(round.systems, &moments, &round.setting, self.batch(), &InitialControls::Zero).ok())
                     .flatten()
                     .and_then(|theory| theory.lyapunov(theta_0, &[rounds]).ok()?.pop());
@@ -126,7 +126,7 @@ impl Forecast {
             Drift::GlobalMemory { fresh: false } => {
                 let constants = FedHsaConstants::new(round.systems, self.field.facts())?;
                 let shape = fedhsa::theorem_2(&constants, &round.setting, effective_agents(round.systems), tau)?;
-                let exact = self.floor_work().is_ok_and(|work| work <= MOST_WORK).then(|| self.floor().ok()).flatten();
+                let exact = self.floor_work().is_ok_and(|work| work <= MAX_WORK).then(|| self.floor().ok()).flatten();
                 all.push(Statement::of_shape(shape, vec![self.clear(&round), self.last()], exact.map(|floor| floor.mse())));
             }
             Drift::GlobalMemory { fresh: true } | Drift::NoSteps => {}
@@ -226,7 +226,7 @@ impl Forecast {
     /// The second moments of single samples, without noise those of the mean.
     fn moments_of_samples(&self, round: &Round<'_>) -> Result<Vec<Moments>> {
         let (kinds, d) = (&round.systems.kinds, round.systems.dim());
-        if d > EXACT_DIM || kinds.len() > MOST_KINDS {
+        if d > EXACT_DIM || kinds.len() > MAX_KINDS {
             return Err(unknown(&format!("second moments of {} distinct agents with {d} features", kinds.len())));
         }
         if self.sampling.kind == Law::Mean {
@@ -245,7 +245,7 @@ impl Forecast {
         if self.is_noiseless() {
             return self.noiseless_curve(theta_0, &[rounds]).ok()?.pop();
         }
-        if !self.curve_work(rounds).is_ok_and(|work| work <= MOST_WORK) {
+        if !self.curve_work(rounds).is_ok_and(|work| work <= MAX_WORK) {
             return None;
         }
         self.curve(theta_0, &InitialControls::Zero, &[rounds]).ok()?.iter().map(MeanSquare::mse).next()

@@ -2,7 +2,7 @@
 
 use super::Forecast;
 use super::round::Round;
-use super::statements::{MOST_KINDS, Statement, condition};
+use super::statements::{MAX_KINDS, Statement, condition};
 use crate::bounds::fedlsa::{largest_bias, with_bias};
 use crate::bounds::fedtd::{Erasures, FedTdBound, OverTheAirMoments};
 use crate::bounds::td::TdFederation;
@@ -16,7 +16,7 @@ use fedsa::uplink::stage::delay::Before;
 
 /// The most multiplications of a mixing time, about one a nanosecond, and the smallest level at which it is more than rounding.
 const MIXING_WORK: f64 = 1e9;
-const LEAST_LEVEL: f64 = 1e-13;
+const MIN_LEVEL: f64 = 1e-13;
 
 impl Forecast {
     /// \[S\] Corollary 4.3 and \[T\] Theorem 4.2, 4.3 or 4.4 about FedLSA; none where the problem is no Markov reward process, or its
@@ -30,7 +30,7 @@ impl Forecast {
 
     /// What the theorems ask of the problem.
     fn td_facts(&self, round: &Round<'_>) -> Option<TdFacts> {
-        if round.systems.kinds.len() > MOST_KINDS {
+        if round.systems.kinds.len() > MAX_KINDS {
             return None;
         }
         self.field.facts().td().filter(|facts| facts.nu > 0.0)
@@ -154,7 +154,7 @@ impl Forecast {
             return Err("it takes too long to compute".into());
         }
         let level = alpha * alpha;
-        if level < LEAST_LEVEL {
+        if level < MIN_LEVEL {
             return Err(format!("the level alpha^2 = {level:.1e} is within rounding"));
         }
         let time = law.operator_mixing_time(level).map_err(|e| e.what)?.ok_or("the chain does not mix")?;

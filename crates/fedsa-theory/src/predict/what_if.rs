@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Forecast, unknown};
 use crate::link::LinkLaw;
 use fedsa::error::Result;
-use fedsa::method::{Drift, Lost, MethodShape};
+use fedsa::method::{Drift, MethodShape, MissingUpdate};
 use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
@@ -63,7 +63,7 @@ impl Forecast {
     /// The same forecast over another link.
     #[must_use]
     pub fn with_link(self, law: LinkLaw) -> Self {
-        let lost = if law.gain == 1.0 { Lost::Zero } else { self.lost };
+        let lost = if law.gain == 1.0 { MissingUpdate::Zero } else { self.lost };
         Self { link: Arc::new(Ok(law)), lost, ..self }
     }
 

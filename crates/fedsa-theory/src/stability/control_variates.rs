@@ -3,14 +3,14 @@
 use faer::prelude::*;
 
 use crate::RoundSetting;
-use crate::leg::AffineLeg;
 use crate::map::{LinearMap, spectral_radius_within};
+use crate::phase::AffinePhase;
 use fedsa::error::{Result, require};
 use fedsa::linalg::{self, Mat};
 use fedsa::parallel;
 use fedsa::problem::systems::Systems;
 
-/// Agents with the same leg, represented by their weighted mean control.
+/// Agents with the same local phase, represented by their weighted mean control.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
     /// The sum of the agents' weights, `w_k`.
@@ -36,7 +36,7 @@ const COLUMNS: usize = 64;
 /// ```
 ///
 /// Fixed period: `E = E0 = eta H`. Random talk with probability p, in the mean over the geometric number H of steps: the
-/// control changes by `(p / eta) (eta H) (v - v_c)`, so that `S_k` is that of the mean leg and `E = E0 = eta / p`.
+/// control changes by `(p / eta) (eta H) (v - v_c)`, so that `S_k` is that of the mean local phase and `E = E0 = eta / p`.
 ///
 /// The weighted sum of the controls does not change, and is 0 in every run. The map first projects the state on this
 /// subspace (`x_k -= sum w_j x_j`), so that the eigenvalue 1 of the conserved sum becomes 0. Within a kind, each agent's
@@ -58,28 +58,29 @@ pub struct ControlVariates {
 impl ControlVariates {
     /// SCAFFLSA with a fixed period (\[S\] Alg. 2/4; gain 1).
     pub fn fixed_period(systems: &Systems, setting: &RoundSetting) -> Self {
-        let legs: Vec<AffineLeg> = systems.kinds.iter().map(|k| AffineLeg::new(&k.a, setting.step_size, setting.local_steps)).collect();
-        Self::new(systems, &legs, setting.span(), setting.server_step)
+        let phases: Vec<AffinePhase> =
+            systems.kinds.iter().map(|k| AffinePhase::new(&k.a, setting.step_size, setting.local_steps)).collect();
+        Self::new(systems, &phases, setting.span(), setting.server_step)
     }
 
     /// The expected round of SCAFFLSA with random talk of probability `p` after every step of size `eta` (\[S\] Alg. 2/3).
-    /// `None` if an agent's expected leg is infinite: see [`AffineLeg::geometric`].
+    /// `None` if an agent's expected local phase is infinite: see [`AffinePhase::geometric`].
     ///
     /// # Errors
     /// When `p` is not in (0, 1] or a system is not finite.
     pub fn random_talk(systems: &Systems, eta: f64, p: f64, server_step: f64) -> Result<Option<Self>> {
         require(p > 0.0 && p <= 1.0, "probability", p, "in (0, 1]")?;
-        let legs: Option<Vec<AffineLeg>> = systems.kinds.iter().map(|k| AffineLeg::geometric(&k.a, eta, p)).collect::<Result<_>>()?;
-        Ok(legs.map(|legs| Self::new(systems, &legs, eta / p, server_step)))
+        let phases: Option<Vec<AffinePhase>> = systems.kinds.iter().map(|k| AffinePhase::geometric(&k.a, eta, p)).collect::<Result<_>>()?;
+        Ok(phases.map(|phases| Self::new(systems, &phases, eta / p, server_step)))
     }
 
-    fn new(systems: &Systems, legs: &[AffineLeg], span: f64, server_step: f64) -> Self {
+    fn new(systems: &Systems, phases: &[AffinePhase], span: f64, server_step: f64) -> Self {
         let mut agents = vec![0; systems.kinds.len()];
         systems.kind_of.iter().for_each(|k| agents[*k as usize] += 1);
-        let groups = (systems.kind_weights().into_iter().zip(agents).zip(legs).zip(&systems.kinds))
+        let groups = (systems.kind_weights().into_iter().zip(agents).zip(phases).zip(&systems.kinds))
             .filter(|(((_, agents), _), _)| *agents > 0)
-            .map(|(((weight, agents), leg), system)| {
-                let gain = Scale(1.0 / span) * &leg.sum;
+            .map(|(((weight, agents), phase), system)| {
+                let gain = Scale(1.0 / span) * &phase.sum;
                 Group { weight, agents, pull: &gain * &system.a, gain }
             })
             .collect();

@@ -116,10 +116,10 @@ fn squaring(n: f64) -> f64 {
 /// The squarings after which an error has settled, beyond those of the rounds that are allowed.
 const SETTLING: f64 = 8.0;
 /// The most multiplications of a course that is taken round by round.
-const MOST_WORK: f64 = 2e9;
+const MAX_WORK: f64 = 2e9;
 /// The most multiplications of a floor under noise with memory, and of the curves of a choice: a search looks at hundreds.
-const MOST_CHAIN: f64 = 3e7;
-const MOST_CURVES: f64 = 1e8;
+const MAX_CHAIN: f64 = 3e7;
+const MAX_CURVES: f64 = 1e8;
 /// Closures with a larger eps^2 are not near enough to choose by.
 const NEAR: f64 = 0.02;
 /// An error this many times the start's counts as diverging.
@@ -136,9 +136,9 @@ pub fn course(forecast: &Forecast, start: &SearchStart, target: f64, most: u64) 
 /// [`course`] within the meter's work: it fails where that ends.
 pub(super) fn course_within(forecast: &Forecast, start: &SearchStart, target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     let Some(theta) = &start.theta else { return Err(unknown("the start is random")) };
-    // The moments of the legs, of which the map consists.
-    let legs = forecast.curve_work(0).unwrap_or(0.0);
-    meter.charge(legs)?;
+    // The moments of the local phases, of which the map consists.
+    let phases = forecast.curve_work(0).unwrap_or(0.0);
+    meter.charge(phases)?;
     let Ok(evolution) = forecast.evolution(theta, &start.controls) else {
         return by_curve(forecast, start, theta, target, most, meter);
     };
@@ -307,7 +307,7 @@ fn round_by_round(forecast: &Forecast, evolution: &Evolution, of_round: f64, tar
     let mut next = vec![0.0; state.len()];
     let mut before = at_start;
     for t in 1..=most {
-        if t as f64 * of_round > MOST_WORK {
+        if t as f64 * of_round > MAX_WORK {
             let what = format!("the mean-square error over more than {t} rounds of a state of {} numbers", state.len());
             return Err(Error::not_known("", format!("not computed: {what}"), "fewer features or distinct agents, or a larger target"));
         }
@@ -362,7 +362,7 @@ fn first_between(
 /// By the curve at chosen rounds, each time from the start: at powers of two, then between the last two of them.
 fn by_curve(forecast: &Forecast, start: &SearchStart, theta: &[f64], target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     forecast.knows_curve()?;
-    if forecast.cost_of_noise().is_some_and(|cost| cost.multiplications > MOST_CHAIN) {
+    if forecast.cost_of_noise().is_some_and(|cost| cost.multiplications > MAX_CHAIN) {
         return Err(too_long());
     }
     let accuracy = forecast.curve_accuracy()?;
@@ -377,7 +377,7 @@ fn by_curve(forecast: &Forecast, start: &SearchStart, theta: &[f64], target: f64
     let mut errors = |rounds: &[u64]| -> Result<Vec<(u64, f64)>> {
         let more = forecast.curve_work(rounds.last().copied().unwrap_or(0))?;
         work += more;
-        if work > MOST_CURVES {
+        if work > MAX_CURVES {
             return Err(too_long());
         }
         meter.charge(more)?;

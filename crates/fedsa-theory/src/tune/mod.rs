@@ -558,7 +558,7 @@ mod tests {
 
     /// Processor time of the release profile on one idle core with AVX-512, in microseconds an agent: local steps 1, 30 and 1000.
     #[test]
-    fn legs_are_estimated_as_they_were_measured() {
+    fn phases_are_estimated_as_they_were_measured() {
         let measured = [
             (2, [[5.1, 13.2, 21.1], [5.6, 16.8, 27.9], [12.1, 31.8, 50.7]]),
             (4, [[6.8, 20.6, 34.0], [8.8, 50.3, 94.3], [27.7, 79.3, 142.0]]),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::message::Part;
-use crate::server::Own;
+use crate::server::PerRecipient;
 
 /// The answers of agents whose state depends on which of them counted ([`crate::protocol::Protocol::is_acknowledged`]).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -55,13 +55,13 @@ impl Acknowledged {
     }
 
     /// What recipients are told whose last answer did not count.
-    pub fn told(&self, recipients: &[usize]) -> Option<Own> {
+    pub fn told(&self, recipients: &[usize]) -> Option<PerRecipient> {
         if recipients.iter().all(|c| self.is_counted(*c)) {
             return None;
         }
         let last = |c: &usize| vec![self.of[*c].counted.map_or(-1.0, |round| round as f64)];
         let each = recipients.iter().map(|c| (!self.is_counted(*c)).then(|| last(c))).collect();
-        Some(Own { part: Part::Counted, each })
+        Some(PerRecipient { part: Part::Counted, each })
     }
 
     /// The same with other agents, of which each was `from` or is new.

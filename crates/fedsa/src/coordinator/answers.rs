@@ -1,26 +1,26 @@
 //! Single answers: which are accepted, and which are refused and why.
 
-use super::handed_in::{Accepted, Checked, Refusal, Standing};
+use super::handed_in::{Accepted, AgentStatus, Checked, Refusal};
 use super::{Coordinator, Replies, Reply, Step};
 use crate::error::{Error, Result};
 use crate::linalg::norm_sq;
 use crate::message::{Body, Message, Part};
 use crate::protocol::{are_finite, refused};
 use crate::record::Sent;
-use crate::server::Letter;
+use crate::server::ClientUpdate;
 
 impl Coordinator {
     /// Whether an agent may still answer, as far as the coordinator knows: it does not know of marks.
-    pub(crate) fn standing(&self, agent: usize) -> Standing {
-        let late = self.state.outstanding.oldest(agent).map(|round| Standing::Late { round });
+    pub(crate) fn standing(&self, agent: usize) -> AgentStatus {
+        let late = self.state.outstanding.oldest(agent).map(|round| AgentStatus::Late { round });
         if self.is_excluded(agent) {
-            return Standing::Excluded;
+            return AgentStatus::Excluded;
         }
         match self.place_of(agent) {
-            Err(_) => late.unwrap_or(Standing::NotAsked),
-            Ok(_) if self.state.absent.binary_search(&agent).is_ok() => late.unwrap_or(Standing::Unreachable),
-            Ok(at) if self.state.replies.of(at).is_some() => Standing::Answered,
-            Ok(_) => Standing::Awaited,
+            Err(_) => late.unwrap_or(AgentStatus::NotAsked),
+            Ok(_) if self.state.absent.binary_search(&agent).is_ok() => late.unwrap_or(AgentStatus::Unreachable),
+            Ok(at) if self.state.replies.of(at).is_some() => AgentStatus::Answered,
+            Ok(_) => AgentStatus::Awaited,
         }
     }
 
@@ -96,8 +96,8 @@ impl Coordinator {
         let gain = gain.ok_or_else(|| refused(format!("an answer of agent {agent} that is not awaited"), "answers that are awaited"))?;
         self.count(&parts, is_diverged, len);
         if gain != 0.0 {
-            let letter = Letter { agent, answers: round, weight: self.federation.weights()[agent] * gain, parts };
-            self.state.end.mail.post(exchange, due, letter);
+            let update = ClientUpdate { agent, answers: round, weight: self.federation.weights()[agent] * gain, parts };
+            self.state.end.mail.post(exchange, due, update);
         }
         Ok(())
     }

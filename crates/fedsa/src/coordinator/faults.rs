@@ -9,7 +9,7 @@ use crate::federation::rules::Faults;
 use crate::linalg::norm_sq;
 use crate::message::{Body, Part, Unit};
 use crate::protocol::{are_finite, refused};
-use crate::server::Letter;
+use crate::server::ClientUpdate;
 
 /// An agent that is asked nothing more, because nobody should believe its answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,17 +49,17 @@ const LEAST: usize = 3;
 
 /// Removes the answers that nobody should believe, and returns their agents with the reasons. If these are more than `most`, all stay.
 pub(super) fn remove(
-    letters: &mut [Option<Letter>],
+    updates: &mut [Option<ClientUpdate>],
     exchange: u8,
     rule: Faults,
     most: usize,
     medians: &mut Medians,
 ) -> Vec<(usize, Error)> {
     let Faults::Exclude { norm_limit } = rule else { return Vec::new() };
-    let mut faults: Vec<Option<Error>> = letters.iter().map(|letter| not_finite(letter.as_ref()?)).collect();
-    let parts = letters.iter().flatten().next().map_or(Vec::new(), |letter| letter.parts.iter().map(|(part, _)| *part).collect());
+    let mut faults: Vec<Option<Error>> = updates.iter().map(|update| not_finite(update.as_ref()?)).collect();
+    let parts = updates.iter().flatten().next().map_or(Vec::new(), |update| update.parts.iter().map(|(part, _)| *part).collect());
     for part in parts.into_iter().filter(|part| part.unit() != Unit::Nothing && !part.is_packed()) {
-        let norms: Vec<Option<f64>> = letters.iter().zip(&faults).map(|(letter, fault)| norm(letter.as_ref()?, part, fault)).collect();
+        let norms: Vec<Option<f64>> = updates.iter().zip(&faults).map(|(update, fault)| norm(update.as_ref()?, part, fault)).collect();
         let largest = medians.see(exchange, part, &norms);
         for (fault, (norm, median)) in faults.iter_mut().zip(norms.iter().zip(medians_of_others(&norms))) {
             let usual = median.into_iter().chain(largest).fold(0.0, f64::max);
@@ -76,21 +76,21 @@ pub(super) fn remove(
     if faults.iter().flatten().count() > most {
         return Vec::new();
     }
-    let remove = |(letter, fault): (&mut Option<Letter>, Option<Error>)| Some((fault?, letter.take()?.agent));
-    letters.iter_mut().zip(faults).filter_map(remove).map(|(fault, agent)| (agent, fault)).collect()
+    let remove = |(update, fault): (&mut Option<ClientUpdate>, Option<Error>)| Some((fault?, update.take()?.agent));
+    updates.iter_mut().zip(faults).filter_map(remove).map(|(fault, agent)| (agent, fault)).collect()
 }
 
 /// Why an answer is none, if its numbers are not finite.
-fn not_finite(letter: &Letter) -> Option<Error> {
-    (!are_finite(&letter.parts)).then(|| refused("numbers that are no longer finite", "finite numbers"))
+fn not_finite(update: &ClientUpdate) -> Option<Error> {
+    (!are_finite(&update.parts)).then(|| refused("numbers that are no longer finite", "finite numbers"))
 }
 
 /// The norm of a part of an answer without a fault.
-fn norm(letter: &Letter, part: Part, fault: &Option<Error>) -> Option<f64> {
+fn norm(update: &ClientUpdate, part: Part, fault: &Option<Error>) -> Option<f64> {
     if fault.is_some() {
         return None;
     }
-    match &letter.parts.iter().find(|(p, _)| *p == part)?.1 {
+    match &update.parts.iter().find(|(p, _)| *p == part)?.1 {
         Body::Numbers(x) | Body::Sparse { value: x, .. } => Some(norm_sq(x).sqrt()),
         Body::Packed(_) => None,
     }
@@ -115,20 +115,20 @@ fn medians_of_others(norms: &[Option<f64>]) -> Vec<Option<f64>> {
 mod tests {
     use super::*;
 
-    fn letters(vectors: &[&[f64]]) -> Vec<Option<Letter>> {
+    fn updates(vectors: &[&[f64]]) -> Vec<Option<ClientUpdate>> {
         let one = |(agent, x): (usize, &&[f64])| {
-            Some(Letter { agent, answers: 0, weight: 0.25, parts: vec![(Part::Direction, Body::Numbers(x.to_vec()))] })
+            Some(ClientUpdate { agent, answers: 0, weight: 0.25, parts: vec![(Part::Direction, Body::Numbers(x.to_vec()))] })
         };
         vectors.iter().enumerate().map(one).collect()
     }
 
-    fn removed_of(all: &mut [Option<Letter>], medians: &mut Medians) -> Vec<(usize, Error)> {
+    fn removed_of(all: &mut [Option<ClientUpdate>], medians: &mut Medians) -> Vec<(usize, Error)> {
         let most = all.len().saturating_sub(1) / 2;
         remove(all, 0, Faults::Exclude { norm_limit: 10.0 }, most, medians)
     }
 
     fn removed(vectors: &[&[f64]]) -> Vec<usize> {
-        let mut all = letters(vectors);
+        let mut all = updates(vectors);
         let faults = removed_of(&mut all, &mut Medians::default());
         let agents: Vec<usize> = faults.iter().map(|(agent, _)| *agent).collect();
         assert!((0..all.len()).all(|c| all[c].is_none() == agents.contains(&c)));
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(removed(&[&[0.0], &[0.0], &[1.0]]), [0usize; 0]);
         assert_eq!(removed(&[&[f64::NAN], &[f64::NAN], &[1.0], &[1.0]]), [0usize; 0]);
         assert_eq!(removed(&[]), [0usize; 0]);
-        let mut all = letters(&[&[1.0], &[2.0], &[f64::NAN]]);
+        let mut all = updates(&[&[1.0], &[2.0], &[f64::NAN]]);
         assert!(remove(&mut all, 0, Faults::End, 3, &mut Medians::default()).is_empty() && all.iter().all(Option::is_some));
     }
 
@@ -157,7 +157,7 @@ mod tests {
     fn the_largest_median_so_far_is_remembered() {
         let mut medians = Medians::default();
         let mut later = |vectors: &[&[f64]]| {
-            let faults = removed_of(&mut letters(vectors), &mut medians);
+            let faults = removed_of(&mut updates(vectors), &mut medians);
             faults.into_iter().map(|(agent, _)| agent).collect::<Vec<_>>()
         };
         assert_eq!(later(&[&[1.0], &[2.0], &[3.0]]), [0usize; 0]);
@@ -165,8 +165,8 @@ mod tests {
         assert_eq!(later(&[&[1e-9], &[2e-9], &[21.0]]), [2]);
         assert_eq!(later(&[&[0.0], &[0.0], &[21.0]]), [2]);
         assert_eq!(later(&[&[5.0], &[1e200], &[f64::NAN]]), [0usize; 0], "two of three");
-        assert_eq!(remove(&mut letters(&[&[5.0], &[1e200]]), 0, Faults::Exclude { norm_limit: 10.0 }, 1, &mut medians)[0].0, 1);
-        let other_exchange = remove(&mut letters(&[&[5.0], &[1e200]]), 1, Faults::Exclude { norm_limit: 10.0 }, 1, &mut medians);
+        assert_eq!(remove(&mut updates(&[&[5.0], &[1e200]]), 0, Faults::Exclude { norm_limit: 10.0 }, 1, &mut medians)[0].0, 1);
+        let other_exchange = remove(&mut updates(&[&[5.0], &[1e200]]), 1, Faults::Exclude { norm_limit: 10.0 }, 1, &mut medians);
         assert!(other_exchange.is_empty());
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Checked {
 /// Whether an agent may still answer, and if not why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Standing {
+pub enum AgentStatus {
     /// Its answer to the open question is awaited.
     Awaited,
     /// Its answer to the open question counts.

@@ -6,18 +6,18 @@
 //! with bytes, and marks of the agents' states and copies of their control variates.
 //!
 //! ```text
-//! open(available) -> Ask          a question is open: carry it to its recipients
+//! open(available) -> Broadcast          a question is open: carry it to its recipients
 //! accept(agent, parts) ..         or hand_in(..), hand_in_sum(..) for agents in this process
-//! close() -> Ask                  another exchange of this round
+//! close() -> Broadcast                  another exchange of this round
 //!         -> Tell                 the round is over; its participants are told something before their next question
 //!         -> RoundOver            the round is over
 //! ```
 
 mod acknowledged;
 mod answers;
+mod delayed;
 mod faults;
 mod handed_in;
-mod mail;
 mod outstanding;
 mod recorded;
 mod regrouped;
@@ -36,7 +36,7 @@ use crate::message::{MAX_ROUNDS, Message, PART_HEADER_BYTES};
 use crate::protocol::Protocol;
 use crate::random::ALL;
 use crate::record::{Ledger, Output};
-use crate::server::{Ask, Letter, Next, Own, Server};
+use crate::server::{Broadcast, ClientUpdate, Next, PerRecipient, Server};
 use crate::uplink::stage::Delay;
 use crate::uplink::{MessageKey, Uplink};
 use acknowledged::Acknowledged;
@@ -44,7 +44,7 @@ use outstanding::Outstanding;
 use server_end::{OfExchange, ServerEnd, asked_weight};
 
 pub use faults::Exclusion;
-pub use handed_in::{Accepted, Refusal, Standing};
+pub use handed_in::{Accepted, AgentStatus, Refusal};
 pub(crate) use handed_in::{Replies, Reply};
 pub(crate) use recorded::Replay;
 pub use recorded::{ArrivalRecord, ExchangeArrivals};
@@ -86,7 +86,7 @@ pub struct Coordinator {
     /// Whether the server's end of the link needs no more than a sum: no answer is late, and their mean is taken.
     adds_up: bool,
     /// The answers of the last exchange that arrived, if they are kept.
-    letters: Vec<Letter>,
+    updates: Vec<ClientUpdate>,
     keeps_letters: bool,
     /// The refused answers since the round was opened.
     refusals: Vec<Refusal>,
@@ -101,7 +101,7 @@ struct State {
     opened: u64,
     step: Step,
     /// The question under way, or the last one, as agents decode it.
-    ask: Ask,
+    ask: Broadcast,
     /// The question as the server wrote it, if the downlink alters messages.
     written: Option<Message>,
     /// Recipients that cannot be reached.
@@ -136,7 +136,7 @@ impl Coordinator {
         let state = State {
             opened: 0,
             step: Step::RoundOver,
-            ask: Ask { to: None, down: Message { round: 0, exchange: 0, parts: Vec::new() }, own: None },
+            ask: Broadcast { to: None, down: Message { round: 0, exchange: 0, parts: Vec::new() }, own: None },
             written: None,
             absent: Vec::new(),
             replies: Replies::none(),
@@ -157,7 +157,7 @@ impl Coordinator {
             state,
             is_clear: federation.uplink().is_clear(),
             adds_up: link.late.is_none() && !link.is_robust,
-            letters: Vec::new(),
+            updates: Vec::new(),
             keeps_letters: false,
             refusals: Vec::new(),
             replay: None,
@@ -165,7 +165,7 @@ impl Coordinator {
         })
     }
 
-    /// Keeps the answers that arrive, so that [`Coordinator::letters`] returns them.
+    /// Keeps the answers that arrive, so that [`Coordinator::updates`] returns them.
     pub(crate) fn keep_letters(&mut self) {
         self.keeps_letters = true;
     }
@@ -290,7 +290,7 @@ impl Coordinator {
     }
 
     /// The question under way, or the last message, as agents decode it.
-    pub fn question(&self) -> &Ask {
+    pub fn question(&self) -> &Broadcast {
         &self.state.ask
     }
 
@@ -370,7 +370,7 @@ impl Coordinator {
     }
 
     /// Sends a message down: the downlink's codec may alter it, and the ledger counts it.
-    fn send(&mut self, mut ask: Ask, step: Step) -> Step {
+    fn send(&mut self, mut ask: Broadcast, step: Step) -> Step {
         let (uplink, seed) = (&**self.federation.uplink(), self.federation.seed());
         self.state.written = (!uplink.downlink.is_exact()).then(|| ask.down.clone());
         uplink.tell(seed, &mut ask.down);
@@ -488,7 +488,7 @@ impl Coordinator {
         };
         self.acknowledge(&arrivals.arrived);
         if self.keeps_letters {
-            self.letters = arrivals.letters;
+            self.updates = arrivals.updates;
         }
         (next, are_finite)
     }
@@ -524,12 +524,12 @@ impl Coordinator {
     }
 
     /// The answers of the last exchange that arrived, in the agents' order, if they are kept ([`Coordinator::keep_letters`]).
-    pub(crate) fn letters(&self) -> &[Letter] {
-        &self.letters
+    pub(crate) fn updates(&self) -> &[ClientUpdate] {
+        &self.updates
     }
 }
 
 /// The number of bytes that parts of their own add to the messages of the recipients that are reached.
-fn own_bytes(own: &Own, is_reached: impl Fn(usize) -> bool) -> usize {
+fn own_bytes(own: &PerRecipient, is_reached: impl Fn(usize) -> bool) -> usize {
     (0..own.each.len()).filter(|i| is_reached(*i)).filter_map(|i| own.each[i].as_ref()).map(|x| PART_HEADER_BYTES + 8 * x.len()).sum()
 }

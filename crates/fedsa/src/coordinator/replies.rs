@@ -78,7 +78,7 @@ impl Coordinator {
         let at = MessageKey { seed: federation.seed(), round, exchange, agent: ALL };
         federation.uplink().receive(at, &mut [&mut sum[..]], n, weight);
         let sums = [(part, &sum[..])];
-        let got = Received { round, exchange, down, sums: &sums, asked: weight, arrived, letters: &[] };
+        let got = Received { round, exchange, down, sums: &sums, asked: weight, arrived, updates: &[] };
         (self.server.receive(&got), sum.iter().all(|x| x.is_finite()))
     }
 }

@@ -45,7 +45,7 @@ impl Coordinator {
         }
         self.server.restore(&server).map_err(|_| foreign())?;
         self.state = state;
-        self.letters.clear();
+        self.updates.clear();
         self.refusals.clear();
         Ok(())
     }

@@ -2,17 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::delayed::DelayedUpdates;
 use super::faults::{self, Medians};
 use super::handed_in::Reply;
-use super::mail::Mail;
 use super::recorded::{ExchangeArrivals, Replay};
 use crate::error::Error;
 use crate::federation::rules::{AnswerRules, MissingAnswers};
 use crate::message::{Message, Part};
 use crate::parallel;
-use crate::protocol::{Give, Want, are_finite};
+use crate::protocol::{Gather, ReplySpec, are_finite};
 use crate::random::{Key, Purpose};
-use crate::server::{Letter, Received};
+use crate::server::{ClientUpdate, Received};
 use crate::uplink::stage::Delay;
 use crate::uplink::{MessageKey, Uplink};
 
@@ -22,7 +22,7 @@ pub(crate) struct ServerEnd {
     /// The media's memory of each agent, [`Uplink::media_len`] words each.
     pub channel: Vec<u64>,
     /// Answers on their way.
-    pub mail: Mail,
+    pub mail: DelayedUpdates,
     /// The usual norms of answers, where rules look at them.
     pub medians: Medians,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Arrivals {
     /// answers late.
     pub arrived: Vec<bool>,
     /// The answers, in the agents' order.
-    pub letters: Vec<Letter>,
+    pub updates: Vec<ClientUpdate>,
     /// Who sent what came, and the rounds that it answers; answers that are not believed among it.
     came: Vec<(usize, u64)>,
     /// The agents whose answers are not believed, and why.
@@ -50,7 +50,7 @@ pub(crate) struct OfExchange<'a> {
     pub uplink: &'a Uplink,
     /// The exchange; of all agents.
     pub at: MessageKey,
-    pub wanted: &'a [Want],
+    pub wanted: &'a [ReplySpec],
     pub weights: &'a [f64],
     /// The agents that were asked.
     pub asked: &'a [usize],
@@ -67,7 +67,7 @@ impl ServerEnd {
         let words = uplink.media_len();
         let mut channel = vec![0; agents * words];
         channel.chunks_mut(words.max(1)).enumerate().for_each(|(c, memory)| uplink.start(seed, c, memory));
-        Self { channel, mail: Mail::default(), medians: Medians::default() }
+        Self { channel, mail: DelayedUpdates::default(), medians: Medians::default() }
     }
 
     /// The factors by which the messages of the agents that were asked arrive in an exchange, of all agents `at`. The channels' states change
@@ -84,56 +84,56 @@ impl ServerEnd {
     pub fn take(&mut self, of: &OfExchange<'_>, replies: Vec<Option<Reply>>, mut miss: impl FnMut(usize, f64)) -> Arrivals {
         let gains = self.gains(of.uplink, of.at, of.asked);
         let is_awaited = of.replay.is_none() && of.uplink.late().is_some_and(Delay::is_of_network);
-        let letter = |((reply, c), gain): ((Option<Reply>, &usize), f64)| {
+        let update = |((reply, c), gain): ((Option<Reply>, &usize), f64)| {
             if reply.is_none() && is_awaited {
                 miss(*c, gain);
             }
             let Reply { round, parts } = reply.filter(|_| gain != 0.0)?;
-            Some(Letter { agent: *c, answers: round, weight: of.weights[*c] * gain, parts })
+            Some(ClientUpdate { agent: *c, answers: round, weight: of.weights[*c] * gain, parts })
         };
-        let letters = replies.into_iter().zip(of.asked).zip(gains).map(letter).collect();
-        self.arrive(of, letters)
+        let updates = replies.into_iter().zip(of.asked).zip(gains).map(update).collect();
+        self.arrive(of, updates)
     }
 
     /// Delivers the answers that the media did not lose, one entry for each agent that was asked: late ones wait for their round,
     /// sums are computed in a fixed order, and the receivers' noise is added.
-    fn arrive(&mut self, of: &OfExchange<'_>, mut letters: Vec<Option<Letter>>) -> Arrivals {
+    fn arrive(&mut self, of: &OfExchange<'_>, mut updates: Vec<Option<ClientUpdate>>) -> Arrivals {
         let OfExchange { uplink, at, wanted, weights, asked, replay, rules, most_faults } = *of;
         let MessageKey { round, exchange, .. } = at;
         let mut arrived = Vec::new();
         if let Some(late) = uplink.late() {
             let key = Key::new(at.seed, Purpose::Delay, round);
-            for letter in letters.drain(..).flatten() {
+            for update in updates.drain(..).flatten() {
                 let delay = match replay {
-                    Some(replay) => replay.delay(round, exchange, letter.agent),
-                    None => Some(late.of(round, letter.agent, &mut key.stream(letter.agent))),
+                    Some(replay) => replay.delay(round, exchange, update.agent),
+                    None => Some(late.of(round, update.agent, &mut key.stream(update.agent))),
                 };
                 if let Some(delay) = delay {
-                    self.mail.post(exchange, round + delay, letter);
+                    self.mail.post(exchange, round + delay, update);
                 }
             }
-            letters.extend(self.mail.deliver(exchange, round).into_iter().map(Some));
+            updates.extend(self.mail.deliver(exchange, round).into_iter().map(Some));
         } else if let Some(replay) = replay {
-            letters.iter_mut().for_each(|letter| *letter = letter.take().filter(|x| replay.delay(round, exchange, x.agent).is_some()));
+            updates.iter_mut().for_each(|update| *update = update.take().filter(|x| replay.delay(round, exchange, x.agent).is_some()));
         }
-        let came = letters.iter().flatten().map(|letter| (letter.agent, letter.answers)).collect();
-        let faults = faults::remove(&mut letters, exchange, rules.faults, most_faults, &mut self.medians);
-        if uplink.late().is_none() && !letters.iter().all(Option::is_some) {
-            arrived = letters.iter().map(Option::is_some).collect();
+        let came = updates.iter().flatten().map(|update| (update.agent, update.answers)).collect();
+        let faults = faults::remove(&mut updates, exchange, rules.faults, most_faults, &mut self.medians);
+        if uplink.late().is_none() && !updates.iter().all(Option::is_some) {
+            arrived = updates.iter().map(Option::is_some).collect();
         }
-        let is_summed = |part: Part| wanted.iter().any(|want| want.part == part && want.give == Give::Sum);
-        for (part, body) in letters.iter_mut().flatten().flat_map(|letter| &mut letter.parts) {
+        let is_summed = |part: Part| wanted.iter().any(|want| want.part == part && want.gather == Gather::Sum);
+        for (part, body) in updates.iter_mut().flatten().flat_map(|update| &mut update.parts) {
             if is_summed(*part) { body.write_out() } else { part.settle(body) }
         }
-        let sums = wanted.iter().filter(|want| want.give == Give::Sum).map(|want| {
-            let found = letters.iter().map(|letter| letter.as_ref().map(|letter| (letter.weight, letter.part(want.part))));
+        let sums = wanted.iter().filter(|want| want.gather == Gather::Sum).map(|want| {
+            let found = updates.iter().map(|update| update.as_ref().map(|update| (update.weight, update.part(want.part))));
             (want.part, uplink.aggregation.of(want.len.largest(), found))
         });
         let mut sums: Vec<(Part, Vec<f64>)> = sums.collect();
         let noisy = &mut sums.iter_mut().map(|(_, x)| &mut x[..]).collect::<Vec<_>>();
         uplink.receive(at, noisy, asked.len(), asked_weight(weights, asked));
-        let wants_each = wanted.iter().any(|want| want.give == Give::Each);
-        Arrivals { sums, arrived, letters: letters.into_iter().flatten().collect(), came, faults, wants_each }
+        let wants_each = wanted.iter().any(|want| want.gather == Gather::Each);
+        Arrivals { sums, arrived, updates: updates.into_iter().flatten().collect(), came, faults, wants_each }
     }
 }
 
@@ -146,19 +146,19 @@ impl Arrivals {
     /// The weight by which sums are divided: that of the agents that were asked, or of the answers that arrived, if there are any.
     pub fn weight_of(&self, of: &OfExchange<'_>, missing: MissingAnswers) -> f64 {
         match missing {
-            MissingAnswers::Reweighted if !self.letters.is_empty() => self.letters.iter().map(|letter| of.weights[letter.agent]).sum(),
+            MissingAnswers::Reweighted if !self.updates.is_empty() => self.updates.iter().map(|update| of.weights[update.agent]).sum(),
             _ => asked_weight(of.weights, of.asked),
         }
     }
 
     /// Whether all numbers are finite.
     pub fn are_finite(&self) -> bool {
-        let numbers = |letter: &Letter| letter.parts.iter().map(|(_, body)| body.len()).sum::<usize>();
+        let numbers = |update: &ClientUpdate| update.parts.iter().map(|(_, body)| body.len()).sum::<usize>();
         // Answers with matrices are worth several threads; those with a vector are not worth the start of one.
-        if self.letters.first().is_none_or(|letter| numbers(letter) < 10_000) {
-            return self.letters.iter().all(|letter| are_finite(&letter.parts));
+        if self.updates.first().is_none_or(|update| numbers(update) < 10_000) {
+            return self.updates.iter().all(|update| are_finite(&update.parts));
         }
-        parallel::map(self.letters.len(), |i| are_finite(&self.letters[i].parts)).into_iter().all(|are_finite| are_finite)
+        parallel::map(self.updates.len(), |i| are_finite(&self.updates[i].parts)).into_iter().all(|are_finite| are_finite)
     }
 
     /// Calls `see` with the arrivals as a server half gets them; `down` is the message that was answered, as agents decoded
@@ -166,8 +166,8 @@ impl Arrivals {
     pub fn with<R>(&self, down: &Message, asked: f64, see: impl FnOnce(&Received<'_>) -> R) -> R {
         let sums: Vec<(Part, &[f64])> = self.sums.iter().map(|(part, x)| (*part, &x[..])).collect();
         let (round, exchange) = (down.round, down.exchange);
-        let letters = if self.wants_each { &self.letters[..] } else { &[] };
-        see(&Received { round, exchange, down, sums: &sums, asked, arrived: &self.arrived, letters })
+        let updates = if self.wants_each { &self.updates[..] } else { &[] };
+        see(&Received { round, exchange, down, sums: &sums, asked, arrived: &self.arrived, updates })
     }
 }
 

@@ -23,8 +23,8 @@ const EXTRA: usize = 16;
 const CHECKS: usize = 3;
 /// Products for each wanted pair and each vector of a block, after which pairs are taken as they are; and for the smallest eigenvalue, which
 /// is not set off from those next to it where eigenvalues decay.
-const MOST_PRODUCTS: usize = 50;
-const MOST_FOR_SMALLEST: usize = 400;
+const MAX_PRODUCTS: usize = 50;
+const MAX_FOR_SMALLEST: usize = 400;
 
 /// Writes the products of the operator and some vectors of n numbers, which follow each other, one after the other into the second argument.
 pub type Product<'a> = dyn FnMut(&[f64], &mut [f64]) + 'a;
@@ -46,7 +46,7 @@ pub struct Search<'a> {
 impl<'a> Search<'a> {
     /// Of an operator, with a tolerance and random draws.
     pub fn new(n: usize, product: &'a mut Product<'a>, tolerance: f64, draws: Stream) -> Self {
-        Self { n, product, tolerance, draws, most_products: MOST_PRODUCTS }
+        Self { n, product, tolerance, draws, most_products: MAX_PRODUCTS }
     }
 
     /// The known pairs, with their bits, and `more` pairs after them, or as many as there are. The iteration starts from the columns of
@@ -78,7 +78,7 @@ impl<'a> Search<'a> {
             product(x, out);
             out.iter_mut().for_each(|out| *out = -*out);
         };
-        let search = Search { n, product: &mut minus, tolerance, draws, most_products: MOST_FOR_SMALLEST };
+        let search = Search { n, product: &mut minus, tolerance, draws, most_products: MAX_FOR_SMALLEST };
         -search.extend(Eigenpairs::none(n), 1, &Mat::zeros(n, 0)).values[0]
     }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::frame::{self, Kind};
-use super::{Application, ColumnSummary, Invitation, Terms, Told};
+use super::{Application, ColumnSummary, FederationNotice, Invitation, Terms};
 use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::protocol::refused;
@@ -141,7 +141,7 @@ impl Applicant {
     /// When it is none of this version or was damaged; when it is for other data than the agent has; when the number is not the one that was
     /// claimed, though there is such a number; when the federation that follows is not the one that the server has.
     pub fn admitted(&self, bytes: &[u8]) -> Result<Admission> {
-        let Told { agent, weights, start, columns, run, digest, marks } = frame::read(Kind::Admission, bytes)?;
+        let FederationNotice { agent, weights, start, columns, run, digest, marks } = frame::read(Kind::Admission, bytes)?;
         self.check_marks(marks)?;
         // A number that a federation of so few agents does not have is another one there.
         let claimed = self.application.agent.filter(|own| (*own as usize) < weights.len());

@@ -57,7 +57,7 @@ impl Holders {
 }
 
 /// The columns by which alone agents are put in an order: labels, and those with most that is rare.
-const MOST_ASPECTS: usize = 9;
+const MAX_ASPECTS: usize = 9;
 
 /// By how much each of these numbers exceeds that of most agents.
 fn beyond_most(numbers: Vec<f64>) -> Vec<f64> {
@@ -169,7 +169,7 @@ impl Candidates<'_> {
             agents.sort_by(|a, b| aspect[*b].total_cmp(&aspect[*a]));
             agents
         };
-        let single = aspects.into_iter().map(|(_, aspect)| aspect).take(MOST_ASPECTS);
+        let single = aspects.into_iter().map(|(_, aspect)| aspect).take(MAX_ASPECTS);
         std::iter::once(together).chain(single).map(order).collect()
     }
 

@@ -6,9 +6,9 @@ use std::fmt;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use crate::columns::MOST_CLASSES;
+use crate::columns::MAX_CLASSES;
 use crate::columns::RunningMoments;
-use crate::columns::{Coding, MOST_LEVELS, coding};
+use crate::columns::{Coding, MAX_LEVELS, coding};
 use crate::error::{Error, ErrorCode, Result, quoted};
 
 /// The most bytes of a name.
@@ -46,7 +46,7 @@ pub enum ColumnContent {
 impl ColumnContent {
     /// The most different values of categories, or of labels.
     pub(super) fn most_values(&self) -> usize {
-        if matches!(self, Self::Labels(_)) { MOST_CLASSES } else { MOST_LEVELS }
+        if matches!(self, Self::Labels(_)) { MAX_CLASSES } else { MAX_LEVELS }
     }
 
     /// The error about so many values of a column.
@@ -302,7 +302,7 @@ impl<'de> Visitor<'de> for FewNames {
     fn visit_map<A: MapAccess<'de>>(self, mut names: A) -> std::result::Result<BTreeMap<String, u64>, A::Error> {
         let mut kept = BTreeMap::new();
         while let Some((name, rows)) = names.next_entry::<String, u64>()? {
-            if kept.len() <= MOST_CLASSES {
+            if kept.len() <= MAX_CLASSES {
                 kept.insert(name, rows);
             }
         }

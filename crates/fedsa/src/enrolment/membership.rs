@@ -10,8 +10,8 @@ use super::frame::{self, Kind};
 use super::outliers::{FAR_ENOUGH, beyond};
 use super::terms::TermsHashes;
 use super::{
-    Application, ColumnSummary, Invitation, LONGEST_SENDER, Marks, OTHER_FORM, Terms, Told, VERSION, announce, announce_to_new, difference,
-    unknown_value,
+    Application, ColumnSummary, FederationNotice, Invitation, LONGEST_SENDER, Marks, OTHER_FORM, Terms, VERSION, announce, announce_to_new,
+    difference, unknown_value,
 };
 use crate::coordinator::Accepted;
 use crate::error::{Error, Result, quoted, require};
@@ -177,7 +177,7 @@ impl Membership {
         }
         let (weights, start, columns) = (state.weights.clone(), state.start.clone(), state.columns.clone());
         let (run, digest) = (state.run, federation.digest());
-        frame::written(Kind::Admission, &Told { agent: agent as u32, weights, start, columns, run, digest, marks })
+        frame::written(Kind::Admission, &FederationNotice { agent: agent as u32, weights, start, columns, run, digest, marks })
     }
 
     /// Takes an application for the next epoch. `sender` is who sent it, as whoever carries the bytes has authenticated it. A later one

@@ -80,14 +80,14 @@ const LAYOUT: Layout = Layout { name: "enrolment", version: 6 };
 const LONGEST_SENDER: usize = 1_000;
 
 /// The most rows of an agent, which numbers of 32 bits count. One that said more than any can have would weigh more than all others.
-const MOST_ROWS: u64 = u32::MAX as u64;
+const MAX_ROWS: u64 = u32::MAX as u64;
 
 /// What an application of another form has.
 const OTHER_FORM: &str = "data of another form: other columns, another number of them, other classes, or other scales of targets";
 
 /// The most components that an agent may say. The server makes a start of so many before it knows who is wrong, and an admission, which
 /// contains the start, would be longer than messages may be.
-pub const MOST_COMPONENTS: u32 = (frame::LONGEST / 8) as u32;
+pub const MAX_COMPONENTS: u32 = (frame::LONGEST / 8) as u32;
 
 /// The server asks who takes part.
 #[derive(Serialize, Deserialize)]
@@ -125,11 +125,11 @@ impl Application {
 
     /// Refuses what no agent has.
     fn check(&self) -> Result<()> {
-        if !(1..=MOST_ROWS).contains(&self.rows) {
+        if !(1..=MAX_ROWS).contains(&self.rows) {
             return Err(refused(format!("{} rows", self.rows), "one row or more, fewer than 2^32"));
         }
-        if let Some(dim) = self.dim.filter(|dim| !(1..=MOST_COMPONENTS).contains(dim)) {
-            return Err(refused(format!("{dim} components"), &format!("one component or more, at most {MOST_COMPONENTS}")));
+        if let Some(dim) = self.dim.filter(|dim| !(1..=MAX_COMPONENTS).contains(dim)) {
+            return Err(refused(format!("{dim} components"), &format!("one component or more, at most {MAX_COMPONENTS}")));
         }
         let mut names = BTreeSet::new();
         for column in &self.columns {
@@ -138,7 +138,7 @@ impl Application {
                 return Err(refused(format!("two columns `{}`", quoted(&column.name)), "columns of different names"));
             }
             // Levels are those of all rows of its files, of which it may use some (`samples`).
-            let most = if column.values().is_some() { MOST_ROWS } else { self.rows };
+            let most = if column.values().is_some() { MAX_ROWS } else { self.rows };
             if column.count() > most {
                 let what = format!("column `{}`: {} rows of {most}", quoted(&column.name), column.count());
                 return Err(refused(what, "columns of the rows that the agent has"));
@@ -150,7 +150,7 @@ impl Application {
 
 /// The server tells an agent what the federation is.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct FederationNotice {
     agent: u32,
     weights: Vec<f64>,
     start: Vec<f64>,

@@ -17,7 +17,7 @@ fn application(agent: Option<u32>, rows: u64, dim: u32) -> Application {
 #[test]
 fn an_application_of_too_many_components_is_refused() {
     let mut enrolment = enrolment();
-    for dim in [0, u32::MAX, MOST_COMPONENTS + 1] {
+    for dim in [0, u32::MAX, MAX_COMPONENTS + 1] {
         let e = enrolment.take("a", &frame::written(Kind::Application, &application(None, 7, dim))).unwrap_err();
         assert!(e.help.contains("8388608"), "{e:?}");
     }

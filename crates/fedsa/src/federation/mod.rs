@@ -15,7 +15,7 @@ pub use rules::{AnswerRules, Faults, MissingAnswers};
 use crate::error::{Error, Result, require};
 use crate::linalg::norm_sq;
 use crate::local::Client;
-use crate::method::{ControlRule, Lost, MethodSettings, Needs, Setting, check_link};
+use crate::method::{ControlRule, MethodSettings, MissingUpdate, Needs, Setting, check_link};
 use crate::problem::Field;
 use crate::protocol::Protocol;
 use crate::record::OutputRule;
@@ -181,8 +181,8 @@ impl Federation {
     /// How control variates are kept over the link, if the method has any.
     fn control_rule(&self) -> Option<ControlRule> {
         match self.method.lost(self.agents(), &self.uplink.facts()) {
-            Lost::Controls(rule) => Some(rule),
-            Lost::Zero | Lost::Last => None,
+            MissingUpdate::Controls(rule) => Some(rule),
+            MissingUpdate::Zero | MissingUpdate::Last => None,
         }
     }
 

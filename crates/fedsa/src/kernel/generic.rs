@@ -9,9 +9,9 @@ use crate::random::Stream;
 /// Writes an agent's operator at an iterate into its last argument, d numbers; the chain and the stream are those of its samples.
 type Operator<'a> = dyn FnMut(usize, &[f64], &mut [u64], &mut Stream, &mut [f64]) + 'a;
 
-/// Runs the leg for all lanes: `theta += eta_h (g + drift)` for every `eta_h`, where g is the mean of `batch` samples
+/// Runs the local phase for all lanes: `theta += eta_h (g + drift)` for every `eta_h`, where g is the mean of `batch` samples
 /// `g_c(theta, z)`, or `gbar_c(theta)` when `batch` is 0.
-pub fn leg<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize, isa: Isa) {
+pub fn local_phase<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize, isa: Isa) {
     with_operator(problem, batch, isa, &mut |d, operator| steps(isa, d, lanes, etas, operator));
 }
 
@@ -63,7 +63,7 @@ per_isa! {
 }
 
 per_isa! {
-    /// `theta += eta (g + drift)` in every component, as a step of [`leg`] does it.
+    /// `theta += eta (g + drift)` in every component, as a step of [`local_phase`] does it.
     fn step(eta: f64, g: &[f64], drift: &[f64], theta: &mut [f64]) {
         moved(eta, g, drift, theta);
     }

@@ -161,7 +161,7 @@ pub struct Lanes {
     pub streams: Streams<LANES>,
     /// `g_c(theta, z)` of every lane after an observation, `width` chunks each.
     pub observed: Vec<Chunk>,
-    /// The step sizes of the leg under way.
+    /// The step sizes of the local phase under way.
     pub etas: Vec<f64>,
     /// The common value of `etas`, if all are known to be equal.
     pub eta: Option<f64>,

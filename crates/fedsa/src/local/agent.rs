@@ -18,7 +18,7 @@ use crate::random::{Key, Purpose, Stream};
 use crate::triangle::Support;
 
 /// The most rows of a Hessian that is formed for products with it: 8 MB.
-pub const MOST_ROWS: usize = 1000;
+pub const MAX_ROWS: usize = 1000;
 
 /// The client half of a method whose agents compute alone: one agent.
 pub trait Agent: Send + Sync {
@@ -217,11 +217,11 @@ impl<'a> LocalContext<'a> {
         self.counted(self.objective().hessian_products(self.place, theta), theta.len())
     }
 
-    /// [`LocalContext::hessian_products`] for about so many products with one vector each: with the formed Hessian, of at most `MOST_ROWS`
+    /// [`LocalContext::hessian_products`] for about so many products with one vector each: with the formed Hessian, of at most `MAX_ROWS`
     /// rows, where that takes less time, which changes last digits. Each product counts, and the Hessian does not.
     pub fn many_products<'b>(&'b self, theta: &'b [f64], products: usize) -> HessianProducts<'b> {
         let d = theta.len();
-        if d > MOST_ROWS || !self.objective().is_better_formed(self.place, products) {
+        if d > MAX_ROWS || !self.objective().is_better_formed(self.place, products) {
             return Box::new(self.hessian_products(theta));
         }
         let mut blocks = Blocks::empty();

@@ -12,7 +12,7 @@ use crate::message::{Body, Message, Part};
 use crate::problem::Field;
 use crate::problem::calls::Calls;
 use crate::random::{Key, Purpose};
-use crate::schedule::LocalLeg;
+use crate::schedule::LocalPhase;
 
 /// Some agents, as a client half works on them: a lane each, in blocks of eight. Vectors have d components.
 pub struct AgentBatch<'a> {
@@ -327,22 +327,22 @@ impl<'a> AgentBatch<'a> {
 
     /// Makes the H local steps `theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + drift_c)` in every lane.
     #[inline]
-    pub fn steps(&mut self, leg: &LocalLeg) {
-        let mut piece = leg.len.min(STEPS_BETWEEN_LOOKS);
+    pub fn steps(&mut self, phase: &LocalPhase) {
+        let mut piece = phase.len.min(STEPS_BETWEEN_LOOKS);
         if piece * self.d * self.d > WORK_BETWEEN_LOOKS {
             let work = self.field.facts().step_work().unwrap_or(self.d * self.d);
             piece = piece.min((WORK_BETWEEN_LOOKS / work).max(1));
         }
         let mut done = 0;
-        while done < leg.len && !self.is_stopped() {
-            let next = leg.len.min(done + piece);
-            set_etas(&mut self.blocks[0], leg, done..next);
+        while done < phase.len && !self.is_stopped() {
+            let next = phase.len.min(done + piece);
+            set_etas(&mut self.blocks[0], phase, done..next);
             let etas = std::mem::take(&mut self.blocks[0].etas);
-            self.field.leg(self.blocks, &etas);
+            self.field.local_phase(self.blocks, &etas);
             self.blocks[0].etas = etas;
             done = next;
         }
-        self.count(leg.len);
+        self.count(phase.len);
     }
 
     /// Counts `evaluations` evaluations of each lane's operator, each on a batch of samples.
@@ -381,13 +381,13 @@ impl<'a> AgentBatch<'a> {
     }
 }
 
-/// Sets the lanes' step sizes to those of some of a leg's steps.
+/// Sets the lanes' step sizes to those of some of a local phase's steps.
 #[inline]
-fn set_etas(lanes: &mut Lanes, leg: &LocalLeg, steps: Range<usize>) {
-    // A leg with constant steps mostly has the step sizes of the block before.
-    let eta = leg.constant();
+fn set_etas(lanes: &mut Lanes, phase: &LocalPhase, steps: Range<usize>) {
+    // A local phase with constant steps mostly has the step sizes of the block before.
+    let eta = phase.constant();
     if eta.is_none() || lanes.eta != eta || lanes.etas.len() != steps.len() {
-        leg.fill(steps, &mut lanes.etas);
+        phase.fill(steps, &mut lanes.etas);
         lanes.eta = eta;
     }
 }

@@ -1,7 +1,7 @@
 //! Local rules: how an agent computes its answer to a message from the server.
 //!
 //! In a round an agent makes H steps `theta += eta_h (g_c(theta, z) + drift)` with a drift that is constant within the
-//! round, or within a leg of fewer steps. Rules differ in the drift and in what they send; the loop over samples is in
+//! round, or within a local phase of fewer steps. Rules differ in the drift and in what they send; the loop over samples is in
 //! [`crate::kernel`]. A rule works on a batch of any number of agents: eight for a rule of Rust, all participants for one of another
 //! language, one for a [`crate::node::ClientNode`].
 

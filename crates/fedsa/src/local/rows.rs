@@ -99,7 +99,7 @@ impl AgentRows {
             if self.stop.as_ref().is_some_and(Cancel::is_cancelled) {
                 break;
             }
-            self.field.leg(&mut self.blocks, etas);
+            self.field.local_phase(&mut self.blocks, etas);
         }
         self.evaluations += etas.len();
         self.each(|row, lanes, l| theta[row * d..][..d].copy_from_slice(&lanes.theta(l)[..d]));

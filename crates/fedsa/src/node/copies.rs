@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::local::Controls;
 use crate::message::{Message, Part};
-use crate::server::Letter;
+use crate::server::ClientUpdate;
 
 /// Copies of the agents' control variates; empty for methods without them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -44,11 +44,11 @@ impl Copies {
 
     /// Updates the copies at the end of a round that led to `theta`, as the agents will update their controls. `down` is what the agents
     /// that were asked are told at the end of the round, or its question if they are told nothing.
-    pub fn settle(&mut self, controls: &dyn Controls, down: &Message, asked: &[usize], letters: &[Letter], theta: &[f64]) {
+    pub fn settle(&mut self, controls: &dyn Controls, down: &Message, asked: &[usize], updates: &[ClientUpdate], theta: &[f64]) {
         let (d, shared) = (self.dim, controls.shared(down, theta));
-        let mut letters = letters.iter().peekable();
+        let mut updates = updates.iter().peekable();
         for c in asked {
-            let own = letters.next_if(|letter| letter.agent == *c).map(|letter| letter.part(Part::Direction));
+            let own = updates.next_if(|update| update.agent == *c).map(|update| update.part(Part::Direction));
             controls.settle(down.round, &mut self.xi[c * d..(c + 1) * d], &shared, own);
         }
     }

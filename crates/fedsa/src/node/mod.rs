@@ -40,9 +40,9 @@
 mod client;
 mod copies;
 mod marks;
+mod pending_tells;
 mod server;
 mod shared;
-mod untold;
 
 pub use client::ClientNode;
 pub use server::{Progress, ServerNode, Todo};

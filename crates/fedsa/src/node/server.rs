@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::copies::Copies;
 use super::marks::Marks;
-use super::untold::Untold;
+use super::pending_tells::PendingTells;
 use super::{Federation, LAYOUT, codec_stream, place, point, refused};
-use crate::coordinator::{self, Accepted, ArrivalRecord, Coordinator, Standing, Step};
+use crate::coordinator::{self, Accepted, AgentStatus, ArrivalRecord, Coordinator, Step};
 use crate::error::{Error, Result};
 use crate::local::Client;
 use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
@@ -60,7 +60,7 @@ pub struct ServerNode {
     todo: Todo,
     copies: Copies,
     marks: Marks,
-    untold: Untold,
+    untold: PendingTells,
     /// Why the last exchange could not be ended.
     failure: Option<Error>,
 }
@@ -82,7 +82,7 @@ struct Saved {
     todo: Todo,
     copies: Copies,
     marks: Marks,
-    untold: Untold,
+    untold: PendingTells,
 }
 
 /// [`Saved`] without copies: copies of controls may fill much of the memory.
@@ -93,7 +93,7 @@ struct Saving<'a> {
     todo: &'a Todo,
     copies: &'a Copies,
     marks: &'a Marks,
-    untold: &'a Untold,
+    untold: &'a PendingTells,
 }
 
 impl ServerNode {
@@ -111,7 +111,7 @@ impl ServerNode {
             copies = Copies::new(federation.agents(), federation.dim());
         }
         let marks = if coordinator.protocol().acknowledges() { Marks::new(federation.agents()) } else { Marks::default() };
-        let untold = Untold::new(coordinator.protocol(), federation.agents());
+        let untold = PendingTells::new(coordinator.protocol(), federation.agents());
         Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies, marks, untold, failure: None })
     }
 
@@ -413,16 +413,16 @@ impl ServerNode {
     }
 
     /// Whether an agent may still answer, and if not why.
-    pub fn standing(&self, agent: usize) -> Standing {
+    pub fn standing(&self, agent: usize) -> AgentStatus {
         match self.coordinator.standing(agent) {
-            Standing::Awaited if self.marks.is_refused(agent) => Standing::OutOfStep,
+            AgentStatus::Awaited if self.marks.is_refused(agent) => AgentStatus::OutOfStep,
             standing => standing,
         }
     }
 
     /// The agents that may still answer the present question, in increasing order: waiting for others is in vain.
     pub fn may_still_answer(&self) -> Vec<usize> {
-        self.coordinator.awaited().filter(|c| self.standing(*c) == Standing::Awaited).collect()
+        self.coordinator.awaited().filter(|c| self.standing(*c) == AgentStatus::Awaited).collect()
     }
 
     /// The share of the answers to the present question that were accepted so far, by the weights of the agents that were asked; 0 if no
@@ -473,7 +473,7 @@ impl ServerNode {
     fn settle(&mut self, asked: &[usize], step: Step) {
         let Self { coordinator, client, copies, marks, .. } = self;
         let Some(controls) = client.as_ref().and_then(|client| client.copied_controls()) else { return };
-        copies.settle(controls, &coordinator.question().down, asked, coordinator.letters(), coordinator.theta());
+        copies.settle(controls, &coordinator.question().down, asked, coordinator.updates(), coordinator.theta());
         if step != Step::Tell {
             return;
         }

@@ -271,7 +271,7 @@ impl<O: BatchOperators> Field for Batched<O> {
     fn is_state(&self, c: usize, chain: &[u64]) -> bool {
         self.operators.inner.is_state(c, chain)
     }
-    fn leg(&self, blocks: &mut [Lanes], etas: &[f64]) {
+    fn local_phase(&self, blocks: &mut [Lanes], etas: &[f64]) {
         let d = self.dim();
         let mut rows = self.gather(blocks);
         for eta in etas {

@@ -44,7 +44,7 @@ pub struct Chain {
 }
 
 /// The largest number of states S for which a dense matrix is formed, whose products take S^3 operations.
-const MOST_STATES: usize = 4000;
+const MAX_STATES: usize = 4000;
 /// A second eigenvalue of this modulus or more is that of a periodic or reducible chain.
 const PERIODIC: f64 = 1.0 - 1e-12;
 
@@ -242,7 +242,7 @@ impl Chain {
     /// When there are too many states for a dense matrix.
     pub fn matrix(&self) -> Result<Mat<f64>> {
         let states = self.law.len();
-        require(states <= MOST_STATES, "", format!("a chain of {states} states"), &format!("at most {MOST_STATES}"))?;
+        require(states <= MAX_STATES, "", format!("a chain of {states} states"), &format!("at most {MAX_STATES}"))?;
         let mut p = Mat::zeros(states, states);
         for ((from, to), q) in self.from.iter().zip(&self.to).zip(&self.p) {
             p[(*from as usize, *to as usize)] += q;

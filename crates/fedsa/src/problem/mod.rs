@@ -40,7 +40,7 @@ pub use objective::Objective;
 pub use sampled::{Sampled, field};
 
 /// A problem's own kernel: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane of these blocks.
-pub type Leg<P> = fn(&P, &mut [Lanes], &[f64], Isa);
+pub type StepKernel<P> = fn(&P, &mut [Lanes], &[f64], Isa);
 
 /// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.
 ///
@@ -69,7 +69,7 @@ pub trait Problem: Sized + Send + Sync + 'static {
     ///
     /// The law of z may depend on theta, as it does where the agent acts by theta. `gbar_c(theta)` is then the mean of `g_c(theta, z)` over the
     /// law that theta itself induces, and [`Facts::jacobian`] includes the derivative of that law. Facts on one law for all theta are to be left
-    /// out, so that nobody predicts with them: [`Facts::law`], [`Facts::moments`], [`Problem::leg`].
+    /// out, so that nobody predicts with them: [`Facts::law`], [`Facts::moments`], [`Problem::local_phase`].
     fn sample(&self, c: usize, theta: &[f64], chain: &mut [u64], stream: &mut Stream, z: &mut Self::Obs);
     /// `out = g_c(theta, z)`; theta and out have d components.
     fn apply(&self, c: usize, theta: &[f64], z: &Self::Obs, out: &mut [f64]);
@@ -83,8 +83,8 @@ pub trait Problem: Sized + Send + Sync + 'static {
         &Unknown
     }
     /// The problem's own kernel for the H local steps, where speed matters: on mean operators under [`Law::Mean`], else with one sample per
-    /// step. Without one [`generic::leg`](crate::kernel::generic::leg) makes them. It is asked for once, when a field is built.
-    fn leg(&self, _law: Law) -> Option<Leg<Self>> {
+    /// step. Without one [`generic::local_phase`](crate::kernel::generic::local_phase) makes them. It is asked for once, when a field is built.
+    fn local_phase(&self, _law: Law) -> Option<StepKernel<Self>> {
         None
     }
 }
@@ -108,7 +108,7 @@ pub trait Field: Send + Sync {
     /// Whether agent `c`'s sampling process can be in this state, which a checkpoint says.
     fn is_state(&self, c: usize, chain: &[u64]) -> bool;
     /// `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane of these blocks.
-    fn leg(&self, blocks: &mut [Lanes], etas: &[f64]);
+    fn local_phase(&self, blocks: &mut [Lanes], etas: &[f64]);
     /// `g_c(theta, z)` of every lane with the next sample of its stream, into
     /// `lanes.observed`. The lane's process and stream move on only if `advance`.
     fn observe(&self, blocks: &mut [Lanes], advance: bool);

@@ -6,15 +6,15 @@ use crate::cancel::Cancel;
 use crate::linalg;
 use crate::parallel;
 use crate::problem::Field;
-use crate::problem::root::{MOST_DIM, Root, RootSource};
+use crate::problem::root::{MAX_DIM, Root, RootSource};
 
 /// The residual relative to its scale at which a point of Newton's method counts as a root.
 pub const CERTIFIED: f64 = 1e-12;
 /// The condition number above which a Jacobian by differences, with relative errors of some 1e-10, counts as singular.
-const MOST_CONDITION: f64 = 1e9;
+const MAX_CONDITION: f64 = 1e9;
 const SINGULAR: &str = "the Jacobian of the mean operator is singular, to its accuracy, where the operator vanishes";
 /// Steps of all kinds that are tried before giving up.
-const MOST_STEPS: usize = 300;
+const MAX_STEPS: usize = 300;
 /// Armijo's share of the predicted decrease, and how often a step is halved before another kind is taken.
 const ARMIJO: f64 = 1e-4;
 const HALVINGS: i32 = 12;
@@ -115,8 +115,8 @@ pub fn newton(field: &dyn Field, start: &[f64], cancel: &Cancel) -> Result<Root,
     if !field.has_mean() {
         return Err("the operators can only be sampled".into());
     }
-    if d > MOST_DIM {
-        return Err(format!("theta has {d} components, and Newton's method is used up to {MOST_DIM}"));
+    if d > MAX_DIM {
+        return Err(format!("theta has {d} components, and Newton's method is used up to {MAX_DIM}"));
     }
     let source = jacobian(field, 0, start).map_or(RootSource::Differences, |(_, source)| source);
     let mut theta = start.to_vec();
@@ -126,7 +126,7 @@ pub fn newton(field: &dyn Field, start: &[f64], cancel: &Cancel) -> Result<Root,
         return Err("the mean operator is not finite at the start of Newton's method".into());
     }
     let mut pace: Vec<f64> = Vec::new();
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         let jacobian = mean_jacobian(field, &theta, cancel)?;
         if !jacobian.is_all_finite() {
             return Err(format!("the Jacobian is not finite at a point of norm {:.1e}", linalg::norm_sq(&theta).sqrt()));
@@ -141,7 +141,7 @@ pub fn newton(field: &dyn Field, start: &[f64], cancel: &Cancel) -> Result<Root,
             continue;
         }
         if certified {
-            let isolated = step.is_ok() && (source == RootSource::Newton || linalg::condition(&jacobian) <= MOST_CONDITION);
+            let isolated = step.is_ok() && (source == RootSource::Newton || linalg::condition(&jacobian) <= MAX_CONDITION);
             return if isolated { Ok(Root { theta, source }) } else { Err(SINGULAR.into()) };
         }
         if pace.is_empty() {

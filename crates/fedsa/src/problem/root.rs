@@ -28,4 +28,4 @@ pub struct Root {
 }
 
 /// The most components of theta: a step factorises a d x d matrix.
-pub const MOST_DIM: usize = 2000;
+pub const MAX_DIM: usize = 2000;

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::facts::Facts;
 use super::root::{Root, RootSource};
-use super::{Field, Leg, Problem};
+use super::{Field, Problem, StepKernel};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::kernel::{Isa, Lanes, generic};
@@ -85,8 +85,8 @@ pub struct Sampled<P> {
     problem: Arc<P>,
     sampling: Sampling,
     isa: Isa,
-    /// The problem's own kernel for this sampling, if it has one. It is looked up once: a leg of one step takes nanoseconds.
-    own: Option<Leg<P>>,
+    /// The problem's own kernel for this sampling, if it has one. It is looked up once: a local phase of one step takes nanoseconds.
+    own: Option<StepKernel<P>>,
     /// Whether the problem's own kernels are passed over.
     generic: bool,
     has_mean: bool,
@@ -114,7 +114,7 @@ impl<P: Problem> Sampled<P> {
         let kinds = problem.facts().systems().map_or(0, |systems| systems.kinds.len());
         let is_kept = kinds.saturating_mul(8 * (d * d + d).saturating_pow(2)) <= KEPT_MOMENTS;
         let moments = (0..if is_kept { kinds } else { 0 }).map(|_| OnceLock::new()).collect();
-        let own = (sampling.samples_per_step() <= 1).then(|| problem.leg(sampling.kind)).flatten();
+        let own = (sampling.samples_per_step() <= 1).then(|| problem.local_phase(sampling.kind)).flatten();
         Ok(Self { problem: Arc::new(problem), sampling, isa, own, generic: false, has_mean, root: KeptRoot::default(), moments })
     }
 
@@ -153,10 +153,10 @@ impl<P: Problem> Field for Sampled<P> {
     fn is_state(&self, c: usize, chain: &[u64]) -> bool {
         self.problem.is_state(c, chain)
     }
-    fn leg(&self, blocks: &mut [Lanes], etas: &[f64]) {
+    fn local_phase(&self, blocks: &mut [Lanes], etas: &[f64]) {
         match self.own {
             Some(own) => own(&self.problem, blocks, etas, self.isa),
-            None => blocks.iter_mut().for_each(|lanes| generic::leg(&*self.problem, lanes, etas, self.batch(), self.generic_isa())),
+            None => blocks.iter_mut().for_each(|lanes| generic::local_phase(&*self.problem, lanes, etas, self.batch(), self.generic_isa())),
         }
     }
     fn observe(&self, blocks: &mut [Lanes], advance: bool) {

@@ -445,7 +445,7 @@ mod tests {
         }
     }
 
-    /// Eight agents whose steps read matrices from memory are worth two threads, although a leg has few steps.
+    /// Eight agents whose steps read matrices from memory are worth two threads, although a local phase has few steps.
     #[test]
     fn slow_samples_are_shared_out() {
         let field = Sampled::new(Slow, Sampling::default(), Isa::best()).unwrap();

@@ -1,12 +1,12 @@
 //! The agents that a question reaches, where some are asked that it does not reach.
 
 use crate::coordinator::Coordinator;
-use crate::server::Own;
+use crate::server::PerRecipient;
 
 /// The agents that a question reaches, which need not be all that are asked.
 pub struct Reached {
     agents: Vec<usize>,
-    own: Option<Own>,
+    own: Option<PerRecipient>,
     answered: Option<Vec<Option<u64>>>,
 }
 
@@ -20,7 +20,7 @@ impl Reached {
         }
         let ask = coordinator.question();
         let (places, agents): (Vec<usize>, Vec<usize>) = coordinator.recipients().unzip();
-        let own = ask.own.as_ref().map(|own| Own { part: own.part, each: places.iter().map(|i| own.each[*i].clone()).collect() });
+        let own = ask.own.as_ref().map(|own| PerRecipient { part: own.part, each: places.iter().map(|i| own.each[*i].clone()).collect() });
         let answered = is_replay.then(|| {
             last.resize(coordinator.federation().agents(), None);
             agents.iter().map(|c| last[*c].replace(ask.down.round)).collect()
@@ -29,7 +29,7 @@ impl Reached {
     }
 
     /// The agents, and what each of them gets of its own.
-    pub fn parts(&self) -> (&[usize], Option<&Own>) {
+    pub fn parts(&self) -> (&[usize], Option<&PerRecipient>) {
         (&self.agents, self.own.as_ref())
     }
 

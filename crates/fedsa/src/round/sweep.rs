@@ -12,7 +12,7 @@ use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
 use crate::record::{Sent, Work};
-use crate::server::Own;
+use crate::server::PerRecipient;
 use crate::sums::accumulate;
 use crate::uplink::stage::delay::Before;
 use crate::uplink::{AgentEnd, Answer, MessageKey, Uplink};
@@ -182,7 +182,7 @@ pub(super) struct Job<'a> {
     pub seed: u64,
     pub down: &'a Message,
     /// What some participants are sent of their own, in their order.
-    pub own: Option<&'a Own>,
+    pub own: Option<&'a PerRecipient>,
     /// The round that each participant answered last, if some were not asked in the round before.
     pub answered: Option<&'a [Option<u64>]>,
     pub participants: &'a [usize],
@@ -463,7 +463,7 @@ impl Job<'_> {
 /// whose mean includes an answer of theirs. `answered` are the rounds that they answered last, if that is not the round before.
 pub(super) fn tell_own(
     batch: &mut AgentBatch<'_>,
-    own: &Own,
+    own: &PerRecipient,
     places: impl Iterator<Item = usize>,
     answered: Option<&[Option<u64>]>,
     round: u64,

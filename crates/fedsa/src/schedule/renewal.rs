@@ -136,7 +136,7 @@ pub enum Drawn {
 }
 
 /// The most pairs that [`Drawn::Random`] draws.
-const MOST_DRAWN: usize = 7;
+const MAX_DRAWN: usize = 7;
 
 choice!(Pairs, "a positive whole number, a list of such numbers (one for each agent), or \"random\"",
     whole usize => |n| Ok(Pairs::Same(n)),
@@ -163,7 +163,7 @@ impl Pairs {
         match self {
             Pairs::Same(n) => *n,
             Pairs::Each(list) => list[c],
-            Pairs::Drawn(Drawn::Random) => MOST_DRAWN,
+            Pairs::Drawn(Drawn::Random) => MAX_DRAWN,
         }
     }
 
@@ -178,7 +178,7 @@ impl Pairs {
     /// The number that agent c sends in a round; `stream` is its stream of the round.
     pub fn of(&self, c: usize, stream: impl FnOnce() -> Stream) -> usize {
         match self {
-            Pairs::Drawn(Drawn::Random) => 1 + ((stream().uniform() * MOST_DRAWN as f64) as usize).min(MOST_DRAWN - 1),
+            Pairs::Drawn(Drawn::Random) => 1 + ((stream().uniform() * MAX_DRAWN as f64) as usize).min(MAX_DRAWN - 1),
             fixed => fixed.most(c),
         }
     }

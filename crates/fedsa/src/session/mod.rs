@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use carrier::{Carrier, Nodes, Quorum, Transport};
 pub use recorded::Recorded;
-pub use until::Until;
+pub use until::StoppingCriteria;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
@@ -287,7 +287,7 @@ impl<C: Carrier> Session<C> {
     /// # Errors
     /// When a target cannot be measured ([`Session::with_metrics`]); when the carrier or an operator that metrics need fails, or the carrier
     /// has lost its state and cannot go back to the start. After a failure the same call goes on.
-    pub fn advance(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
+    pub fn advance(&mut self, until: &StoppingCriteria, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
         until.check(self.metrics.as_deref())?;
         if self.carrier.is_torn() {
             self.go_back(observer)?;
@@ -308,7 +308,7 @@ impl<C: Carrier> Session<C> {
         outcome
     }
 
-    fn go_on(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
+    fn go_on(&mut self, until: &StoppingCriteria, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
         self.carrier.resend()?;
         loop {
             if let Some(outcome) = self.before_round(until, cancel, observer)? {
@@ -322,7 +322,7 @@ impl<C: Carrier> Session<C> {
     }
 
     /// Records where the session stands, and looks whether it ends there.
-    fn before_round(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Option<Outcome>> {
+    fn before_round(&mut self, until: &StoppingCriteria, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Option<Outcome>> {
         let (t, diverged) = (self.carrier.coordinator().rounds(), self.diverged());
         self.round = t;
         let is_over = t >= until.rounds || diverged.is_some();
@@ -360,7 +360,7 @@ impl<C: Carrier> Session<C> {
     }
 
     /// Whether the session ends because of how its round did.
-    fn after_round(&self, advanced: Advanced, until: &Until, observer: &mut dyn Observer) -> Option<Outcome> {
+    fn after_round(&self, advanced: Advanced, until: &StoppingCriteria, observer: &mut dyn Observer) -> Option<Outcome> {
         match advanced {
             Advanced::Round => observer.advanced(),
             Advanced::Over => return Some(until.outcome(&self.rows, self.at_start, self.diverged(), false)),

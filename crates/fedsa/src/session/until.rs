@@ -1,15 +1,15 @@
-//! Until when a session goes on.
+//! StoppingCriteria when a session goes on.
 
 use super::Recorded;
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Need};
 use crate::record::{Missed, Outcome};
 
-/// Until when a session goes on: a number of rounds, or the first recorded round in which a target is reached. Any of several targets
+/// StoppingCriteria when a session goes on: a number of rounds, or the first recorded round in which a target is reached. Any of several targets
 /// does.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Until {
+pub struct StoppingCriteria {
     /// The number of rounds from the start.
     pub rounds: u64,
     /// `||theta_t - theta*||^2` at most.
@@ -22,7 +22,7 @@ pub struct Until {
     pub gap: Option<f64>,
 }
 
-impl Until {
+impl StoppingCriteria {
     /// So many rounds from the start.
     pub fn rounds(rounds: u64) -> Self {
         Self { rounds, ..Self::default() }

@@ -19,7 +19,7 @@ pub use aggregation::Aggregation;
 use codec::{Codec, Exact};
 use stage::bit_budget::BitBudget;
 use stage::delay::{Delay, Pull};
-use stage::{Act, LinkStage};
+use stage::{Act, Alteration, Channel, LinkStage};
 
 /// A link: the codec and the stages of agents' messages, the mean that the server takes of them, and the codec of the server's messages.
 #[derive(Debug, Clone, serde::Serialize)]

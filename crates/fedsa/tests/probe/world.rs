@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::common::adversary::{MessageOutcome, another, any_order, damaged, fate};
 use crate::common::forms::Wire;
-use fedsa::coordinator::Standing;
+use fedsa::coordinator::AgentStatus;
 use fedsa::enrolment::{announce, announced};
 use fedsa::federation::{AnswerRules, Faults, Federation};
 use fedsa::linalg::distance_sq;
@@ -224,7 +224,7 @@ impl World {
             }
             Err(e) => {
                 // Whoever is out of step is sent its control next.
-                let is_noted = self.server.standing(c) == Standing::OutOfStep;
+                let is_noted = self.server.standing(c) == AgentStatus::OutOfStep;
                 assert!(is_noted || self.server.save() == before, "{e}");
             }
         }

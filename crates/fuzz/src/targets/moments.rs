@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use fedsa::coordinator::Standing;
+use fedsa::coordinator::AgentStatus;
 use fedsa::node::{ClientNode, ServerNode, Todo};
 
 use super::wire::{SETUPS, Setup, decoded, setup, with_checksum, without_checksum};
@@ -124,7 +124,7 @@ fn answer(data: &[u8]) -> Verdict {
         let agent = usize::from(*agent);
         if let Err(e) = server.take(agent, &with_checksum(message)) {
             // Whoever is out of step is brought up to date next.
-            let is_noted = server.standing(agent) == Standing::OutOfStep;
+            let is_noted = server.standing(agent) == AgentStatus::OutOfStep;
             assert!(is_noted || server.save() == moment.saved, "an answer that was refused has changed the server");
             return refused(&e);
         }

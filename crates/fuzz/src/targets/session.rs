@@ -7,7 +7,7 @@ use fedsa::cancel::Cancel;
 use fedsa::error::Result;
 use fedsa::federation::{AnswerRules, Faults};
 use fedsa::node::ServerNode;
-use fedsa::session::{Nodes, Observer, Quorum, Session, Transport, Until};
+use fedsa::session::{Nodes, Observer, Quorum, Session, StoppingCriteria, Transport};
 
 use super::wire::{AGENTS, Answers, COMPLETE, ROUNDS, SETUPS, Setup, decoded, next, setup, to_servers, with_checksum};
 use crate::{Target, Verdict, refused};
@@ -69,7 +69,7 @@ fn advance(data: &[u8]) -> Verdict {
         Session::new(nodes.needing(quorum, 1).expect("fewer than there are agents"))
     };
     let mut session = started(exchanges);
-    let advanced = session.advance(&Until::rounds(ROUNDS), &Cancel::never(), &mut Silent);
+    let advanced = session.advance(&StoppingCriteria::rounds(ROUNDS), &Cancel::never(), &mut Silent);
     let state = session.state().expect("between two rounds");
     let mut again = started(Vec::new());
     again.restore(state.clone()).expect("what the session has just kept");

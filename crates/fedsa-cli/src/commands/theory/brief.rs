@@ -14,10 +14,10 @@ use super::text::{WIDTH, row};
 use crate::commands::count;
 
 /// The most lines of the page, and the most methods that have several lines each.
-pub const MOST_LINES: usize = 25;
+pub const MAX_LINES: usize = 25;
 const IN_BLOCKS: usize = 3;
 /// The most lines that say what is not known and what was left out.
-const MOST_REASONS: usize = 4;
+const MAX_REASONS: usize = 4;
 /// The widths of the name of a method in a table where there is no room for all of it.
 const NARROWEST: usize = 16;
 const WIDEST: usize = 30;
@@ -38,8 +38,8 @@ pub fn page(plan: &Plan, report: &TheoryReport, target: Option<f64>) -> Vec<Stri
     let mut reasons = reasons(report);
     let rows = report.methods.len();
     // The head of the table, an empty line after it, and one of the reasons.
-    let room = MOST_LINES - lines.len() - end.len() - 2;
-    let reasons_shown = reasons.len().min(MOST_REASONS).min(room.saturating_sub(rows).max(1));
+    let room = MAX_LINES - lines.len() - end.len() - 2;
+    let reasons_shown = reasons.len().min(MAX_REASONS).min(room.saturating_sub(rows).max(1));
     let left = room - reasons_shown;
     let shown = if rows <= left { rows } else { left - 1 };
     lines.extend(table(report, target, shown));

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use fedsa::error::{Error, Result, require};
 use fedsa::message::MAX_ROUNDS;
-use fedsa::session::Until;
+use fedsa::session::StoppingCriteria;
 use fedsa::settings::choice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -255,8 +255,8 @@ pub struct Stop {
 
 impl Stop {
     /// The session's form of these targets, for a run of so many rounds.
-    pub fn until(&self, rounds: u64) -> Until {
-        let mut until = Until::rounds(rounds);
+    pub fn until(&self, rounds: u64) -> StoppingCriteria {
+        let mut until = StoppingCriteria::rounds(rounds);
         (until.mse, until.residual, until.relative_residual, until.gap) = (self.mse, self.residual, self.relative_residual, self.gap);
         until
     }

@@ -94,7 +94,7 @@ fn named(experiment: &Experiment, labels: &[String]) -> Result<()> {
 
 /// Checks that the labels of what is drawn are there.
 fn chosen<'a>(key: &str, wanted: Option<&Vec<String>>, all: impl Iterator<Item = &'a String>) -> Result<()> {
-    const MOST_NAMED: usize = 12;
+    const MAX_NAMED: usize = 12;
     let Some(wanted) = wanted else { return Ok(()) };
     // A file without sweeps has one point, without a label.
     let all: Vec<&String> = all.filter(|label| !label.is_empty()).collect();
@@ -103,7 +103,7 @@ fn chosen<'a>(key: &str, wanted: Option<&Vec<String>>, all: impl Iterator<Item =
         None if wanted.is_empty() => "[]".into(),
         None => return Ok(()),
     };
-    let named: Vec<&str> = all.iter().take(MOST_NAMED).map(|label| label.as_str()).collect();
+    let named: Vec<&str> = all.iter().take(MAX_NAMED).map(|label| label.as_str()).collect();
     if all.is_empty() {
         return require(false, key, refused, &format!("no {key} here: nothing is swept"));
     }

@@ -15,9 +15,9 @@ use fedsa_problems::logs::replay::TraceRule;
 use super::range_of;
 
 /// The largest number of agents that have a panel each.
-const MOST_PANELS: usize = 12;
+const MAX_PANELS: usize = 12;
 /// The largest number of points that are drawn.
-const MOST_POINTS: usize = 2000;
+const MAX_POINTS: usize = 2000;
 /// The largest number of groups of transitions whose means are shown, and the fewest transitions of one.
 const GROUPS: usize = 10;
 const FEWEST: usize = 5;
@@ -52,7 +52,7 @@ pub fn returns(held: &[Log], map: &FeatureMap, rule: TraceRule, theta: &[f64]) -
     if total == 0 {
         return Ok(None);
     }
-    if agents.len() > MOST_PANELS {
+    if agents.len() > MAX_PANELS {
         let mut all: Vec<Outcome> = Vec::new();
         let name = format!("all {} agents", agents.len());
         for (_, outcomes) in agents {
@@ -61,7 +61,7 @@ pub fn returns(held: &[Log], map: &FeatureMap, rule: TraceRule, theta: &[f64]) -
         }
         agents = vec![(name, all)];
     }
-    let stride = total.div_ceil(MOST_POINTS);
+    let stride = total.div_ceil(MAX_POINTS);
     let drawn = agents.iter().map(|(_, outcomes)| outcomes.len().div_ceil(stride)).sum::<usize>();
     let panels = agents.iter().map(|(name, outcomes)| panel(name, outcomes, stride)).collect();
     let share = match stride {

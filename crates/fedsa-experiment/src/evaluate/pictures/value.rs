@@ -239,12 +239,12 @@ fn sober_range(values: impl Iterator<Item = (f64, bool)> + Clone) -> Option<(f64
 }
 
 /// The most values of a column of labels that a curve has a point for.
-const MOST_LABELS: f64 = 5000.0;
+const MAX_LABELS: f64 = 5000.0;
 
 /// The places of a curve along a column, and whether a logged state is near: for labels each of them, and its own states.
 fn places(map: &FeatureMap, seen: &SeenStates, j: usize, range: (f64, f64)) -> (Vec<f64>, Vec<bool>) {
     let (low, high) = range;
-    if matches!(map.spec(), FeatureSpec::OneHot {}) && high - low <= MOST_LABELS {
+    if matches!(map.spec(), FeatureSpec::OneHot {}) && high - low <= MAX_LABELS {
         let x: Vec<f64> = (0..=(high - low) as usize).map(|i| low + i as f64).collect();
         let mut near = vec![false; x.len()];
         for state in seen.sample() {

@@ -16,7 +16,7 @@ use fedsa::random::Stream;
 use fedsa::triangle::Support;
 
 use super::{Compressed, Compressor, MatrixChange, are_bounded};
-use crate::local::refinement::{BitReader, BitWriter, MOST_ACROSS_BITS};
+use crate::local::refinement::{BitReader, BitWriter, MAX_ACROSS_BITS};
 use crate::nested_grid;
 
 /// The eigenpair of largest magnitude.
@@ -86,7 +86,7 @@ const LAMBDA: usize = 64;
 
 /// The most bytes of a pair with d components of so many bits.
 const fn most_bytes(d: usize, bits: u32) -> usize {
-    (LAMBDA + MOST_ACROSS_BITS + d * bits as usize).div_ceil(8)
+    (LAMBDA + MAX_ACROSS_BITS + d * bits as usize).div_ceil(8)
 }
 
 /// The bytes of `lambda v^ v^^T` for a vector v of length 1: v^ is what these bits say of v, and lambda brings the product closest to a
@@ -123,7 +123,7 @@ mod tests {
     use fedsa::triangle::entries;
 
     use super::*;
-    use crate::nested_grid::MOST_BITS;
+    use crate::nested_grid::MAX_BITS;
 
     const D: usize = 20;
 
@@ -147,7 +147,7 @@ mod tests {
     /// distance, and with many bits the matrix is that of the pair.
     #[test]
     fn packed_pairs_are_close_and_never_add_to_the_distance() {
-        for bits in 1..=MOST_BITS {
+        for bits in 1..=MAX_BITS {
             for seed in 0..30 {
                 let m = matrix(seed);
                 let (exact, v) = leading_pair(&m, D).unwrap();
@@ -185,7 +185,7 @@ mod tests {
         let (_, v) = leading_pair(&m, D).unwrap();
         let mut read = 0;
         for case in 0..20_000 {
-            let bits = 1 + (draws.bits() % u64::from(MOST_BITS)) as u32;
+            let bits = 1 + (draws.bits() % u64::from(MAX_BITS)) as u32;
             let mut bytes = pack(&m, &v, bits, grid(1));
             if case % 2 == 0 {
                 let at = draws.bits() as usize % bytes.len();

@@ -34,18 +34,18 @@ fn learned(server: &FedNlServer, c: usize) -> &Vec<f64> {
 }
 
 /// The agents that a question is for.
-fn asked(server: &FedNlServer, ask: &Ask) -> Vec<usize> {
+fn asked(server: &FedNlServer, ask: &Broadcast) -> Vec<usize> {
     ask.to.clone().unwrap_or_else(|| (0..server.weights.len()).collect())
 }
 
 /// Gives the answers to a question, by their agents; others are lost.
-fn give(server: &mut FedNlServer, ask: &Ask, answers: Vec<(usize, Vec<(Part, Body)>)>) -> Next {
+fn give(server: &mut FedNlServer, ask: &Broadcast, answers: Vec<(usize, Vec<(Part, Body)>)>) -> Next {
     let to = asked(server, ask);
     let (round, exchange) = (ask.down.round, ask.down.exchange);
     let arrived: Vec<bool> = to.iter().map(|c| answers.iter().any(|(agent, _)| agent == c)).collect();
-    let letter = |(agent, parts): (usize, Vec<(Part, Body)>)| Letter { agent, answers: round, weight: server.weights[agent], parts };
-    let letters: Vec<Letter> = answers.into_iter().map(letter).collect();
-    server.receive(&Received { round, exchange, down: &ask.down, sums: &[], asked: 1.0, arrived: &arrived, letters: &letters })
+    let update = |(agent, parts): (usize, Vec<(Part, Body)>)| ClientUpdate { agent, answers: round, weight: server.weights[agent], parts };
+    let updates: Vec<ClientUpdate> = answers.into_iter().map(update).collect();
+    server.receive(&Received { round, exchange, down: &ask.down, sums: &[], asked: 1.0, arrived: &arrived, updates: &updates })
 }
 
 /// In the round of an answer the distance before its correction counts, later the one after it.

@@ -31,7 +31,7 @@ pub(super) fn step(blocks: &mut [Lanes], tables: &Tables, kinds: &[u32], eta: f6
 }
 
 fn run<const CHAIN: bool, const ALIKE: bool>(blocks: &mut [Lanes], tables: &Tables, kinds: &[u32], eta: f64, isa: Isa) {
-    // SAFETY: `leg` checked the instruction set, and `step` the blocks.
+    // SAFETY: `local_phase` checked the instruction set, and `step` the blocks.
     unsafe {
         match isa {
             #[cfg(target_arch = "x86_64")]

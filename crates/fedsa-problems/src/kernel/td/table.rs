@@ -187,7 +187,7 @@ pub struct Tables {
 }
 
 /// The most bytes of wide columns.
-pub(crate) const MOST_WIDE: usize = 1 << 24;
+pub(crate) const MAX_WIDE: usize = 1 << 24;
 
 impl Tables {
     /// # Panics
@@ -198,7 +198,7 @@ impl Tables {
         let is_like = |table: &TransitionTable, first: &TransitionTable| {
             Arc::ptr_eq(&table.rows, &first.rows) && table.gamma.to_bits() == first.gamma.to_bits() && table.bits == first.bits
         };
-        let are_small = columns * size_of::<Wide>() <= MOST_WIDE && all.iter().all(|table| table.width == 1 && table.rows.len() < 1 << 26);
+        let are_small = columns * size_of::<Wide>() <= MAX_WIDE && all.iter().all(|table| table.width == 1 && table.rows.len() < 1 << 26);
         let are_alike = are_small && all.iter().all(|table| is_like(table, &all[0]));
         if are_alike {
             all.iter_mut().for_each(|table| table.wide = table.widened());

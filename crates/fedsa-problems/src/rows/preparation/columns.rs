@@ -1,6 +1,6 @@
 //! Columns that are no features as they are: offsets, row weights, and categories, which become a column of 0 and 1 for each level.
 
-use fedsa::columns::{Coding, MOST_LEVELS, coding, level_number};
+use fedsa::columns::{Coding, MAX_LEVELS, coding, level_number};
 use std::collections::{HashMap, HashSet};
 
 use super::texts::{MISSING_VALUE, alike, level_name, no_category};
@@ -350,10 +350,10 @@ fn cells(set: &Dataset, name: &str) -> Result<Cells> {
 }
 
 fn check_levels(column: &str, levels: usize) -> Result<()> {
-    if levels <= MOST_LEVELS {
+    if levels <= MAX_LEVELS {
         return Ok(());
     }
-    let what = format!("the column `{}` has more than {MOST_LEVELS} levels", quoted(column));
+    let what = format!("the column `{}` has more than {MAX_LEVELS} levels", quoted(column));
     Err(Error::data("categorical", what, "columns of few levels; `drop` names those to leave out"))
 }
 

@@ -130,7 +130,7 @@ pub struct Prepared {
 }
 
 /// The most rows in all.
-const MOST_ROWS: usize = u32::MAX as usize;
+const MAX_ROWS: usize = u32::MAX as usize;
 
 /// The rows of each agent, by their numbers.
 type RowsOfAgents = Vec<Vec<usize>>;
@@ -146,7 +146,7 @@ impl Preparation {
         let sets = files.datasets(&self.data, &self.wanted)?;
         sets.iter().try_for_each(|set| set.check().map_err(|e| e.inside("data")))?;
         let rows: usize = sets.iter().map(|set| set.rows.len()).sum();
-        require((1..=MOST_ROWS).contains(&rows), "data", format!("{rows} rows"), &format!("between 1 and {MOST_ROWS} rows"))?;
+        require((1..=MAX_ROWS).contains(&rows), "data", format!("{rows} rows"), &format!("between 1 and {MAX_ROWS} rows"))?;
         let columns = |set: &Dataset| set.rows.columns();
         // Rows of sparse files end with their last number that is not 0.
         let dense: Vec<&Dataset> = sets.iter().filter(|set| matches!(set.rows, Rows::Dense { .. })).collect();

@@ -38,7 +38,7 @@ const DEAL: u64 = 0;
 const RESHUFFLE: u64 = 1;
 const SHARES: u64 = 2;
 /// How often Dirichlet shares are drawn until every agent has a row.
-const MOST_DRAWS: u64 = 1000;
+const MAX_DRAWS: u64 = 1000;
 
 /// The rows of all files, numbered in their order, and what tells them apart.
 pub(super) struct Pool<'a> {
@@ -381,7 +381,7 @@ pub(super) fn dirichlet_shares(alpha: f64, agents: usize, s: &mut Stream) -> Vec
 /// Shares from the Dirichlet law for each class; drawn anew until every agent has a row.
 fn dirichlet(pool: &Pool<'_>, rows: &[usize], agents: usize, alpha: f64, draws: &dyn Fn(u64, usize) -> Stream) -> Result<Vec<Vec<usize>>> {
     let (of, _) = of_classes(pool, rows, "dirichlet")?;
-    for attempt in 0..MOST_DRAWS {
+    for attempt in 0..MAX_DRAWS {
         let mut divided = vec![Vec::new(); agents];
         for (k, class) in of.iter().enumerate() {
             let mut s = draws(SHARES + attempt, k);
@@ -398,6 +398,6 @@ fn dirichlet(pool: &Pool<'_>, rows: &[usize], agents: usize, alpha: f64, draws: 
             return Ok(divided);
         }
     }
-    let what = format!("{alpha}: of {MOST_DRAWS} draws each left an agent of {agents} without rows");
+    let what = format!("{alpha}: of {MAX_DRAWS} draws each left an agent of {agents} without rows");
     Err(Error::new("partition.dirichlet", what, "a larger parameter, or fewer agents"))
 }

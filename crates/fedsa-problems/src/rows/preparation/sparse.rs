@@ -8,7 +8,7 @@ use crate::rows::dataset::{Columns, Dataset, Rows, Wanted};
 /// Above this share of numbers that are not 0, sparse rows are stored as dense ones.
 const DENSE_ABOVE: f64 = 0.25;
 /// The most columns whose names are made.
-const MOST_NAMES: usize = 1 << 23;
+const MAX_NAMES: usize = 1 << 23;
 
 /// The size of sparse rows whose columns have no names, without those that are no features as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl SparseSize {
 
     /// Their names, where they are not so many that no model has them, and not `1`, `2`, .. without a gap.
     pub fn names(&self) -> Option<Vec<String>> {
-        if self.left_out.is_empty() || self.width > MOST_NAMES {
+        if self.left_out.is_empty() || self.width > MAX_NAMES {
             return None;
         }
         let left_out = self.left_out.iter().copied().filter(|out| *out < self.width).collect();

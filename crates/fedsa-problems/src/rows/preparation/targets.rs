@@ -1,6 +1,6 @@
 //! Targets of labels: classes as -1 and 1, or numbers.
 
-use fedsa::columns::MOST_CLASSES;
+use fedsa::columns::MAX_CLASSES;
 use serde::Serialize;
 
 use super::columns::{help_with, rows};
@@ -82,7 +82,7 @@ pub(super) struct Found {
 }
 
 /// The most classes of a multinomial model.
-const MOST_OUTPUTS: usize = 100;
+const MAX_OUTPUTS: usize = 100;
 
 /// The labels of each file's rows.
 fn labels_of(sets: &[Dataset]) -> Result<Vec<&Labels>> {
@@ -267,7 +267,7 @@ fn no_numbers(set: &Dataset, names: &[String], of: &[u32]) -> Error {
 /// When labels are numbers in one file and names in another, differ by case and spaces alone, or are too many.
 fn ranks(sets: &[Dataset], labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
     let too_many = |n: usize| {
-        let help = format!("at most {MOST_CLASSES} classes, or `kind = \"least-squares\"` for numbers");
+        let help = format!("at most {MAX_CLASSES} classes, or `kind = \"least-squares\"` for numbers");
         Error::data("target", format!("{n} distinct labels"), help)
     };
     if labels.iter().all(|labels| matches!(labels, Labels::Numbers(_))) {
@@ -280,7 +280,7 @@ fn ranks(sets: &[Dataset], labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f
         let mut distinct = all.clone();
         distinct.sort_by(f64::total_cmp);
         distinct.dedup();
-        if distinct.len() > MOST_CLASSES {
+        if distinct.len() > MAX_CLASSES {
             return Err(too_many(distinct.len()));
         }
         let rank = |x: &f64| distinct.partition_point(|y| y < x) as f64;
@@ -297,7 +297,7 @@ fn ranks(sets: &[Dataset], labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f
     distinct.sort();
     distinct.dedup();
     check_alike(sets, labels, &distinct)?;
-    if distinct.len() > MOST_CLASSES {
+    if distinct.len() > MAX_CLASSES {
         return Err(too_many(distinct.len()));
     }
     let mut ranks = Vec::new();
@@ -379,7 +379,7 @@ fn in_order(given: &[ClassLabel]) -> Result<Vec<ClassLabel>> {
         _ => std::cmp::Ordering::Equal,
     });
     classes.dedup();
-    if classes.len() != given.len() || !(2..=MOST_CLASSES).contains(&classes.len()) {
+    if classes.len() != given.len() || !(2..=MAX_CLASSES).contains(&classes.len()) {
         return refused(format!("{} classes, {} of them different", given.len(), classes.len()));
     }
     Ok(classes)
@@ -412,9 +412,9 @@ fn are_signs(low: f64, high: f64) -> bool {
 
 /// The rank of the reference class.
 fn reference_rank(classes: &[ClassLabel], reference: Option<&ClassLabel>) -> Result<usize> {
-    if classes.len() > MOST_OUTPUTS {
+    if classes.len() > MAX_OUTPUTS {
         let what = format!("{} classes: {}", classes.len(), listed(classes.iter().map(ClassLabel::to_string)));
-        return Err(Error::data("target", what, format!("at most {MOST_OUTPUTS} classes; numbers are for other models")));
+        return Err(Error::data("target", what, format!("at most {MAX_OUTPUTS} classes; numbers are for other models")));
     }
     let Some(class) = reference else { return Ok(0) };
     let found = || listed(classes.iter().map(ClassLabel::to_string));

@@ -74,7 +74,7 @@ pub enum PcaFit {
 }
 
 /// The most columns whose principal components are computed: a symmetric matrix of that size is decomposed.
-const MOST_COLUMNS: usize = 5000;
+const MAX_COLUMNS: usize = 5000;
 /// Rows that one task passes over.
 const BLOCK: usize = 256;
 
@@ -194,7 +194,7 @@ impl Transform {
         let d = width;
         if let Some(pca) = how.pca {
             require(pca.dim <= d, "pca.dim", pca.dim, &format!("at most the number of columns, {d}"))?;
-            require(d <= MOST_COLUMNS, "pca", format!("principal components of {d} columns"), &format!("at most {MOST_COLUMNS} columns"))?;
+            require(d <= MAX_COLUMNS, "pca", format!("principal components of {d} columns"), &format!("at most {MAX_COLUMNS} columns"))?;
         }
         require(d > 0, "data", "rows without columns", "at least one feature")?;
         if how.standardise || how.pca.is_some() {

@@ -13,12 +13,12 @@ use fedsa::problem::facts::{Facts, Monotone, least_eigenvalue};
 use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::linear_operators::LinearOperators;
 use fedsa::problem::objective::Objective;
-use fedsa::problem::root::{MOST_DIM, Root, RootSource};
+use fedsa::problem::root::{MAX_DIM, Root, RootSource};
 use fedsa::problem::systems::Systems;
 use fedsa::sampling::Law;
 
 /// The most rows of an agent of nonlinear operators for which the law of independent draws is that of a chain too.
-const MOST_INDEPENDENT_MOVES: usize = 128;
+const MAX_INDEPENDENT_MOVES: usize = 128;
 
 impl<L: RowLosses> Facts for Regression<L> {
     fn systems(&self) -> Option<&Systems> {
@@ -32,8 +32,8 @@ impl<L: RowLosses> Facts for Regression<L> {
     }
     fn own_root(&self, cancel: &Cancel) -> Option<Result<Root, String>> {
         let p = self.dim();
-        if p > MOST_DIM {
-            return Some(Err(format!("theta has {p} components, and Newton's method is used up to {MOST_DIM}")));
+        if p > MAX_DIM {
+            return Some(Err(format!("theta has {p} components, and Newton's method is used up to {MAX_DIM}")));
         }
         let source = if L::IS_LINEAR { RootSource::Linear } else { RootSource::Newton };
         Some(self.optimum(cancel).map(|theta| Root { theta, source }).map_err(|why| why.what))
@@ -41,11 +41,11 @@ impl<L: RowLosses> Facts for Regression<L> {
     fn law(&self, c: usize) -> Option<FiniteLaw<'_>> {
         let (first, n, d) = (self.parts.first[c], self.range(c).len(), self.dim());
         let is_markov = self.sampling.kind == Law::Markov;
-        if is_markov && n > index_chain::MOST_STATES && self.parts.mixing_time > 1.0 {
+        if is_markov && n > index_chain::MAX_STATES && self.parts.mixing_time > 1.0 {
             return None;
         }
         // Moves are as many as the square of the rows: a chain of independent draws is given where it is small.
-        let is_chain = if is_markov { n <= index_chain::MOST_STATES } else { !L::IS_LINEAR && n <= MOST_INDEPENDENT_MOVES };
+        let is_chain = if is_markov { n <= index_chain::MAX_STATES } else { !L::IS_LINEAR && n <= MAX_INDEPENDENT_MOVES };
         let (mass, chain) = match is_chain.then(|| self.index[c].moves()) {
             Some((mass, chain)) => (mass, Some(chain)),
             None => (vec![1.0 / n as f64; n], None),
@@ -74,7 +74,7 @@ impl<L: RowLosses> Facts for Regression<L> {
     /// bound of `l''` times the Gram matrix of an agent gives its Lipschitz constant; families have none.
     fn monotone(&self) -> Option<Monotone> {
         let (d, most) = (self.d(), self.loss.most_bend()?);
-        if d > MOST_DIM {
+        if d > MAX_DIM {
             return None;
         }
         let top = |c: usize| {

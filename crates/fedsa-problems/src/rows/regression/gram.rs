@@ -14,7 +14,7 @@ use fedsa::triangle::entries;
 /// Rows of a triangle that a task begins with are a multiple of this, so that the kernel's tiles are whole.
 const TILE: usize = 24;
 /// Products of two numbers below which a second thread does not pay.
-const MOST_ALONE: usize = 500_000;
+const MAX_ALONE: usize = 500_000;
 
 /// `out = sum_j w_j x_j x_j^T` over the rows of `range`, d x d and symmetric to the bit; `weights` has a number for each.
 ///
@@ -83,7 +83,7 @@ pub fn triangle(values: &[f64], d: usize, weights: &[f64], out: &mut [f64]) {
 /// Adds the Gram matrix of dense rows to the lower triangle of which `out` are the rows.
 fn dense(values: &[f64], weights: &[f64], mut out: Vec<&mut [f64]>) {
     let d = out.len();
-    let tasks = (weights.len() * d * d / 2 / MOST_ALONE).clamp(1, parallel::threads());
+    let tasks = (weights.len() * d * d / 2 / MAX_ALONE).clamp(1, parallel::threads());
     let (values, weights) = heavy(values, d, weights);
     if tasks == 1 {
         return crate::kernel::gram::add(Isa::best(), &values, d, &weights, 0, &mut out);
@@ -179,7 +179,7 @@ impl Sparse<'_> {
             row.iter().enumerate().for_each(|(k, i)| work[*i as usize] += row.len() - k);
         }
         let total: usize = work.iter().sum();
-        let tasks = (total / MOST_ALONE).clamp(1, parallel::threads());
+        let tasks = (total / MAX_ALONE).clamp(1, parallel::threads());
         let (mut ends, mut sum) = (Vec::with_capacity(tasks), 0);
         for (i, work) in work.iter().enumerate() {
             sum += work;

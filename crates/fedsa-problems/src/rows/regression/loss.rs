@@ -58,7 +58,7 @@ pub trait Loss: std::fmt::Debug + Default + Send + Sync + 'static {
     /// Whether `l''` is the same everywhere.
     const IS_LINEAR: bool;
     /// A bound of `l''`.
-    const MOST_BEND: f64;
+    const MAX_BEND: f64;
     /// How far from t the series of [`Loss::series`] has the loss to rounding: what it leaves out is less than a tenth of a rounding error of
     /// `l(t + u)`, and no terms cancel each other. 0 where there is no series.
     const REACH: f64;
@@ -66,7 +66,7 @@ pub trait Loss: std::fmt::Debug + Default + Send + Sync + 'static {
     fn value(t: f64) -> f64;
     /// `-l'(t)`.
     fn pull(t: f64) -> f64;
-    /// `l''(t)`, from 0 to [`Loss::MOST_BEND`].
+    /// `l''(t)`, from 0 to [`Loss::MAX_BEND`].
     fn bend(t: f64) -> f64;
     /// The coefficients `l^(k)(t) / k!` of the powers `u^k` in `l(t + u)`, the first of which has the bits of [`Loss::value`].
     fn series(t: f64) -> [f64; TERMS];
@@ -76,7 +76,7 @@ impl<L: Loss> RowLosses for L {
     const IS_LINEAR: bool = L::IS_LINEAR;
 
     fn most_bend(&self) -> Option<f64> {
-        Some(L::MOST_BEND)
+        Some(L::MAX_BEND)
     }
     /// Losses are at least 0 and do not cancel each other.
     fn rounding(&self, mean: f64) -> f64 {
@@ -130,7 +130,7 @@ pub(crate) fn sigmoid(t: f64) -> f64 {
 
 impl Loss for LogLoss {
     const IS_LINEAR: bool = false;
-    const MOST_BEND: f64 = 0.25;
+    const MAX_BEND: f64 = 0.25;
     /// The terms of `l(t + u)` fall as `(u / pi)^k`, since l has its nearest singularities at `+- pi i`.
     const REACH: f64 = 0.125;
 
@@ -209,7 +209,7 @@ pub struct SquaredLoss;
 
 impl Loss for SquaredLoss {
     const IS_LINEAR: bool = true;
-    const MOST_BEND: f64 = 1.0;
+    const MAX_BEND: f64 = 1.0;
     /// Its terms cancel each other where residuals are small.
     const REACH: f64 = 0.0;
 
@@ -249,7 +249,7 @@ mod tests {
                 let slope = (L::value(t + h) - L::value(t - h)) / (2.0 * h);
                 assert!((slope + L::pull(t)).abs() < 1e-7, "{slope} {}", L::pull(t));
                 let bend = (L::pull(t - h) - L::pull(t + h)) / (2.0 * h);
-                assert!((bend - L::bend(t)).abs() < 1e-7 && L::bend(t) <= L::MOST_BEND);
+                assert!((bend - L::bend(t)).abs() < 1e-7 && L::bend(t) <= L::MAX_BEND);
             }
         }
         check::<LogLoss>();

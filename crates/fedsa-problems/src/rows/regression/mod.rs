@@ -92,14 +92,14 @@ pub(crate) struct Regression<L> {
 }
 
 /// The most numbers of the agents' matrices that least squares keeps.
-const MOST_IN_SYSTEMS: f64 = 3e7;
+const MAX_IN_SYSTEMS: f64 = 3e7;
 
 /// After so many Hessians of an agent with binary rows, which may be all, its rows are listed by the entries that they contribute to.
 const BEFORE_LISTS: u32 = 16;
 
 /// Whether least squares of so many agents and dimensions keeps linear systems.
 fn keeps_systems(agents: usize, d: usize) -> bool {
-    agents as f64 * (d as f64).powi(2) <= MOST_IN_SYSTEMS
+    agents as f64 * (d as f64).powi(2) <= MAX_IN_SYSTEMS
 }
 
 impl<L: RowLosses> Regression<L> {

@@ -18,14 +18,14 @@ const CERTIFIED: f64 = 1e-12;
 /// Without a minimum, steps do not become small as the gradient vanishes: a step counts as long above this share of theta.
 const LAST_STEP: f64 = 1e-6;
 /// Iterations before giving up.
-const MOST_STEPS: usize = 200;
+const MAX_STEPS: usize = 200;
 /// Armijo's share of the predicted decrease, and how often a step is halved.
 const ARMIJO: f64 = 1e-4;
 const HALVINGS: i32 = 40;
 /// Rows that one task passes over.
 const BLOCK: usize = 2048;
 /// The most vectors of d components that are summed side by side.
-const MOST_SUMS: usize = 64;
+const MAX_SUMS: usize = 64;
 
 /// What is known at a theta.
 struct Point {
@@ -97,7 +97,7 @@ impl<L: RowLosses> Regression<L> {
     fn mean_gradient(&self, theta: &[f64], margins: &[f64]) -> Vec<f64> {
         let p = theta.len();
         let blocks = self.blocks();
-        let together: Vec<_> = blocks.chunks(blocks.len().div_ceil(MOST_SUMS).max(1)).collect();
+        let together: Vec<_> = blocks.chunks(blocks.len().div_ceil(MAX_SUMS).max(1)).collect();
         let sum = |i: usize| {
             let mut out = vec![0.0; p];
             for (c, range) in together[i] {
@@ -163,7 +163,7 @@ impl<L: RowLosses> Regression<L> {
         let certified = CERTIFIED * self.gradient_scale(&margins).max(1.0);
         let mut at = Point { gradient: self.mean_gradient(&theta, &margins), margins };
         let mut last_size = f64::INFINITY;
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let norm = linalg::norm_sq(&at.gradient).sqrt();
             let Trial { next, size, .. } = self.trial(&theta, &at, cancel)?;
             if norm == 0.0 {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use faer::Mat;
 
-use crate::kernel::common_rows::{CommonRows, MOST_ROWS};
+use crate::kernel::common_rows::{CommonRows, MAX_ROWS};
 use crate::kernel::lists::with_room;
 use crate::rows::dataset::Rows;
 use fedsa::kernel::Isa;
@@ -30,7 +30,7 @@ pub(super) struct Pattern {
 }
 
 /// The most numbers of rows that lists of all agents take, of two bytes each: so few that estimates of memory do without them.
-const MOST_LISTED: usize = 1 << 25;
+const MAX_LISTED: usize = 1 << 25;
 
 /// Memory of a thread for sums.
 struct Scratch {
@@ -149,7 +149,7 @@ impl Pattern {
     pub fn can_list(rows: &Rows, range: Range<usize>, agents: usize) -> bool {
         let Rows::Sparse { starts, .. } = rows else { return false };
         let pairs = range.clone().map(|j| entries(starts[j + 1] - starts[j])).sum::<usize>();
-        range.len() <= MOST_ROWS && pairs <= MOST_LISTED / agents
+        range.len() <= MAX_ROWS && pairs <= MAX_LISTED / agents
     }
 
     /// [`Pattern::sum`] of binary rows, with the same bits, from lists that are made in the first call.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::family_losses::FamilyLosses;
 use super::loss::{LogLoss, RowLosses, SquaredLoss};
 use super::{Parts, Regression, keeps_systems};
-use crate::kernel::unit_rows::MOST_COLUMNS;
+use crate::kernel::unit_rows::MAX_COLUMNS;
 use crate::logs::replay::Sources;
 use crate::memory::{self, MemoryEstimate};
 use crate::rows::dataset::{Dataset, Rows, Wanted};
@@ -23,7 +23,7 @@ use crate::{Files, ProblemSettings};
 use crate::{index_chain, lazy_index};
 use fedsa::error::{Error, ErrorCode, Result, quoted, require};
 use fedsa::kernel::Isa;
-use fedsa::problem::root::MOST_DIM;
+use fedsa::problem::root::MAX_DIM;
 use fedsa::problem::{Field, field};
 use fedsa::sampling::Sampling;
 
@@ -498,7 +498,7 @@ fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usiz
     let featured = stored as f64 * share + if how.intercept { rows } else { 0.0 };
     let is_dense = how.pca.is_some() || !is_sparse || is_nearly_dense(featured, rows, d);
     // Rows of 1 and -1 are kept once more, by the lists of their places.
-    let has_lists = d <= MOST_COLUMNS as f64 && sets.iter().all(|set| set.rows.are_units());
+    let has_lists = d <= MAX_COLUMNS as f64 && sets.iter().all(|set| set.rows.are_units());
     let places = if has_lists { 10.0 * featured + 8.0 * rows } else { 0.0 };
     let own = if is_dense { 8.0 * rows * d } else { number * featured + places };
     // Where components are fitted: rows, second moments and their eigenvectors with what these are computed in.
@@ -508,7 +508,7 @@ fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usiz
     let kept = own + 16.0 * rows + 24.0 * n + systems + 64.0 * columns as f64;
     // The optimum is computed up to some dimension; with more, methods that form matrices count them themselves.
     let p = d * how.targets.outputs(sets) as f64;
-    let matrices = if p <= MOST_DIM as f64 { memory::optimum(p) + threads as f64 * memory::matrix(p, p) } else { 0.0 };
+    let matrices = if p <= MAX_DIM as f64 { memory::optimum(p) + threads as f64 * memory::matrix(p, p) } else { 0.0 };
     let root = matrices + 40.0 * rows;
     let preparing = source + grown + 16.0 * all as f64 + (fit + gathered).max(gathered + own);
     // An index in one line of a file decides on d.

@@ -1,4 +1,4 @@
-//! FedHSA: the leg of one agent, with the first order of what the others' first samples do to it, and the variance of the rest.
+//! FedHSA: the local phase of one agent, with the first order of what the others' first samples do to it, and the variance of the rest.
 //!
 //! `theta_{c,H} = Phi_c x + Psi_c (G - g_c) x` with `g_c = [-A(z_0), -w(z_0)]`, `Psi_c = eta sum_k prod_{j>k} B_j` and
 //! `G = sum p_c g_c`. With `g_c = gbar_c + dg_c` and `Psi_c = Psibar_c + dPsi_c`, the sum over agents of `p_c Psi_c G` is
@@ -12,19 +12,19 @@
 
 use faer::prelude::*;
 
-use super::leg::{ClosureLeg, Ends, packed_map};
+use super::phase::{ClosurePhase, Ends, packed_map};
 use super::steps::{Carry, LegSteps, SplitMoments};
 use crate::RoundSetting;
-use crate::leg::step;
 use crate::markov::{AgentClass, MarkovAgent};
+use crate::phase::step;
 use crate::symmetric::{packed_index, packed_len};
 use fedsa::linalg::Mat;
 
-/// The leg from `x = (u, 1)`: `Pi_c = Phi_c + Psi_c (Gbar - gbar_c - (1 - p_c) dg_c) + (Psbar - p_c Psibar_c) dg_c`.
+/// The local phase from `x = (u, 1)`: `Pi_c = Phi_c + Psi_c (Gbar - gbar_c - (1 - p_c) dg_c) + (Psbar - p_c Psibar_c) dg_c`.
 ///
 /// With `r = dg_c(z_0) x`, the first step is `u + eta Gbar x + eta p_c r`. The others have the drift
 /// `q = (Gbar - gbar_c) x - (1 - p_c) r`, and `(Psbar - p_c Psibar_c) r` is added at the end.
-pub struct MemoryLeg {
+pub struct MemoryPhase {
     steps: LegSteps,
     /// H - 1.
     count: u64,
@@ -77,7 +77,7 @@ fn steps(agent: &MarkovAgent, eta: f64) -> LegSteps {
 }
 
 impl LegMemory {
-    /// The moments for legs of H steps of size eta.
+    /// The moments for local phases of H steps of size eta.
     pub fn new(agent: &MarkovAgent, setting: &RoundSetting) -> Self {
         let (d, eta) = (agent.dim, setting.step_size);
         let g = operator(&agent.mean_a(), &agent.mean_w());
@@ -195,8 +195,8 @@ fn crossed(d: usize, r: &Mat<f64>) -> Mat<f64> {
     out
 }
 
-impl MemoryLeg {
-    /// The leg of an agent among the agents of the pool.
+impl MemoryPhase {
+    /// The local phase of an agent among the agents of the pool.
     pub fn new(agent: &MarkovAgent, setting: &RoundSetting, memory: &LegMemory, pool: &Pool) -> Self {
         let (d, eta, p) = (agent.dim, setting.step_size, agent.weight);
         let mut first = Scale(eta) * &pool.g;
@@ -222,7 +222,7 @@ struct Moved {
     ry: Mat<f64>,
 }
 
-impl MemoryLeg {
+impl MemoryPhase {
     fn moved(&self, second: &[MatRef<'_, f64>], with: &[MatRef<'_, f64>]) -> Vec<Moved> {
         let (d, columns) = (self.steps.dim, with[0].ncols());
         let zeros = Mat::<f64>::zeros;
@@ -276,7 +276,7 @@ impl MemoryLeg {
     }
 }
 
-impl ClosureLeg for MemoryLeg {
+impl ClosurePhase for MemoryPhase {
     fn start(&self) -> usize {
         self.steps.dim + 1
     }

@@ -26,7 +26,7 @@
 //! second order in the noise of both is added as white noise, which is exact for independent samples.
 
 mod fedhsa;
-mod leg;
+mod phase;
 mod plain;
 mod round;
 mod scafflsa;
@@ -37,8 +37,8 @@ mod tests;
 
 use faer::MatRef;
 
-use self::fedhsa::{LegMemory, MemoryLeg, Pool};
-use self::leg::{ClosureLeg, PlainLeg, Stationary};
+use self::fedhsa::{LegMemory, MemoryPhase, Pool};
+use self::phase::{ClosurePhase, PlainPhase, Stationary};
 use self::plain::{ClosureClass, PlainRound};
 use self::round::Round;
 use self::scafflsa::ControlledRound;
@@ -154,21 +154,21 @@ impl Closure {
         let agents: usize = classes.iter().map(|c| c.count).sum();
         let of = |c: &AgentClass| {
             let (k, moves) = (c.agent.states as f64, c.agent.moves.len());
-            let leg = |drift: usize, columns: usize| LegSteps::work(d, moves, drift, columns, h);
+            let phase = |drift: usize, columns: usize| LegSteps::work(d, moves, drift, columns, h);
             let packed = |n: usize| packed_len(n) as f64;
             match rule {
-                MarkovRule::FedLsa => ROUNDS * (leg(1, d + 2) + k * packed(d + 1).powi(2)) + packed(d + 1) * leg(1, 1),
+                MarkovRule::FedLsa => ROUNDS * (phase(1, d + 2) + k * packed(d + 1).powi(2)) + packed(d + 1) * phase(1, 1),
                 MarkovRule::FedHsa => {
-                    let own = leg(1 + d, 3 * d + 2) + k * packed(d + 1).powi(2);
+                    let own = phase(1 + d, 3 * d + 2) + k * packed(d + 1).powi(2);
                     let products = (d as f64).powi(6);
-                    ROUNDS * own + packed(d + 1) * leg(1 + d, 2 * d + 1) + packed(d) * leg(1 + d, 1 + d) + products
+                    ROUNDS * own + packed(d + 1) * phase(1 + d, 2 * d + 1) + packed(d) * phase(1 + d, 1 + d) + products
                 }
                 MarkovRule::Scafflsa => {
                     let (side, n) = (agents * d + 1, agents as f64);
                     // The mean round on both sides, the noise of every other agent, and the moments themselves.
                     let others = n * (4 * d * d * side + 4 * d * side) as f64 + n * packed(2 * d + 1) * packed(d);
-                    let own = leg(1 + d, 1 + d + side) + k * (others + 10.0 * (side * side) as f64);
-                    c.count as f64 * ROUNDS * own + packed(2 * d + 1) * leg(1 + d, 1 + d)
+                    let own = phase(1 + d, 1 + d + side) + k * (others + 10.0 * (side * side) as f64);
+                    c.count as f64 * ROUNDS * own + packed(2 * d + 1) * phase(1 + d, 1 + d)
                 }
             }
         };
@@ -275,10 +275,10 @@ pub fn eps_squared(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovR
 
 fn fedlsa(classes: &[AgentClass], setting: &RoundSetting) -> Result<PlainRound> {
     let (dim, eta) = (classes[0].agent.dim, setting.step_size);
-    let leg = |class: &AgentClass| -> Box<dyn ClosureLeg> {
-        Box::new(PlainLeg { steps: LegSteps::new(&class.agent, eta, &vec![0.0; dim], 1, 0.0), count: setting.local_steps })
+    let phase = |class: &AgentClass| -> Box<dyn ClosurePhase> {
+        Box::new(PlainPhase { steps: LegSteps::new(&class.agent, eta, &vec![0.0; dim], 1, 0.0), count: setting.local_steps })
     };
-    let all = work::map(classes.len(), |c| of_class(&classes[c], setting, leg(&classes[c])))?;
+    let all = work::map(classes.len(), |c| of_class(&classes[c], setting, phase(&classes[c])))?;
     Ok(PlainRound::new(dim, setting.server_step, all, None))
 }
 
@@ -287,18 +287,18 @@ fn fedhsa(classes: &[AgentClass], setting: &RoundSetting) -> Result<PlainRound> 
     let memories: Vec<LegMemory> = work::map(classes.len(), |c| LegMemory::new(&classes[c].agent, setting))?;
     let pool = Pool::new(classes, &memories);
     let all = work::map(classes.len(), |c| {
-        of_class(&classes[c], setting, Box::new(MemoryLeg::new(&classes[c].agent, setting, &memories[c], &pool)))
+        of_class(&classes[c], setting, Box::new(MemoryPhase::new(&classes[c].agent, setting, &memories[c], &pool)))
     })?;
     let pairs = faer::Scale(alpha * alpha) * fedhsa::pairs(classes, &memories);
     Ok(PlainRound::new(classes[0].agent.dim, alpha, all, Some(pairs)))
 }
 
-fn of_class(class: &AgentClass, setting: &RoundSetting, leg: Box<dyn ClosureLeg>) -> ClosureClass {
+fn of_class(class: &AgentClass, setting: &RoundSetting, phase: Box<dyn ClosurePhase>) -> ClosureClass {
     let agent = &class.agent;
-    let stationary = Stationary::new(&*leg, &agent.stationary);
+    let stationary = Stationary::new(&*phase, &agent.stationary);
     let carry = Carry::new(agent, setting.local_steps);
     let share = setting.server_step * agent.weight;
-    ClosureClass { count: class.count as f64, share, law: agent.stationary.clone(), leg, carry, stationary }
+    ClosureClass { count: class.count as f64, share, law: agent.stationary.clone(), phase, carry, stationary }
 }
 
 impl dyn Round + '_ {

@@ -2,7 +2,7 @@
 
 use faer::prelude::*;
 
-use super::leg::{ClosureLeg, Ends, Stationary, refs, unpack};
+use super::phase::{ClosurePhase, Ends, Stationary, refs, unpack};
 use super::round::Round;
 use super::steps::Carry;
 use crate::symmetric::{congruence, packed_index, packed_len};
@@ -17,7 +17,7 @@ pub struct ClosureClass {
     pub share: f64,
     /// The stationary law of the chain.
     pub law: Vec<f64>,
-    pub leg: Box<dyn ClosureLeg>,
+    pub phase: Box<dyn ClosurePhase>,
     pub carry: Carry,
     pub stationary: Stationary,
 }
@@ -85,7 +85,7 @@ impl PlainRound {
     fn first(&self, class: &ClosureClass, now: MatRef<'_, f64>) -> Half {
         let (d, side) = (self.dim, self.dim + 1);
         let moments: Vec<Mat<f64>> = (0..now.ncols()).map(|i| unpack(side, &column(now, i))).collect();
-        let ends = class.leg.run(&refs(&moments), &refs(&moments));
+        let ends = class.phase.run(&refs(&moments), &refs(&moments));
         let x: Vec<f64> = (0..now.nrows()).map(|r| now.row(r).iter().sum()).collect();
         let mean = &class.stationary.mean;
         let moved = mean * unpack(side, &x);

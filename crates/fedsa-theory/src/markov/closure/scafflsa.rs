@@ -4,7 +4,7 @@
 
 use faer::prelude::*;
 
-use super::leg::{ClosureLeg, Ends, PlainLeg, Stationary, refs, unpack};
+use super::phase::{ClosurePhase, Ends, PlainPhase, Stationary, refs, unpack};
 use super::round::Round;
 use super::steps::{Carry, LegSteps};
 use crate::RoundSetting;
@@ -15,8 +15,8 @@ use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
 use fedsa::parallel;
 
-/// The round `y' = C y + sum_c B_c Pi_c E_c y`. `E_c` selects `(u, 1, z_c)`, and Pi_c is the leg from there. With the end
-/// of agent c's leg `e_c`, `B_c e_c` adds `alpha_g p_c e_c` to u and `(p_c - [j = c]) e_c` to `z_j`; C is `1 - alpha_g` on u and 1
+/// The round `y' = C y + sum_c B_c Pi_c E_c y`. `E_c` selects `(u, 1, z_c)`, and Pi_c is the local phase from there. With the end
+/// of agent c's local phase `e_c`, `B_c e_c` adds `alpha_g p_c e_c` to u and `(p_c - [j = c]) e_c` to `z_j`; C is `1 - alpha_g` on u and 1
 /// on the rest.
 pub struct ControlledRound {
     dim: usize,
@@ -33,7 +33,7 @@ pub struct ControlledRound {
 /// What agents of a class have in common.
 struct Kind {
     law: Vec<f64>,
-    leg: PlainLeg,
+    phase: PlainPhase,
     carry: Carry,
     stationary: Stationary,
     /// `xi*_c = wbar_c`.
@@ -59,9 +59,9 @@ impl ControlledRound {
         let kinds = work::map(classes.len(), |c| {
             let agent = &classes[c].agent;
             let control = agent.mean_w();
-            let leg = PlainLeg { steps: LegSteps::new(agent, eta, &control, 1 + dim, 1.0 / h as f64), count: h };
-            let stationary = Stationary::new(&leg, &agent.stationary);
-            Kind { law: agent.stationary.clone(), carry: Carry::new(agent, h), leg, stationary, control }
+            let phase = PlainPhase { steps: LegSteps::new(agent, eta, &control, 1 + dim, 1.0 / h as f64), count: h };
+            let stationary = Stationary::new(&phase, &agent.stationary);
+            Kind { law: agent.stationary.clone(), carry: Carry::new(agent, h), phase, stationary, control }
         })?;
         let mut order: Vec<usize> = (0..classes.len()).collect();
         order.sort_by(|a, b| classes[*a].agent.weight.total_cmp(&classes[*b].agent.weight));
@@ -145,7 +145,7 @@ impl ControlledRound {
         out
     }
 
-    /// `L_c y` for every column: the mean round without agent c's leg.
+    /// `L_c y` for every column: the mean round without agent c's local phase.
     fn round_of_others(&self, c: usize, y: MatRef<'_, f64>) -> Mat<f64> {
         let end = |e: usize| (e != c).then(|| &self.kind(e).stationary.mean * self.select(e, y));
         let ends: Vec<Option<Mat<f64>>> = (0..self.agents()).map(end).collect();
@@ -179,7 +179,7 @@ impl ControlledRound {
         let moments = now.col_iter().map(|m| unpack(side, &m.iter().copied().collect::<Vec<_>>()));
         let with: Vec<Mat<f64>> = moments.map(|m| self.select(c, m.as_ref())).collect();
         let second: Vec<Mat<f64>> = with.iter().map(|w| self.select(c, w.transpose())).collect();
-        let ends = kind.leg.run(&refs(&second), &refs(&with));
+        let ends = kind.phase.run(&refs(&second), &refs(&with));
         let sum = |m: &[Mat<f64>]| m.iter().fold(Mat::<f64>::zeros(m[0].nrows(), m[0].ncols()), |sum, m| sum + m);
         let (start, mean) = (sum(&second), &kind.stationary.mean);
         let q = sum(&ends.with) - mean * sum(&with);

@@ -1,4 +1,4 @@
-//! The steps of a leg on second moments that are split by the state of the agent's own chain.
+//! The steps of a local phase on second moments that are split by the state of the agent's own chain.
 
 use faer::{MatMut, MatRef};
 
@@ -7,7 +7,7 @@ use crate::markov::chain::Move;
 use crate::work;
 use fedsa::linalg::Mat;
 
-/// The local steps of one agent, `u <- B u - eta w + gain q`. The drift `e = (1, q)` is constant within a leg; for FedLSA there
+/// The local steps of one agent, `u <- B u - eta w + gain q`. The drift `e = (1, q)` is constant within a local phase; for FedLSA there
 /// is no q, and `e = (1)`.
 pub struct LegSteps {
     pub dim: usize,
@@ -29,7 +29,7 @@ struct Step {
     n: Vec<f64>,
 }
 
-/// Second moments split by the state of the chain. Besides u and e there may be other vectors y that are constant within a leg.
+/// Second moments split by the state of the chain. Besides u and e there may be other vectors y that are constant within a local phase.
 /// With `s = (e, y)` of length m, block i holds column by column `E[u (u, s)^T 1{s_k = i}]` (d x (d + m)) in `u`, and
 /// `E[e s^T 1{s_k = i}]` (length of e x m) in `e`.
 pub struct SplitMoments {
@@ -199,7 +199,7 @@ impl Carry {
         }
         let mut p = Mat::zeros(k, k);
         pairs.iter().for_each(|(from, to, q)| p[(*from, *to)] += q);
-        Self::Power(crate::leg::power_and_sum(&p, count).0)
+        Self::Power(crate::phase::power_and_sum(&p, count).0)
     }
 
     /// `X P^count`: column i of X belongs to state i.

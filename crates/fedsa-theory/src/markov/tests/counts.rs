@@ -13,17 +13,17 @@
 use faer::Scale;
 
 use crate::RoundSetting;
-use crate::leg::power_and_sum;
 use crate::markov::one_agent::step;
 use crate::markov::registers::RoundMap;
 use crate::markov::stationary::CellMap;
 use crate::markov::{AgentClass, MarkovAgent, MarkovFloor, check, check_samples};
+use crate::phase::power_and_sum;
 use crate::symmetric::{congruence, packed_len};
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg::Mat;
 
 /// The most unknowns.
-const MOST_UNKNOWNS: usize = 1 << 20;
+const MAX_UNKNOWNS: usize = 1 << 20;
 
 /// The exact mean and second moment of FedLSA's error, from counts of states.
 #[derive(Debug, Clone)]
@@ -87,9 +87,9 @@ impl Counts {
     pub fn new(classes: &[AgentClass], setting: &RoundSetting, batch: u64) -> Result<Self> {
         check(classes, setting)?;
         check_samples(setting.local_steps, batch)?;
-        if !reaches(classes, MOST_UNKNOWNS) {
+        if !reaches(classes, MAX_UNKNOWNS) {
             let what = unknowns(classes).map_or("a chain without exactly two states".to_string(), |n| format!("counts with {n} unknowns"));
-            return Err(Error::not_known("", what, format!("classes of agents with two states, and at most {MOST_UNKNOWNS} unknowns")));
+            return Err(Error::not_known("", what, format!("classes of agents with two states, and at most {MAX_UNKNOWNS} unknowns")));
         }
         let classes: Vec<Class> = classes.iter().filter(|c| c.count > 0).map(|c| Class::new(c, setting, batch)).collect::<Result<_>>()?;
         let law = classes.iter().fold(vec![1.0], |law, c| law.iter().flat_map(|p| c.law.iter().map(move |q| p * q)).collect());

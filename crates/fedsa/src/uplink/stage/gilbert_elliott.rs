@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{GainLaw, LinkStage};
+use super::{Act, Channel, GainLaw, LinkStage};
 use crate::error::{Result, require};
 use crate::random::Stream;
 

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Act, GainLaw, LinkStage};
+use super::{Act, Channel, GainLaw, LinkStage};
 use crate::error::{Result, require};
 use crate::random::Stream;
 

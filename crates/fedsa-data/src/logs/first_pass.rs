@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fedsa_problems::logs::log::{Break, Log};
 use fedsa_problems::logs::log_form::RowPlace;
 
-/// Transitions with the agent and the environment of each, by their places in [`Told::names`]; without numbers where the log has no such
+/// Transitions with the agent and the environment of each, by their places in [`FirstPass::names`]; without numbers where the log has no such
 /// column.
 pub(super) struct Rows {
     pub log: Log,
@@ -44,7 +44,7 @@ impl Names {
 
 /// What a pass over a file tells.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct FirstPass {
     /// The agents and the environments.
     pub names: [Names; 2],
     /// Rows that were left out: the reason, how many, and where the first is.
@@ -57,7 +57,7 @@ pub(super) struct Told {
     last: HashMap<[u32; 2], u64>,
 }
 
-impl Told {
+impl FirstPass {
     /// A row was left out.
     pub fn leave_out(&mut self, reason: String, place: RowPlace, key: Option<[u32; 2]>) {
         match self.left_out.iter_mut().find(|(other, ..)| *other == reason) {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn rows_that_were_left_out_break_what_they_are_part_of() {
-        let mut told = Told::default();
+        let mut told = FirstPass::default();
         let [a, b] = [[0, 0], [0, 1]];
         assert_eq!([told.break_before(a), told.break_before(b)], [Break::None; 2]);
         told.leave_out("x".into(), RowPlace::Line(3), Some(a));

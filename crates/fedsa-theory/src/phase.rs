@@ -1,4 +1,4 @@
-//! The mean of a leg, H local steps.
+//! The mean of a local phase, H local steps.
 
 use faer::linalg::solvers::DenseSolveCore;
 use faer::prelude::*;
@@ -7,18 +7,18 @@ use crate::work;
 use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
 
-/// The two matrices of a leg that starts at theta with a constant drift: `theta_H = theta + sum (gbar(theta) + drift)`,
+/// The two matrices of a local phase that starts at theta with a constant drift: `theta_H = theta + sum (gbar(theta) + drift)`,
 /// and the derivative of `theta_H` with respect to theta is `propagator`.
 #[derive(Debug, Clone)]
-pub struct AffineLeg {
+pub struct AffinePhase {
     /// `D^H = (I - eta A)^H`, d x d.
     pub propagator: Mat<f64>,
     /// `S = eta sum_{k<H} (I - eta A)^k`, d x d; `D^H = I - S A`.
     pub sum: Mat<f64>,
 }
 
-impl AffineLeg {
-    /// The leg of `h` steps of size `eta` under the mean matrix `a` (d x d).
+impl AffinePhase {
+    /// The local phase of `h` steps of size `eta` under the mean matrix `a` (d x d).
     ///
     /// By repeated doubling, `O(d^3 log h)`, without the inverse of `a`, so that a singular or nearly singular `a` costs no
     /// accuracy.
@@ -27,7 +27,7 @@ impl AffineLeg {
         Self { propagator, sum: Scale(eta) * sum }
     }
 
-    /// The mean leg when the number of steps is geometric on {1, 2, ..} with
+    /// The mean local phase when the number of steps is geometric on {1, 2, ..} with
     /// success probability `p` (random talk: a shared coin after every step):
     ///
     /// ```text
@@ -85,7 +85,7 @@ mod tests {
     use crate::testing::{Draw, max_difference};
 
     /// The definition, term by term.
-    fn by_loop(a: &Mat<f64>, eta: f64, h: u64) -> AffineLeg {
+    fn by_loop(a: &Mat<f64>, eta: f64, h: u64) -> AffinePhase {
         let d = step(a, eta);
         let mut power = Mat::<f64>::identity(a.nrows(), a.nrows());
         let mut sum = Mat::<f64>::zeros(a.nrows(), a.nrows());
@@ -93,14 +93,14 @@ mod tests {
             sum += &power;
             power = &d * &power;
         }
-        AffineLeg { propagator: power, sum: Scale(eta) * sum }
+        AffinePhase { propagator: power, sum: Scale(eta) * sum }
     }
 
     #[test]
     fn doubling_is_the_loop() {
         let a = Draw::new(1).stable_matrix(4);
         for h in [0, 1, 2, 3, 7, 8, 1000, 1023] {
-            let (fast, slow) = (AffineLeg::new(&a, 0.05, h), by_loop(&a, 0.05, h));
+            let (fast, slow) = (AffinePhase::new(&a, 0.05, h), by_loop(&a, 0.05, h));
             assert!(max_difference(&fast.propagator, &slow.propagator) < 1e-12, "H = {h}");
             assert!(max_difference(&fast.sum, &slow.sum) < 1e-12, "H = {h}");
         }
@@ -109,27 +109,27 @@ mod tests {
     #[test]
     fn a_singular_matrix_costs_nothing() {
         let a = linalg::from_rows(2, 2, &[1.0, 1.0, 1.0, 1.0]);
-        let leg = AffineLeg::new(&a, 0.1, 10_000);
+        let phase = AffinePhase::new(&a, 0.1, 10_000);
         // Eigenvalues 2 along (1,1), where the sum is (1 - .8^H)/2, and 0 along (1,-1), where it is eta H.
         let (along, across) = (0.5, 1000.0);
         let want = linalg::from_rows(2, 2, &[along + across, along - across, along - across, along + across].map(|x| x / 2.0));
-        assert!(max_difference(&leg.sum, &want) < 1e-9);
+        assert!(max_difference(&phase.sum, &want) < 1e-9);
     }
 
     #[test]
     fn geometric_expectations_are_the_series() {
         let a = Draw::new(2).stable_matrix(3);
         let (eta, p) = (0.2, 0.15);
-        let mean = AffineLeg::geometric(&a, eta, p).unwrap().unwrap();
+        let mean = AffinePhase::geometric(&a, eta, p).unwrap().unwrap();
         let (mut propagator, mut sum) = (Mat::<f64>::zeros(3, 3), Mat::<f64>::zeros(3, 3));
         for h in 1..400 {
-            let leg = AffineLeg::new(&a, eta, h);
+            let phase = AffinePhase::new(&a, eta, h);
             let weight = p * (1.0 - p).powi(h as i32 - 1);
-            propagator += Scale(weight) * leg.propagator;
-            sum += Scale(weight) * leg.sum;
+            propagator += Scale(weight) * phase.propagator;
+            sum += Scale(weight) * phase.sum;
         }
         assert!(max_difference(&mean.propagator, &propagator) < 1e-12);
         assert!(max_difference(&mean.sum, &sum) < 1e-12);
-        assert!(AffineLeg::geometric(&a, 20.0, 0.01).unwrap().is_none());
+        assert!(AffinePhase::geometric(&a, 20.0, 0.01).unwrap().is_none());
     }
 }

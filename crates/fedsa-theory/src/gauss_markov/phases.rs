@@ -1,8 +1,8 @@
-//! What an agent's noise does to the end of its leg.
+//! What an agent's noise does to the end of its local phase.
 
 use faer::prelude::*;
 
-use crate::leg::{AffineLeg, bits_from_highest, step};
+use crate::phase::{AffinePhase, bits_from_highest, step};
 use fedsa::linalg::Mat;
 use fedsa::problem::law::NoiseLaw;
 use fedsa::sampling::{Law, Sampling};
@@ -65,7 +65,7 @@ pub(super) fn power_and_covariance(t: &Mat<f64>, q: &Mat<f64>, n: u64) -> (Mat<f
 }
 
 /// How the noise of an agent enters its round. Given the noise x before the round, a round adds
-/// `o = of_before x + e` to the end of its leg, and its noise after the round is `after x + f`:
+/// `o = of_before x + e` to the end of its local phase, and its noise after the round is `after x + f`:
 /// `E e e^T = own`, `E e f^T = cross`, `E f f^T = kept`.
 #[derive(Debug, Clone)]
 pub(super) struct LegNoise {
@@ -77,7 +77,7 @@ pub(super) struct LegNoise {
 }
 
 impl LegNoise {
-    /// The leg of `h` steps of size `eta` under the mean matrix `a`, with `drift` times the noise of the first sample added to its
+    /// The local phase of `h` steps of size `eta` under the mean matrix `a`, with `drift` times the noise of the first sample added to its
     /// end. The first sample is that of the first step, or if `fresh` one before it.
     pub fn new(a: &Mat<f64>, eta: f64, h: u64, law: &BatchLaw, drift: Option<&Mat<f64>>, fresh: bool) -> Self {
         let d = a.nrows();
@@ -92,7 +92,7 @@ impl LegNoise {
         let mut columns = added.get_mut(.., ..d);
         columns *= Scale(eta);
         let (rest, later) = power_and_covariance(&one, &added, if fresh { h } else { h - 1 });
-        // The end of the leg as a function of the first sample's noise and of the noise after it.
+        // The end of the local phase as a function of the first sample's noise and of the noise after it.
         let mut end = rest;
         let mut of_first = end.get_mut(..d, ..d);
         of_first *= Scale(if fresh { 0.0 } else { eta });
@@ -114,10 +114,10 @@ impl LegNoise {
         }
     }
 
-    /// `sum p_c S_c - S_k` for every kind: what the first sample's noise adds to the end of FedHSA's leg of a kind, through the
-    /// drift `G - g_c(theta_t, z_c0)`. `S_c` adds a constant drift to the end of a leg.
+    /// `sum p_c S_c - S_k` for every kind: what the first sample's noise adds to the end of FedHSA's local phase of a kind, through the
+    /// drift `G - g_c(theta_t, z_c0)`. `S_c` adds a constant drift to the end of a local phase.
     pub fn of_drifts<'a>(kinds: impl Iterator<Item = (&'a Mat<f64>, f64)>, eta: f64, h: u64) -> Vec<Mat<f64>> {
-        let (sums, weights): (Vec<Mat<f64>>, Vec<f64>) = kinds.map(|(a, weight)| (AffineLeg::new(a, eta, h).sum, weight)).unzip();
+        let (sums, weights): (Vec<Mat<f64>>, Vec<f64>) = kinds.map(|(a, weight)| (AffinePhase::new(a, eta, h).sum, weight)).unzip();
         let d = sums[0].nrows();
         let mut mean = Mat::<f64>::zeros(d, d);
         for (sum, weight) in sums.iter().zip(weights) {

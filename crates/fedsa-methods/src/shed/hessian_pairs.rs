@@ -52,7 +52,7 @@ pub(super) struct SavedRest {
 }
 
 /// Eigenpairs of one Hessian.
-pub(super) struct Kept {
+pub(super) struct HessianPairs {
     /// In the components of the support, where one is known.
     pub(super) pairs: Eigenpairs,
     pub(super) source: Source,
@@ -76,7 +76,7 @@ pub(super) enum Source {
     Rest { first: usize },
 }
 
-impl Kept {
+impl HessianPairs {
     /// The first `few` pairs of the Hessian at theta, which has been counted. `memory` is that of another one, or has no rows.
     pub(super) fn of_hessian(at: &LocalContext<'_>, theta: &[f64], few: usize, rho: Rho, mut memory: Mat<f64>) -> Self {
         let d = theta.len();
@@ -105,7 +105,7 @@ impl Kept {
     pub(super) fn of_products(
         at: &LocalContext<'_>,
         renewed: &(u64, Vec<f64>),
-        before: Option<Kept>,
+        before: Option<HessianPairs>,
         goal: usize,
         rho: Rho,
         tolerance: f64,
@@ -234,7 +234,7 @@ impl Kept {
         is_finite.then_some(SavedRest { first, few: self.few, pairs })
     }
 
-    /// The pairs that [`Kept::rest`] gave, of a Hessian with d rows; `None` if they are not such.
+    /// The pairs that [`HessianPairs::rest`] gave, of a Hessian with d rows; `None` if they are not such.
     pub(super) fn of_rest(saved: SavedRest, d: usize) -> Option<Self> {
         let SavedRest { first, few, pairs: SavedPairs { values, vectors, least } } = saved;
         let (known, columns) = (values.len(), values.len().saturating_sub(first + 1));
@@ -251,7 +251,7 @@ impl Kept {
         Some(SavedPairs { values: self.pairs.values.clone(), vectors, least: self.least })
     }
 
-    /// The pairs that [`Kept::saved`] gave; `None` if they are not such.
+    /// The pairs that [`HessianPairs::saved`] gave; `None` if they are not such.
     pub(super) fn restored(saved: SavedPairs) -> Option<Self> {
         let is_finite = saved.is_finite();
         let SavedPairs { values, vectors, least } = saved;
@@ -313,19 +313,19 @@ mod tests {
         let at = LocalContext::new(AgentFacts::of(&known), 0, 0, 1, 7, 0, None);
         let renewed = (7, vec![0.3; d]);
         let near = |x: f64, y: f64| (x - y).abs() < 1e-11 * whole.values[0];
-        let mut kept = Kept::of_hessian(&at, &renewed.1, 2, Rho::Next, Mat::new());
+        let mut kept = HessianPairs::of_hessian(&at, &renewed.1, 2, Rho::Next, Mat::new());
         assert!(matches!(kept.source, Source::NotFormed) && near(kept.value(0), whole.values[0]) && near(kept.value(1), whole.values[1]));
         assert_eq!((kept.worth(0, 1), kept.rho(1, Rho::Next)), (1, kept.value(1)));
         let first = kept.body(0, 1, d);
         assert!(first.numbers().unwrap().iter().zip(whole.vector(0)).all(|(x, y)| (x - y).abs() < 1e-11));
         // What is saved serves as well.
-        let again = Kept::of_rest(kept.rest(0).unwrap(), d).unwrap();
+        let again = HessianPairs::of_rest(kept.rest(0).unwrap(), d).unwrap();
         assert_eq!((again.body(0, 1, d), again.rho(1, Rho::Next)), (first.clone(), kept.value(1)));
         kept.ensure(&at, &renewed, 6, 6);
         assert!(matches!(kept.source, Source::Formed(None)) && kept.body(0, 1, d) == first);
         assert!((0..d).all(|j| near(kept.value(j), whole.values[j])));
         // Without a rho that is the next eigenvalue, and for more pairs, it is formed at once.
-        let formed = |few, rho| matches!(Kept::of_hessian(&at, &renewed.1, few, rho, Mat::new()).source, Source::Formed(_));
+        let formed = |few, rho| matches!(HessianPairs::of_hessian(&at, &renewed.1, few, rho, Mat::new()).source, Source::Formed(_));
         assert!(formed(2, Rho::Midpoint) && formed(5, Rho::Next));
         assert_eq!(at.calls(), Default::default());
     }
@@ -333,17 +333,17 @@ mod tests {
     /// As many pairs as the schedule can ask for are worth sending up to d - 1, and not those below the floor.
     #[test]
     fn pairs_below_the_floor_are_not_worth_sending() {
-        let kept = Kept::formed(Mat::<f64>::identity(4, 4), 1, Rho::Next);
+        let kept = HessianPairs::formed(Mat::<f64>::identity(4, 4), 1, Rho::Next);
         assert_eq!((kept.worth(0, 3), kept.worth(1, 3), kept.worth(2, 3), kept.worth(3, 3)), (3, 2, 1, 0));
-        let flat = Kept::formed(Mat::<f64>::identity(4, 4) * faer::Scale(-1.0), 1, Rho::Next);
+        let flat = HessianPairs::formed(Mat::<f64>::identity(4, 4) * faer::Scale(-1.0), 1, Rho::Next);
         assert_eq!((flat.worth(0, 3), flat.rho(0, Rho::Next)), (0, f64::MIN_POSITIVE));
     }
 
-    fn with_support(values: &[f64], outside: f64) -> Kept {
+    fn with_support(values: &[f64], outside: f64) -> HessianPairs {
         let n = values.len();
         let support = Some(ActiveComponents { components: (0..n as u32).map(|i| 2 * i + 1).collect(), outside });
         let pairs = Eigenpairs { values: values.to_vec(), vectors: Mat::identity(n, n) };
-        Kept { pairs, source: Source::Products { support, tolerance: 1e-8 }, least: outside, few: n }
+        HessianPairs { pairs, source: Source::Products { support, tolerance: 1e-8 }, least: outside, few: n }
     }
 
     /// Outside of the support all eigenvalues are the same: they come before smaller ones inside, and none of them is sent.
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn saved_pairs_are_restored_and_others_refused() {
         let kept = with_support(&[3.0, 2.0, 0.5], 0.4);
-        let again = Kept::restored(kept.saved().unwrap()).unwrap();
+        let again = HessianPairs::restored(kept.saved().unwrap()).unwrap();
         assert!(again.pairs == kept.pairs && again.least == kept.least && matches!(again.source, Source::Restored));
         for change in [0, 1, 2, 3] {
             let mut saved = kept.saved().unwrap();
@@ -373,23 +373,23 @@ mod tests {
                 2 => saved.vectors[2] = f64::NAN,
                 _ => saved.vectors.truncate(6),
             }
-            assert!(Kept::restored(saved).is_none(), "{change}");
+            assert!(HessianPairs::restored(saved).is_none(), "{change}");
         }
-        assert!(Kept::formed(Mat::identity(2, 2), 2, Rho::Next).saved().is_none());
+        assert!(HessianPairs::formed(Mat::identity(2, 2), 2, Rho::Next).saved().is_none());
     }
 
     /// Of a formed Hessian what the server may not hold is saved, and of that what is sent before the next renewal.
     #[test]
     fn the_rest_of_the_pairs_is_saved() {
         let hessian = Mat::from_fn(5, 5, |i, j| if i == j { 5.0 - i as f64 } else { 0.1 });
-        let kept = Kept::formed(hessian, 4, Rho::Midpoint);
-        let again = |held: usize| Kept::of_rest(kept.rest(held).unwrap(), 5).unwrap();
+        let kept = HessianPairs::formed(hessian, 4, Rho::Midpoint);
+        let again = |held: usize| HessianPairs::of_rest(kept.rest(held).unwrap(), 5).unwrap();
         let rest = again(1);
         assert_eq!((rest.first(), rest.pairs.values.len(), rest.pairs.vectors.ncols()), (1, 4, 2));
         assert_eq!((rest.body(1, 3, 5), rest.rho(3, Rho::Midpoint), rest.worth(1, 3)), (kept.body(1, 3, 5), kept.rho(3, Rho::Midpoint), 2));
         assert!(!rest.lacks(1, 4) && rest.lacks(0, 2) && rest.lacks(1, 5) && !kept.lacks(0, 5));
         // What is saved of it again is the same, and so is what a later state has.
-        let bytes = |kept: &Kept, held: usize| postcard::to_stdvec(&kept.rest(held).unwrap()).unwrap();
+        let bytes = |kept: &HessianPairs, held: usize| postcard::to_stdvec(&kept.rest(held).unwrap()).unwrap();
         assert_eq!((bytes(&rest, 1), bytes(&rest, 2), bytes(&again(4), 4)), (bytes(&kept, 1), bytes(&kept, 2), bytes(&kept, 4)));
         for change in 0..4 {
             let mut saved = kept.rest(1).unwrap();
@@ -399,8 +399,8 @@ mod tests {
                 2 => saved.pairs.values[3] = 9.0,
                 _ => saved.pairs.vectors[0] = f64::INFINITY,
             }
-            assert!(Kept::of_rest(saved, 5).is_none(), "{change}");
+            assert!(HessianPairs::of_rest(saved, 5).is_none(), "{change}");
         }
-        assert!(Kept::formed(Mat::full(2, 2, f64::NAN), 2, Rho::Next).rest(0).is_none());
+        assert!(HessianPairs::formed(Mat::full(2, 2, f64::NAN), 2, Rho::Next).rest(0).is_none());
     }
 }

@@ -7,7 +7,7 @@ use crate::symmetric::{pack, packed_index, packed_len};
 use crate::work;
 use fedsa::linalg::Mat;
 
-/// Moments at the end of a leg, for each state j in which the chain is then.
+/// Moments at the end of a local phase, for each state j in which the chain is then.
 pub struct Ends {
     /// `E[end end^T 1{s_H = j}]`, d x d.
     pub ends: Vec<Mat<f64>>,
@@ -15,23 +15,23 @@ pub struct Ends {
     pub with: Vec<Mat<f64>>,
 }
 
-/// The random affine map Pi of one agent's round, from x (n numbers) to the end of its leg (d numbers).
-pub trait ClosureLeg: Send + Sync {
+/// The random affine map Pi of one agent's round, from x (n numbers) to the end of its local phase (d numbers).
+pub trait ClosurePhase: Send + Sync {
     /// The number n of components of x.
     fn start(&self) -> usize;
 
-    /// The moments at the end of the leg. `second[i]` is `E[x x^T 1{s_0 = i}]` (n x n), `with[i]` is
-    /// `E[x y^T 1{s_0 = i}]` (n x m) for any y that is constant within the leg.
+    /// The moments at the end of the local phase. `second[i]` is `E[x x^T 1{s_0 = i}]` (n x n), `with[i]` is
+    /// `E[x y^T 1{s_0 = i}]` (n x m) for any y that is constant within the local phase.
     fn run(&self, second: &[MatRef<'_, f64>], with: &[MatRef<'_, f64>]) -> Ends;
 }
 
 /// H steps from `x = (u, e)`.
-pub struct PlainLeg {
+pub struct PlainPhase {
     pub steps: LegSteps,
     pub count: u64,
 }
 
-impl ClosureLeg for PlainLeg {
+impl ClosurePhase for PlainPhase {
     fn start(&self) -> usize {
         self.steps.dim + self.steps.drift
     }
@@ -53,7 +53,7 @@ impl ClosureLeg for PlainLeg {
     }
 }
 
-/// What a leg does to second moments when its chain starts from the stationary law.
+/// What a local phase does to second moments when its chain starts from the stationary law.
 pub struct Stationary {
     /// `E[Pi 1{s_H = j}]`, d x n.
     pub by_state: Vec<Mat<f64>>,
@@ -64,17 +64,17 @@ pub struct Stationary {
 }
 
 impl Stationary {
-    /// By running the leg from each of the `n (n + 1) / 2` second moments of a basis.
-    pub fn new(leg: &dyn ClosureLeg, law: &[f64]) -> Self {
-        let n = leg.start();
+    /// By running the local phase from each of the `n (n + 1) / 2` second moments of a basis.
+    pub fn new(phase: &dyn ClosurePhase, law: &[f64]) -> Self {
+        let n = phase.start();
         let identity = Mat::<f64>::identity(n, n);
         let shares: Vec<Mat<f64>> = law.iter().map(|p| Scale(*p) * &identity).collect();
-        let by_state = leg.run(&refs(&shares), &refs(&shares)).with;
+        let by_state = phase.run(&refs(&shares), &refs(&shares)).with;
         let mean = by_state.iter().fold(Mat::zeros(by_state[0].nrows(), n), |sum: Mat<f64>, f| sum + f);
         let covariance = packed_map(n, mean.nrows(), |basis| {
             let split: Vec<Mat<f64>> = law.iter().map(|p| Scale(*p) * basis).collect();
             let none: Vec<MatRef<'_, f64>> = split.iter().map(|s| s.subcols(0, 0)).collect();
-            let ends = leg.run(&refs(&split), &none).ends;
+            let ends = phase.run(&refs(&split), &none).ends;
             ends.iter().fold(Scale(-1.0) * (&mean * basis * mean.transpose()), |sum, end| sum + end)
         });
         Self { by_state, mean, covariance }

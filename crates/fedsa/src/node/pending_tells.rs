@@ -9,15 +9,15 @@ use crate::protocol::Protocol;
 
 /// What agents have not been told yet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Untold {
+pub(super) struct PendingTells {
     /// What all participants of a round are told, by the round.
-    rounds: BTreeMap<u64, Told>,
+    rounds: BTreeMap<u64, RoundTell>,
     /// What each agent is told of the last round in which a question reached it; empty for methods that tell nothing.
     of: Vec<Option<Pending>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Told {
+struct RoundTell {
     /// As the server wrote it.
     parts: Vec<(Part, Body)>,
     /// How many agents are still to be told.
@@ -33,7 +33,7 @@ struct Pending {
     own: Option<(Part, Body)>,
 }
 
-impl Untold {
+impl PendingTells {
     /// Nothing yet, for N agents.
     pub fn new(protocol: &Protocol, agents: usize) -> Self {
         let of = if protocol.tell.is_empty() { Vec::new() } else { vec![None; agents] };
@@ -49,7 +49,7 @@ impl Untold {
             left += 1;
         }
         if left > 0 {
-            self.rounds.insert(told.round, Told { parts: told.parts.clone(), left });
+            self.rounds.insert(told.round, RoundTell { parts: told.parts.clone(), left });
         }
     }
 

@@ -10,12 +10,12 @@ const KEPT: usize = 16 << 20;
 
 /// The batches of a log that may be kept in memory.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct CachedBatches {
     pub batches: Vec<Log>,
     pub bytes: usize,
 }
 
-impl Kept {
+impl CachedBatches {
     /// With one more batch, if all of them are small enough.
     pub fn with(mut self, batch: &Log, room: usize) -> Option<Self> {
         self.bytes += batch.len() * row_bytes(batch.columns.len() + batch.actions.as_ref().map_or(0, |actions| actions.count));
