@@ -297,10 +297,10 @@ fn the_mean_of_control_variates_is_that_of_the_rule_in_force() {
             assert!(follows(&off(&seen, plain)).is_err(), "{what}: it shows");
         }
     }
-    // What the link loses adds up in controls that are kept to the update: no statement.
+    // What the link loses adds up in controls that are kept to the letter: no statement.
     let literal = method("scafflsa", r#"{"step_size": 1.0, "local_steps": 4, "rule": "literal"}"#);
     let why = Forecast::over(&field, &*literal, &link(EXACT, false, &[ERASURE]).unwrap()).radius().unwrap_err().what;
-    assert!(why.contains("to the update"), "{why}");
+    assert!(why.contains("to the letter"), "{why}");
 }
 
 #[test]

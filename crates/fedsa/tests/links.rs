@@ -141,7 +141,7 @@ fn acknowledged_controls_sum_to_zero_whatever_is_altered_or_lost() {
             let with = |rule: &str| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 7, "rule": "{rule}"{m}}}"#));
             let kept = control_sum(&field, &*with("acknowledged"), &uplink, 200);
             assert!(kept < 1e-12, "{kept:e}");
-            // To the update the sum is lost; and auto is the rule that keeps it.
+            // To the letter the sum is lost; and auto is the rule that keeps it.
             assert!(control_sum(&field, &*with("literal"), &uplink, 200) > 1e-3);
             assert_eq!(control_sum(&field, &*with("auto"), &uplink, 200), kept);
         }
@@ -150,7 +150,7 @@ fn acknowledged_controls_sum_to_zero_whatever_is_altered_or_lost() {
 
 #[test]
 fn afresh_forgets_what_links_add_where_the_letter_adds_it_up() {
-    // Receiver noise only, mean sampling: the sum of the controls is a random walk to the update.
+    // Receiver noise only, mean sampling: the sum of the controls is a random walk to the letter.
     let settings = LinearSystems::default().with_agents(10).with_dim(3);
     let field = field(&settings, Law::Mean);
     let air =
@@ -181,7 +181,7 @@ fn error_after(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Upl
 
 #[test]
 fn controls_that_move_by_a_share_bear_codecs_of_large_variance() {
-    // One of four components, fourfold: zeta = 3. To the update a control's mean square grows threefold a round.
+    // One of four components, fourfold: zeta = 3. To the letter a control's mean square grows threefold a round.
     let settings = LinearSystems::default().with_agents(10).with_dim(4);
     let field = field(&settings, Law::Mean);
     let uplink = link(r#"{"kind": "rand-k", "k": 1}"#, false, &[]).unwrap();
@@ -209,9 +209,9 @@ fn auto_bears_every_link_with_some_of_the_agents_too() {
             |rule: &str| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 3, "participants": 9, "rule": "{rule}"}}"#));
         let (auto, literal) =
             (error_after(&field, &*with("auto"), &uplink, 10_000), error_after(&field, &*with("literal"), &uplink, 10_000));
-        assert!(auto < 0.05 && literal > 3.0 * auto, "{name}: {auto:e}, to the update {literal:e}");
+        assert!(auto < 0.05 && literal > 3.0 * auto, "{name}: {auto:e}, to the letter {literal:e}");
     }
-    // Late alone the update is right: theta* to rounding.
+    // Late alone the letter is right: theta* to rounding.
     let with = |rule: &str| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 3, "participants": 9, "rule": "{rule}"}}"#));
     let error = error_after(&field, &*with("auto"), &link(EXACT, false, &[LATE]).unwrap(), 10_000);
     assert!(error < 1e-20, "{error:e}");

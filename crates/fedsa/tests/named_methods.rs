@@ -20,7 +20,7 @@ fn by_period(kind: &str, eta: f64, h: usize, rest: &str) -> Box<dyn MethodSettin
     method(kind, &format!(r#"{{"step_size": {eta}, "local_steps": {h}{rest}}}"#))
 }
 
-/// Scaffold to the update of its source: Karimireddy et al. 2020, Algorithm 1, option II, with gradients `-gbar_c`, two
+/// Scaffold to the letter of its source: Karimireddy et al. 2020, Algorithm 1, option II, with gradients `-gbar_c`, two
 /// vectors down and two up. Theta after each round.
 fn scaffold_by_hand(field: &Arc<dyn Field>, eta: f64, h: usize, alpha: f64, m: usize, rounds: u64) -> Vec<Vec<f64>> {
     let (n, d) = (field.agents(), field.dim());

@@ -53,7 +53,7 @@ impl Calls {
     }
 }
 
-/// FedLSA, or SCAFFLSA to the update, in one call; and an average, whose server half can fail.
+/// FedLSA, or SCAFFLSA to the letter, in one call; and an average, whose server half can fail.
 #[derive(Debug, Clone, Serialize)]
 struct Own {
     has_controls: bool,

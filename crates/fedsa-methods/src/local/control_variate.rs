@@ -45,7 +45,7 @@ pub enum MeanSource {
 /// What an agent subtracts from v as its own share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubtractedShare {
-    /// The direction that it computed, whether it arrived or not (\[S\] to the update).
+    /// The direction that it computed, whether it arrived or not (\[S\] to the letter).
     Computed,
     /// The direction that the server decoded, or 0 if v does not include the agent's answer, which the server tells the
     /// agent. `sum_c p_c xi_c` stays 0 over links that alter or lose messages.

@@ -43,7 +43,7 @@ pub enum NearRule {
 }
 
 impl Adaptive {
-    /// `||theta_t - theta_{t - tau}||` of the model that a update answers.
+    /// `||theta_t - theta_{t - tau}||` of the model that an update answers.
     fn distance(&self, update: &ClientUpdate) -> f64 {
         distance_sq(&self.theta, &self.models[(update.answers - self.first) as usize]).sqrt()
     }

@@ -1,6 +1,6 @@
 //! One form of settings as bytes, for hashes: the same for the same settings, on every machine and in every build.
 //!
-//! Every value is a update for its type, its length where it has one, and its content. Names of structs, fields and variants are
+//! Every value is a letter for its type, its length where it has one, and its content. Names of structs, fields and variants are
 //! written as serde has them, numbers as 64 bits (integers as 128), so that the width of a field does not matter. This is not a format
 //! to read from; `postcard` and JSON leave out what distinguishes two kinds with the same settings.
 
@@ -228,7 +228,7 @@ impl ser::SerializeMap for Table<'_, '_> {
     type Ok = ();
     type Error = Never;
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Never> {
-        // A text in canonical form: a update and its length before it.
+        // A text in canonical form: a letter and its length before it.
         self.key = bytes(key, &[]).split_off(9);
         Ok(())
     }
