@@ -8,7 +8,7 @@ from typing import Protocol, overload
 
 
 # The most characters of a text of others.
-MOST_SHOWN = 500
+MAX_SHOWN = 500
 
 
 @overload
@@ -23,8 +23,8 @@ def shown(text: str | None) -> str | None:
     """What others say, for files and terminals: some 500 characters at most, on one line, without control characters."""
     if text is None:
         return None
-    cut = "".join(one if one.isprintable() else " " if one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text[:MOST_SHOWN])
-    return cut + (".." if len(text) > MOST_SHOWN else "")
+    cut = "".join(one if one.isprintable() else " " if one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text[:MAX_SHOWN])
+    return cut + (".." if len(text) > MAX_SHOWN else "")
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from fedsa._server_state import EpochRecord, ExchangeRecord, History, Progress
 from fedsa.errors import FedsaError, InputError, MachineError
 
 # After so many rounds without any answer the server stops.
-MOST_UNANSWERED = 3
+MAX_UNANSWERED = 3
 
 # So often a call founds the federation anew for agents that have applied with other data: whoever did so every time would hold up the others.
-MOST_FOUNDED = 3
+MAX_FOUNDED = 3
 
 
 def listed(reasons: Mapping[str, str], most: int = 5) -> str:
@@ -253,7 +253,7 @@ class Server:
         """Whether agents have other data now, and nothing was computed with those with which they have applied."""
         node, membership = self.node, self.membership
         assert node is not None and membership is not None
-        return node.rounds() == 0 and membership.epoch == 0 and self.founded_anew < MOST_FOUNDED and bool(self._changed())
+        return node.rounds() == 0 and membership.epoch == 0 and self.founded_anew < MAX_FOUNDED and bool(self._changed())
 
     def _found_anew(self) -> None:
         """Go back to enrolment, where all apply with the data that they have."""
@@ -473,7 +473,7 @@ class Server:
 
     def _check_answers(self) -> None:
         """Stop where nobody answers any more: further rounds would change nothing."""
-        if self.unanswered < MOST_UNANSWERED:
+        if self.unanswered < MAX_UNANSWERED:
             return
         self._save()
         accepted = f"agents that answer by the deadline; {self._how_to_go_on()}"

@@ -36,7 +36,7 @@ WAITING = ("connect", "deadline", "least_answers", "least_share", "repeats", "mi
 # The agents of this process with their data, by settings and folder of the state, the last one used last: a process of a simulation answers for
 # many nodes in turn. More would take the memory of many agents' data.
 _AGENTS: dict[tuple[str, ...], Agent] = {}
-MOST_AGENTS = 16
+MAX_AGENTS = 16
 
 # The seconds for which a message waits until another process has answered for the same node: a question may be repeated before it is answered.
 BUSY = 600.0
@@ -184,7 +184,7 @@ def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], no
         # What another process has done since is on the disk.
         agent.catch_up()
         _AGENTS[key] = agent
-        while len(_AGENTS) > MOST_AGENTS:
+        while len(_AGENTS) > MAX_AGENTS:
             _AGENTS.pop(next(iter(_AGENTS)))
         yield agent
     finally:

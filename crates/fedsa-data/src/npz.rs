@@ -1,6 +1,6 @@
 //! NumPy's `.npz`: a zip archive of `.npy` arrays.
 //!
-//! This module has its own reader of the `.npy` format; `docs/src/inside/decisions` gives the
+//! This module has its own reader of the `.npy` format; `docs/src/inside/decisions/index.md` gives the
 //! reason.
 
 use std::io::{Cursor, Read, Write};

@@ -7,7 +7,7 @@
 //! | afresh | `c_c = v_c - xi_c` | `c_c` and `xi_c` | up to the noise of the last round, which does not accumulate |
 //!
 //! The section "Control variates over links" of `docs/src/reference/links.md` is the full account: how agents learn v, and what
-//! `auto` chooses. The decisions and their reasons are in `docs/src/inside/decisions`. In the code, `ControlScheme::resolve` turns the
+//! `auto` chooses. The decision and its reasons are in `docs/src/inside/decisions/index.md`. In the code, `ControlScheme::resolve` turns the
 //! rule and the link into `ControlScheme`, from which the protocol and both halves are built.
 
 use fedsa::error::{Result, require};
