@@ -40,7 +40,7 @@ const CONTROL_COMPONENT: f64 = 2.0;
 /// Per entry cubed of second moments: the floor of FedLSA, and the moments of an agent's local phase with a control variate;
 /// per entry squared of the state of control variates, times d.
 const SECOND_MOMENTS: f64 = 1.0;
-const LEG_MOMENTS: f64 = 0.45;
+const PHASE_MOMENTS: f64 = 0.45;
 const CONTROL_MOMENTS: f64 = 290.0;
 /// The fixed cost of a round of covariances of a delayed method.
 const DELAYED_ROUND: f64 = 4000.0;
@@ -100,7 +100,7 @@ fn exact_error(plan: &Plan, number: usize) -> f64 {
             (if forecast.knows_curve_to(cell.run.rounds).is_ok() { along } else { 0.0 })
                 + if forecast.knows_floor().is_ok() { floor } else { 0.0 }
         }
-        _ => kinds * LEG_MOMENTS * packed(2.0 * d + 1.0).powi(3) + CONTROL_MOMENTS * d * (d * (kinds + 1.0) + 1.0).powi(2),
+        _ => kinds * PHASE_MOMENTS * packed(2.0 * d + 1.0).powi(3) + CONTROL_MOMENTS * d * (d * (kinds + 1.0) + 1.0).powi(2),
     }
 }
 

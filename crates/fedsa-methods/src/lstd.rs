@@ -9,7 +9,7 @@
 //! counts with that share, so that the solution tends to `theta*` where all agents are heard equally often. A system that
 //! arrives late (push) is as good as one in time, because it depends on no model: it counts once, in the round in which it
 //! arrives, and with a constant lateness of tau rounds the solution is `theta*` after tau + 1 rounds. Where lateness varies, the
-//! numbers of an agent's systems that have arrived differ by at most the longest lateness, and the error falls as 1/t. StoppingCriteria a
+//! numbers of an agent's systems that have arrived differ by at most the longest lateness, and the error falls as 1/t. Until a
 //! first system arrives, theta is `theta_0`. Source: Bradtke and Barto (1996), least-squares temporal differences; the mean over
 //! agents is the LSTD solution of the pooled data.
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fedsa::error::{Error, Result, require};
+use fedsa::federation::Description;
 use fedsa::kernel::Isa;
 use fedsa::problem::Field;
 use fedsa::sampling::Sampling;
@@ -48,6 +49,14 @@ pub trait ProblemSettings: erased_serde::Serialize + Send + Sync {
 }
 
 erased_serde::serialize_trait_object!(ProblemSettings);
+
+impl dyn ProblemSettings + '_ {
+    /// The description of the problem for a federation, without the settings in which its ends may differ
+    /// ([`ProblemSettings::own_to_each_end`]). `kind` is its name in files.
+    pub fn described(&self, kind: &str, sampling: Sampling, dim: usize) -> Description {
+        Description::new(kind, sampling, dim).with_all_but(self.own_to_each_end(), self)
+    }
+}
 
 /// Ranges that every generated problem shares.
 pub(crate) fn check_counts(agents: usize, features: usize, states: usize) -> Result<()> {

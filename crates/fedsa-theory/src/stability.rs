@@ -177,7 +177,7 @@ mod tests {
     use crate::testing::{Draw, federation};
     use fedsa::problem::systems::System;
 
-    /// One noiseless round of SCAFFLSA on all agents, `local phases` local steps.
+    /// One noiseless round of SCAFFLSA on all agents, `steps` local steps.
     fn round(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], eta: f64, steps: usize, gain: f64, alpha: f64) {
         let span = eta * steps as f64;
         let directions: Vec<Vec<f64>> = (xi.iter().enumerate())

@@ -47,7 +47,7 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | [`problem`] | agents' operators ([`problem::Problem`]), and a problem with its sampling as everything downstream sees it ([`problem::Field`]) |
+//! | [`problem`] | what a problem is ([`problem::Problem`]), and with its sampling as everything downstream sees it ([`problem::Field`]); the problems are in `fedsa_problems` |
 //! | [`sampling`] | mean, i.i.d. or Markov samples, batches |
 //! | [`kernel`] | the hot loop of H local steps, for each instruction set |
 //! | [`local`] | client halves: what an agent does with a message from the server |
@@ -56,7 +56,7 @@
 //! | [`server`] | server halves: what the server does with the answers |
 //! | [`method`] | what a method is: settings, two halves, a protocol; the methods are in `fedsa_methods` |
 //! | [`federation`] | what all ends of a federation agree on: method, link, weights, seed, start, and a digest of them |
-//! | [`enrolment`] | before a federation: who takes part, with which rows and columns |
+//! | [`enrolment`], [`columns`] | before a federation: who takes part, with which rows and columns |
 //! | [`coordinator`] | the server's side of a federation: asks, checks and counts answers, ends rounds |
 //! | [`round`] | the in-process engine: a coordinator with all agents in this process |
 //! | [`node`] | the same halves across machines: bytes in, bytes out |

@@ -131,7 +131,7 @@ impl Decay {
 pub enum LocalSteps {
     /// H.
     Fixed(usize),
-    /// StoppingCriteria a coin of this probability, shared by all agents, falls on "talk".
+    /// Until a coin of this probability, shared by all agents, falls on "talk".
     Geometric {
         /// The probability p of talking after a step.
         talk: f64,

@@ -12,7 +12,7 @@ pub fn ordered_sum<'a>(d: usize, messages: impl Iterator<Item = (f64, &'a [f64])
     crate::sums::sum(d, messages.map(Some))
 }
 
-/// A question: a message to some agents, which they answer.
+/// A message to all agents or some of them: a question, which they answer, or what they are told at the end of a round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Broadcast {
     /// The agents in increasing order; all of them when absent.
@@ -67,7 +67,7 @@ pub struct Received<'a> {
     pub updates: &'a [ClientUpdate],
 }
 
-/// One answer at the server.
+/// One answer at the server: a direction, a gradient, a Hessian, losses, whatever the protocol asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClientUpdate {
     /// The agent.
@@ -149,18 +149,10 @@ pub struct ServerFacts<'a> {
     ///
     /// Part of [`Server::state`], so that a run that is resumed goes on counting; the metric `failed_searches` reports it.
     pub failed_searches: Option<u64>,
-    /// The mean Hessian of the agents as the server approximates it, for rules that have a matrix of it.
-    pub hessian: Option<&'a dyn HessianModel>,
     /// Where the rule says why it has failed, if it can fail: the round then does not count. [`Server::restore`] clears it.
     pub failure: Option<&'a Failure>,
     /// The server's own control variate c (d components), which agents subtract from theirs.
     pub control: Option<&'a [f64]>,
-}
-
-/// A server's approximation of the mean Hessian.
-pub trait HessianModel {
-    /// The approximation, d x d, of which the lower triangle is read; `None` while there is none.
-    fn hessian(&self) -> Option<Mat<f64>>;
 }
 
 /// The server half of a method. Threads check the answers of several agents at a time.
@@ -183,6 +175,10 @@ pub trait Server: Send + Sync {
     /// What the rule shows besides theta.
     fn facts(&self) -> ServerFacts<'_> {
         ServerFacts::default()
+    }
+    /// The mean Hessian of the agents as the server approximates it, d x d, for rules that have a matrix of it: its lower triangle is read.
+    fn hessian(&self) -> Option<Mat<f64>> {
+        None
     }
     /// Replaces `theta_{t+1}` after a round, for a rule around this one (Anderson acceleration). Only rules without memory of past
     /// iterates can be moved.

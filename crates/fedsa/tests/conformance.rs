@@ -303,7 +303,7 @@ fn an_abandoned_round_leaves_no_trace_once_the_run_is_restored() {
             let cancelled = Cancel::new();
             cancelled.cancel();
             assert_eq!(stopped.advance(&cancelled), Advanced::Cancelled);
-            // StoppingCriteria it is restored it does nothing, and has no state to be kept.
+            // Until it is restored it does nothing, and has no state to be kept.
             stopped.step();
             assert!(stopped.is_torn() && stopped.save().is_err() && stopped.round() == 4, "{name}");
             stopped.restore(&before).unwrap();

@@ -300,7 +300,7 @@ fn the_digest_covers_what_the_ends_must_agree_on() {
     let lsa = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
     let hsa = method("fedhsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
     let of_kind = |kind: &str, problem: &dyn ProblemSettings, sampling: Sampling| {
-        Description::new(kind, sampling, 8).with_all_but(problem.own_to_each_end(), problem)
+        problem.described(kind, sampling, 8)
     };
     let describe = |problem: &dyn ProblemSettings, sampling: Sampling| of_kind("garnet", problem, sampling);
     let iid = Sampling::default();

@@ -89,7 +89,7 @@ fn lstd_is_its_slow_twin() {
                         }
                     }
                 }
-                // StoppingCriteria a first system arrives theta stays.
+                // Until a first system arrives theta stays.
                 let nothing = a.iter().flatten().all(|x| *x == 0.0);
                 let (theta, condition) = if nothing { (vec![0.0; d], 1.0) } else { solve(&a, &b) };
                 // A solution is as exact as the sums, times the condition number.
@@ -225,7 +225,7 @@ fn fednl_is_its_slow_twin() {
         let mut agents = vec![Known::at_start(); N];
         for t in 0..12 {
             engine.step();
-            // StoppingCriteria each agent has answered all take part, which is so after the first round.
+            // Until each agent has answered all take part, which is so after the first round.
             let asked = participants(m.filter(|_| t > 0), N, t);
             let after: Vec<_> = asked.iter().map(|c| agents[*c].answer(&systems[*c], &theta, rate, k)).collect();
             let (matrix, right) = servers_system(&p, &agents, &theta);

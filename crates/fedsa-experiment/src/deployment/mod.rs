@@ -120,7 +120,7 @@ impl Deployment {
         let (problem, sampling) = (Arc::clone(reader.problem()), reader.sampling());
         let (is_known, is_by_rows) = check_problem(&experiment, source, &*problem)?;
         let description =
-            Description::new(&made::problem_of(&experiment).0, sampling, 0).with_all_but(problem.own_to_each_end(), &*problem);
+            problem.described(&made::problem_of(&experiment).0, sampling, 0);
         let mut terms = Terms::new(&*method.settings, description).with_uplink(&uplink).with_seed(seed);
         terms = terms.with_output(method.output.rule(run.rounds).map_err(|e| e.inside("method[0]"))?);
         match method.start.as_ref().unwrap_or(&run.start) {

@@ -9,7 +9,7 @@ use fedsa::schedule::{LocalPhase, StepSchedule};
 
 /// H local steps with drift `xi_c`; sends `v_c`; then `xi_c += gain (v - v_c)`.
 ///
-/// [`MeanSource`] says how an agent learns v, the mean of the answers that arrived; [`PerRecipientShare`] says what it subtracts from v.
+/// [`MeanSource`] says how an agent learns v, the mean of the answers that arrived; [`SubtractedShare`] says what it subtracts from v.
 /// Over an exact link all choices give the same controls, and `sum_c p_c xi_c` stays 0.
 #[derive(Debug, Clone)]
 pub struct ControlVariate {
@@ -52,7 +52,7 @@ pub enum SubtractedShare {
     Acknowledged,
     /// The agent sends `c_c = v_c - xi_c`, the mean of its own operator over the local steps, and sets
     /// `xi_c += gain (v - c_c - xi_c)`. An error that a link adds to v is in `sum_c p_c xi_c` for one round only, whereas
-    /// [`PerRecipientShare::Computed`] accumulates such errors. Over noisy links the noise is that of `c_c`, which does not vanish at
+    /// [`SubtractedShare::Computed`] accumulates such errors. Over noisy links the noise is that of `c_c`, which does not vanish at
     /// `theta*` if agents differ.
     Afresh,
 }

@@ -7,7 +7,7 @@ use fedsa::message::{Body, Part};
 use fedsa::protocol::refused;
 use fedsa::random::Stream;
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Broadcast, ClientUpdate, HessianModel, Next, Received, Server, ServerFacts};
+use fedsa::server::{Broadcast, ClientUpdate, Next, Received, Server};
 use serde::{Deserialize, Serialize};
 
 use crate::local::refinement::{BitReader, More, Refinement, checksum};
@@ -219,14 +219,6 @@ impl QShedServer {
     }
 }
 
-impl HessianModel for QShedServer {
-    /// `Hhat = sum_c p_c (sum_j (l_j - rho_c) v^_j v^_j^T + rho_c I)` (\[T\] eq. 3.22) with the vectors as they are decoded, over the
-    /// agents of which anything is held, divided by their weight. `None` if there are none.
-    fn hessian(&self) -> Option<Mat<f64>> {
-        self.held.hessian(self.steps.theta.len())
-    }
-}
-
 impl Server for QShedServer {
     fn open(&mut self, t: u64) -> Broadcast {
         Broadcast { to: None, down: self.steps.question(t), own: None }
@@ -258,8 +250,10 @@ impl Server for QShedServer {
         &self.steps.theta
     }
 
-    fn facts(&self) -> ServerFacts<'_> {
-        ServerFacts { hessian: Some(self), ..ServerFacts::default() }
+    /// `Hhat = sum_c p_c (sum_j (l_j - rho_c) v^_j v^_j^T + rho_c I)` (\[T\] eq. 3.22) with the vectors as they are decoded, over the
+    /// agents of which anything is held, divided by their weight. `None` if there are none.
+    fn hessian(&self) -> Option<Mat<f64>> {
+        self.held.hessian(self.steps.theta.len())
     }
 
     /// An agent's number keys the grids of its codes: what is held of one with another number is forgotten, and it begins anew.

@@ -6,7 +6,7 @@ use fedsa::linalg;
 use fedsa::message::{Body, Part};
 use fedsa::protocol::refused;
 use fedsa::saved::{packed, unpacked};
-use fedsa::server::{Broadcast, ClientUpdate, HessianModel, Next, Received, Server, ServerFacts};
+use fedsa::server::{Broadcast, ClientUpdate, Next, Received, Server};
 use serde::{Deserialize, Serialize};
 
 use super::woodbury::{self, Woodbury, lengths};
@@ -145,14 +145,6 @@ impl ShedServer {
     }
 }
 
-impl HessianModel for ShedServer {
-    /// `Hhat = sum_c p_c (S_c - rho_c P_c + rho_c I)` over the agents whose pairs are held, divided by their weight. `None` if there are
-    /// none, and where no matrices are formed.
-    fn hessian(&self) -> Option<Mat<f64>> {
-        self.woodbury.is_none().then(|| self.held.hessian(self.steps.theta.len()))?
-    }
-}
-
 impl Server for ShedServer {
     fn open(&mut self, t: u64) -> Broadcast {
         Broadcast { to: None, down: self.steps.question(t), own: None }
@@ -199,8 +191,10 @@ impl Server for ShedServer {
         &self.steps.theta
     }
 
-    fn facts(&self) -> ServerFacts<'_> {
-        ServerFacts { hessian: Some(self), ..ServerFacts::default() }
+    /// `Hhat = sum_c p_c (S_c - rho_c P_c + rho_c I)` over the agents whose pairs are held, divided by their weight. `None` if there are
+    /// none, and where no matrices are formed.
+    fn hessian(&self) -> Option<Mat<f64>> {
+        self.woodbury.is_none().then(|| self.held.hessian(self.steps.theta.len()))?
     }
 
     fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<u8>> {

@@ -6,9 +6,9 @@
 //! with bytes, and marks of the agents' states and copies of their control variates.
 //!
 //! ```text
-//! open(available) -> Broadcast          a question is open: carry it to its recipients
+//! open(available) -> Ask          a question is open: carry it to its recipients
 //! accept(agent, parts) ..         or hand_in(..), hand_in_sum(..) for agents in this process
-//! close() -> Broadcast                  another exchange of this round
+//! close() -> Ask                  another exchange of this round
 //!         -> Tell                 the round is over; its participants are told something before their next question
 //!         -> RoundOver            the round is over
 //! ```
@@ -258,7 +258,7 @@ impl Coordinator {
 
     /// The mean Hessian of the agents as the server approximates it, for methods that keep an approximation: its lower triangle is read.
     pub fn hessian(&self) -> Option<Mat<f64>> {
-        self.server.facts().hessian?.hessian()
+        self.server.hessian()
     }
 
     /// Whether the server half can fail.

@@ -12,7 +12,7 @@ use super::{Application, Enrolment, Marks};
 use crate::error::{Result, quoted};
 use crate::protocol::refused;
 
-/// What a text in a set takes beside its updates.
+/// What a text in a set takes beside its letters.
 const TEXT: usize = 2 * size_of::<String>() + 16;
 
 /// What an agent says of itself when it applies.

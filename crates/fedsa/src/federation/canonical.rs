@@ -29,8 +29,8 @@ impl Canonical<'_> {
         u64::from_le_bytes(*hash.first_chunk().expect("32 bytes"))
     }
 
-    fn put(&mut self, update: u8, content: &[u8]) -> Result<(), Never> {
-        self.out.push(update);
+    fn put(&mut self, tag: u8, content: &[u8]) -> Result<(), Never> {
+        self.out.push(tag);
         self.out.extend((content.len() as u64).to_le_bytes());
         self.out.extend(content);
         Ok(())
@@ -41,9 +41,9 @@ impl Canonical<'_> {
     }
 
     /// Opens a list or a table; [`Canonical::close`] ends it.
-    fn open(&mut self, update: u8, name: &str) -> Result<&mut Self, Never> {
+    fn open(&mut self, tag: u8, name: &str) -> Result<&mut Self, Never> {
         self.depth += 1;
-        self.put(update, name.as_bytes())?;
+        self.put(tag, name.as_bytes())?;
         Ok(self)
     }
 

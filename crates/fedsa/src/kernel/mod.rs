@@ -16,7 +16,7 @@
 macro_rules! per_isa {
     ($(#[$doc:meta])* fn $name:ident$(<$f:ident: $bound:path>)?($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
         $(#[$doc])*
-        pub fn $name$(<$f: $bound>)?(isa: Isa, $($arg: $type),*) $(-> $out)? {
+        pub fn $name$(<$f: $bound>)?(isa: $crate::kernel::Isa, $($arg: $type),*) $(-> $out)? {
             #[inline(always)]
             fn body$(<$f: $bound>)?($($arg: $type),*) $(-> $out)? $body
             #[cfg(target_arch = "x86_64")]
@@ -33,10 +33,10 @@ macro_rules! per_isa {
             match isa {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the instruction set is available; the body itself is safe.
-                Isa::Avx512 => unsafe { avx512($($arg),*) },
+                $crate::kernel::Isa::Avx512 => unsafe { avx512($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: as above.
-                Isa::Avx2 => unsafe { avx2($($arg),*) },
+                $crate::kernel::Isa::Avx2 => unsafe { avx2($($arg),*) },
                 _ => body($($arg),*),
             }
         }
@@ -152,7 +152,7 @@ pub struct Lanes {
     /// The drift of every lane, `width` chunks each.
     pub drift: Vec<Chunk>,
     /// Whether all drifts are known to be zero.
-    pub is_still: bool,
+    pub(crate) is_still: bool,
     /// The state of every lane's sampling process, `chain_len` words each.
     pub chains: Vec<u64>,
     /// Words per sampling process.
@@ -162,13 +162,13 @@ pub struct Lanes {
     /// `g_c(theta, z)` of every lane after an observation, `width` chunks each.
     pub observed: Vec<Chunk>,
     /// The step sizes of the local phase under way.
-    pub etas: Vec<f64>,
+    pub(crate) etas: Vec<f64>,
     /// The common value of `etas`, if all are known to be equal.
-    pub eta: Option<f64>,
+    pub(crate) eta: Option<f64>,
     /// The key that streams were last opened with, after its seed, purpose and round.
-    pub opened: ((u64, Purpose, u64), Key),
+    pub(crate) opened: ((u64, Purpose, u64), Key),
     /// The iterate that all lanes started from, `width` chunks.
-    pub start: Vec<Chunk>,
+    pub(crate) start: Vec<Chunk>,
     /// Working memory of the kernels, and where their idle lanes write; `width` chunks.
     pub spare: Vec<Chunk>,
 }

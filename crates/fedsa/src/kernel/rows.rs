@@ -63,22 +63,21 @@ on_best! {
     /// with the inverse, corrected twice, which are the quotients that a division rounds to (Markstein 1990), as long as they are finite.
     fn directions(theta: &[Chunk], start: &[Chunk], sum: f64, corrects: bool, out: &mut [Chunk]) {
         let (width, inverse) = (start.len(), 1.0 / sum);
-        let mut finite = Chunk::default();
-        for (theta, out) in theta.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
-            for k in 0..width {
-                out[k] = if corrects {
-                    both(&theta[k], &start[k], |to, from| corrected(to - from, sum, inverse))
-                } else {
-                    both(&theta[k], &start[k], |to, from| (to - from) / sum)
-                };
-                finite = both(&finite, &out[k], |zero, v| zero + 0.0 * v);
-            }
-        }
-        if corrects && finite.0 != [0.0; 8] {
+        if corrects {
+            let mut zero = Chunk::default();
             for (theta, out) in theta.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
                 for k in 0..width {
-                    out[k] = both(&theta[k], &start[k], |to, from| (to - from) / sum);
+                    out[k] = both(&theta[k], &start[k], |to, from| corrected(to - from, sum, inverse));
+                    zero = both(&zero, &out[k], |zero, v| zero + 0.0 * v);
                 }
+            }
+            if zero.0 == [0.0; 8] {
+                return;
+            }
+        }
+        for (theta, out) in theta.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
+            for k in 0..width {
+                out[k] = both(&theta[k], &start[k], |to, from| (to - from) / sum);
             }
         }
     }
@@ -93,7 +92,8 @@ fn corrected(a: f64, by: f64, inverse: f64) -> f64 {
 }
 
 /// Whether [`corrected`] gives quotients by `by` of the differences from the numbers `from`, as long as they are finite. Nothing underflows:
-/// differences from numbers that are not tiny are 0, or not tiny either.
+/// differences from numbers that are not tiny are 0, or not tiny either. A model with a component of 0 is divided. So is every one without
+/// fused operations, which would be library calls.
 pub(crate) fn corrects(isa: Isa, by: f64, from: &[f64]) -> bool {
     /// `2^-600` and `2^-64`.
     const TINY: f64 = f64::from_bits((1023 - 600) << 52);

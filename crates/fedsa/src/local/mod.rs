@@ -2,7 +2,7 @@
 //!
 //! In a round an agent makes H steps `theta += eta_h (g_c(theta, z) + drift)` with a drift that is constant within the
 //! round, or within a local phase of fewer steps. Rules differ in the drift and in what they send; the loop over samples is in
-//! [`crate::kernel`]. A rule works on a batch of any number of agents: eight for a rule of Rust, all participants for one of another
+//! [`crate::kernel`]. A rule works on a batch of any number of agents: eight or 64 for a rule of Rust, all participants for one of another
 //! language, one for a [`crate::node::ClientNode`].
 
 pub mod agent;

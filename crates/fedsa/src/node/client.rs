@@ -318,7 +318,7 @@ impl ClientNode {
         Ok(answer.into_bytes())
     }
 
-    /// MeanSource from a message whether the last answer counted, and keeps the mark of the state up to date; what the agent answered last, if the
+    /// Learns from a message whether the last answer counted, and keeps the mark of the state up to date; what the agent answered last, if the
     /// message says whether that counted.
     fn acknowledge(&mut self, down: &Message, has_control: bool) -> Option<Last> {
         let (OwnMark { mark, changed, pending }, t) = (&mut self.log.own, down.round);

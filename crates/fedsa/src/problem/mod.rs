@@ -83,7 +83,7 @@ pub trait Problem: Sized + Send + Sync + 'static {
         &Unknown
     }
     /// The problem's own kernel for the H local steps, where speed matters: on mean operators under [`Law::Mean`], else with one sample per
-    /// step. Without one [`generic::local_phase`](crate::kernel::generic::local_phase) makes them. It is asked for once, when a field is built.
+    /// step. Without one [`generic::local_phase`](crate::kernel::generic::local_phase) makes them.
     fn local_phase(&self, _law: Law) -> Option<StepKernel<Self>> {
         None
     }

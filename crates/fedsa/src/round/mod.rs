@@ -80,13 +80,14 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// How `n` participants that make so many local steps are shared out among threads.
-    fn shares(&mut self, field: &dyn Field, n: usize, local_steps: usize) -> Shares {
-        let Cost { ns, fewest } = match self.cost {
+    /// How `n` participants that make so many local steps, some of them at an older model if `is_stale`, are shared out among threads.
+    fn shares(&mut self, field: &dyn Field, n: usize, local_steps: usize, is_stale: bool) -> Shares {
+        let Cost { ns, fewest, usual } = match self.cost {
             Some((steps, cost)) if steps == local_steps => cost,
             _ => self.cost.insert((local_steps, cost(field, local_steps))).1,
         };
-        Shares::new(n, ns, fewest, rayon::current_num_threads)
+        // Agents that answer an older model go one by one, and with them their batch.
+        Shares::new(n, ns, fewest, if is_stale { LANES } else { usual }, rayon::current_num_threads)
     }
 
     /// Makes room for the sums of n agents' answers, d numbers for eight of them, where the link `has_gains` also for whose arrive; or for
@@ -251,12 +252,13 @@ impl Run {
         let reached = Reached::of(&self.coordinator, &mut self.state.answered);
         let Run { field, client, alone, coordinator, state, scratch, failure, .. } = self;
         let n = reached.as_ref().map_or(coordinator.asked().len(), |reached| reached.parts().0.len());
+        let is_stale = coordinator.federation().uplink().pull().is_some();
         let shares = match () {
             () if !alone.is_empty() => Shares::of_alone(n, parallel::threads()),
             () if field.prefers_one_call() || client.facts().prefers_one_call => Shares::of_one_call(n),
             // An answer with an operator takes one evaluation, without local steps.
-            () if coordinator.wanted() == Part::Operator => scratch.shares(&**field, n, 1),
-            () => scratch.shares(&**field, n, client.local_steps(coordinator.question().down.round)),
+            () if coordinator.wanted() == Part::Operator => scratch.shares(&**field, n, 1, is_stale),
+            () => scratch.shares(&**field, n, client.local_steps(coordinator.question().down.round), is_stale),
         };
         // Blocks of fewer than eight agents are summed once all answers are there.
         let wants_sum = shares.lanes >= LANES && coordinator.wants_sum();
@@ -379,10 +381,11 @@ impl Observable for Run {
         let (d, t) = (self.field.dim(), self.round());
         let stride = stride(&*self.client, d);
         let server = self.coordinator.server();
+        let control = server.facts().control;
         let mut xi = vec![0.0; d];
         for (c, memory) in self.state.memory.chunks(stride).enumerate() {
             controls.of_agent(&AgentMemory::new(memory, d), server.theta(), t, self.coordinator.is_counted(c), &mut xi);
-            server.facts().control.into_iter().for_each(|control| xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c));
+            control.into_iter().for_each(|control| xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c));
             see(c, &xi);
         }
         true
@@ -397,6 +400,8 @@ struct Cost {
     /// The smallest number of lanes that are almost as efficient as eight. Steps on samples wait for their own sums, and other lanes fill this
     /// time.
     fewest: usize,
+    /// The agents of a batch: more than eight where what surrounds the steps of a block takes as long as its agents, and vectors are few chunks.
+    usual: usize,
 }
 
 /// What an answer with this number of local steps costs.
@@ -410,7 +415,8 @@ fn cost(field: &dyn Field, local_steps: usize) -> Cost {
         1 => (4.0 * width as f64, 4),
         batch => (10.0 * (batch * width) as f64, 1),
     };
-    Cost { ns: 20.0 + step * local_steps as f64, fewest }
+    let ns = 20.0 + step * local_steps as f64;
+    Cost { ns, fewest, usual: if ns < 200.0 && width <= 4 { 64 } else { LANES } }
 }
 
 #[cfg(test)]
@@ -449,8 +455,8 @@ mod tests {
     #[test]
     fn slow_samples_are_shared_out() {
         let field = Sampled::new(Slow, Sampling::default(), Isa::best()).unwrap();
-        let Cost { ns, fewest } = cost(&field, 10);
-        assert_eq!(Shares::new(8, ns, fewest, || 2), Shares { grain: 4, lanes: 4 });
-        assert_eq!(Shares::new(8, ns, fewest, || 8).lanes, 1);
+        let Cost { ns, fewest, usual } = cost(&field, 10);
+        assert_eq!(Shares::new(8, ns, fewest, usual, || 2), Shares { grain: 4, lanes: 4 });
+        assert_eq!(Shares::new(8, ns, fewest, usual, || 8).lanes, 1);
     }
 }

@@ -1,4 +1,4 @@
-//! One exchange over all participants: blocks of eight, in parallel.
+//! One exchange over all participants: batches of agents, in parallel.
 
 use super::history::History;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl<'a> Rows<'a> {
 
 /// What one thread needs to process blocks.
 pub(super) struct Worker {
-    /// Of a batch, eight agents each: one block, but for batches of all participants.
+    /// Those of a batch, eight agents each.
     pub blocks: Vec<Lanes>,
     pub outbox: Outbox,
     /// Of one agent at a stale model.
@@ -114,20 +114,14 @@ pub(super) type Counted = (Sent, Work);
 pub(super) struct Shares {
     /// Participants of a task that is not divided further.
     pub grain: usize,
-    /// Agents that work side by side: eight, or fewer where there are fewer blocks than threads need.
+    /// Agents of a batch: eight, fewer where threads would idle, or more where steps are few.
     pub lanes: usize,
 }
 
-/// An agent's work is short below so many nanoseconds.
-const SHORT_NS: f64 = 200.0;
-/// The agents of a batch whose work is short.
-const SHORT_LANES: usize = 64;
-
 impl Shares {
-    /// All of `n` participants that take `ns` nanoseconds each in one task: eight side by side, or more blocks where what surrounds a block
-    /// takes as long as its agents.
-    pub fn of_one_task(n: usize, ns: f64) -> Self {
-        Self { grain: n.max(1), lanes: if ns < SHORT_NS { SHORT_LANES } else { LANES } }
+    /// All of `n` participants in one task, so many in a batch.
+    pub fn of_one_task(n: usize, lanes: usize) -> Self {
+        Self { grain: n.max(1), lanes }
     }
 
     /// All of `n` participants in one batch.
@@ -141,13 +135,13 @@ impl Shares {
         Self { grain: n.div_ceil(TASKS * threads).max(1), lanes: 1 }
     }
 
-    /// Of `n` participants that take `ns` nanoseconds each; batches have `fewest` lanes or more.
+    /// Of `n` participants that take `ns` nanoseconds each; batches have `fewest` agents or more, and where threads do not ask for fewer `usual`.
     ///
     /// Handing a task over takes some microseconds until another thread wakes up, so that tasks are to take some 50: small
     /// rounds stay on one thread, and the blocks of eight are divided only where that evens out long work.
-    pub fn new(n: usize, ns: f64, fewest: usize, threads: impl FnOnce() -> usize) -> Self {
+    pub fn new(n: usize, ns: f64, fewest: usize, usual: usize, threads: impl FnOnce() -> usize) -> Self {
         const TASK_NS: f64 = 50_000.0;
-        let whole = Self::of_one_task(n, ns);
+        let whole = Self::of_one_task(n, usual);
         // Threads are not even counted for small rounds: that would start them.
         if n as f64 * ns < 2.0 * TASK_NS {
             return whole;
@@ -496,17 +490,19 @@ mod tests {
 
     #[test]
     fn only_long_work_is_shared_out() {
-        let of = |n, ns, threads| Shares::new(n, ns, 1, || threads);
+        let of = |n, ns, threads| Shares::new(n, ns, 1, LANES, || threads);
         // A hundred agents of one step stay together, and so does everything on one thread.
-        assert_eq!(of(100, 24.0, 2), Shares { grain: 100, lanes: SHORT_LANES });
+        assert_eq!(of(100, 24.0, 2), Shares { grain: 100, lanes: LANES });
         assert_eq!(of(8, 1e9, 1), Shares { grain: 8, lanes: LANES });
         // Many blocks are not divided, few are as far as it evens out the work.
-        assert_eq!(of(100_000, 60.0, 2).lanes, SHORT_LANES);
-        assert_eq!(of(100_000, 600.0, 2).lanes, LANES);
+        assert_eq!(of(100_000, 60.0, 2).lanes, LANES);
+        // Batches of more agents stay, and divide the tasks.
+        let shares = Shares::new(100_000, 60.0, 4, 64, || 2);
+        assert!(shares.lanes == 64 && shares.grain.is_multiple_of(64));
         assert_eq!(of(16, 1e6, 2), Shares { grain: LANES, lanes: LANES });
         assert_eq!(of(8, 1e6, 2), Shares { grain: 4, lanes: 4 });
         assert_eq!(of(8, 1e6, 8), Shares { grain: 1, lanes: 1 });
-        assert_eq!(Shares::new(8, 1e6, 4, || 8), Shares { grain: 4, lanes: 4 });
+        assert_eq!(Shares::new(8, 1e6, 4, LANES, || 8), Shares { grain: 4, lanes: 4 });
         // Parts that would not be worth a task are none.
         assert_eq!(of(8, 20_000.0, 2).lanes, 4);
         assert_eq!(of(8, 20_000.0, 8).lanes, 4);

@@ -287,7 +287,7 @@ impl<T: Transport> Exchanges for Nodes<T> {
         Ok(step_of(&self.server.open_for(reachable.as_deref())))
     }
 
-    /// StoppingCriteria there are enough answers, or nobody is left who may still answer.
+    /// Until there are enough answers, or nobody is left who may still answer.
     fn exchange(&mut self, cancel: &Cancel) -> Result<bool> {
         let Todo::Ask { mut to, mut bytes } = self.server.todo().clone() else { return Ok(true) };
         for _ in 0..=self.repeats {

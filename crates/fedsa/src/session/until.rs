@@ -1,11 +1,11 @@
-//! StoppingCriteria when a session goes on.
+//! Until when a session goes on.
 
 use super::Recorded;
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Need};
 use crate::record::{Missed, Outcome};
 
-/// StoppingCriteria when a session goes on: a number of rounds, or the first recorded round in which a target is reached. Any of several targets
+/// Until when a session goes on: a number of rounds, or the first recorded round in which a target is reached. Any of several targets
 /// does.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]

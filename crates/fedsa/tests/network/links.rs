@@ -1,15 +1,16 @@
 //! Links beside the network: every method over every link, and floors where the engine loses the same answers.
 
 use super::*;
-use crate::common::{EXACT, engine, method};
+use crate::common::{EXACT, bits, engine, method};
 use fedsa::linalg::distance_sq;
 use fedsa::random::{Purpose, Stream};
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
-use fedsa::uplink::stage::{Act, Channel, LinkStage};
+use fedsa::uplink::stage::{Act, Channel, GainLaw, LinkStage};
 use fedsa::uplink::{MessageKey, Uplink};
 use fedsa_problems::linear::affine::LinearSystems;
 use fedsa_problems::noise::Noise;
+use fedsa_problems::td::garnet::Garnet;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -56,6 +57,9 @@ impl Channel for Recorded {
     fn gain(&self, _: &mut [u64], stream: &mut Stream) -> f64 {
         f64::from(self.0[&stream.bits()])
     }
+    fn gain_law(&self) -> GainLaw {
+        GainLaw { moments: None, share_arriving: 1.0 }
+    }
 }
 
 fn recorded(world: &World<'_>, exchanges: u8) -> Uplink {
@@ -69,6 +73,48 @@ fn recorded(world: &World<'_>, exchanges: u8) -> Uplink {
         }
     }
     Uplink::default().with_media(vec![Arc::new(Recorded(arrivals))])
+}
+
+/// The engine answers for 64 agents at a time where steps are few, a node for one.
+#[test]
+fn many_agents_of_few_steps_have_the_bits_of_nodes() {
+    const QUIET: Habits = Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 };
+    let settings = Garnet::default().with_agents(150).with_features(5);
+    let links = [
+        Uplink::default(),
+        crate::common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.7}"#]).unwrap(),
+        crate::common::link(r#"{"kind": "quantised", "bits": 4}"#, true, &[]).unwrap(),
+    ];
+    for law in [Law::Iid, Law::Markov] {
+        let field = crate::common::field(&settings, law);
+        for (link, (kind, few)) in links.iter().flat_map(|link| [("fedlsa", 100), ("scafflsa", 100), ("scafflsa", 150)].map(|m| (link, m))) {
+            let method = method(kind, &format!(r#"{{"step_size": 0.1, "local_steps": 1, "participants": {few}}}"#));
+            let mut run = engine(&field, &*method, link, OutputRule::Last, SEED, vec![0.0; 5]).unwrap();
+            let mut world = World::new(&field, &*method, link, QUIET);
+            for t in 0..4 {
+                run.step();
+                world.round();
+                assert_eq!(bits(run.theta()), bits(world.server.theta()), "{kind} with {few} agents over {link:?}, {law:?}, round {t}");
+            }
+        }
+    }
+}
+
+/// Agents that answer older models, in one task and in several.
+#[test]
+fn many_agents_at_older_models_have_the_same_bits_on_any_threads() {
+    let field = crate::common::field(&Garnet::default().with_agents(3000).with_features(5), Law::Markov);
+    let link = crate::common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "delay", "law": "uniform", "max": 2}"#]).unwrap();
+    let method = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#);
+    let after = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut run = engine(&field, &*method, &link, OutputRule::Last, SEED, vec![0.0; 5]).unwrap();
+            (0..6).for_each(|_| run.step());
+            bits(run.theta())
+        })
+    };
+    assert_eq!(after(1), after(2));
 }
 
 /// With noise the floor is that of an engine whose link loses the same answers. Under independent samples, which are keyed

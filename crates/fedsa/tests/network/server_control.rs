@@ -6,7 +6,7 @@ use crate::common::{engine, field, linear};
 use fedsa::record::OutputRule;
 use fedsa::server::Participation;
 use fedsa::uplink::MessageKey;
-use fedsa::uplink::stage::{Act, Channel, LinkStage};
+use fedsa::uplink::stage::{Act, Channel, GainLaw, LinkStage};
 
 /// The round of the fault, and the honest rounds after it.
 const FAULT: u64 = 30;
@@ -130,6 +130,9 @@ impl LinkStage for LosesOne {
 impl Channel for LosesOne {
     fn gain(&self, _: &mut [u64], stream: &mut Stream) -> f64 {
         f64::from(stream.bits() != self.0)
+    }
+    fn gain_law(&self) -> GainLaw {
+        GainLaw { moments: None, share_arriving: 1.0 }
     }
 }
 

@@ -86,8 +86,8 @@ unsafe fn steps<V: Vector, const CHAIN: bool, const ALIKE: bool>(blocks: &mut [L
             let vectors = Vectors::<LANES> {
                 theta: std::array::from_fn(|l| lanes.theta.as_mut_ptr().wrapping_add(l)),
                 drift: lanes.drift.as_ptr(),
-                rows: if ALIKE { [chosen[0].rows(); LANES] } else { chosen.map(TransitionTable::rows) },
-                gammas: if ALIKE { [chosen[0].gamma(); LANES] } else { chosen.map(TransitionTable::gamma) },
+                rows: chosen.map(TransitionTable::rows),
+                gammas: chosen.map(TransitionTable::gamma),
                 width: 1,
             };
             // SAFETY: the transitions were chosen from the lanes' tables, and there are as many vectors as lanes.

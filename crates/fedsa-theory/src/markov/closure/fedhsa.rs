@@ -13,7 +13,7 @@
 use faer::prelude::*;
 
 use super::phase::{ClosurePhase, Ends, packed_map};
-use super::steps::{Carry, LegSteps, SplitMoments};
+use super::steps::{Carry, PhaseSteps, SplitMoments};
 use crate::RoundSetting;
 use crate::markov::{AgentClass, MarkovAgent};
 use crate::phase::step;
@@ -25,7 +25,7 @@ use fedsa::linalg::Mat;
 /// With `r = dg_c(z_0) x`, the first step is `u + eta Gbar x + eta p_c r`. The others have the drift
 /// `q = (Gbar - gbar_c) x - (1 - p_c) r`, and `(Psbar - p_c Psibar_c) r` is added at the end.
 pub struct MemoryPhase {
-    steps: LegSteps,
+    steps: PhaseSteps,
     /// H - 1.
     count: u64,
     /// H - 1 moves of the chain.
@@ -72,8 +72,8 @@ fn deviations(agent: &MarkovAgent, mean: &Mat<f64>) -> Vec<First> {
 }
 
 /// The steps after the first, with a drift q.
-fn steps(agent: &MarkovAgent, eta: f64) -> LegSteps {
-    LegSteps::new(agent, eta, &vec![0.0; agent.dim], 1 + agent.dim, eta)
+fn steps(agent: &MarkovAgent, eta: f64) -> PhaseSteps {
+    PhaseSteps::new(agent, eta, &vec![0.0; agent.dim], 1 + agent.dim, eta)
 }
 
 impl LegMemory {

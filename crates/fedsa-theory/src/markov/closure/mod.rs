@@ -42,7 +42,7 @@ use self::phase::{ClosurePhase, PlainPhase, Stationary};
 use self::plain::{ClosureClass, PlainRound};
 use self::round::Round;
 use self::scafflsa::ControlledRound;
-use self::steps::{Carry, LegSteps};
+use self::steps::{Carry, PhaseSteps};
 use super::{AgentClass, MarkovFloor, MarkovRule};
 use crate::RoundSetting;
 use crate::map::{DENSE, LinearMap, at_rounds, spectral_radius};
@@ -154,7 +154,7 @@ impl Closure {
         let agents: usize = classes.iter().map(|c| c.count).sum();
         let of = |c: &AgentClass| {
             let (k, moves) = (c.agent.states as f64, c.agent.moves.len());
-            let phase = |drift: usize, columns: usize| LegSteps::work(d, moves, drift, columns, h);
+            let phase = |drift: usize, columns: usize| PhaseSteps::work(d, moves, drift, columns, h);
             let packed = |n: usize| packed_len(n) as f64;
             match rule {
                 MarkovRule::FedLsa => ROUNDS * (phase(1, d + 2) + k * packed(d + 1).powi(2)) + packed(d + 1) * phase(1, 1),
@@ -276,7 +276,7 @@ pub fn eps_squared(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovR
 fn fedlsa(classes: &[AgentClass], setting: &RoundSetting) -> Result<PlainRound> {
     let (dim, eta) = (classes[0].agent.dim, setting.step_size);
     let phase = |class: &AgentClass| -> Box<dyn ClosurePhase> {
-        Box::new(PlainPhase { steps: LegSteps::new(&class.agent, eta, &vec![0.0; dim], 1, 0.0), count: setting.local_steps })
+        Box::new(PlainPhase { steps: PhaseSteps::new(&class.agent, eta, &vec![0.0; dim], 1, 0.0), count: setting.local_steps })
     };
     let all = work::map(classes.len(), |c| of_class(&classes[c], setting, phase(&classes[c])))?;
     Ok(PlainRound::new(dim, setting.server_step, all, None))

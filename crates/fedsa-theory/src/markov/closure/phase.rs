@@ -1,8 +1,8 @@
-//! Legs of one agent: how second moments at a round's start become those at the end, split by the state of the agent's chain.
+//! Local phases of one agent: how second moments at a round's start become those at the end, split by the state of the agent's chain.
 
 use faer::prelude::*;
 
-use super::steps::{LegSteps, SplitMoments};
+use super::steps::{PhaseSteps, SplitMoments};
 use crate::symmetric::{pack, packed_index, packed_len};
 use crate::work;
 use fedsa::linalg::Mat;
@@ -27,7 +27,7 @@ pub trait ClosurePhase: Send + Sync {
 
 /// H steps from `x = (u, e)`.
 pub struct PlainPhase {
-    pub steps: LegSteps,
+    pub steps: PhaseSteps,
     pub count: u64,
 }
 

@@ -6,7 +6,7 @@ use faer::prelude::*;
 
 use super::phase::{ClosurePhase, Ends, PlainPhase, Stationary, refs, unpack};
 use super::round::Round;
-use super::steps::{Carry, LegSteps};
+use super::steps::{Carry, PhaseSteps};
 use crate::RoundSetting;
 use crate::markov::AgentClass;
 use crate::symmetric::{pack, packed_index, packed_len};
@@ -59,7 +59,7 @@ impl ControlledRound {
         let kinds = work::map(classes.len(), |c| {
             let agent = &classes[c].agent;
             let control = agent.mean_w();
-            let phase = PlainPhase { steps: LegSteps::new(agent, eta, &control, 1 + dim, 1.0 / h as f64), count: h };
+            let phase = PlainPhase { steps: PhaseSteps::new(agent, eta, &control, 1 + dim, 1.0 / h as f64), count: h };
             let stationary = Stationary::new(&phase, &agent.stationary);
             Kind { law: agent.stationary.clone(), carry: Carry::new(agent, h), phase, stationary, control }
         })?;

@@ -9,7 +9,7 @@ use fedsa::linalg::Mat;
 
 /// The local steps of one agent, `u <- B u - eta w + gain q`. The drift `e = (1, q)` is constant within a local phase; for FedLSA there
 /// is no q, and `e = (1)`.
-pub struct LegSteps {
+pub struct PhaseSteps {
     pub dim: usize,
     pub states: usize,
     /// The length of e: 1, or 1 + d.
@@ -42,7 +42,7 @@ pub struct SplitMoments {
 
 impl SplitMoments {
     /// Zeros for steps and s of length m = `columns`.
-    pub fn zeros(steps: &LegSteps, columns: usize) -> Self {
+    pub fn zeros(steps: &PhaseSteps, columns: usize) -> Self {
         let (dim, drift) = (steps.dim, steps.drift);
         let (u, e) = (vec![0.0; steps.states * dim * (dim + columns)], vec![0.0; steps.states * drift * columns]);
         Self { dim, drift, columns, u, e }
@@ -67,7 +67,7 @@ impl SplitMoments {
     }
 }
 
-impl LegSteps {
+impl PhaseSteps {
     /// The steps of size eta of an agent, with `w - shift` in place of w.
     pub fn new(agent: &MarkovAgent, eta: f64, shift: &[f64], drift: usize, gain: f64) -> Self {
         let d = agent.dim;

@@ -100,9 +100,7 @@ pub trait Channel {
     /// The factor by which a message arrives; 0 when it is lost.
     fn gain(&self, memory: &mut [u64], stream: &mut Stream) -> f64;
     /// The law of this factor.
-    fn gain_law(&self) -> GainLaw {
-        GainLaw { moments: None, share_arriving: 1.0 }
-    }
+    fn gain_law(&self) -> GainLaw;
 }
 
 /// The law of the factors by which messages arrive.
