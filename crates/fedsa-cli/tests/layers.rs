@@ -53,10 +53,8 @@ const LAYERS: &[(&str, Layers)] = &[
         &[
             &["index_chain", "kernel", "scope"],
             &["lazy_index", "memory"],
-            // What settings name and read.
-            &["features", "files", "logs", "rows", "settings"],
-            // Operators on them.
-            &["elsewhere", "linear", "noise", "nonlinear", "td"],
+            // Problems, and what their settings name and read.
+            &["elsewhere", "features", "files", "linear", "logs", "noise", "nonlinear", "rows", "settings", "td"],
             &["kinds"],
             &["prelude"],
         ],

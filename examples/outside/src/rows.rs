@@ -4,16 +4,14 @@
 
 use std::sync::Arc;
 
-use fedsa::error::{Result, require};
-use fedsa::kernel::Isa;
+use fedsa::error::require;
 use fedsa::linalg::Mat;
+use fedsa::prelude::*;
 use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::systems::{System, Systems};
-use fedsa::problem::{Facts, Field, Problem, Sampled, equal_weights};
+use fedsa::problem::{Facts, Sampled, equal_weights};
 use fedsa::random::{Purpose, Stream, stream};
-use fedsa::sampling::Sampling;
-use fedsa_problems::memory::{MemoryEstimate, matrix};
-use fedsa_problems::{Files, ProblemSettings};
+use fedsa_problems::{Files, ProblemSettings, memory};
 use serde::{Deserialize, Serialize};
 
 /// The keys of `[problem]`.
@@ -51,9 +49,9 @@ impl ProblemSettings for Rows {
         Ok(Arc::new(Sampled::new(SampledRows(systems), sampling, isa)?))
     }
 
-    fn memory(&self, _: &dyn Files, _: Sampling, _: usize) -> Result<MemoryEstimate> {
-        let kept = self.agents as f64 * matrix(self.dim as f64, self.dim as f64 + 1.0);
-        Ok(MemoryEstimate { peak: 2.0 * kept, kept, sizes: format!("{} agents, d = {}", self.agents, self.dim) })
+    fn memory(&self, _: &dyn Files, _: Sampling, _: usize) -> Result<memory::MemoryEstimate> {
+        let kept = self.agents as f64 * memory::matrix(self.dim as f64, self.dim as f64 + 1.0);
+        Ok(memory::MemoryEstimate { peak: 2.0 * kept, kept, sizes: format!("{} agents, d = {}", self.agents, self.dim) })
     }
 }
 

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::kernel::tiles::{self, VECTORS};
-use crate::rows::dataset::Rows;
+use super::rows::Rows;
 use fedsa::kernel::{Isa, dot, tree};
 
 /// `x_j . theta`.

@@ -6,6 +6,7 @@ pub mod elementary;
 pub mod gram;
 pub mod lists;
 pub mod margins;
+pub mod rows;
 pub mod symmetric;
 pub mod td;
 pub(crate) mod tiles;

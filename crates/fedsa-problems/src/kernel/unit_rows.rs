@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::kernel::lists::{ListNumbers, Lists, with_room};
-use crate::rows::dataset::Rows;
+use super::rows::Rows;
 use fedsa::kernel::vector::{self, Vector};
 use fedsa::kernel::{Chunk, Isa};
 
