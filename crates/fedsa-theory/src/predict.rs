@@ -30,7 +30,7 @@
 //! use fedsa::method::MethodSettings as _;
 //! use fedsa_methods::fedlsa::FedLsa;
 //! use fedsa_problems::td::garnet::Garnet;
-//! use fedsa::problem::{NoFiles, ProblemSettings as _};
+//! use fedsa_problems::{NoFiles, ProblemSettings as _};
 //! use fedsa::sampling::Sampling;
 //! use fedsa_theory::predict::{Forecast, Regime};
 //! use fedsa::uplink::Uplink;

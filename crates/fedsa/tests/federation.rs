@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, mpsc};
 
-use fedsa::federation::{Description, Federation};
+use fedsa::federation::Federation;
 use fedsa::linalg;
 use fedsa::message::{Body, Envelope, Message, Part};
 use fedsa::method::MethodSettings;
@@ -299,9 +299,7 @@ fn the_digest_covers_what_the_ends_must_agree_on() {
     let garnet = Garnet::default().with_agents(3);
     let lsa = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
     let hsa = method("fedhsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
-    let of_kind = |kind: &str, problem: &dyn ProblemSettings, sampling: Sampling| {
-        problem.described(kind, sampling, 8)
-    };
+    let of_kind = |kind: &str, problem: &dyn ProblemSettings, sampling: Sampling| problem.described(kind, sampling, 8);
     let describe = |problem: &dyn ProblemSettings, sampling: Sampling| of_kind("garnet", problem, sampling);
     let iid = Sampling::default();
     let base = || Federation::builder(&*lsa).problem(describe(&garnet, iid));

@@ -35,7 +35,9 @@ fn methods(step_size: f64, local_steps: usize) -> [Box<dyn MethodSettings>; 4] {
 
 #[test]
 fn short_rounds_have_the_bits_of_the_generic_kernel() {
-    for (agents, d, law) in [(1, 8, Law::Iid), (3, 5, Law::Markov), (6, 8, Law::Markov), (75, 8, Law::Iid), (75, 5, Law::Iid), (75, 8, Law::Markov)] {
+    for (agents, d, law) in
+        [(1, 8, Law::Iid), (3, 5, Law::Markov), (6, 8, Law::Markov), (75, 8, Law::Iid), (75, 5, Law::Iid), (75, 8, Law::Markov)]
+    {
         for isa in Isa::available() {
             let settings = Garnet::default().with_agents(agents).with_features(d);
             let field = settings.field(&NoFiles, Sampling::default().with_kind(law), isa).unwrap();

@@ -21,7 +21,6 @@ use std::sync::Arc;
 
 use fedsa::enrolment::{ColumnSummary, Enrolled, Enrolment, Membership, Terms};
 use fedsa::error::{Error, Result, quoted};
-use fedsa::federation::Description;
 use fedsa::message::Part;
 use fedsa::method::{MethodSettings, Needs, Setting};
 use fedsa::note::Note;
@@ -119,8 +118,7 @@ impl Deployment {
         let uplink = link::build(&document.kinds, &method.uplink, &method.downlink, Some(&files)).map_err(|e| e.inside("method[0]"))?;
         let (problem, sampling) = (Arc::clone(reader.problem()), reader.sampling());
         let (is_known, is_by_rows) = check_problem(&experiment, source, &*problem)?;
-        let description =
-            problem.described(&made::problem_of(&experiment).0, sampling, 0);
+        let description = problem.described(&made::problem_of(&experiment).0, sampling, 0);
         let mut terms = Terms::new(&*method.settings, description).with_uplink(&uplink).with_seed(seed);
         terms = terms.with_output(method.output.rule(run.rounds).map_err(|e| e.inside("method[0]"))?);
         match method.start.as_ref().unwrap_or(&run.start) {

@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use crate::kernel::tiles::{self, VECTORS};
 use super::rows::Rows;
+use crate::kernel::tiles::{self, VECTORS};
 use fedsa::kernel::{Isa, dot, tree};
 
 /// `x_j . theta`.

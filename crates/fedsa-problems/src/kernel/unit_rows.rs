@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use crate::kernel::lists::{ListNumbers, Lists, with_room};
 use super::rows::Rows;
+use crate::kernel::lists::{ListNumbers, Lists, with_room};
 use fedsa::kernel::vector::{self, Vector};
 use fedsa::kernel::{Chunk, Isa};
 

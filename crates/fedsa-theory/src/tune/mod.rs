@@ -15,7 +15,7 @@
 //! use fedsa_methods::fedhsa::FedHsa;
 //! use fedsa_methods::fedlsa::FedLsa;
 //! use fedsa_problems::td::garnet::Garnet;
-//! use fedsa::problem::{NoFiles, ProblemSettings as _};
+//! use fedsa_problems::{NoFiles, ProblemSettings as _};
 //! use fedsa::sampling::Sampling;
 //! use fedsa_theory::tune::{Effort, Family, SearchStart, SearchTarget, search};
 //! use fedsa_theory::cost::Goal;

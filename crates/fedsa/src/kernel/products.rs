@@ -3,7 +3,7 @@
 //! Multiplications and additions are rounded one by one but where `mul_add` is written, so that the bits are those of the loops as they are
 //! written.
 
-use super::{Isa, tree};
+use super::tree;
 
 /// [`dot`] as it is compiled into others.
 #[inline(always)]
@@ -199,6 +199,7 @@ per_isa! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Isa;
 
     const SIZES: [usize; 7] = [0, 1, 7, 8, 9, 31, 64];
 

@@ -87,7 +87,8 @@ fn many_agents_of_few_steps_have_the_bits_of_nodes() {
     ];
     for law in [Law::Iid, Law::Markov] {
         let field = crate::common::field(&settings, law);
-        for (link, (kind, few)) in links.iter().flat_map(|link| [("fedlsa", 100), ("scafflsa", 100), ("scafflsa", 150)].map(|m| (link, m))) {
+        for (link, (kind, few)) in links.iter().flat_map(|link| [("fedlsa", 100), ("scafflsa", 100), ("scafflsa", 150)].map(|m| (link, m)))
+        {
             let method = method(kind, &format!(r#"{{"step_size": 0.1, "local_steps": 1, "participants": {few}}}"#));
             let mut run = engine(&field, &*method, link, OutputRule::Last, SEED, vec![0.0; 5]).unwrap();
             let mut world = World::new(&field, &*method, link, QUIET);
