@@ -15,7 +15,7 @@ from fedsa.errors import InputError
 
 
 class Agent:
-    """An agent with data of its own: bytes in, bytes out.
+    """An agent with its own data: bytes in, bytes out.
 
     Parameters
     ----------
@@ -111,11 +111,11 @@ class Agent:
 
     @property
     def number(self) -> int | None:
-        """Its number, once it is admitted."""
+        """Its number after admission."""
         return self._native.number
 
     def leave(self) -> None:
-        """From now on answer, whatever the server asks, that it leaves for good. One that is made again comes back where there is room."""
+        """Answer from now on that this agent leaves for good."""
         self._native.leave()
 
     def saved(self) -> bytes:
@@ -123,12 +123,12 @@ class Agent:
         return self._native.save()
 
     def catch_up(self) -> None:
-        """Go on from the state that the folder has, if it is another one: a process that answered in between has left it there."""
+        """Go on from a state that another process left."""
         self._hold()
         self._reread()
 
     def release(self) -> None:
-        """Let other processes have the folder of the state, until :meth:`catch_up` or :meth:`handle`, which go on from what they have left there."""
+        """Let other processes use the state's folder until ``catch_up`` or ``handle``."""
         self._lock = None
 
     def handle(self, message: bytes) -> bytes | None:

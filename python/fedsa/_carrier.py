@@ -29,7 +29,7 @@ def shown(text: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back of a message.
+    """The outcome of a message.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Reply:
 
 
 class AgentCarrier(Protocol):
-    """What carries messages to agents. It knows them by texts, of which it says that they have sent what comes from them.
+    """Carries messages to agents, and vouches for senders.
 
     Examples
     --------
@@ -73,11 +73,11 @@ class AgentCarrier(Protocol):
     """
 
     def reachable(self) -> Collection[str]:
-        """Return who can be reached now."""
+        """Return the reachable agents."""
         ...
 
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
-        """Carry messages to agents, and return what came back until then.
+        """Carry messages to agents; return the answers in time.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class AgentCarrier(Protocol):
 
 
 class LateCarrier(AgentCarrier, Protocol):
-    """One that also has answers that come after the deadline of their message.
+    """A carrier that also has answers after their deadline.
 
     Examples
     --------
@@ -115,5 +115,5 @@ class LateCarrier(AgentCarrier, Protocol):
     """
 
     def late(self) -> Sequence[tuple[str, bytes]]:
-        """Return the answers to earlier messages that have come since the last call, each with the agent that sent it."""
+        """Return late answers since the last call."""
         ...

@@ -40,7 +40,7 @@ def serve(
     overwrite: bool = False,
     report: Callable[[str], object] | None = None,
 ) -> Results:
-    """Be the server of a federation, from enrolment to results.
+    """Run the server of a federation, from enrolment to results.
 
     Between two rounds agents join and leave: those that can be reached and do not take part are invited where there is room, those that say
     that they leave, are silent for too long, or are excluded, leave. Whenever that changes who takes part, an epoch begins: with weights by

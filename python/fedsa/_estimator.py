@@ -37,7 +37,7 @@ AGENTS = 8
 
 @dataclass(frozen=True)
 class Spending:
-    """What a method has spent in its run.
+    """The cost of a method's run.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Spending:
 
 @dataclass(frozen=True)
 class Inference:
-    """Coefficients with standard errors, from sums that agents send, and how well the model fits.
+    """Coefficients with standard errors, and the quality of the fit.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ class Estimator(Parameters):
         )
 
     def get_metadata_routing(self) -> Any:
-        """Return which metadata this estimator asks for, for scikit-learn's routing.
+        """Return the metadata that scikit-learn routes to this estimator.
 
         Returns
         -------
@@ -223,7 +223,9 @@ class Estimator(Parameters):
     def set_fit_request(
         self: E, *, agents: bool | str | None = UNCHANGED, sample_weight: bool | str | None = UNCHANGED, offset: bool | str | None = UNCHANGED
     ) -> E:
-        """Say which metadata `fit` gets in pipelines, searches and cross-validation, where scikit-learn's routing is enabled.
+        """Request metadata for `fit`.
+
+        They arrive in pipelines, searches and cross-validation if scikit-learn's routing is enabled.
 
         Parameters
         ----------
@@ -243,7 +245,7 @@ class Estimator(Parameters):
         return self._ask("fit", {"agents": agents, "sample_weight": sample_weight, "offset": offset})
 
     def set_predict_request(self: E, *, offset: bool | str | None = UNCHANGED) -> E:
-        """Say which metadata `predict` gets, as :meth:`set_fit_request` does of `fit`.
+        """Request metadata for `predict`, as :meth:`set_fit_request`.
 
         Parameters
         ----------
@@ -263,7 +265,7 @@ class Estimator(Parameters):
         return self._ask("predict", {"offset": offset})
 
     def set_score_request(self: E, *, sample_weight: bool | str | None = UNCHANGED, offset: bool | str | None = UNCHANGED) -> E:
-        """Say which metadata `score` gets, as :meth:`set_fit_request` does of `fit`.
+        """Request metadata for `score`, as :meth:`set_fit_request`.
 
         Parameters
         ----------
@@ -454,7 +456,7 @@ class Estimator(Parameters):
         raise refused("\n".join(lines) + "\n", "X", "the columns of the fit, in their order")
 
     def save(self, folder: Path) -> None:
-        """Write ``weights.json``, which ``fedsa predict`` applies to files.
+        """Write ``weights.json`` for ``fedsa predict``.
 
         Parameters
         ----------
@@ -471,7 +473,9 @@ class Estimator(Parameters):
         _files.write_all(folder, {"weights.json": text.encode()})
 
     def summary(self) -> Summary:
-        """Return the coefficients, with their standard errors where `inference` was asked for, and what methods have spent.
+        """Return coefficients, standard errors and costs.
+
+        Standard errors need `inference`.
 
         Returns
         -------
@@ -509,7 +513,10 @@ class Estimator(Parameters):
 
     @property
     def coef_names_(self) -> list[str]:
-        """The columns of `coef_`: those of `X`, and of each category a column for every level but the reference."""
+        """The columns of ``coef_``.
+
+        They are those of `X`, and of each category a column for every level but the reference.
+        """
         self._require_fitted()
         weights = self._weights
         return weights["columns"] or [str(j + 1) for j in range(len(weights["coefficients"]))]

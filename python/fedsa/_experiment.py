@@ -27,7 +27,7 @@ RUN = ("rounds", "seeds", "start", "stop", "record", "refused")
 
 
 class Tuning:
-    """Settings that reach a target at the least cost, or why nothing does.
+    """Settings that reach a target at the least cost, or the obstacle.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Tuning:
         return None if self._native is None else self._experiment_of(self._native.files()["tuned.toml"].decode())
 
     def plot(self) -> Figure:
-        """Draw cost against error of all that was tried.
+        """Draw cost against error of the candidates.
 
         Returns
         -------
@@ -86,7 +86,9 @@ class Tuning:
         return self._native
 
     def summary(self) -> Summary:
-        """Return a table of what was tried and reaches the target: the choice, then the cheapest first, at most 20.
+        """Return a table of the best candidates.
+
+        It has at most 20 that reach the target: the choice, then the cheapest.
 
         Of equal costs the fewest samples are first, then the fewest bits and the least error.
         """
@@ -112,7 +114,7 @@ class Tuning:
         return Summary(str(self._data.get("title", "")), columns, rows, notes)
 
     def save(self, folder: Path) -> None:
-        """Write the experiment of the answer, the figure and the summary into a folder.
+        """Write the experiment, the figure and the summary.
 
         Parameters
         ----------
@@ -127,7 +129,7 @@ class Tuning:
         _files.write_all(folder, self._known().files())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all numbers, as ``fedsa tune --json`` prints them."""
+        """Return the numbers of ``fedsa tune --json``."""
         copy: dict[str, Any] = json.loads(json.dumps(self._data))
         return copy
 
@@ -344,7 +346,7 @@ class Experiment:
 
     @classmethod
     def bundled(cls, id: str, *, set: Table | None = None) -> Experiment:
-        """Return a bundled experiment; :func:`fedsa.bundled` lists them.
+        """Return a bundled experiment.
 
         Parameters
         ----------
@@ -389,11 +391,11 @@ class Experiment:
 
     @property
     def labels(self) -> list[str]:
-        """The labels of the methods, by which results are found."""
+        """The labels of the methods."""
         return self._native().labels()
 
     def sweep(self, values: Mapping[str, Sequence[Any]]) -> Experiment:
-        """Make the experiment that runs at all combinations of some values.
+        """Make an experiment on all combinations of values.
 
         Parameters
         ----------
@@ -427,12 +429,12 @@ class Experiment:
         return swept
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as a dictionary with the keys of experiment files, as they were given."""
+        """Return the given settings, by the keys of experiment files."""
         table: dict[str, Any] = json.loads(self._native().table_json(False))
         return table
 
     def to_toml(self, *, defaults: bool = False) -> str:
-        """Return the settings as the text of an experiment file.
+        """Return the settings as an experiment file.
 
         Parameters
         ----------
@@ -462,7 +464,7 @@ class Experiment:
         cancel: _fedsa.CancelToken | None = None,
         checkpoint_every: float = 10.0,
     ) -> Results:
-        """Run all methods at all points with all seeds.
+        """Run all methods, points and seeds.
 
         Parameters
         ----------
@@ -519,7 +521,7 @@ class Experiment:
         progress: ProgressLike = None,
         cancel: _fedsa.CancelToken | None = None,
     ) -> Check:
-        """Build the problems and say what a run comes to, without running it.
+        """Return whether it would run, its time, memory and stability.
 
         Parameters
         ----------
@@ -551,7 +553,7 @@ class Experiment:
         progress: ProgressLike = None,
         cancel: _fedsa.CancelToken | None = None,
     ) -> Theory:
-        """Compute what is known before a run: floors and their parts, stable steps, what a target takes.
+        """Compute floors, stable steps and costs before a run.
 
         Parameters
         ----------
@@ -615,7 +617,9 @@ class Experiment:
         progress: ProgressLike = None,
         cancel: _fedsa.CancelToken | None = None,
     ) -> Tuning:
-        """Look for the method, step size, local steps and codec that reach an error at the least cost.
+        """Find the cheapest settings that reach an error.
+
+        They are the method, the step size, the local steps and the codec.
 
         Parameters
         ----------

@@ -9,7 +9,7 @@ from fedsa._files import Path
 
 
 class Figure:
-    """A figure, which shows itself in notebooks.
+    """A figure that shows itself in notebooks.
 
     Examples
     --------

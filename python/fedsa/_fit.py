@@ -29,7 +29,7 @@ REGRESSORS = ("least-squares", "poisson", "gamma", "negative-binomial", "huber")
 
 
 class FederatedClassifier(Estimator):
-    """Logistic and multinomial regression of rows that stay with their agents.
+    """Logistic or multinomial regression of rows that stay with their agents.
 
     The coefficients are those of all rows pooled, to `tol`; agents send gradients and parts of Hessians, no rows. Losses are means over rows,
     so that scikit-learn's ``LogisticRegression(C=1 / (ridge * n))`` has the same solution for two classes. Several classes are compared
@@ -212,7 +212,7 @@ class FederatedClassifier(Estimator):
         progress: ProgressLike = None,
         cancel: _fedsa.CancelToken | None = None,
     ) -> FederatedClassifier:
-        """Fit the model to rows that are divided among agents.
+        """Fit the model to rows of agents.
 
         Parameters
         ----------
@@ -349,7 +349,9 @@ class FederatedClassifier(Estimator):
         return [first, *(i for i in range(len(self.classes_)) if i != first)]
 
     def predict(self, X: Any, offset: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the class of greatest probability of each row; of equal ones the first.
+        """Return the most probable class of each row.
+
+        Of equal ones it is the first.
 
         Parameters
         ----------
@@ -392,7 +394,7 @@ class FederatedClassifier(Estimator):
         return proba
 
     def predict_log_proba(self, X: Any, offset: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Return the logarithms of the probabilities of classes.
+        """Return log probabilities of classes.
 
         Parameters
         ----------
@@ -412,7 +414,7 @@ class FederatedClassifier(Estimator):
         return logs
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> float:
-        """Return the share of rows whose class is predicted.
+        """Return the accuracy.
 
         Parameters
         ----------
@@ -437,7 +439,7 @@ class FederatedClassifier(Estimator):
 
     @classmethod
     def load(cls, path: Path) -> FederatedClassifier:
-        """Read a ``weights.json`` of ``fedsa fit`` or of :meth:`save`.
+        """Read weights of ``fedsa fit`` or :meth:`save`.
 
         Parameters
         ----------
@@ -466,7 +468,7 @@ class FederatedClassifier(Estimator):
         return self
 
     def save(self, folder: Path) -> None:
-        """Write ``weights.json``, which ``fedsa predict`` applies to files.
+        """Write ``weights.json`` for ``fedsa predict``.
 
         Classes are kept as they are: texts, also those of digits, stay texts, and whole numbers whole numbers.
 
@@ -499,7 +501,9 @@ class FederatedClassifier(Estimator):
 
 
 class FederatedRegressor(Estimator):
-    """Regression of rows that stay with their agents: least squares, counts, positive numbers, and numbers with outliers.
+    """Regression of rows that stay with their agents.
+
+    The models are least squares, counts, positive numbers, and numbers with outliers.
 
     The coefficients are those of all rows pooled, to `tol`; agents send gradients and parts of Hessians, no rows. Losses are means over rows:
     ``1/2 (y - f)^2`` of least squares, so that scikit-learn's ``Ridge(alpha=ridge * n)`` has the same solution; negative log-likelihoods
@@ -677,7 +681,7 @@ class FederatedRegressor(Estimator):
         progress: ProgressLike = None,
         cancel: _fedsa.CancelToken | None = None,
     ) -> FederatedRegressor:
-        """Fit the model to rows that are divided among agents.
+        """Fit the model to rows of agents.
 
         Parameters
         ----------
@@ -730,7 +734,7 @@ class FederatedRegressor(Estimator):
         self.intercept_ = float(weights["intercept"])
 
     def predict(self, X: Any, offset: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Return the mean of the target of each row.
+        """Return the mean target of each row.
 
         Parameters
         ----------
@@ -748,7 +752,9 @@ class FederatedRegressor(Estimator):
         return self._model.predictions(*given)
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> float:
-        """Return the coefficient of determination, ``1 - sum (y - f)^2 / sum (y - mean)^2``.
+        """Return R squared.
+
+        This is ``1 - sum (y - f)^2 / sum (y - mean)^2``.
 
         Parameters
         ----------
@@ -777,7 +783,7 @@ class FederatedRegressor(Estimator):
 
     @classmethod
     def load(cls, path: Path) -> FederatedRegressor:
-        """Read a ``weights.json`` of ``fedsa fit`` or of :meth:`save`.
+        """Read weights of ``fedsa fit`` or :meth:`save`.
 
         Parameters
         ----------

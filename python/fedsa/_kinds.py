@@ -9,7 +9,7 @@ from fedsa._settings import Settings, _rebuild, plain
 
 
 class Problem(Settings):
-    """What agents compute with: N operators whose mean has the root that is looked for.
+    """N operators, the root of whose mean is sought.
 
     Examples
     --------

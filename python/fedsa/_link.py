@@ -10,7 +10,9 @@ from fedsa.errors import InputError
 
 
 class Codec(Settings):
-    """How a message is coded. The classes of this module with a number of bits or components are codecs.
+    """The coding of a message.
+
+    The classes of this module with a number of bits or components are codecs.
 
     Examples
     --------
@@ -24,7 +26,7 @@ class Codec(Settings):
 
 
 class Medium(Settings):
-    """What happens to messages on their way: losses, delays, noise.
+    """Losses, delays or noise on the way of messages.
 
     Examples
     --------
@@ -38,7 +40,9 @@ class Medium(Settings):
 
 
 class Uplink(Settings):
-    """What happens to messages from agents to the server, as the key ``uplink`` of experiment files says it.
+    """The link from agents to the server.
+
+    It is the key ``uplink`` of experiment files.
 
     Parameters
     ----------
@@ -85,7 +89,9 @@ class Uplink(Settings):
 
 
 class Downlink(Settings):
-    """What happens to messages from the server to agents, as the key ``downlink`` of experiment files says it.
+    """The link from the server to agents.
+
+    It is the key ``downlink`` of experiment files.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ PATIENCE = 0.5
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a call is.
+    """The progress of a call.
 
     Attributes
     ----------

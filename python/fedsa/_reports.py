@@ -21,7 +21,7 @@ class Kept(Protocol):
 
 
 class Report:
-    """A page of HTML that needs no network and shows itself in a notebook.
+    """An HTML page that works offline and in notebooks.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Report:
 
 
 def report(runs: Kept | Path | Sequence[Kept | Path], out: Path | None = None, *, title: str | None = None, overwrite: bool = False) -> Report:
-    """Make a page of HTML on runs: what was run, what was found, curves to look at from all sides.
+    """Make an HTML page on runs: settings, results, interactive curves.
 
     Parameters
     ----------

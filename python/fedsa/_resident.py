@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Resident:
-    """A process ``fedsa agent`` of this machine.
+    """A local process ``fedsa agent``.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ FILES = ("config.toml", "summary.json", "trace.parquet", "theta.npz")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the runs of a method ended: the worst of its seeds.
+    """The worst outcome over a method's seeds.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A check of an experiment, measured.
+    """A measured check.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class CheckResult:
 
 
 class Results:
-    """The results of an experiment, found by the labels of its methods.
+    """The results of an experiment, by label.
 
     Where an experiment has several points (sweeps, variants), a method at a point is ``"label [point]"``. Results hold all of their data: they
     can be pickled, and do not depend on the folder that they were written to or read from.
@@ -163,12 +163,15 @@ class Results:
 
     @property
     def quick(self) -> bool:
-        """Whether the experiment had its quick settings."""
+        """Whether the settings were quick."""
         return bool(self._data.get("quick"))
 
     @property
     def as_expected(self) -> bool:
-        """Whether all checks and outcomes are as the experiment says; with quick settings they are notes."""
+        """Whether all checks and outcomes are as expected.
+
+        With quick settings they are notes.
+        """
         return self._data.get("exit_status") == 0
 
     @property
@@ -178,17 +181,17 @@ class Results:
 
     @property
     def notes(self) -> list[Note]:
-        """What a reader of the results must know besides the numbers."""
+        """Remarks beside the numbers."""
         return notes_of(self._data)
 
     @property
     def checks(self) -> list[CheckResult]:
-        """The checks, measured."""
+        """The measured checks."""
         return [CheckResult(c["name"], bool(c.get("pass")), bool(c["as_expected"]), c) for c in self._data["checks"]]
 
     @property
     def labels(self) -> list[str]:
-        """The names of methods at points, by which results are found."""
+        """The labels of methods at points."""
         return [key_of(entry) for entry in self._data["results"]]
 
     @property
@@ -198,13 +201,13 @@ class Results:
         return {key_of(entry): outcome(entry, reported.get(key_of(entry))) for entry in self._data["results"]}
 
     def summary_dict(self) -> dict[str, Any]:
-        """Return all numbers, as ``summary.json`` has them."""
+        """Return the numbers of ``summary.json``."""
         # The digests of files are those of a folder.
         copy: dict[str, Any] = json.loads(json.dumps({name: value for name, value in self._data.items() if name != "files"}))
         return copy
 
     def config(self) -> str:
-        """Return the settings with defaults written out, as ``config.toml`` has them."""
+        """Return the settings of ``config.toml``, with defaults."""
         return self._native.config() if self._native else self._files["config.toml"].decode()
 
     def _entry(self, label: str) -> dict[str, Any]:
@@ -215,7 +218,7 @@ class Results:
         raise KeyError(f"there is no '{label}'{nearest(label, self.labels)}; labels are {', '.join(self.labels)}")
 
     def floor(self, label: str) -> Estimate:
-        """Return the level at which the squared error of a method stays.
+        """Return the floor of a method's squared error.
 
         Parameters
         ----------
@@ -242,7 +245,7 @@ class Results:
         return floor_of(entry)
 
     def predicted(self, label: str) -> dict[str, float | None]:
-        """Return what theory predicts of a method, as far as the experiment asked for it: by name of the quantity.
+        """Return the predicted quantities of a method, by name.
 
         Parameters
         ----------
@@ -257,7 +260,7 @@ class Results:
         return dict(self._entry(label)["predicted"])
 
     def cost(self, label: str) -> dict[str, float]:
-        """Return what the runs of a method cost, the mean over seeds.
+        """Return a method's mean cost over seeds.
 
         Parameters
         ----------
@@ -273,7 +276,7 @@ class Results:
         return {**(entry["ledger"] or {}), **({"seconds": entry["seconds"]} if entry.get("seconds") is not None else {})}
 
     def theta(self, label: str, *, seed: int | None = None) -> NDArray[Any]:
-        """Return the final outputs of a method.
+        """Return a method's final outputs.
 
         Parameters
         ----------
@@ -301,7 +304,10 @@ class Results:
         return theta[entry["seed_numbers"].index(seed)]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays of ``theta.npz``: outputs by label, and ``theta_star`` where it is known."""
+        """Return the arrays of ``theta.npz``.
+
+        These are outputs by label, and ``theta_star`` if it is known.
+        """
         arrays = self._native.outputs() if self._native else self._read("theta.npz", _fedsa.read_arrays)
         arrays.pop("format", None)
         return arrays
@@ -315,7 +321,7 @@ class Results:
             raise InputError(f"{place}: {e.what}", e.code, place, e.help, file=place) from e
 
     def trace(self) -> _fedsa.Table:
-        """Return a row for each recorded round of each run.
+        """Return a row per recorded round and run.
 
         Returns
         -------
@@ -326,7 +332,7 @@ class Results:
         return self._native.trace() if self._native else self._read("trace.parquet", _fedsa.read_trace)
 
     def summary(self) -> Summary:
-        """Return a table of the methods: outcomes, floors with their errors, costs."""
+        """Return a table of outcomes, floors and costs."""
         rows = []
         for entry in self._data["results"]:
             ledger = entry["ledger"] or {}
@@ -375,7 +381,7 @@ class Results:
         dpi: float | None = None,
         theme: Literal["light", "dark"] | None = None,
     ) -> Figure:
-        """Draw the figure of the experiment.
+        """Draw the figure.
 
         The keywords are keys of ``[figure]`` of experiment files, and replace those of the experiment.
 
@@ -431,7 +437,7 @@ class Results:
         return self._native.files() if self._native else self._files
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """Write the files of a finished run: settings, summary, trace, outputs and figures.
+        """Write the files of a finished run.
 
         Parameters
         ----------
@@ -455,7 +461,7 @@ class Results:
         _fedsa.write_finished(_files.name_of(folder, "folder"), {**self._all_files(), **figures}, overwrite)
 
     def report(self, out: Path | None = None, *, title: str | None = None, overwrite: bool = False) -> Report:
-        """Make a page of HTML on the results, as :func:`fedsa.report`.
+        """Make an HTML page, as ``fedsa.report``.
 
         Parameters
         ----------
@@ -479,7 +485,7 @@ class Results:
         return report(self, out, title=title, overwrite=overwrite)
 
     def raise_if_missed(self) -> Results:
-        """Raise if a run did not end as the experiment says, or a check fails; for scripts.
+        """Raise if anything is not as expected.
 
         Returns
         -------
@@ -593,7 +599,7 @@ def open(folder: Path) -> Results:
 
 
 class Comparison:
-    """Two runs beside each other.
+    """Two compared runs.
 
     Attributes
     ----------
@@ -620,12 +626,12 @@ class Comparison:
         self.checks: list[dict[str, Any]] = data["checks"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it, as ``fedsa diff --json`` prints it."""
+        """Return the numbers of ``fedsa diff --json``."""
         copy: dict[str, Any] = json.loads(json.dumps(self._data))
         return copy
 
     def summary(self) -> Summary:
-        """Return a table of the results of both."""
+        """Return a table of both results."""
         rows = []
         for pair in self.results:
             for side in ("a", "b"):
@@ -644,7 +650,7 @@ class Comparison:
 
 
 def compare(a: Results | Path, b: Results | Path) -> Comparison:
-    """Compare two runs: settings that differ, results, checks.
+    """Compare two runs: settings, results, checks.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ def number(value: Any) -> float:
 
 
 class Summary:
-    """A table of results: text, HTML, CSV and LaTeX.
+    """A table of results: text, HTML, CSV, LaTeX.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class Summary:
         return self.to_html()
 
     def to_html(self) -> str:
-        """Return the table as HTML."""
+        """Return HTML."""
         import html
 
         def line(tag: str, cells: Sequence[str]) -> str:
@@ -131,7 +131,10 @@ class Summary:
         return f"{head}<tbody>{body}</tbody></table>{notes}"
 
     def to_csv(self) -> str:
-        """Return the table as CSV, with all digits; an estimate has two columns, the second its standard error."""
+        """Return CSV with all digits.
+
+        An estimate has two columns, the second its standard error.
+        """
         import csv
         import io
 
@@ -151,7 +154,7 @@ class Summary:
         return out.getvalue()
 
     def to_latex(self) -> str:
-        """Return the table as a LaTeX ``tabular``."""
+        """Return a LaTeX ``tabular``."""
         def line(cells: Sequence[str]) -> str:
             return " & ".join(latex(cell) for cell in cells) + r" \\"
 

@@ -201,7 +201,7 @@ def sweep(
     checkpoint_every: float = 10.0,
     options: Mapping[str, Any] | None = None,
 ) -> Results:
-    """Run the points of a sweep in other processes, also of other machines.
+    """Run a sweep in other processes or on other machines.
 
     The results are those of :meth:`Experiment.run`, bit for bit. Points that are done are kept in the folder: the same call again, here or
     elsewhere, runs the others only. ``fedsa run --points`` works in the same folder.

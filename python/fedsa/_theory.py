@@ -50,7 +50,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Limits:
-    """What limits the accuracy of a method: the mean-square error in the end, and its parts.
+    """The final mean-square error and its parts.
 
     Attributes
     ----------
@@ -88,7 +88,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Why something is not known. It is false, so that ``if theory.limits(label):`` asks whether it is known.
+    """The reason why something is not known.
+
+    It is false, so that ``if theory.limits(label):`` asks whether it is known.
 
     Attributes
     ----------
@@ -167,7 +169,7 @@ class StableStep:
 
 @dataclass(frozen=True)
 class Target:
-    """What reaching a mean-square error takes.
+    """The cost of a mean-square error.
 
     Attributes
     ----------
@@ -201,7 +203,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Curve:
-    """The predicted mean-square error of a method over rounds.
+    """A method's predicted mean-square error over rounds.
 
     Attributes
     ----------
@@ -232,7 +234,7 @@ class Curve:
 
 
 class Theory:
-    """What theory knows of an experiment; printing it shows the page.
+    """Predictions on an experiment; printing shows them.
 
     Attributes
     ----------
@@ -277,7 +279,7 @@ class Theory:
         raise TypeError("a Theory is not pickled: pickle the experiment, and ask for its theory again; to_dict() has the numbers")
 
     def limits(self, label: str) -> Limits | Unknown:
-        """Return the floor of a method and its parts.
+        """Return a method's floor and its parts.
 
         Parameters
         ----------
@@ -295,7 +297,7 @@ class Theory:
         return Limits(**{k: v for k, v in limits.items() if k not in ("accuracy", "warning")}, accuracy=accuracy(limits["accuracy"], limits))
 
     def stable_step(self, label: str) -> StableStep | Unknown:
-        """Return the largest stable step size of a method.
+        """Return a method's largest stable step size.
 
         Parameters
         ----------
@@ -314,7 +316,7 @@ class Theory:
         return StableStep(float("inf") if step is None else step, limit == "mean-square")
 
     def target(self, label: str) -> Target | Unknown:
-        """Return what the target that was asked for takes a method.
+        """Return the cost of the target for a method.
 
         Parameters
         ----------
@@ -341,7 +343,7 @@ class Theory:
         return Target(target["mse"], target["reached"], target.get("rounds"), known, target)
 
     def changes(self, label: str) -> list[Change]:
-        """Return the floor of a method with one setting changed each: what would help.
+        """Return the effect of single settings on a method's floor.
 
         Parameters
         ----------
@@ -356,7 +358,9 @@ class Theory:
         return [Change(**change) for change in self._method(label)["changes"]]
 
     def quantities(self, label: str) -> dict[str, Any]:
-        """Return all numbers of a method, as ``fedsa theory --json`` prints them; most only with ``full=True``.
+        """Return a method's numbers of ``fedsa theory --json``.
+
+        Most are known only with ``full=True``.
 
         Parameters
         ----------
@@ -372,7 +376,7 @@ class Theory:
         return copy
 
     def curve(self, label: str) -> Curve:
-        """Compute the predicted mean-square error of a method over rounds.
+        """Compute a method's predicted mean-square error over rounds.
 
         Parameters
         ----------
@@ -393,7 +397,7 @@ class Theory:
         return Curve(rounds, mse, bias, noise, accuracy(json.loads(known), {}))
 
     def plot(self, which: Literal["curves", "stability"] = "curves") -> Figure:
-        """Draw predicted curves, or the map of stable steps over step size and local steps.
+        """Draw predicted curves, or stable steps.
 
         Parameters
         ----------
@@ -413,7 +417,7 @@ class Theory:
         return Figure(self._native.figure(which))
 
     def summary(self) -> Summary:
-        """Return a table of the methods: floors with their parts, stable steps, targets."""
+        """Return a table of floors, stable steps and targets."""
         rows: list[dict[str, Any]] = []
         for label in self.labels:
             limits, stable = self.limits(label), self.stable_step(label)
@@ -432,7 +436,10 @@ class Theory:
         return Summary(f"{self._data['id']}: {self._data['title']}", columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers of this theory; with ``full=True`` those that ``fedsa theory --full --json`` prints are among them."""
+        """Return the numbers of this theory.
+
+        With ``full=True`` those of ``fedsa theory --full --json`` are among them.
+        """
         copy: dict[str, Any] = json.loads(json.dumps(self._data))
         return copy
 
@@ -452,7 +459,7 @@ def accuracy(data: Mapping[str, Any], beside: Mapping[str, Any]) -> Accuracy:
 
 
 class Check:
-    """What an experiment comes to before it runs.
+    """Time, memory and stability of an experiment before it runs.
 
     Attributes
     ----------
@@ -484,7 +491,10 @@ class Check:
 
     @property
     def stable(self) -> dict[str, bool | None]:
-        """Whether each method at each point is stable; ``None`` where that is not known."""
+        """Whether each method is stable at each point.
+
+        ``None`` means that it is not known.
+        """
         out: dict[str, bool | None] = {}
         for point in self._data["points"]:
             for method in point["methods"]:
@@ -493,7 +503,7 @@ class Check:
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it, as ``fedsa check --json`` prints it."""
+        """Return the numbers of ``fedsa check --json``."""
         copy: dict[str, Any] = json.loads(json.dumps(self._data))
         return copy
 

@@ -7,7 +7,9 @@ from fedsa._settings import whole
 
 
 def set_threads(threads: int | None) -> None:
-    """Set the number of threads of calls that begin from now on. Results do not depend on it.
+    """Set the number of threads of later calls.
+
+    Results do not depend on it.
 
     Parameters
     ----------
@@ -32,7 +34,7 @@ def set_threads(threads: int | None) -> None:
 
 
 def get_threads() -> int:
-    """Return the number of threads of calls that begin from now on.
+    """Return the number of threads of later calls.
 
     Returns
     -------

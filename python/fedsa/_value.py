@@ -38,7 +38,7 @@ METHODS = {"fitted": "fitted values", "importance": "importance sampling, or ret
 
 @dataclass(frozen=True)
 class ValueEstimate:
-    """The value of a policy in the states in which its episodes start, with an interval.
+    """A policy's value at the start of episodes, with an interval.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class ValueEstimate:
 
 @dataclass(frozen=True)
 class PolicyValue:
-    """How good a policy is, by one estimate.
+    """One estimate of a policy's value.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class PolicyValue:
         return self.all.low, self.all.high
 
     def against(self, other: PolicyValue) -> ValueEstimate:
-        """Return how much better this policy is than another one, of which other logs tell.
+        """Return the difference to another policy's value.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class PolicyValue:
 
 
 class ValueFunction(Parameters):
-    """A value function ``v(s) = weights_ . phi(s)`` from transitions that stay with their agents.
+    """A value function ``v(s) = weights_ . phi(s)`` of transitions that stay with their agents.
 
     The weights are those of LSTD or LSTD(lambda) on all transitions, every transition counting alike, to `tol`. The method is chosen by the bits that
     it needs, unless it is named.
@@ -493,7 +493,7 @@ class ValueFunction(Parameters):
         return model.features(rows).reshape(len(rows), len(self.weights_))
 
     def value(self, method: Method = "fitted") -> PolicyValue:
-        """Return how good the policy is: the value of the states in which its episodes start.
+        """Return the policy's value at the start of episodes.
 
         Parameters
         ----------
@@ -532,7 +532,9 @@ class ValueFunction(Parameters):
         return PolicyValue(method, float(found["level"]), ValueEstimate._of(one["all"]), agents, shared, own if method == "fitted" else {})
 
     def score(self, agents: Any) -> float:
-        """Return minus the root mean square error of values against the discounted returns of episodes: the higher, the better.
+        """Return minus the root mean square error against discounted returns.
+
+        The higher, the better.
 
         Parameters
         ----------
@@ -556,7 +558,7 @@ class ValueFunction(Parameters):
         return model.return_errors(_logs.given(agents, columns, agent_column), columns, agent_column, gamma, lam)
 
     def errors(self, agents: Any) -> dict[str, Estimate]:
-        """Return the root mean square error of values against the discounted returns of episodes.
+        """Return root mean square errors against discounted returns.
 
         Parameters
         ----------
@@ -571,7 +573,7 @@ class ValueFunction(Parameters):
         return {name: Estimate(number(error), number(se)) for name, _, error, se in self._errors(agents)}
 
     def summary(self) -> Summary:
-        """Return whether the federation helps: errors on held-out episodes beside those of each agent's own data and of all data pooled.
+        """Return errors on held-out episodes: federated, local and pooled.
 
         Without `holdout` it has the weights with their standard errors.
 
@@ -605,7 +607,7 @@ class ValueFunction(Parameters):
         return Summary(title, ["agent", "federated", "own", "pooled", "own - federated", "does it help?"], rows, notes)
 
     def plot(self, what: Literal["value", "returns", "methods"] = "value") -> Figure:
-        """Return a picture of the fit.
+        """Draw the fit.
 
         Parameters
         ----------
@@ -636,7 +638,7 @@ class ValueFunction(Parameters):
         return Figure(found)
 
     def save(self, folder: Path) -> None:
-        """Write ``weights.json`` and ``weights.npz``, which ``fedsa predict`` applies to files.
+        """Write ``weights.json`` and ``weights.npz`` for ``fedsa predict``.
 
         Parameters
         ----------
@@ -654,7 +656,7 @@ class ValueFunction(Parameters):
 
     @classmethod
     def load(cls, path: Path) -> ValueFunction:
-        """Read the weights of ``fedsa evaluate`` or of :meth:`save`.
+        """Read weights of ``fedsa evaluate`` or :meth:`save`.
 
         Parameters
         ----------

@@ -10,7 +10,7 @@ __all__ = ["Cancelled", "FedsaError", "FedsaWarning", "InputError", "InternalErr
 
 
 class FedsaError(Exception):
-    """Why something could not be done, and what would be accepted.
+    """A failure: its cause, and what is accepted.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class FedsaError(Exception):
 
 
 class InputError(FedsaError, ValueError):
-    """A setting, an argument, a file or an array cannot be used. Nothing was written.
+    """A setting, argument, file or array is not accepted. Nothing was written.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class InputError(FedsaError, ValueError):
 
 
 class NotAvailable(FedsaError):
-    """Theory has no answer, or there is no estimate: separated classes, for example.
+    """There is no answer of theory, or no estimate.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class NotAvailable(FedsaError):
 
 
 class OutOfMemory(FedsaError, MemoryError):
-    """It would need more memory than there is. Nothing was computed.
+    """Not enough memory. Nothing was computed.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class OutOfMemory(FedsaError, MemoryError):
 
 
 class MachineError(FedsaError, OSError):
-    """The machine failed: disk, network, threads. What was written until then is kept.
+    """The machine failed: disk, network, threads. Written files are kept.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class MachineError(FedsaError, OSError):
 
 
 class Cancelled(FedsaError):
-    """The call was stopped by its ``cancel`` token.
+    """The ``cancel`` token stopped the call.
 
     Examples
     --------
@@ -138,7 +138,7 @@ class Cancelled(FedsaError):
 
 
 class MissedError(FedsaError):
-    """A run did not end as its experiment says. Only :meth:`fedsa.Results.raise_if_missed` raises it.
+    """A run did not end as expected; for :meth:`fedsa.Results.raise_if_missed` only.
 
     Examples
     --------
@@ -154,7 +154,7 @@ class MissedError(FedsaError):
 
 
 class InternalError(FedsaError, RuntimeError):
-    """A defect of fedsa. Please report it with its text.
+    """A defect of fedsa. Please report it.
 
     Examples
     --------
@@ -165,7 +165,7 @@ class InternalError(FedsaError, RuntimeError):
 
 
 class FedsaWarning(UserWarning):
-    """Something failed, and the call went on without it; or a result is to be read with care.
+    """A part failed and the call went on, or a result needs care.
 
     Examples
     --------

@@ -82,7 +82,7 @@ def expected(value: Any, kind: type, key: str) -> Any:
 
 
 class AgentData:
-    """The data of agents: a problem that is built, and how it is sampled.
+    """The data of agents: a problem and its sampling.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class AgentData:
 
     @property
     def weights(self) -> NDArray[Any]:
-        """The shares of the agents, which sum to 1."""
+        """The agents' shares, which sum to 1."""
         return self._native.weights
 
     def __repr__(self) -> str:
@@ -142,7 +142,7 @@ class AgentData:
 
 
 class Federation:
-    """What all ends of a federation share.
+    """The settings that all ends share.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def _federation_again(made: dict[str, Any]) -> Federation:
 
 @dataclass(frozen=True)
 class Todo:
-    """What a server wants next.
+    """The next messages of a server.
 
     Attributes
     ----------
@@ -366,7 +366,7 @@ class ClientNode:
 
 
 class ServerNode:
-    """The server of a federation. It needs no data.
+    """The server of a federation, without data.
 
     Parameters
     ----------
@@ -441,7 +441,7 @@ class ServerNode:
         self._native.take(whole(agent, "agent"), bytes_of(answer, "answer"))
 
     def close(self) -> Todo:
-        """End the exchange with the answers that are there.
+        """End the exchange with the answers so far.
 
         Returns
         -------
@@ -451,7 +451,7 @@ class ServerNode:
         return Todo._of(self._native.close())
 
     def finish(self) -> Todo:
-        """Tell agents what would travel with their next questions, at the end of a federation.
+        """Return the last messages to agents.
 
         Returns
         -------
@@ -462,7 +462,7 @@ class ServerNode:
 
     @property
     def todo(self) -> Todo:
-        """What is to be done now; after :meth:`restore`, what was."""
+        """The next messages, also after :meth:`restore`."""
         return Todo._of(self._native.todo())
 
     @property
@@ -477,12 +477,12 @@ class ServerNode:
 
     @property
     def diverged(self) -> int | None:
-        """The round in which it was found to have diverged."""
+        """The round of divergence."""
         return self._native.diverged()
 
     @property
     def answered(self) -> int:
-        """How many answers of this exchange count so far."""
+        """The answers of this exchange that count."""
         return self._native.answered()
 
     @property
@@ -491,7 +491,7 @@ class ServerNode:
         return self._native.counts()
 
     def metrics(self, data: AgentData) -> dict[str, float]:
-        """Return what the agents' data tell of the iterate.
+        """Return metrics of the iterate on the agents' data.
 
         Parameters
         ----------
@@ -537,7 +537,7 @@ class ServerNode:
 
 
 class Session:
-    """Rounds of a server over a carrier of messages, until a target: the session of the library.
+    """Rounds of a server over a carrier, until a target.
 
     Parameters
     ----------
@@ -623,7 +623,7 @@ class Session:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """A row for each round since the session began."""
+        """A row per round of the session."""
         self._history += self._native.recorded(len(self._history))
         return self._history
 
@@ -695,7 +695,7 @@ class Session:
 
 
 def replay(federation: Federation, data: AgentData, arrivals: Sequence[Mapping[str, Any]], rounds: int) -> NDArray[Any]:
-    """Repeat the rounds of a federation of machines in this process, with its answers arriving when they did.
+    """Repeat a federation's rounds, with its arrival times.
 
     The weights are those of the machines, bit for bit, as long as an agent's answers depend on the questions that it answered: a server does not
     know whether a question was lost or its answer, and here it is the answer.

@@ -31,7 +31,7 @@ Probabilities = Callable[[Any, Any], "tuple[Any, Any]"]
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Transitions of episodes, one after the other.
+    """Transitions of successive episodes.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Recording:
         return f"<fedsa.gym.Recording of {self.name}: {self.episodes} episodes ({ends}); states {self.states.shape}, rewards {self.rewards.shape}>"
 
     def columns_of_log(self) -> dict[str, Any]:
-        """Return the columns of a log, as :meth:`fedsa.ValueFunction.fit` takes them.
+        """Return the columns for ``fedsa.ValueFunction.fit``.
 
         Returns
         -------
@@ -109,7 +109,7 @@ class Recording:
         return columns
 
     def returns(self, gamma: float) -> NDArray[np.float64]:
-        """Return the discounted returns of the episodes.
+        """Return discounted returns of episodes.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class Recording:
         return np.array([float(np.sum(self.rewards[a:b] * gamma ** np.arange(b - a))) for a, b in zip(starts, ends)])
 
     def save(self, path: Path) -> None:
-        """Write a log that ``fedsa evaluate`` reads.
+        """Write a log for ``fedsa evaluate``.
 
         Parameters
         ----------

@@ -45,7 +45,7 @@ SHOWN = 20
 
 @runtime_checkable
 class Operator(Protocol):
-    """What :class:`Custom` wants of a class.
+    """The interface of an operator for :class:`Custom`.
 
     Attributes
     ----------
@@ -202,7 +202,9 @@ def shown_array(array: Any) -> str:
 
 
 class Linear(Held):
-    """Linear operators ``b_c - A_c theta`` from arrays, without noise or with additive noise.
+    """Linear operators ``b_c - A_c theta`` from arrays.
+
+    They have no noise, or additive noise.
 
     Parameters
     ----------
@@ -318,7 +320,9 @@ def count(operator: Any, name: str) -> int:
 
 
 class Custom(Held):
-    """Operators that are methods of an object: called once a step for all agents.
+    """Operators that are methods of an object.
+
+    They are called once a step for all agents.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ __all__ = ["Agents", "ClientRule", "Custom", "ServerRound", "ServerRule"]
 
 @runtime_checkable
 class ClientRule(Protocol):
-    """What :class:`Custom` wants of the class of a client rule.
+    """The interface of a client rule.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class ClientRule(Protocol):
 
 @runtime_checkable
 class ServerRule(Protocol):
-    """What :class:`Custom` wants of the class of a server rule.
+    """The interface of a server rule.
 
     Attributes
     ----------
@@ -226,7 +226,7 @@ def names_of(rule: Any) -> list[str]:
 
 
 class Custom(Method):
-    """A method with a client rule or a server rule of one's own, or both.
+    """A method with a client or server rule of your own.
 
     Parameters
     ----------

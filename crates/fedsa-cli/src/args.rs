@@ -35,57 +35,56 @@ const EXIT_STATUS: &str = "Exit status: 0 done, every check and every run as exp
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
-    /// Threads to use; all cores by default
+    /// Threads; all cores by default
     #[arg(long, global = true, value_name = "N", value_parser = |s: &str| whole(s, 1, 4096))]
     pub threads: Option<u64>,
-    /// Print the steps of the program on standard error; -vv prints more
+    /// Log steps on standard error; -vv logs more
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// Append the steps of the program, with times, to this log file; also if the input is refused
+    /// Append steps, with times, to this log file
     #[arg(long, global = true, value_name = "FILE")]
     pub log: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Fit a model to rows with targets: regression or classification
+    /// Fit a regression or classification model to rows with targets
     Fit(FitArgs),
-    /// Evaluate a policy from logged transitions: weights of its value function
+    /// Evaluate a policy from logged transitions: fit its value function
     Evaluate(EvaluateArgs),
-    /// Apply fitted weights to data: a column of values or of predictions
+    /// Apply fitted weights to data: add a column of values or predictions
     Predict(PredictArgs),
     /// Run an experiment file
     Run(RunArgs),
-    /// Validate an experiment file; report what would run, whether it is stable, and how long it takes
+    /// Validate an experiment file; report what would run, its stability and its time
     Check(CheckArgs),
-    /// Predict an experiment file without running it: what limits the accuracy of each method, what a target costs, which steps are
-    /// stable
+    /// Predict accuracy, costs and stable steps of an experiment file without running it
     Theory(TheoryArgs),
     /// Run bundled experiments: figures of papers, and studies of our own
     Reproduce(ReproduceArgs),
-    /// Write a page of HTML on runs: what was run, what was found, curves to look at from all sides
+    /// Write an HTML page on runs: settings, results, interactive curves
     Report(ReportArgs),
-    /// Put the parts of a sweep together that fedsa run --points ran, to what a single run would have written
+    /// Merge the parts of a sweep that fedsa run --points ran
     Merge(MergeArgs),
-    /// Find the method, step size, local steps and codec that reach a mean-square error at the least cost
+    /// Find the method, step size, local steps and codec that reach a mean-square error at least cost
     Tune(TuneArgs),
     /// Write the problem of an experiment file as arrays
     Export(ExportArgs),
-    /// A federation on Flower, of machines that have data of their own
+    /// A federation on Flower, of machines with data of their own
     #[command(subcommand)]
     Federation(FederationCommand),
-    /// Be one agent of a federation, with data that stay here: a process that is asked over a socket of this machine
+    /// Run one agent of a federation: it keeps its data and answers over a local socket
     Agent(AgentArgs),
     /// Draw the figure of a finished run again
     Plot(PlotArgs),
     /// List the runs in a folder: state, outcomes, checks, time
     List(ListArgs),
-    /// Show two finished runs beside each other: settings that differ, results, checks
+    /// Compare two finished runs: settings, results, checks
     Diff(DiffArgs),
-    /// Public data sets by name: list them, fetch them into the cache, verify their checksums
+    /// Public data sets: list, fetch and verify them
     #[command(subcommand)]
     Data(DataCommand),
-    /// Print the manual page of the program, or of a command
+    /// Print the manual page of the program or of a command
     Man(ManArgs),
     /// Print the JSON schema of experiment files, for editors
     Schema,
@@ -99,23 +98,22 @@ pub enum Command {
 /// Options of all commands that run experiments.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Common {
-    /// Continue the interrupted run in the output folder, or extend a finished run by rounds or
-    /// seeds
+    /// Continue an interrupted run, or extend a finished one by rounds or seeds
     #[arg(long, conflicts_with = "overwrite", help_heading = OUTPUT)]
     pub resume: bool,
     /// Replace the run in the output folder; files that fedsa did not write are kept
     #[arg(long, help_heading = OUTPUT)]
     pub overwrite: bool,
-    /// Run even settings that are known to be unstable
+    /// Run settings that are known to be unstable
     #[arg(long, help_heading = OUTPUT, hide_short_help = true)]
     pub force: bool,
     /// Print only errors
     #[arg(long, short, help_heading = OUTPUT)]
     pub quiet: bool,
-    /// How progress is shown; auto: a bar on a terminal, lines elsewhere
+    /// Progress; auto: a bar on a terminal, lines elsewhere
     #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = OUTPUT, hide_short_help = true)]
     pub progress: ProgressMode,
-    /// Seconds between checkpoints of a run
+    /// Seconds between checkpoints
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds, help_heading = OUTPUT, hide_short_help = true)]
     pub checkpoint_every: f64,
 }
@@ -129,13 +127,13 @@ pub struct Overrides {
     /// Rounds instead of the file's
     #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, MAX_INTEGER))]
     pub rounds: Option<u64>,
-    /// Set a dotted key, such as problem.agents=10 or method.FedLSA.step_size=0.01
+    /// Set a dotted key, such as method.FedLSA.step_size=0.01
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Remove a dotted key of the file, such as run.stop or method.*.local_steps; before --set
+    /// Remove a dotted key, such as run.stop; before --set
     #[arg(long, value_name = "KEY")]
     pub unset: Vec<String>,
-    /// Add a sweep: run at each of these values of a dotted key, such as method.*.step_size=0.01,0.1
+    /// Sweep a dotted key, such as method.*.step_size=0.01,0.1
     #[arg(long, value_name = "KEY=V1,V2,..")]
     pub sweep: Vec<String>,
 }
@@ -149,9 +147,9 @@ impl Overrides {
 
 #[derive(Args, Debug)]
 pub struct RunArgs {
-    /// The experiment file; - for standard input
+    /// Experiment file; - for standard input
     pub file: PathBuf,
-    /// The output folder; out/ID by default, ID the file's id
+    /// Output folder; out/ID by default, with the file's id
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Use the smaller settings of the file's quick table
@@ -170,19 +168,19 @@ pub struct RunArgs {
 
 #[derive(Args, Debug)]
 pub struct ReproduceArgs {
-    /// A bundled experiment's id, the first part of several, or all
+    /// Id of a bundled experiment, the first part of several ids, or all
     #[arg(required_unless_present = "list")]
     pub id: Option<String>,
-    /// List the bundled experiments: id, time on two cores, title, and the data sets needed
+    /// List the bundled experiments with their titles, times on two cores and data sets
     #[arg(long)]
     pub list: bool,
-    /// Print the experiment's file instead of running it
+    /// Print the experiment file instead of running it
     #[arg(long)]
     pub print: bool,
-    /// Use the smaller settings of the files' quick tables; failed checks are then notes
+    /// Use the smaller settings of the quick tables; failed checks are then notes
     #[arg(long)]
     pub quick: bool,
-    /// The output folder; out/ID by default, ID the file's id. For several experiments, its parent
+    /// Output folder; out/ID by default. For several experiments, its parent
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
@@ -193,7 +191,7 @@ pub struct ReproduceArgs {
 
 #[derive(Args, Debug)]
 pub struct CheckArgs {
-    /// The experiment file; - for standard input
+    /// Experiment file; - for standard input
     pub file: PathBuf,
     /// Check the smaller settings of the file's quick table
     #[arg(long)]
@@ -201,7 +199,7 @@ pub struct CheckArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Check these points of a sweep only, such as 3,7-12, without the checks of results: the memory is that of these points
+    /// Check only these sweep points and their memory, such as 3,7-12; checks of results are left out
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub points: Option<String>,
     #[command(flatten)]
@@ -213,18 +211,17 @@ pub struct CheckArgs {
 
 #[derive(Args, Debug)]
 pub struct TheoryArgs {
-    /// The experiment file; - for standard input
+    /// Experiment file; - for standard input
     pub file: PathBuf,
     #[command(flatten)]
     pub settings: TheorySettings,
     /// Print all numbers as JSON
     #[arg(long, conflicts_with = "full")]
     pub json: bool,
-    /// Write two pictures into this folder, in the formats of the file's figure: the predicted curves (theory-curves), and the
-    /// stable steps over step size and local steps (theory-stability)
+    /// Draw the predicted curves (theory-curves) and stable steps (theory-stability) into this folder, in the formats of the file's figure
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Replace pictures of these names in the folder
+    /// Replace pictures of these names
     #[arg(long, requires = "out")]
     pub overwrite: bool,
     #[command(flatten)]
@@ -233,14 +230,14 @@ pub struct TheoryArgs {
 
 #[derive(Args, Debug)]
 pub struct TuneArgs {
-    /// The experiment file, with the problem and the link; - for standard input
+    /// Experiment file with the problem and the link; - for standard input
     pub file: PathBuf,
     #[command(flatten)]
     pub settings: TuneSettings,
-    /// The output folder; out/ID-tune by default, ID the file's id
+    /// Output folder; out/ID-tune by default, with the file's id
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     pub out: Option<PathBuf>,
-    /// Continue the interrupted tuning in the output folder
+    /// Continue an interrupted tuning
     #[arg(long, conflicts_with = "overwrite", help_heading = OUTPUT)]
     pub resume: bool,
     /// Replace the tuning in the output folder; files that fedsa did not write are kept
@@ -252,7 +249,7 @@ pub struct TuneArgs {
     /// Print only errors
     #[arg(long, short, help_heading = OUTPUT)]
     pub quiet: bool,
-    /// How progress is shown; auto: a bar on a terminal, nothing elsewhere
+    /// Progress; auto: a bar on a terminal, nothing elsewhere
     #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = OUTPUT)]
     pub progress: ProgressMode,
     #[command(flatten)]
@@ -261,7 +258,7 @@ pub struct TuneArgs {
 
 #[derive(Args, Debug)]
 pub struct ExportArgs {
-    /// The experiment file; - for standard input
+    /// Experiment file; - for standard input
     pub file: PathBuf,
     /// The .npz file to write; - for standard output
     #[arg(long, value_name = "PATH")]
@@ -277,7 +274,7 @@ pub struct ExportArgs {
 pub struct PredictArgs {
     #[command(flatten)]
     pub settings: PredictSettings,
-    /// The file to write, .csv or .parquet; - for standard output, as CSV
+    /// File to write, .csv or .parquet; - for standard output, as CSV
     #[arg(long, value_name = "FILE", default_value = "-", help_heading = OUTPUT)]
     pub out: PathBuf,
     /// Replace an existing file
@@ -287,19 +284,19 @@ pub struct PredictArgs {
 
 #[derive(Args, Debug)]
 pub struct PlotArgs {
-    /// The folder of a finished run
+    /// Folder of a finished run
     pub dir: PathBuf,
-    /// Draw it for a paper or for slides: size, letters, and lines that differ without colours
+    /// Draw for a paper or slides: size, letters, lines that differ without colours
     #[arg(long, value_name = "STYLE")]
     pub style: Option<FigureStyleArg>,
-    /// Set a key of the figure, such as figure.x=bits_up, or the title; figure={..} replaces all keys of the figure
+    /// Set a key of the figure, such as figure.x=bits_up, or the title; figure={..} replaces all keys
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }
 
 #[derive(Args, Debug)]
 pub struct ListArgs {
-    /// The folder to look in
+    /// Folder to look in
     #[arg(default_value = "out")]
     pub dir: PathBuf,
     /// Print JSON
@@ -309,9 +306,9 @@ pub struct ListArgs {
 
 #[derive(Args, Debug)]
 pub struct DiffArgs {
-    /// The folder of a finished run
+    /// Folder of a finished run
     pub a: PathBuf,
-    /// The folder of another finished run
+    /// Folder of another finished run
     pub b: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -320,7 +317,7 @@ pub struct DiffArgs {
 
 #[derive(Args, Debug)]
 pub struct ManArgs {
-    /// The command, such as run, or data fetch
+    /// Command, such as run, or data fetch
     pub command: Vec<String>,
 }
 
@@ -328,7 +325,7 @@ pub struct ManArgs {
 pub struct EvaluateArgs {
     #[command(flatten)]
     pub settings: EvaluateSettings,
-    /// The output folder
+    /// Output folder
     #[arg(long, value_name = "DIR", default_value = "out/evaluate", help_heading = OUTPUT)]
     pub out: PathBuf,
     #[command(flatten)]
@@ -341,7 +338,7 @@ pub struct EvaluateArgs {
 pub struct FitArgs {
     #[command(flatten)]
     pub settings: FitSettings,
-    /// The output folder
+    /// Output folder
     #[arg(long, value_name = "DIR", default_value = "out/fit", help_heading = OUTPUT)]
     pub out: PathBuf,
     #[command(flatten)]
@@ -353,11 +350,10 @@ pub struct FitArgs {
 /// Options of commands that make an experiment of their settings.
 #[derive(Args, Debug)]
 pub struct TaskArgs {
-    /// Write a Flower app for machines that keep their data, with the settings that these options and data come to, and do nothing else: a folder that
-    /// does not exist or is empty. fedsa federation limits lists what a federation cannot do yet
+    /// Only write a Flower app with the settings of these options and data into a new or empty folder. See fedsa federation limits
     #[arg(long, value_name = "DIR", help_heading = FEDERATION)]
     pub federation: Option<PathBuf>,
-    /// Set a dotted key of the experiment file that is made from the options
+    /// Set a dotted key of the experiment file made from the options
     #[arg(long, value_name = "KEY=VALUE", help_heading = OUTPUT, hide_short_help = true)]
     pub set: Vec<String>,
 }

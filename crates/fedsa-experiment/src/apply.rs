@@ -22,21 +22,20 @@ use crate::{numbers, options};
 /// What is applied to what: options of `fedsa predict`. Errors name the setting at fault.
 #[derive(Debug, Clone, clap::Args)]
 pub struct PredictSettings {
-    /// The weights.json that fedsa evaluate or fedsa fit wrote, or the folder of that run
+    /// The weights.json of fedsa evaluate or fedsa fit, or its folder
     #[arg(help_heading = options::DATA)]
     pub weights: PathBuf,
-    /// Data with the columns that the weights were fitted to: Parquet, CSV or TSV files (packed with gzip or zstd or not), whose other columns are
-    /// passed on; for weights of fedsa fit also LIBSVM and IDX files, of which targets are passed on. Globs, a folder, or the name of a data set. Rows
-    /// stay in the order in which files are named
+    /// Data with the fitted columns: Parquet, CSV or TSV (gzip and zstd too), for fedsa fit also LIBSVM and IDX; files, globs, a folder, or
+    /// a data set. Other columns and targets are passed on, rows in order
     #[arg(required = true, help_heading = options::DATA)]
     pub data: Vec<String>,
-    /// The names of columns in the files, such as s_0=x or s_*=obs_*; by default those of the logs of the evaluation, where a file has them
+    /// Names of columns in the files, such as s_0=x or s_*=obs_*; by default those of the evaluation's logs
     #[arg(long, value_name = "NAME=FIELD,..", help_heading = options::DATA, value_parser = options::named_columns, default_value = "", hide_default_value = true)]
     pub columns: BTreeMap<String, String>,
-    /// Add the standard errors of the predictions in a second column, value_se; from the weights.npz beside the weights.json
+    /// Add standard errors in a second column, value_se; from weights.npz beside weights.json
     #[arg(long, help_heading = options::INFERENCE)]
     pub se: bool,
-    /// The name of the added column; by default value, or prediction for weights of fedsa fit
+    /// Name of the added column; by default value, or prediction for fedsa fit
     #[arg(long, value_name = "NAME", help_heading = options::OUTPUT)]
     pub column: Option<String>,
 }

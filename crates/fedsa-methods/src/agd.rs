@@ -29,22 +29,22 @@ use crate::server::directions::{AcceleratedDirection, Momentum};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AcceleratedGradient {
-    /// s, such as 1 / L; when absent it is found by backtracking.
+    /// Fixed step; backtracking by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub step_size: Option<f64>,
-    /// mu, from which beta follows; not beside `momentum`.
+    /// Strong convexity mu, which sets the momentum; at most 1 / `step_size`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub strong_convexity: Option<f64>,
-    /// beta, a constant in [0, 1); not beside `strong_convexity`. With neither, restarts.
+    /// Constant momentum. Without it and `strong_convexity`, momentum restarts.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub momentum: Option<f64>,
-    /// The longest step that backtracking tries.
+    /// Longest step of backtracking.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub longest_step: f64,
-    /// How often a step may be halved in a round.
+    /// Most halvings per round.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub halvings: usize,
 }

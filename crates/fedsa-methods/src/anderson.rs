@@ -78,22 +78,19 @@ use crate::server::history::{History, StepPair};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Anderson {
-    /// The method whose rounds are accelerated: a table with its kind and keys. fedlsa, scafflsa, fedhsa, fedtd or
-    /// projected-td, with a constant step size.
+    /// The accelerated method, with a constant step size.
     #[serde(deserialize_with = "fedsa::registry::table")]
     #[cfg_attr(feature = "schema", schemars(extend("examples" = [{ "kind": "fedtd", "step_size": 1 }])))]
     pub base: Base,
-    /// m: how many differences of iterates are combined.
+    /// Iterate differences that are combined.
     #[serde(default = "five")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = MAX_MEMORY)))]
     pub memory: usize,
-    /// How often the smallest residual of the history a round's residual may be; above, the accelerated iterate and the
-    /// history are dropped.
+    /// Residual, in multiples of the history's smallest, that restarts the acceleration.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub safeguard: f64,
-    /// r: the ridge of the least-squares problem, relative to the length of each column. Larger values accelerate less and
-    /// amplify noise less.
+    /// Relative ridge of the least-squares problem.
     #[serde(default = "ridge")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-14)))]
     pub ridge: f64,

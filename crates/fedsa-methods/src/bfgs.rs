@@ -27,10 +27,10 @@ use crate::server::directions;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Bfgs {
-    /// How often a step may be halved.
+    /// Most halvings.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub halvings: usize,
-    /// a: the share of the promised decrease that a step must bring, in (0, 1/2).
+    /// Armijo constant.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
 }

@@ -6,7 +6,7 @@
 //! | acknowledged | `v_c` | `v_c` as the server decoded it; 0 if the message was lost | over every codec and loss of single messages |
 //! | afresh | `c_c = v_c - xi_c` | `c_c` and `xi_c` | up to the noise of the last round, which does not accumulate |
 //!
-//! The section "Control variates over links" of `docs/src/reference/links.md` is the full account: how agents learn v, and what
+//! The section "Control variates over links" of `docs/src/reference/links.md` says when the server sends v, and [`ControlRule`] what
 //! `auto` chooses. The decision and its reasons are in `docs/src/inside/decisions/index.md`. In the code, `ControlScheme::resolve` turns the
 //! rule and the link into `ControlScheme`, from which the protocol and both halves are built.
 

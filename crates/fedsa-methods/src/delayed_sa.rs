@@ -27,17 +27,17 @@ use crate::server::adaptive::NearRule;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DelayedSa {
-    /// `alpha`.
+    /// Step size `alpha`.
     pub step_size: StepSize,
-    /// H.
+    /// Local steps H; 1 by default.
     #[serde(default = "one_step", skip_serializing_if = "is_one_step")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_LOCAL_STEPS)))]
     pub local_steps: usize,
-    /// `alpha_g`.
+    /// Server step `alpha_g`; 1 by default.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub global_step_size: f64,
-    /// m of the N agents take part in a round; all when absent.
+    /// Participants; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
@@ -56,21 +56,21 @@ fedsa::settings::setters! { DelayedSa {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DelayAdaptiveSa {
-    /// `alpha`.
+    /// Step size `alpha`.
     pub step_size: StepSize,
-    /// H.
+    /// Local steps H; 1 by default.
     #[serde(default = "one_step", skip_serializing_if = "is_one_step")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_LOCAL_STEPS)))]
     pub local_steps: usize,
-    /// `alpha_g`.
+    /// Server step `alpha_g`; 1 by default.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub global_step_size: f64,
-    /// m of the N agents take part in a round; all when absent.
+    /// Participants; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
-    /// `eps`; the (first) step size when absent.
+    /// Largest model distance `eps`; by default the first step size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub threshold: Option<f64>,
@@ -90,21 +90,21 @@ fedsa::settings::setters! { DelayAdaptiveSa {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Dasa {
-    /// `alpha`.
+    /// Step size `alpha`.
     pub step_size: StepSize,
-    /// H.
+    /// Local steps H; 1 by default.
     #[serde(default = "one_step", skip_serializing_if = "is_one_step")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_LOCAL_STEPS)))]
     pub local_steps: usize,
-    /// `alpha_g`.
+    /// Server step `alpha_g`; 1 by default.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub global_step_size: f64,
-    /// m of the N agents take part in a round; all when absent.
+    /// Participants; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
-    /// `eps`; the (first) step size when absent.
+    /// Largest model distance `eps`; by default the first step size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub threshold: Option<f64>,

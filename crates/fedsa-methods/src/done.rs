@@ -31,16 +31,15 @@ use crate::server::directions::Gradient;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Done {
-    /// alpha: the size of a step of Richardson's iteration, below 2 / L with the largest eigenvalue L of the agents' Hessians. When it is
-    /// absent each agent takes 1 over an estimate of its own largest eigenvalue, which costs 15 more products a round.
+    /// Step below 2 / L, with L the largest Hessian eigenvalue; estimated by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub richardson_step: Option<f64>,
-    /// R: the steps of the iteration.
+    /// Steps of the iteration.
     #[serde(default = "twenty")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub richardson_steps: usize,
-    /// eta: the share of the mean direction that the server moves by.
+    /// Server step size `eta`.
     #[serde(default = "super::one")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub step_size: f64,

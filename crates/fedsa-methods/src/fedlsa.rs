@@ -22,16 +22,16 @@ use super::one;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FedLsa {
-    /// `eta`.
+    /// Step size `eta`.
     pub step_size: StepSize,
-    /// H.
+    /// Local steps H.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_LOCAL_STEPS)))]
     pub local_steps: usize,
-    /// `alpha_g`.
+    /// Server step `alpha_g`.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub global_step_size: f64,
-    /// m of the N agents take part in a round; all when absent.
+    /// Participants; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,

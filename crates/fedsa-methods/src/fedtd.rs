@@ -19,9 +19,9 @@ use super::local_sa::{LocalSa, is_local_sa};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FedTd {
-    /// `alpha`.
+    /// Step size `alpha`.
     pub step_size: StepSize,
-    /// m of the N agents take part in a round; all when absent.
+    /// Participants; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,

@@ -26,17 +26,17 @@ use crate::server::directions::{Gradient, Steepest};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct GradientDescent {
-    /// eta, a fixed step; when absent each round looks for one by backtracking.
+    /// Fixed step; backtracking by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub step_size: Option<f64>,
-    /// e: the longest step that backtracking tries.
+    /// Longest step of backtracking.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub longest_step: f64,
-    /// How often a step may be halved.
+    /// Most halvings.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub halvings: usize,
-    /// a: the share of the promised decrease that a step must bring, in (0, 1/2).
+    /// Armijo constant.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
 }

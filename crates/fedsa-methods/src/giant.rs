@@ -55,25 +55,24 @@ const CG_STEPS: usize = 1000;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Giant {
-    /// The relative residual at which conjugate gradients stop, by default 1e-6. Where it is set agents form no Hessian.
+    /// Relative residual of conjugate gradients, 1e-6 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub cg_tolerance: Option<f64>,
-    /// The most products of conjugate gradients with the local Hessian, by default 1000. Where it is set agents form no Hessian.
+    /// Most conjugate-gradient products per round, 1000 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub cg_steps: Option<usize>,
-    /// The factor from one trial step to the next, in (0, 1).
+    /// Factor between trial steps.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1)))]
     pub shrink: f64,
-    /// How often a step may shrink; the smallest step is at least 1e-30.
+    /// Most reductions.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub shrinks: usize,
-    /// a: the share of the promised decrease that a step must bring, in (0, 1/2).
+    /// Armijo constant.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
-    /// Whether agents send, with the losses of a line search, the gradient at the trial step that was taken last: a round then has two exchanges
-    /// instead of three as long as that step is taken again, with the same iterates.
+    /// Whether trial losses bring a gradient, which can save an exchange.
     pub gradients_ahead: bool,
 }
 

@@ -34,8 +34,7 @@ use crate::local::without_state;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Gmres {
-    /// How many products are kept before the space is built anew at the present weights, which bounds the server's memory to
-    /// that many vectors; d when absent.
+    /// Products before the Krylov space restarts; d by default.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub restart: Option<usize>,
 }

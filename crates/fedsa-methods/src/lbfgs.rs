@@ -27,13 +27,13 @@ use crate::server::directions;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Lbfgs {
-    /// m: how many pairs the server keeps.
+    /// Difference pairs at the server.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1000)))]
     pub memory: usize,
-    /// How often a step may be halved.
+    /// Most halvings.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub halvings: usize,
-    /// a: the share of the promised decrease that a step must bring, in (0, 1/2).
+    /// Armijo constant.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
 }

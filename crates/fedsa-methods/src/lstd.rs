@@ -31,7 +31,7 @@ use crate::local::without_state;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Lstd {
-    /// m: how many agents take part in a round; all when absent.
+    /// Participants; all by default.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
 }

@@ -43,9 +43,9 @@ use crate::{check_common, fixed};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OneShot {
-    /// `eta`.
+    /// Step size `eta`.
     pub step_size: StepSize,
-    /// H, the local steps between two reports; K with one round.
+    /// Local steps H per report.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_LOCAL_STEPS)))]
     pub local_steps: usize,
 }

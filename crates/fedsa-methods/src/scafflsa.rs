@@ -34,24 +34,23 @@ use crate::{averaging, check_common, fixed, one};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Scafflsa {
-    /// `eta`.
+    /// Step size `eta`.
     pub step_size: StepSize,
-    /// H.
+    /// Local steps H.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_LOCAL_STEPS)))]
     pub local_steps: usize,
-    /// `alpha_g`.
+    /// Server step `alpha_g`.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub global_step_size: f64,
-    /// m of the N agents take part in a round; all when absent.
+    /// Participants; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
-    /// How control variates are kept over a link that alters, loses or delays messages.
+    /// Update rule over inexact links.
     #[serde(default)]
     pub rule: ControlRule,
-    /// The share of `v - v_c` by which a control moves, in (0, 1]. 1 is \[S\]; over a codec of
-    /// variance constant zeta, `1 / (1 + zeta)` keeps controls stable where 1 may not.
+    /// Damping factor of control updates.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub control_step: f64,

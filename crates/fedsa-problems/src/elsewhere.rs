@@ -26,11 +26,11 @@ use fedsa::settings::Value;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Elsewhere {
-    /// The number of components of the model.
+    /// Dimension of the model.
     pub dim: usize,
-    /// The weights of the agents, which sum to 1.
+    /// Agents' weights, with sum 1.
     pub weights: Vec<f64>,
-    /// The settings of the agents' problem.
+    /// Settings of the agents' problem.
     #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, schemars::Schema>"))]
     pub of: BTreeMap<String, Value>,
 }

@@ -54,23 +54,23 @@ pub enum NoiseStart {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Noise {
-    /// Standard deviation of each component of w.
+    /// Standard deviation of w, at most 1e100.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub std: f64,
-    /// Spectral radius of M, in [0, 1): 0 is white noise.
+    /// Spectral radius of M; 0 is white noise.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub radius: f64,
-    /// The seed of M, Gaussian entries scaled to the radius.
+    /// Seed of M.
     #[serde(default)]
     pub seed: u64,
-    /// M: shared or per-agent.
+    /// Whether agents share M.
     #[serde(default)]
     pub memory: Scope,
-    /// M written out, d x d, in place of `radius`, `seed` and `memory`.
+    /// M written out, instead of `radius`, `seed` and `memory`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub matrix: Vec<Vec<f64>>,
-    /// Where trajectories of x start.
+    /// Start of trajectories of x.
     #[serde(default)]
     pub start: NoiseStart,
 }

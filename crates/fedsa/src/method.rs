@@ -311,22 +311,21 @@ impl MethodShape {
     }
 }
 
-/// The `rule` setting: how control variates are kept over links that are not exact.
+/// The `rule` setting: how control variates are kept over links that alter, lose or delay messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlRule {
-    /// `acknowledged`, which over an exact link equals `literal`; `afresh` if only sums arrive, if messages arrive late, or
-    /// if the downlink alters models. With m of N participants: `literal` if messages arrive late and otherwise whole, and
-    /// `acknowledged` also if the downlink alters models.
+    /// `acknowledged`; `afresh` if only sums arrive, messages arrive late, or the downlink alters models. With m of N participants,
+    /// messages that are only late get `literal`, and altered models `acknowledged`.
     #[default]
     Auto,
     /// As in \[S\], whatever the link does.
     Literal,
-    /// Agents subtract their own message as the server decoded it, or nothing if the server says that it was lost.
+    /// Agents subtract their own message as the server decoded it, or nothing if it was lost. Over an exact link this is `literal`.
     Acknowledged,
-    /// Agents send `c_c = v_c - xi_c`. With m of N participants the control of an agent is that of the last
-    /// round in which it participated, and the drifts of the other agents are missing: stable, but biased.
+    /// Agents send `c_c = v_c - xi_c`: stable. With m of N participants it is biased, because controls are from an agent's last
+    /// participation and the others' drifts are missing.
     Afresh,
 }
 

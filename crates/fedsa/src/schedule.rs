@@ -11,7 +11,7 @@ use crate::error::{Result, require};
 use crate::random::{ALL, Purpose, stream};
 use crate::settings::choice;
 
-/// The step size of a round or a step: a number, or `{ c = .., t0 = .., power = .., per = .. }`.
+/// The step size of a round or a step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -43,12 +43,11 @@ pub struct Decay {
     /// The numerator.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub c: f64,
-    /// The offset: `c / t0^power` is the first step size.
+    /// The offset; the first step size is `c / t0^power`.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub t0: f64,
-    /// The exponent; 1 is the schedule of \[F\] Corollary 1, whose c and t0 follow
-    /// from the contraction constant.
+    /// The exponent; 1 in \[F\] Corollary 1.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub power: f64,
@@ -70,7 +69,7 @@ crate::settings::setters! { Decay {
     with_per(per: Per) = per;
 } }
 
-/// What the index of a decaying step size counts.
+/// The unit of t in a decaying step size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

@@ -8,51 +8,49 @@ use super::values::{ProgressMode, timeout};
 
 #[derive(Subcommand, Debug)]
 pub enum DataCommand {
-    /// List the public data sets: name, size, what it is, where it and its checksums come from
+    /// List the public data sets: name, size, content, source, source of the checksums
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Fetch data sets into the cache, $XDG_CACHE_HOME/fedsa or ~/.cache/fedsa, and check them. What a fetch that was
-    /// cut off has left is used
+    /// Fetch data sets into the cache, $XDG_CACHE_HOME/fedsa or ~/.cache/fedsa, and verify them. Interrupted fetches continue
     Fetch(FetchArgs),
-    /// Compare the files of data sets with their checksums; exit status 1 if one differs or is missing
+    /// Compare data sets with their checksums; exit status 1 if a file differs or is missing
     Verify(VerifyArgs),
 }
 
 #[derive(Args, Debug)]
 pub struct FetchArgs {
-    /// The data sets, such as libsvm/w8a; libsvm for all that begin with libsvm/
+    /// Data sets, such as libsvm/w8a; libsvm for all that begin with libsvm/
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
     /// Copy from this folder instead of downloading
     #[arg(long, value_name = "DIR", conflicts_with = "url_base")]
     pub from: Option<PathBuf>,
-    /// Download from this mirror, which has files by their paths, such as URL/libsvm/w8a; by default the environment variable
-    /// FEDSA_DATA_URL, else the canonical sources
+    /// Mirror to download from, as URL/libsvm/w8a; by default the environment variable FEDSA_DATA_URL, else the canonical sources
     #[arg(long, value_name = "URL")]
     pub url_base: Option<String>,
-    /// Replace files in the cache that differ
+    /// Replace cached files that differ
     #[arg(long)]
     pub overwrite: bool,
     /// Seconds for which a server may be silent
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = timeout)]
     pub timeout: f64,
-    /// Print what was done as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
     /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
-    /// How progress is shown; auto: a bar on a terminal, nothing elsewhere
+    /// Progress; auto: a bar on a terminal, nothing elsewhere
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub progress: ProgressMode,
 }
 
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
-    /// The data sets; all that are there by default
+    /// Data sets; by default all in the cache
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
     /// Print JSON

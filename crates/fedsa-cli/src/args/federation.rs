@@ -16,12 +16,12 @@ pub enum FederationCommand {
 
 #[derive(Args, Debug)]
 pub struct NewFederationArgs {
-    /// The folder of the app, which must not exist or be empty; its name is that of the app
+    /// Folder of the app, new or empty; it names the app
     pub dir: PathBuf,
-    /// The settings that all ends have: an experiment file with one method and one seed, without data; by default a small example
+    /// Settings of the federation: an experiment file with one method and one seed, without data; by default a small example
     #[arg(long, value_name = "FILE")]
     pub settings: Option<PathBuf>,
-    /// The number of agents
+    /// Number of agents
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = |s: &str| whole(s, 1, 1_000_000))]
     pub agents: u64,
 }

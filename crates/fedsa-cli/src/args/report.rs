@@ -6,16 +6,16 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// The folders of runs, fits, evaluations or tunings; several are shown beside each other
+    /// Folders of runs, fits, evaluations or tunings, shown together
     #[arg(required = true, value_name = "DIR")]
     pub dirs: Vec<PathBuf>,
-    /// The page to write
+    /// Page to write
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub out: PathBuf,
-    /// Its title; by default that of the run
+    /// Title of the page; by default the run's
     #[arg(long)]
     pub title: Option<String>,
-    /// Write the page again every few seconds, and let it load itself again, until no run goes on
+    /// Update the page every few seconds until no run is active; it reloads itself
     #[arg(long)]
     pub watch: bool,
     /// Replace a file that is not a report of fedsa

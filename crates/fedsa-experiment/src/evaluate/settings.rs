@@ -32,101 +32,96 @@ pub const AUTO: &str = "auto";
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvaluateSettings {
-    /// Logs of transitions, one file an agent: Parquet, CSV or TSV (packed with gzip or zstd or not); files, globs, a folder, or the name
-    /// of a data set. Columns s_* and next_* in pairs, reward, done or terminated; optionally truncated or timeouts, episode, env, ratio or
-    /// target and behaviour
+    /// Logs of transitions, one file an agent: Parquet, CSV or TSV (gzip and zstd too); files, globs, a folder, or a data set. Columns:
+    /// s_*, next_*, reward, done or terminated; optionally truncated or timeouts, episode, env, ratio or target and behaviour
     #[arg(required = true, help_heading = options::DATA)]
     pub logs: Vec<String>,
-    /// The names of columns in tables and files, by those of logs: s_0=x,reward=r,done=terminal, or s_*=obs_*,next_*=next_obs_*
+    /// Names of columns in the data: s_0=x,reward=r,done=terminal, or s_*=obs_*,next_*=next_obs_*
     #[arg(long, value_name = "NAME=FIELD,..", help_heading = options::DATA, value_parser = options::named_columns, default_value = "", hide_default_value = true)]
     pub columns: BTreeMap<String, String>,
-    /// The column that names the agent of each row, in files with the rows of several agents; by default each file is an agent
+    /// Column that names the agent of each row; by default each file is an agent
     #[arg(long, value_name = "COLUMN", help_heading = options::DATA)]
     pub agent_column: Option<String>,
-    /// What is done with rows that cannot be read: refuse, or skip, which leaves them out and counts them by file and reason
+    /// Unreadable rows: refuse, or skip and count them by file and reason
     #[arg(long, value_name = "HOW", help_heading = options::DATA, value_parser = options::one_of::<BadRows>(), hide_possible_values = true, default_value = "refuse", hide_short_help = true)]
     pub bad_rows: BadRows,
-    /// Keep rows that automatic resets of environments wrote: ends whose next state is the first state of the next episode, and rows after ends that
-    /// only reset. By default they are recognised, left out and counted
+    /// Keep rows that automatic resets of environments wrote; by default they are left out and counted
     #[arg(long, help_heading = options::DATA, hide_short_help = true)]
     pub keep_autoreset_rows: bool,
-    /// The share of each agent's episodes that is held out, drawn by `seed`: the report says how good the federated weights are on them, beside those of
-    /// each agent's own data. Files need the column episode
+    /// Share of each agent's episodes to hold out, drawn by `seed`; the report compares federated with local weights. Needs the column
+    /// episode
     #[arg(long, value_name = "SHARE", help_heading = options::DATA)]
     pub holdout: Option<f64>,
-    /// Features of the state: identity, polynomial:ORDER, fourier:ORDER or fourier:ORDER:scaled, tiles:TILINGSxBINS or tiles:TILINGSxBINS@HASHED,
-    /// radial:CENTRES or radial:CENTRES:quantiles, standardised, one-hot; 'one-hot(s_2) * tiles:8x4(s_0, s_1)': products of maps of some columns;
-    /// auto: the one of a list with the least error on held-out episodes. By default those that were logged (columns phi_*); one-hot
-    /// for a single state column of at most 64 whole numbers; else the first of fourier:3, fourier:2 and fourier:1 with at most 64 features, else
-    /// polynomial:2 with at most 100, else polynomial:1
+    /// Features of the state: identity, polynomial:ORDER, fourier:ORDER or fourier:ORDER:scaled, tiles:TILINGSxBINS or
+    /// tiles:TILINGSxBINS@HASHED, radial:CENTRES or radial:CENTRES:quantiles, standardised, one-hot; products: 'one-hot(s_2) *
+    /// tiles:8x4(s_0, s_1)'; auto: least error on held-out episodes. By default logged columns phi_*, else by the number of columns
     #[arg(long, value_name = "FEATURES", help_heading = options::MODEL)]
     pub features: Option<String>,
-    /// The most features that `features = auto` may choose; 256 by default
+    /// Largest number of features for `features = auto`; 256 by default
     #[arg(long, value_name = "N", help_heading = options::MODEL, value_parser = |text: &str| options::between(text, 1, 65_536), hide_short_help = true)]
     #[schemars(range(min = 1, max = 65_536))]
     pub max_features: Option<u64>,
-    /// The lowest and the highest value of state columns, such as s_0=-1.2:0.6,s_1=-0.07:0.07; from the data where they are not given
+    /// Lowest and highest values of state columns, such as s_0=-1.2:0.6,s_1=-0.07:0.07; by default from the data
     #[arg(long, value_name = "COLUMN=LOW:HIGH,..", help_heading = options::MODEL, value_parser = options::ranges, default_value = "", hide_default_value = true)]
     pub ranges: BTreeMap<String, [f64; 2]>,
-    /// The discount factor; 1 only where every episode ends in a terminal state
+    /// Discount factor; 1 only if every episode ends in a terminal state
     #[arg(long, value_name = "GAMMA", help_heading = options::MODEL, default_value_t = 0.99)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
-    /// The decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of episode
+    /// Decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of episode
     #[arg(long, value_name = "LAMBDA", help_heading = options::MODEL, default_value_t = 0.0, hide_short_help = true)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lambda: f64,
-    /// The operator whose root is sought: td, or gtd2 or tdc, which minimise the projected Bellman error and converge off-policy where td diverges
+    /// Operator whose root is sought: td, or gtd2 or tdc, which minimise the projected Bellman error and converge off-policy where td
+    /// diverges
     #[arg(long, value_name = "OPERATOR", help_heading = options::MODEL, value_parser = options::one_of::<TdOperator>(), hide_possible_values = true, default_value = "td", hide_short_help = true)]
     pub operator: TdOperator,
-    /// The ratio of the two steps of gtd2 and tdc; 1 by default
+    /// Ratio of the two steps of gtd2 and tdc; 1 by default
     #[arg(long, value_name = "K", help_heading = options::MODEL, hide_short_help = true)]
     pub kappa: Option<f64>,
-    /// EPS: EPS I is added to the matrix A_c of every agent. By default a little of the features' mean square, which keeps values of states that the
-    /// logs hardly determine within bounds; 0 for none
+    /// EPS I is added to every agent's matrix A_c. By default a small share of the features' mean square; 0 for none
     #[arg(long, value_name = "EPS", help_heading = options::MODEL)]
     #[schemars(range(min = 0.0))]
     pub ridge: Option<f64>,
-    /// The largest importance ratio, to which larger ones are clipped; the report says how many are clipped, and what their mean loses. None by default
+    /// Clip importance ratios at this value; the report counts clipped ones and their effect on the mean. None by default
     #[arg(long, value_name = "RATIO", help_heading = options::MODEL, hide_short_help = true)]
     pub max_importance_ratio: Option<f64>,
-    /// How features are scaled: none, or equal-squares (all have the same mean square over the data of all agents)
+    /// Scaling of features: none, or equal-squares (equal mean squares over the data of all agents)
     #[arg(long, value_name = "SCALING", help_heading = options::MODEL, value_parser = options::one_of::<Scaling>(), hide_possible_values = true, default_value = "none", hide_short_help = true)]
     pub scaling: Scaling,
-    /// The level of the intervals of the policy's value
+    /// Level of the intervals of the policy's value
     #[arg(long, value_name = "LEVEL", help_heading = options::INFERENCE, default_value_t = 0.95, hide_short_help = true)]
     pub level: f64,
-    /// Logs of another policy: the report has the difference of the two policies' values with its interval
+    /// Logs of another policy: the report has the difference of the values with its interval
     #[arg(long, value_name = "LOGS", num_args = 1.., help_heading = options::INFERENCE)]
     pub against: Vec<String>,
-    /// The method: auto, which is the one that reaches `tol` with the fewest bits, or the name of a method. anderson accelerates fedhsa, which gets the step
-    /// size and the local steps
+    /// Name of a method, or auto: the one that reaches `tol` with the fewest bits. anderson accelerates fedhsa
     #[arg(long, value_name = "METHOD", help_heading = options::METHOD, default_value = AUTO)]
     pub method: String,
-    /// The matrices A_c stay with the agents: `method = auto` then does not choose lstd
+    /// Keep the matrices A_c with the agents: `method = auto` does not choose lstd
     #[arg(long, help_heading = options::METHOD, hide_short_help = true)]
     pub keep_matrices: bool,
-    /// How transitions are drawn by methods with local steps: mean (all of them), iid or markov
+    /// Transitions of local steps: mean (all), iid or markov
     #[arg(long, value_name = "HOW", help_heading = options::METHOD, default_value = "mean", hide_short_help = true)]
     pub sampling: String,
-    /// The local step size, for methods with local steps; 1 by default
+    /// Local step size, for methods with local steps; 1 by default
     #[arg(long, value_name = "ETA", help_heading = options::METHOD, hide_short_help = true)]
     pub step_size: Option<f64>,
-    /// Local steps in a round (of scafflsa-random their mean number between talks), for methods with local steps; 100 by default
+    /// Local steps in a round (scafflsa-random: their mean number), for methods that have them; 100 by default
     #[arg(long, value_name = "H", help_heading = options::METHOD, value_parser = options::whole, hide_short_help = true)]
     pub local_steps: Option<u64>,
-    /// The most rounds; the run stops earlier where it reaches `tol`
+    /// Largest number of rounds
     #[arg(long, value_name = "N", help_heading = options::METHOD, value_parser = options::whole, default_value_t = 20_000, hide_short_help = true)]
     pub max_rounds: u64,
-    /// The run stops when the norm of the mean operator is at most this multiple of its norm at zero weights; 0 for never; 1e-12 by default, or what
+    /// Stop when the mean operator's norm is at most this multiple of its norm at zero weights; 0 for never. 1e-12 by default, or what
     /// rounding allows
     #[arg(long, value_name = "RESIDUAL", help_heading = options::METHOD, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub tol: Option<f64>,
-    /// The seed of the run and of held-out episodes
+    /// Seed of the run and of held-out episodes
     #[arg(long, value_name = "SEED", help_heading = options::METHOD, default_value_t = 0, value_parser = options::whole, hide_short_help = true)]
     pub seed: u64,
-    /// The one or two state columns over which the picture of the value function is drawn; by default those along which the value varies most
+    /// One or two state columns for the picture of the value function; by default those along which it varies most
     #[arg(long, value_name = "COLUMNS", help_heading = options::OUTPUT, value_parser = options::names, default_value = "", hide_default_value = true, hide_short_help = true)]
     pub value_columns: ::std::vec::Vec<String>,
     /// What is changed in the experiment that the settings come to.

@@ -83,128 +83,126 @@ impl Model {
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FitSettings {
-    /// Rows with targets: LIBSVM, CSV, TSV, Parquet or IDX files (packed with gzip or zstd or not), globs, folders, or names of data sets such as
-    /// libsvm/w8a
+    /// Rows with targets: LIBSVM, CSV, TSV, Parquet or IDX files (gzip and zstd too), globs, folders, or data sets such as libsvm/w8a
     #[arg(required = true, help_heading = options::DATA)]
     pub data: Vec<String>,
-    /// The number of agents that the rows are dealt to; 8 by default, and what the data say where an agent is a file or the value of a column
+    /// Number of agents that the rows are dealt to; 8 by default, unless files or a column determine the agents
     #[arg(long, value_name = "N", help_heading = options::DATA, value_parser = options::at_least_1)]
     #[schemars(range(min = 1))]
     pub agents: Option<u64>,
-    /// The column of targets; by default the label of LIBSVM files, the labels beside IDX images, and the column target or label of a table
+    /// Column of targets; by default the label of LIBSVM files, the labels beside IDX images, or the column target or label
     #[arg(long, value_name = "COLUMN", help_heading = options::DATA)]
     pub target: Option<String>,
-    /// The column whose values are the agents
+    /// Column whose values are the agents
     #[arg(long, value_name = "COLUMN", help_heading = options::DATA)]
     pub group: Option<String>,
-    /// How rows are dealt to agents: shuffled, even, sorted, by-label, similarity:SHARE, dirichlet:ALPHA, by-column (see `group`), or files, an agent
-    /// each; by-column by default with `group`, and shuffled without
+    /// How rows are dealt to agents: shuffled (default), even, sorted, by-label, similarity:SHARE, dirichlet:ALPHA, files (one per agent),
+    /// or by-column (default with `group`)
     #[arg(long, value_name = "HOW", help_heading = options::DATA, value_parser = partition, hide_short_help = true)]
     pub partition: Option<Partition>,
-    /// The share of each agent's rows that is held out, at least one row and not all, drawn by `seed`: the loss and the accuracy on them are reported
+    /// Share of each agent's rows to hold out, drawn by `seed`, at least one; the report has their loss and accuracy
     #[arg(long, value_name = "SHARE", help_heading = options::DATA)]
     pub holdout: Option<f64>,
-    /// Columns of a table that are categories: a column of 0 and 1 for each level but the reference. Columns of text are so by themselves
+    /// Categorical columns: a 0/1 column for each level but the reference. Columns of text are always categorical
     #[arg(long, value_name = "COLUMNS", help_heading = options::DATA, value_parser = options::names, default_value = "", hide_default_value = true)]
     pub categorical: ::std::vec::Vec<String>,
-    /// Columns of a table that are not used: a,b; a name with a comma in quotes, '"a, b",c'
+    /// Columns to leave out: a,b; quote names with commas: '"a, b",c'
     #[arg(long, value_name = "COLUMNS", help_heading = options::DATA, value_parser = options::names, default_value = "", hide_default_value = true)]
     pub drop: ::std::vec::Vec<String>,
-    /// The column that says how much each row counts
+    /// Column of row weights
     #[arg(long, value_name = "COLUMN", help_heading = options::DATA, hide_short_help = true)]
     pub row_weights: Option<String>,
-    /// The number by which every feature is divided, such as 255 for pixels
+    /// Divisor of every feature, such as 255 for pixels
     #[arg(long, value_name = "X", help_heading = options::DATA, hide_short_help = true)]
     pub divide_by: Option<f64>,
-    /// Whether columns are scaled to mean 0 and standard deviation 1, rows counting by their weights; sparse columns are scaled and not centred. The
-    /// ridge is then on these columns. Coefficients are those of the columns as they are
+    /// Scale columns to mean 0 and standard deviation 1, by row weights; sparse columns are not centred. The ridge is on scaled columns,
+    /// coefficients are not
     #[arg(long, alias = "standardize", help_heading = options::DATA)]
     pub standardise: bool,
-    /// The number of principal components that the rows are projected on
+    /// Number of principal components to project rows on
     #[arg(long, value_name = "DIM", help_heading = options::DATA, value_parser = options::at_least_1, hide_short_help = true)]
     #[schemars(range(min = 1))]
     pub pca: Option<u64>,
-    /// The model: logistic (two classes, or one against the rest), least-squares, poisson, gamma, negative-binomial (log links),
-    /// multinomial (several classes against a reference), huber
+    /// Model: logistic (two classes, or one against the rest), least-squares, poisson, gamma, negative-binomial (log links), multinomial
+    /// (several classes against a reference), huber
     #[arg(long, value_name = "MODEL", help_heading = options::MODEL, value_parser = options::one_of::<Model>(), hide_possible_values = true, default_value = "logistic")]
     pub model: Model,
-    /// The class that the logistic model tells from all others
+    /// Positive class of the logistic model, against all others
     #[arg(long, value_name = "CLASS", allow_hyphen_values = true, help_heading = options::MODEL)]
     pub positive: Option<String>,
-    /// The class of the multinomial model with which the others are compared; the first one by default
+    /// Reference class of the multinomial model; the first by default
     #[arg(long, value_name = "CLASS", allow_hyphen_values = true, help_heading = options::MODEL, hide_short_help = true)]
     pub reference: Option<String>,
-    /// The dispersion of the negative-binomial model, alpha: the variance is mean + alpha mean^2
+    /// Dispersion alpha of the negative-binomial model: the variance is mean + alpha mean^2
     #[arg(long, value_name = "X", help_heading = options::MODEL, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub dispersion: Option<f64>,
-    /// The residual from which on Huber's loss is linear, in units of the target
+    /// Residual above which Huber's loss is linear, in units of the target
     #[arg(long, value_name = "X", help_heading = options::MODEL, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub huber_delta: Option<f64>,
-    /// The column that is added to linear predictors, such as the logarithm of an exposure
+    /// Column added to linear predictors, such as the logarithm of an exposure
     #[arg(long, value_name = "COLUMN", help_heading = options::MODEL, hide_short_help = true)]
     pub offset: Option<String>,
-    /// The ridge mu: mu/2 ||coefficients||^2 is added to the mean loss. The intercept has none, unless `penalise_intercept` asks for it. 1e-5 by
-    /// default, and 0 with `inference`
+    /// Ridge mu: mu/2 ||coefficients||^2 is added to the mean loss, without the intercept (see `penalise_intercept`). 1e-5 by default, 0
+    /// with `inference`
     #[arg(long, value_name = "MU", help_heading = options::MODEL)]
     #[schemars(range(min = 0.0))]
     pub ridge: Option<f64>,
-    /// Whether there is an intercept; by default where the data are a table (CSV, Parquet, arrays, frames) and with `inference`, and not for LIBSVM
-    /// and IDX rows
+    /// Whether to fit an intercept; by default for tables (CSV, Parquet, arrays, frames) and with `inference`
     #[arg(long, value_name = "true|false", help_heading = options::MODEL, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub intercept: Option<bool>,
-    /// Whether the ridge applies to the intercept too
+    /// Apply the ridge to the intercept too
     #[arg(long, help_heading = options::MODEL, hide_short_help = true)]
     pub penalise_intercept: bool,
-    /// How much agents count: rows (by their numbers of rows, as if all rows were in one place), or equal (1/N each)
+    /// Weights of agents: rows (by their numbers of rows), or equal (1/N each)
     #[arg(long, value_name = "HOW", help_heading = options::MODEL, value_parser = options::one_of::<AgentWeights>(), hide_possible_values = true, default_value = "rows", hide_short_help = true)]
     pub weighting: AgentWeights,
-    /// Standard errors, intervals and p-values of the coefficients, deviance and AIC, from sums that agents send; none by default. KIND says where
-    /// errors come from: model, sandwich (HC0), hc1, or clustered (by agents). The ridge is then 0
+    /// Standard errors, intervals, p-values, deviance and AIC, from sums that agents send. KIND: model, sandwich (HC0), hc1, or clustered
+    /// (by agents). The ridge is then 0
     #[arg(long, value_name = "KIND", help_heading = options::INFERENCE, value_parser = options::one_of::<CovarianceKind>(), hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "model")]
     pub inference: Option<CovarianceKind>,
-    /// The level of the intervals
+    /// Level of the intervals
     #[arg(long, value_name = "LEVEL", help_heading = options::INFERENCE, requires = "inference", default_value_t = 0.95, hide_short_help = true)]
     pub level: f64,
-    /// The method: auto, which chooses for `objective` among the methods that use all rows of an agent in a round and may change on the way, or
-    /// the name of a method. By default the first of `compare`, and auto without
+    /// Name of a method, or auto: chosen for `objective` among methods that use all rows in a round. By default the first of `compare`,
+    /// else auto
     #[arg(long, value_name = "METHOD", help_heading = options::METHOD)]
     pub method: Option<String>,
-    /// What the method auto keeps small: bits, rounds, or seconds of computation and of messages (`latency`, `bandwidth`), by rule of thumb
+    /// Cost that auto minimises, by rule of thumb: bits, rounds, or seconds of computation and messages (`latency`, `bandwidth`)
     #[arg(long, value_name = "COST", help_heading = options::METHOD, value_parser = options::one_of::<Goal>(), hide_possible_values = true, default_value = "bits", hide_short_help = true)]
     pub objective: Goal,
-    /// The seconds that an exchange takes, whatever is in it: with `objective = seconds`
+    /// Seconds of an exchange, whatever its size, for `objective = seconds`
     #[arg(long, value_name = "SECONDS", help_heading = options::METHOD, hide_short_help = true)]
     pub latency: Option<f64>,
-    /// The bits a second that pass, of all messages up and down: with `objective = seconds`
+    /// Bits a second of all messages up and down, for `objective = seconds`
     #[arg(long, value_name = "BITS", help_heading = options::METHOD, hide_short_help = true)]
     pub bandwidth: Option<f64>,
-    /// Methods that are run on the same data and drawn beside each other. Without `method` the first of them gives the weights
+    /// Methods to run on the same data and to draw together. Without `method` the first gives the weights
     #[arg(long, value_name = "METHODS", value_delimiter = ',', help_heading = options::METHOD, hide_short_help = true)]
     pub compare: Vec<String>,
-    /// The run stops when the norm of the gradient of the mean loss is at most this, an absolute number; 0 for never
+    /// Stop when the gradient norm of the mean loss is at most this absolute number; 0 for never
     #[arg(long, value_name = "NORM", help_heading = options::METHOD, default_value_t = 1e-9, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub tol: f64,
-    /// The most rounds; the run stops earlier where it reaches `tol`
+    /// Largest number of rounds
     #[arg(long, value_name = "N", help_heading = options::METHOD, value_parser = options::at_least_1, default_value_t = 5_000, hide_short_help = true)]
     #[schemars(range(min = 1))]
     pub max_rounds: u64,
-    /// How rows are drawn by methods with local steps: mean (all rows), or iid with `batch`
+    /// Rows of local steps: mean (all rows), or iid with `batch`
     #[arg(long, value_name = "HOW", help_heading = options::METHOD, default_value = "mean", hide_short_help = true)]
     pub sampling: String,
-    /// The number of rows of a local step under `sampling = iid`
+    /// Rows of a local step, for `sampling = iid`
     #[arg(long, value_name = "N", help_heading = options::METHOD, value_parser = options::at_least_1, hide_short_help = true)]
     #[schemars(range(min = 1))]
     pub batch: Option<u64>,
-    /// The local step size, for methods with local steps
+    /// Local step size, for methods with local steps
     #[arg(long, value_name = "ETA", help_heading = options::METHOD, hide_short_help = true)]
     pub step_size: Option<f64>,
-    /// Local steps in a round, for methods with local steps; 10 by default
+    /// Local steps in a round, for methods that have them; 10 by default
     #[arg(long, value_name = "H", help_heading = options::METHOD, value_parser = options::whole, hide_short_help = true)]
     pub local_steps: Option<u64>,
-    /// The seed of the run, of how rows are dealt to agents, and of held-out rows
+    /// Seed of the run, of the division of rows, and of held-out rows
     #[arg(long, value_name = "SEED", help_heading = options::METHOD, default_value_t = 0, value_parser = options::whole, hide_short_help = true)]
     pub seed: u64,
     /// What is changed in the experiment that the settings come to.

@@ -52,11 +52,11 @@ pub const FULL_WORK: f64 = 6e10;
 #[derive(Debug, Clone, PartialEq, clap::Args, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TheorySettings {
-    /// A mean-square error: how many rounds, samples and bits each method takes until its own is at most this, or what keeps it above
+    /// Mean-square error to reach: the rounds, samples and bits that each method takes, or what prevents it
     #[arg(long, value_name = "EPS2", value_parser = options::positive)]
     pub target_mse: Option<f64>,
-    /// Everything: constants of the problem, the parts of each floor and what would change it, stable steps for other numbers of local steps, and the
-    /// theorems of the papers, up to a minute for each method. By default floors, stable steps and targets, about 10 seconds for all methods together
+    /// Also constants, parts of floors and what would change them, other local steps, and theorems. Takes up to a minute for each method,
+    /// instead of about 10 seconds for all
     #[arg(long)]
     pub full: bool,
     /// The most multiplications of a brief report, for all methods together; [`BRIEF_WORK`] by default.

@@ -13,46 +13,44 @@ use crate::options;
 #[derive(Debug, Clone, PartialEq, clap::Args, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TuneSettings {
-    /// The mean-square error to reach
+    /// Mean-square error to reach
     #[arg(long, value_name = "EPS2", help_heading = options::MODEL)]
     pub target_mse: f64,
-    /// What is minimised: rounds, bits of all messages up and down, samples of all agents, or seconds of messages (`latency`, `bandwidth`), without those
-    /// of computation
+    /// Cost to minimise: rounds, bits of all messages, samples of all agents, or seconds of messages (`latency`, `bandwidth`) without
+    /// computation
     #[arg(long, value_name = "COST", help_heading = options::MODEL, value_parser = options::one_of::<Goal>(), hide_possible_values = true, default_value = "bits")]
     pub objective: Goal,
-    /// The seconds that an exchange takes, whatever is in it: with `objective = seconds`
+    /// Seconds of an exchange, whatever its size, for `objective = seconds`
     #[arg(long, value_name = "SECONDS", help_heading = options::MODEL)]
     pub latency: Option<f64>,
-    /// The bits a second that pass, of all messages up and down: with `objective = seconds`
+    /// Bits a second of all messages up and down, for `objective = seconds`
     #[arg(long, value_name = "BITS", help_heading = options::MODEL)]
     pub bandwidth: Option<f64>,
-    /// The methods that may be chosen; by default fedlsa, scafflsa and fedhsa, and those of the experiment with a step size
+    /// Candidate methods; by default fedlsa, scafflsa, fedhsa, and those of the experiment with a step size
     #[arg(long, value_name = "METHODS", help_heading = options::METHOD, value_delimiter = ',')]
     pub methods: Vec<String>,
-    /// The codecs of the uplink that may be chosen, such as exact,float32,quantised:8,rand-k:0.5; those of the experiment by default. auto: exact,
-    /// float32, and quantised with 4, 6, 8 and 12 bits
+    /// Candidate uplink codecs, such as exact,float32,quantised:8,rand-k:0.5; the experiment's by default. auto: exact, float32, and
+    /// quantised with 4, 6, 8 and 12 bits
     #[arg(long, value_name = "CODECS", help_heading = options::METHOD, value_delimiter = ',')]
     pub codecs: Vec<String>,
-    /// The numbers of local steps that may be chosen; by default all up to `max_local_steps`
+    /// Candidate numbers of local steps; by default all up to `max_local_steps`
     #[arg(long, value_name = "H1,H2,..", help_heading = options::METHOD, value_delimiter = ',', value_parser = options::whole)]
     pub local_steps: Vec<u64>,
-    /// The most local steps
+    /// Largest number of local steps
     #[arg(long, value_name = "H", help_heading = options::METHOD, conflicts_with = "local_steps", default_value_t = tune::DEFAULT_MAX_LOCAL_STEPS, value_parser = options::at_least_1)]
     #[schemars(range(min = 1))]
     pub max_local_steps: u64,
-    /// The most rounds
+    /// Largest number of rounds
     #[arg(long, value_name = "N", help_heading = options::METHOD, default_value_t = tune::DEFAULT_MAX_ROUNDS, value_parser = |text: &str| options::between(text, 1, fedsa::message::MAX_ROUNDS))]
     #[schemars(range(min = 1))]
     pub max_rounds: u64,
-    /// The method whose link, start and output all candidates have, where those of the experiment differ in them
+    /// Method whose link, start and output all candidates get, if the experiment's methods differ in them
     #[arg(long, value_name = "LABEL", help_heading = options::METHOD)]
     pub like: Option<String>,
-    /// The time of the search, by theory and by pilot runs, in seconds or with a unit (90s, 10m, 2h), on one core as fedsa estimates it, so that the answer
-    /// does not depend on the machine
+    /// Search time in seconds or with a unit (90s, 10m, 2h), as estimated for one core: the answer does not depend on the machine
     #[arg(long, value_name = "TIME", help_heading = options::METHOD, default_value = "60", value_parser = options::time)]
     pub budget: f64,
-    /// The most time by the clock: the search ends then with the best so far, and says so. What it finds depends on the machine; its pilots are those of
-    /// the same tuning without a limit
+    /// Time limit by the clock: the search then ends with the best so far, which depends on the machine
     #[arg(long, value_name = "TIME", help_heading = options::METHOD, value_parser = options::time)]
     pub time_limit: Option<f64>,
 }

@@ -60,21 +60,21 @@ use server::AdaptiveNewtonServer;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AdaptiveNewton {
-    /// Where curvature comes from at first: `gradients`, `agents` (each agent's own Newton directions) or `hessians` (whole ones).
+    /// First source of curvature.
     pub first: InitialMatrix,
-    /// Whether it comes from there for good. By default a rule changes it.
+    /// Whether to keep this source.
     pub keep: bool,
-    /// The norm of the gradient that is to be reached: the rule predicts what is left until then.
+    /// Target norm of the gradient, for predicting costs.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub tolerance: f64,
-    /// Whether Hessians are the same everywhere, as those of least squares: one then serves for good.
+    /// Whether Hessians are constant, as in least squares.
     pub quadratic: bool,
-    /// m: how many pairs of differences the server keeps.
+    /// Difference pairs at the server.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1000)))]
     pub memory: usize,
-    /// The most components d with which whole Hessians are sent.
+    /// Largest d with which agents send whole Hessians.
     pub largest_hessian: usize,
-    /// How often a step may be shortened.
+    /// Most reductions.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub shrinks: u32,
 }

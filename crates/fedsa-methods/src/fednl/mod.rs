@@ -115,42 +115,40 @@ pub enum FirstHessian {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FedNl {
-    /// The compressor of corrections.
+    /// Compressor of Hessian corrections.
     pub compressor: Compression,
-    /// k of top-k and rand-k, by default 8 d.
+    /// Entries that `top-k` or `rand-k` sends; 8 d by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub k: Option<usize>,
-    /// Bits a component of the vectors of rank-1 corrections, at most 32, which a link's bit budget must then carry; 64 and no budget when
-    /// absent.
+    /// Bits per component of `rank-1` vectors; 64 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 32)))]
     pub pair_bits: Option<u32>,
     /// How the learned Hessian becomes positive definite.
     pub option: Remedy,
-    /// mu, such as the ridge: required for the option projection and for the first Hessian mu-identity.
+    /// Lower bound of Hessian eigenvalues; required by `projection` and `mu-identity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub mu: Option<f64>,
-    /// alpha, the share of a correction that is learned; by default 1, for unbiased compressors 1 / (1 + omega): 8/9 for natural,
-    /// k / n of n = d (d + 1) / 2 entries for rand-k.
+    /// Learned share of a correction; 1 by default, 1 / (1 + omega) if unbiased.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub learning_rate: Option<f64>,
     /// The first learned Hessians.
     pub first_hessian: FirstHessian,
-    /// eta, without a line search.
+    /// Step size without line search.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub step_size: f64,
-    /// Whether eta is found by backtracking, in a second exchange.
+    /// Whether a second exchange finds the step by backtracking.
     pub line_search: bool,
-    /// How often a step may be halved.
+    /// Most halvings.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub halvings: usize,
-    /// The share of the promised decrease that a step must bring, in (0, 1/2).
+    /// Armijo constant.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
-    /// m: how many agents take part in a round, once each has answered; all when absent. Not with a line search.
+    /// Participants; all by default. Not with `line_search`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,

@@ -65,26 +65,25 @@ const SEARCH: f64 = 2000.0;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct QShed {
-    /// When agents compute their Hessians anew.
+    /// When agents recompute their Hessians.
     #[serde(deserialize_with = "fedsa::registry::table")]
     pub renewal: Renewal,
-    /// Which vectors get the bits of a round.
+    /// Which eigenvectors get a round's bits.
     pub allocation: BitRule,
-    /// b_max: the most bits of a component of a vector, over all rounds since its renewal; 1 to 32.
+    /// Most bits per eigenvector component between renewals.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 32)))]
     pub max_bits: u32,
-    /// B: bits a component that an agent may send in a round, over links without a bit budget; 2 b_max when absent. Refused over links with
-    /// one.
+    /// Bits per component and round without `bit-budget`; 2 `max_bits` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub budget: Option<u32>,
-    /// alpha: the share of the promised decrease that a step must bring, in (0, 1/2).
+    /// Armijo constant.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
-    /// beta, in (0, 1): the factor by which a step that does not bring it is shortened.
+    /// Factor between trial steps.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1)))]
     pub shrink: f64,
-    /// How often a step may be shortened; the smallest step is at least 1e-30.
+    /// Most reductions.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub shrinks: usize,
 }

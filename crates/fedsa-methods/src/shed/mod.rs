@@ -64,37 +64,34 @@ use server::ShedServer;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Shed {
-    /// When agents compute their Hessians anew.
+    /// When agents recompute their Hessians.
     #[serde(deserialize_with = "fedsa::registry::table")]
     pub renewal: Renewal,
-    /// A schedule for each agent in place of `renewal`.
+    /// One schedule per agent, instead of `renewal`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub renewal_of_agents: Vec<Renewal>,
-    /// d_t, how many eigenpairs an agent sends in a round: a number, a list with one number for each agent, or "random" (uniform on
-    /// 1 to 7).
+    /// Eigenpairs per agent and round, `d_t`.
     pub pairs: Pairs,
-    /// The value that takes the place of the eigenvalues that were not sent: the next one, or the middle between it and the least.
+    /// Value that replaces eigenvalues not yet sent.
     pub rho: Rho,
-    /// What eigenpairs are computed from: Hessians, which agents form, with d x d matrices at the agents and at the server; or products of
-    /// Hessians and vectors, without any d x d matrix.
+    /// Source of eigenpairs: Hessians (d x d matrices) or Hessian-vector products.
     pub curvature: CurvatureSource,
-    /// The relative residual of eigenpairs that are computed from products: `||H v - l v||` is at most this share of `l_1`.
+    /// Relative residual of eigenpairs from products.
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 0.1)))]
     pub pair_tolerance: f64,
-    /// How many eigenpairs of one Hessian an agent sends, at most: d - 1 by default, and from products where d is above 4096 64, or as many
-    /// as make 8192 pairs of all agents if these are fewer.
+    /// Most eigenpairs per Hessian; by default d - 1, and min(64, 8192 / N) if products have d > 4096.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub max_pairs: Option<usize>,
-    /// How long the step is.
+    /// Unit step or line search.
     pub step: StepLength,
-    /// alpha: the share of the promised decrease that a step must bring, in (0, 1/2).
+    /// Armijo constant.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
-    /// beta, in (0, 1): the factor by which a step that does not bring it is shortened.
+    /// Factor between trial steps.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1)))]
     pub shrink: f64,
-    /// How often a step may be shortened; the smallest step is at least 1e-30.
+    /// Most reductions.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub shrinks: usize,
 }

@@ -137,34 +137,34 @@ fedsa::settings::setters! { LinearSystems {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 struct Given {
-    /// The number of agents N, 10 by default; not beside `a` and `b`.
+    /// Number of agents N; 10 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     agents: Option<usize>,
-    /// The dimension d, 1 by default; not beside `a` and `b`.
+    /// Dimension d; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     dim: Option<usize>,
-    /// `A_c = scale I`, 1 by default; not beside `a` and `b`.
+    /// `A_c = scale I`; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     scale: Option<f64>,
-    /// `b_c ~ spread N(0, I)`, independent per agent, 1 by default; not beside `a` and `b`.
+    /// `b_c ~ spread N(0, I)`; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     spread: Option<f64>,
-    /// The problem's own seed, 0 by default; not beside `a` and `b`.
+    /// Seed; 0 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
-    /// The matrices `A_c`, N x d x d.
+    /// Matrices `A_c`, N x d x d.
     #[serde(skip_serializing_if = "Option::is_none")]
     a: Option<Vec<Vec<Vec<f64>>>>,
-    /// The offsets `b_c`, N x d.
+    /// Offsets `b_c`, N x d.
     #[serde(skip_serializing_if = "Option::is_none")]
     b: Option<Vec<Vec<f64>>>,
     /// Additive noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     noise: Option<Noise>,
-    /// Accept agents whose own system is singular, as long as the mean is not.
+    /// Accept singular agents.
     allow_singular_agents: bool,
 }
 

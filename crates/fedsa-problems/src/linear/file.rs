@@ -10,7 +10,7 @@
 //! | `noise_std`, `noise_memory` | optional: a scalar, and (d, d) or (N, d, d): additive noise |
 //! | `weights` | optional, (N,): positive, divided by their sum |
 //!
-//! Other arrays are ignored.
+//! Other arrays are ignored. All numbers must be finite, and the rows of `P` and `policy` sum to 1 within [`ROW_SUM_TOLERANCE`].
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub struct ArrayFile {
     /// Additive noise, for files without `noise_std`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
-    /// Accept agents whose own system is singular, as long as the mean is not.
+    /// Accept singular agents.
     #[serde(default)]
     pub allow_singular_agents: bool,
 }

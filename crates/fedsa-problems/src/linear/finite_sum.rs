@@ -58,45 +58,45 @@ pub enum Scales {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FiniteSum {
-    /// The number of agents N.
+    /// Number of agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// The number of terms n of each agent.
+    /// Number of terms n per agent.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = index_chain::MAX_STATES)))]
     pub terms: usize,
-    /// The dimension d.
+    /// Dimension d.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub dim: usize,
-    /// The problem's own seed.
+    /// Seed.
     pub seed: u64,
-    /// The least eigenvalue of every term's matrix, before scales.
+    /// Least eigenvalue of every term.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub least_eigenvalue: f64,
-    /// The greatest eigenvalue of every term's matrix, before scales; by default it follows from the shift.
+    /// Greatest eigenvalue of every term.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub greatest_eigenvalue: Option<f64>,
-    /// What an agent's matrices are multiplied by: one or exponential.
+    /// Factor of an agent's matrices, applied last.
     pub scales: Scales,
-    /// The size of each term's own N(0, I) offset.
+    /// Factor of `e_cj`.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub term_spread: f64,
-    /// The size of each agent's N(0, I) offset, which all its terms have.
+    /// Factor of `e_c`.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub spread: f64,
-    /// Adds `k u_c` to the agents' offsets, `sum_c p_c u_c = 0`.
+    /// Factor of `u_c`.
     pub disagreement: f64,
-    /// The chain of indices under Markov sampling: random, uniform or cyclic.
+    /// Chain of indices.
     pub chain: ChainLaw,
-    /// At least 1: how long the chain keeps to its state, or to its cycle.
+    /// tau of the chain, up to 1e9.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub mixing_time: f64,
-    /// Random chains: shared or per-agent.
+    /// Whether agents share a random chain.
     pub chains: Scope,
-    /// The chain's matrix, n x n, written out.
+    /// Matrix of the chain, n x n.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<Vec<f64>>,
-    /// Additive noise on the samples.
+    /// Additive noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }

@@ -12,7 +12,7 @@
 //! | `offsets` | `b_c = b + spread e_c`, with `b ~ N(0, I)` drawn `per-agent` or `shared` |
 //! | `spread` | the size of `e_c ~ N(0, I)`, per agent |
 //! | `disagreement` | k: adds `k u_c` to `b_c`, with `u_c ~ N(0, I)` centred (`sum_c p_c u_c = 0`): the average operator stays |
-//! | `a`, `b` | matrices and offsets written out, in place of all of the above |
+//! | `a`, `b` | symmetric matrices with a positive definite average, and offsets, written out in place of all of the above |
 //! | `noise` | additive noise ([`mod@crate::noise`]); without it a sample is the mean operator |
 
 use std::sync::Arc;
@@ -121,42 +121,42 @@ impl Default for Quadratic {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 struct Given {
-    /// The number of agents N, 10 by default; not beside `a` and `b`.
+    /// Number of agents N; 10 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     agents: Option<usize>,
-    /// The dimension d, 10 by default; not beside `a` and `b`.
+    /// Dimension d; 10 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     dim: Option<usize>,
-    /// The problem's own seed, 0 by default; not beside `a` and `b`.
+    /// Seed; 0 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
-    /// How matrices are drawn: definite (the default), indefinite or indefinite-one-average; not beside `a` and `b`.
+    /// Law of matrices; definite by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     matrices: Option<Matrices>,
-    /// The least eigenvalue of each matrix, or of the average of indefinite ones, 1 by default; not beside `a` and `b`.
+    /// Least eigenvalue of definite matrices, or of the average; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     least_eigenvalue: Option<f64>,
-    /// The greatest eigenvalue of each definite matrix; by default it follows from the shift. Not beside `a` and `b`.
+    /// Greatest eigenvalue of definite matrices.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     greatest_eigenvalue: Option<f64>,
-    /// Offsets N(0, I): per-agent (the default) or shared; not beside `a` and `b`.
+    /// Offsets b; per-agent by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     offsets: Option<Scope>,
-    /// The size of a further N(0, I) part of each agent's offset, 0 by default; not beside `a` and `b`.
+    /// Factor of `e_c`; 0 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     spread: Option<f64>,
-    /// Adds `k u_c` to the offsets, `sum_c p_c u_c = 0`; 0 by default; not beside `a` and `b`.
+    /// Factor of `u_c`; 0 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     disagreement: Option<f64>,
-    /// The matrices `A_c`, N x d x d: symmetric, with a positive definite average.
+    /// Matrices `A_c`, N x d x d.
     #[serde(skip_serializing_if = "Option::is_none")]
     a: Option<Vec<Vec<Vec<f64>>>>,
-    /// The offsets `b_c`, N x d.
+    /// Offsets `b_c`, N x d.
     #[serde(skip_serializing_if = "Option::is_none")]
     b: Option<Vec<Vec<f64>>>,
     /// Additive noise.

@@ -28,24 +28,24 @@ use fedsa::sampling::Sampling;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Switching {
-    /// The number of agents N; their chains are independent.
+    /// Number of agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub agents: usize,
-    /// The dimension d.
+    /// Dimension d.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub dim: usize,
-    /// a(z) of every state.
+    /// `a(z)` of every state.
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub values: Vec<f64>,
-    /// From 1 to 1e9; 1 is independent draws.
+    /// Mixing time, up to 1e9.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub mixing_time: f64,
-    /// `b_c ~ spread N(0, I)`, independent per agent.
+    /// `b_c ~ spread N(0, I)`.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub spread: f64,
-    /// The problem's own seed.
+    /// Seed.
     pub seed: u64,
-    /// Additive noise on the samples.
+    /// Additive noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }

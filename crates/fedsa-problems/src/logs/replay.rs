@@ -3,6 +3,9 @@
 //! Under mean sampling logs are read in batches and only their mean operators are kept; tile codings of
 //! many tiles are sparse. Where features depend on each other the root is the solution of least norm.
 //!
+//! An agent need not visit every feature: its own system may be singular if the pooled one is not, unless `require_regular_agents`
+//! refuses it.
+//!
 //! The root is least-squares temporal differences (LSTD) on the pooled data; with eligibility traces it is that of
 //! LSTD(lambda) ([`mod@crate::td::traces`]).
 //! With `operator = "gtd2"` or `"tdc"` the iterate is (theta, u), and the root minimises the projected Bellman error
@@ -48,67 +51,65 @@ pub use crate::logs::log_means::TraceRule;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Logs {
-    /// Files, globs, a folder, or the name of a data set; one agent a file.
+    /// Files, globs, folders or data sets; one agent per file.
     pub path: Sources,
-    /// The feature map.
+    /// Feature map.
     #[serde(deserialize_with = "fedsa::registry::table")]
     pub features: FeatureSpec,
-    /// The range of state columns, `{ s_0 = [low, high] }`; from the data where absent.
+    /// Ranges that clip states, `{ s_0 = [low, high] }`; from the data by default.
     #[serde(default, skip_serializing_if = "Ranges::is_empty")]
     pub ranges: Ranges,
-    /// The names of columns in the files, by the names that logs give them: `{ s_0 = "x", reward = "r" }`, or `{ "s_*" = "obs_*" }`.
+    /// Names in the files, such as `{ reward = "r" }`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
-    /// The column that names the agent of each row, in files with the rows of several agents.
+    /// Column that names each row's agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_column: Option<String>,
-    /// What is done with rows that cannot be read.
+    /// Treatment of unreadable rows.
     #[serde(default, skip_serializing_if = "is_default")]
     pub bad_rows: BadRows,
-    /// Keep rows that automatic resets of environments wrote, such as ends whose next state is the first state of the next episode. They are
-    /// recognised and left out otherwise.
+    /// Keep rows that automatic resets wrote.
     #[serde(default, skip_serializing_if = "is_default")]
     pub keep_autoreset_rows: bool,
-    /// The discount factor; 1 only where all episodes end.
+    /// Discount factor; 1 only if all episodes end.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub gamma: f64,
-    /// The decay lambda of eligibility traces, in [0, 1]; it moves the root. 0 is TD(0).
+    /// Decay of eligibility traces; 0 is TD(0).
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub lambda: f64,
-    /// The operator: `td`, or `gtd2` or `tdc`, which converge where TD diverges off-policy, and have 2 d numbers.
+    /// TD, GTD2 or TDC.
     #[serde(default, skip_serializing_if = "is_default")]
     pub operator: TdOperator,
-    /// The ratio of the step of u to that of theta, of gtd2 and tdc only; 1 where absent.
+    /// Step of u over step of theta; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 1e12)))]
     pub kappa: Option<f64>,
-    /// EPS: `EPS I` is added to the matrix `A_c` of every agent.
+    /// EPS: adds `EPS I` to every `A_c`.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub ridge: f64,
-    /// How features are scaled.
+    /// Scaling of features.
     #[serde(default, skip_serializing_if = "is_default")]
     pub scaling: Scaling,
-    /// Use importance ratios where logs have them.
+    /// Use importance ratios if logs have them.
     #[serde(default = "yes")]
     pub ratios: bool,
-    /// The largest importance ratio; larger ones count as this one. None where absent.
+    /// Clips larger importance ratios to this value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub max_importance_ratio: Option<f64>,
-    /// Refuse agents whose own system is singular even though the pooled one is
-    /// not; usually harmless, since an agent need not visit every feature.
+    /// Refuse agents whose own system is singular.
     #[serde(default)]
     pub require_regular_agents: bool,
-    /// The share of each agent's episodes that are held out of the data, drawn at random; 0 for none.
+    /// Held-out share of episodes.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub holdout: f64,
-    /// The seed of that draw.
+    /// Seed of this draw.
     #[serde(default, skip_serializing_if = "is_default")]
     pub holdout_seed: u64,
-    /// Additive noise on the samples.
+    /// Additive noise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }

@@ -51,36 +51,36 @@ use fedsa::sampling::Sampling;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FixedPoint {
-    /// The number of agents N. The mean of their matrices is the same for every N, and so single agents are not.
+    /// Number of agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// The dimension d.
+    /// Dimension d.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub dim: usize,
-    /// ||W||, in [0, 1): the mean map is a contraction with this constant. Above d = 500 an upper bound of ||W||.
+    /// `||W||`, the contraction constant of the mean map.
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub contraction: f64,
-    /// How far the agents' matrices are from their mean: spread N(0, 1) / sqrt(d) an entry.
+    /// Difference of the agents' matrices.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub spread: f64,
-    /// `b_c ~ offsets N(0, I)`, independent per agent.
+    /// `b_c ~ offsets N(0, I)`.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub offsets: f64,
-    /// The number k of outcomes of a sample.
+    /// Number of outcomes k.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = index_chain::MAX_STATES)))]
     pub outcomes: usize,
-    /// The standard deviation of a_cz.
+    /// Standard deviation of `a_cz`.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub additive: f64,
-    /// The standard deviation of m_cz.
+    /// Standard deviation of `m_cz`.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub multiplicative: f64,
-    /// From 1 to 1e9: along a trajectory the outcome is drawn anew with probability 1 / mixing_time.
+    /// Mixing time, up to 1e9.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub mixing_time: f64,
-    /// The problem's own seed.
+    /// Seed.
     pub seed: u64,
-    /// Additive Gauss-Markov noise.
+    /// Additive noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }

@@ -69,38 +69,38 @@ pub enum PairFeatures {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct QLearning {
-    /// The number of agents N. Agent c is the same for every N.
+    /// Number of agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// The number of states n.
+    /// Number of states.
     #[cfg_attr(feature = "schema", schemars(range(min = 2, max = crate::settings::MAX_STATES)))]
     pub states: usize,
-    /// The number of actions a.
+    /// Number of actions.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub actions: usize,
-    /// The number of successors b of a state and action, equally likely before perturbation.
+    /// Successors of a state and action, at most `states`.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub branching: usize,
-    /// The features of pairs: tabular, uniform, simplex or orthonormal.
+    /// Features of pairs.
     pub feature_law: PairFeatures,
-    /// The number of features d; states times actions for tabular features.
+    /// Number of features d; needed unless tabular.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub features: Option<usize>,
-    /// The discount factor.
+    /// Discount factor.
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub gamma: f64,
-    /// The probability, in (0, 1], with which the behaviour policy draws its action uniformly; otherwise it takes the state's own.
+    /// Probability of a uniformly drawn action.
     #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub exploration: f64,
-    /// How agents differ, as in `garnet`.
+    /// As in `garnet`.
     pub heterogeneity: Heterogeneity,
-    /// The smallest number of states of the closed class; all by default, so that every pair is visited.
+    /// Least size of the closed class; all states by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_class: Option<usize>,
-    /// The seed of the problem.
+    /// Seed.
     pub seed: u64,
-    /// Additive Gauss-Markov noise.
+    /// Additive noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }

@@ -44,28 +44,28 @@ use fedsa::sampling::Sampling;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RandomLogistic {
-    /// The number of agents N. Agent c is the same for every N.
+    /// Number of agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// The dimension d.
+    /// Dimension d.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub dim: usize,
-    /// The number n of rows of an agent.
+    /// Number of rows n per agent.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = index_chain::MAX_STATES)))]
     pub points: usize,
-    /// mu: `mu/2 ||theta||^2` is added to every loss.
+    /// mu: adds `mu/2 ||theta||^2` to losses.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub ridge: f64,
-    /// How far the weights behind the agents' labels are from each other.
+    /// Difference of the agents' labels.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub spread: f64,
-    /// How far the means of the agents' rows are from 0.
+    /// Difference of the agents' rows.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub shift: f64,
-    /// From 1 to 1e9: along a trajectory the index is drawn anew with probability 1 / mixing_time.
+    /// Mixing time, up to 1e9.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub mixing_time: f64,
-    /// The problem's own seed.
+    /// Seed.
     pub seed: u64,
     /// Additive noise.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,8 @@
 //! of the upper states. The policy that is evaluated always takes the solid action: ratios are `1 / solid` and 0.
 //!
 //! Rewards are 0 in the example, and so are all values. Weights of the value 0 are a line, and the part of theta (and of u)
-//! along it stays as it was: values and the projected Bellman error go to 0, theta need not.
+//! along it stays as it was: values and the projected Bellman error go to 0, theta need not. The usual start is
+//! theta = (1, 1, 1, 1, 1, 1, 10, 1), with eight zeros for u.
 
 use std::sync::Arc;
 
@@ -37,29 +38,29 @@ const FEATURES: usize = 8;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Baird {
-    /// The number of agents N; they differ by their rewards.
+    /// Number of agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// The operator: td diverges, gtd2 and tdc converge; their iterates have 16 numbers.
+    /// TD, GTD2 or TDC.
     pub operator: TdOperator,
-    /// The ratio of the step of u to that of theta, of gtd2 and tdc; 1 where absent.
+    /// Step of u over step of theta; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 1e12)))]
     pub kappa: Option<f64>,
-    /// The discount factor.
+    /// Discount factor.
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub gamma: f64,
-    /// The probability of the solid action under the policy that acts, from 1e-6, below 1.
+    /// Acting policy's probability of the solid action.
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-6), extend("exclusiveMaximum" = 1)))]
     pub solid: f64,
-    /// The mean of the agents' rewards; 0 in Baird's example.
+    /// Mean reward.
     pub reward: f64,
-    /// Every step of agent c has the reward `reward + spread N(0, 1)`, drawn once per agent; 0 in Baird's example.
+    /// Agent c has the reward `reward + spread N(0, 1)`.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub spread: f64,
-    /// The problem's own seed.
+    /// Seed.
     pub seed: u64,
-    /// Additive noise on the samples.
+    /// Additive noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }

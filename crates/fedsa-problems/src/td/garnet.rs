@@ -62,49 +62,48 @@ pub enum Policy {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Garnet {
-    /// The number of agents N. Agent c is the same for every N.
+    /// Number of agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// The number of states n.
+    /// Number of states.
     #[cfg_attr(feature = "schema", schemars(range(min = 2, max = crate::settings::MAX_STATES)))]
     pub states: usize,
-    /// The number of actions a.
+    /// Number of actions.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub actions: usize,
-    /// The number of successors b of a state and action, equally likely.
+    /// Successors of a state and action, at most `states`.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub branching: usize,
-    /// The number of features d: U(0, 1), rows scaled to sum 1, shared by all agents.
+    /// Number of features d, at most `states`.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub features: usize,
-    /// The discount factor.
+    /// Discount factor.
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub gamma: f64,
-    /// The seed of the problem.
+    /// Seed.
     pub seed: u64,
-    /// The policy: one-action or uniform.
+    /// Evaluated policy.
     pub policy: Policy,
-    /// How agents differ.
+    /// Preset of differences between agents.
     pub heterogeneity: Heterogeneity,
-    /// Overrides the preset's kernels: one, two or independent.
+    /// Overrides the preset's kernels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernels: Option<Kernels>,
-    /// Overrides the preset's perturbation: U(0, this) is added to non-zero probabilities.
+    /// Overrides the preset: U(0, this) added to non-zero probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub perturbation: Option<f64>,
-    /// Overrides whether odd agents have the rewards -r.
+    /// Overrides the preset: rewards -r for odd agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opposite_rewards: Option<bool>,
-    /// Overrides the preset's perturbation of rewards: U(0, this) is added.
+    /// Overrides the preset: U(0, this) added to rewards.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub reward_perturbation: Option<f64>,
-    /// The smallest number of states of the closed class: a kernel with a smaller one is drawn again. By default 16, or one more
-    /// than half of the states if that is less.
+    /// Least size of the closed class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_class: Option<usize>,
-    /// Additive noise on the samples.
+    /// Additive noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }

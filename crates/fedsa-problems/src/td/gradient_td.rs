@@ -26,7 +26,7 @@
 //! Of both operators the root minimises the projected Bellman error ([`fedsa::problem::projected`]), and is TD's root where A is regular.
 //! The mean over agents is of the same form, with the means of A, b and C, so that all first-order methods apply.
 //!
-//! A ridge EPS replaces A by `A + EPS I`, in samples as in means.
+//! A ridge EPS replaces A by `A + EPS I`, in samples as in means. Value errors are those of theta.
 
 use faer::Mat;
 use serde::{Deserialize, Serialize};

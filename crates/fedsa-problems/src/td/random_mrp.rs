@@ -132,45 +132,43 @@ impl KernelLaw {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RandomMrp {
-    /// The number of agents N.
+    /// Number of agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// The number of states S.
+    /// Number of states S.
     #[cfg_attr(feature = "schema", schemars(range(min = 2, max = crate::settings::MAX_STATES)))]
     pub states: usize,
-    /// The number of features d.
+    /// Number of features d, at most `states`.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub features: usize,
-    /// The discount factor, a number or [low, high] drawn per agent.
+    /// Discount factor, or `[low, high]`: drawn per agent.
     pub gamma: Discount,
-    /// The problem's own seed.
+    /// Seed.
     pub seed: u64,
-    /// Transition matrices: shared or per-agent.
+    /// Whether agents share P.
     pub kernel: Scope,
-    /// The entries from which P is made: uniform, U(0, 1), or triangular, the sum of two U(0, 1).
+    /// Law of the entries of K, U and V.
     pub kernel_law: KernelLaw,
-    /// The rank r of P: its rows are those of U V, S x r times r x S, normalised. Without it P has full rank.
+    /// Rank r of P, at most `states`; full by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub kernel_rank: Option<usize>,
-    /// The probability with which a chain stays where it is, in [0, 1): P becomes `stay I + (1 - stay) P`, whose stationary
-    /// law is that of P, and which mixes more slowly.
+    /// Probability of staying: P becomes `stay I + (1 - stay) P`.
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub stay: f64,
-    /// Rewards: shared or per-agent.
+    /// Whether agents share rewards.
     pub rewards: Scope,
-    /// The range of rewards.
+    /// Rewards are U(low, high).
     pub reward_range: [f64; 2],
-    /// Features: shared or per-agent.
+    /// Whether agents share features.
     pub feature_scope: Scope,
-    /// Features: uniform, simplex or orthonormal.
+    /// Law of features.
     pub feature_law: FeatureLaw,
-    /// The number B of different agents: agent c is a copy of agent c mod B, with a trajectory of its own. The mean operator is
-    /// then the same for every N. Without it all agents are drawn.
+    /// Number B of different agents: agent c copies agent c mod B.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub base_agents: Option<usize>,
-    /// Additive noise on the samples.
+    /// Additive noise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }

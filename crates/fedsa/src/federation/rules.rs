@@ -46,22 +46,18 @@ impl AnswerRules {
     }
 }
 
-/// What a missing answer counts as in the mean over the agents that were asked.
+/// How missing answers count in the mean over the agents that were asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum MissingAnswers {
-    /// As zero: `sum p_c x_c` over the answers that arrived, divided by the weight of all that were asked. If answers are missing
-    /// independently of their values, each with probability 1 - q, the expected step is q times the step of all answers: the direction
-    /// is right, and the step is shorter. If some agents are missing more often than others, the mean leans towards the others: agent c
-    /// has the weight `q_c p_c`.
+    /// As zero: the sum over the answers is divided by the weight of all agents that were asked. If answers are lost with probability 1 -
+    /// q, the expected step is q times as long. Agents that answer more often weigh more.
     #[default]
     Zero,
-    /// As the mean of the others: `sum p_c x_c` divided by the weight of the answers that arrived. The step has its whole length. The
-    /// mean is biased towards agents that answer more often, as under `zero` but by shares that sum to 1; if all agents are missing
-    /// equally often, it is the mean of all but for a bias that the share of missing answers makes small, and its noise is larger.
-    /// Without any answer the mean is zero. Methods whose control variates must sum to zero cannot have this rule, and neither can links
-    /// that deliver only sums.
+    /// As the mean of the others: the sum is divided by the weight of the answers that arrived. The step keeps its length, is noisier, and
+    /// leans towards agents that answer more often. Without any answer it is zero. Methods whose control variates sum to zero and links
+    /// that deliver only sums cannot have this rule.
     Reweighted,
 }
 

@@ -6,39 +6,34 @@ use crate::error::{Result, require};
 use crate::random::Stream;
 use crate::settings::choice;
 
-/// The rounds in which an agent computes its Hessian anew (\[T\] sec. 2.5.1), the first of which is round 0.
-///
-/// \[T\] counts iterations from 1: its iteration i is round i - 1.
+/// The rounds in which an agent computes a new Hessian (\[T\] sec. 2.5.1). Iteration i of \[T\] is round i - 1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "schedule", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Renewal {
     /// Once, in round 0.
     Once,
-    /// In every T-th round: 0, T, 2 T, .. \[T\] Algorithm 3 prints the iterations 1, T, 2 T, .., whose first period is one
-    /// shorter; its Lemma 2.2 and the proof have periods of T.
+    /// In every T-th round: 0, T, 2 T, ..
     Every {
         /// T.
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         period: u64,
     },
-    /// With distances 1, 2, 3, 5, 8, .. of the Fibonacci sequence: iterations 1, 2, 4, 7, 12, 20, .., until d - 1 is reached,
-    /// then every d - 1 iterations.
+    /// At iterations 1, 2, 4, 7, 12, 20, .., whose distances are Fibonacci numbers, until d - 1 is reached; then every d - 1 iterations.
     Fibonacci,
-    /// When the norm of the mean gradient falls by less than `factor` times its last decrease, and at the latest after d
-    /// rounds. The server decides, and tells all agents with its next question.
+    /// When the norm of the mean gradient falls by less than `factor` times its last decrease, at the latest after d rounds. The server
+    /// decides.
     GradientNorm {
         /// b, in (0, 1).
         #[serde(default = "factor")]
         #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1)))]
         factor: f64,
-        /// The least number of rounds between renewals, at least 3: with norms that fall by a constant factor below b, the rule
-        /// applies in every round.
+        /// The fewest rounds between renewals.
         #[serde(default = "min_distance")]
         #[cfg_attr(feature = "schema", schemars(range(min = 3)))]
         min_distance: u64,
     },
-    /// In these rounds, which increase from 0.
+    /// In these rounds, increasing from 0.
     Rounds {
         /// The rounds.
         rounds: Vec<u64>,
@@ -113,16 +108,16 @@ fn fibonacci(t: u64, d: usize) -> (u64, u64) {
     (last - 1, last + most - 1)
 }
 
-/// How many eigenpairs an agent sends in a round, `d_t`: a number, a list of one number for each agent, or `"random"`.
+/// The number of eigenpairs that an agent sends in a round, `d_t`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Pairs {
-    /// The same number for all agents, in all rounds.
+    /// The same for all agents and rounds.
     Same(#[cfg_attr(feature = "schema", schemars(range(min = 1)))] usize),
-    /// One number for each agent.
+    /// One for each agent.
     Each(Vec<usize>),
-    /// A number that each agent draws in each round, uniform on 1..7.
+    /// Drawn by each agent in each round, uniform on 1..7.
     Drawn(Drawn),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! An uplink has two ends. The agent's end has the stages that alter what is sent, the bit budget of the exchange, the codec and error
 //! feedback. The server's end delivers one message per agent (which may be lost, weakened or late) or only the sum of all messages, and takes
-//! a mean of them. The section `docs/src/reference/links.md` describes in full what links do to messages.
+//! a mean of them. The page `docs/src/reference/links.md` describes what links do to messages.
 
 pub(crate) mod agent_end;
 pub mod aggregation;

@@ -8,49 +8,49 @@ use toml::Value;
 
 use crate::config::schema_parts;
 
-/// A `[[check]]`: compares a measured with an expected quantity. See `docs/src/reference/check.md`.
+/// A `[[check]]`: compares a measured with an expected quantity.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Check {
     /// The kind of check.
     pub kind: String,
-    /// The check's name; generated from the other keys by default.
+    /// The statement; by default made from the other keys.
     #[serde(default)]
     pub name: Option<String>,
-    /// The label of the method that is checked.
+    /// Label of the checked method.
     #[serde(default)]
     pub method: Option<String>,
-    /// The label of the method to compare with.
+    /// Label of the method to compare with.
     #[serde(default)]
     pub over: Option<String>,
-    /// The metric: mse by default.
+    /// The metric; `mse` by default.
     #[serde(default)]
     pub metric: Option<String>,
-    /// Coordinates of the points to check; all points by default.
+    /// Coordinates of checked points, each a value or a list; all by default.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: BTreeMap<String, Value>,
-    /// Checks only points with eta H of at least this value.
+    /// The smallest eta H of checked points, eta being the largest step size.
     #[serde(default)]
     pub min_eta_h: Option<f64>,
-    /// Checks only points with eta H of at most this value.
+    /// The largest eta H of checked points.
     #[serde(default)]
     pub max_eta_h: Option<f64>,
-    /// The coordinate over which points are fitted or compared.
+    /// The coordinate along which points are fitted or compared.
     #[serde(default)]
     pub along: Option<String>,
-    /// The expected value: a number, or the name of a predicted quantity.
+    /// A number; for `floor` also a predicted quantity.
     #[serde(default)]
     #[schemars(schema_with = "schema_parts::number_or_name")]
     pub expected: Option<Value>,
-    /// Relative tolerance (absolute for slopes).
+    /// Relative tolerance (absolute for `slope`); 0 by default.
     #[serde(default)]
     pub tolerance: Option<f64>,
-    /// Number of standard errors that are allowed in addition to the tolerance.
+    /// Standard errors allowed beside the tolerance; 3 by default, 0 with one seed.
     #[serde(default)]
     pub se: Option<f64>,
-    /// Whether the larger of tolerance and standard errors is allowed, instead of their sum.
+    /// Allows the larger of tolerance and standard errors, not their sum.
     #[serde(default)]
     pub larger: bool,
     /// The smallest accepted value.
@@ -59,25 +59,25 @@ pub struct Check {
     /// The largest accepted value.
     #[serde(default)]
     pub max: Option<f64>,
-    /// The round by which the value is read; the last round by default.
+    /// The round that is read; the last by default.
     #[serde(default)]
     pub by: Option<u64>,
-    /// The first round that is considered.
+    /// The first round that counts; 0 by default.
     #[serde(default)]
     pub after: Option<u64>,
     /// The level that the metric must reach.
     #[serde(default)]
     pub level: Option<f64>,
-    /// The count that measures cost; bits_up by default.
+    /// The count that measures cost; `bits_up` by default.
     #[serde(default)]
     pub cost: Option<String>,
-    /// Checks only points where the predicted bias2 exceeds this multiple of the predicted noise.
+    /// Checks only points where predicted `bias2` exceeds this multiple of `noise`.
     #[serde(default)]
     pub bias_over_noise: Option<f64>,
-    /// The reason why the check is expected to fail, if it is.
+    /// Why the check fails. If it holds, it is not as expected.
     #[serde(default)]
     pub expected_to_fail: Option<String>,
-    /// How a check that cannot be measured is treated.
+    /// Treatment of a check that no run can answer.
     #[serde(default)]
     pub unmeasured: Unmeasured,
 }
@@ -105,14 +105,14 @@ impl Check {
     }
 }
 
-/// How a check is treated that no run of the file can answer.
+/// Treatment of a check that no run can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unmeasured {
     /// The file is refused as bad input.
     #[default]
     Error,
-    /// The check is reported as not measured and does not affect the exit status. The program writes this value into
-    /// `config.toml` for checks that options of the command line leave unmeasured.
+    /// The check is reported as not measured, and does not affect the exit status. The program writes this into `config.toml` if options of
+    /// the command line leave a check unmeasured.
     Note,
 }

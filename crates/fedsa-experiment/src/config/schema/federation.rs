@@ -11,35 +11,32 @@ use serde::{Deserialize, Serialize};
 #[schemars(rename = "Federation")]
 #[non_exhaustive]
 pub struct FederationSpec {
-    /// The seconds for which the server waits for agents before the first round.
+    /// Seconds for which the server waits for agents before the first round.
     #[schemars(range(min = 0))]
     pub connect: f64,
-    /// The seconds of an exchange; answers that have not come by then are missing, or late over a link with `law = "network"`.
+    /// Seconds of an exchange. Later answers are missing, or late over a link with `law = "network"`.
     #[schemars(range(min = 0))]
     pub deadline: f64,
-    /// How many answers an exchange needs, or all where fewer are asked.
+    /// Answers that an exchange needs; all, if fewer agents are asked.
     pub least_answers: u64,
-    /// The share of the weight of the agents that were asked, whose answers an exchange needs.
+    /// Share of the asked agents' weight whose answers an exchange needs.
     #[schemars(range(min = 0, max = 1))]
     pub least_share: f64,
-    /// How often agents are asked again where an exchange has too few answers; then the round is given up, which changes nothing.
+    /// How often agents are asked again if an exchange has too few answers. After that the round changes nothing.
     pub repeats: u64,
-    /// What a missing answer counts as: zero, which shortens the step, or the mean of the others, which methods whose control variates must
-    /// sum to zero cannot have.
+    /// Missing answers count as zero, or as the mean of the others.
     pub missing: MissingAnswers,
-    /// Agents are excluded whose answers are no longer finite, or have a norm above this many times the median of the others'; by default
-    /// answers are believed, and the federation ends where an agent's numbers are no longer finite.
+    /// Excludes agents whose answers are not finite, or have a norm above this multiple of the others' median. By default a non-finite
+    /// answer ends the federation.
     #[schemars(range(min = 1))]
     pub norm_limit: Option<f64>,
-    /// Agents are excluded whose LIBSVM rows end with a column more than this many times as far as those of most agents, where three or more have
-    /// come: the model would be made of columns that nobody else has.
+    /// Excludes agents whose last LIBSVM column is more than this many times as large as most agents', if three or more have come.
     #[schemars(range(min = 1))]
     pub width_limit: f64,
-    /// After so many rounds in a row without an answer, although it was asked or could not be reached, an agent has left for good; by
-    /// default only those leave that say so.
+    /// Rounds in a row without an answer after which an agent has left for good; never by default.
     #[schemars(range(min = 1))]
     pub leave_after: Option<u64>,
-    /// The seconds for which the server waits between two rounds for applications of agents that come later.
+    /// Seconds between two rounds in which the server waits for applications of new agents.
     #[schemars(range(min = 0))]
     pub invite: f64,
     /// The most rounds by which a question may be ahead of the last one that an agent accepted; by default any number.

@@ -14,59 +14,57 @@ use fedsa_figure::{FigureStyle, Format, Theme};
 #[schemars(rename = "Figure")]
 #[non_exhaustive]
 pub struct FigureSpec {
-    /// curves (a metric over rounds), scaling (floors over a coordinate), cost (the cost of reaching a level, over a
-    /// coordinate) or table (floors as numbers).
+    /// What is drawn: curves, scaling, cost or a table.
     pub kind: FigureKind,
-    /// The horizontal axis: round, exchanges, samples or bits_up, or several of them, a panel each; seconds of a federation of machines; for
-    /// scaling and cost, a coordinate; for a table, the coordinate whose values are columns.
+    /// The horizontal axis. Curves: a count such as `round`, or several; scaling and cost: a coordinate; table: the coordinate of its
+    /// columns.
     pub x: Option<AxisNames>,
-    /// The metric, or several.
+    /// The metric; curves and scaling take several. By default `mse`, or `residual` without a known `theta*`.
     pub y: Option<MetricNames>,
-    /// The count that measures cost; bits_up by default.
+    /// The count that measures cost; `bits_up` by default.
     pub cost: Option<String>,
-    /// The level that the metric must reach, or several levels.
+    /// The level of the metric to reach, or several, a panel each; required for cost.
     pub level: Option<Levels>,
-    /// Whether levels are shares of the metric's value at round 0.
+    /// Whether levels are shares of the metric's mean at round 0.
     pub relative: bool,
-    /// Whether the horizontal axis is logarithmic.
+    /// Whether the horizontal axis is logarithmic; default: scaling and cost with positive values.
     pub x_log: Option<bool>,
     /// Whether the vertical axis is logarithmic; true by default.
     pub y_log: Option<bool>,
-    /// The labels of the methods that are drawn; by default all.
+    /// Labels of the methods to draw; all by default.
     pub methods: Option<Vec<String>>,
-    /// The labels of the points that are drawn; by default all.
+    /// Labels of the points to draw; all by default.
     pub points: Option<Vec<String>>,
-    /// The centre over seeds: mean or median; mean by default.
+    /// Over seeds: the mean (default) with `band`, or the median with the 10% and 90% quantiles.
     pub centre: Option<CurveCentre>,
-    /// The band around means: by default standard errors where a prediction is drawn, otherwise standard deviations.
+    /// The band around means: `error` by default for scaling and beside predictions, else `deviation`.
     pub band: Option<Band>,
-    /// Coordinates with one panel per value; for curves, all coordinates by default.
+    /// Coordinates with a panel for each value, or in a table a group of rows. By default all for curves, else none.
     pub panels: Option<Vec<String>>,
-    /// Predicted levels (for scaling, curves over the coordinate): method label -> quantities.
+    /// Predicted quantities as dashes: `{ LABEL = ["bias2", "floor"] }`.
     pub levels: BTreeMap<String, Vec<String>>,
-    /// Predicted curves: labels of methods whose exact mean-square error is drawn.
+    /// Labels of methods whose predicted mean-square error is drawn.
     pub exact: Vec<String>,
-    /// Whether each panel has a lower panel with the ratio of measured to exact means.
+    /// Whether a panel under each shows the ratio of measured to exact means.
     pub ratios: bool,
-    /// The slope of a reference line.
+    /// The slope of a thin grey line, on logarithmic axes.
     pub slope: Option<f64>,
-    /// The range of the vertical axis.
+    /// The range of the vertical axis, `[low, high]`; by default from the data.
     pub y_range: Option<[f64; 2]>,
-    /// Whether panels share one vertical range; by default they do if each fills a good part of it.
+    /// Whether panels of a metric share a vertical range; by default if each fills a fifth of it, in all panels or in a row.
     pub share_y: Option<bool>,
-    /// Panels per row.
+    /// Panels per row; fewer if `width` has no room.
     pub columns: Option<usize>,
-    /// Where the picture goes: neurips (5.5 inches, 9 point Times), ieee (a column of 3.5 inches, 8 point Times) or slides (16:9, large
-    /// letters). Lines then differ in dashes and markers too, and title, caption and notes are left to the text around the picture,
-    /// but for the title of slides. By default the picture is for a screen.
+    /// Where the picture goes; a screen by default. Styles distinguish lines by dashes and markers, and leave out caption, notes and title
+    /// (slides keep it).
     pub style: Option<FigureStyle>,
-    /// The picture's width in pixels, 96 of which are an inch.
+    /// Pixels, 300 to 4000, 96 to an inch. By default 720 for one column of panels, else 900.
     pub width: Option<f64>,
-    /// Resolution of a PNG in dots per inch; 192 by default, 300 with a style.
+    /// Dots per inch of a PNG, 24 to 1200; 192 by default, 300 with a style.
     pub dpi: Option<f64>,
-    /// The colour theme: light or dark.
+    /// The colours.
     pub theme: Theme,
-    /// The formats to write: svg, png, pdf; by default svg and png, with a style all.
+    /// The files to write; by default svg and png, with a style all.
     pub formats: Option<Vec<Format>>,
 }
 
@@ -169,16 +167,16 @@ impl Levels {
     }
 }
 
-/// What the figure shows.
+/// The content of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
     /// A metric over rounds.
     #[default]
     Curves,
-    /// Floors over a coordinate.
+    /// Floors along a coordinate.
     Scaling,
-    /// The cost of reaching a level of the metric, over a coordinate.
+    /// The cost of reaching a level of the metric, along a coordinate or in numbers.
     Cost,
     /// Floors as numbers.
     Table,

@@ -70,16 +70,15 @@ pub enum Centre {
     Limit,
 }
 
-/// A method's output: `"last"`, `"average"` (Polyak and Ruppert), or `{ tail = 0.5 }`,
-/// the average of the last half of the rounds.
+/// The output of a method.
 #[derive(Debug, Clone, Copy, PartialEq, JsonSchema)]
 #[schemars(untagged, deny_unknown_fields)]
 pub enum OutputSpec {
     /// last or average.
     Name(OutputName),
-    /// A tail average.
+    /// The average of the last rounds.
     Tail {
-        /// The share of the rounds that is averaged, counted from the end.
+        /// The share of the rounds that is averaged: 0.5 for the last half.
         #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
         tail: f64,
     },
@@ -116,7 +115,7 @@ choice!(OutputSpec, "\"last\", \"average\", { tail = SHARE } or { weighted = Q }
 pub enum OutputName {
     /// `theta_t`.
     Last,
-    /// The mean of all iterates.
+    /// The mean of all iterates (Polyak and Ruppert).
     Average,
 }
 
@@ -178,7 +177,7 @@ pub struct ExpectAt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExpectedStatus {
-    /// The run ends without divergence, and reaches its target if it has one.
+    /// The run does not diverge, and reaches its target if it has one.
     Ok,
     /// The iterates diverge.
     Diverges,

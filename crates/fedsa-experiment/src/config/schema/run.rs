@@ -41,7 +41,7 @@ pub enum Refused {
     /// The file is refused as bad input.
     #[default]
     Error,
-    /// The method is not run; results show it as refused, with the reason. For tables of combinations.
+    /// The method is not run, and results give the reason. For tables of combinations.
     Skip,
 }
 
@@ -109,12 +109,12 @@ impl Seeds {
     }
 }
 
-/// `theta_0`: zero, root, root+1, normal, limit (FedLSA's), a list, or an `.npz` or `.json` file.
+/// `theta_0`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "Start")]
 pub enum StartSpec {
-    /// A name, or a file.
+    /// zero, root, root+1, normal, limit (FedLSA's), or an `.npz` or `.json` file.
     Name(String),
     /// The d components.
     List(Vec<f64>),
@@ -230,24 +230,24 @@ impl Grid {
     }
 }
 
-/// When a run stops early: at the first recorded round at which one of these conditions holds.
+/// When a run stops early: at the first recorded round at which a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Stop {
-    /// Stop when `||theta - theta*||^2` is at most this value.
+    /// Stop when `||theta - theta*||^2` is at most this.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub mse: Option<f64>,
-    /// Stop when `||mean gbar(theta)||` is at most this value.
+    /// Stop when `||mean gbar(theta)||` is at most this.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub residual: Option<f64>,
-    /// Stop when `||mean gbar(theta)||` is at most this multiple of its value at the start.
+    /// Stop when `||mean gbar(theta)||` is at most this multiple of its first value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub relative_residual: Option<f64>,
-    /// Stop when `f(theta) - f(theta*)` is at most this value, for problems whose operators are minus gradients of losses.
+    /// Stop when `f(theta) - f(theta*)` is at most this; for problems with losses.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub gap: Option<f64>,

@@ -35,69 +35,68 @@ macro_rules! on_data_sets {
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(deny_unknown_fields)]
         pub struct $name {
-            /// Files, globs, a folder or the name of a data set, or a list of them.
+            /// Files, globs, folders or data sets.
             pub data: Sources,
-            /// The column of labels; by default the label of LIBSVM files, the file of labels beside IDX images, and the column `target`
-            /// or `label` of tables.
+            /// Column of labels.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub target: Option<String>,
             $($(#[$own_doc])*
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub $own: Option<$type>,)*
-            /// Columns of tables that are not features.
+            /// Columns to ignore.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub drop: Vec<String>,
-            /// Columns of tables that are categories: a column of 0 and 1 for each level but that of most rows. Columns of text are so by themselves.
+            /// Columns of categories.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub categorical: Vec<String>,
-            /// mu: `mu/2 ||theta||^2` is added to every agent's loss.
+            /// mu: adds `mu/2 ||theta||^2` to losses.
             #[serde(default)]
             #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
             pub ridge: f64,
-            /// Adds a last column of ones.
+            /// Adds a column of ones.
             #[serde(default)]
             pub intercept: bool,
-            /// Whether the ridge applies to the intercept too.
+            /// Penalises the intercept.
             #[serde(default)]
             pub penalise_intercept: bool,
-            /// Features are divided by this number, such as 255 for pixels.
+            /// Divisor of features.
             #[serde(default = "one")]
             pub divide_by: f64,
-            /// Features have mean 0 and standard deviation 1 over the rows of all agents; sparse ones keep their means.
+            /// Standardises features.
             #[serde(default)]
             pub standardise: bool,
-            /// Projects features on principal components.
+            /// Principal components.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub pca: Option<Pca>,
-            /// The number of agents N; follows from the data for the partitions files and by-column.
+            /// Number of agents N.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
             pub agents: Option<usize>,
-            /// How rows are divided among agents.
+            /// Division of rows.
             #[serde(default)]
             pub partition: Partition,
-            /// The column whose values are the agents of the partition by-column; it is not a feature.
+            /// Column of agents, for `by-column`.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub group: Option<String>,
-            /// Deals the rows of all agents out again at random: the same rows, in agents of the same sizes, without their differences.
+            /// Deals rows out again.
             #[serde(default)]
             pub reshuffle: bool,
-            /// Rows of each agent, with those that are held out; all by default.
+            /// Rows per agent; all by default.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
             pub samples: Option<usize>,
-            /// The share of each agent's rows that is held out, drawn at random.
+            /// Held-out share of rows.
             #[serde(default)]
             #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
             pub holdout: f64,
-            /// The agents' weights: by their rows, so that every row counts alike, or equal.
+            /// Agents' weights.
             #[serde(default)]
             pub weighting: AgentWeights,
-            /// From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time.
+            /// Mixing time, up to 1e9.
             #[serde(default = "one")]
             #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
             pub mixing_time: f64,
-            /// The seed of partitions and of what is held out.
+            /// Seed of the draws.
             #[serde(default)]
             pub seed: u64,
         }
@@ -262,10 +261,9 @@ trait OnData {
 on_data_sets! {
     /// The `logistic` problem: `f_c(theta) = (1/n_c) sum_j log(1 + exp(-y_j x_j^T theta)) + ridge/2 ||theta||^2`, y in {-1, 1} (\[T\] eq. 2.2).
     Logistic {
-        /// The class whose target is 1, a number or a name; all others have -1. Without it there must be two labels, of
-        /// which the larger number, or the second name in alphabetical order, has 1.
+        /// Class with target 1.
         positive: ClassLabel,
-        /// The labels of all agents' rows, where an agent may lack one; without it they are those that rows have.
+        /// All labels, if agents may lack some.
         classes: Vec<ClassLabel>
     }
 }
@@ -273,7 +271,7 @@ on_data_sets! {
 on_data_sets! {
     /// The `least-squares` problem: `f_c(theta) = (1/n_c) sum_j (x_j^T theta - y_j)^2 / 2 + ridge/2 ||theta||^2` (\[T\] eq. 2.2).
     LeastSquares {
-        /// The smallest and the largest target: labels are mapped to this range, such as [0, 1].
+        /// Maps labels to `[low, high]`.
         target_range: [f64; 2]
     }
 }
@@ -283,21 +281,21 @@ on_data_sets! {
     /// offsets o_j, row weights a_j and `A_c = sum_j a_j`. Without a dispersion l is minus the log-likelihood. Of K classes theta has
     /// K - 1 blocks.
     GeneralisedLinear {
-        /// The family: binomial by default.
+        /// Family; `binomial` by default.
         family: FamilyName,
-        /// The dispersion of the negative-binomial family, alpha: the variance is `mu + alpha mu^2`.
+        /// alpha of `negative-binomial`, with the variance `mu + alpha mu^2`.
         dispersion: f64,
-        /// The residual from which on Huber's loss is linear, in units of the target.
+        /// Residual above which Huber's loss is linear.
         huber_delta: f64,
-        /// The class whose target is 1, of the binomial family; as that of `logistic`.
+        /// As in `logistic`, for `binomial`.
         positive: ClassLabel,
-        /// The class of the multinomial family with which others are compared; the first one by default.
+        /// Reference class of `multinomial`; the first by default.
         reference: ClassLabel,
-        /// The labels of all agents' rows, as those of `logistic`; of the binomial and the multinomial family.
+        /// As in `logistic`, for `binomial` and `multinomial`.
         classes: Vec<ClassLabel>,
-        /// The column that is added to linear predictors, such as the logarithm of an exposure.
+        /// Column added to linear predictors.
         offset: String,
-        /// The column that says how much each row counts.
+        /// Column of row weights.
         row_weights: String
     }
 }

@@ -59,10 +59,10 @@ use crate::random::Stream;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Quantised {
-    /// b, between 1 and 64.
+    /// Bits per component b.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 64)))]
     pub bits: u32,
-    /// How a number becomes one of the levels.
+    /// Rounding to levels.
     #[serde(default)]
     pub rounding: Rounding,
 }

@@ -28,11 +28,11 @@ use crate::random::Stream;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TopK {
-    /// How many components, at least 1; or [`TopK::fraction`].
+    /// Number of components; or `fraction`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub k: Option<usize>,
-    /// Which share of the components, in (0, 1].
+    /// Share of components; or `k`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub fraction: Option<f64>,
@@ -56,15 +56,15 @@ crate::settings::setters! { TopK {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RandK {
-    /// How many components, at least 1; or [`RandK::fraction`].
+    /// Number of components; or `fraction`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub k: Option<usize>,
-    /// Which share of the components, in (0, 1].
+    /// Share of components; or `k`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub fraction: Option<f64>,
-    /// Whether what is sent is scaled by n/k.
+    /// Whether values are scaled by n/k.
     #[serde(default = "yes")]
     pub unbiased: bool,
 }

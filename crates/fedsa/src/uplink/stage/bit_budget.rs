@@ -16,10 +16,10 @@ use crate::uplink::codec::Codec;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct BitBudget {
-    /// B.
+    /// Bits per component B.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub bits: f64,
-    /// The signal-to-noise ratio Gamma, with Rayleigh fading; without it the budget is constant.
+    /// Signal-to-noise ratio of Rayleigh fading; no fading by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub fading_snr: Option<f64>,

@@ -12,7 +12,7 @@ use crate::random::Stream;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Clip {
-    /// The Euclidean norm to which a longer vector is shortened, before stages that follow, error feedback and the codec.
+    /// Largest Euclidean norm.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub norm: f64,
 }

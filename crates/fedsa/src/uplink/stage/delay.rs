@@ -21,53 +21,53 @@ use crate::settings::choice;
 pub enum Delay {
     /// A constant delay of `rounds`.
     Constant {
-        /// tau.
+        /// Delay tau.
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         rounds: u64,
     },
     /// Uniform on `min..=max`, per agent and round.
     Uniform {
-        /// The smallest delay.
+        /// Smallest delay.
         #[serde(default = "one")]
         min: u64,
-        /// The largest delay, tau_max.
+        /// Largest delay.
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         max: u64,
     },
     /// Geometric on 0, 1, .. with this mean, truncated at `max`.
     Geometric {
-        /// The mean before truncation.
+        /// Mean before truncation.
         #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
         mean: f64,
-        /// The largest delay; ten times the mean by default.
+        /// Largest delay; ten times the mean by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         max: Option<u64>,
     },
     /// Measured delays: `delays[t]` in round t, and the last entry in later rounds.
     Trace {
-        /// One per round, for all agents or for each.
+        /// Delays by round.
         delays: Vec<Row>,
     },
     /// Every `period` rounds the link stalls for `length` of them: the delay then grows
     /// by one each round, from 0 to `length`; uniform on `0..=short` at other times. The
     /// first stall ends the first period.
     Stall {
-        /// The number of rounds from the end of one stall to the end of the next.
+        /// Rounds between the ends of stalls.
         period: u64,
-        /// The number of rounds that a stall lasts.
+        /// Rounds per stall.
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         length: u64,
-        /// The largest delay at other times.
+        /// Largest delay otherwise.
         #[serde(default)]
         short: u64,
     },
     /// Single spikes: a delay of `rounds` with probability `probability`, otherwise 0.
     Spikes {
-        /// The probability of a spike.
+        /// Probability of a spike.
         #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
         probability: f64,
-        /// The delay of a spike.
+        /// Delay of a spike.
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         rounds: u64,
     },
@@ -75,7 +75,7 @@ pub enum Delay {
     /// round in which it comes, and one that comes more than `max` rounds late is refused. Nothing is drawn: in a run without
     /// nodes answers are in time, unless it replays arrivals that nodes have recorded.
     Network {
-        /// The most rounds by which an answer may be late.
+        /// Largest accepted delay.
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         max: u64,
     },
@@ -246,7 +246,7 @@ pub enum Before {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Pull {
-    /// What the server uses in the first rounds, which have no answer as old as the delay.
+    /// Direction of the first rounds.
     #[serde(default)]
     pub before: Before,
     /// The law.

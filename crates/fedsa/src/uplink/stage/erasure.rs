@@ -12,7 +12,7 @@ use crate::random::Stream;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Erasure {
-    /// The probability p of arriving.
+    /// Probability of arrival.
     #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub success: f64,
 }

@@ -12,17 +12,17 @@ use crate::random::Stream;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct GilbertElliott {
-    /// The probability that a good channel turns bad.
+    /// Probability of turning bad.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub to_bad: f64,
-    /// The probability that a bad channel turns good: bursts last 1/this on average.
+    /// Probability of turning good; bursts last 1/this on average.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub to_good: f64,
-    /// The probability of arriving while good.
+    /// Probability of arrival while good.
     #[serde(default = "always")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub success_good: f64,
-    /// The probability of arriving while bad.
+    /// Probability of arrival while bad.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub success_bad: f64,

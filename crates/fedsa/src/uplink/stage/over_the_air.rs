@@ -15,10 +15,10 @@ use crate::random::Stream;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct OverTheAir {
-    /// The law of the channel gains.
+    /// Law of channel gains.
     #[serde(default, deserialize_with = "crate::registry::table")]
     pub gain: Gain,
-    /// The standard deviation `s_w` of the receiver's noise.
+    /// Standard deviation `s_w` of receiver noise.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub receiver_noise: f64,

@@ -12,7 +12,7 @@ use crate::random::Stream;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SentNoise {
-    /// The standard deviation of the noise in each component.
+    /// Standard deviation per component.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub std: f64,
 }
