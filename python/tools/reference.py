@@ -43,6 +43,15 @@ GROUPS: list[tuple[str, Any, list[str]]] = [
     ),
 ]
 
+# What scikit-learn wants of estimators, and explains itself.
+OF_SKLEARN = {"get_params", "set_params", "get_metadata_routing", "set_fit_request", "set_predict_request", "set_score_request"}
+
+# Classes whose common members are listed at another one.
+LIKE = {"FederatedRegressor": "FederatedClassifier", "LateCarrier": "AgentCarrier"}
+
+# Modules of kinds, which have pages of their own.
+PAGES = {problems: "problems.md", methods: "methods.md", links: "links.md"}
+
 
 def said(thing: Any) -> str:
     """The first sentence of a docstring, as Markdown."""
@@ -71,26 +80,26 @@ def is_exception(thing: Any) -> bool:
     return inspect.isclass(thing) and issubclass(thing, Exception)
 
 
-def lines_of(name: str, thing: Any, of_kinds: bool) -> list[str]:
+def shortened(call: str, name: str) -> str:
+    """A call; with all defaults a line is too long to be read."""
+    return call if len(call) <= 60 else f"{name}(..)"
+
+
+def lines_of(name: str, thing: Any) -> list[str]:
     """The entry of a class or function."""
     bases = ", ".join(f"`{base.__name__}`" for base in thing.__bases__) if is_exception(thing) else ""
     if bases:
         return [f"- `{name}` ({bases}): {said(thing)}"]
-    if of_kinds:
-        return [f"- `{name}`: {said(thing)}"]
     is_made = not inspect.isclass(thing) or name in ("Experiment", "AgentData", "Federation", "ClientNode", "ServerNode", "Session", "CancelToken")
-    out = [f"- `{signature(thing, name) if is_made else name}`: {said(thing)}"]
+    out = [f"- `{shortened(signature(thing, name), name) if is_made else name}`: {said(thing)}"]
     if inspect.isclass(thing):
         members = {n: m for cls in thing.__mro__[:-1] if cls.__module__.startswith("fedsa") for n, m in vars(cls).items()}
         for member, value in sorted(members.items()):
-            if member.startswith("_"):
+            if member.startswith("_") or member in OF_SKLEARN:
                 continue
             inner = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
             if inspect.isfunction(inner):
-                # With all defaults a line is too long to be read.
-                call = signature(inner, f".{member}")
-                call = call if len(call) <= 60 else f".{member}(..)"
-                out.append(f"  - `{call}`: {said(inner)}")
+                out.append(f"  - `{shortened(signature(inner, f'.{member}'), f'.{member}')}`: {said(inner)}")
             elif isinstance(inner, property):
                 out.append(f"  - `.{member}`: {said(inner)}")
     return out
@@ -101,9 +110,12 @@ def listed() -> str:
     out: list[str] = []
     for title, module, names in GROUPS:
         out += [f"## {title}", ""]
-        of_kinds = module in (problems, methods, links)
+        if module in PAGES:
+            out += [f"One class for each kind, which the [reference]({PAGES[module]}) explains: {', '.join(f'`{name}`' for name in names)}.", ""]
+            continue
         for name in names:
-            out += lines_of(name, getattr(module, name), of_kinds)
+            known = lines_of(LIKE[name], getattr(module, LIKE[name])) if name in LIKE else []
+            out += [line for line in lines_of(name, getattr(module, name)) if line not in known]
         out.append("")
     return "\n".join(out)
 

@@ -78,6 +78,7 @@ fn wanted(pages: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         "error kinds",
         "error codes",
         "commands",
+        "options of all commands",
         "files",
         "problems",
         "methods",
@@ -143,6 +144,7 @@ fn region(name: &str, page: &str, schema: &Json) -> Option<String> {
                 vec![format!("[`fedsa {}`]({file})", path.join(" ")), about(&command)]
             }),
         ),
+        "options of all commands" => arguments(program().get_arguments().filter(|arg| arg.is_global_set())),
         _ => {
             let set = name.strip_prefix("keys ")?;
             let (_, own) = key_sets().into_iter().find(|(name, _)| name == set)?;
@@ -352,9 +354,14 @@ fn values(schema: &Json) -> String {
     for name in names {
         let of = &definitions[name];
         write!(out, "## {name}\n\n{}\n\n", sentence(of["description"].as_str().unwrap_or_default())).unwrap();
+        // Kinds that have sections on a page of their own.
+        if let Some((_, page)) = [("Base", "methods.md"), ("Delay", "links.md#media")].iter().find(|(own, _)| own == name) {
+            write!(out, "[Its kinds]({page}).\n\n").unwrap();
+            continue;
+        }
         if let Some(own) = of.get("properties").and_then(Json::as_object) {
             // Tables of a file have their keys on a page of their own.
-            let elsewhere = ["Sampling", "Sweep", "Variant", "Figure", "Check", "UplinkSpec", "DownlinkSpec", "Noise"];
+            let elsewhere = ["Sampling", "Sweep", "Variant", "Figure", "Check", "UplinkSpec", "DownlinkSpec", "Noise", "Federation"];
             assert!(elsewhere.iter().all(|name| sets.iter().any(|(set, _)| set == name)));
             match elsewhere.contains(&name.as_str()) {
                 true => {
@@ -363,6 +370,7 @@ fn values(schema: &Json) -> String {
                         "Check" => "check.md",
                         "UplinkSpec" | "DownlinkSpec" => "links.md",
                         "Noise" => "problems.md#additive-noise",
+                        "Federation" => "experiment-files.md#federation",
                         _ => "experiment-files.md",
                     };
                     write!(out, "[Its keys]({page}).\n\n").unwrap();
@@ -445,34 +453,46 @@ fn commands() -> BTreeMap<String, String> {
             writeln!(page, "    {}", line.trim()).unwrap();
         }
         page.push('\n');
-        let all: Vec<&Arg> =
-            command.get_arguments().filter(|arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str())).collect();
+        let all: Vec<&Arg> = command
+            .get_arguments()
+            .filter(|arg| !arg.is_hide_set() && !arg.is_global_set() && !["help", "version"].contains(&arg.get_id().as_str()))
+            .collect();
         let (positional, options): (Vec<&Arg>, Vec<&Arg>) = all.into_iter().partition(|arg| arg.is_positional());
         let mut groups: Vec<(String, Vec<&Arg>)> = Vec::new();
         if !positional.is_empty() {
             groups.push(("Arguments".into(), positional));
         }
         for option in options {
-            let heading = match option.is_global_set() {
-                true => "Options of all commands",
-                false => option.get_help_heading().unwrap_or("Options"),
-            };
+            let heading = option.get_help_heading().unwrap_or("Options");
             match groups.iter_mut().find(|(name, _)| name == heading) {
                 Some((_, list)) => list.push(option),
                 None => groups.push((heading.into(), vec![option])),
             }
         }
         for (heading, args) in groups {
-            let rows = args.iter().map(|arg| vec![call(arg), arg_default(arg), arg_about(arg)]);
-            let first = if heading == "Arguments" { "argument" } else { "option" };
-            write!(page, "## {heading}\n\n{}\n", table(&[first, "default", "meaning"], rows)).unwrap();
+            write!(page, "## {heading}\n\n{}\n", arguments(args)).unwrap();
         }
         if let Some(after) = command.get_after_long_help().or_else(|| command.get_after_help()) {
             page.push_str("## Notes\n\n");
             after.to_string().lines().for_each(|line| writeln!(page, "    {line}").unwrap());
             page.push('\n');
         }
-        out.insert(format!("reference/commands/{}.md", path.join("-")), page.trim_end().to_string() + "\n");
+        page.push_str("[Options of all commands](index.md#options-of-all-commands)\n");
+        out.insert(format!("reference/commands/{}.md", path.join("-")), page);
+    }
+    out
+}
+
+/// A list of arguments.
+fn arguments<'a>(args: impl IntoIterator<Item = &'a Arg>) -> String {
+    let mut out = String::new();
+    for arg in args {
+        let default = match arg_default(arg).as_str() {
+            "" => String::new(),
+            "required" => " (required)".into(),
+            value => format!(" ({value} by default)"),
+        };
+        writeln!(out, "- {}{default}: {}", call(arg), arg_about(arg)).unwrap();
     }
     out
 }
