@@ -3,7 +3,7 @@
 //! Every point of a grid is run, with the same seeds, as long as it may still be the best: until it costs 1.3 times the best so far. A
 //! grid whose points all run to the end takes many times longer; its time is estimated from the seconds that a round of each point has
 //! taken. The points that are cheapest in these runs, and the answer, are then compared by their exact mean-square error where it is
-//! known, computed round by round, and by runs of fresh seeds elsewhere. The table is in `docs/src/evidence/tuning.md`. `FEDSA_STUDY=0..10` runs a part.
+//! known, computed round by round. `docs/src/evidence/tuning.md` has what came of it. `FEDSA_STUDY=0..10` runs a part.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -8,7 +8,7 @@ use super::tiles::MIN_SLOTS;
 use crate::logs::source::Inputs;
 use fedsa::error::{Error, Result, quoted, require};
 
-/// The settings of a [`FeatureMap`](super::FeatureMap).
+/// The settings of a map of features, `FeatureMap`.
 ///
 /// On the command line: `columns`, `identity`, `identity:bias`, `polynomial:2`,
 /// `fourier:3`, `fourier:3:scaled`, `tiles:8x4` (tilings x bins), `tiles:8x8@1024`
