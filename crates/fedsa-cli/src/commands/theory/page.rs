@@ -44,7 +44,7 @@ pub fn page(
     page.title(&format!("{}: {}", experiment.id, experiment.title));
     page.paragraph(
         "What theory predicts before anything runs. Errors are squared distances ||theta - theta*||^2 from the root theta*, mean over \
-         runs. The guide "What a target costs" explains the page; --json has all numbers with all their digits.",
+         runs. The guide `What a target costs` explains the page; --json has all numbers with all their digits.",
     );
     let problems = theory.problems();
     let mut explained = BTreeSet::new();
