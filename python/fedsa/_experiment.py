@@ -558,13 +558,11 @@ class Experiment:
         Parameters
         ----------
         target_mse : float or None
-            A mean-square error: how many rounds, samples and bits each method takes until its own is at most
-            this, or what keeps it above.
+            Mean-square error to reach: the rounds, samples and bits that each method takes, or what prevents
+            it.
         full : bool
-            Everything: constants of the problem, the parts of each floor and what would change it, stable
-            steps for other numbers of local steps, and the theorems of the papers, up to a minute for each
-            method. By default floors, stable steps and targets, about 10 seconds for all methods together. By
-            default ``False``.
+            Also constants, parts of floors and what would change them, other local steps, and theorems. Takes
+            up to a minute for each method, instead of about 10 seconds for all. By default ``False``.
         progress, cancel
             As in :meth:`run`.
 
@@ -624,36 +622,34 @@ class Experiment:
         Parameters
         ----------
         target_mse : float
-            The mean-square error to reach.
+            Mean-square error to reach.
         objective : Literal["rounds", "bits", "samples", "seconds"]
-            What is minimised: rounds, bits of all messages up and down, samples of all agents, or seconds of
-            messages (`latency`, `bandwidth`), without those of computation. By default ``'bits'``.
+            Cost to minimise: rounds, bits of all messages, samples of all agents, or seconds of messages
+            (`latency`, `bandwidth`) without computation. By default ``'bits'``.
         latency : float or None
-            The seconds that an exchange takes, whatever is in it: with `objective = seconds`.
+            Seconds of an exchange, whatever its size, for `objective = seconds`.
         bandwidth : float or None
-            The bits a second that pass, of all messages up and down: with `objective = seconds`.
+            Bits a second of all messages up and down, for `objective = seconds`.
         methods : Sequence[str]
-            The methods that may be chosen; by default fedlsa, scafflsa and fedhsa, and those of the
-            experiment with a step size.
+            Candidate methods; by default fedlsa, scafflsa, fedhsa, and those of the experiment with a step
+            size.
         codecs : Sequence[str]
-            The codecs of the uplink that may be chosen, such as exact,float32,quantised:8,rand-k:0.5; those
-            of the experiment by default. auto: exact, float32, and quantised with 4, 6, 8 and 12 bits.
+            Candidate uplink codecs, such as exact,float32,quantised:8,rand-k:0.5; the experiment's by
+            default. auto: exact, float32, and quantised with 4, 6, 8 and 12 bits.
         local_steps : Sequence[int]
-            The numbers of local steps that may be chosen; by default all up to `max_local_steps`.
+            Candidate numbers of local steps; by default all up to `max_local_steps`.
         max_local_steps : int
-            The most local steps. By default ``1000``.
+            Largest number of local steps. By default ``1000``.
         max_rounds : int
-            The most rounds. By default ``100000``.
+            Largest number of rounds. By default ``100000``.
         like : str or None
-            The method whose link, start and output all candidates have, where those of the experiment differ
-            in them.
+            Method whose link, start and output all candidates get, if the experiment's methods differ in
+            them.
         budget : float | str
-            The time of the search, by theory and by pilot runs, in seconds or with a unit (90s, 10m, 2h), on
-            one core as fedsa estimates it, so that the answer does not depend on the machine. By default
-            ``60.0``.
+            Search time in seconds or with a unit (90s, 10m, 2h), as estimated for one core: the answer does
+            not depend on the machine. By default ``60.0``.
         time_limit : float | str or None
-            The most time by the clock: the search ends then with the best so far, and says so. What it finds
-            depends on the machine; its pilots are those of the same tuning without a limit.
+            Time limit by the clock: the search then ends with the best so far, which depends on the machine.
         out, resume, overwrite
             A folder for pilot runs and the answer, as in :meth:`run`.
         progress, cancel

@@ -38,63 +38,57 @@ class FederatedClassifier(Estimator):
     Parameters
     ----------
     categorical : Sequence[str]
-        Columns of a table that are categories: a column of 0 and 1 for each level but the reference. Columns
-        of text are so by themselves.
+        Categorical columns: a 0/1 column for each level but the reference. Columns of text are always
+        categorical.
     standardise : bool
-        Whether columns are scaled to mean 0 and standard deviation 1, rows counting by their weights; sparse
-        columns are scaled and not centred. The ridge is then on these columns. Coefficients are those of the
-        columns as they are. By default ``False``.
+        Scale columns to mean 0 and standard deviation 1, by row weights; sparse columns are not centred. The
+        ridge is on scaled columns, coefficients are not. By default ``False``.
     model : Literal["auto", "logistic", "multinomial"]
         By default logistic for two classes, and multinomial for more. By default ``'auto'``.
     reference : str or None
-        The class of the multinomial model with which the others are compared; the first one by default.
+        Reference class of the multinomial model; the first by default.
     ridge : float or None
-        The ridge mu: mu/2 ||coefficients||^2 is added to the mean loss. The intercept has none, unless
-        `penalise_intercept` asks for it. 1e-5 by default, and 0 with `inference`.
+        Ridge mu: mu/2 ||coefficients||^2 is added to the mean loss, without the intercept (see
+        `penalise_intercept`). 1e-5 by default, 0 with `inference`.
     intercept : bool or None
-        Whether there is an intercept; by default where the data are a table (CSV, Parquet, arrays, frames)
-        and with `inference`, and not for LIBSVM and IDX rows.
+        Whether to fit an intercept; by default for tables (CSV, Parquet, arrays, frames) and with
+        `inference`.
     penalise_intercept : bool
-        Whether the ridge applies to the intercept too. By default ``False``.
+        Apply the ridge to the intercept too. By default ``False``.
     weighting : Literal["rows", "equal"]
-        How much agents count: rows (by their numbers of rows, as if all rows were in one place), or equal
-        (1/N each). By default ``'rows'``.
+        Weights of agents: rows (by their numbers of rows), or equal (1/N each). By default ``'rows'``.
     inference : Literal["model", "sandwich", "hc1", "clustered"] or None
-        Standard errors, intervals and p-values of the coefficients, deviance and AIC, from sums that agents
-        send; none by default. KIND says where errors come from: model, sandwich (HC0), hc1, or clustered (by
-        agents). The ridge is then 0.
+        Standard errors, intervals, p-values, deviance and AIC, from sums that agents send. KIND: model,
+        sandwich (HC0), hc1, or clustered (by agents). The ridge is then 0.
     level : float
-        The level of the intervals. By default ``0.95``.
+        Level of the intervals. By default ``0.95``.
     method : str or None
-        The method: auto, which chooses for `objective` among the methods that use all rows of an agent in a
-        round and may change on the way, or the name of a method. By default the first of `compare`, and auto
-        without.
+        Name of a method, or auto: chosen for `objective` among methods that use all rows in a round. By
+        default the first of `compare`, else auto.
     objective : Literal["rounds", "bits", "samples", "seconds"]
-        What the method auto keeps small: bits, rounds, or seconds of computation and of messages (`latency`,
-        `bandwidth`), by rule of thumb. By default ``'bits'``.
+        Cost that auto minimises, by rule of thumb: bits, rounds, or seconds of computation and messages
+        (`latency`, `bandwidth`). By default ``'bits'``.
     latency : float or None
-        The seconds that an exchange takes, whatever is in it: with `objective = seconds`.
+        Seconds of an exchange, whatever its size, for `objective = seconds`.
     bandwidth : float or None
-        The bits a second that pass, of all messages up and down: with `objective = seconds`.
+        Bits a second of all messages up and down, for `objective = seconds`.
     compare : Sequence[str]
-        Methods that are run on the same data and drawn beside each other. Without `method` the first of them
-        gives the weights.
+        Methods to run on the same data and to draw together. Without `method` the first gives the weights.
     tol : float
-        The run stops when the norm of the gradient of the mean loss is at most this, an absolute number; 0
-        for never. By default ``1e-09``.
+        Stop when the gradient norm of the mean loss is at most this absolute number; 0 for never. By default
+        ``1e-09``.
     max_rounds : int
-        The most rounds; the run stops earlier where it reaches `tol`. By default ``5000``.
+        Largest number of rounds. By default ``5000``.
     sampling : str
-        How rows are drawn by methods with local steps: mean (all rows), or iid with `batch`. By default
-        ``'mean'``.
+        Rows of local steps: mean (all rows), or iid with `batch`. By default ``'mean'``.
     batch : int or None
-        The number of rows of a local step under `sampling = iid`.
+        Rows of a local step, for `sampling = iid`.
     step_size : float or None
-        The local step size, for methods with local steps.
+        Local step size, for methods with local steps.
     local_steps : int or None
-        Local steps in a round, for methods with local steps; 10 by default.
+        Local steps in a round, for methods that have them; 10 by default.
     seed : int
-        The seed of the run, of how rows are dealt to agents, and of held-out rows. By default ``0``.
+        Seed of the run, of the division of rows, and of held-out rows. By default ``0``.
 
     Attributes
     ----------
@@ -512,66 +506,60 @@ class FederatedRegressor(Estimator):
     Parameters
     ----------
     categorical : Sequence[str]
-        Columns of a table that are categories: a column of 0 and 1 for each level but the reference. Columns
-        of text are so by themselves.
+        Categorical columns: a 0/1 column for each level but the reference. Columns of text are always
+        categorical.
     standardise : bool
-        Whether columns are scaled to mean 0 and standard deviation 1, rows counting by their weights; sparse
-        columns are scaled and not centred. The ridge is then on these columns. Coefficients are those of the
-        columns as they are. By default ``False``.
+        Scale columns to mean 0 and standard deviation 1, by row weights; sparse columns are not centred. The
+        ridge is on scaled columns, coefficients are not. By default ``False``.
     model : Literal["least-squares", "poisson", "gamma", "negative-binomial", "huber"]
         The loss. Counts and positive numbers have a log link: the mean is exp(intercept + coef x). By default
         ``'least-squares'``.
     dispersion : float or None
-        The dispersion of the negative-binomial model, alpha: the variance is mean + alpha mean^2.
+        Dispersion alpha of the negative-binomial model: the variance is mean + alpha mean^2.
     huber_delta : float or None
-        The residual from which on Huber's loss is linear, in units of the target.
+        Residual above which Huber's loss is linear, in units of the target.
     ridge : float or None
-        The ridge mu: mu/2 ||coefficients||^2 is added to the mean loss. The intercept has none, unless
-        `penalise_intercept` asks for it. 1e-5 by default, and 0 with `inference`.
+        Ridge mu: mu/2 ||coefficients||^2 is added to the mean loss, without the intercept (see
+        `penalise_intercept`). 1e-5 by default, 0 with `inference`.
     intercept : bool or None
-        Whether there is an intercept; by default where the data are a table (CSV, Parquet, arrays, frames)
-        and with `inference`, and not for LIBSVM and IDX rows.
+        Whether to fit an intercept; by default for tables (CSV, Parquet, arrays, frames) and with
+        `inference`.
     penalise_intercept : bool
-        Whether the ridge applies to the intercept too. By default ``False``.
+        Apply the ridge to the intercept too. By default ``False``.
     weighting : Literal["rows", "equal"]
-        How much agents count: rows (by their numbers of rows, as if all rows were in one place), or equal
-        (1/N each). By default ``'rows'``.
+        Weights of agents: rows (by their numbers of rows), or equal (1/N each). By default ``'rows'``.
     inference : Literal["model", "sandwich", "hc1", "clustered"] or None
-        Standard errors, intervals and p-values of the coefficients, deviance and AIC, from sums that agents
-        send; none by default. KIND says where errors come from: model, sandwich (HC0), hc1, or clustered (by
-        agents). The ridge is then 0.
+        Standard errors, intervals, p-values, deviance and AIC, from sums that agents send. KIND: model,
+        sandwich (HC0), hc1, or clustered (by agents). The ridge is then 0.
     level : float
-        The level of the intervals. By default ``0.95``.
+        Level of the intervals. By default ``0.95``.
     method : str or None
-        The method: auto, which chooses for `objective` among the methods that use all rows of an agent in a
-        round and may change on the way, or the name of a method. By default the first of `compare`, and auto
-        without.
+        Name of a method, or auto: chosen for `objective` among methods that use all rows in a round. By
+        default the first of `compare`, else auto.
     objective : Literal["rounds", "bits", "samples", "seconds"]
-        What the method auto keeps small: bits, rounds, or seconds of computation and of messages (`latency`,
-        `bandwidth`), by rule of thumb. By default ``'bits'``.
+        Cost that auto minimises, by rule of thumb: bits, rounds, or seconds of computation and messages
+        (`latency`, `bandwidth`). By default ``'bits'``.
     latency : float or None
-        The seconds that an exchange takes, whatever is in it: with `objective = seconds`.
+        Seconds of an exchange, whatever its size, for `objective = seconds`.
     bandwidth : float or None
-        The bits a second that pass, of all messages up and down: with `objective = seconds`.
+        Bits a second of all messages up and down, for `objective = seconds`.
     compare : Sequence[str]
-        Methods that are run on the same data and drawn beside each other. Without `method` the first of them
-        gives the weights.
+        Methods to run on the same data and to draw together. Without `method` the first gives the weights.
     tol : float
-        The run stops when the norm of the gradient of the mean loss is at most this, an absolute number; 0
-        for never. By default ``1e-09``.
+        Stop when the gradient norm of the mean loss is at most this absolute number; 0 for never. By default
+        ``1e-09``.
     max_rounds : int
-        The most rounds; the run stops earlier where it reaches `tol`. By default ``5000``.
+        Largest number of rounds. By default ``5000``.
     sampling : str
-        How rows are drawn by methods with local steps: mean (all rows), or iid with `batch`. By default
-        ``'mean'``.
+        Rows of local steps: mean (all rows), or iid with `batch`. By default ``'mean'``.
     batch : int or None
-        The number of rows of a local step under `sampling = iid`.
+        Rows of a local step, for `sampling = iid`.
     step_size : float or None
-        The local step size, for methods with local steps.
+        Local step size, for methods with local steps.
     local_steps : int or None
-        Local steps in a round, for methods with local steps; 10 by default.
+        Local steps in a round, for methods that have them; 10 by default.
     seed : int
-        The seed of the run, of how rows are dealt to agents, and of held-out rows. By default ``0``.
+        Seed of the run, of the division of rows, and of held-out rows. By default ``0``.
 
     Attributes
     ----------

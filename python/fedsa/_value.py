@@ -163,79 +163,70 @@ class ValueFunction(Parameters):
     Parameters
     ----------
     columns : Mapping[str, str] or None
-        The names of columns in tables and files, by those of logs: s_0=x,reward=r,done=terminal, or
-        s_*=obs_*,next_*=next_obs_*.
+        Names of columns in the data: s_0=x,reward=r,done=terminal, or s_*=obs_*,next_*=next_obs_*.
     agent_column : str or None
-        The column that names the agent of each row, in files with the rows of several agents; by default each
-        file is an agent.
+        Column that names the agent of each row; by default each file is an agent.
     bad_rows : Literal["refuse", "skip"]
-        What is done with rows that cannot be read: refuse, or skip, which leaves them out and counts them by
-        file and reason. By default ``'refuse'``.
+        Unreadable rows: refuse, or skip and count them by file and reason. By default ``'refuse'``.
     keep_autoreset_rows : bool
-        Keep rows that automatic resets of environments wrote: ends whose next state is the first state of the
-        next episode, and rows after ends that only reset. By default they are recognised, left out and
-        counted. By default ``False``.
+        Keep rows that automatic resets of environments wrote; by default they are left out and counted. By
+        default ``False``.
     holdout : float or None
-        The share of each agent's episodes that is held out, drawn by `seed`: the report says how good the
-        federated weights are on them, beside those of each agent's own data. Files need the column episode.
+        Share of each agent's episodes to hold out, drawn by `seed`; the report compares federated with local
+        weights. Needs the column episode.
     features : str or None
         Features of the state: identity, polynomial:ORDER, fourier:ORDER or fourier:ORDER:scaled,
         tiles:TILINGSxBINS or tiles:TILINGSxBINS@HASHED, radial:CENTRES or radial:CENTRES:quantiles,
-        standardised, one-hot; 'one-hot(s_2) * tiles:8x4(s_0, s_1)': products of maps of some columns; auto:
-        the one of a list with the least error on held-out episodes. By default those that were logged
-        (columns phi_*); one-hot for a single state column of at most 64 whole numbers; else the first of
-        fourier:3, fourier:2 and fourier:1 with at most 64 features, else polynomial:2 with at most 100, else
-        polynomial:1.
+        standardised, one-hot; products: 'one-hot(s_2) * tiles:8x4(s_0, s_1)'; auto: least error on held-out
+        episodes. By default logged columns phi_*, else by the number of columns.
     max_features : int or None
-        The most features that `features = auto` may choose; 256 by default.
+        Largest number of features for `features = auto`; 256 by default.
     ranges : Mapping[str, tuple[float, float]] or None
-        The lowest and the highest value of state columns, such as s_0=-1.2:0.6,s_1=-0.07:0.07; from the data
-        where they are not given.
+        Lowest and highest values of state columns, such as s_0=-1.2:0.6,s_1=-0.07:0.07; by default from the
+        data.
     gamma : float
-        The discount factor; 1 only where every episode ends in a terminal state. By default ``0.99``.
+        Discount factor; 1 only if every episode ends in a terminal state. By default ``0.99``.
     lam : float
-        The decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of
-        episode. By default ``0.0``.
+        Decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of episode.
+        By default ``0.0``.
     operator : Literal["td", "gtd2", "tdc"]
-        The operator whose root is sought: td, or gtd2 or tdc, which minimise the projected Bellman error and
+        Operator whose root is sought: td, or gtd2 or tdc, which minimise the projected Bellman error and
         converge off-policy where td diverges. By default ``'td'``.
     kappa : float or None
-        The ratio of the two steps of gtd2 and tdc; 1 by default.
+        Ratio of the two steps of gtd2 and tdc; 1 by default.
     ridge : float or None
-        EPS: EPS I is added to the matrix A_c of every agent. By default a little of the features' mean
-        square, which keeps values of states that the logs hardly determine within bounds; 0 for none.
+        EPS I is added to every agent's matrix A_c. By default a small share of the features' mean square; 0
+        for none.
     max_importance_ratio : float or None
-        The largest importance ratio, to which larger ones are clipped; the report says how many are clipped,
-        and what their mean loses. None by default.
+        Clip importance ratios at this value; the report counts clipped ones and their effect on the mean.
+        None by default.
     scaling : Literal["none", "equal-squares"]
-        How features are scaled: none, or equal-squares (all have the same mean square over the data of all
-        agents). By default ``'none'``.
+        Scaling of features: none, or equal-squares (equal mean squares over the data of all agents). By
+        default ``'none'``.
     level : float
-        The level of the intervals of the policy's value. By default ``0.95``.
+        Level of the intervals of the policy's value. By default ``0.95``.
     method : str
-        The method: auto, which is the one that reaches `tol` with the fewest bits, or the name of a method.
-        anderson accelerates fedhsa, which gets the step size and the local steps. By default ``'auto'``.
+        Name of a method, or auto: the one that reaches `tol` with the fewest bits. anderson accelerates
+        fedhsa. By default ``'auto'``.
     keep_matrices : bool
-        The matrices A_c stay with the agents: `method = auto` then does not choose lstd. By default
-        ``False``.
+        Keep the matrices A_c with the agents: `method = auto` does not choose lstd. By default ``False``.
     sampling : str
-        How transitions are drawn by methods with local steps: mean (all of them), iid or markov. By default
-        ``'mean'``.
+        Transitions of local steps: mean (all), iid or markov. By default ``'mean'``.
     step_size : float or None
-        The local step size, for methods with local steps; 1 by default.
+        Local step size, for methods with local steps; 1 by default.
     local_steps : int or None
-        Local steps in a round (of scafflsa-random their mean number between talks), for methods with local
-        steps; 100 by default.
+        Local steps in a round (scafflsa-random: their mean number), for methods that have them; 100 by
+        default.
     max_rounds : int
-        The most rounds; the run stops earlier where it reaches `tol`. By default ``20000``.
+        Largest number of rounds. By default ``20000``.
     tol : float or None
-        The run stops when the norm of the mean operator is at most this multiple of its norm at zero weights;
-        0 for never; 1e-12 by default, or what rounding allows.
+        Stop when the mean operator's norm is at most this multiple of its norm at zero weights; 0 for never.
+        1e-12 by default, or what rounding allows.
     seed : int
-        The seed of the run and of held-out episodes. By default ``0``.
+        Seed of the run and of held-out episodes. By default ``0``.
     value_columns : Sequence[str]
-        The one or two state columns over which the picture of the value function is drawn; by default those
-        along which the value varies most.
+        One or two state columns for the picture of the value function; by default those along which it varies
+        most.
 
     Attributes
     ----------

@@ -55,9 +55,9 @@ class Quantised(Codec):
     Parameters
     ----------
     bits : int
-        b, between 1 and 64.
+        Bits per component b.
     rounding : Literal["stochastic", "dither", "nearest"], optional
-        How a number becomes one of the levels. By default ``'stochastic'``.
+        Rounding to levels. By default ``'stochastic'``.
 
     Examples
     --------
@@ -82,9 +82,9 @@ class TopK(Codec):
     Parameters
     ----------
     k : int, optional
-        How many components, at least 1; or ``TopK::fraction``.
+        Number of components; or ``fraction``.
     fraction : float, optional
-        Which share of the components, in (0, 1].
+        Share of components; or ``k``.
 
     Examples
     --------
@@ -109,11 +109,11 @@ class RandK(Codec):
     Parameters
     ----------
     k : int, optional
-        How many components, at least 1; or ``RandK::fraction``.
+        Number of components; or ``fraction``.
     fraction : float, optional
-        Which share of the components, in (0, 1].
+        Share of components; or ``k``.
     unbiased : bool, optional
-        Whether what is sent is scaled by n/k. By default ``True``.
+        Whether values are scaled by n/k. By default ``True``.
 
     Examples
     --------
@@ -139,7 +139,7 @@ class Erasure(Medium):
     Parameters
     ----------
     success : float
-        The probability p of arriving.
+        Probability of arrival.
 
     Examples
     --------
@@ -162,13 +162,13 @@ class GilbertElliott(Medium):
     Parameters
     ----------
     to_bad : float
-        The probability that a good channel turns bad.
+        Probability of turning bad.
     to_good : float
-        The probability that a bad channel turns good: bursts last 1/this on average.
+        Probability of turning good; bursts last 1/this on average.
     success_good : float, optional
-        The probability of arriving while good. By default ``1.0``.
+        Probability of arrival while good. By default ``1.0``.
     success_bad : float, optional
-        The probability of arriving while bad. By default ``0.0``.
+        Probability of arrival while bad. By default ``0.0``.
 
     Examples
     --------
@@ -195,9 +195,9 @@ class OverTheAir(Medium):
     Parameters
     ----------
     gain : Mapping[str, Any], optional
-        The law of the channel gains.
+        Law of channel gains.
     receiver_noise : float, optional
-        The standard deviation ``s_w`` of the receiver's noise. By default ``0.0``.
+        Standard deviation ``s_w`` of receiver noise. By default ``0.0``.
 
     Examples
     --------
@@ -224,29 +224,27 @@ class Delay(Medium):
     law : Literal["constant", "uniform", "geometric", "trace", "stall", "spikes", "network"]
         The law, which has keys of its own.
     rounds : int, optional
-        tau. Or: The delay of a spike.
+        Delay tau. Or: Delay of a spike.
     before : Literal["first", "nothing"], optional
-        What the server uses in the first rounds, which have no answer as old as the delay. By default
-        ``'first'``.
+        Direction of the first rounds. By default ``'first'``.
     min : int, optional
-        The smallest delay. By default ``1``.
+        Smallest delay. By default ``1``.
     max : int, optional
-        The largest delay, tau_max. Or: The largest delay; ten times the mean by default. Or: The most rounds
-        by which an answer may be late.
+        Largest delay. Or: Largest delay; ten times the mean by default. Or: Largest accepted delay.
     mean : float, optional
-        The mean before truncation.
+        Mean before truncation.
     delays : Sequence[int | Sequence[int]], optional
-        One per round, for all agents or for each.
+        Delays by round.
     path : str | PathLike[str], optional
         A text file with a line per round: one delay for all agents, or one per agent; in place of delays.
     period : int, optional
-        The number of rounds from the end of one stall to the end of the next.
+        Rounds between the ends of stalls.
     length : int, optional
-        The number of rounds that a stall lasts.
+        Rounds per stall.
     short : int, optional
-        The largest delay at other times. By default ``0``.
+        Largest delay otherwise. By default ``0``.
     probability : float, optional
-        The probability of a spike.
+        Probability of a spike.
 
     Examples
     --------
@@ -283,26 +281,25 @@ class Late(Medium):
     law : Literal["constant", "uniform", "geometric", "trace", "stall", "spikes", "network"]
         The law, which has keys of its own.
     rounds : int, optional
-        tau. Or: The delay of a spike.
+        Delay tau. Or: Delay of a spike.
     min : int, optional
-        The smallest delay. By default ``1``.
+        Smallest delay. By default ``1``.
     max : int, optional
-        The largest delay, tau_max. Or: The largest delay; ten times the mean by default. Or: The most rounds
-        by which an answer may be late.
+        Largest delay. Or: Largest delay; ten times the mean by default. Or: Largest accepted delay.
     mean : float, optional
-        The mean before truncation.
+        Mean before truncation.
     delays : Sequence[int | Sequence[int]], optional
-        One per round, for all agents or for each.
+        Delays by round.
     path : str | PathLike[str], optional
         A text file with a line per round: one delay for all agents, or one per agent; in place of delays.
     period : int, optional
-        The number of rounds from the end of one stall to the end of the next.
+        Rounds between the ends of stalls.
     length : int, optional
-        The number of rounds that a stall lasts.
+        Rounds per stall.
     short : int, optional
-        The largest delay at other times. By default ``0``.
+        Largest delay otherwise. By default ``0``.
     probability : float, optional
-        The probability of a spike.
+        Probability of a spike.
 
     Examples
     --------
@@ -336,9 +333,9 @@ class BitBudget(Medium):
     Parameters
     ----------
     bits : float
-        B.
+        Bits per component B.
     fading_snr : float, optional
-        The signal-to-noise ratio Gamma, with Rayleigh fading; without it the budget is constant.
+        Signal-to-noise ratio of Rayleigh fading; no fading by default.
 
     Examples
     --------
@@ -363,8 +360,7 @@ class Clip(Medium):
     Parameters
     ----------
     norm : float
-        The Euclidean norm to which a longer vector is shortened, before stages that follow, error feedback
-        and the codec.
+        Largest Euclidean norm.
 
     Examples
     --------
@@ -387,7 +383,7 @@ class Noise(Medium):
     Parameters
     ----------
     std : float
-        The standard deviation of the noise in each component.
+        Standard deviation per component.
 
     Examples
     --------

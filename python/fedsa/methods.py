@@ -28,13 +28,13 @@ class FedLSA(Method):
     Parameters
     ----------
     step_size : float | Mapping[str, Any]
-        ``eta``.
+        Step size ``eta``.
     local_steps : int
-        H.
+        Local steps H.
     global_step_size : float, optional
-        ``alpha_g``. By default ``1.0``.
+        Server step ``alpha_g``. By default ``1.0``.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        Participants; all by default.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -82,19 +82,17 @@ class SCAFFLSA(Method):
     Parameters
     ----------
     step_size : float | Mapping[str, Any]
-        ``eta``.
+        Step size ``eta``.
     local_steps : int
-        H.
+        Local steps H.
     global_step_size : float, optional
-        ``alpha_g``. By default ``1.0``.
+        Server step ``alpha_g``. By default ``1.0``.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        Participants; all by default.
     rule : Literal["auto", "literal", "acknowledged", "afresh"], optional
-        How control variates are kept over a link that alters, loses or delays messages. By default
-        ``'auto'``.
+        Update rule over inexact links. By default ``'auto'``.
     control_step : float, optional
-        The share of ``v - v_c`` by which a control moves, in (0, 1]. 1 is [S]; over a codec of variance
-        constant zeta, ``1 / (1 + zeta)`` keeps controls stable where 1 may not. By default ``1.0``.
+        Damping factor of control updates. By default ``1.0``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -144,19 +142,17 @@ class SCAFFLSARandom(Method):
     Parameters
     ----------
     step_size : float
-        ``eta``, constant.
+        Constant step size ``eta``.
     talk_probability : float
-        p: the probability of talking after a step.
+        Probability p of an exchange after a local step.
     global_step_size : float, optional
-        ``alpha_g``. By default ``1.0``.
+        Server step ``alpha_g``. By default ``1.0``.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        Participants; all by default.
     rule : Literal["auto", "literal", "acknowledged", "afresh"], optional
-        How control variates are kept over a link that alters, loses or delays messages. By default
-        ``'auto'``.
+        Update rule over inexact links. By default ``'auto'``.
     control_step : float, optional
-        The share of ``v - v_c`` by which a control moves, in (0, 1]. 1 is [S]; over a codec of variance
-        constant zeta, ``1 / (1 + zeta)`` keeps controls stable where 1 may not. By default ``1.0``.
+        Damping factor of control updates. By default ``1.0``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -206,15 +202,15 @@ class FedHSA(Method):
     Parameters
     ----------
     step_size : float | Mapping[str, Any]
-        ``eta``.
+        Step size ``eta``.
     local_steps : int
-        H.
+        Local steps H.
     global_step_size : float, optional
-        ``alpha_g``. By default ``1.0``.
+        Server step ``alpha_g``. By default ``1.0``.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        Participants; all by default.
     missing : Literal["zero", "last"], optional
-        What an operator that did not arrive counts as. By default ``'zero'``.
+        Value of a missing operator. By default ``'zero'``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -260,13 +256,13 @@ class SCAFFOLD(Method):
     Parameters
     ----------
     step_size : float | Mapping[str, Any]
-        ``eta``.
+        Step size ``eta``.
     local_steps : int
-        H.
+        Local steps H.
     global_step_size : float, optional
-        ``alpha_g``. By default ``1.0``.
+        Server step ``alpha_g``. By default ``1.0``.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        Participants; all by default.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -314,13 +310,13 @@ class FedLin(Method):
     Parameters
     ----------
     step_size : float | Mapping[str, Any]
-        ``eta``.
+        Step size ``eta``.
     local_steps : int
-        H.
+        Local steps H.
     global_step_size : float, optional
-        ``alpha_g``. By default ``1.0``.
+        Server step ``alpha_g``. By default ``1.0``.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        Participants; all by default.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -365,15 +361,15 @@ class FedProx(Method):
     Parameters
     ----------
     step_size : float | Mapping[str, Any]
-        ``eta``.
+        Step size ``eta``.
     local_steps : int
-        H.
+        Local steps H.
     proximal_mu : float
-        ``mu``: how strongly local steps are pulled back to the round's model.
+        Strength mu of the pull to the round's model.
     global_step_size : float, optional
-        ``alpha_g``. By default ``1.0``.
+        Server step ``alpha_g``. By default ``1.0``.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        Participants; all by default.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -419,9 +415,9 @@ class OneShot(Method):
     Parameters
     ----------
     step_size : float | Mapping[str, Any]
-        ``eta``.
+        Step size ``eta``.
     local_steps : int
-        H, the local steps between two reports; K with one round.
+        Local steps H per report.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -466,9 +462,9 @@ class FedTD(Method):
     Parameters
     ----------
     step_size : float | Mapping[str, Any]
-        ``alpha``.
+        Step size ``alpha``.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        Participants; all by default.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -514,13 +510,13 @@ class DelayedSA(Method):
     Parameters
     ----------
     step_size : float | Mapping[str, Any]
-        ``alpha``.
+        Step size ``alpha``.
     local_steps : int, optional
-        H.
+        Local steps H; 1 by default.
     global_step_size : float, optional
-        ``alpha_g``.
+        Server step ``alpha_g``; 1 by default.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        Participants; all by default.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -568,15 +564,15 @@ class DelayAdaptiveSA(Method):
     Parameters
     ----------
     step_size : float | Mapping[str, Any]
-        ``alpha``.
+        Step size ``alpha``.
     local_steps : int, optional
-        H.
+        Local steps H; 1 by default.
     global_step_size : float, optional
-        ``alpha_g``.
+        Server step ``alpha_g``; 1 by default.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        Participants; all by default.
     threshold : float, optional
-        ``eps``; the (first) step size when absent.
+        Largest model distance ``eps``; by default the first step size.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -622,15 +618,15 @@ class DASA(Method):
     Parameters
     ----------
     step_size : float | Mapping[str, Any]
-        ``alpha``.
+        Step size ``alpha``.
     local_steps : int, optional
-        H.
+        Local steps H; 1 by default.
     global_step_size : float, optional
-        ``alpha_g``.
+        Server step ``alpha_g``; 1 by default.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        Participants; all by default.
     threshold : float, optional
-        ``eps``; the (first) step size when absent.
+        Largest model distance ``eps``; by default the first step size.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -676,15 +672,15 @@ class ProjectedTD(Method):
     Parameters
     ----------
     step_size : float | Mapping[str, Any]
-        ``eta``.
+        Step size ``eta``.
     local_steps : int
-        H.
+        Local steps H.
     radius : float
-        The radius R of the ball around 0.
+        Radius R of the ball around 0.
     global_step_size : float, optional
-        ``alpha_g``. By default ``1.0``.
+        Server step ``alpha_g``. By default ``1.0``.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        Participants; all by default.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -730,7 +726,7 @@ class LSTD(Method):
     Parameters
     ----------
     participants : int, optional
-        m: how many agents take part in a round; all when absent.
+        Participants; all by default.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -772,8 +768,7 @@ class GMRES(Method):
     Parameters
     ----------
     restart : int, optional
-        How many products are kept before the space is built anew at the present weights, which bounds the
-        server's memory to that many vectors; d when absent.
+        Products before the Krylov space restarts; d by default.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -815,16 +810,13 @@ class Anderson(Method):
     Parameters
     ----------
     base : Method | Mapping[str, Any]
-        The method whose rounds are accelerated: a table with its kind and keys. fedlsa, scafflsa, fedhsa,
-        fedtd or projected-td, with a constant step size.
+        The accelerated method, with a constant step size.
     memory : int, optional
-        m: how many differences of iterates are combined. By default ``5``.
+        Iterate differences that are combined. By default ``5``.
     safeguard : float, optional
-        How often the smallest residual of the history a round's residual may be; above, the accelerated
-        iterate and the history are dropped. By default ``1.0``.
+        Residual, in multiples of the history's smallest, that restarts the acceleration. By default ``1.0``.
     ridge : float, optional
-        r: the ridge of the least-squares problem, relative to the length of each column. Larger values
-        accelerate less and amplify noise less. By default ``1e-10``.
+        Relative ridge of the least-squares problem. By default ``1e-10``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -869,9 +861,9 @@ class Newton(Method):
     Parameters
     ----------
     halvings : int, optional
-        How often a step may be halved. By default ``20``.
+        Most halvings. By default ``20``.
     decrease : float, optional
-        a: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.0001``.
+        Armijo constant. By default ``0.0001``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -917,32 +909,27 @@ class SHED(Method):
     Parameters
     ----------
     renewal : Mapping[str, Any], optional
-        When agents compute their Hessians anew.
+        When agents recompute their Hessians.
     renewal_of_agents : Sequence[Mapping[str, Any]], optional
-        A schedule for each agent in place of ``renewal``.
+        One schedule per agent, instead of ``renewal``.
     pairs : Literal["random"] | int | Sequence[int], optional
-        d_t, how many eigenpairs an agent sends in a round: a number, a list with one number for each agent,
-        or "random" (uniform on 1 to 7). By default ``1``.
+        Eigenpairs per agent and round, ``d_t``. By default ``1``.
     rho : Literal["next", "midpoint"], optional
-        The value that takes the place of the eigenvalues that were not sent: the next one, or the middle
-        between it and the least. By default ``'next'``.
+        Value that replaces eigenvalues not yet sent. By default ``'next'``.
     curvature : Literal["auto", "hessian", "products"], optional
-        What eigenpairs are computed from: Hessians, which agents form, with d x d matrices at the agents and
-        at the server; or products of Hessians and vectors, without any d x d matrix. By default ``'auto'``.
+        Source of eigenpairs: Hessians (d x d matrices) or Hessian-vector products. By default ``'auto'``.
     pair_tolerance : float, optional
-        The relative residual of eigenpairs that are computed from products: ``||H v - l v||`` is at most this
-        share of ``l_1``. By default ``1e-08``.
+        Relative residual of eigenpairs from products. By default ``1e-08``.
     max_pairs : int, optional
-        How many eigenpairs of one Hessian an agent sends, at most: d - 1 by default, and from products where
-        d is above 4096 64, or as many as make 8192 pairs of all agents if these are fewer.
+        Most eigenpairs per Hessian; by default d - 1, and min(64, 8192 / N) if products have d > 4096.
     step : Literal["unit", "line-search"], optional
-        How long the step is. By default ``'line-search'``.
+        Unit step or line search. By default ``'line-search'``.
     decrease : float, optional
-        alpha: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.1``.
+        Armijo constant. By default ``0.1``.
     shrink : float, optional
-        beta, in (0, 1): the factor by which a step that does not bring it is shortened. By default ``0.5``.
+        Factor between trial steps. By default ``0.5``.
     shrinks : int, optional
-        How often a step may be shortened; the smallest step is at least 1e-30. By default ``20``.
+        Most reductions. By default ``20``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -996,21 +983,19 @@ class QSHED(Method):
     Parameters
     ----------
     renewal : Mapping[str, Any], optional
-        When agents compute their Hessians anew.
+        When agents recompute their Hessians.
     allocation : Literal["optimal", "exact", "first-vectors", "ideal"], optional
-        Which vectors get the bits of a round. By default ``'optimal'``.
+        Which eigenvectors get a round's bits. By default ``'optimal'``.
     max_bits : int, optional
-        b_max: the most bits of a component of a vector, over all rounds since its renewal; 1 to 32. By
-        default ``16``.
+        Most bits per eigenvector component between renewals. By default ``16``.
     budget : int, optional
-        B: bits a component that an agent may send in a round, over links without a bit budget; 2 b_max when
-        absent. Refused over links with one.
+        Bits per component and round without ``bit-budget``; 2 ``max_bits`` by default.
     decrease : float, optional
-        alpha: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.1``.
+        Armijo constant. By default ``0.1``.
     shrink : float, optional
-        beta, in (0, 1): the factor by which a step that does not bring it is shortened. By default ``0.5``.
+        Factor between trial steps. By default ``0.5``.
     shrinks : int, optional
-        How often a step may be shortened; the smallest step is at least 1e-30. By default ``20``.
+        Most reductions. By default ``20``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -1058,13 +1043,13 @@ class GD(Method):
     Parameters
     ----------
     step_size : float, optional
-        eta, a fixed step; when absent each round looks for one by backtracking.
+        Fixed step; backtracking by default.
     longest_step : float, optional
-        e: the longest step that backtracking tries. By default ``1.0``.
+        Longest step of backtracking. By default ``1.0``.
     halvings : int, optional
-        How often a step may be halved. By default ``20``.
+        Most halvings. By default ``20``.
     decrease : float, optional
-        a: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.0001``.
+        Armijo constant. By default ``0.0001``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -1109,15 +1094,15 @@ class AGD(Method):
     Parameters
     ----------
     step_size : float, optional
-        s, such as 1 / L; when absent it is found by backtracking.
+        Fixed step; backtracking by default.
     strong_convexity : float, optional
-        mu, from which beta follows; not beside ``momentum``.
+        Strong convexity mu, which sets the momentum; at most 1 / ``step_size``.
     momentum : float, optional
-        beta, a constant in [0, 1); not beside ``strong_convexity``. With neither, restarts.
+        Constant momentum. Without it and ``strong_convexity``, momentum restarts.
     longest_step : float, optional
-        The longest step that backtracking tries. By default ``1.0``.
+        Longest step of backtracking. By default ``1.0``.
     halvings : int, optional
-        How often a step may be halved in a round. By default ``20``.
+        Most halvings per round. By default ``20``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -1163,9 +1148,9 @@ class BFGS(Method):
     Parameters
     ----------
     halvings : int, optional
-        How often a step may be halved. By default ``20``.
+        Most halvings. By default ``20``.
     decrease : float, optional
-        a: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.0001``.
+        Armijo constant. By default ``0.0001``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -1208,11 +1193,11 @@ class LBFGS(Method):
     Parameters
     ----------
     memory : int, optional
-        m: how many pairs the server keeps. By default ``10``.
+        Difference pairs at the server. By default ``10``.
     halvings : int, optional
-        How often a step may be halved. By default ``20``.
+        Most halvings. By default ``20``.
     decrease : float, optional
-        a: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.0001``.
+        Armijo constant. By default ``0.0001``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -1256,21 +1241,17 @@ class GIANT(Method):
     Parameters
     ----------
     cg_tolerance : float, optional
-        The relative residual at which conjugate gradients stop, by default 1e-6. Where it is set agents form
-        no Hessian.
+        Relative residual of conjugate gradients, 1e-6 by default.
     cg_steps : int, optional
-        The most products of conjugate gradients with the local Hessian, by default 1000. Where it is set
-        agents form no Hessian.
+        Most conjugate-gradient products per round, 1000 by default.
     shrink : float, optional
-        The factor from one trial step to the next, in (0, 1). By default ``0.25``.
+        Factor between trial steps. By default ``0.25``.
     shrinks : int, optional
-        How often a step may shrink; the smallest step is at least 1e-30. By default ``9``.
+        Most reductions. By default ``9``.
     decrease : float, optional
-        a: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.1``.
+        Armijo constant. By default ``0.1``.
     gradients_ahead : bool, optional
-        Whether agents send, with the losses of a line search, the gradient at the trial step that was taken
-        last: a round then has two exchanges instead of three as long as that step is taken again, with the
-        same iterates. By default ``False``.
+        Whether trial losses bring a gradient, which can save an exchange. By default ``False``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -1317,22 +1298,19 @@ class AdaptiveNewton(Method):
     Parameters
     ----------
     first : Literal["gradients", "agents", "hessians"], optional
-        Where curvature comes from at first: ``gradients``, ``agents`` (each agent's own Newton directions) or
-        ``hessians`` (whole ones). By default ``'agents'``.
+        First source of curvature. By default ``'agents'``.
     keep : bool, optional
-        Whether it comes from there for good. By default a rule changes it. By default ``False``.
+        Whether to keep this source. By default ``False``.
     tolerance : float, optional
-        The norm of the gradient that is to be reached: the rule predicts what is left until then. By default
-        ``1e-09``.
+        Target norm of the gradient, for predicting costs. By default ``1e-09``.
     quadratic : bool, optional
-        Whether Hessians are the same everywhere, as those of least squares: one then serves for good. By
-        default ``False``.
+        Whether Hessians are constant, as in least squares. By default ``False``.
     memory : int, optional
-        m: how many pairs of differences the server keeps. By default ``40``.
+        Difference pairs at the server. By default ``40``.
     largest_hessian : int, optional
-        The most components d with which whole Hessians are sent. By default ``4096``.
+        Largest d with which agents send whole Hessians. By default ``4096``.
     shrinks : int, optional
-        How often a step may be shortened. By default ``20``.
+        Most reductions. By default ``20``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -1380,13 +1358,11 @@ class DONE(Method):
     Parameters
     ----------
     richardson_step : float, optional
-        alpha: the size of a step of Richardson's iteration, below 2 / L with the largest eigenvalue L of the
-        agents' Hessians. When it is absent each agent takes 1 over an estimate of its own largest eigenvalue,
-        which costs 15 more products a round.
+        Step below 2 / L, with L the largest Hessian eigenvalue; estimated by default.
     richardson_steps : int, optional
-        R: the steps of the iteration. By default ``20``.
+        Steps of the iteration. By default ``20``.
     step_size : float, optional
-        eta: the share of the mean direction that the server moves by. By default ``1.0``.
+        Server step size ``eta``. By default ``1.0``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -1430,32 +1406,29 @@ class FedNL(Method):
     Parameters
     ----------
     compressor : Literal["rank-1", "top-k", "rand-k", "natural", "full"], optional
-        The compressor of corrections. By default ``'top-k'``.
+        Compressor of Hessian corrections. By default ``'top-k'``.
     k : int, optional
-        k of top-k and rand-k, by default 8 d.
+        Entries that ``top-k`` or ``rand-k`` sends; 8 d by default.
     pair_bits : int, optional
-        Bits a component of the vectors of rank-1 corrections, at most 32, which a link's bit budget must then
-        carry; 64 and no budget when absent.
+        Bits per component of ``rank-1`` vectors; 64 by default.
     option : Literal["projection", "shift"], optional
         How the learned Hessian becomes positive definite. By default ``'shift'``.
     mu : float, optional
-        mu, such as the ridge: required for the option projection and for the first Hessian mu-identity.
+        Lower bound of Hessian eigenvalues; required by ``projection`` and ``mu-identity``.
     learning_rate : float, optional
-        alpha, the share of a correction that is learned; by default 1, for unbiased compressors 1 / (1 +
-        omega): 8/9 for natural, k / n of n = d (d + 1) / 2 entries for rand-k.
+        Learned share of a correction; 1 by default, 1 / (1 + omega) if unbiased.
     first_hessian : Literal["full", "mu-identity"], optional
         The first learned Hessians. By default ``'full'``.
     step_size : float, optional
-        eta, without a line search. By default ``1.0``.
+        Step size without line search. By default ``1.0``.
     line_search : bool, optional
-        Whether eta is found by backtracking, in a second exchange. By default ``False``.
+        Whether a second exchange finds the step by backtracking. By default ``False``.
     halvings : int, optional
-        How often a step may be halved. By default ``20``.
+        Most halvings. By default ``20``.
     decrease : float, optional
-        The share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.0001``.
+        Armijo constant. By default ``0.0001``.
     participants : int, optional
-        m: how many agents take part in a round, once each has answered; all when absent. Not with a line
-        search.
+        Participants; all by default. Not with ``line_search``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional

@@ -26,36 +26,35 @@ class Garnet(Problem):
     Parameters
     ----------
     agents : int, optional
-        The number of agents N. Agent c is the same for every N. By default ``100``.
+        Number of agents N. By default ``100``.
     states : int, optional
-        The number of states n. By default ``30``.
+        Number of states. By default ``30``.
     actions : int, optional
-        The number of actions a. By default ``2``.
+        Number of actions. By default ``2``.
     branching : int, optional
-        The number of successors b of a state and action, equally likely. By default ``2``.
+        Successors of a state and action, at most ``states``. By default ``2``.
     features : int, optional
-        The number of features d: U(0, 1), rows scaled to sum 1, shared by all agents. By default ``8``.
+        Number of features d, at most ``states``. By default ``8``.
     gamma : float, optional
-        The discount factor. By default ``0.95``.
+        Discount factor. By default ``0.95``.
     seed : int, optional
-        The seed of the problem. By default ``0``.
+        Seed. By default ``0``.
     policy : Literal["one-action", "uniform"], optional
-        The policy: one-action or uniform. By default ``'one-action'``.
+        Evaluated policy. By default ``'one-action'``.
     heterogeneity : Literal["identical", "low", "two-kernels", "independent"], optional
-        How agents differ. By default ``'independent'``.
+        Preset of differences between agents. By default ``'independent'``.
     kernels : Literal["one", "two", "independent"], optional
-        Overrides the preset's kernels: one, two or independent.
+        Overrides the preset's kernels.
     perturbation : float, optional
-        Overrides the preset's perturbation: U(0, this) is added to non-zero probabilities.
+        Overrides the preset: U(0, this) added to non-zero probabilities.
     opposite_rewards : bool, optional
-        Overrides whether odd agents have the rewards -r.
+        Overrides the preset: rewards -r for odd agents.
     reward_perturbation : float, optional
-        Overrides the preset's perturbation of rewards: U(0, this) is added.
+        Overrides the preset: U(0, this) added to rewards.
     min_class : int, optional
-        The smallest number of states of the closed class: a kernel with a smaller one is drawn again. By
-        default 16, or one more than half of the states if that is less.
+        Least size of the closed class.
     noise : Mapping[str, Any], optional
-        Additive noise on the samples.
+        Additive noise.
 
     Examples
     --------
@@ -93,38 +92,35 @@ class MRP(Problem):
     Parameters
     ----------
     agents : int, optional
-        The number of agents N. By default ``10``.
+        Number of agents N. By default ``10``.
     states : int, optional
-        The number of states S. By default ``100``.
+        Number of states S. By default ``100``.
     features : int, optional
-        The number of features d. By default ``10``.
+        Number of features d, at most ``states``. By default ``10``.
     gamma : float | ArrayLike, optional
-        The discount factor, a number or [low, high] drawn per agent. By default ``0.5``.
+        Discount factor, or ``[low, high]``: drawn per agent. By default ``0.5``.
     seed : int, optional
-        The problem's own seed. By default ``0``.
+        Seed. By default ``0``.
     kernel : Literal["shared", "per-agent"], optional
-        Transition matrices: shared or per-agent. By default ``'shared'``.
+        Whether agents share P. By default ``'shared'``.
     kernel_law : Literal["uniform", "triangular"], optional
-        The entries from which P is made: uniform, U(0, 1), or triangular, the sum of two U(0, 1). By default
-        ``'uniform'``.
+        Law of the entries of K, U and V. By default ``'uniform'``.
     kernel_rank : int, optional
-        The rank r of P: its rows are those of U V, S x r times r x S, normalised. Without it P has full rank.
+        Rank r of P, at most ``states``; full by default.
     stay : float, optional
-        The probability with which a chain stays where it is, in [0, 1): P becomes ``stay I + (1 - stay) P``,
-        whose stationary law is that of P, and which mixes more slowly. By default ``0.0``.
+        Probability of staying: P becomes ``stay I + (1 - stay) P``. By default ``0.0``.
     rewards : Literal["shared", "per-agent"], optional
-        Rewards: shared or per-agent. By default ``'shared'``.
+        Whether agents share rewards. By default ``'shared'``.
     reward_range : ArrayLike, optional
-        The range of rewards.
+        Rewards are U(low, high).
     feature_scope : Literal["shared", "per-agent"], optional
-        Features: shared or per-agent. By default ``'shared'``.
+        Whether agents share features. By default ``'shared'``.
     feature_law : Literal["uniform", "simplex", "orthonormal"], optional
-        Features: uniform, simplex or orthonormal. By default ``'orthonormal'``.
+        Law of features. By default ``'orthonormal'``.
     base_agents : int, optional
-        The number B of different agents: agent c is a copy of agent c mod B, with a trajectory of its own.
-        The mean operator is then the same for every N. Without it all agents are drawn.
+        Number B of different agents: agent c copies agent c mod B.
     noise : Mapping[str, Any], optional
-        Additive noise on the samples.
+        Additive noise.
 
     Examples
     --------
@@ -166,7 +162,7 @@ class File(Problem):
     noise : Mapping[str, Any], optional
         Additive noise, for files without ``noise_std``.
     allow_singular_agents : bool, optional
-        Accept agents whose own system is singular, as long as the mean is not. By default ``False``.
+        Accept singular agents. By default ``False``.
 
     Examples
     --------
@@ -192,25 +188,23 @@ class Baird(Problem):
     Parameters
     ----------
     agents : int, optional
-        The number of agents N; they differ by their rewards. By default ``1``.
+        Number of agents N. By default ``1``.
     operator : Literal["td", "gtd2", "tdc"], optional
-        The operator: td diverges, gtd2 and tdc converge; their iterates have 16 numbers. By default ``'td'``.
+        TD, GTD2 or TDC. By default ``'td'``.
     kappa : float, optional
-        The ratio of the step of u to that of theta, of gtd2 and tdc; 1 where absent.
+        Step of u over step of theta; 1 by default.
     gamma : float, optional
-        The discount factor. By default ``0.99``.
+        Discount factor. By default ``0.99``.
     solid : float, optional
-        The probability of the solid action under the policy that acts, from 1e-6, below 1. By default
-        ``0.14285714285714285``.
+        Acting policy's probability of the solid action. By default ``0.14285714285714285``.
     reward : float, optional
-        The mean of the agents' rewards; 0 in Baird's example. By default ``0.0``.
+        Mean reward. By default ``0.0``.
     spread : float, optional
-        Every step of agent c has the reward ``reward + spread N(0, 1)``, drawn once per agent; 0 in Baird's
-        example. By default ``0.0``.
+        Agent c has the reward ``reward + spread N(0, 1)``. By default ``0.0``.
     seed : int, optional
-        The problem's own seed. By default ``0``.
+        Seed. By default ``0``.
     noise : Mapping[str, Any], optional
-        Additive noise on the samples.
+        Additive noise.
 
     Examples
     --------
@@ -242,48 +236,44 @@ class Logs(LogsProblem):
     Parameters
     ----------
     path : Any
-        Files, globs, a folder, or the name of a data set; one agent a file. Or transitions in memory, one
-        table an agent, as :meth:``fedsa.ValueFunction.fit`` takes them.
+        Files, globs, folders or data sets; one agent per file. Or transitions in memory, one table an agent,
+        as :meth:``fedsa.ValueFunction.fit`` takes them.
     features : Mapping[str, Any]
-        The feature map.
+        Feature map.
     gamma : float
-        The discount factor; 1 only where all episodes end.
+        Discount factor; 1 only if all episodes end.
     ranges : Mapping[str, Any], optional
-        The range of state columns, ``{ s_0 = [low, high] }``; from the data where absent.
+        Ranges that clip states, ``{ s_0 = [low, high] }``; from the data by default.
     columns : Mapping[str, Any], optional
-        The names of columns in the files, by the names that logs give them: ``{ s_0 = "x", reward = "r" }``,
-        or ``{ "s_*" = "obs_*" }``.
-    agent_column : str | PathLike[str], optional
-        The column that names the agent of each row, in files with the rows of several agents.
+        Names in the files, such as ``{ reward = "r" }``.
+    agent_column : str, optional
+        Column that names each row's agent.
     bad_rows : Literal["refuse", "skip"], optional
-        What is done with rows that cannot be read.
+        Treatment of unreadable rows.
     keep_autoreset_rows : bool, optional
-        Keep rows that automatic resets of environments wrote, such as ends whose next state is the first
-        state of the next episode. They are recognised and left out otherwise.
+        Keep rows that automatic resets wrote.
     lam : float, optional
-        The decay lambda of eligibility traces, in [0, 1]; it moves the root. 0 is TD(0). By default ``0.0``.
+        Decay of eligibility traces; 0 is TD(0). By default ``0.0``.
     operator : Literal["td", "gtd2", "tdc"], optional
-        The operator: ``td``, or ``gtd2`` or ``tdc``, which converge where TD diverges off-policy, and have 2
-        d numbers.
+        TD, GTD2 or TDC.
     kappa : float, optional
-        The ratio of the step of u to that of theta, of gtd2 and tdc only; 1 where absent.
+        Step of u over step of theta; 1 by default.
     ridge : float, optional
-        EPS: ``EPS I`` is added to the matrix ``A_c`` of every agent.
+        EPS: adds ``EPS I`` to every ``A_c``.
     scaling : Literal["none", "equal-squares"], optional
-        How features are scaled.
+        Scaling of features.
     ratios : bool, optional
-        Use importance ratios where logs have them. By default ``True``.
+        Use importance ratios if logs have them. By default ``True``.
     max_importance_ratio : float, optional
-        The largest importance ratio; larger ones count as this one. None where absent.
+        Clips larger importance ratios to this value.
     require_regular_agents : bool, optional
-        Refuse agents whose own system is singular even though the pooled one is not; usually harmless, since
-        an agent need not visit every feature. By default ``False``.
+        Refuse agents whose own system is singular. By default ``False``.
     holdout : float, optional
-        The share of each agent's episodes that are held out of the data, drawn at random; 0 for none.
+        Held-out share of episodes.
     holdout_seed : int, optional
-        The seed of that draw.
+        Seed of this draw.
     noise : Mapping[str, Any], optional
-        Additive noise on the samples.
+        Additive noise.
 
     Examples
     --------
@@ -303,7 +293,7 @@ class Logs(LogsProblem):
         gamma: float,
         ranges: Mapping[str, Any] | None = None,
         columns: Mapping[str, Any] | None = None,
-        agent_column: str | PathLike[str] | None = None,
+        agent_column: str | None = None,
         bad_rows: Literal["refuse", "skip"] | None = None,
         keep_autoreset_rows: bool | None = None,
         lam: float = 0.0,
@@ -326,19 +316,19 @@ class Switching(Problem):
     Parameters
     ----------
     agents : int, optional
-        The number of agents N; their chains are independent. By default ``1``.
+        Number of agents N. By default ``1``.
     dim : int, optional
-        The dimension d. By default ``1``.
+        Dimension d. By default ``1``.
     values : ArrayLike, optional
-        a(z) of every state.
+        ``a(z)`` of every state.
     mixing_time : float, optional
-        From 1 to 1e9; 1 is independent draws. By default ``1.0``.
+        Mixing time, up to 1e9. By default ``1.0``.
     spread : float, optional
-        ``b_c ~ spread N(0, I)``, independent per agent. By default ``0.0``.
+        ``b_c ~ spread N(0, I)``. By default ``0.0``.
     seed : int, optional
-        The problem's own seed. By default ``0``.
+        Seed. By default ``0``.
     noise : Mapping[str, Any], optional
-        Additive noise on the samples.
+        Additive noise.
 
     Examples
     --------
@@ -368,23 +358,23 @@ class RandomLinear(Problem):
     Parameters
     ----------
     agents : int, optional
-        The number of agents N, 10 by default; not beside ``a`` and ``b``.
+        Number of agents N; 10 by default.
     dim : int, optional
-        The dimension d, 1 by default; not beside ``a`` and ``b``.
+        Dimension d; 1 by default.
     scale : float, optional
-        ``A_c = scale I``, 1 by default; not beside ``a`` and ``b``.
+        ``A_c = scale I``; 1 by default.
     spread : float, optional
-        ``b_c ~ spread N(0, I)``, independent per agent, 1 by default; not beside ``a`` and ``b``.
+        ``b_c ~ spread N(0, I)``; 1 by default.
     seed : int, optional
-        The problem's own seed, 0 by default; not beside ``a`` and ``b``.
+        Seed; 0 by default.
     a : ArrayLike, optional
-        The matrices ``A_c``, N x d x d.
+        Matrices ``A_c``, N x d x d.
     b : ArrayLike, optional
-        The offsets ``b_c``, N x d.
+        Offsets ``b_c``, N x d.
     noise : Mapping[str, Any], optional
         Additive noise.
     allow_singular_agents : bool, optional
-        Accept agents whose own system is singular, as long as the mean is not. By default ``False``.
+        Accept singular agents. By default ``False``.
 
     Examples
     --------
@@ -416,30 +406,27 @@ class Quadratic(Problem):
     Parameters
     ----------
     agents : int, optional
-        The number of agents N, 10 by default; not beside ``a`` and ``b``.
+        Number of agents N; 10 by default.
     dim : int, optional
-        The dimension d, 10 by default; not beside ``a`` and ``b``.
+        Dimension d; 10 by default.
     seed : int, optional
-        The problem's own seed, 0 by default; not beside ``a`` and ``b``.
+        Seed; 0 by default.
     matrices : Literal["definite", "indefinite", "indefinite-one-average"], optional
-        How matrices are drawn: definite (the default), indefinite or indefinite-one-average; not beside ``a``
-        and ``b``.
+        Law of matrices; definite by default.
     least_eigenvalue : float, optional
-        The least eigenvalue of each matrix, or of the average of indefinite ones, 1 by default; not beside
-        ``a`` and ``b``.
+        Least eigenvalue of definite matrices, or of the average; 1 by default.
     greatest_eigenvalue : float, optional
-        The greatest eigenvalue of each definite matrix; by default it follows from the shift. Not beside
-        ``a`` and ``b``.
+        Greatest eigenvalue of definite matrices.
     offsets : Literal["shared", "per-agent"], optional
-        Offsets N(0, I): per-agent (the default) or shared; not beside ``a`` and ``b``.
+        Offsets b; per-agent by default.
     spread : float, optional
-        The size of a further N(0, I) part of each agent's offset, 0 by default; not beside ``a`` and ``b``.
+        Factor of ``e_c``; 0 by default.
     disagreement : float, optional
-        Adds ``k u_c`` to the offsets, ``sum_c p_c u_c = 0``; 0 by default; not beside ``a`` and ``b``.
+        Factor of ``u_c``; 0 by default.
     a : ArrayLike, optional
-        The matrices ``A_c``, N x d x d: symmetric, with a positive definite average.
+        Matrices ``A_c``, N x d x d.
     b : ArrayLike, optional
-        The offsets ``b_c``, N x d.
+        Offsets ``b_c``, N x d.
     noise : Mapping[str, Any], optional
         Additive noise.
 
@@ -476,35 +463,35 @@ class FiniteSum(Problem):
     Parameters
     ----------
     agents : int, optional
-        The number of agents N. By default ``10``.
+        Number of agents N. By default ``10``.
     terms : int, optional
-        The number of terms n of each agent. By default ``10``.
+        Number of terms n per agent. By default ``10``.
     dim : int, optional
-        The dimension d. By default ``10``.
+        Dimension d. By default ``10``.
     seed : int, optional
-        The problem's own seed. By default ``0``.
+        Seed. By default ``0``.
     least_eigenvalue : float, optional
-        The least eigenvalue of every term's matrix, before scales. By default ``1.0``.
+        Least eigenvalue of every term. By default ``1.0``.
     greatest_eigenvalue : float, optional
-        The greatest eigenvalue of every term's matrix, before scales; by default it follows from the shift.
+        Greatest eigenvalue of every term.
     scales : Literal["one", "exponential"], optional
-        What an agent's matrices are multiplied by: one or exponential. By default ``'one'``.
+        Factor of an agent's matrices, applied last. By default ``'one'``.
     term_spread : float, optional
-        The size of each term's own N(0, I) offset. By default ``1.0``.
+        Factor of ``e_cj``. By default ``1.0``.
     spread : float, optional
-        The size of each agent's N(0, I) offset, which all its terms have. By default ``0.0``.
+        Factor of ``e_c``. By default ``0.0``.
     disagreement : float, optional
-        Adds ``k u_c`` to the agents' offsets, ``sum_c p_c u_c = 0``. By default ``0.0``.
+        Factor of ``u_c``. By default ``0.0``.
     chain : Literal["random", "uniform", "cyclic"], optional
-        The chain of indices under Markov sampling: random, uniform or cyclic. By default ``'random'``.
+        Chain of indices. By default ``'random'``.
     mixing_time : float, optional
-        At least 1: how long the chain keeps to its state, or to its cycle. By default ``1.0``.
+        tau of the chain, up to 1e9. By default ``1.0``.
     chains : Literal["shared", "per-agent"], optional
-        Random chains: shared or per-agent. By default ``'shared'``.
+        Whether agents share a random chain. By default ``'shared'``.
     transitions : ArrayLike, optional
-        The chain's matrix, n x n, written out.
+        Matrix of the chain, n x n.
     noise : Mapping[str, Any], optional
-        Additive noise on the samples.
+        Additive noise.
 
     Examples
     --------
@@ -542,22 +529,21 @@ class RandomLogistic(Problem):
     Parameters
     ----------
     agents : int, optional
-        The number of agents N. Agent c is the same for every N. By default ``10``.
+        Number of agents N. By default ``10``.
     dim : int, optional
-        The dimension d. By default ``10``.
+        Dimension d. By default ``10``.
     points : int, optional
-        The number n of rows of an agent. By default ``50``.
+        Number of rows n per agent. By default ``50``.
     ridge : float, optional
-        mu: ``mu/2 ||theta||^2`` is added to every loss. By default ``0.1``.
+        mu: adds ``mu/2 ||theta||^2`` to losses. By default ``0.1``.
     spread : float, optional
-        How far the weights behind the agents' labels are from each other. By default ``1.0``.
+        Difference of the agents' labels. By default ``1.0``.
     shift : float, optional
-        How far the means of the agents' rows are from 0. By default ``0.5``.
+        Difference of the agents' rows. By default ``0.5``.
     mixing_time : float, optional
-        From 1 to 1e9: along a trajectory the index is drawn anew with probability 1 / mixing_time. By default
-        ``1.0``.
+        Mixing time, up to 1e9. By default ``1.0``.
     seed : int, optional
-        The problem's own seed. By default ``0``.
+        Seed. By default ``0``.
     noise : Mapping[str, Any], optional
         Additive noise.
 
@@ -591,54 +577,48 @@ class Logistic(RowsProblem):
     Parameters
     ----------
     data : Any
-        Files, globs, a folder or the name of a data set, or a list of them. Or rows in memory: ````(X,
-        y)````, or a list or dictionary of these, of which each is an agent.
-    target : str | PathLike[str], optional
-        The column of labels; by default the label of LIBSVM files, the file of labels beside IDX images, and
-        the column ``target`` or ``label`` of tables.
+        Files, globs, folders or data sets. Or rows in memory: ````(X, y)````, or a list or dictionary of
+        these, of which each is an agent.
+    target : str, optional
+        Column of labels.
     positive : float | str, optional
-        The class whose target is 1, a number or a name; all others have -1. Without it there must be two
-        labels, of which the larger number, or the second name in alphabetical order, has 1.
+        Class with target 1.
     classes : Sequence[float | str], optional
-        The labels of all agents' rows, where an agent may lack one; without it they are those that rows have.
+        All labels, if agents may lack some.
     drop : Sequence[str], optional
-        Columns of tables that are not features.
+        Columns to ignore.
     categorical : Sequence[str], optional
-        Columns of tables that are categories: a column of 0 and 1 for each level but that of most rows.
-        Columns of text are so by themselves.
+        Columns of categories.
     ridge : float, optional
-        mu: ``mu/2 ||theta||^2`` is added to every agent's loss. By default ``0.0``.
+        mu: adds ``mu/2 ||theta||^2`` to losses. By default ``0.0``.
     intercept : bool, optional
-        Adds a last column of ones. By default ``False``.
+        Adds a column of ones. By default ``False``.
     penalise_intercept : bool, optional
-        Whether the ridge applies to the intercept too. By default ``False``.
+        Penalises the intercept. By default ``False``.
     divide_by : float, optional
-        Features are divided by this number, such as 255 for pixels. By default ``1.0``.
+        Divisor of features. By default ``1.0``.
     standardise : bool, optional
-        Features have mean 0 and standard deviation 1 over the rows of all agents; sparse ones keep their
-        means. By default ``False``.
+        Standardises features. By default ``False``.
     pca : Mapping[str, Any], optional
-        Projects features on principal components.
+        Principal components.
     agents : int, optional
-        The number of agents N; follows from the data for the partitions files and by-column.
+        Number of agents N.
     partition : Literal["even", "shuffled", "sorted", "by-label", "by-column", "files"] | Mapping[str, Any], optional
-        How rows are divided among agents. By default ``'even'``.
+        Division of rows. By default ``'even'``.
     group : str, optional
-        The column whose values are the agents of the partition by-column; it is not a feature.
+        Column of agents, for ``by-column``.
     reshuffle : bool, optional
-        Deals the rows of all agents out again at random: the same rows, in agents of the same sizes, without
-        their differences. By default ``False``.
+        Deals rows out again. By default ``False``.
     samples : int, optional
-        Rows of each agent, with those that are held out; all by default.
+        Rows per agent; all by default.
     holdout : float, optional
-        The share of each agent's rows that is held out, drawn at random. By default ``0.0``.
+        Held-out share of rows. By default ``0.0``.
     weighting : Literal["rows", "equal"], optional
-        The agents' weights: by their rows, so that every row counts alike, or equal. By default ``'rows'``.
+        Agents' weights. By default ``'rows'``.
     mixing_time : float, optional
-        From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time. By default
-        ``1.0``.
+        Mixing time, up to 1e9. By default ``1.0``.
     seed : int, optional
-        The seed of partitions and of what is held out. By default ``0``.
+        Seed of the draws. By default ``0``.
 
     Examples
     --------
@@ -653,7 +633,7 @@ class Logistic(RowsProblem):
         self,
         data: Any,
         *,
-        target: str | PathLike[str] | None = None,
+        target: str | None = None,
         positive: float | str | None = None,
         classes: Sequence[float | str] | None = None,
         drop: Sequence[str] | None = None,
@@ -682,51 +662,46 @@ class LeastSquares(RowsProblem):
     Parameters
     ----------
     data : Any
-        Files, globs, a folder or the name of a data set, or a list of them. Or rows in memory: ````(X,
-        y)````, or a list or dictionary of these, of which each is an agent.
-    target : str | PathLike[str], optional
-        The column of labels; by default the label of LIBSVM files, the file of labels beside IDX images, and
-        the column ``target`` or ``label`` of tables.
+        Files, globs, folders or data sets. Or rows in memory: ````(X, y)````, or a list or dictionary of
+        these, of which each is an agent.
+    target : str, optional
+        Column of labels.
     target_range : ArrayLike, optional
-        The smallest and the largest target: labels are mapped to this range, such as [0, 1].
+        Maps labels to ``[low, high]``.
     drop : Sequence[str], optional
-        Columns of tables that are not features.
+        Columns to ignore.
     categorical : Sequence[str], optional
-        Columns of tables that are categories: a column of 0 and 1 for each level but that of most rows.
-        Columns of text are so by themselves.
+        Columns of categories.
     ridge : float, optional
-        mu: ``mu/2 ||theta||^2`` is added to every agent's loss. By default ``0.0``.
+        mu: adds ``mu/2 ||theta||^2`` to losses. By default ``0.0``.
     intercept : bool, optional
-        Adds a last column of ones. By default ``False``.
+        Adds a column of ones. By default ``False``.
     penalise_intercept : bool, optional
-        Whether the ridge applies to the intercept too. By default ``False``.
+        Penalises the intercept. By default ``False``.
     divide_by : float, optional
-        Features are divided by this number, such as 255 for pixels. By default ``1.0``.
+        Divisor of features. By default ``1.0``.
     standardise : bool, optional
-        Features have mean 0 and standard deviation 1 over the rows of all agents; sparse ones keep their
-        means. By default ``False``.
+        Standardises features. By default ``False``.
     pca : Mapping[str, Any], optional
-        Projects features on principal components.
+        Principal components.
     agents : int, optional
-        The number of agents N; follows from the data for the partitions files and by-column.
+        Number of agents N.
     partition : Literal["even", "shuffled", "sorted", "by-label", "by-column", "files"] | Mapping[str, Any], optional
-        How rows are divided among agents. By default ``'even'``.
+        Division of rows. By default ``'even'``.
     group : str, optional
-        The column whose values are the agents of the partition by-column; it is not a feature.
+        Column of agents, for ``by-column``.
     reshuffle : bool, optional
-        Deals the rows of all agents out again at random: the same rows, in agents of the same sizes, without
-        their differences. By default ``False``.
+        Deals rows out again. By default ``False``.
     samples : int, optional
-        Rows of each agent, with those that are held out; all by default.
+        Rows per agent; all by default.
     holdout : float, optional
-        The share of each agent's rows that is held out, drawn at random. By default ``0.0``.
+        Held-out share of rows. By default ``0.0``.
     weighting : Literal["rows", "equal"], optional
-        The agents' weights: by their rows, so that every row counts alike, or equal. By default ``'rows'``.
+        Agents' weights. By default ``'rows'``.
     mixing_time : float, optional
-        From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time. By default
-        ``1.0``.
+        Mixing time, up to 1e9. By default ``1.0``.
     seed : int, optional
-        The seed of partitions and of what is held out. By default ``0``.
+        Seed of the draws. By default ``0``.
 
     Examples
     --------
@@ -741,7 +716,7 @@ class LeastSquares(RowsProblem):
         self,
         data: Any,
         *,
-        target: str | PathLike[str] | None = None,
+        target: str | None = None,
         target_range: ArrayLike | None = None,
         drop: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
@@ -769,65 +744,60 @@ class GLM(RowsProblem):
     Parameters
     ----------
     data : Any
-        Files, globs, a folder or the name of a data set, or a list of them. Or rows in memory: ````(X,
-        y)````, or a list or dictionary of these, of which each is an agent.
-    target : str | PathLike[str], optional
-        The column of labels; by default the label of LIBSVM files, the file of labels beside IDX images, and
-        the column ``target`` or ``label`` of tables.
+        Files, globs, folders or data sets. Or rows in memory: ````(X, y)````, or a list or dictionary of
+        these, of which each is an agent.
+    target : str, optional
+        Column of labels.
     family : Literal["gaussian", "binomial", "poisson", "gamma", "negative-binomial", "multinomial", "huber"], optional
-        The family: binomial by default.
+        Family; ``binomial`` by default.
     dispersion : float, optional
-        The dispersion of the negative-binomial family, alpha: the variance is ``mu + alpha mu^2``.
+        alpha of ``negative-binomial``, with the variance ``mu + alpha mu^2``.
     huber_delta : float, optional
-        The residual from which on Huber's loss is linear, in units of the target.
+        Residual above which Huber's loss is linear.
     positive : float | str, optional
-        The class whose target is 1, of the binomial family; as that of ``logistic``.
+        As in ``logistic``, for ``binomial``.
     reference : float | str, optional
-        The class of the multinomial family with which others are compared; the first one by default.
+        Reference class of ``multinomial``; the first by default.
     classes : Sequence[float | str], optional
-        The labels of all agents' rows, as those of ``logistic``; of the binomial and the multinomial family.
+        As in ``logistic``, for ``binomial`` and ``multinomial``.
     offset : str, optional
-        The column that is added to linear predictors, such as the logarithm of an exposure.
+        Column added to linear predictors.
     row_weights : str, optional
-        The column that says how much each row counts.
+        Column of row weights.
     drop : Sequence[str], optional
-        Columns of tables that are not features.
+        Columns to ignore.
     categorical : Sequence[str], optional
-        Columns of tables that are categories: a column of 0 and 1 for each level but that of most rows.
-        Columns of text are so by themselves.
+        Columns of categories.
     ridge : float, optional
-        mu: ``mu/2 ||theta||^2`` is added to every agent's loss. By default ``0.0``.
+        mu: adds ``mu/2 ||theta||^2`` to losses. By default ``0.0``.
     intercept : bool, optional
-        Adds a last column of ones. By default ``False``.
+        Adds a column of ones. By default ``False``.
     penalise_intercept : bool, optional
-        Whether the ridge applies to the intercept too. By default ``False``.
+        Penalises the intercept. By default ``False``.
     divide_by : float, optional
-        Features are divided by this number, such as 255 for pixels. By default ``1.0``.
+        Divisor of features. By default ``1.0``.
     standardise : bool, optional
-        Features have mean 0 and standard deviation 1 over the rows of all agents; sparse ones keep their
-        means. By default ``False``.
+        Standardises features. By default ``False``.
     pca : Mapping[str, Any], optional
-        Projects features on principal components.
+        Principal components.
     agents : int, optional
-        The number of agents N; follows from the data for the partitions files and by-column.
+        Number of agents N.
     partition : Literal["even", "shuffled", "sorted", "by-label", "by-column", "files"] | Mapping[str, Any], optional
-        How rows are divided among agents. By default ``'even'``.
+        Division of rows. By default ``'even'``.
     group : str, optional
-        The column whose values are the agents of the partition by-column; it is not a feature.
+        Column of agents, for ``by-column``.
     reshuffle : bool, optional
-        Deals the rows of all agents out again at random: the same rows, in agents of the same sizes, without
-        their differences. By default ``False``.
+        Deals rows out again. By default ``False``.
     samples : int, optional
-        Rows of each agent, with those that are held out; all by default.
+        Rows per agent; all by default.
     holdout : float, optional
-        The share of each agent's rows that is held out, drawn at random. By default ``0.0``.
+        Held-out share of rows. By default ``0.0``.
     weighting : Literal["rows", "equal"], optional
-        The agents' weights: by their rows, so that every row counts alike, or equal. By default ``'rows'``.
+        Agents' weights. By default ``'rows'``.
     mixing_time : float, optional
-        From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time. By default
-        ``1.0``.
+        Mixing time, up to 1e9. By default ``1.0``.
     seed : int, optional
-        The seed of partitions and of what is held out. By default ``0``.
+        Seed of the draws. By default ``0``.
 
     Examples
     --------
@@ -842,7 +812,7 @@ class GLM(RowsProblem):
         self,
         data: Any,
         *,
-        target: str | PathLike[str] | None = None,
+        target: str | None = None,
         family: Literal["gaussian", "binomial", "poisson", "gamma", "negative-binomial", "multinomial", "huber"] | None = None,
         dispersion: float | None = None,
         huber_delta: float | None = None,
@@ -877,31 +847,27 @@ class FixedPoint(Problem):
     Parameters
     ----------
     agents : int, optional
-        The number of agents N. The mean of their matrices is the same for every N, and so single agents are
-        not. By default ``10``.
+        Number of agents N. By default ``10``.
     dim : int, optional
-        The dimension d. By default ``10``.
+        Dimension d. By default ``10``.
     contraction : float, optional
-        ||W||, in [0, 1): the mean map is a contraction with this constant. Above d = 500 an upper bound of
-        ||W||. By default ``0.5``.
+        ``||W||``, the contraction constant of the mean map. By default ``0.5``.
     spread : float, optional
-        How far the agents' matrices are from their mean: spread N(0, 1) / sqrt(d) an entry. By default
-        ``1.0``.
+        Difference of the agents' matrices. By default ``1.0``.
     offsets : float, optional
-        ``b_c ~ offsets N(0, I)``, independent per agent. By default ``1.0``.
+        ``b_c ~ offsets N(0, I)``. By default ``1.0``.
     outcomes : int, optional
-        The number k of outcomes of a sample. By default ``8``.
+        Number of outcomes k. By default ``8``.
     additive : float, optional
-        The standard deviation of a_cz. By default ``0.3``.
+        Standard deviation of ``a_cz``. By default ``0.3``.
     multiplicative : float, optional
-        The standard deviation of m_cz. By default ``0.3``.
+        Standard deviation of ``m_cz``. By default ``0.3``.
     mixing_time : float, optional
-        From 1 to 1e9: along a trajectory the outcome is drawn anew with probability 1 / mixing_time. By
-        default ``1.0``.
+        Mixing time, up to 1e9. By default ``1.0``.
     seed : int, optional
-        The problem's own seed. By default ``0``.
+        Seed. By default ``0``.
     noise : Mapping[str, Any], optional
-        Additive Gauss-Markov noise.
+        Additive noise.
 
     Examples
     --------
@@ -935,31 +901,29 @@ class QLearning(Problem):
     Parameters
     ----------
     agents : int, optional
-        The number of agents N. Agent c is the same for every N. By default ``10``.
+        Number of agents N. By default ``10``.
     states : int, optional
-        The number of states n. By default ``10``.
+        Number of states. By default ``10``.
     actions : int, optional
-        The number of actions a. By default ``2``.
+        Number of actions. By default ``2``.
     branching : int, optional
-        The number of successors b of a state and action, equally likely before perturbation. By default
-        ``2``.
+        Successors of a state and action, at most ``states``. By default ``2``.
     feature_law : Literal["tabular", "uniform", "simplex", "orthonormal"], optional
-        The features of pairs: tabular, uniform, simplex or orthonormal. By default ``'tabular'``.
+        Features of pairs. By default ``'tabular'``.
     features : int, optional
-        The number of features d; states times actions for tabular features.
+        Number of features d; needed unless tabular.
     gamma : float, optional
-        The discount factor. By default ``0.8``.
+        Discount factor. By default ``0.8``.
     exploration : float, optional
-        The probability, in (0, 1], with which the behaviour policy draws its action uniformly; otherwise it
-        takes the state's own. By default ``1.0``.
+        Probability of a uniformly drawn action. By default ``1.0``.
     heterogeneity : Literal["identical", "low", "two-kernels", "independent"], optional
-        How agents differ, as in ``garnet``. By default ``'independent'``.
+        As in ``garnet``. By default ``'independent'``.
     min_class : int, optional
-        The smallest number of states of the closed class; all by default, so that every pair is visited.
+        Least size of the closed class; all states by default.
     seed : int, optional
-        The seed of the problem. By default ``0``.
+        Seed. By default ``0``.
     noise : Mapping[str, Any], optional
-        Additive Gauss-Markov noise.
+        Additive noise.
 
     Examples
     --------
