@@ -234,7 +234,7 @@ class Ran:
 
 @final
 class ServerRound:
-    """What a server rule gets beside theta and the mean of the answers."""
+    """The input of a server rule, in addition to theta and the mean of the answers."""
 
     @property
     def round(self) -> int:

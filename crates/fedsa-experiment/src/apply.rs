@@ -29,7 +29,7 @@ pub struct PredictSettings {
     /// a data set. Other columns and targets are passed on, rows in order
     #[arg(required = true, help_heading = options::DATA)]
     pub data: Vec<String>,
-    /// Names of columns in the files, such as s_0=x or s_*=obs_*; by default those of the evaluation's logs
+    /// Names of columns in the files, such as s_0=x or s_*=obs_*; by default as in the evaluation's logs
     #[arg(long, value_name = "NAME=FIELD,..", help_heading = options::DATA, value_parser = options::named_columns, default_value = "", hide_default_value = true)]
     pub columns: BTreeMap<String, String>,
     /// Add standard errors in a second column, value_se; from weights.npz beside weights.json

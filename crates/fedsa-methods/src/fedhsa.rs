@@ -56,7 +56,7 @@ fedsa::settings::setters! { FedHsa {
     with_missing(missing: Missing) = missing;
 } }
 
-/// What an operator that did not arrive counts as in G.
+/// The value of an operator in G if it did not arrive.
 ///
 /// Over a link that loses messages with probability 1 - p the literal rule divides by N:
 /// `E G = p mean g`, so that rounds are slower, and at `theta*`, where the agents' operators
@@ -70,7 +70,7 @@ pub enum Missing {
     /// Zero (the convention of \[T\] eq. 4.3).
     #[default]
     Zero,
-    /// What arrived from the agent last; zero before.
+    /// The last operator that arrived from the agent; zero before.
     Last,
 }
 

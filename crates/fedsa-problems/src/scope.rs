@@ -1,10 +1,10 @@
-//! What is drawn once for all agents, or once for each.
+//! Whether a part is drawn once for all agents, or once for each.
 
 use serde::{Deserialize, Serialize};
 
 use fedsa::random::ALL;
 
-/// What is drawn once for all agents, or once for each.
+/// Whether a part is drawn once for all agents, or once for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

@@ -200,7 +200,7 @@ impl Server for ServerHalf {
     }
 }
 
-/// What a server rule gets beside theta and the mean of the answers.
+/// The input of a server rule, in addition to theta and the mean of the answers.
 ///
 /// The engine makes one for each call of :meth:`ServerRule.step`.
 ///

@@ -50,7 +50,7 @@ pub fn reference() -> Result<(), String> {
     check()
 }
 
-/// Checks all links of the repository's documents, the table of contents, and the sizes of documents.
+/// Checks all links of the repository's documents, the table of contents, the sizes of documents, and their sentences.
 ///
 /// # Errors
 /// Lists what is wrong, a line each.
@@ -60,6 +60,7 @@ pub fn check() -> Result<(), String> {
     let mut wrong = dead_links(&texts, &|path| root().join(path).exists());
     wrong.extend(outside_of_the_contents(&texts));
     wrong.extend(too_long(&texts));
+    wrong.extend(texts.iter().flat_map(|(path, text)| crate::prose::faults(path, text)));
     let count = texts.len();
     if wrong.is_empty() {
         eprintln!("{count} documents, no dead link");

@@ -6,6 +6,7 @@ mod figures;
 mod fuzz;
 mod mutants;
 mod package;
+mod prose;
 mod python;
 mod test;
 

@@ -26,7 +26,7 @@ pub struct TuneSettings {
     /// Bits a second of all messages up and down, for `objective = seconds`
     #[arg(long, value_name = "BITS", help_heading = options::MODEL)]
     pub bandwidth: Option<f64>,
-    /// Candidate methods; by default fedlsa, scafflsa, fedhsa, and those of the experiment with a step size
+    /// Candidate methods; by default fedlsa, scafflsa, fedhsa, and the experiment's methods with a step size
     #[arg(long, value_name = "METHODS", help_heading = options::METHOD, value_delimiter = ',')]
     pub methods: Vec<String>,
     /// Candidate uplink codecs, such as exact,float32,quantised:8,rand-k:0.5; the experiment's by default. auto: exact, float32, and

@@ -102,7 +102,7 @@ pub enum Remedy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FirstHessian {
-    /// Those of the agents, which they send.
+    /// The agents' Hessians, which they send.
     #[default]
     Full,
     /// `mu I`.

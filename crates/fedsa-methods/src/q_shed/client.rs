@@ -17,18 +17,18 @@ use crate::local::refinement::{BitWriter, More, Refinement, checksum};
 use crate::local::renewal::{FLOOR, due, foreign};
 use crate::nested_grid;
 
-/// Which vectors get the bits of a round.
+/// The vectors that get the bits of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BitRule {
-    /// Those that bring the server's Hessian closest, among the first `min(q + B, d - 1)` vectors (\[T\] eq. 3.21, 3.23).
+    /// The vectors that bring the server's Hessian closest, among the first `min(q + B, d - 1)` vectors (\[T\] eq. 3.21, 3.23).
     Optimal,
     /// The same for every number of vectors up to that one, of which the best is taken (the exact search of \[T\] eq. 3.21).
     Exact,
     /// As many vectors as can be sent with the most bits, the first ones first; bits that are left over are not used (NQ-SHED).
     FirstVectors,
-    /// Those of `optimal`, but vectors are sent as they are once they get any bit (ideal-SHED).
+    /// The vectors of `optimal`, but vectors are sent as they are once they get any bit (ideal-SHED).
     Ideal,
 }
 

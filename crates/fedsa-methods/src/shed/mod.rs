@@ -110,7 +110,7 @@ fedsa::settings::setters! { Shed {
     with_shrinks(shrinks: usize) = shrinks;
 } }
 
-/// What eigenpairs are computed from.
+/// The matrix or the products from which eigenpairs are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "Curvature"))]

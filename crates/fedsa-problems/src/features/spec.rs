@@ -12,9 +12,9 @@ use fedsa::error::{Error, Result, quoted, require};
 ///
 /// On the command line: `columns`, `identity`, `identity:bias`, `polynomial:2`,
 /// `fourier:3`, `fourier:3:scaled`, `tiles:8x4` (tilings x bins), `tiles:8x8@1024`
-/// (hashed to 1024), `radial:5`, `radial:5:0.3` (centres, width) or
-/// `radial:5:quantiles`, `standardised`, `one-hot`; products of maps of some columns, `one-hot(s_2) * tiles:8x4(s_0, s_1)`,
-/// where one factor may be without columns and then takes all others: `one-hot(s_2) * fourier:3`.
+/// (hashed to 1024), `radial:5`, `radial:5:0.3` (centres, width),
+/// `radial:5:quantiles`, `standardised`, `one-hot`. Maps of some columns multiply: `one-hot(s_2) * tiles:8x4(s_0, s_1)`.
+/// One factor may have no columns and then takes all others: `one-hot(s_2) * fourier:3`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -37,9 +37,9 @@ pub enum FeatureSpec {
         order: u32,
     },
     /// `cos(pi <c, x>) / sqrt(d)` for all `c` in `{0..order}^k`,
-    /// `d = (order + 1)^k`. Where it is `scaled`, each is divided by the square
-    /// root of `||c||` besides (c other than 0): a step of size eta then moves the weight of a
-    /// frequency as one of `eta / ||c||` would (Konidaris et al. 2011, "Value function
+    /// `d = (order + 1)^k`. With `scaled` each is also divided by the square
+    /// root of `||c||` (c other than 0). A step of size eta then moves the weight of a
+    /// frequency like a step of size `eta / ||c||` (Konidaris et al. 2011, "Value function
     /// approximation in reinforcement learning using the Fourier basis", section 3.2).
     Fourier {
         /// The largest frequency of a column.
@@ -53,15 +53,11 @@ pub enum FeatureSpec {
     /// others 0, so that `||phi|| = 1`, `d = tilings bins^k`.
     ///
     /// Tiles have the width `w = 1 / (bins - (tilings - 1)/tilings)`, so that
-    /// all grids cover `[0, 1]`; grid `t` is shifted along column `j` (both from
-    /// 0) by `w ((2 j + 1) t mod tilings) / tilings`, the usual displacement
-    /// that avoids diagonal artefacts. With more than one tiling, and with tiles
-    /// that no state visits, features are linearly dependent on the data and
-    /// the solution is not unique.
+    /// all grids cover `[0, 1]`. Grid `t` is shifted along column `j` (both from
+    /// 0) by `w ((2 j + 1) t mod tilings) / tilings`, which avoids diagonal artefacts.
     ///
     /// With `hashed` the tiles of each tiling share `hashed / tilings` features, by a
-    /// fixed hash of the tile's coordinates: for many columns, of which most tiles are never seen. Tiles that fall
-    /// together share a weight.
+    /// fixed hash of the tile's coordinates. Colliding tiles share a weight.
     Tiles {
         /// The number of grids.
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
@@ -77,7 +73,7 @@ pub enum FeatureSpec {
     /// Gaussian bumps `exp(-||x - m||^2 / (2 width^2))` around the `d =
     /// centres^k` points `m` of a grid over `[0, 1]^k`, ends included (its
     /// middle for one centre), normalised to the sum 1. With `quantiles` the centres of a column are its
-    /// quantiles `(c + 1/2) / centres` in the data, so that bumps are dense where states are; a width that is not given is then
+    /// quantiles `(c + 1/2) / centres` in the data, so that bumps are dense where states are. The default width is then
     /// the mean distance between the neighbouring centres of each column.
     Radial {
         /// The number of centres along each column.
@@ -93,7 +89,7 @@ pub enum FeatureSpec {
         quantiles: bool,
     },
     /// A constant 1, then each column less its mean and divided by its standard deviation over the states of the data, `d = k + 1`.
-    /// States are clipped to ranges that are given, as those of an identity.
+    /// States are clipped to given ranges, as in an identity.
     Standardised {},
     /// A feature for each tuple of whole numbers within the ranges, 1 in the
     /// states that are this tuple and 0 in all others: `d` is the product of

@@ -40,7 +40,7 @@ use fedsa::sampling::{ChainStart, Law, Sampling};
 
 pub use crate::index_chain::ChainLaw;
 
-/// What an agent's matrices are multiplied by.
+/// The factor of an agent's matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

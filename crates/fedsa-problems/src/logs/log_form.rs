@@ -8,7 +8,7 @@ pub use crate::logs::left_out::{LeftOutRows, RowPlace};
 use crate::logs::source::Inputs;
 use fedsa::error::{Error, Result, quoted};
 
-/// What is done with rows of a log that cannot be read: a field that is no number, a line with too few fields.
+/// How to treat rows of a log that cannot be read: a field is no number, or a line has too few fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

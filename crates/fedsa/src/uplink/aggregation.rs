@@ -9,8 +9,8 @@ use crate::sums::sum;
 /// The mean that the server takes of the answers that arrived, where a method needs only their sum.
 ///
 /// Answers have weights `w_i`: the agent's `p_c`, times the factor by which the message arrived. The server gets `sum_i w_i` times the mean, so
-/// that what a missing answer counts as does not depend on the kind of mean. A robust mean bounds what a minority of agents with arbitrary
-/// finite answers can do. If agents differ, and their answers do not lie symmetrically around their mean, it has another root than the mean.
+/// that a missing answer has the same effect under every mean. A robust mean bounds the effect of a minority of agents with arbitrary
+/// finite answers. Its root differs from the root of the mean if agents differ, and their answers are not symmetric around their mean.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -19,11 +19,11 @@ pub enum Aggregation {
     #[default]
     Mean,
     /// The weighted median of each component. With equal weights it is the value in the middle, or the mean of the two in the middle. In
-    /// general it is the mean of two values: the first one in increasing order up to which there is at least half of the weight, and the
-    /// first one up to which there is more than half.
+    /// general it is the mean of the lower and the upper median. They are the first values, in increasing order, with at least half of the
+    /// weight, and with more than half.
     Median,
-    /// The weighted mean of what remains of each component where the `floor(share n)` largest of n numbers and as many of the least are left
-    /// out; the value is the share, in [0, 0.5).
+    /// The weighted mean of each component without the `floor(share n)` largest and as many smallest of the n numbers. The value is the
+    /// share, in [0, 0.5).
     TrimmedMean(#[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 0.5)))] f64),
 }
 

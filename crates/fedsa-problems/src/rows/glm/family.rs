@@ -52,7 +52,7 @@ pub enum FamilyName {
     Poisson,
     /// Positive numbers with a constant coefficient of variation, log link.
     Gamma,
-    /// Counts with more variance than those of Poisson, log link.
+    /// Counts with more variance than a Poisson model has, log link.
     NegativeBinomial,
     /// Several classes against a reference class, logit link.
     Multinomial,

@@ -229,7 +229,7 @@ impl Delay {
     }
 }
 
-/// What the server gets in the first rounds, which have no answer as old as the delay.
+/// The server's direction in the first rounds, which have no answer as old as the delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
