@@ -7,12 +7,11 @@
 
 use std::sync::Arc;
 
-use fedsa::error::{Result, require};
-use fedsa::kernel::Isa;
-use fedsa::problem::{Facts, Field, Problem, Sampled, equal_weights};
+use fedsa::error::require;
+use fedsa::prelude::*;
+use fedsa::problem::{Facts, Sampled, equal_weights};
 use fedsa::random::Stream;
 use fedsa::registry::Kind;
-use fedsa::sampling::Sampling;
 use fedsa_problems::memory::MemoryEstimate;
 use fedsa_problems::{Files, ProblemSettings};
 use serde::{Deserialize, Serialize};
