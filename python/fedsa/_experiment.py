@@ -631,7 +631,7 @@ class Experiment:
         bandwidth : float or None
             Bits a second of all messages up and down, for `objective = seconds`.
         methods : Sequence[str]
-            Candidate methods; by default fedlsa, scafflsa, fedhsa, and those of the experiment with a step
+            Candidate methods; by default fedlsa, scafflsa, fedhsa, and the experiment's methods with a step
             size.
         codecs : Sequence[str]
             Candidate uplink codecs, such as exact,float32,quantised:8,rand-k:0.5; the experiment's by

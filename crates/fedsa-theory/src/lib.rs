@@ -5,7 +5,7 @@
 //! threads.
 //!
 //! One agent's mean operator is `gbar_c(theta) = bbar_c - Abar_c theta`. H local steps of size eta are determined by two
-//! matrices ([`local_phase`]):
+//! matrices ([`phase`]):
 //!
 //! ```text
 //! D_c^H = (I - eta Abar_c)^H            S_c = eta sum_{k<H} (I - eta Abar_c)^k
@@ -14,7 +14,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`local_phase`] | the mean of H local steps |
+//! | [`phase`] | the mean of H local steps |
 //! | [`fedlsa`] | FedLSA's mean iterate, and its limit |
 //! | [`stability`] | spectral radii of rounds, and the largest stable step |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |

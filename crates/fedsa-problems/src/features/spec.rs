@@ -39,8 +39,8 @@ pub enum FeatureSpec {
     /// `cos(pi <c, x>) / sqrt(d)` for all `c` in `{0..order}^k`,
     /// `d = (order + 1)^k`. With `scaled` each is also divided by the square
     /// root of `||c||` (c other than 0). A step of size eta then moves the weight of a
-    /// frequency like a step of size `eta / ||c||` (Konidaris et al. 2011, "Value function
-    /// approximation in reinforcement learning using the Fourier basis", section 3.2).
+    /// frequency like a step of size `eta / ||c||`. Source: Konidaris et al. 2011, "Value function
+    /// approximation in reinforcement learning using the Fourier basis", section 3.2.
     Fourier {
         /// The largest frequency of a column.
         order: u32,

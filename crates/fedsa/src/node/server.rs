@@ -191,7 +191,7 @@ impl ServerNode {
     }
 
     /// Why the last call could not end the exchange under way, if the server half can fail and has failed
-    /// ([`crate::server::Server::failure`]). The question is then still open, with the answers that were accepted, and the next call tries
+    /// ([`crate::server::ServerFacts::failure`]). The question is then still open, with the answers that were accepted, and the next call tries
     /// again.
     pub fn failure(&self) -> Option<&Error> {
         self.failure.as_ref()

@@ -237,7 +237,7 @@ impl Run {
     }
 
     /// Why operators could not be evaluated, where they are evaluated elsewhere ([`Field::failure`]), or why a rule failed that can
-    /// ([`Client::answer`], [`crate::server::Server::failure`]). The run must then be restored or restarted.
+    /// ([`Client::answer`], [`crate::server::ServerFacts::failure`]). The run must then be restored or restarted.
     pub fn failure(&self) -> Option<Error> {
         self.field.failure().or_else(|| self.failure.get()).or_else(|| self.coordinator.failure())
     }
