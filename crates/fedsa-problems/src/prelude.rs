@@ -1,4 +1,4 @@
-//! What most programs need of this crate: `use fedsa_problems::prelude::*;`.
+//! The names of this crate that most programs need: `use fedsa_problems::prelude::*;`.
 
 pub use crate::linear::affine::LinearSystems;
 pub use crate::linear::file::ArrayFile;

@@ -45,7 +45,7 @@ fn check(lanes: &Lanes, tables: &Tables) {
     assert!(lanes.chains.len() == LANES * lanes.chain_len);
 }
 
-/// The tables of the lanes; those of idle lanes repeat the last.
+/// The table of each lane; idle lanes have the last one.
 #[inline]
 fn of_lanes<'a>(lanes: &Lanes, tables: &'a Tables, kinds: &[u32]) -> [&'a TransitionTable; LANES] {
     // A loop and not `map`, which is a call of its own where it has panics inside.

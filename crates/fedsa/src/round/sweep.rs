@@ -119,11 +119,6 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// All of `n` participants in one task, so many in a batch.
-    pub fn of_one_task(n: usize, lanes: usize) -> Self {
-        Self { grain: n.max(1), lanes }
-    }
-
     /// All of `n` participants in one batch.
     pub fn of_one_call(n: usize) -> Self {
         Self { grain: n.max(1), lanes: n.next_multiple_of(LANES).max(LANES) }
@@ -141,7 +136,7 @@ impl Shares {
     /// rounds stay on one thread, and the blocks of eight are divided only where that evens out long work.
     pub fn new(n: usize, ns: f64, fewest: usize, usual: usize, threads: impl FnOnce() -> usize) -> Self {
         const TASK_NS: f64 = 50_000.0;
-        let whole = Self::of_one_task(n, usual);
+        let whole = Self { grain: n.max(1), lanes: usual };
         // Threads are not even counted for small rounds: that would start them.
         if n as f64 * ns < 2.0 * TASK_NS {
             return whole;

@@ -70,13 +70,12 @@ unsafe fn steps<V: Vector, const CHAIN: bool, const ALIKE: bool>(blocks: &mut [L
             *chosen = of_lanes(lanes, tables, kinds);
         }
         for (((drawn, bits), chosen), lanes) in drawn.iter_mut().zip(&bits).zip(&chosen).zip(&mut *blocks) {
-            let shift = chosen[0].source().shift;
             for l in 0..LANES {
                 let (source, at) = (chosen[l].source(), l.min(lanes.len - 1));
                 let mut state = if CHAIN { lanes.chains[at] } else { 0 };
                 assert!(!CHAIN || state < chosen[l].states() as u64);
                 // SAFETY: the state is one of the table.
-                unsafe { drawn.choose::<CHAIN, ALIKE>(l, &source, if ALIKE { shift } else { source.shift }, &mut state, bits[l]) };
+                unsafe { drawn.choose::<CHAIN, ALIKE>(l, &source, source.shift, &mut state, bits[l]) };
                 if CHAIN && l < lanes.len {
                     lanes.chains[l] = state;
                 }
