@@ -48,6 +48,7 @@ mod nodes;
 mod noise;
 mod nonlinear;
 mod own_problem;
+mod page;
 mod parts;
 mod probe;
 mod q_shed;

@@ -70,6 +70,11 @@ pub fn run(all: bool) -> Result<(), String> {
     step("tests", &mut || tests(&["--tests"]));
     step("examples in the documentation", &mut || tests(&["--doc"]));
 
+    if all {
+        // A backtrace names functions and files in the development profile only.
+        step("a round on one page", &mut || passes(&mut cargo(&["test", "--package", "fedsa", "--test", "suites", "page::"])));
+    }
+
     package_steps(&mut step, python.is_some(), all);
 
     tell_skipped(&skipped);
