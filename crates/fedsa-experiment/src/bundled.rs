@@ -96,7 +96,7 @@ macro_rules! bundled {
         /// All bundled experiments, in the order in which `reproduce all` runs them.
         pub const ALL: &[Bundled] = &[$(Bundled {
             id: $id,
-            text: include_str!(concat!("../../../experiments/", $id, ".toml")),
+            text: include_str!(concat!("../bundled/", $id, ".toml")),
             seconds: $seconds,
         }),*];
     };

@@ -8,6 +8,7 @@ mod mutants;
 mod package;
 mod prose;
 mod python;
+mod release;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -25,7 +26,9 @@ usage: cargo xtask test [--all]         format, paths, lints, documentation, tes
        cargo xtask python [--all]       builds the wheel of the Python package into target/wheels, installs it into target/python,
                                         and runs its tests; cargo xtask test does so too
        cargo xtask book                 checks the links of all documents, and builds the book into docs/book with mdBook;
-                                        --links: checks the links only; --reference: writes the pages made from the types";
+                                        --links: checks the links only; --reference: writes the pages made from the types
+       cargo xtask release              the files of a release: checks licences, packs and builds each public crate, and makes the wheel
+                                        and the source distribution";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         ["book"] => book::run(),
         ["book", "--links"] => book::check(),
         ["book", "--reference"] => book::reference(),
+        ["release"] => release::run(),
         ["mutants", ref ids @ ..] => mutants::run(ids),
         _ => {
             eprintln!("{USAGE}");
@@ -68,4 +72,16 @@ fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()).args(args);
     command
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// When it cannot be started, or fails.
+fn passes(command: &mut Command) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command:?} ended with {status}")),
+        Err(e) => Err(format!("{command:?}: {e}")),
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{python, root};
+use crate::{passes, python, root};
 
 /// What builds the wheel.
 const MATURIN: &str = "maturin==1.16.0";
@@ -42,6 +42,18 @@ pub fn install() -> Result<PathBuf, String> {
     let wheel = made(&wheels, "whl")?;
     install_wheel(&python, &wheel)?;
     Ok(python)
+}
+
+/// Builds the wheel and the source distribution into an empty folder.
+///
+/// # Errors
+/// When there is no Python 3 here, maturin cannot be had, or they cannot be built.
+pub fn distribute(folder: &Path) -> Result<(), String> {
+    let python = python::interpreter(&[MATURIN])?;
+    let _ = std::fs::remove_dir_all(folder);
+    let mut build = Command::new(&python);
+    build.args(["-m", "maturin", "build", "--release", "--locked", "--sdist", "--interpreter"]).arg(&python).arg("--out").arg(folder);
+    passes(build.current_dir(root()))
 }
 
 /// What tests of federations use, in an environment of its own: Flower pins what other packages need newer.
@@ -150,12 +162,4 @@ pub fn test(python: &Path, all: bool) -> Result<(), String> {
     }
     passes(tests.current_dir(root()).env_remove("PYTHONPATH"))?;
     from_sources(python)
-}
-
-fn passes(command: &mut Command) -> Result<(), String> {
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{command:?} ended with {status}")),
-        Err(e) => Err(format!("{command:?}: {e}")),
-    }
 }
