@@ -102,7 +102,7 @@ class Inference:
     level : float
         The level of the intervals.
     n : int
-        Rows.
+        Rows with a weight above 0.
     deviance, log_likelihood, aic, pearson, dispersion : float
         The quality of the fit, as R defines it.
     reference : str or None
