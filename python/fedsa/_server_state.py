@@ -224,7 +224,7 @@ class Progress:
     seconds: float = 0.0
 
     def count(self, record: EpochRecord | None, messages: Collection[bytes], up: int = 0) -> None:
-        """Count messages of enrolment for an epoch; by default for the next one."""
+        """Count messages of enrolment for the epoch `record`, or for the next epoch if it is ``None``."""
         down = sum(map(len, messages))
         if record is None:
             self.cost = [self.cost[0] + len(messages) + (up > 0), self.cost[1] + down, self.cost[2] + up]
