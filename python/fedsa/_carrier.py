@@ -20,7 +20,7 @@ def shown(text: str) -> str: ...
 
 
 def shown(text: str | None) -> str | None:
-    """Make a text from another machine safe for files and terminals: at most 500 characters, one line, no control characters."""
+    """Make a text from another machine safe for files and terminals: about 500 characters, one line, no control characters."""
     if text is None:
         return None
     cut = "".join(one if one.isprintable() else " " if one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text[:MAX_SHOWN])
