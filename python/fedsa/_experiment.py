@@ -444,7 +444,8 @@ class Experiment:
         Returns
         -------
         str
-            TOML. A run of it has the same results, bit for bit. It stores only a hash of data in memory, and only the names of Python classes.
+            TOML. A run of it has the same results, bit for bit. It stores only a hash of data in memory, and only the names of Python
+            classes.
         """
         text = self._native().to_toml(defaults)
         # A text without an id would get its file's name as id.

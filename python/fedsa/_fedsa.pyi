@@ -317,8 +317,8 @@ class Session:
 class Table:
     """A table of named columns of equal length.
 
-    ``polars.DataFrame(table)`` and ``pyarrow.table(table)`` read it without a copy, through the Arrow PyCapsule interface. ``table["mse"]`` is
-    a NumPy array with NaN for unknown numbers.
+    ``polars.DataFrame(table)`` and ``pyarrow.table(table)`` read it without a copy, through the Arrow PyCapsule interface. ``table["mse"]``
+    is a NumPy array with NaN for unknown numbers.
     """
 
     @property

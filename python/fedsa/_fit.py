@@ -31,9 +31,9 @@ REGRESSORS = ("least-squares", "poisson", "gamma", "negative-binomial", "huber")
 class FederatedClassifier(Estimator):
     """Logistic or multinomial regression of rows that stay with their agents.
 
-    The coefficients equal those of all rows pooled, to `tol`. Agents send gradients and parts of Hessians, but no rows. Losses are means over
-    rows. For two classes scikit-learn's ``LogisticRegression(C=1 / (ridge * n))`` has the same solution. For several classes the ridge applies to
-    differences from the reference class, whose coefficients are 0, so the solution differs from scikit-learn's.
+    The coefficients equal those of all rows pooled, to `tol`. Agents send gradients and parts of Hessians, but no rows. Losses are means
+    over rows. For two classes scikit-learn's ``LogisticRegression(C=1 / (ridge * n))`` has the same solution. For several classes the ridge
+    applies to differences from the reference class, whose coefficients are 0, so the solution differs from scikit-learn's.
 
     Parameters
     ----------
@@ -215,15 +215,15 @@ class FederatedClassifier(Estimator):
         y : array-like of shape (n,)
             The class of each row: numbers or texts.
         agents : int, array-like of shape (n,) or None
-            A number of agents, to which rows are dealt at random in equal parts; or the label of each row's agent. By default 8 agents, or one for
-            each row if there are fewer.
+            A number of agents, to which rows are dealt at random in equal parts; or the label of each row's agent. By default 8 agents, or
+            one for each row if there are fewer.
         sample_weight : array-like of shape (n,) or None
-            Factors of the rows' losses; 1 by default. Coefficients are as if rows were repeated so often, and weight 0 removes a row. Weights are not
-            counts: `n`, an estimated dispersion, and the standard errors ``"sandwich"`` and ``"hc1"`` count each row once. Repeat rows for
-            these.
+            Factors of the rows' losses; 1 by default. Coefficients are as if rows were repeated so often, and weight 0 removes a row.
+            Weights are not counts: `n`, an estimated dispersion, and the standard errors ``"sandwich"`` and ``"hc1"`` count each row once.
+            Repeat rows for these.
         offset : array-like of shape (n,), str or None
-            Numbers that are added to the rows' linear predictors, such as logarithms of exposures; or the column of a data frame with them, which is
-            then not a feature.
+            Numbers that are added to the rows' linear predictors, such as logarithms of exposures; or the column of a data frame with them,
+            which is then not a feature.
         progress : bool, callable or None
             As in :meth:`fedsa.Experiment.run`.
         cancel : CancelToken or None
@@ -498,9 +498,9 @@ class FederatedRegressor(Estimator):
 
     There are models for numbers, counts, positive numbers, and numbers with outliers.
 
-    The coefficients equal those of all rows pooled, to `tol`. Agents send gradients and parts of Hessians, but no rows. Losses are means over rows:
-    ``1/2 (y - f)^2`` for least squares, with the solution of scikit-learn's ``Ridge(alpha=ridge * n)``; negative log-likelihoods for counts and
-    positive numbers, with the solution of ``PoissonRegressor(alpha=ridge)`` and ``GammaRegressor(alpha=ridge)``.
+    The coefficients equal those of all rows pooled, to `tol`. Agents send gradients and parts of Hessians, but no rows. Losses are means
+    over rows: ``1/2 (y - f)^2`` for least squares, with the solution of scikit-learn's ``Ridge(alpha=ridge * n)``; negative log-likelihoods
+    for counts and positive numbers, with the solution of ``PoissonRegressor(alpha=ridge)`` and ``GammaRegressor(alpha=ridge)``.
 
     Parameters
     ----------
@@ -677,15 +677,15 @@ class FederatedRegressor(Estimator):
         y : array-like of shape (n,)
             The target of each row.
         agents : int, array-like of shape (n,) or None
-            A number of agents, to which rows are dealt at random in equal parts; or the label of each row's agent. By default 8 agents, or one for
-            each row if there are fewer.
+            A number of agents, to which rows are dealt at random in equal parts; or the label of each row's agent. By default 8 agents, or
+            one for each row if there are fewer.
         sample_weight : array-like of shape (n,) or None
-            Factors of the rows' losses; 1 by default. Coefficients are as if rows were repeated so often, and weight 0 removes a row. Weights are not
-            counts: `n`, an estimated dispersion, and the standard errors ``"sandwich"`` and ``"hc1"`` count each row once. Repeat rows for
-            these.
+            Factors of the rows' losses; 1 by default. Coefficients are as if rows were repeated so often, and weight 0 removes a row.
+            Weights are not counts: `n`, an estimated dispersion, and the standard errors ``"sandwich"`` and ``"hc1"`` count each row once.
+            Repeat rows for these.
         offset : array-like of shape (n,), str or None
-            Numbers that are added to the rows' linear predictors, such as logarithms of exposures; or the column of a data frame with them, which is
-            then not a feature.
+            Numbers that are added to the rows' linear predictors, such as logarithms of exposures; or the column of a data frame with them,
+            which is then not a feature.
         progress : bool, callable or None
             As in :meth:`fedsa.Experiment.run`.
         cancel : CancelToken or None

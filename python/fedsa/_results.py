@@ -94,8 +94,8 @@ class CheckResult:
 class Results:
     """The results of an experiment, by label.
 
-    With several points (sweeps, variants), the label of a method at a point is ``"label [point]"``. Results hold all of their data: they can be
-    pickled, and do not depend on a folder.
+    With several points (sweeps, variants), the label of a method at a point is ``"label [point]"``. Results hold all of their data: they
+    can be pickled, and do not depend on a folder.
 
     Attributes
     ----------

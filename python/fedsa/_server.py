@@ -382,7 +382,8 @@ class Server:
                 self.report(f"{who} cannot begin anew: {e.what}")
                 progress.excluded[who] = f"it refuses what this server tells it, and cannot begin anew: {e.what}"
                 if reply.body is not None and who not in progress.leaving:
-                    # Its data changed. Either enrolment restarts, or the agent leaves with the next epoch and can join again with the new data.
+                    # Its data changed. Either enrolment restarts, or the agent leaves with the next epoch and can join again with the new
+                    # data.
                     progress.leaving.append(who)
                 continue
             epoch.messages += 1

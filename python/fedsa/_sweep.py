@@ -203,8 +203,8 @@ def sweep(
 ) -> Results:
     """Run a sweep in other processes or on other machines.
 
-    The results equal those of :meth:`Experiment.run`, bit for bit. Finished points are kept in the folder: the same call, here or elsewhere, runs
-    only the others. ``fedsa run --points`` works in the same folder.
+    The results equal those of :meth:`Experiment.run`, bit for bit. Finished points are kept in the folder: the same call, here or
+    elsewhere, runs only the others. ``fedsa run --points`` works in the same folder.
 
     Parameters
     ----------

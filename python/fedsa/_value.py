@@ -89,10 +89,11 @@ class PolicyValue:
     all : ValueEstimate
         The estimate for all agents together.
     agents : dict of str to ValueEstimate
-        Estimates from each agent's own data: for agents with at least 20 episodes, or if the estimate uses no fitted values for truncated episodes.
+        Estimates from each agent's own data: for agents with at least 20 episodes, or if the estimate uses no fitted values for truncated
+        episodes.
     under_shared_weights : dict of str to ValueEstimate
-        For several agents: the value of an agent's start states under the weights of all agents. It is valid for an agent that behaves like the
-        average. If agents differ, the intervals do not cover the values of single agents.
+        For several agents: the value of an agent's start states under the weights of all agents. It is valid for an agent that behaves like
+        the average. If agents differ, the intervals do not cover the values of single agents.
     weights : dict of str to ndarray of shape (d,)
         With ``"fitted"``: the own weights of agents with at least 20 episodes.
 
@@ -157,8 +158,8 @@ class PolicyValue:
 class ValueFunction(Parameters):
     """A value function ``v(s) = weights_ . phi(s)`` from transitions that stay with their agents.
 
-    The weights equal those of LSTD or LSTD(lambda) on all transitions with equal weights, to `tol`. By default fedsa chooses the method with the
-    fewest bits.
+    The weights equal those of LSTD or LSTD(lambda) on all transitions with equal weights, to `tol`. By default fedsa chooses the method
+    with the fewest bits.
 
     Parameters
     ----------
@@ -348,8 +349,9 @@ class ValueFunction(Parameters):
         agents : list, dict or one of its entries
             Each agent's transitions; the keys of a dictionary are the agents' names. An agent's transitions are one of:
 
-            - a dictionary of arrays: ``states`` (n, k), ``rewards``, ``next_states``, ``terminated``; optional ``truncated``, ``episode``, ``env``,
-              and ``ratio`` or ``target`` and ``behaviour``, the probabilities of the action under the evaluated and the acting policy
+            - a dictionary of arrays: ``states`` (n, k), ``rewards``, ``next_states``, ``terminated``; optional ``truncated``, ``episode``,
+              ``env``, and ``ratio`` or ``target`` and ``behaviour``, the probabilities of the action under the evaluated and the acting
+              policy
             - a tuple ``(states, rewards, next_states, terminated)`` or ``(.., truncated)``
             - a data frame or Arrow table with the columns ``s_*``, ``next_*``, ``reward``, ``done``, ..
             - a recording of :func:`fedsa.gym.record`

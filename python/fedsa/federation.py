@@ -434,8 +434,8 @@ class ServerNode:
         Raises
         ------
         InputError
-            When the answer is damaged, late, or from another agent. The server is then unchanged. A copy of an accepted answer is no error, and
-            changes nothing.
+            When the answer is damaged, late, or from another agent. The server is then unchanged. A copy of an accepted answer is no error,
+            and changes nothing.
         """
         self._native.take(whole(agent, "agent"), bytes_of(answer, "answer"))
 
@@ -548,8 +548,8 @@ class Session:
     patience : float, optional
         Seconds until the deadline of an exchange. Later answers are missing.
     least_answers, repeats : int
-        The number of answers that an exchange needs (all, if fewer agents are asked), and how often agents are asked again if there are fewer.
-        After that the round changes nothing, and the next one begins. By default both are 0.
+        The number of answers that an exchange needs (all, if fewer agents are asked), and how often agents are asked again if there are
+        fewer. After that the round changes nothing, and the next one begins. By default both are 0.
     data : AgentData, optional
         The data of all agents. With it, metrics are recorded and targets can be measured.
     stop : mapping of str to float, optional
@@ -694,8 +694,8 @@ class Session:
 def replay(federation: Federation, data: AgentData, arrivals: Sequence[Mapping[str, Any]], rounds: int) -> NDArray[Any]:
     """Repeat a federation's rounds, with its arrival times.
 
-    The weights equal those of the federation, bit for bit, if each agent's answers depend only on the questions that it answered. A server cannot
-    distinguish a lost question from a lost answer; the replay treats both as lost answers.
+    The weights equal those of the federation, bit for bit, if each agent's answers depend only on the questions that it answered. A server
+    cannot distinguish a lost question from a lost answer; the replay treats both as lost answers.
 
     Parameters
     ----------
@@ -704,8 +704,8 @@ def replay(federation: Federation, data: AgentData, arrivals: Sequence[Mapping[s
     data : AgentData
         The data of all agents, by their numbers.
     arrivals : sequence of mapping
-        The entry ``federation.epochs[0].arrivals`` of the federation's ``summary.json``: for each exchange, the agents that computed nothing and
-        the answers that arrived. :func:`serve` records it if the link counts late answers (``late`` with ``law = "network"``).
+        The entry ``federation.epochs[0].arrivals`` of the federation's ``summary.json``: for each exchange, the agents that computed
+        nothing and the answers that arrived. :func:`serve` records it if the link counts late answers (``late`` with ``law = "network"``).
     rounds : int
         The number of rounds. After the recorded rounds no answer is late or lost.
 

@@ -1,7 +1,7 @@
 """Federations on Flower, whose SuperLink carries the messages.
 
-``fedsa federation new DIR`` writes an app around :func:`client_app` and :func:`server_app`. Its README has the commands for certificates, nodes and
-a run. Needs ``pip install 'fedsa[flower]'``.
+``fedsa federation new DIR`` writes an app around :func:`client_app` and :func:`server_app`. Its README has the commands for certificates,
+nodes and a run. Needs ``pip install 'fedsa[flower]'``.
 """
 
 from __future__ import annotations
@@ -212,8 +212,8 @@ def server_app(settings: Path) -> ServerApp:
         - ``out``: the folder of the results; ``out`` by default
         - ``overwrite``: whether to replace results; false by default
         - ``late``: seconds after the deadline in which late answers are accepted; 0 by default
-        - ``connect``, ``deadline``, ``least-answers``, ``least-share``, ``repeats``, ``missing``, ``norm-limit``, ``width-limit``, ``leave-after``,
-          ``invite``: as in :func:`fedsa.federation.serve`; by default the values of ``settings``
+        - ``connect``, ``deadline``, ``least-answers``, ``least-share``, ``repeats``, ``missing``, ``norm-limit``, ``width-limit``,
+          ``leave-after``, ``invite``: as in :func:`fedsa.federation.serve`; by default the values of ``settings``
     """
     from fedsa._deployed import serve
 

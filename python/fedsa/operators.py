@@ -60,10 +60,10 @@ class Operator(Protocol):
 
     Notes
     -----
-    A call gets the iterates ``theta`` of n agents, an array (n, dim), and their increasing numbers ``rng.agents``. The engine makes one call for
-    all participants of a step; a node of a federation calls for its own agent only. An agent's values must not depend on the others in the call,
-    so that results are equal bit for bit everywhere. Sums along a row are safe. Matrix products (``@``) are not: their last bits may change with
-    the number of rows.
+    A call gets the iterates ``theta`` of n agents, an array (n, dim), and their increasing numbers ``rng.agents``. The engine makes one
+    call for all participants of a step; a node of a federation calls for its own agent only. An agent's values must not depend on the
+    others in the call, so that results are equal bit for bit everywhere. Sums along a row are safe. Matrix products (``@``) are not: their
+    last bits may change with the number of rows.
 
     Optional methods:
 
@@ -74,8 +74,8 @@ class Operator(Protocol):
         The mean operators (n, dim) of the agents with the numbers ``agents``, an array (n,). It enables the residual, the root, and
         ``sampling="mean"``.
     ``jacobian(theta, agents)``
-        The Jacobians of the mean operators, (n, dim, dim): entry (i, j) is the derivative of component i by component j. It requires ``mean``. By
-        default finite differences.
+        The Jacobians of the mean operators, (n, dim, dim): entry (i, j) is the derivative of component i by component j. It requires
+        ``mean``. By default finite differences.
 
     Examples
     --------
@@ -225,7 +225,8 @@ class Linear(Held):
 
     Notes
     -----
-    The arrays are copied. Theory knows roots, floors, curves and stable steps. :meth:`fedsa.Experiment.to_toml` writes only a hash of the arrays.
+    The arrays are copied. Theory knows roots, floors, curves and stable steps. :meth:`fedsa.Experiment.to_toml` writes only a hash of the
+    arrays.
 
     Examples
     --------
@@ -333,14 +334,14 @@ class Custom(Held):
 
     Notes
     -----
-    It works with all first-order methods, links, schedules and samplings of :class:`fedsa.Experiment`, and at nodes of a federation. Methods that
-    need losses or Hessians refuse it.
+    It works with all first-order methods, links, schedules and samplings of :class:`fedsa.Experiment`, and at nodes of a federation.
+    Methods that need losses or Hessians refuse it.
 
     Exceptions of a callback pass to the caller of the engine. A wrong shape, or a non-finite number at a finite iterate, is an
     :class:`fedsa.InputError`. A callback cannot call the engine. Callbacks run in one thread, whatever :func:`fedsa.set_threads` says.
 
-    Experiment files store only the class and the numbers of agents and components. A run in a folder continues with any object for which these
-    are equal.
+    Experiment files store only the class and the numbers of agents and components. A run in a folder continues with any object for which
+    these are equal.
 
     Examples
     --------

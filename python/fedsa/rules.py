@@ -55,17 +55,18 @@ class ClientRule(Protocol):
 
     Notes
     -----
-    In the engine a call has all participants of the round; a node of a federation calls for its own agent only. An agent's values must not depend
-    on the others in the call, so that results are equal bit for bit everywhere. Sums along rows are safe. Matrix products (``@``) are not: their
-    last bits may change with the number of rows.
+    In the engine a call has all participants of the round; a node of a federation calls for its own agent only. An agent's values must not
+    depend on the others in the call, so that results are equal bit for bit everywhere. Sums along rows are safe. Matrix products (``@``)
+    are not: their last bits may change with the number of rows.
 
     Several runs share one object. Keep state in ``agents.memory``, which checkpoints contain.
 
     Optional methods:
 
     ``report(theta, agents)``
-        Makes a round with two exchanges. ``report`` answers the first. The server replies with the weighted mean of the reports, or with its rule's
-        ``reply``. ``answer`` then answers the second, with the same ``theta`` and ``agents.reply``. Both exchanges use the same samples.
+        Makes a round with two exchanges. ``report`` answers the first. The server replies with the weighted mean of the reports, or with
+        its rule's ``reply``. ``answer`` then answers the second, with the same ``theta`` and ``agents.reply``. Both exchanges use the same
+        samples.
     ``sent(sent, agents)``
         Called after each exchange with what the server can decode of the answers, (n, dim); 0 where nothing was sent. It may change
         ``agents.memory``, but makes no steps. It is called only if the link alters messages and the rule has memory.
@@ -116,8 +117,8 @@ class ServerRule(Protocol):
     ``start(theta)``
         The first state: a mapping of names to arrays of numbers.
     ``reply(theta, mean, at)``
-        For client rules with ``report``: the server's message (dim,) in the second exchange. `mean` is the weighted mean of the reports, which is the
-        default reply; ``at.answers`` are the reports.
+        For client rules with ``report``: the server's message (dim,) in the second exchange. `mean` is the weighted mean of the reports,
+        which is the default reply; ``at.answers`` are the reports.
 
     Examples
     --------
@@ -260,14 +261,15 @@ class Custom(Method):
 
     Notes
     -----
-    It runs on all problems and links of :class:`fedsa.Experiment`, and at nodes of a federation, with two exceptions. Delays (pull) need rules
-    without memory and with one exchange. Over-the-air links need rules that do not use each answer.
+    It runs on all problems and links of :class:`fedsa.Experiment`, and at nodes of a federation, with two exceptions. Delays (pull) need
+    rules without memory and with one exchange. Over-the-air links need rules that do not use each answer.
 
-    Exceptions of a rule pass to the caller of the engine, and the round does not count. A wrong shape, or a non-finite number computed from finite
-    ones, is an :class:`fedsa.InputError`. A rule cannot call the engine. Rules run in one thread, whatever :func:`fedsa.set_threads` says.
+    Exceptions of a rule pass to the caller of the engine, and the round does not count. A wrong shape, or a non-finite number computed from
+    finite ones, is an :class:`fedsa.InputError`. A rule cannot call the engine. Rules run in one thread, whatever :func:`fedsa.set_threads`
+    says.
 
-    Experiment files and the digest of a federation contain the names of the classes, and the attributes that are numbers or texts. A run in a folder
-    continues with any objects for which these are equal. Theory has no predictions for the method.
+    Experiment files and the digest of a federation contain the names of the classes, and the attributes that are numbers or texts. A run in
+    a folder continues with any objects for which these are equal. Theory has no predictions for the method.
 
     Examples
     --------
