@@ -1,4 +1,4 @@
-"""Federated stochastic approximation: many agents look for one parameter vector while they exchange little.
+"""Federated stochastic approximation: N agents find one parameter vector with few messages.
 
 >>> import fedsa
 >>> from fedsa import methods, problems
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fedsa._threads import get_threads, set_threads
     from fedsa._value import PolicyValue, ValueEstimate, ValueFunction
 
-# Modules are imported when one of their names is first used: Flower starts a process for each message to a node, which needs few of them.
+# A module is imported when one of its names is first used. Flower starts a process for each message, and that process needs few modules.
 _MODULES = {
     "_estimator": ["Inference", "Spending"],
     "_experiment": ["Experiment", "Tuning", "bundled"],

@@ -14,7 +14,7 @@ def main() -> int:
     Returns
     -------
     int
-        The exit status: 0 done, 1 not as expected, 2 bad input, 3 the machine failed, 130 interrupted.
+        The exit status: 0 done, 1 not as expected, 2 bad input, 3 machine failure, 130 interrupted.
     """
     # The program handles Ctrl-C itself.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

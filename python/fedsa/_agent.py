@@ -1,6 +1,6 @@
-"""Agents with data of their own, and the settings that all ends of a federation have.
+"""Agents with their own data, and the shared settings of a federation.
 
-An agent's state is on the disk before anything leaves, so that it can be killed at any time and go on.
+An agent writes its state to disk before it sends an answer. It can be killed at any time and continue from that state.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ class Agent:
     Parameters
     ----------
     settings : path
-        The settings that all ends have: an experiment file with one method and one seed, without data.
+        The shared settings: an experiment file with one method and one seed, without data.
     data : path or sequence of path
-        Its data: files, globs, a folder, or the name of a data set; none where the problem is generated.
+        Files, globs, a folder, or the name of a data set. Generated problems need none.
     state : path, optional
-        A folder for its state, which is made where there is none. An agent that is made again with it goes on from there. One process at a
-        time has a folder, until it ends, its agents of this folder are gone, or they :meth:`release` it.
+        A folder for the agent's state; created if missing. A new agent with the same folder continues from the saved state. One process at
+        a time holds the folder: until it ends, its agents of this folder are deleted, or they :meth:`release` it.
     number : int, optional
-        Its number in the federation; by default the server gives it one. In later epochs it may have another one.
+        The agent's number in the federation; by default the server chooses it. Later epochs may change it.
     longest_gap : int, optional
-        The most rounds by which a question may be ahead of the last one that it accepted: without a limit, which is the default, one forged
-        question of a round that is never reached would silence it for good.
+        The most rounds by which a question may be ahead of the last accepted one. By default the value of the settings, whose default is no
+        limit. Without a limit, one forged question of a far round silences the agent for good.
     wait : float, optional
-        The seconds for which another process that has the folder is waited for.
+        Seconds to wait while another process holds the folder.
 
     Raises
     ------
     InputError
-        When settings, data or a state cannot be used, or another process has its folder.
+        When settings, data or the state cannot be used, or another process holds the folder.
 
     Examples
     --------
@@ -73,8 +73,8 @@ class Agent:
             self._hold()
 
     def _hold(self) -> None:
-        """Have the folder of the state to itself: two processes with one state would answer with numbers that do not go together. What
-        another process has done there since is read."""
+        """Lock the state's folder, and read what another process has saved there since. Two processes with one state would send
+        inconsistent answers."""
         if self._file is None or (self._lock is not None and self._lock.is_ours):
             return
         folder = os.path.dirname(self._file)
@@ -84,12 +84,12 @@ class Agent:
         try:
             self._reread()
         except BaseException:
-            # Somebody may keep the exception, and this with it.
+            # A caller may keep the exception, which keeps this object and its lock alive.
             self.release()
             raise
 
     def _reread(self) -> None:
-        """Go on from the state that the folder has, if it is another one."""
+        """Restore the saved state, if it differs from this agent's."""
         if self._file is None or not os.path.exists(self._file):
             return
         try:
@@ -111,11 +111,11 @@ class Agent:
 
     @property
     def number(self) -> int | None:
-        """Its number after admission."""
+        """The agent's number after admission; ``None`` before."""
         return self._native.number
 
     def leave(self) -> None:
-        """Answer from now on that this agent leaves for good."""
+        """Answer all further messages with a farewell. A restarted agent may join again."""
         self._native.leave()
 
     def saved(self) -> bytes:
@@ -123,12 +123,12 @@ class Agent:
         return self._native.save()
 
     def catch_up(self) -> None:
-        """Go on from a state that another process left."""
+        """Continue from the state that another process saved."""
         self._hold()
         self._reread()
 
     def release(self) -> None:
-        """Let other processes use the state's folder until ``catch_up`` or ``handle``."""
+        """Release the state's folder until the next ``catch_up`` or ``handle``."""
         self._lock = None
 
     def handle(self, message: bytes) -> bytes | None:
@@ -142,12 +142,12 @@ class Agent:
         Returns
         -------
         bytes or None
-            The answer, if the message wants one. The state is on the disk then, where there is a folder for it.
+            The answer, if the message needs one. With a `state` folder, the new state is on disk before this method returns.
 
         Raises
         ------
         InputError
-            When the server does not send such a message to this agent now. The agent is then unchanged.
+            When the message is invalid for this agent now. The agent is then unchanged.
         """
         self._hold()
         answer = self._native.handle(message)
@@ -157,7 +157,7 @@ class Agent:
 
 
 def read_settings(path: Path, waiting: Mapping[str, Any]) -> _fedsa.Deployment:
-    """The settings of a file, with what is not ``None`` in place of its table ``[federation]``."""
+    """Read a settings file. Values of `waiting` that are not ``None`` replace those of its table ``[federation]``."""
     name = name_of(path, "settings")
     try:
         text = _files.read(name).decode()

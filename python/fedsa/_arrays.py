@@ -1,7 +1,12 @@
-"""Arrays, data frames and sparse matrices of users as arrays of the engine.
+"""Conversion of arrays, data frames and sparse matrices to arrays of the engine.
 
-Accepted are arrays of NumPy and what it makes arrays of (lists, memory maps, other byte orders, strides), data frames (pandas, polars, pyarrow
-and others that have ``to_numpy`` or the Arrow PyCapsule interface) and sparse matrices of SciPy. None of these packages is imported.
+Accepted input:
+
+- NumPy arrays, and all that NumPy converts (lists, memory maps, other byte orders, strides)
+- data frames: pandas, polars, pyarrow, and objects with ``to_numpy`` or the Arrow PyCapsule interface
+- SciPy sparse matrices
+
+Of these packages only NumPy is imported.
 """
 
 from __future__ import annotations
@@ -21,22 +26,22 @@ if TYPE_CHECKING:
 
 
 def refused(what: str, key: str, help: str, code: str = "data.bad-value") -> InputError:
-    """The error about an array."""
+    """Make the error about an array."""
     return InputError(what, code, key, help)
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether it is a sparse matrix or array of SciPy."""
+    """Whether `x` is a SciPy sparse matrix or array."""
     return hasattr(x, "tocsr") and hasattr(x, "nnz")
 
 
 def is_frame(x: Any) -> bool:
-    """Whether it is a data frame: of named columns.
+    """Whether `x` is a data frame, with named columns.
 
     Raises
     ------
     InputError
-        When it is a lazy frame, which has no rows yet.
+        When `x` is a lazy frame, which has no rows yet.
     """
     if hasattr(x, "collect_schema") and hasattr(x, "collect"):
         raise refused(f"a {type(x).__name__}, which has no rows yet", "", "a data frame: .collect() makes one of it", "setting.wrong-type")
@@ -44,30 +49,30 @@ def is_frame(x: Any) -> bool:
 
 
 def is_table(x: Any) -> bool:
-    """Whether it is a data frame, or another object with the Arrow PyCapsule interface."""
-    # Columns alone have it too.
+    """Whether `x` is a data frame, or another table with the Arrow PyCapsule interface."""
+    # Single columns have the interface and `to_numpy`.
     return is_frame(x) or (hasattr(x, "__arrow_c_stream__") and not hasattr(x, "to_numpy") and not isinstance(x, np.ndarray))
 
 
 def table(frame: Any, key: str) -> _fedsa.Columns:
-    """The columns of a data frame with their types, for the engine, by whose rules columns of files are read too.
+    """Pass the typed columns of a data frame to the engine, which treats them like columns of files.
 
     Raises
     ------
     InputError
-        When its columns cannot be handed over.
+        When a column cannot be passed on.
     """
     names = [str(name) for name in names_of(frame)] if is_frame(frame) else []
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise refused(f"two columns are called `{twice[0]}`", key, "columns with different names", "data.bad-value")
-    # The index of pandas is no column.
+    # The index of a pandas frame is not a column.
     plain = frame.reset_index(drop=True) if hasattr(frame, "reset_index") else frame
     if hasattr(plain, "__arrow_c_stream__"):
         try:
             stream = plain.__arrow_c_stream__()
         except Exception as e:
-            # pandas needs PyArrow for it, which refuses some of its types.
+            # pandas exports through PyArrow, which rejects some pandas types.
             if not names:
                 raise refused(f"an Arrow stream that cannot be read: {e}", key, "a table, or a stream that nobody has read yet", "setting.wrong-type") from e
         else:
@@ -76,7 +81,7 @@ def table(frame: Any, key: str) -> _fedsa.Columns:
 
 
 def column(x: Any, key: str) -> NDArray[Any] | list[str | None]:
-    """A column for the engine: whole numbers, other numbers, or texts of which ``None`` is missing."""
+    """Convert a column for the engine: integers, other numbers, or texts with ``None`` for missing values."""
     array = array_of(x, key)
     if array.dtype.kind in "UST":
         return [str(one) for one in array]
@@ -91,7 +96,7 @@ def column(x: Any, key: str) -> NDArray[Any] | list[str | None]:
 
 
 def array_of(x: Any, key: str) -> NDArray[Any]:
-    """What has numbers or texts as an array, of any type and shape.
+    """Convert numbers or texts to an array of any type and shape.
 
     Raises
     ------
@@ -101,7 +106,7 @@ def array_of(x: Any, key: str) -> NDArray[Any]:
     if isinstance(x, np.ma.MaskedArray) and np.ma.getmaskarray(x).any():
         raise refused("masked entries", key, "numbers in their place, with .filled(..), or no such rows")
     if hasattr(x, "to_numpy"):
-        # Arrow has arrays without a copy alone, unless it is told otherwise.
+        # By default Arrow refuses conversions that need a copy.
         is_arrow = type(x).__module__.partition(".")[0] == "pyarrow"
         x = x.to_numpy(zero_copy_only=False) if is_arrow else x.to_numpy()
     try:
@@ -122,7 +127,7 @@ def names_of(frame: Any) -> list[Any]:
 
 
 def feature_names(x: Any, rows: Any) -> NDArray[np.object_] | None:
-    """The names of the columns of a data frame, where all of them are texts; `rows` is what :func:`matrix` makes of it."""
+    """The column names of a data frame if all are texts, otherwise ``None``; `rows` is the result of :func:`matrix` for it."""
     if not is_frame(x):
         return np.array(rows.names(), dtype=object) if isinstance(rows, _fedsa.Columns) else None
     names = names_of(x)
@@ -139,17 +144,17 @@ def feature_names(x: Any, rows: Any) -> NDArray[np.object_] | None:
 
 
 def numbers(x: Any, key: str) -> NDArray[np.float64]:
-    """The array as float64 in C order; itself, where it is that already, and otherwise a copy."""
+    """Convert to float64 in C order, without a copy if the array has this form already."""
     array = array_of(x, key)
     if array.dtype.kind == "c":
         raise refused(f"Complex data not supported: {array.dtype} in {key}", key, "real numbers")
     if array.dtype.kind in "mM":
         raise refused(f"dates and times are not accepted: {array.dtype} in {key}", key, "numbers: seconds since a date, for example")
     try:
-        # Of a subclass the array; of other byte orders, types and strides a copy.
+        # A subclass becomes a plain array; other byte orders, types and strides are copied.
         return np.require(array, dtype=np.float64, requirements=["C", "A"]).view(np.ndarray)
     except TypeError as e:
-        # Objects inside of an array are an error of types for scikit-learn.
+        # scikit-learn expects a TypeError for objects inside an array.
         if array.ndim > 0:
             raise
         raise refused(f"an object of the type {type(x).__name__}", key, "an array of numbers", "setting.wrong-type") from e
@@ -159,7 +164,7 @@ def numbers(x: Any, key: str) -> NDArray[np.float64]:
 
 def finite(array: NDArray[np.float64], name: str) -> None:
     """Refuse NaN and infinities."""
-    # A sum is finite where all numbers are, unless it overflows.
+    # Fast path: a finite sum proves that all numbers are finite. The sum of finite numbers may still overflow.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(array.sum()):
             return
@@ -176,7 +181,7 @@ def finite(array: NDArray[np.float64], name: str) -> None:
 
 
 def matrix(x: Any, key: str = "X", owner: str = "") -> Any:
-    """Rows (n, d) for the engine: float64 in C order, the parts of compressed sparse rows, or the columns of a data frame."""
+    """Convert rows (n, d) for the engine: float64 in C order, the parts of CSR, or the columns of a data frame."""
     if is_sparse(x):
         return sparse(x, key)
     if is_table(x):
@@ -204,7 +209,7 @@ def counted(shape: Sequence[int], owner: str) -> None:
 
 
 def sparse(x: Any, key: str) -> tuple[Any, ...]:
-    """The parts of compressed sparse rows: starts, columns, numbers, and the number of columns."""
+    """The parts of CSR: starts, columns, numbers, and the number of columns."""
     if getattr(x, "ndim", 2) != 2:
         raise refused(f"Expected 2D array, got a sparse array of {x.ndim} dimensions. Reshape your data.", key, "a sparse matrix (n, d)")
     if x.dtype.kind == "c":
@@ -213,7 +218,7 @@ def sparse(x: Any, key: str) -> tuple[Any, ...]:
     check_places(x, key)
     rows = x.tocsr()
     if not rows.has_canonical_format:
-        # Entries that are given twice are summed, in a copy.
+        # Duplicate entries are summed, in a copy.
         rows = rows.copy()
         rows.sum_duplicates()
     values = numbers(rows.data, key)
@@ -223,7 +228,7 @@ def sparse(x: Any, key: str) -> tuple[Any, ...]:
 
 
 def check_places(x: Any, key: str) -> None:
-    """Refuse compressed rows or columns that point outside of their arrays, which SciPy itself would follow."""
+    """Refuse CSR and CSC matrices with indices outside their arrays, because SciPy does not check them."""
     if getattr(x, "format", None) not in ("csr", "csc"):
         return
     n, d = x.shape if x.format == "csr" else x.shape[::-1]
@@ -240,14 +245,14 @@ def check_places(x: Any, key: str) -> None:
 
 
 def size(rows: Any) -> tuple[int, int]:
-    """The numbers of rows and columns of what :func:`matrix` returns."""
+    """The numbers of rows and columns of a result of :func:`matrix`."""
     if isinstance(rows, _fedsa.Columns):
         return len(rows), len(rows.names())
     return (len(rows[0]) - 1, rows[3]) if isinstance(rows, tuple) else rows.shape
 
 
 def taken(rows: Any, keep: NDArray[np.bool_]) -> Any:
-    """These rows."""
+    """The rows where `keep` is true."""
     if isinstance(rows, _fedsa.Columns):
         return rows.filtered(keep)
     if not isinstance(rows, tuple):
@@ -266,12 +271,12 @@ def scale(rows: Any) -> float:
 
 
 def is_scalar(x: Any) -> bool:
-    """Whether it is one value, and not an array or a list."""
+    """Whether `x` is one value, and not an array or a list."""
     return isinstance(x, (str, bytes)) or not (hasattr(x, "__len__") or hasattr(x, "__array__") or hasattr(x, "to_numpy")) or getattr(x, "shape", None) == ()
 
 
 def vector(x: Any, key: str, n: int) -> NDArray[Any]:
-    """A vector of n entries, of any type; a column is one, with a warning."""
+    """Convert to a vector of n entries of any type. A column (n, 1) is accepted with a warning."""
     array = array_of(x, key)
     if array.ndim == 2 and array.shape[1] == 1:
         warn_column(key)
@@ -285,12 +290,12 @@ def vector(x: Any, key: str, n: int) -> NDArray[Any]:
 
 
 def warn_column(key: str) -> None:
-    """Warn of a column in place of a vector, as scikit-learn does."""
+    """Warn about a column where a vector is expected, as scikit-learn does."""
     text = f"A column-vector {key} was passed when a 1d array was expected. Please change the shape of {key} to (n_samples,), for example using ravel()."
     warn(text, foreign("sklearn.exceptions", "DataConversionWarning", FedsaWarning))
 
 
 def foreign(module: str, name: str, otherwise: Any) -> Any:
-    """A class of a package, where the package has been imported."""
+    """A class of a package if the package has been imported; `otherwise` if not."""
     loaded = sys.modules.get(module)
     return getattr(loaded, name, otherwise) if loaded else otherwise

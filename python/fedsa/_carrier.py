@@ -1,4 +1,4 @@
-"""What carries messages between the server and the agents of a federation."""
+"""Carriers: interfaces that transport messages between the server and the agents of a federation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, overload
 
 
-# The most characters of a text of others.
+# The most characters shown of a text from another machine.
 MAX_SHOWN = 500
 
 
@@ -20,7 +20,7 @@ def shown(text: str) -> str: ...
 
 
 def shown(text: str | None) -> str | None:
-    """What others say, for files and terminals: some 500 characters at most, on one line, without control characters."""
+    """Make a text from another machine safe for files and terminals: about 500 characters, one line, no control characters."""
     if text is None:
         return None
     cut = "".join(one if one.isprintable() else " " if one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text[:MAX_SHOWN])
@@ -34,13 +34,13 @@ class Reply:
     Attributes
     ----------
     body : bytes or None
-        The answer; ``None`` where the message wants none.
+        The answer; ``None`` if the message needs none.
     refused : str or None
         Why the agent refuses the message.
     lost : str or None
-        Why nothing came of it, where whoever carries messages knows: the agent may have got it, or not.
+        Why no answer came, if the carrier knows. The agent may still have received the message.
     wire_bytes : int
-        The bytes that were carried for it, with what the carrier adds; 0 if that is not known.
+        Transported bytes, with the carrier's overhead; 0 if unknown.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Reply:
 
 
 class AgentCarrier(Protocol):
-    """Carries messages to agents, and vouches for senders.
+    """Carries messages to agents, and authenticates the senders of answers.
 
     Examples
     --------
@@ -73,29 +73,29 @@ class AgentCarrier(Protocol):
     """
 
     def reachable(self) -> Collection[str]:
-        """Return the reachable agents."""
+        """Return the names of the reachable agents."""
         ...
 
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
-        """Carry messages to agents; return the answers in time.
+        """Send messages to agents; return the answers that arrive by the deadline.
 
         Parameters
         ----------
         messages : mapping of str to bytes
             Messages by agent.
         deadline : float
-            The time of :func:`time.monotonic` at which waiting ends.
+            The end of the wait, as a time of :func:`time.monotonic`.
 
         Returns
         -------
         mapping of str to Reply
-            By agent; those of whom nothing came are missing.
+            Replies by agent. Agents without a reply are absent.
         """
         ...
 
 
 class LateCarrier(AgentCarrier, Protocol):
-    """A carrier that also has answers after their deadline.
+    """A carrier that also delivers answers after their deadline.
 
     Examples
     --------
@@ -115,5 +115,5 @@ class LateCarrier(AgentCarrier, Protocol):
     """
 
     def late(self) -> Sequence[tuple[str, bytes]]:
-        """Return late answers since the last call."""
+        """Return the late answers since the last call: pairs of an agent's name and its answer."""
         ...

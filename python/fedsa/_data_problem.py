@@ -1,4 +1,4 @@
-"""Problems on data: files that the engine reads, or tables and arrays in memory."""
+"""Problems on data: files, or tables and arrays in memory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     Set = tuple[str, Any, "NDArray[np.float64] | tuple[list[str], NDArray[np.int64]]", "list[str] | None"]
 
-# Of rows in memory there is one target, and every other column is a feature.
+# Settings for files only: rows in memory have the target y, and every column of X is a feature.
 OF_FILES = ("target", "group", "drop")
 
 
 class Kept:
-    """Copies of data in memory, which nobody changes: for pickles and further settings."""
+    """Read-only copies of data in memory, for pickles and `replace`."""
 
     def __init__(self, agents: Sequence[Any]) -> None:
         self.agents = list(agents)
@@ -31,16 +31,16 @@ class Kept:
         return f"<data of {len(self.agents)} agent{'s' if len(self.agents) != 1 else ''}>"
 
 
-# The name of rows that are those of all agents.
+# The name of rows (X, y) that the engine deals out to agents.
 ALL_ROWS = "data"
 
 
 class DataProblem(Problem):
-    """A problem on data. Files of experiments name a hash of what is in memory."""
+    """A problem on data. A saved experiment stores only a hash of data in memory."""
 
     __slots__ = ("_hash", "_held")
 
-    # The keyword of the data.
+    # The keyword that takes the data.
     _data: ClassVar[str]
 
     _hash: str
@@ -58,7 +58,7 @@ class DataProblem(Problem):
         self._hold(kept.agents)
 
     def _agents(self, data: Any, given: dict[str, Any]) -> list[Any]:
-        """What the engine gets of each agent."""
+        """Convert each agent's data for the engine."""
         raise NotImplementedError
 
     def _hold(self, agents: list[Any]) -> None:
@@ -94,14 +94,14 @@ class DataProblem(Problem):
 
 
 def is_of_files(data: Any) -> bool:
-    """Whether it is a name, or a list of names."""
+    """Whether `data` is a file name or a list of file names."""
     if isinstance(data, str) or hasattr(data, "__fspath__"):
         return True
     return isinstance(data, Sequence) and len(data) > 0 and all(isinstance(one, str) or hasattr(one, "__fspath__") for one in data)
 
 
 def frozen(part: Any) -> Any:
-    """The same, with copies of arrays that cannot be written to."""
+    """Copy `part`, with read-only arrays."""
     if hasattr(part, "setflags"):
         copy = part.copy()
         copy.setflags(write=False)
@@ -112,7 +112,7 @@ def frozen(part: Any) -> Any:
 
 
 def digest(agents: list[Any]) -> str:
-    """A hash of data."""
+    """A hash of data: 32 hexadecimal digits."""
     found = hashlib.sha256()
 
     def see(part: Any) -> None:
@@ -160,7 +160,7 @@ class RowsProblem(DataProblem):
         return [frozen(one_set(name, part, where)) for name, part, where in parts(data)]
 
     def _hold(self, agents: list[Any]) -> None:
-        # One (X, y) is dealt out to agents; a list or a dictionary has a set of rows for each.
+        # The engine deals one (X, y) out to agents; a list or a dictionary has one set of rows per agent.
         is_list = len(agents) > 1 or (agents[0][0] != ALL_ROWS and "agents" not in self._given)
         if "partition" not in self._given and is_list:
             object.__setattr__(self, "_given", {**self._given, "partition": "files"})
@@ -168,7 +168,7 @@ class RowsProblem(DataProblem):
 
 
 def parts(data: Any) -> list[tuple[str, Any, str]]:
-    """The sets of rows: a name, the rows with their targets, and what messages call them."""
+    """The sets of rows: name, rows with targets, and their name in error messages."""
     if isinstance(data, tuple):
         return [(ALL_ROWS, data, "data")]
     if isinstance(data, Mapping):
@@ -185,7 +185,7 @@ def parts(data: Any) -> list[tuple[str, Any, str]]:
 
 
 def one_set(name: str, part: Any, where: str) -> Set:
-    """Rows with targets for the engine."""
+    """Convert rows with targets for the engine."""
     import numpy as np
 
     from fedsa import _arrays

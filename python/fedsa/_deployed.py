@@ -1,7 +1,7 @@
-"""Federations whose agents have data of their own, whoever carries the messages.
+"""Federations over any carrier, whose agents have their own data.
 
-Both ends have the same settings, an experiment file without data. Their states are on the disk before anything leaves, so that each can be
-killed at any time and go on.
+All ends share the settings: an experiment file without data. Each writes its state to disk before it sends, so each can be killed at
+any time and continue.
 """
 
 from __future__ import annotations
@@ -42,72 +42,76 @@ def serve(
 ) -> Results:
     """Run the server of a federation, from enrolment to results.
 
-    Between two rounds agents join and leave: those that can be reached and do not take part are invited where there is room, those that say
-    that they leave, are silent for too long, or are excluded, leave. Whenever that changes who takes part, an epoch begins: with weights by
-    rows (or equal ones where the settings say ``weighting = "equal"``), and control variates that sum to zero.
+    Agents join and leave between rounds:
 
-    With a target for the residual in ``[run] stop`` the federation ends, as a run in one process does, after the first round at whose end the
-    residual is small enough. The server learns the residual from the first answers of the next round, which then changes nothing; it asks once more after the
-    last round, and the outcome says whether the target was reached.
+    - The server invites reachable agents that do not take part, up to `most`.
+    - Agents leave if they say so, are silent for too long, or are excluded.
+    - A change begins a new epoch. Its weights are proportional to rows (equal with ``weighting = "equal"``), and its control variates sum
+      to zero.
 
-    What is ``None`` here is as the table ``[federation]`` of the settings says, whose defaults are named below.
+    With a residual target in ``[run] stop``, the federation ends after the first round that reaches it, like a run in one process. The
+    server learns a round's residual from the first answers of the next round; if the target is reached, that next round changes nothing.
+    After the last round it asks once more, so that the outcome says whether the target was reached.
+
+    An argument that is ``None`` has the value of the table ``[federation]`` of the settings. The defaults of that table are named below.
 
     Parameters
     ----------
     settings : path
-        The settings that all ends have: an experiment file with one method and one seed, without data.
+        The shared settings: an experiment file with one method and one seed, without data.
     carrier : AgentCarrier
-        What carries messages.
+        Transports the messages.
     agents : int
-        The least number of agents. There is no federation of fewer.
+        The least number of agents that founds the federation.
     out : path
-        The folder for the results: files like those of any run.
+        The folder for the results, with the same files as any run.
     most : int, optional
-        The greatest number of agents, up to which others may join later; by default `agents`.
+        The greatest number of agents, also of those that join later; by default `agents`.
     state : path, optional
-        The folder for the state while the federation goes on; by default `out` with ``.state``. A call with the state of a server
-        that was stopped goes on from there.
+        The folder for the state while the federation runs; by default `out` with ``.state``. A call with the state of a stopped server
+        continues from it.
     connect : float, optional
-        The seconds for which agents are waited for: until there are `most`, and afterwards the federation begins if there are `agents`. 60.
+        Seconds to wait for `most` agents. After that the federation begins with at least `agents`. By default 60.
     deadline : float, optional
-        The seconds of an exchange. Answers that have not come by then are missing, or late over a link with ``law = "network"`` if the
-        carrier has them later. 300.
+        Seconds of an exchange. Later answers are missing, or late over a link with ``law = "network"`` if the carrier delivers them. By
+        default 300.
     least_answers : int, optional
-        How many answers an exchange needs, or all where fewer are asked. 1.
+        The number of answers that an exchange needs; all, if fewer agents are asked. By default 1.
     least_share : float, optional
-        The share of the weight of those who were asked, whose answers an exchange needs. 0.
+        The share of the asked agents' weight whose answers an exchange needs. By default 0.
     repeats : int, optional
-        How often those who may still answer are asked again where an exchange has too few answers. Then the round is given up, which changes
-        nothing, and the next one begins. 1.
+        How often the server asks again if an exchange has too few answers. After that the round changes nothing, and the next one begins. By
+        default 1.
     missing : {"zero", "reweighted"}, optional
-        What a missing answer counts as: zero, which shortens the step, or the mean of the others, which methods whose control variates
-        must sum to zero cannot have. Zero.
+        How missing answers count: as zero, which shortens the step, or as the mean of the others. Methods whose control variates must sum to
+        zero refuse ``"reweighted"``. By default ``"zero"``.
     norm_limit : float, optional
-        Agents are excluded, and leave, whose answers are no longer finite, or have a norm above this many times the median of the others'.
-        By default answers are believed, and the federation ends where an agent's numbers are no longer finite.
+        Excludes agents whose answers are not finite, or have a norm above this multiple of the others' median. By default a non-finite answer
+        ends the federation.
     width_limit : float, optional
-        Agents are excluded whose LIBSVM rows end with a column more than this many times as far as those of most agents. 100.
+        Excludes agents whose last LIBSVM column is more than this many times as large as most agents', if three or more have come. By
+        default 100.
     leave_after : int, optional
-        After so many rounds in a row in which it was asked or could not be reached, and did not answer, an agent has left for good. By
-        default only those leave that say so.
+        Rounds in a row without an answer after which an agent has left for good. Rounds count in which it was asked or unreachable. By
+        default only agents that say so leave.
     invite : float, optional
-        The seconds for which applications of others are waited for between two rounds, where there is room; 0 for nobody. 20.
+        Seconds between two rounds in which the server waits for applications of new agents, if there is room; 0 invites none. By default 20.
     overwrite : bool
-        Whether results that are in `out` are replaced.
+        Whether to replace results in `out`.
     report : callable, optional
-        Gets a line of text for each exchange; by default nothing is told.
+        Called with a line of text for each exchange.
 
     Returns
     -------
     Results
-        The results, which are in `out` as well.
+        The results, which are also in `out`.
 
     Raises
     ------
     InputError
-        When settings cannot be used, or `out` holds something that must not be replaced.
+        When settings cannot be used, `out` holds files that must not be replaced, or another server uses the state.
     MachineError
-        When too few agents come, or none can be reached. The state is kept.
+        When too few agents come, none can be reached, or none answers in 3 rounds. The state is kept.
 
     Examples
     --------

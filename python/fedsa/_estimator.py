@@ -1,7 +1,7 @@
 """Regression and classification of rows that stay with their agents, in scikit-learn's manner.
 
-The classes do not import scikit-learn, and work without it. With it they work in its pipelines, searches and cross-validation: these ask
-an estimator for ``get_params``, ``set_params``, ``fit``, ``predict``, ``score`` and ``__sklearn_tags__``.
+The classes neither import nor need scikit-learn. They work in its pipelines, searches and cross-validation, which use ``get_params``,
+``set_params``, ``fit``, ``predict``, ``score`` and ``__sklearn_tags__``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# The agents by default, or as many as there are rows.
+# The default number of agents; fewer rows have one agent each.
 AGENTS = 8
 
 
@@ -46,19 +46,19 @@ class Spending:
     exchanges : int
         Exchanges of the server with the agents; a round may have several.
     vectors_up : int
-        Vectors of d numbers from the agents to the server, of all agents.
+        Vectors of d numbers from all agents to the server.
     bits_up : int
-        Bits from the agents to the server, of all agents.
+        Bits from all agents to the server.
     bits : int
         Bits up and down, of all agents.
     hessians : int
-        Hessians that agents have computed, of all agents.
+        Hessians that all agents computed.
     seconds : float or None
-        Wall time; methods run one after another.
+        Wall time. Methods run one after another.
     gradient_norm : float or None
-        The norm of the gradient at the end.
+        The final norm of the gradient.
     objective : float or None
-        The objective at the end, with the ridge.
+        The final objective, with the ridge.
     outcome : str
         How the run ended: ``"converged"``, ``"max-rounds"``, ``"diverged"``, ..
 
@@ -90,25 +90,25 @@ class Inference:
     Attributes
     ----------
     names : list of str
-        The columns, ``"intercept"`` first; of several classes class by class.
+        The columns, ``"intercept"`` first; class by class if there are several classes.
     classes : list of str or None
-        The class of each coefficient, where there are several; it is compared with `reference`.
+        The class of each coefficient of the multinomial model, compared with `reference`; otherwise ``None``.
     estimate, se, z, p, low, high : ndarray of shape (p,)
-        The estimate, its standard error, their ratio, the probability of a larger one under the normal distribution, and an interval.
+        Estimates, standard errors, z = estimate / se, two-sided p-values of the normal distribution, and the ends of the intervals.
     covariance : ndarray of shape (p, p)
         The covariance of the estimates.
     kind : str
-        Where it is from: ``"model"``, ``"sandwich"``, ``"hc1"`` or ``"clustered"``.
+        The kind of covariance: ``"model"``, ``"sandwich"``, ``"hc1"`` or ``"clustered"``.
     level : float
         The level of the intervals.
     n : int
-        Rows.
+        Rows with a weight above 0.
     deviance, log_likelihood, aic, pearson, dispersion : float
-        How well the model fits, as R defines them.
+        The quality of the fit, as R defines it.
     reference : str or None
-        The class with which others are compared.
+        The reference class of the multinomial model.
     exchanges, numbers_up : int
-        Exchanges for it, and numbers that each agent sends in them.
+        Exchanges for the inference, and numbers that each agent sends in them.
 
     Examples
     --------
@@ -156,24 +156,24 @@ class Inference:
 
 @lru_cache(maxsize=1)
 def not_fitted_class(base: Any) -> Any:
-    """The exception for an estimator that is not fitted: one that scikit-learn knows too, where it is loaded."""
+    """The exception for an estimator without a fit. It is also scikit-learn's `NotFittedError` if scikit-learn is loaded."""
     return type("NotFittedError", (InputError, base) if base is not None else (InputError, AttributeError), {"__module__": "fedsa"})
 
 
-# What scikit-learn can hand over to methods.
+# Metadata that scikit-learn can route to methods.
 METADATA = {"fit": ("agents", "sample_weight", "offset"), "predict": ("offset",), "score": ("sample_weight", "offset")}
-# As scikit-learn has it.
+# The value of scikit-learn's own constant.
 UNCHANGED: Any = "$UNCHANGED$"
 
 E = TypeVar("E", bound="Estimator")
 
 
 class Estimator(Parameters):
-    """What regressions and classifications have in common."""
+    """The base of regressions and classifications."""
 
-    # The names of `fit` for the outcome of an estimator without a fit.
+    # scikit-learn's type of the estimator: "classifier" or "regressor".
     _kind = ""
-    # What weights.json has.
+    # The contents of weights.json.
     _weights: dict[str, Any]
     _model: _fedsa.LinearModel
     n_features_in_: int
@@ -190,7 +190,7 @@ class Estimator(Parameters):
         return hasattr(self, "_weights")
 
     def __sklearn_tags__(self) -> Any:
-        # Only scikit-learn asks for tags, and has been imported then.
+        # Only scikit-learn calls this, so it is imported already.
         utils = importlib.import_module("sklearn.utils")
         is_classifier = self._kind == "classifier"
         model = getattr(self, "model", "auto")
@@ -208,7 +208,7 @@ class Estimator(Parameters):
         Returns
         -------
         sklearn.utils.metadata_routing.MetadataRequest
-            Of `fit` and `score`.
+            The requests of `fit`, `predict` and `score`.
         """
         asked = getattr(self, "_metadata_request", None)
         if asked is not None:
@@ -225,12 +225,12 @@ class Estimator(Parameters):
     ) -> E:
         """Request metadata for `fit`.
 
-        They arrive in pipelines, searches and cross-validation if scikit-learn's routing is enabled.
+        Pipelines, searches and cross-validation pass the metadata on if scikit-learn's routing is enabled.
 
         Parameters
         ----------
         agents, sample_weight, offset : bool, str or None
-            Whether it gets them; under which name; or ``None``, for an error when they are given.
+            Whether the method gets the metadata; or the name under which it gets it; or ``None``, for an error if a caller passes it.
 
         Returns
         -------
@@ -250,7 +250,7 @@ class Estimator(Parameters):
         Parameters
         ----------
         offset : bool, str or None
-            Whether it gets it; under which name; or ``None``, for an error when it is given.
+            As in :meth:`set_fit_request`.
 
         Returns
         -------
@@ -270,7 +270,7 @@ class Estimator(Parameters):
         Parameters
         ----------
         sample_weight, offset : bool, str or None
-            Whether it gets them; under which name; or ``None``, for an error when they are given.
+            As in :meth:`set_fit_request`.
 
         Returns
         -------
@@ -292,7 +292,7 @@ class Estimator(Parameters):
         for name, alias in given.items():
             if alias != UNCHANGED:
                 getattr(request, method).add_request(param=name, alias=alias)
-        # scikit-learn copies an attribute of this name to clones.
+        # scikit-learn copies this attribute to clones.
         self._metadata_request = request
         return self
 
@@ -327,7 +327,7 @@ class Estimator(Parameters):
             weights = row_weights(sample_weight, n)
             keep = weights > 0
             if not keep.all():
-                # Rows that do not count are as none.
+                # Rows of weight 0 are removed.
                 rows, targets, weights = _arrays.taken(rows, keep), targets[keep], weights[keep]
                 labels = None if labels is None else labels[keep]
                 added = None if added is None else added[keep]
@@ -358,7 +358,7 @@ class Estimator(Parameters):
         self._keep(came_to, ran, covariance)
 
     def _keep(self, told: dict[str, Any], ran: _fedsa.Ran, covariance: NDArray[np.float64] | None) -> None:
-        """Keep what a fit has come to."""
+        """Keep the results of a fit."""
         self.results_ = Results._of(ran)
         spent = {one["method"]: Spending(**{k: v for k, v in one.items() if k != "method"}) for one in told["spent"]}
         self.costs_: dict[str, Spending] = spent
@@ -374,7 +374,7 @@ class Estimator(Parameters):
         self._model = _fedsa.LinearModel(json.dumps(weights))
         self._quality = {"train": weights["train"], "objective": weights["objective"], "gradient_norm": weights["gradient_norm"]}
         self._take(weights)
-        # With inference the weights come from further steps.
+        # With inference, further steps after this run give the weights.
         if first.outcome in ("max-rounds", "diverged", "stalled") and told["inference"] is None:
             more = f": {self.outcome_.reason}" if self.outcome_.reason else ""
             help = self.outcome_.help or "more max_rounds, standardise=True, or another method"
@@ -384,17 +384,17 @@ class Estimator(Parameters):
         raise NotImplementedError
 
     def _encoded(self, settings: dict[str, Any]) -> None:
-        """Settings that follow from the targets."""
+        """Add the settings that follow from the targets."""
 
     def _classes(self, found: Any) -> None:
-        """Keep the classes that were found in the targets."""
+        """Keep the classes of the targets."""
 
     def _take(self, weights: dict[str, Any]) -> None:
         raise NotImplementedError
 
     @staticmethod
     def _agents(agents: Any, labels: NDArray[Any] | None, n: int) -> tuple[Any, list[Any]]:
-        """The number of agents, or that of each row's agent; and what they are called."""
+        """The number of agents, or each row's agent as a number; and the names of the agents."""
         if labels is None:
             if agents is None:
                 count = min(AGENTS, n)
@@ -412,14 +412,14 @@ class Estimator(Parameters):
             known, first, of = np.unique(labels, return_index=True, return_inverse=True)
         except TypeError as e:
             raise refused(f"labels that cannot be compared: {e}", "agents", "labels of one type: numbers or texts", "setting.wrong-type") from e
-        # The engine has agents in the order of their first rows.
+        # The engine orders agents by their first rows.
         order = np.argsort(first)
         place = np.empty(len(order), dtype=np.float64)
         place[order] = np.arange(len(order))
         return np.ascontiguousarray(place[of.reshape(-1)]), known[order].tolist()
 
     def _rows(self, x: Any, offset: Any = None) -> tuple[Any, NDArray[np.float64] | None]:
-        """Rows to predict, with the columns of the fit, and what is added to their linear predictors."""
+        """Convert rows to predict, which need the columns of the fit, and their offsets."""
         self._require_fitted()
         rows = _arrays.matrix(x, owner=type(self).__name__)
         n, d = _arrays.size(rows)
@@ -461,12 +461,12 @@ class Estimator(Parameters):
         Parameters
         ----------
         folder : path
-            A folder, which is made where it is not there. An existing ``weights.json`` is replaced.
+            The folder; created if missing. An existing ``weights.json`` is replaced.
 
         Raises
         ------
         OSError
-            When it cannot be written.
+            When the file cannot be written.
         """
         self._require_fitted()
         text = json.dumps(self._weights, indent=2) + "\n"
@@ -475,17 +475,17 @@ class Estimator(Parameters):
     def summary(self) -> Summary:
         """Return coefficients, standard errors and costs.
 
-        Standard errors need `inference`.
+        Standard errors need the setting `inference`.
 
         Returns
         -------
         Summary
-            A table as text, HTML, CSV or LaTeX; ``rows`` has the numbers.
+            A table as text, HTML, CSV or LaTeX; its ``rows`` has the numbers.
         """
         self._require_fitted()
         notes = [f"{label}: {s.outcome} after {s.rounds} rounds, {s.bits_up / 8e6:.4g} MB up" for label, s in self.costs_.items()]
         train = self._quality["train"]
-        # The server of a federation of machines has no rows.
+        # The server of a federation has no rows.
         if train is not None:
             quality = [f"loss {train['loss']:.6g}" if train["loss"] is not None else "no finite loss"]
             quality += [f"accuracy {train['accuracy']:.4g}"] if train["accuracy"] is not None else []
@@ -515,7 +515,7 @@ class Estimator(Parameters):
     def coef_names_(self) -> list[str]:
         """The columns of ``coef_``.
 
-        They are those of `X`, and of each category a column for every level but the reference.
+        A categorical column of `X` has one column for each level except the reference.
         """
         self._require_fitted()
         weights = self._weights
@@ -523,7 +523,7 @@ class Estimator(Parameters):
 
 
 def free_name(names: Any) -> str:
-    """The name of the column of offsets, which no other column has."""
+    """A name for the column of offsets that no other column has."""
     name = "offset"
     while names is not None and name in names:
         name += "_"
@@ -531,7 +531,7 @@ def free_name(names: Any) -> str:
 
 
 def offsets(offset: Any, n: int) -> NDArray[np.float64] | None:
-    """What is added to the linear predictors of rows."""
+    """Convert offsets: numbers that are added to the linear predictors of rows."""
     if offset is None:
         return None
     array = _arrays.numbers(_arrays.vector(offset, "offset", n), "offset")
@@ -540,7 +540,7 @@ def offsets(offset: Any, n: int) -> NDArray[np.float64] | None:
 
 
 def row_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
-    """The weights of rows."""
+    """Convert the weights of rows."""
     if _arrays.is_scalar(sample_weight):
         sample_weight = np.full(n, sample_weight)
     array = _arrays.array_of(sample_weight, "sample_weight")

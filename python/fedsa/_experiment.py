@@ -1,4 +1,4 @@
-"""Experiments as objects, and the settings that reach a target."""
+"""Experiments, and the search for settings that reach a target."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ RUN = ("rounds", "seeds", "start", "stop", "record", "refused")
 
 
 class Tuning:
-    """Settings that reach a target at the least cost, or the obstacle.
+    """The cheapest settings that reach a target, or the obstacle.
 
     Attributes
     ----------
     best : dict or None
-        The choice: ``method``, ``step_size``, ``local_steps``, ``global_step_size``, ``cost``, ``mse``. ``None`` where
-        nothing reaches the target.
+        The choice: ``method``, ``step_size``, ``local_steps``, ``global_step_size``, ``cost``, ``mse``. ``None`` if no candidate
+        reaches the target.
     evidence : dict or None
-        How its error is known: by theory, with its accuracy; or by pilot runs, with seeds and standard error.
+        The source of the choice's error: theory, with its accuracy; or pilot runs, with seeds and standard error.
     refusal : FedsaError or None
-        Why nothing reaches the target, and what would help.
+        Why no candidate reaches the target, and what would help.
     experiment : Experiment or None
-        The experiment of the answer, with new seeds.
+        The experiment with the chosen settings and new seeds.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class Tuning:
     """
 
     def __init__(self, native: _fedsa.Tuned | None, refusal: FedsaError | None, experiment_of: Callable[[str], Experiment]) -> None:
-        # `experiment_of` makes an experiment of the text of its file.
+        # `experiment_of` makes an experiment from the text of its file.
         self._native, self.refusal, self._experiment_of = native, refusal, experiment_of
         self._data: dict[str, Any] = json.loads(native.summary) if native else {}
         answer = self._data.get("answer")
@@ -61,7 +61,7 @@ class Tuning:
 
     @property
     def experiment(self) -> Experiment | None:
-        """The experiment of the answer."""
+        """The experiment with the chosen settings; ``None`` if there are none."""
         return None if self._native is None else self._experiment_of(self._native.files()["tuned.toml"].decode())
 
     def plot(self) -> Figure:
@@ -75,7 +75,7 @@ class Tuning:
         Raises
         ------
         FedsaError
-            The refusal, where nothing reaches the target.
+            The refusal, if no candidate reaches the target.
         """
         return Figure(self._known().figure())
 
@@ -88,9 +88,7 @@ class Tuning:
     def summary(self) -> Summary:
         """Return a table of the best candidates.
 
-        It has at most 20 that reach the target: the choice, then the cheapest.
-
-        Of equal costs the fewest samples are first, then the fewest bits and the least error.
+        It has at most 20 candidates that reach the target: the choice, then the others by cost. Ties are ordered by samples, bits and error.
         """
         rows = []
         for tried in self._data.get("tried", []):
@@ -119,12 +117,12 @@ class Tuning:
         Parameters
         ----------
         folder : path
-            The folder, which is made where there is none.
+            The folder; created if missing.
 
         Raises
         ------
         FedsaError
-            The refusal, where nothing reaches the target.
+            The refusal, if no candidate reaches the target.
         """
         _files.write_all(folder, self._known().files())
 
@@ -152,12 +150,12 @@ class Tuning:
         return self.summary().to_html()
 
 
-# Kinds of problems that no file holds.
+# Kinds of problems that experiment files cannot contain.
 IN_MEMORY = ("arrays", "operator", "logs-in-memory", "logistic-in-memory", "least-squares-in-memory", "glm-in-memory")
 
 
 def of_memory(e: InputError) -> InputError:
-    """The error about a text, which says so where its problem was in the memory of Python."""
+    """The error about a text, with an explanation if its problem had data in memory."""
     if e.key != "problem.kind" or e.code != "setting.unknown-name" or e.value not in IN_MEMORY:
         return e
     what = f"the data of a problem `{e.value}` are in the memory of Python, and not in this text"
@@ -170,9 +168,9 @@ class Experiment:
     Parameters
     ----------
     problem : Problem or mapping
-        What agents compute with, one of :mod:`fedsa.problems`; or a dictionary with ``kind`` and its keys.
+        One of :mod:`fedsa.problems`, or a dictionary with ``kind`` and its keys.
     methods : Method or mapping, or a sequence of these
-        What is compared, of :mod:`fedsa.methods`. Results are found by their labels.
+        Methods of :mod:`fedsa.methods`. Their labels are the keys of results.
     rounds : int
         The number of rounds.
     seeds : int or sequence of int
@@ -184,7 +182,9 @@ class Experiment:
     stop : mapping, optional
         Targets at which runs end: ``{"mse": 1e-4}``, ``residual``, ``relative_residual`` or ``gap``.
     record : mapping or sequence of int, optional
-        The recorded rounds: ``{"every": 10}``, ``{"points": 200, "spacing": "log"}``, or these rounds.
+        The recorded rounds: ``{"every": 10}``, ``{"points": 200, "spacing": "log"}``, or a list of rounds.
+    refused : {"error", "skip"}, optional
+        Methods that cannot work over their link are an error, which is the default, or are skipped with the outcome ``"refused"``.
     figure : mapping, optional
         Keys of ``[figure]`` of experiment files.
     checks : sequence of mapping
@@ -197,7 +197,7 @@ class Experiment:
     Raises
     ------
     InputError
-        When a setting cannot be used. Files are read, and problems built, by :meth:`run`.
+        When a setting cannot be used. :meth:`run` reads files and builds problems.
 
     Examples
     --------
@@ -210,7 +210,7 @@ class Experiment:
     ['fedlsa']
     """
 
-    # How it was made, by which it is shown, compared and pickled: arguments of the constructor, or of `from_text`.
+    # Arguments of the constructor or of `from_text`, for repr, comparison and pickles.
     _made: dict[str, Any]
     _natives: dict[bool, _fedsa.Experiment]
 
@@ -250,7 +250,7 @@ class Experiment:
         self._native()
 
     def _table(self) -> dict[str, Any]:
-        """The tree of an experiment file."""
+        """The contents of the experiment file."""
         made = self._made
         table: dict[str, Any] = {key: made[key] for key in ("id", "title") if made[key] is not None}
         table["problem"] = plain(made["problem"])
@@ -266,12 +266,12 @@ class Experiment:
         return table
 
     def _native(self, quick: bool = False) -> _fedsa.Experiment:
-        """The experiment as the engine has it, with its quick settings or without."""
+        """The engine's experiment, with or without quick settings."""
         if quick not in self._natives:
             made = self._made
             base = _files.name_of(made["base"], "base") if made["base"] is not None else ""
             changes, sweeps = plain(in_keys(made.get("set", {}))), plain(swept_keys(made.get("sweep", {})))
-            # A problem whose data are in memory, and rules of one's own.
+            # Problems with data in memory, and rules in Python.
             held = (getattr(made.get("problem"), "_held", None), rules_in(made.get("methods", ())))
             if "text" in made:
                 try:
@@ -290,9 +290,9 @@ class Experiment:
         Parameters
         ----------
         path : path
-            The file. Paths in it are relative to its folder.
+            The file. Relative paths in it start at its folder.
         set : mapping, optional
-            Dotted keys with values that replace those of the file: ``{"run.rounds": 100, "method.FedLSA.step_size": 0.1}``.
+            Values that replace those of the file, by dotted key: ``{"run.rounds": 100, "method.FedLSA.step_size": 0.1}``.
 
         Returns
         -------
@@ -302,7 +302,7 @@ class Experiment:
         Raises
         ------
         InputError
-            When the file cannot be read, or is not an experiment: with its line.
+            When the file cannot be read or is not an experiment. The error has the line.
         """
         name = _files.name_of(path)
         try:
@@ -324,7 +324,7 @@ class Experiment:
         text : str
             TOML.
         name : str
-            What messages call the text.
+            The name of the text in error messages.
         base : path, optional
             The folder of relative paths; the working directory by default.
         set : mapping, optional
@@ -338,7 +338,7 @@ class Experiment:
         Raises
         ------
         InputError
-            When it is not an experiment: with its line.
+            When the text is not an experiment. The error has the line.
         """
         self = cls.__new__(cls)
         self._make({"name": name, "text": text, "base": base, "set": dict(set or {})})
@@ -363,7 +363,7 @@ class Experiment:
         Raises
         ------
         InputError
-            When there is none of that id.
+            When no bundled experiment has this id.
 
         Examples
         --------
@@ -381,7 +381,7 @@ class Experiment:
 
     @property
     def id(self) -> str:
-        """The name."""
+        """The name of the experiment."""
         return self._native().id
 
     @property
@@ -400,12 +400,12 @@ class Experiment:
         Parameters
         ----------
         values : mapping of str to sequence
-            Dotted keys of experiment files with the values of each: ``{"method.fedlsa.step_size": [0.01, 0.1]}``.
+            The values of each dotted key of experiment files: ``{"method.fedlsa.step_size": [0.01, 0.1]}``.
 
         Returns
         -------
         Experiment
-            One with several points. A method at a point is found as ``"label [point]"``; this one stays as it is.
+            A new experiment with one point per combination. The key of a method at a point is ``"label [point]"``.
 
         Raises
         ------
@@ -439,15 +439,16 @@ class Experiment:
         Parameters
         ----------
         defaults : bool
-            Whether defaults are written out, and paths made absolute.
+            Whether to write defaults too, and absolute paths.
 
         Returns
         -------
         str
-            TOML. A run of it has the same results, bit for bit.
+            TOML. A run of it has the same results, bit for bit. It stores only a hash of data in memory, and only the names of Python
+            classes.
         """
         text = self._native().to_toml(defaults)
-        # A text without one would be called by its file.
+        # A text without an id would get its file's name as id.
         has_id = defaults or "id" in json.loads(self._native().table_json(False))
         return text if has_id else f"id = {json.dumps(self.id)}\n\n{text}"
 
@@ -469,39 +470,39 @@ class Experiment:
         Parameters
         ----------
         out : path, optional
-            A folder for checkpoints and results. Without one nothing is written.
+            A folder for checkpoints and results. Without it nothing is written.
         resume : bool
-            Whether the run in the folder goes on. If it has ended, its results are read.
+            Whether to continue the run in the folder. Results of a finished run are read.
         overwrite : bool
-            Whether the run in the folder is replaced.
+            Whether to replace the run in the folder.
         quick : bool
-            Whether the quick settings of an experiment file are used.
+            Whether to use the quick settings of an experiment file.
         force : bool
-            Whether settings run that are known to be unstable.
+            Whether to run settings that are known to be unstable.
         progress : bool or callable, optional
-            ``True`` shows a bar (with tqdm, if it is installed), ``False`` does not; a callable is called with a
-            :class:`Progress` some times a second. By default a bar is shown in notebooks and on terminals.
+            ``True`` shows a bar (needs tqdm), ``False`` shows none. A callable gets a :class:`Progress` some times a second. By default
+            notebooks and interactive terminals show a bar.
         observer : callable, optional
             Called with a dictionary for each recorded round: ``method``, ``point``, ``seed``, ``round``, ``mse``.
         cancel : CancelToken, optional
-            With it another thread can stop the run.
+            Lets another thread stop the run.
         checkpoint_every : float
-            The seconds between checkpoints.
+            Seconds between checkpoints.
 
         Returns
         -------
         Results
-            The results. A run that diverges or misses its target is an outcome of them.
+            The results. Divergence and missed targets are outcomes, not exceptions.
 
         Raises
         ------
         InputError
-            When a setting or a file cannot be used; nothing is then written.
+            When a setting or a file cannot be used. Nothing is then written.
         MachineError
-            When the machine fails; what was written until then is kept.
+            When the machine fails. Written files are kept.
         Cancelled
-            When ``cancel`` is cancelled. Checkpoints are kept, and a call with ``resume=True`` goes on from them. So
-            it is with ``KeyboardInterrupt``.
+            When ``cancel`` is cancelled. As with ``KeyboardInterrupt``, checkpoints are kept, and a call with ``resume=True`` continues
+            from them.
         """
         if resume and overwrite:
             raise TypeError("resume and overwrite exclude each other")
@@ -521,19 +522,17 @@ class Experiment:
         progress: ProgressLike = None,
         cancel: _fedsa.CancelToken | None = None,
     ) -> Check:
-        """Return whether it would run, its time, memory and stability.
+        """Estimate time, memory and stability without a run.
 
         Parameters
         ----------
-        quick, force
-            As in :meth:`run`.
-        progress, cancel
+        quick, force, progress, cancel
             As in :meth:`run`.
 
         Returns
         -------
         Check
-            Whether it would run, for how long, and in how much memory.
+            Whether the experiment would run, its time, memory and stability.
 
         Raises
         ------
@@ -569,7 +568,7 @@ class Experiment:
         Returns
         -------
         Theory
-            What is known, each number with how it is known.
+            Predictions, each with its accuracy.
 
         Raises
         ------
@@ -617,7 +616,7 @@ class Experiment:
     ) -> Tuning:
         """Find the cheapest settings that reach an error.
 
-        They are the method, the step size, the local steps and the codec.
+        The search chooses the method, the step size, the local steps and the codec.
 
         Parameters
         ----------
@@ -658,7 +657,7 @@ class Experiment:
         Returns
         -------
         Tuning
-            The choice; or, where nothing reaches the target, why.
+            The choice, or the reason why no candidate reaches the target.
 
         Raises
         ------
@@ -711,11 +710,11 @@ class Experiment:
                 return Tuning(None, e, self._tuned)
 
     def _tuned(self, text: str) -> Experiment:
-        """The experiment that a tuning has written, on the data of this one."""
+        """The experiment that a tuning wrote, on this experiment's data."""
         problem = self._made.get("problem")
         if not hasattr(problem, "_held"):
             return Experiment.from_text(text, name="tuned.toml")
-        # The text names data that are in memory.
+        # The text only names data in memory.
         made: dict[str, Any] = {"name": "tuned.toml", "text": text, "base": None, "set": {}, "problem": problem}
         experiment = Experiment.__new__(Experiment)
         experiment._make(made)
@@ -729,7 +728,7 @@ class Experiment:
         if not isinstance(other, Experiment):
             return NotImplemented
         held = [experiment._made.get("problem") for experiment in (self, other)]
-        # Files name operators of Python by their class.
+        # Files name Python operators only by class, so the objects are compared too.
         if any(hasattr(problem, "_held") for problem in held) and held[0] != held[1]:
             return False
         rules = [[method for method in experiment._made.get("methods", ()) if hasattr(method, "_rules")] for experiment in (self, other)]
@@ -770,7 +769,7 @@ def bundled() -> list[str]:
     Returns
     -------
     list of str
-        Their ids, for :meth:`Experiment.bundled`.
+        Ids, for :meth:`Experiment.bundled`.
 
     Examples
     --------

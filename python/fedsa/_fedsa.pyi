@@ -11,13 +11,13 @@ from fedsa.errors import FedsaError
 __version__: str
 
 _Notify = Callable[[list[tuple[Any, ...]]], object]
-# Dense rows, or starts, columns, numbers and width of sparse ones.
+# Dense rows (n, d), or sparse ones: starts, columns, numbers, width.
 _Rows = NDArray[np.float64] | tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], int]
 # Rows, targets, names, weights, agents.
 _GivenRows = tuple[
     _Rows, NDArray[np.float64] | tuple[list[str], NDArray[np.int64]], list[str] | None, NDArray[np.float64] | None, int | NDArray[np.float64]
 ]
-# Files, or tables: a name, matrices with the names of their columns, and columns of text.
+# Files, or tables: a name, matrices with column names, and other columns.
 _Given = list[str] | list[tuple[str, list[tuple[list[str], NDArray[np.float64]]], Columns | None]]
 
 @final
@@ -33,7 +33,7 @@ class AgentData:
 
 @final
 class CancelToken:
-    """A token by which another thread stops a call.
+    """A token with which another thread stops calls.
 
     Examples
     --------
@@ -46,11 +46,11 @@ class CancelToken:
 
     def __new__(cls) -> CancelToken: ...
     def cancel(self) -> None:
-        """Ask everything that has the token to stop soon."""
+        """Ask all calls with this token to stop soon."""
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether it is cancelled."""
+        """Whether the token is cancelled."""
 
 @final
 class ClientNode:
@@ -61,7 +61,7 @@ class ClientNode:
 
 @final
 class Agents:
-    """The agents of a call of a client rule: n of them, a row each."""
+    """The n agents of a call of a client rule. Arrays have one row per agent."""
 
     @property
     def numbers(self) -> NDArray[np.int64]:
@@ -73,15 +73,15 @@ class Agents:
 
     @property
     def exchange(self) -> int:
-        """The exchange of the round: 1 in the second of two, otherwise 0."""
+        """The exchange of the round: 1 in the second of two exchanges, otherwise 0."""
 
     @property
     def reply(self) -> NDArray[np.float64] | None:
-        """What the server has sent in the second of two exchanges: an array (dim,)."""
+        """The server's message in the second of two exchanges: an array (dim,)."""
 
     @property
     def memory(self) -> dict[str, NDArray[np.float64]]:
-        """What the agents keep, by name: arrays (n, dim)."""
+        """The agents' memory by name: arrays (n, dim)."""
 
     @property
     def step_sizes(self) -> NDArray[np.float64]:
@@ -93,7 +93,7 @@ class Agents:
 
     @property
     def rng(self) -> Draws:
-        """Random numbers of the agents for other things than samples."""
+        """Random numbers of the agents, apart from those of samples."""
 
     def steps(
         self, theta: ArrayLike | None = None, *, drift: ArrayLike | None = None, step_sizes: ArrayLike | None = None
@@ -250,23 +250,23 @@ class ServerRound:
 
     @property
     def state(self) -> dict[str, NDArray[np.float64]]:
-        """What the rule keeps, by name."""
+        """The state of the rule, by name."""
 
     @property
     def answers(self) -> NDArray[np.float64] | None:
-        """The answers that arrived, (n, dim), if the rule wants each of them."""
+        """The answers that arrived: an array (n, dim), if the rule sets ``answers = True``."""
 
     @property
     def agents(self) -> NDArray[np.int64] | None:
-        """The agents that sent them: an array (n,)."""
+        """The agents that sent the answers: an array (n,)."""
 
     @property
     def weights(self) -> NDArray[np.float64] | None:
-        """Their weights, times the factors by which the answers arrived: an array (n,)."""
+        """The weights of these agents, times the factors by which the answers arrived: an array (n,)."""
 
     @property
     def rounds(self) -> NDArray[np.int64] | None:
-        """The rounds that they answer: an array (n,)."""
+        """The rounds that the answers belong to: an array (n,)."""
 
 @final
 class ServerNode:
@@ -317,8 +317,8 @@ class Session:
 class Table:
     """A table of named columns of equal length.
 
-    ``polars.DataFrame(table)`` and ``pyarrow.table(table)`` take it without a copy, through the Arrow PyCapsule
-    interface. ``table["mse"]`` is a NumPy array: NaN where a number is not known.
+    ``polars.DataFrame(table)`` and ``pyarrow.table(table)`` read it without a copy, through the Arrow PyCapsule interface. ``table["mse"]``
+    is a NumPy array with NaN for unknown numbers.
     """
 
     @property

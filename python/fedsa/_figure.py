@@ -32,7 +32,7 @@ class Figure:
         return self.svg
 
     def render(self, format: Literal["svg", "png", "pdf"]) -> bytes:
-        """Return the contents of a file.
+        """Return the figure as bytes of a file.
 
         Parameters
         ----------
@@ -42,12 +42,12 @@ class Figure:
         Returns
         -------
         bytes
-            The file. Equal results give equal bytes.
+            The contents of the file. Equal results give equal bytes.
         """
         return self._native.render(format)
 
     def save(self, path: Path) -> None:
-        """Write the figure; the name says the format.
+        """Write the figure, in the format of the file name.
 
         Parameters
         ----------
@@ -59,7 +59,7 @@ class Figure:
         InputError
             When the name has another ending.
         OSError
-            When it cannot be written.
+            When the file cannot be written.
         """
         _files.write(path, self._native.render(_files.format_of(path, "svg", "png", "pdf")))
 

@@ -1,4 +1,4 @@
-"""Files that the package itself writes and reads. They are written as a whole or not at all, or only grow."""
+"""Files that the package itself reads and writes: atomically, or append-only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Path = Union[str, os.PathLike[str]]
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be the name of a file: without zeros, and in UTF-8."""
+    """Whether a text can be a file name: UTF-8 without zero bytes."""
     try:
         return b"\0" not in text.encode()
     except UnicodeEncodeError:
@@ -37,7 +37,7 @@ def name_of(path: object, key: str = "path") -> str:
     Raises
     ------
     InputError
-        When it is no name.
+        When `path` is not a file name.
     """
     if isinstance(path, str) or hasattr(path, "__fspath__"):
         name = os.fspath(path)  # type: ignore[arg-type]
@@ -47,33 +47,33 @@ def name_of(path: object, key: str = "path") -> str:
 
 
 def write(path: Path, contents: bytes) -> None:
-    """Write a file; one of this name is replaced."""
+    """Write a file. An existing file is replaced."""
     _fedsa.write_file(name_of(path), contents)
 
 
 def append(path: Path, kept: int, contents: bytes) -> None:
-    """Append to a file after its first `kept` bytes; what it has behind them is cut off."""
+    """Append to a file after its first `kept` bytes, and cut off the rest."""
     _fedsa.append_file(name_of(path), kept, contents)
 
 
 def write_all(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files by name into a folder, which is made where there is none."""
+    """Write files by name into a folder; created if missing."""
     os.makedirs(folder, exist_ok=True)
     for name, contents in files.items():
         write(os.path.join(folder, name), contents)
 
 
-# The open files of locks that this process has, or asks for.
+# Open lock files of this process, locked or not.
 _OPEN: set[int] = set()
 
 
 def _opened(path: Path) -> int:
-    """The file of a lock, which is made where there is none.
+    """Open the file of a lock; created if missing.
 
     Raises
     ------
     InputError
-        When it is no file that can be written.
+        When the file cannot be opened for writing.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -85,8 +85,8 @@ def _opened(path: Path) -> int:
 
 
 def _let_go(file: int, process: int) -> None:
-    """Give up a lock that this process has taken, also where a process that it was forked into has a copy of the open file. What was taken by
-    another one is not ours: a number of a file may be that of another file here."""
+    """Release a lock of this process, even if a forked process has a copy of the open file. A forked process does nothing here: the file
+    number may belong to another of its files."""
     if process != os.getpid():
         return
     _OPEN.discard(file)
@@ -94,14 +94,14 @@ def _let_go(file: int, process: int) -> None:
         if sys.platform != "win32":
             fcntl.flock(file, fcntl.LOCK_UN)
     except OSError:
-        # Some network file systems have no locks.
+        # Some network file systems do not support locks.
         pass
     finally:
         os.close(file)
 
 
 class Lock:
-    """The lock of a file, which this process has until nobody refers to this any more, or it ends, however it ends."""
+    """The lock of a file. It ends with the last reference to this object, or with the process."""
 
     def __init__(self, file: int) -> None:
         self._process = os.getpid()
@@ -109,19 +109,19 @@ class Lock:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process has it: not one that was forked since."""
+        """Whether this process took the lock; false in a process forked since."""
         return self._process == os.getpid()
 
 
-# The locks of this process, by file: several objects of it may have the same one.
+# The locks of this process by file. Several objects may share one.
 _LOCKS: weakref.WeakValueDictionary[str, Lock] = weakref.WeakValueDictionary()
 _LOOKING = threading.Lock()
 
 
 def _begin_fork() -> None:
-    """A process that was forked has no locks. Its copies of their files would keep those of one that is killed."""
+    """Drop all locks in a forked process. Its copies of the lock files would keep the parent's locks if the parent is killed."""
     global _LOOKING
-    # A thread that is not here may have it.
+    # A thread of the parent may hold the old one.
     _LOOKING = threading.Lock()
     _LOCKS.clear()
     while _OPEN:
@@ -133,12 +133,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def lock(path: Path, wait: float = 0.0) -> Lock | None:
-    """The lock of a file, which is made where there is none; ``None`` if another process still has it after so many seconds.
+    """Lock a file; created if missing. Returns ``None`` if another process still holds the lock after `wait` seconds.
 
     Raises
     ------
     InputError
-        When it is no file that can be written.
+        When the file cannot be opened for writing.
     """
     ends = time.monotonic() + wait
     key = os.path.realpath(name_of(path))
@@ -158,7 +158,7 @@ def lock(path: Path, wait: float = 0.0) -> Lock | None:
 
 
 def _is_free(file: int) -> bool:
-    """Lock an open file; whether no other process has it."""
+    """Try to lock an open file. False if another process holds the lock."""
     try:
         if sys.platform == "win32":
             os.lseek(file, 0, os.SEEK_SET)
@@ -166,14 +166,14 @@ def _is_free(file: int) -> bool:
         else:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as e:
-        # Some network file systems have no locks.
+        # Some network file systems do not support locks: their files count as free.
         return e.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
     return True
 
 
 @contextmanager
 def held(path: Path) -> Iterator[bool]:
-    """Hold the lock of a file, which is made where there is none; whether nobody else holds it. It ends with its process, however that ends."""
+    """Hold the lock of a file; created if missing. Yields false if someone else holds it. The lock ends with the process at the latest."""
     file, process = _opened(path), os.getpid()
     try:
         yield _is_free(file)
@@ -182,12 +182,12 @@ def held(path: Path) -> Iterator[bool]:
 
 
 def folder_of(path: Path, mode: int = 0o777) -> str:
-    """A folder for a state, which is made where there is none.
+    """The folder of a state; created if missing.
 
     Raises
     ------
     InputError
-        When there is none and none can be made.
+        When the folder cannot be created.
     """
     name = name_of(path, "state")
     try:
@@ -205,13 +205,13 @@ def read(path: Path) -> bytes:
 
 
 def weights_file(path: Path) -> str:
-    """The ``weights.json`` of a folder, or the file itself."""
+    """The ``weights.json`` in a folder, or the given file."""
     name = name_of(path)
     return os.path.join(name, "weights.json") if os.path.isdir(name) else name
 
 
 def format_of(path: Path, *formats: str) -> str:
-    """The format that the name of a file says, one of `formats`."""
+    """The format of a file by its name's ending, one of `formats`."""
     name = name_of(path)
     format = os.path.splitext(name)[1].removeprefix(".").lower()
     if format not in formats:

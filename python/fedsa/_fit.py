@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
-# The models of the two classes.
+# The models of FederatedClassifier.
 CLASSIFIERS = ("logistic", "multinomial")
-# The name of a type of classes in files: objects that are whole numbers of Python.
+# In files, the type of classes that are Python integers.
 WHOLE_OBJECTS = "object of int"
 
 REGRESSORS = ("least-squares", "poisson", "gamma", "negative-binomial", "huber")
@@ -31,9 +31,9 @@ REGRESSORS = ("least-squares", "poisson", "gamma", "negative-binomial", "huber")
 class FederatedClassifier(Estimator):
     """Logistic or multinomial regression of rows that stay with their agents.
 
-    The coefficients are those of all rows pooled, to `tol`; agents send gradients and parts of Hessians, no rows. Losses are means over rows,
-    so that scikit-learn's ``LogisticRegression(C=1 / (ridge * n))`` has the same solution for two classes. Several classes are compared
-    with the first one, whose coefficients are 0: the ridge is on differences from it, unlike scikit-learn's.
+    The coefficients equal those of all rows pooled, to `tol`. Agents send gradients and parts of Hessians, but no rows. Losses are means
+    over rows. For two classes scikit-learn's ``LogisticRegression(C=1 / (ridge * n))`` has the same solution. For several classes the ridge
+    applies to differences from the reference class, whose coefficients are 0, so the solution differs from scikit-learn's.
 
     Parameters
     ----------
@@ -95,29 +95,29 @@ class FederatedClassifier(Estimator):
     classes_ : ndarray of shape (k,)
         The classes, in increasing order.
     coef_ : ndarray of shape (1, d) or (k, d)
-        The coefficients: of the second of two classes, or of all of several, those of the first being 0.
+        The coefficients of the second of two classes, or of all of several classes; those of the reference class are 0.
     coef_names_ : list of str
-        The columns of `coef_`: those of `X`, and of each category a column for every level but the most frequent one.
+        The columns of `coef_`. A categorical column of `X` has one for each level except the most frequent.
     intercept_ : ndarray of shape (1,) or (k,)
         The intercepts.
     n_iter_ : int
         The rounds of the method.
     costs_ : dict of str to Spending
-        What each method has spent, the one that gives the coefficients first.
+        The costs of each method. The first one gives the coefficients.
     tol_ : float
-        The norm of the gradient at which the run was to stop.
+        The norm of the gradient at which the run stops.
     outcome_ : Outcome
-        How the run ended. A run that misses `tol` warns, and raises nothing.
+        The outcome. A run that misses `tol` issues a warning, no exception.
     choice_ : dict
-        The choice of ``method="auto"``: why, and the estimated costs of all candidates.
+        The choice of ``method="auto"``: its reason, and the estimated costs of all candidates.
     inference_ : Inference
-        Standard errors, where they were asked for.
+        Standard errors; only with `inference`.
     agents_ : list
-        The agents, in their order.
+        The agents, in the order of their first rows.
     n_features_in_ : int
         The number of columns d.
     feature_names_in_ : ndarray of shape (d,)
-        The names of the columns, where `X` had any.
+        The names of the columns, if `X` has names.
     results_ : Results
         The run: its trace, its figure, its checks.
 
@@ -134,7 +134,7 @@ class FederatedClassifier(Estimator):
     >>> model.predict_proba(X[:3]).shape
     (3, 2)
 
-    Agents may be given row by row, and standard errors asked for:
+    With a label for each row's agent, and with standard errors:
 
     >>> site = np.repeat(["north", "south", "east", "west"], 100)
     >>> model = fedsa.FederatedClassifier(inference="model").fit(X, y, agents=site)
@@ -144,7 +144,7 @@ class FederatedClassifier(Estimator):
 
     _kind = "classifier"
     _estimator_type = "classifier"
-    # Coefficients of classes that are nearly separated depend on the last digits of the gradient.
+    # Coefficients of nearly separated classes depend on the last digits of the gradient.
 
     def __init__(
         self,
@@ -211,22 +211,21 @@ class FederatedClassifier(Estimator):
         Parameters
         ----------
         X : array-like of shape (n, d), sparse matrix or data frame
-            The rows. A float64 array in C order is copied once, into memory of the engine; anything else is converted first.
+            The rows. The engine copies a float64 array in C order once; other input is converted first.
         y : array-like of shape (n,)
             The class of each row: numbers or texts.
         agents : int, array-like of shape (n,) or None
-            The number of agents that rows are dealt to at random, as many for each; or a label for each row, an agent for each of them.
-            By default 8, or as many as there are rows.
+            A number of agents, to which rows are dealt at random in equal parts; or the label of each row's agent. By default 8 agents, or
+            one for each row if there are fewer.
         sample_weight : array-like of shape (n,) or None
-            How much the loss of each row counts; 1 by default. The coefficients are those of rows that are repeated so often, and a row of
-            weight 0 is as none. Weights are no counts of equal rows: `n`, the dispersion that is estimated from residuals, and the
-            standard errors of ``"sandwich"`` and ``"hc1"`` take each row as one observation whatever its weight. Rows that stand for
-            several have to be repeated for these.
+            Factors of the rows' losses; 1 by default. Coefficients are as if rows were repeated so often, and weight 0 removes a row.
+            Weights are not counts: `n`, an estimated dispersion, and the standard errors ``"sandwich"`` and ``"hc1"`` count each row once.
+            Repeat rows for these.
         offset : array-like of shape (n,), str or None
-            What is added to the linear predictor of each row, such as the logarithm of an exposure; or the column of a data frame that has it,
-            which is then no feature.
+            Numbers that are added to the rows' linear predictors, such as logarithms of exposures; or the column of a data frame with them,
+            which is then not a feature.
         progress : bool, callable or None
-            As of :meth:`fedsa.Experiment.run`.
+            As in :meth:`fedsa.Experiment.run`.
         cancel : CancelToken or None
             Stops the call from another thread.
 
@@ -238,7 +237,7 @@ class FederatedClassifier(Estimator):
         Raises
         ------
         InputError
-            When a setting or an array cannot be used, or the losses have no minimum.
+            When a setting or an array cannot be used, or the loss has no minimum.
         NotAvailable
             With `inference`, when the likelihood has no maximum: separated classes, collinear columns.
         """
@@ -251,10 +250,10 @@ class FederatedClassifier(Estimator):
             what = f"the rows that count are all of one class, {plain_number(classes[0])!r}"
             raise refused(what, "y", "rows of at least two classes")
         numbers, texts = as_numbers(classes), as_texts(classes)
-        # The engine has names in the order of their characters.
+        # The engine orders names by their characters.
         are_names = numbers is None and sorted(set(texts)) == texts
         if numbers is None:
-            # Of other classes their positions.
+            # Other classes are passed as positions.
             numbers = np.arange(len(classes), dtype=np.float64)
         positive = None if are_names else repr(float(numbers[-1]))
         self._found: tuple[NDArray[Any], str, str | None] = (classes, self._model_for(len(classes)), positive)
@@ -280,7 +279,7 @@ class FederatedClassifier(Estimator):
 
     @staticmethod
     def _position(classes: NDArray[Any], reference: Any) -> int:
-        """The place of the reference class."""
+        """The position of the reference class."""
         places = [i for i, one in enumerate(classes.tolist()) if one == reference or str(one) == str(reference)]
         if not places:
             shown = ", ".join(repr(one) for one in classes.tolist()[:12])
@@ -289,12 +288,12 @@ class FederatedClassifier(Estimator):
 
     def _classes(self, found: Any) -> None:
         self.classes_, _, _ = found
-        # The engine has seen numbers or names. What is saved are the classes of the targets, and what they are made of.
+        # The engine got numbers or names. Save the classes of the targets, and their type.
         weights = self._weights
         numbers = as_numbers(self.classes_)
         names = as_texts(self.classes_) if numbers is None else numbers.tolist()
         weights["classes_dtype"] = kept_type(self.classes_, names)
-        # In the order of the coefficients: the reference is the first one.
+        # In the order of the coefficients, the reference class first.
         weights["first_class"] = 0 if self.reference is None else self._position(self.classes_, self.reference)
         weights["classes"] = [names[i] for i in self._order()]
 
@@ -319,18 +318,18 @@ class FederatedClassifier(Estimator):
         X : array-like of shape (n, d), sparse matrix or data frame
             The rows.
         offset : array-like of shape (n,) or None
-            The offset of each row, where `fit` had one that is no column of `X`.
+            The offset of each row, if `fit` had an offset that is not a column of `X`.
 
         Returns
         -------
         ndarray of shape (n,) or (n, k)
-            Of the second of two classes, or of all of several classes.
+            Linear predictors of the second of two classes, or of all of several classes.
         """
         scores = self._scores(X, offset)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def _scores(self, X: Any, offset: Any) -> NDArray[np.float64]:
-        """The linear predictors of all classes, those of the reference being 0."""
+        """The linear predictors of all classes; 0 for the reference."""
         given = self._rows(X, offset)
         scores = self._model.scores(*given)
         all = np.zeros((len(scores), len(self.classes_)))
@@ -338,26 +337,26 @@ class FederatedClassifier(Estimator):
         return all
 
     def _order(self) -> list[int]:
-        """The positions of the classes as the engine has them: the reference first."""
+        """The positions of the classes in the engine's order: the reference first."""
         first = int(self._weights.get("first_class") or 0)
         return [first, *(i for i in range(len(self.classes_)) if i != first)]
 
     def predict(self, X: Any, offset: ArrayLike | None = None) -> NDArray[Any]:
         """Return the most probable class of each row.
 
-        Of equal ones it is the first.
+        Ties go to the first class.
 
         Parameters
         ----------
         X : array-like of shape (n, d), sparse matrix or data frame
             The rows.
         offset : array-like of shape (n,) or None
-            The offset of each row, where `fit` had one that is no column of `X`.
+            The offset of each row, if `fit` had an offset that is not a column of `X`.
 
         Returns
         -------
         ndarray of shape (n,)
-            Classes.
+            The classes.
         """
         best = np.argmax(self._scores(X, offset), axis=1)
         classes: NDArray[Any] = self.classes_[best]
@@ -371,7 +370,7 @@ class FederatedClassifier(Estimator):
         X : array-like of shape (n, d), sparse matrix or data frame
             The rows.
         offset : array-like of shape (n,) or None
-            The offset of each row, where `fit` had one that is no column of `X`.
+            The offset of each row, if `fit` had an offset that is not a column of `X`.
 
         Returns
         -------
@@ -395,12 +394,12 @@ class FederatedClassifier(Estimator):
         X : array-like of shape (n, d), sparse matrix or data frame
             The rows.
         offset : array-like of shape (n,) or None
-            The offset of each row, where `fit` had one that is no column of `X`.
+            The offset of each row, if `fit` had an offset that is not a column of `X`.
 
         Returns
         -------
         ndarray of shape (n, k)
-            Of each of `classes_`; finite where probabilities are too small for a number.
+            The log probability of each of `classes_`. It is finite even if the probability is too small for a float.
         """
         scores = self._scores(X, offset)
         shifted = scores - scores.max(axis=1, keepdims=True)
@@ -415,11 +414,11 @@ class FederatedClassifier(Estimator):
         X : array-like of shape (n, d), sparse matrix or data frame
             The rows.
         y : array-like of shape (n,)
-            Their classes.
+            The classes of the rows.
         sample_weight : array-like of shape (n,) or None
-            How much each row counts.
+            The weights of the rows.
         offset : array-like of shape (n,) or None
-            The offset of each row, where `fit` had one that is no column of `X`.
+            The offset of each row, if `fit` had an offset that is not a column of `X`.
 
         Returns
         -------
@@ -438,17 +437,17 @@ class FederatedClassifier(Estimator):
         Parameters
         ----------
         path : path
-            The file, or the folder with it.
+            The file ``weights.json``, or its folder.
 
         Returns
         -------
         FederatedClassifier
-            One that predicts.
+            An object that predicts.
 
         Raises
         ------
         InputError
-            When the file holds no classification.
+            When the file does not contain a classification.
         """
         weights, fitted = read_weights(path, CLASSIFIERS)
         self = cls()
@@ -464,19 +463,19 @@ class FederatedClassifier(Estimator):
     def save(self, folder: Path) -> None:
         """Write ``weights.json`` for ``fedsa predict``.
 
-        Classes are kept as they are: texts, also those of digits, stay texts, and whole numbers whole numbers.
+        Classes keep their types: texts of digits stay texts.
 
         Parameters
         ----------
         folder : path
-            A folder, which is made where it is not there. An existing ``weights.json`` is replaced.
+            The folder; created if missing. An existing ``weights.json`` is replaced.
 
         Raises
         ------
         InputError
-            When the classes are objects that a file cannot hold.
+            When the classes are objects that a file cannot contain.
         OSError
-            When it cannot be written.
+            When the file cannot be written.
         """
         self._require_fitted()
         if self._weights.get("classes_dtype", "") is None:
@@ -497,11 +496,11 @@ class FederatedClassifier(Estimator):
 class FederatedRegressor(Estimator):
     """Regression of rows that stay with their agents.
 
-    The models are least squares, counts, positive numbers, and numbers with outliers.
+    There are models for numbers, counts, positive numbers, and numbers with outliers.
 
-    The coefficients are those of all rows pooled, to `tol`; agents send gradients and parts of Hessians, no rows. Losses are means over rows:
-    ``1/2 (y - f)^2`` of least squares, so that scikit-learn's ``Ridge(alpha=ridge * n)`` has the same solution; negative log-likelihoods
-    of counts and positive numbers, as ``PoissonRegressor(alpha=ridge)`` has.
+    The coefficients equal those of all rows pooled, to `tol`. Agents send gradients and parts of Hessians, but no rows. Losses are means
+    over rows: ``1/2 (y - f)^2`` for least squares, with the solution of scikit-learn's ``Ridge(alpha=ridge * n)``; negative log-likelihoods
+    for counts and positive numbers, with the solution of ``PoissonRegressor(alpha=ridge)`` and ``GammaRegressor(alpha=ridge)``.
 
     Parameters
     ----------
@@ -566,27 +565,27 @@ class FederatedRegressor(Estimator):
     coef_ : ndarray of shape (d,)
         The coefficients.
     coef_names_ : list of str
-        The columns of `coef_`: those of `X`, and of each category a column for every level but the most frequent one.
+        The columns of `coef_`. A categorical column of `X` has one for each level except the most frequent.
     intercept_ : float
         The intercept.
     n_iter_ : int
         The rounds of the method.
     costs_ : dict of str to Spending
-        What each method has spent, the one that gives the coefficients first.
+        The costs of each method. The first one gives the coefficients.
     tol_ : float
-        The norm of the gradient at which the run was to stop.
+        The norm of the gradient at which the run stops.
     outcome_ : Outcome
-        How the run ended. A run that misses `tol` warns, and raises nothing.
+        The outcome. A run that misses `tol` issues a warning, no exception.
     choice_ : dict
-        The choice of ``method="auto"``: why, and the estimated costs of all candidates.
+        The choice of ``method="auto"``: its reason, and the estimated costs of all candidates.
     inference_ : Inference
-        Standard errors, where they were asked for.
+        Standard errors; only with `inference`.
     agents_ : list
-        The agents, in their order.
+        The agents, in the order of their first rows.
     n_features_in_ : int
         The number of columns d.
     feature_names_in_ : ndarray of shape (d,)
-        The names of the columns, where `X` had any.
+        The names of the columns, if `X` has names.
     results_ : Results
         The run: its trace, its figure, its checks.
 
@@ -674,22 +673,21 @@ class FederatedRegressor(Estimator):
         Parameters
         ----------
         X : array-like of shape (n, d), sparse matrix or data frame
-            The rows. A float64 array in C order is copied once, into memory of the engine; anything else is converted first.
+            The rows. The engine copies a float64 array in C order once; other input is converted first.
         y : array-like of shape (n,)
             The target of each row.
         agents : int, array-like of shape (n,) or None
-            The number of agents that rows are dealt to at random, as many for each; or a label for each row, an agent for each of them.
-            By default 8, or as many as there are rows.
+            A number of agents, to which rows are dealt at random in equal parts; or the label of each row's agent. By default 8 agents, or
+            one for each row if there are fewer.
         sample_weight : array-like of shape (n,) or None
-            How much the loss of each row counts; 1 by default. The coefficients are those of rows that are repeated so often, and a row of
-            weight 0 is as none. Weights are no counts of equal rows: `n`, the dispersion that is estimated from residuals, and the
-            standard errors of ``"sandwich"`` and ``"hc1"`` take each row as one observation whatever its weight. Rows that stand for
-            several have to be repeated for these.
+            Factors of the rows' losses; 1 by default. Coefficients are as if rows were repeated so often, and weight 0 removes a row.
+            Weights are not counts: `n`, an estimated dispersion, and the standard errors ``"sandwich"`` and ``"hc1"`` count each row once.
+            Repeat rows for these.
         offset : array-like of shape (n,), str or None
-            What is added to the linear predictor of each row, such as the logarithm of an exposure; or the column of a data frame that has it,
-            which is then no feature.
+            Numbers that are added to the rows' linear predictors, such as logarithms of exposures; or the column of a data frame with them,
+            which is then not a feature.
         progress : bool, callable or None
-            As of :meth:`fedsa.Experiment.run`.
+            As in :meth:`fedsa.Experiment.run`.
         cancel : CancelToken or None
             Stops the call from another thread.
 
@@ -701,7 +699,7 @@ class FederatedRegressor(Estimator):
         Raises
         ------
         InputError
-            When a setting or an array cannot be used, or the losses have no minimum.
+            When a setting or an array cannot be used, or the loss has no minimum.
         NotAvailable
             With `inference`, when the likelihood has no maximum: separated classes, collinear columns.
         """
@@ -729,7 +727,7 @@ class FederatedRegressor(Estimator):
         X : array-like of shape (n, d), sparse matrix or data frame
             The rows.
         offset : array-like of shape (n,) or None
-            The offset of each row, where `fit` had one that is no column of `X`.
+            The offset of each row, if `fit` had an offset that is not a column of `X`.
 
         Returns
         -------
@@ -749,11 +747,11 @@ class FederatedRegressor(Estimator):
         X : array-like of shape (n, d), sparse matrix or data frame
             The rows.
         y : array-like of shape (n,)
-            Their targets.
+            The targets of the rows.
         sample_weight : array-like of shape (n,) or None
-            How much each row counts.
+            The weights of the rows.
         offset : array-like of shape (n,) or None
-            The offset of each row, where `fit` had one that is no column of `X`.
+            The offset of each row, if `fit` had an offset that is not a column of `X`.
 
         Returns
         -------
@@ -776,17 +774,17 @@ class FederatedRegressor(Estimator):
         Parameters
         ----------
         path : path
-            The file, or the folder with it.
+            The file ``weights.json``, or its folder.
 
         Returns
         -------
         FederatedRegressor
-            One that predicts.
+            An object that predicts.
 
         Raises
         ------
         InputError
-            When the file holds no regression.
+            When the file does not contain a regression.
         """
         weights, fitted = read_weights(path, REGRESSORS)
         self = cls(model=weights["model"])
@@ -800,7 +798,7 @@ class FederatedRegressor(Estimator):
 
 
 def ranked(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The classes in increasing order, and the position of each row's."""
+    """The classes in increasing order, and the position of each row's class."""
     if targets.dtype.kind in "fc":
         _arrays.finite(_arrays.numbers(targets, "y"), "Input y")
         if (targets != np.floor(targets)).any():
@@ -816,7 +814,7 @@ def ranked(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def as_numbers(classes: NDArray[Any]) -> NDArray[np.float64] | None:
-    """Classes that are numbers, exact in float64."""
+    """Numeric classes as float64; ``None`` if they are not numbers, or not exact in float64."""
     if classes.dtype.kind not in "biuf":
         return None
     numbers = classes.astype(np.float64)
@@ -835,7 +833,7 @@ def as_texts(classes: NDArray[Any]) -> list[str]:
 
 
 def kept_type(classes: NDArray[Any], values: list[Any]) -> str | None:
-    """The type of NumPy from which a file has the classes back; ``None`` where it has not."""
+    """The NumPy type with which a file restores the classes; ``None`` if it cannot."""
     are_whole = classes.dtype.kind == "O" and all(type(one) is int for one in classes)
     kind: str = WHOLE_OBJECTS if are_whole else classes.dtype.str
     try:
@@ -847,7 +845,7 @@ def kept_type(classes: NDArray[Any], values: list[Any]) -> str | None:
 
 
 def restored(values: list[Any], kind: str | None) -> NDArray[Any]:
-    """The classes of a file. Those of the program have no type beside them: they are numbers or texts."""
+    """The classes of a file. Files of the program have no type: their classes are numbers or texts."""
     if kind is None:
         return np.array(values)
     if kind == WHOLE_OBJECTS:
@@ -858,9 +856,9 @@ def restored(values: list[Any], kind: str | None) -> NDArray[Any]:
 
 
 def read_weights(path: Path, models: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A ``weights.json`` of one of these models, and the attributes of an estimator with it."""
+    """Read a ``weights.json`` of one of these models. Returns it, and the attributes of an estimator."""
     text = _files.read(_files.weights_file(path)).decode()
-    # It refuses what is no fit.
+    # This refuses files that are not fits.
     model = _fedsa.LinearModel(text)
     weights: dict[str, Any] = json.loads(text)
     if weights["model"] not in models:
@@ -872,7 +870,7 @@ def read_weights(path: Path, models: Sequence[str]) -> tuple[dict[str, Any], dic
         "_weights": weights,
         "_model": model,
         "n_features_in_": len(weights["coefficients"]) - levels if columns is None else len(columns),
-        # Data frames have the columns that the model names, in any order.
+        # Data frames may have the model's columns in any order.
         "_by_name": columns is None and not is_plain,
         "n_iter_": weights.get("rounds"),
         "agents_": list(range(weights.get("agents") or 0)),

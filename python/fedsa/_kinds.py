@@ -1,4 +1,4 @@
-"""The kinds of problems and methods."""
+"""Base classes of problems and methods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedsa._settings import Settings, _rebuild, plain
 
 
 class Problem(Settings):
-    """N operators, the root of whose mean is sought.
+    """N agents' operators. Methods find the root of their mean.
 
     Examples
     --------
@@ -23,7 +23,7 @@ class Problem(Settings):
 
 
 class Method(Settings):
-    """How agents and server look for the root.
+    """An algorithm of agents and server that finds the root.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class Method(Settings):
 
 
 def named_method(kind: str, classes: dict[str, type[Method]], given: dict[str, Any]) -> Method:
-    """A method by the name of its kind or preset."""
+    """Make a method by the name of its kind or preset."""
     if kind not in classes:
         from fedsa._settings import nearest
         from fedsa.errors import InputError

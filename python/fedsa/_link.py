@@ -1,4 +1,4 @@
-"""The link between agents and server."""
+"""Links between agents and server."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from fedsa.errors import InputError
 class Codec(Settings):
     """The coding of a message.
 
-    The classes of this module with a number of bits or components are codecs.
-
     Examples
     --------
     >>> from fedsa import links
@@ -26,7 +24,7 @@ class Codec(Settings):
 
 
 class Medium(Settings):
-    """Losses, delays or noise on the way of messages.
+    """A cause of losses, delays or noise of messages.
 
     Examples
     --------
@@ -42,18 +40,18 @@ class Medium(Settings):
 class Uplink(Settings):
     """The link from agents to the server.
 
-    It is the key ``uplink`` of experiment files.
+    Experiment files call it ``uplink``.
 
     Parameters
     ----------
     codec : Codec or str, optional
-        How a message is coded, or the name of a codec without settings such as ``"float32"``; exact by default.
+        A codec, or the name of a codec without settings, such as ``"float32"``; exact by default.
     media : Medium or sequence of Medium, optional
-        What messages pass, in this order.
+        The media that messages pass, in this order.
     error_feedback : bool
         Whether an agent adds the error of its codec to its next message.
     aggregation : str or dict
-        The mean that the server takes of the answers: ``"mean"``, ``"median"`` or ``{"trimmed_mean": share}``, of which a method checks the share.
+        How the server averages the answers: ``"mean"``, ``"median"`` or ``{"trimmed_mean": share}``. The method checks the share.
 
     Examples
     --------
@@ -91,12 +89,12 @@ class Uplink(Settings):
 class Downlink(Settings):
     """The link from the server to agents.
 
-    It is the key ``downlink`` of experiment files.
+    Experiment files call it ``downlink``.
 
     Parameters
     ----------
     codec : Codec or str, optional
-        How a message is coded, or the name of a codec without settings such as ``"float32"``; exact by default.
+        A codec, or the name of a codec without settings, such as ``"float32"``; exact by default.
 
     Examples
     --------
@@ -120,10 +118,10 @@ def _wrong(key: str, value: Any, accepted: str) -> InputError:
 
 
 def _codec(value: Any, key: str) -> Codec:
-    """A codec; a text is the name of one that needs no settings."""
+    """Convert to a codec. A text is the name of a codec without settings."""
     if isinstance(value, Codec):
         return value
-    # Those of the package; a user's own are given as objects.
+    # Names are for codecs of the package; a user's own codecs are objects.
     kinds = {kind.kind_name: kind for kind in Codec.__subclasses__() if kind.__module__ == "fedsa.links"}
     if not isinstance(value, str):
         raise _wrong(key, value, "a codec of fedsa.links, such as Quantised(4), or the name of one")
@@ -150,7 +148,7 @@ def _media(value: Any) -> tuple[Medium, ...]:
 UplinkLike = Union[Uplink, Codec, Medium]
 DownlinkLike = Union[Downlink, Codec]
 
-# What stands for each key of files: settings of that direction, or a part of them alone.
+# Accepted values of each key of experiment files.
 DIRECTIONS: dict[str, tuple[Any, str]] = {
     "uplink": ((Uplink, Codec, Medium), "a fedsa.links.Uplink, a codec or a medium"),
     "downlink": ((Downlink, Codec), "a fedsa.links.Downlink or a codec"),
@@ -158,7 +156,7 @@ DIRECTIONS: dict[str, tuple[Any, str]] = {
 
 
 def direction(key: str, value: Any) -> Any:
-    """The value of a key ``uplink`` or ``downlink``; a codec or a medium alone is one in it."""
+    """The value of the key ``uplink`` or ``downlink``. A single codec or medium becomes a link with it."""
     accepted, words = DIRECTIONS[key]
     if not isinstance(value, (accepted, Mapping)):
         raise _wrong(key, value, words)
@@ -168,10 +166,10 @@ def direction(key: str, value: Any) -> Any:
 
 
 def in_keys(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys with values, in which links stand as files have them."""
+    """Convert links in values of dotted keys to the form of experiment files."""
     return {key: direction(key.rpartition(".")[2], value) if isinstance(value, Settings) and key.rpartition(".")[2] in DIRECTIONS else value for key, value in changes.items()}
 
 
 def swept_keys(sweeps: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of lists of values: an uplink or a downlink for each point."""
+    """Convert lists of values like :func:`in_keys`: one link for each point."""
     return {key: [in_keys({key: value})[key] for value in values] if isinstance(values, (list, tuple)) else values for key, values in sweeps.items()}

@@ -1,7 +1,7 @@
-"""Transitions of agents as users have them, as tables of the engine.
+"""Conversion of agents' transitions to tables of the engine.
 
-A table is a name, matrices (n, k) with the names of their columns, and columns of text. Columns are named as logs name them: ``s_*``, ``next_*``,
-``reward``, ``done``, ``truncated``, ``episode``, ..
+A table has a name, matrices (n, k) with column names, and other columns. Column names are those of logs: ``s_*``, ``next_*``, ``reward``,
+``done``, ``truncated``, ``episode``, ..
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HELP = (
     "fedsa.gym, or the name of a file"
 )
 
-# Arrays of several columns, and the names that their columns begin with.
+# Prefixes of column names, by the names of arrays with several columns.
 PREFIXES = {
     "s": "s_",
     "state": "s_",
@@ -50,7 +50,7 @@ PREFIXES = {
     "target_next": "target_next_",
 }
 
-# What else logs may have.
+# Further columns of logs.
 FURTHER = (
     ("reward", "rewards", "done", "dones", "terminated", "terminations", "truncated", "truncations")
     + ("episode", "episodes", "action", "actions", "ratio", "behaviour", "behavior", "env")
@@ -61,12 +61,12 @@ TUPLE = ("states", "rewards", "next_states", "terminated", "truncated")
 
 
 def is_path(agent: Any) -> bool:
-    """Whether it is the name of a file."""
+    """Whether `agent` is a file name."""
     return isinstance(agent, str) or hasattr(agent, "__fspath__")
 
 
 def given(agents: Any, columns: Mapping[str, str] | None = None, agent_column: str | None = None) -> Given:
-    """The names of files, or the tables of agents."""
+    """The file names, or the tables of the agents."""
     if is_path(agents):
         return [os.fspath(agents)]
     if isinstance(agents, Mapping) and not is_log(agents):
@@ -94,13 +94,13 @@ def given(agents: Any, columns: Mapping[str, str] | None = None, agent_column: s
 
 
 def is_log(agents: Mapping[Any, Any]) -> bool:
-    """Whether a dictionary is one agent's arrays: some have the names of columns."""
+    """Whether a dictionary holds one agent's arrays: at least one key is a column name."""
     known = {"reward", "rewards", "terminations", "terminated", "dones", "truncations", "actions", "episodes", *PREFIXES}
     return any(name in known for name in agents)
 
 
 def is_one(agents: Any) -> bool:
-    """Whether it is one agent's data, and not a list of agents."""
+    """Whether `agents` is one agent's data, and not a list of agents."""
     if isinstance(agents, tuple) and len(agents) in (4, 5) and all(isinstance(part, np.ndarray) for part in agents):
         return True
     is_structured = isinstance(agents, np.ndarray) and agents.dtype.names is not None
@@ -108,7 +108,7 @@ def is_one(agents: Any) -> bool:
 
 
 def table(name: str, agent: Any, columns: Mapping[str, str], mapped: Collection[str | None]) -> Table:
-    """The table of an agent."""
+    """Convert one agent's data to a table."""
     encodable(name, "agents")
     where = f"agents[{name!r}]"
     if hasattr(agent, "columns_of_log"):
@@ -139,7 +139,7 @@ def table(name: str, agent: Any, columns: Mapping[str, str], mapped: Collection[
 
 
 def check_names(agent: Mapping[Any, Any], where: str, mapped: Collection[str | None]) -> None:
-    """Refuse names that are nearly those of columns, which would be left out."""
+    """Refuse likely misspellings of column names, because unknown columns are ignored."""
     known = [*PREFIXES, *FURTHER]
     for key in agent:
         name = str(key)
@@ -154,7 +154,7 @@ def check_names(agent: Mapping[Any, Any], where: str, mapped: Collection[str | N
 
 
 def encodable(text: str, key: str) -> None:
-    """Refuse texts that are none of Unicode."""
+    """Refuse texts that UTF-8 cannot encode."""
     try:
         text.encode()
     except UnicodeEncodeError as e:
@@ -162,7 +162,7 @@ def encodable(text: str, key: str) -> None:
 
 
 def add(matrices: list[Matrix], others: list[tuple[str, Any]], where: str, key: str, value: Any) -> None:
-    """Add a column or an array of several columns."""
+    """Add a column, or an array of several columns."""
     place = f"{where}[{key!r}]"
     array = _arrays.array_of(value, place)
     is_text = array.dtype.kind in "UST" or array.dtype.kind == "O" and any(isinstance(one, str) for one in array.flat)
@@ -172,7 +172,7 @@ def add(matrices: list[Matrix], others: list[tuple[str, Any]], where: str, key: 
     if array.ndim == 2 and key in PREFIXES:
         names = [f"{PREFIXES[key]}{j}" for j in range(array.shape[1])]
     elif array.ndim == 1:
-        # The probability of the action that was taken is a column of its own.
+        # A vector `target` is the probability of the taken action, and keeps its name.
         is_state = key in PREFIXES and key not in ("target", "target_next")
         names, array = [f"{PREFIXES[key]}0" if is_state else key], array.reshape(-1, 1)
     else:
@@ -183,7 +183,7 @@ def add(matrices: list[Matrix], others: list[tuple[str, Any]], where: str, key: 
 
 
 def states(rows: Any, inputs: Sequence[str], file_columns: Mapping[str, str]) -> NDArray[np.float64]:
-    """States (n, k) in the order of the columns of a fit."""
+    """Convert states to (n, k), in the column order of the fit."""
     k = len(inputs)
     named_so = {file_name(column, file_columns) for column in inputs}
     is_structured = isinstance(rows, np.ndarray) and rows.dtype.names is not None
@@ -217,7 +217,7 @@ def states(rows: Any, inputs: Sequence[str], file_columns: Mapping[str, str]) ->
 
 
 def file_name(column: str, file_columns: Mapping[str, str]) -> str:
-    """The name that a column had in the files of the fit."""
+    """The name of a column in the files of the fit."""
     for role, field in file_columns.items():
         if role == column:
             return field

@@ -1,4 +1,4 @@
-"""Settings as estimators have them: keywords of the class that are attributes of the object, as scikit-learn wants them."""
+"""Settings of estimators: keywords of the class and attributes of the object, as scikit-learn requires."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ P = TypeVar("P", bound="Parameters")
 
 
 class Parameters:
-    """Settings by name, to read and to change."""
+    """Base of objects with named settings."""
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
@@ -24,12 +24,12 @@ class Parameters:
         Parameters
         ----------
         deep : bool
-            Without effect: no setting is an estimator.
+            No effect, because no setting is an estimator.
 
         Returns
         -------
         dict
-            The values as they were given.
+            The given values.
         """
         return {name: getattr(self, name) for name in self._defaults()}
 
@@ -49,7 +49,7 @@ class Parameters:
         Raises
         ------
         InputError
-            When there is no such setting. No setting is changed then.
+            When a name is unknown. Then no setting changes.
         """
         known = list(self._defaults())
         for name in params:

@@ -1,4 +1,4 @@
-"""Progress of long calls: a bar of tqdm where there is one, a callback otherwise; warnings and logs."""
+"""Progress of long calls: tqdm bars, callbacks, warnings and logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedsa.errors import InputError
 
 logger = logging.getLogger("fedsa")
 
-# The seconds until a bar is shown.
+# Seconds before a bar appears.
 PATIENCE = 0.5
 
 
@@ -27,13 +27,13 @@ class Progress:
     ----------
     stage : str
         ``"building"``, ``"running"``, ``"comparing"`` (with theory), ``"computing roots"``, ``"computing predictions"``,
-        ``"estimating the policy's value"``, or what a search looks at.
+        ``"estimating the policy's value"``, or the current candidate of a search.
     done : float
-        What is done of the stage: local steps of all agents, predictions, or seconds of a budget.
+        Finished work of the stage: local steps of all agents, predictions, or seconds of a budget.
     total : float or None
-        What there is to do, where that is known. Runs may end before, at their targets.
+        All work of the stage, if known. Runs may end earlier, at their targets.
     seconds : float
-        The time since the call began.
+        Seconds since the call began.
 
     Examples
     --------
@@ -57,7 +57,7 @@ Observer = Callable[[dict[str, Any]], object]
 
 
 class Listener:
-    """What the engine tells events to, some times a second, in the thread that called."""
+    """Receives the engine's events, some times a second, in the caller's thread."""
 
     def __init__(self, name: str, progress: ProgressLike, observer: Observer | None = None) -> None:
         if not (progress is None or isinstance(progress, bool) or callable(progress)):
@@ -69,7 +69,7 @@ class Listener:
         self.stage, self.done = "building", 0.0
         self.total: float | None = None
         self.bar: Any = None
-        # Without a word, a bar is shown where somebody sees it.
+        # By default a bar appears only in notebooks and interactive terminals.
         wants_bar = progress is True or (progress is None and is_interactive())
         self.tqdm = tqdm_class() if wants_bar else None
 
@@ -98,7 +98,7 @@ class Listener:
                 self.observer(dict(zip(("method", "point", "seed", "round", "mse"), event[1:])))
 
     def show(self, stage: str, done: float, total: float | None) -> None:
-        """Tell the callback or the bar."""
+        """Update the callback and the bar."""
         self.stage, self.done, self.total = stage, done, total
         seconds = time.monotonic() - self.began
         if self.callback is not None:
@@ -111,7 +111,7 @@ class Listener:
             self.bar.refresh()
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self.bar is not None:
             self.bar.close()
             self.bar = None
@@ -124,14 +124,14 @@ class Listener:
 
 
 def is_interactive() -> bool:
-    """Whether somebody sees a bar: in a notebook, or on a terminal of an interactive session."""
+    """Whether Python runs in a notebook, or interactively on a terminal."""
     if "ipykernel" in sys.modules:
         return True
     return hasattr(sys, "ps1") and sys.stderr is not None and sys.stderr.isatty()
 
 
 def tqdm_class() -> Any:
-    """The bar of tqdm for this place, or none if tqdm is not installed."""
+    """The tqdm class for this environment; ``None`` if tqdm is not installed."""
     if importlib.util.find_spec("tqdm") is None:
         return None
     import tqdm.auto

@@ -1,4 +1,4 @@
-"""Reports: a page of HTML on runs."""
+"""HTML reports on runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedsa.errors import InputError
 
 
 class Kept(Protocol):
-    """Results, which know the files of their folder."""
+    """Interface of results that hold the files of their folder."""
 
     @property
     def id(self) -> str: ...
@@ -47,16 +47,16 @@ class Report:
         Parameters
         ----------
         path : path
-            The file, such as ``report.html``. A report of fedsa is replaced.
+            The file, such as ``report.html``. An existing report of fedsa is replaced.
         overwrite : bool
-            Whether another file is replaced too.
+            Whether to replace any other file too.
 
         Raises
         ------
         InputError
-            When the file is there and is no report of fedsa.
+            When the file exists and is not a report of fedsa.
         MachineError
-            When it cannot be written.
+            When the file cannot be written.
         """
         name = _files.name_of(path)
         if os.path.exists(name) and not overwrite and not _fedsa.is_report(name):
@@ -74,7 +74,7 @@ class Report:
 
 
 def report(runs: Kept | Path | Sequence[Kept | Path], out: Path | None = None, *, title: str | None = None, overwrite: bool = False) -> Report:
-    """Make an HTML page on runs: settings, results, interactive curves.
+    """Make an HTML page on runs, with settings, results and interactive curves.
 
     Parameters
     ----------
@@ -83,9 +83,9 @@ def report(runs: Kept | Path | Sequence[Kept | Path], out: Path | None = None, *
     out : path, optional
         The file to write, such as ``"report.html"``.
     title : str, optional
-        The title; that of the run by default.
+        The title; by default the title of the run.
     overwrite : bool
-        Whether a file that is no report is replaced.
+        Whether to replace a file that is not a report.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def report(runs: Kept | Path | Sequence[Kept | Path], out: Path | None = None, *
     Raises
     ------
     InputError
-        When a folder holds nothing of fedsa or is damaged.
+        When a folder holds no results of fedsa or is damaged.
 
     Examples
     --------

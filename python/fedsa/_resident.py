@@ -1,4 +1,4 @@
-"""Agents that another process of this machine keeps: what a carrier needs of them, without the engine, so that a process for a message is quick."""
+"""Agents in another process of this machine. This module does not import the engine, so that a process for one message starts quickly."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Resident:
-    """A local process ``fedsa agent``.
+    """An agent in a local process ``fedsa agent``.
 
     Parameters
     ----------
     socket : path
-        Its socket.
+        The socket of the process.
     timeout : float
-        The seconds for which it may be silent.
+        Seconds without data after which a call fails.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Resident:
         self.socket, self.timeout = os.fspath(socket), timeout
 
     def handle(self, message: bytes) -> bytes | None:
-        """Pass a message on.
+        """Pass a message to the agent.
 
         Parameters
         ----------
@@ -42,14 +42,14 @@ class Resident:
         Returns
         -------
         bytes or None
-            The answer, if the message wants one.
+            The answer, if the message needs one.
 
         Raises
         ------
         InputError
             When the agent refuses the message.
         MachineError
-            When nobody listens, or the agent has failed.
+            When no process listens or answers, or the agent fails.
         """
         import socket
 
@@ -70,7 +70,7 @@ class Resident:
 
 
 def received(stream: Any, n: int) -> bytes:
-    """So many bytes of a stream."""
+    """Read exactly `n` bytes of a stream."""
     parts = bytearray()
     while len(parts) < n:
         part = stream.recv(min(n - len(parts), 1 << 20))

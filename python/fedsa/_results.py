@@ -1,4 +1,4 @@
-"""Results of runs: outcomes, data, figures, and two runs beside each other."""
+"""Results of runs: outcomes, data, figures, comparisons."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The files of a finished run that have all of its data.
+# The files that contain all data of a finished run.
 FILES = ("config.toml", "summary.json", "trace.parquet", "theta.npz")
 
 
@@ -35,11 +35,11 @@ class Outcome:
     name : str
         ``"completed"``, ``"converged"``, ``"stalled"``, ``"max-rounds"``, ``"diverged"`` or ``"refused"``.
     reason : str or None
-        The likely reason, where it is not what was asked for.
+        The likely reason, if the run did not end as asked.
     help : str or None
         What would help.
     as_expected : bool
-        Whether it is what the experiment expects.
+        Whether the experiment expects this outcome.
     rounds : int or None
         The rounds of the slowest seed.
 
@@ -69,13 +69,13 @@ class CheckResult:
     Attributes
     ----------
     name : str
-        The check.
+        The name of the check.
     passed : bool
-        Whether it holds; false where it was not measured.
+        Whether the check holds; false if it was not measured.
     as_expected : bool
-        Whether that is as the experiment says.
+        Whether the experiment expects this result.
     detail : mapping
-        All that ``summary.json`` says of it.
+        The entry of ``summary.json``.
 
     Examples
     --------
@@ -94,17 +94,17 @@ class CheckResult:
 class Results:
     """The results of an experiment, by label.
 
-    Where an experiment has several points (sweeps, variants), a method at a point is ``"label [point]"``. Results hold all of their data: they
-    can be pickled, and do not depend on the folder that they were written to or read from.
+    With several points (sweeps, variants), the label of a method at a point is ``"label [point]"``. Results hold all of their data: they
+    can be pickled, and do not depend on a folder.
 
     Attributes
     ----------
     id, title : str
-        The experiment.
+        The name of the experiment, and the title of its figure.
     outcomes : mapping of str to Outcome
-        How each method ended.
+        The outcome of each method.
     checks : list of CheckResult
-        What the experiment expects of its results.
+        The measured checks.
     provenance : dict
         Version, machine and time.
 
@@ -132,7 +132,7 @@ class Results:
     def __init__(self) -> None:
         raise TypeError("results are made by Experiment.run(), fedsa.open(folder), or pickle")
 
-    # Where the files were read, for messages.
+    # The folder of the files, for error messages.
     _folder = ""
 
     @classmethod
@@ -170,7 +170,7 @@ class Results:
     def as_expected(self) -> bool:
         """Whether all checks and outcomes are as expected.
 
-        With quick settings they are notes.
+        With quick settings, misses are notes only.
         """
         return self._data.get("exit_status") == 0
 
@@ -181,7 +181,7 @@ class Results:
 
     @property
     def notes(self) -> list[Note]:
-        """Remarks beside the numbers."""
+        """Remarks on the numbers."""
         return notes_of(self._data)
 
     @property
@@ -196,13 +196,13 @@ class Results:
 
     @property
     def outcomes(self) -> dict[str, Outcome]:
-        """How each method ended."""
+        """The outcome of each method."""
         reported = {key_of(entry): entry for entry in (self._report or {}).get("entries", [])}
         return {key_of(entry): outcome(entry, reported.get(key_of(entry))) for entry in self._data["results"]}
 
     def summary_dict(self) -> dict[str, Any]:
         """Return the numbers of ``summary.json``."""
-        # The digests of files are those of a folder.
+        # Digests of files belong to a folder, which results do not depend on.
         copy: dict[str, Any] = json.loads(json.dumps({name: value for name, value in self._data.items() if name != "files"}))
         return copy
 
@@ -228,10 +228,9 @@ class Results:
         Returns
         -------
         Estimate
-            The mean of ``||theta - theta*||^2`` over the last fifth of the rounds and over seeds, with its standard
-            error over seeds. NaN where it is not known: the root is not known, or a run diverged. Where the error still
-            falls, there is a warning with the code ``floor.falls``; a flat error is taken for a falling one in at most 1%
-            of all runs.
+            The mean of ``||theta - theta*||^2`` over the last fifth of the rounds and over seeds, with its standard error over seeds.
+            NaN if the root is unknown or a run diverged. If the error still falls, a warning has the code ``floor.falls``. The test for
+            it has a false-alarm rate of at most 1%.
 
         Raises
         ------
@@ -255,7 +254,7 @@ class Results:
         Returns
         -------
         dict of str to float or None
-            ``None`` where theory has no answer. :meth:`Experiment.theory` says more.
+            ``None`` if theory has no answer. :meth:`Experiment.theory` has more.
         """
         return dict(self._entry(label)["predicted"])
 
@@ -270,7 +269,7 @@ class Results:
         Returns
         -------
         dict of str to float
-            ``bits_up``, ``bits_down``, ``exchanges``, ``samples`` and other counts, and ``seconds`` where it is known.
+            ``bits_up``, ``bits_down``, ``exchanges``, ``samples`` and other counts, and ``seconds`` if known.
         """
         entry = self._entry(label)
         return {**(entry["ledger"] or {}), **({"seconds": entry["seconds"]} if entry.get("seconds") is not None else {})}
@@ -283,17 +282,17 @@ class Results:
         label : str
             The method, one of :attr:`labels`.
         seed : int, optional
-            The number of one seed of the experiment.
+            One seed of the experiment.
 
         Returns
         -------
         ndarray
-            Of shape (seeds, d), or (d,) of one seed.
+            Shape (seeds, d), or (d,) with `seed`.
 
         Raises
         ------
         KeyError
-            When there is no such label, the method was refused, or it was not run with this seed.
+            When there is no such label, the method was refused, or the seed was not run.
         """
         entry = self._entry(label)
         theta = self.arrays()[label]
@@ -306,14 +305,14 @@ class Results:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of ``theta.npz``.
 
-        These are outputs by label, and ``theta_star`` if it is known.
+        They are the outputs by label, and ``theta_star`` if known.
         """
         arrays = self._native.outputs() if self._native else self._read("theta.npz", _fedsa.read_arrays)
         arrays.pop("format", None)
         return arrays
 
     def _read(self, name: str, read: Callable[[bytes], T]) -> T:
-        """What a file of the run holds; an error about it names the file."""
+        """Read a file of the run. Errors name the file."""
         try:
             return read(self._files[name])
         except InputError as e:
@@ -321,13 +320,13 @@ class Results:
             raise InputError(f"{place}: {e.what}", e.code, place, e.help, file=place) from e
 
     def trace(self) -> _fedsa.Table:
-        """Return a row per recorded round and run.
+        """Return a table with one row for each recorded round of each run.
 
         Returns
         -------
         Table
-            ``polars.DataFrame(table)``, ``pyarrow.table(table)`` and ``pandas.DataFrame.from_arrow(table)`` take it
-            without a copy; ``table["mse"]`` is a NumPy array.
+            ``polars.DataFrame(table)``, ``pyarrow.table(table)`` and ``pandas.DataFrame.from_arrow(table)`` read it without a copy;
+            ``table["mse"]`` is a NumPy array.
         """
         return self._native.trace() if self._native else self._read("trace.parquet", _fedsa.read_trace)
 
@@ -383,7 +382,7 @@ class Results:
     ) -> Figure:
         """Draw the figure.
 
-        The keywords are keys of ``[figure]`` of experiment files, and replace those of the experiment.
+        The keywords are keys of ``[figure]`` of experiment files. They replace the experiment's values.
 
         Parameters
         ----------
@@ -394,29 +393,29 @@ class Results:
         x, y : str or sequence of str, optional
             The axes: ``x="bits_up"``, ``y="residual"``.
         cost, level, relative
-            The count that measures cost, the level that is to be reached, and whether that is a share of the start.
+            The count that measures cost, the level to reach, and whether the level is a share of the start.
         x_log, y_log : bool, optional
-            Whether the axes are logarithmic; of the vertical one, by default.
+            Whether the axes are logarithmic. By default y is; x is in scaling and cost figures with positive values.
         methods, points : sequence of str, optional
-            The labels of the methods and of the points that are drawn; by default all.
+            Labels of methods and points to draw; by default all.
         centre, band
             The centre over seeds, and the band around it.
         panels : sequence of str, optional
-            Coordinates with one panel a value.
+            Coordinates with one panel per value.
         levels, exact, ratios
-            What is drawn of theory: levels by label, labels of exact curves, and a panel with their ratio.
+            Theory to draw: levels by label, labels of exact curves, and a panel with measured values divided by exact ones.
         slope : float, optional
             The slope of a reference line.
         style : {"neurips", "ieee", "slides"}, optional
-            Where the picture goes: 5.5 inches with 9 point Times, a column of 3.5 inches with 8 point Times, or a slide of 16:9. Lines then
-            differ in dashes and markers too, and the caption is left to the paper.
+            The medium: 5.5 inches with 9 point Times, a column of 3.5 inches with 8 point Times, or a 16:9 slide. Lines then also differ in
+            dashes and markers, and the caption is omitted.
         y_range, share_y, columns, width, dpi, theme
-            The look.
+            The layout.
 
         Returns
         -------
         Figure
-            It shows itself in notebooks; :meth:`Figure.save` writes it.
+            Notebooks show it; :meth:`Figure.save` writes it.
 
         Raises
         ------
@@ -442,16 +441,16 @@ class Results:
         Parameters
         ----------
         folder : path
-            The folder, which is made where there is none.
+            The folder; created if missing.
         overwrite : bool
-            Whether a run in it is replaced. Files that fedsa did not write are kept.
+            Whether to replace a run in it. Files that fedsa did not write are kept.
 
         Raises
         ------
         InputError
-            When the folder holds something and must not be replaced.
+            When the folder holds files that must not be replaced.
         MachineError
-            When it cannot be written to.
+            When the folder cannot be written.
         """
         if self._native:
             self._native.write_into(_files.name_of(folder, "folder"), overwrite)
@@ -468,9 +467,9 @@ class Results:
         out : path, optional
             The file to write, such as ``"report.html"``.
         title : str, optional
-            The title; that of the experiment by default.
+            The title; by default the experiment's title.
         overwrite : bool
-            Whether a file that is no report is replaced.
+            Whether to replace a file that is not a report.
 
         Returns
         -------
@@ -480,7 +479,7 @@ class Results:
         Raises
         ------
         InputError
-            When the file is there and is no report of fedsa.
+            When the file exists and is not a report of fedsa.
         """
         return report(self, out, title=title, overwrite=overwrite)
 
@@ -495,7 +494,7 @@ class Results:
         Raises
         ------
         MissedError
-            Names the methods and checks.
+            The message names the methods and checks.
         """
         missed = [f"{label}: {end}" for label, end in self.outcomes.items() if not end.as_expected]
         missed += [f"check: {check.name}" for check in self.checks if not check.as_expected]
@@ -510,7 +509,7 @@ class Results:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Results:
-        # Nothing changes them.
+        # Results are immutable.
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -528,19 +527,19 @@ def _results_again(files: dict[str, bytes], report: dict[str, Any] | None) -> Re
 
 
 def key_of(entry: Mapping[str, Any]) -> str:
-    """The name of a method at a point."""
+    """The label of a method at a point."""
     return f"{entry['method']} [{entry['point']}]" if entry["point"] else str(entry["method"])
 
 
 def floor_of(entry: Mapping[str, Any]) -> Estimate:
-    """The floor of a method at a point. What diverges has none, and one seed has no standard error."""
+    """The floor of a method at a point. A diverged method has no floor, and one seed has no standard error."""
     if entry["outcome"] == "diverged" or entry["floor_mean"] is None:
         return Estimate(float("nan"), float("nan"))
     return Estimate(float(entry["floor_mean"]), number(entry["floor_se"]) if entry["seeds"] > 1 else float("nan"))
 
 
 def outcome(entry: Mapping[str, Any], reported: Mapping[str, Any] | None) -> Outcome:
-    """The outcome of a method at a point, of its entries in the summary and in the report."""
+    """The outcome of a method at a point, from its entries in the summary and in the report."""
     name = str(entry["outcome"])
     reason = entry.get("why_stalled") or entry.get("reason")
     target = entry.get("target")
@@ -567,7 +566,7 @@ def open(folder: Path) -> Results:
     Returns
     -------
     Results
-        The results, which do not depend on the folder from then on.
+        The results. They do not depend on the folder afterwards.
 
     Raises
     ------
@@ -599,7 +598,7 @@ def open(folder: Path) -> Results:
 
 
 class Comparison:
-    """Two compared runs.
+    """The differences of two runs.
 
     Attributes
     ----------
@@ -660,7 +659,7 @@ def compare(a: Results | Path, b: Results | Path) -> Comparison:
     Returns
     -------
     Comparison
-        What differs.
+        The differences.
 
     Raises
     ------

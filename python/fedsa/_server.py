@@ -1,4 +1,4 @@
-"""The server of a federation over any carrier, whose state is on the disk before anything is sent."""
+"""The server of a federation over any carrier. It writes its state to disk before it sends."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from fedsa._results import Results
 from fedsa._server_state import EpochRecord, ExchangeRecord, History, Progress
 from fedsa.errors import FedsaError, InputError, MachineError
 
-# After so many rounds without any answer the server stops.
+# Rounds without any answer after which the server stops.
 MAX_UNANSWERED = 3
 
-# So often a call founds the federation anew for agents that have applied with other data: whoever did so every time would hold up the others.
+# The most restarts of enrolment in one call for agents whose data changed. Without a limit one agent could block the others.
 MAX_FOUNDED = 3
 
 
 def listed(reasons: Mapping[str, str], most: int = 5) -> str:
-    """Agents with the reasons why they do not take part, the first ones by name."""
+    """The first `most` agents with the reasons why they do not take part, and the number of the others."""
     told = [f"{who}: {why}" for who, why in reasons.items()]
     return "; ".join(told[:most]) + (f"; and {len(told) - most} more" if len(told) > most else "")
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """How the server waits: the table ``[federation]`` of the settings."""
+    """The waiting times and limits of the table ``[federation]``."""
 
     connect: float
     deadline: float
@@ -43,7 +43,7 @@ class Waiting:
 
     @classmethod
     def of(cls, deployment: _fedsa.Deployment) -> Waiting:
-        """Those of a deployment."""
+        """Read them from a deployment."""
         told = json.loads(deployment.waiting())
         return cls(**{one.name: told[one.name] for one in fields(cls)})
 
@@ -65,27 +65,27 @@ class Server:
         self.enrolment = deployment.enrolment(*agents)
         self.membership: _fedsa.Membership | None = None
         self.node: _fedsa.ServerNode | None = None
-        # Who takes part, by their numbers.
+        # The names of the members, by number.
         self.names: list[str] = []
         self.unanswered = 0
-        # How often this call has founded the federation anew.
+        # How often this call restarted enrolment.
         self.founded_anew = 0
-        # The change of members that the method refused last.
+        # The last change of members that was refused.
         self.refused: tuple[list[str], list[str]] | None = None
         self.progress = Progress()
         self.history = History(os.path.join(folder, "server.lines"))
-        # Until when seconds are counted.
+        # The time up to which seconds are counted.
         self.counted = time.monotonic()
         if os.path.exists(self.file):
             with _server_state.about(self.file):
                 self._restore()
 
     def _restore(self) -> None:
-        """Go on from the state on the disk."""
+        """Restore the saved state."""
         self.progress = _server_state.restored(self.file, self.history)
         if self.progress.membership is None or self.progress.server is None:
             self.enrolment.restore(self.progress.enrolment)
-            # Agents are asked again: they may be others since.
+            # Ask all agents again: their data may have changed.
             for who in self.enrolment.applied():
                 self.enrolment.withdraw(who)
             return
@@ -109,19 +109,19 @@ class Server:
         progress = self.progress
         if self.node is not None:
             self._count_seconds()
-        # A federation that is founded needs no applications.
+        # After the founding, applications are no longer needed.
         progress.enrolment = self.enrolment.save() if self.membership is None else b""
         progress.membership = None if self.membership is None else self.membership.save()
         progress.server = None if self.node is None else self.node.save()
         _server_state.save(self.file, progress, self.history)
 
     def _carry(self, messages: Mapping[str, bytes], seconds: float) -> tuple[dict[str, Reply], float]:
-        """Carry messages; what came back, and the seconds that it took. The state is on the disk before."""
+        """Save the state, then send messages. Returns the replies, and the seconds that they took."""
         self._save()
         began = time.monotonic()
         replies = dict(self.carrier.exchange(messages, began + seconds))
         for who, reply in replies.items():
-            # What others say goes into files and to terminals.
+            # Texts of agents go into files and to terminals.
             if reply.refused is not None or reply.lost is not None:
                 replies[who] = reply = replace(reply, refused=shown(reply.refused), lost=shown(reply.lost))
             if reply.body is not None and _fedsa.is_farewell(reply.body):
@@ -136,14 +136,14 @@ class Server:
             return
         connect = self.rules.connect
         ends = time.monotonic() + connect
-        # Until when those are left alone who cannot take part: whoever repairs its data is asked again.
+        # When to ask rejected agents again; they may have repaired their data.
         refused: dict[str, float] = {}
-        # Those who applied when agents were asked last.
+        # Agents that applied in the last invitation.
         fresh: set[str] = set()
         while True:
             reachable = list(self.carrier.reachable())
             if self._forget([who for who in self.enrolment.applied() if who not in reachable]):
-                # Numbers and places are free that were in their way.
+                # Numbers and places became free, so rejected agents may now be accepted.
                 refused.clear()
             known, now = self.enrolment.applied(), time.monotonic()
             new = [who for who in reachable if who not in known and refused.get(who, now) <= now]
@@ -158,7 +158,7 @@ class Server:
             if is_last or self.enrolment.is_full:
                 if fresh.issuperset(applied):
                     break
-                # Who applied before may have been started again since, on other data or with another number.
+                # Ask earlier applicants again: they may have restarted with other data or another number.
                 fresh = self._ask_to_apply(applied, self.rules.deadline, refused)
                 if is_last:
                     break
@@ -177,15 +177,14 @@ class Server:
         self.history.add_round(node.recorded(), 0.0, [])
 
     def _forget(self, gone: Sequence[str]) -> bool:
-        """Forget applications of those who are no longer there, before there is a federation: somebody else may have come in their place.
-        Whether there are any."""
+        """Withdraw applications of agents that left before the founding, so that others can take their places. Whether there were any."""
         for who in gone:
             self.enrolment.withdraw(who)
             self.report(f"{who} has gone before the federation began")
         return bool(gone)
 
     def _ask_to_apply(self, asked: Sequence[str], seconds: float, refused: dict[str, float]) -> set[str]:
-        """Ask agents to apply, or to apply again; those who have. Those who cannot take part are left alone for a while."""
+        """Ask agents to apply, or to apply again. Returns the applicants. Rejected agents are not asked again for a while."""
         invitation = self.enrolment.invite(len(asked))
         self.progress.count(None, [invitation] * len(asked))
         replies, seconds = self._carry({who: invitation for who in asked}, seconds)
@@ -204,7 +203,7 @@ class Server:
         return come
 
     def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool], is_known: bool = False) -> bool:
-        """Whether what came back is an application that counts."""
+        """Whether a reply is a valid application; `take` takes it."""
         if reply.lost is not None:
             self.report(f"{who} does not take part: {reply.lost}")
             return False
@@ -213,7 +212,7 @@ class Server:
                 raise InputError(reply.refused or "no application", "message.refused")
             take(who, reply.body)
         except FedsaError as e:
-            # Why one was excluded as the federation began is not hidden by what it is told since.
+            # Later refusals must not hide the reason of an exclusion at the founding.
             if self.node is None or who not in self.progress.excluded:
                 self.progress.excluded[who] = e.what
             self.report(f"{who} cannot take part: {e.what}")
@@ -245,22 +244,22 @@ class Server:
         self.report(str(record))
 
     def _changed(self) -> list[str]:
-        """Those of the epoch who have other data now than those with which they have applied."""
+        """Members whose data changed since their application."""
         progress = self.progress
         return [who for who in self.names if who in progress.leaving and who in progress.excluded and who not in progress.barred]
 
     def _is_to_found_anew(self) -> bool:
-        """Whether agents have other data now, and nothing was computed with those with which they have applied."""
+        """Whether to restart enrolment: data of members changed before the first round, and the limit of restarts is not reached."""
         node, membership = self.node, self.membership
         assert node is not None and membership is not None
         return node.rounds() == 0 and membership.epoch == 0 and self.founded_anew < MAX_FOUNDED and bool(self._changed())
 
     def _found_anew(self) -> None:
-        """Go back to enrolment, where all apply with the data that they have."""
+        """Restart enrolment, so that all agents apply with their current data."""
         self.founded_anew += 1
         self.report(f"the federation is founded anew: {', '.join(self._changed())} applied with other data before the first round")
         epoch, progress = self.history.epochs[-1], self.progress
-        # What it has taken so far counts for the epoch that comes.
+        # The costs so far count for the next epoch.
         cost = [a + b for a, b in zip(progress.cost, (epoch.messages, epoch.bytes_down, epoch.bytes_up))]
         self.progress = Progress(excluded=progress.excluded, cost=cost, cost_seconds=progress.cost_seconds + epoch.seconds)
         self.history = History(self.history.file)
@@ -269,7 +268,7 @@ class Server:
         self.enrol()
 
     def _regroup(self) -> None:
-        """Open the next epoch, if agents have come or gone since the last round."""
+        """Begin the next epoch, if agents joined or left since the last round."""
         node, membership, progress = self.node, self.membership, self.progress
         assert node is not None and membership is not None
         for c, why in node.exclusions():
@@ -290,14 +289,14 @@ class Server:
             next, before = membership.next_epoch(gone)
             regrouped = node.regrouped(next.federation(), before)
         except InputError as e:
-            # They stay members, whose answers are missing, until the change is one that the method and the number of agents allow.
+            # They stay members with missing answers, until the method and the number of agents allow the change.
             self.refused = (gone, waiting)
             self.report(f"nobody joins or leaves: {e.what}; accepted is {e.help}")
             return
         self._begin(next, regrouped, gone)
 
     def _invite(self, room: int) -> None:
-        """Invite those who can be reached and do not take part, where there is room; those who did not come are invited ever more seldom."""
+        """Invite reachable agents that do not take part, up to `room`. The pause doubles with each unsuccessful invitation."""
         node, membership, progress = self.node, self.membership, self.progress
         assert node is not None and membership is not None
         if room <= 0 or self.rules.invite <= 0:
@@ -316,7 +315,7 @@ class Server:
                 progress.again[who] = [now + rounds, 2 * rounds]
 
     def _admit(self, numbers: Collection[int]) -> dict[str, str]:
-        """Tell those of the epoch who have not heard of it. Why those refuse it who can be told nothing else."""
+        """Announce the epoch to members that do not know it yet. Returns the reasons of those that refuse it for good."""
         progress, membership = self.progress, self.membership
         assert membership is not None
         waiting = {self.names[c]: c for c in numbers if self.names[c] not in progress.admitted}
@@ -324,7 +323,7 @@ class Server:
         if not waiting:
             return final
         self._invite_anew([who for who in waiting if who in progress.anew])
-        # Those with whom the federation is founded anew would refuse this one again.
+        # Agents that cause a restart of enrolment would refuse this epoch again.
         untold = {*progress.anew, *(self._changed() if self._is_to_found_anew() else ())}
         messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items() if who not in untold}
         if not messages:
@@ -340,7 +339,7 @@ class Server:
                 continue
             if reply.refused is not None:
                 if who not in progress.strangers:
-                    # It knows no earlier epoch.
+                    # It does not know an earlier epoch, and needs the full announcement.
                     progress.strangers.append(who)
                 elif not self._begin_anew(who):
                     final[who] = reply.refused
@@ -348,8 +347,8 @@ class Server:
         return final
 
     def _begin_anew(self, who: str) -> bool:
-        """Have one begin anew that refuses what it was told in full, once until it answers: its state is newer than the server's, or of
-        another federation. Whether that is to be tried."""
+        """Schedule a reset of an agent that refused the full announcement, because its state is newer than the server's or belongs to another
+        federation. False if a reset was tried since its last answer."""
         progress = self.progress
         if who in progress.renewed:
             return False
@@ -358,8 +357,8 @@ class Server:
         return True
 
     def _invite_anew(self, invited: Sequence[str]) -> None:
-        """Invite those of the epoch who are to begin anew. What admits them then has the mark of their application, without which nobody's
-        state is given up."""
+        """Invite members that are to reset. The later announcement carries the mark of their application. Agents give up their state only for
+        such a mark."""
         progress, membership, epoch = self.progress, self.membership, self.history.epochs[-1]
         assert membership is not None
         if not invited:
@@ -383,8 +382,8 @@ class Server:
                 self.report(f"{who} cannot begin anew: {e.what}")
                 progress.excluded[who] = f"it refuses what this server tells it, and cannot begin anew: {e.what}"
                 if reply.body is not None and who not in progress.leaving:
-                    # What it has now is not what it takes part with. The federation is founded anew, or it is out of the next epoch, and can join
-                    # again with that.
+                    # Its data changed. Either enrolment restarts, or the agent leaves with the next epoch and can join again with the new
+                    # data.
                     progress.leaving.append(who)
                 continue
             epoch.messages += 1
@@ -392,17 +391,17 @@ class Server:
             self.report(f"{who} begins anew, because it refuses what this server asks: its state is newer than the server's, or another one's")
 
     def _available(self) -> list[int]:
-        """The numbers of those who can be reached; none where the federation is to be founded anew."""
+        """Wait for members. Returns the numbers of the reachable ones; none if enrolment must restart."""
         assert self.node is not None
         waited = time.monotonic() + self.rules.deadline
-        # Until when those are left alone who refuse whatever admits them, and why they do.
+        # When to ask agents again that refuse the announcement, and their reasons.
         refusals: dict[str, tuple[float, str]] = {}
         while True:
             reachable, now = set(self.carrier.reachable()), time.monotonic()
             numbers = [c for c, who in enumerate(self.names) if who in reachable]
             told = self._admit([c for c in numbers if self.names[c] not in refusals or refusals[self.names[c]][0] <= now])
             if self.progress.anew and self.node.rounds() == 0:
-                # Nobody begins without those who have other data: what these are is known before the first round.
+                # Before the first round, find out whether the data of these members changed.
                 told |= self._admit([c for c in numbers if self.names[c] in self.progress.anew])
             again = time.monotonic() + max(self.rules.deadline / 4, 1.0)
             refusals.update({who: (again, why) for who, why in told.items()})
@@ -413,7 +412,7 @@ class Server:
                 self.progress.wanted = [who for c, who in enumerate(self.names) if c not in admitted]
                 return admitted
             if time.monotonic() > waited:
-                # Others may join when it goes on.
+                # The next call may change the members again.
                 self.progress.decided = -1
                 self._save()
                 if refusals:
@@ -424,13 +423,13 @@ class Server:
             time.sleep(0.2)
 
     def _how_to_go_on(self) -> str:
-        """What can be done when nobody answers."""
+        """The advice when no agent answers."""
         if not self._changed():
             return "the next call goes on"
         return f"the next call goes on if they have the data with which they applied; without {self.file} it founds the federation anew with what they have"
 
     def run(self) -> None:
-        """Carry the rounds."""
+        """Run the rounds."""
         assert self.node is not None
         kind, messages = self.node.todo()
         while True:
@@ -458,11 +457,11 @@ class Server:
                     continue
                 kind, messages = self.node.open(available)
             elif kind == "reached":
-                # The round stays open: its answers have shown what the last one has come to.
+                # The round stays open: its answers showed the result of the last one.
                 self._save()
                 return
             elif kind == "tell":
-                # What would have travelled with the next questions; it is over whether they have heard it or not.
+                # Last messages, which otherwise travel with the next questions. The round ends even if they are lost.
                 self._ask(messages, wants_answers=False)
                 if self._is_over():
                     self._save()
@@ -472,7 +471,7 @@ class Server:
                 kind, messages = self._exchange(messages)
 
     def _check_answers(self) -> None:
-        """Stop where nobody answers any more: further rounds would change nothing."""
+        """Stop after too many rounds without answers: further rounds would change nothing."""
         if self.unanswered < MAX_UNANSWERED:
             return
         self._save()
@@ -481,12 +480,12 @@ class Server:
 
     def _is_over(self) -> bool:
         assert self.node is not None
-        # Whether the last round has reached the target, the first answers of a further one show.
+        # The first answers of a further round show whether the last round reached the target.
         is_unknown = self.deployment.has_target and len(self.history.residuals) < len(self.history.rounds)
         return (self.node.rounds() >= self.deployment.rounds and not is_unknown) or self.node.diverged() is not None
 
     def _end_round(self) -> None:
-        """Record the round, and who was silent in it."""
+        """Record the round, and the agents that were silent in it."""
         node, progress = self.node, self.progress
         assert node is not None
         if len(self.history.rounds) > node.rounds():
@@ -501,7 +500,7 @@ class Server:
         progress.wanted, progress.heard = [], []
 
     def _exchange(self, messages: Mapping[int, bytes]) -> tuple[str, dict[int, bytes]]:
-        """Ask until there are enough answers; what is to be done next."""
+        """Ask until there are enough answers. Returns the node's next step."""
         node, rules = self.node, self.rules
         assert node is not None
         enough = min(rules.least_answers, len(messages))
@@ -512,11 +511,11 @@ class Server:
             waiting = {c: messages[c] for c in node.may_still_answer() if c in messages}
             tries -= 1
             if tries <= 0:
-                # Those who refused are told more, and nobody else is waited for.
+                # Only agents that refused are asked once more, after a full announcement.
                 waiting = {c: message for c, message in waiting.items() if self.names[c] in refusing}
             if self._has_enough(enough) or not waiting:
                 break
-        # The first exchange of a round is at the iterate with which the last one ended.
+        # The first exchange of a round measures the residual at the end of the last round.
         if len(self.history.residuals) < len(self.history.rounds):
             self.history.add_residual(node.residual())
         if self._has_reached() or node.rounds() >= self.deployment.rounds:
@@ -530,21 +529,22 @@ class Server:
         return node.give_up()
 
     def _has_reached(self) -> bool:
-        """Whether the answers of all agents to the first question of a round show that the last round has reached a target. Later questions of
-        the round have other answers."""
+        """Whether the first answers of a round, from all agents, show that the last round reached a target. Answers to later questions of the
+        round do not."""
         assert self.node is not None
         residuals = self.history.residuals
         is_of_all = self.node.answered() == len(self.names) and len(residuals) == len(self.history.rounds)
         return is_of_all and residuals[-1] == self.node.residual() and self.deployment.has_reached(residuals)
 
     def _has_enough(self, answers: int) -> bool:
-        """Whether the open question has so many answers, with the least share of the weight."""
+        """Whether the open question has `answers` answers with the least share of the weight."""
         assert self.node is not None
-        # Sums of the same weights in another order differ in their last bits.
+        # Tolerance, because sums of the same weights in another order differ in their last bits.
         return self.node.answered() >= answers and self.node.share_answered() >= self.rules.least_share - 1e-12
 
     def _ask(self, messages: Mapping[int, bytes], wants_answers: bool) -> list[str]:
-        """Carry messages to agents by their numbers, and take what comes back. Who refuses them, and will be told more before they are repeated."""
+        """Send messages to agents by number, and take the answers. Returns agents that refused, and will get a full announcement before the
+        repeat."""
         progress, node = self.progress, self.node
         assert node is not None
         self._admit(messages)
@@ -568,8 +568,8 @@ class Server:
         return refusing
 
     def _tell_again(self, who: str) -> bool:
-        """Tell all of the epoch again to one that refuses a question: it may have lost its state, or have an old one. One that refuses it
-        nevertheless begins anew. Whether it will be told anything."""
+        """Schedule a full announcement for an agent that refuses a question, because it may have lost its state or have an old one. If it
+        refuses again, schedule a reset. False if nothing is left to try."""
         progress = self.progress
         if who not in progress.admitted:
             return False
@@ -582,12 +582,12 @@ class Server:
         return True
 
     def _take(self, who: str, c: int, answer: bytes) -> bool:
-        """Take an answer; whether it counts."""
+        """Take an answer. Whether it counts."""
         progress = self.progress
         assert self.node is not None
         if who not in progress.heard:
             progress.heard.append(who)
-        # One that answers is there again.
+        # An agent that answers has not left.
         progress.leaving = [one for one in progress.leaving if one != who]
         try:
             self.node.take(c, answer)
@@ -602,7 +602,7 @@ class Server:
         return True
 
     def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, counted: tuple[int, int]) -> None:
-        """Keep what an exchange has taken; `counted` are its answers that count, and those of earlier rounds."""
+        """Record the costs of an exchange; `counted` are its valid answers, and the late ones of earlier rounds."""
         assert self.node is not None and self.membership is not None
         exchanges, rounds = self.history.exchanges, self.node.rounds()
         again = exchanges[-1].exchange + 1 if exchanges and exchanges[-1].round == rounds + 1 else 1
@@ -637,7 +637,7 @@ class Server:
         return Results._of(self.deployment.results(self.node, rows, progress.seconds, json.dumps(told), self.membership))
 
     def wrote(self, out: Path) -> bool:
-        """Whether a server with this state was cut off after it had written its results there: nothing else has the seconds of its exchanges."""
+        """Whether a server with this state was killed after it wrote its results to `out`. The seconds of its exchanges identify them."""
         if self.progress.writes != os.path.abspath(out):
             return False
         try:
@@ -645,19 +645,19 @@ class Server:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
         ran = self.history.exchanges
-        # A decimal may be read with another last bit.
+        # Tolerance, because decimals may be read with another last bit.
         return len(told) == len(ran) and all(math.isclose(one["seconds"], other.seconds, rel_tol=1e-12) for one, other in zip(told, ran))
 
     def write(self, results: Results, out: Path, overwrite: bool) -> None:
-        """Write the results with their weights; the state is then of no more use. A call that was cut off here left a part of them."""
+        """Write the results and delete the state. A call that was killed here may have left partial results, which are replaced."""
         assert self.membership is not None and results._native is not None
         place = os.path.abspath(out)
         is_ours = self.progress.writes == place
-        # What somebody else has there is refused now and by further calls.
+        # Mark the folder as ours, unless it holds files of others: those are refused by this call and all later ones.
         if not is_ours and (overwrite or not os.path.isdir(place) or not os.listdir(place)):
             self.progress.writes = place
             self._save()
         self.deployment.write(results._native, self.membership, os.fspath(out), overwrite or is_ours)
-        # Lines without a state are of no federation.
+        # The state goes first: lines without a state are ignored.
         for file in (self.file, self.history.file):
             os.remove(file)

@@ -1,7 +1,7 @@
-"""What a server of a federation keeps on the disk: a state of a size that does not grow, and beside it lines that only become more.
+"""The saved state of a federation's server: a state of constant size, and an append-only file of lines.
 
-A state is written as a whole before anything is sent. What becomes more with the rounds is appended to a file of its own before that, of which
-the state says how many bytes count and their checksum: lines that a crash has left behind them are cut off, and are written again.
+The server first appends the new lines, then replaces the state atomically, and only then sends. The state holds the number of valid bytes of
+the lines and their checksum. Lines after these bytes come from a crash; the next save overwrites them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from fedsa.errors import InputError
 
 Kind = TypeVar("Kind")
 
-# What reading a state may raise that somebody has changed.
+# Exceptions that a changed state file may cause.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 
-# The layout of saved servers: a line with its number and the checksum of all that follows it.
+# The layout of saved servers. The first line has this number and the checksum of the rest.
 LAYOUT = 5
 
 
 @dataclass
 class ExchangeRecord:
-    """What an exchange has taken."""
+    """The costs of an exchange."""
 
     round: int
     exchange: int
@@ -42,9 +42,9 @@ class ExchangeRecord:
     bytes_up: int
     wire_bytes_up: int
     seconds: float
-    # How many answers of earlier rounds came in it, and count.
+    # Valid answers of earlier rounds that came in this exchange.
     late: int = 0
-    # The norm of the mean of the answers: operators' values or gradients where agents send them, otherwise directions.
+    # The norm of the mean of the answers: operator values or gradients if agents send them, otherwise directions.
     residual: float | None = None
 
     def __str__(self) -> str:
@@ -57,10 +57,10 @@ class ExchangeRecord:
 
 @dataclass
 class EpochRecord:
-    """Who takes part from a round on, and what it took to tell them: messages of enrolment with their bytes and seconds."""
+    """The members from a round on, and the messages, bytes and seconds of their enrolment."""
 
     epoch: int
-    # The rounds that were done before.
+    # Finished rounds before the epoch.
     round: int
     agents: list[dict[str, Any]]
     joined: list[str]
@@ -69,7 +69,7 @@ class EpochRecord:
     bytes_down: int = 0
     bytes_up: int = 0
     seconds: float = 0.0
-    # Of each exchange who computed nothing, and which answers arrived, where those that miss a deadline count later.
+    # For links that count late answers: for each exchange, the agents that computed nothing and the answers that arrived.
     arrivals: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -78,24 +78,24 @@ class EpochRecord:
         return f"epoch {self.epoch}: {len(self.agents)} agents, {rows:,} rows" + "".join(f"; {change}" for change in changes)
 
     def told(self) -> dict[str, Any]:
-        """All but its arrivals, which become more with the rounds."""
+        """All fields except the arrivals, which grow with the rounds."""
         return {key: value for key, value in asdict(self).items() if key != "arrivals"}
 
 
 class History:
-    """What has happened, which becomes more with the rounds. The epoch under way, of which costs still change, is in the state."""
+    """The record of rounds, exchanges and epochs, which grows. The current epoch is in the state, because its costs still change."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.rounds: list[bytes] = []
-        # At the ends of rounds, from round 0, as far as they are known.
+        # Residuals at the ends of rounds, from round 0; `None` if unknown.
         self.residuals: list[float | None] = []
-        # The seconds until the ends of rounds, from round 0.
+        # Seconds until the ends of rounds, from round 0.
         self.ends: list[float] = []
         self.exchanges: list[ExchangeRecord] = []
-        # The last one is under way.
+        # The last one is the current epoch.
         self.epochs: list[EpochRecord] = []
-        # The bytes of the file that count, and lines that are not in it yet.
+        # The valid bytes of the file, and new lines.
         self.kept, self.checksum = 0, hashlib.sha256()
         self.lines: list[bytes] = []
 
@@ -103,30 +103,30 @@ class History:
         self.lines.append(json.dumps(what).encode() + b"\n")
 
     def add_round(self, row: bytes, end: float, arrivals: list[dict[str, Any]]) -> None:
-        """A round has ended."""
+        """Record the end of a round."""
         self.rounds.append(row)
         self.ends.append(end)
         self.epochs[-1].arrivals += arrivals
         self._write(round=base64.b64encode(row).decode(), end=end, arrivals=arrivals)
 
     def add_residual(self, residual: float | None) -> None:
-        """The residual at the end of the last round, or that it is not known."""
+        """Record the residual at the end of the last round, if known."""
         self.residuals.append(residual)
         self._write(residual=residual)
 
     def add_exchange(self, record: ExchangeRecord) -> None:
-        """An exchange has ended."""
+        """Record the end of an exchange."""
         self.exchanges.append(record)
         self._write(exchange=asdict(record))
 
     def add_epoch(self, record: EpochRecord) -> None:
-        """An epoch begins, and what the last one has cost is known."""
+        """Record the end of the current epoch, and begin another."""
         if self.epochs:
             self._write(epoch=self.epochs[-1].told())
         self.epochs.append(record)
 
     def save(self) -> dict[str, Any]:
-        """What a state says of it, once its lines are on the disk."""
+        """Append the new lines to the file. Returns the entry of the state."""
         if self.lines:
             lines = b"".join(self.lines)
             _files.append(self.file, self.kept, lines)
@@ -136,12 +136,12 @@ class History:
         return {"bytes": self.kept, "sha256": self.checksum.hexdigest(), "epoch": self.epochs[-1].told() if self.epochs else None}
 
     def restore(self, told: dict[str, Any]) -> None:
-        """Go on from what a state says.
+        """Read the lines that a state's entry describes.
 
         Raises
         ------
         InputError
-            When these lines are not there, or are others.
+            When lines are missing or differ.
         """
         accepted = "the file that was saved with this state, or another folder"
         count, epoch = told["bytes"], told["epoch"]
@@ -162,19 +162,19 @@ class History:
             self.epochs.append(typed(EpochRecord, {**epoch, "arrivals": arrivals}))
 
     def check(self, rounds: int) -> None:
-        """Check that it is that of a server which has done so many rounds.
+        """Check that this history belongs to a server with this many finished rounds.
 
         Raises
         ------
         InputError
-            When it is not.
+            When it does not.
         """
         done = [_fedsa.Deployment.recorded_round(row) for row in self.rounds]
         if done not in (list(range(rounds + 1)), list(range(rounds))) or not self.epochs:
             raise InputError(f"records of {len(done)} rounds of {rounds}", "format", self.file, "the file that was saved with this state, or another folder")
 
     def _read(self, line: dict[str, Any], arrivals: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Take a line; the arrivals so far of the epoch that has not ended."""
+        """Take a line. Returns the arrivals of the current epoch so far."""
         if "round" in line:
             self.rounds.append(base64.b64decode(line["round"]))
             self.ends.append(float(line["end"]))
@@ -191,40 +191,40 @@ class History:
 
 @dataclass
 class Progress:
-    """What a server has come to, as it is saved."""
+    """The server's saved progress."""
 
     excluded: dict[str, str] = field(default_factory=dict)
     enrolment: bytes = b""
     membership: bytes | None = None
     server: bytes | None = None
-    # The folder into which results are being written.
+    # The folder of the results, once writing began.
     writes: str | None = None
-    # Those who have heard of this epoch; those who know no epoch, and must be told all; those who were told all again and have not answered since.
+    # Members that know this epoch; that know no epoch and need the full announcement; that got it again and have not answered since.
     admitted: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     retold: list[str] = field(default_factory=list)
-    # Those who refuse questions nevertheless, and are to be invited to begin anew; and those who were since their last answer.
+    # Members that still refuse, and are to be invited to reset; and those for which a reset was tried since their last answer.
     anew: list[str] = field(default_factory=list)
     renewed: list[str] = field(default_factory=list)
-    # Those who have said that they leave, and those who may not come back.
+    # Members that leave, and excluded agents that may not come back.
     leaving: list[str] = field(default_factory=list)
     barred: list[str] = field(default_factory=list)
-    # In which round those are invited again who did not come, and after how many rounds once more.
+    # For agents that did not accept an invitation: the round of the next invitation, and the pause in rounds after it.
     again: dict[str, list[int]] = field(default_factory=dict)
-    # The last number of rounds at which it was decided who takes part: once, also by a server that was stopped in between.
+    # The number of rounds at the last decision on the members. A restarted server does not decide twice.
     decided: int = -1
-    # For how many rounds agents were silent; and of this round, who was to answer and who has.
+    # Silent rounds in a row by agent; and for this round, the agents that should answer and those that did.
     silent: dict[str, int] = field(default_factory=dict)
     wanted: list[str] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)
-    # Messages of enrolment for the next epoch, with their bytes down and up, and seconds.
+    # Messages of enrolment for the next epoch, their bytes down and up, and their seconds.
     cost: list[int] = field(default_factory=lambda: [0, 0, 0])
     cost_seconds: float = 0.0
-    # The seconds in which a server ran since the federation was founded: not those in which it was stopped.
+    # Running time since the founding in seconds, without the time in which the server was stopped.
     seconds: float = 0.0
 
     def count(self, record: EpochRecord | None, messages: Collection[bytes], up: int = 0) -> None:
-        """Count messages of enrolment: of an epoch, or of the next one."""
+        """Count messages of enrolment for the epoch `record`, or for the next epoch if it is ``None``."""
         down = sum(map(len, messages))
         if record is None:
             self.cost = [self.cost[0] + len(messages) + (up > 0), self.cost[1] + down, self.cost[2] + up]
@@ -234,7 +234,7 @@ class Progress:
 
 
 def save(file: str, progress: Progress, history: History) -> None:
-    """Keep both."""
+    """Save the history, then the state."""
 
     def plain(value: Any) -> Any:
         return {"base64": base64.b64encode(value).decode()}
@@ -248,12 +248,12 @@ def _head(state: bytes) -> bytes:
 
 
 def restored(file: str, history: History) -> Progress:
-    """What was kept.
+    """Read the saved progress, and fill the history.
 
     Raises
     ------
     InputError
-        When a file is damaged, is missing, or has another layout.
+        When a file is damaged, missing, or has another layout.
     """
 
     def parts(table: dict[str, Any]) -> Any:
@@ -267,7 +267,7 @@ def restored(file: str, history: History) -> Progress:
         help = "a state that this version saved, or another folder"
         raise InputError(f"a saved server of layout {layout}; this version has {LAYOUT}", "format", file, help)
     state = contents[contents.find(b"\n") + 1 :]
-    # Whoever has the checksum has what this program wrote.
+    # A matching checksum shows that the file is complete.
     if contents != _head(state) + state:
         raise InputError("a saved server that is damaged: its checksum does not match", "format", file, "an intact copy of the state, or another folder")
     try:
@@ -282,24 +282,24 @@ def restored(file: str, history: History) -> Progress:
 
 @contextmanager
 def about(file: str) -> Iterator[None]:
-    """Whatever is wrong with a state is said of its file, with what can be done."""
+    """Turn errors about a saved state into errors that name its file and a remedy."""
     try:
         yield
     except UNREADABLE as e:
         what = e.what if isinstance(e, InputError) else f"{type(e).__name__}: {e}"
-        # Lines are in a file of their own.
+        # Errors about lines name the file of the lines.
         file = e.key if isinstance(e, InputError) and os.path.dirname(e.key) else file
         accepted = "the settings with which it was saved, an intact copy of the folder, or another one, with which the federation begins anew"
         raise InputError(f"the state in {file} is damaged or not ours: {what}", "format", "state", accepted) from e
 
 
 def typed(kind: type[Kind], table: dict[str, Any]) -> Kind:
-    """A value of a dataclass.
+    """Make a dataclass from a table, with a check of its types.
 
     Raises
     ------
     TypeError
-        When a field is missing, is another one, or has another type.
+        When a field is missing, unknown, or has another type.
     """
     for name, hint in get_type_hints(kind).items():
         if name in table and not is_of(table[name], hint):
@@ -308,7 +308,7 @@ def typed(kind: type[Kind], table: dict[str, Any]) -> Kind:
 
 
 def is_of(value: Any, hint: Any) -> bool:
-    """Whether a value that JSON has is of a type."""
+    """Whether a JSON value has the type of an annotation."""
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any:
         return True

@@ -1,4 +1,4 @@
-"""What settings have in common: values that are given by keyword, kept as they were given, and read by the engine."""
+"""The base of settings: values given by keyword, kept unchanged, and checked by the engine."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ S = TypeVar("S", bound="Settings")
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """A hint at the nearest of the known names, or nothing."""
+    """A hint at the nearest known name, or an empty text."""
     near = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
-# Seconds in the units of times.
+# Seconds per unit.
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds(value: float | str, key: str) -> float:
-    """A time in seconds: a number, or a text with a unit, as ``"90s"``."""
+    """Convert a time to seconds: a number, or a text with a unit, such as ``"90s"``."""
     accepted = "seconds, as 60, or a text with a unit: '90s', '2m', '1h'"
     if isinstance(value, str):
         number = value.strip().rstrip("abcdefghijklmnopqrstuvwxyz")
@@ -45,17 +45,17 @@ def seconds(value: float | str, key: str) -> float:
 
 
 def plain_number(value: Any) -> Any:
-    """A number of NumPy as one of Python; anything else as it is."""
+    """Convert a NumPy number to a Python number; other values stay unchanged."""
     return value.item() if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0 else value
 
 
 def positive(value: Any, key: str) -> float:
-    """A positive number, also of NumPy.
+    """Convert to a positive finite number.
 
     Raises
     ------
     InputError
-        When it is of another type or out of range.
+        When the value has another type or is out of range.
     """
     try:
         number = float(value)
@@ -67,12 +67,12 @@ def positive(value: Any, key: str) -> float:
 
 
 def whole(value: Any, key: str, least: int = 0, most: int = 2**63 - 1) -> int:
-    """A whole number between `least` and `most`, also of NumPy.
+    """Convert to a whole number between `least` and `most`.
 
     Raises
     ------
     InputError
-        When it is of another type or out of range.
+        When the value has another type or is out of range.
     """
     accepted = f"a whole number of at least {least}" if most >= 2**63 - 1 else f"a whole number between {least} and {most}"
     try:
@@ -87,12 +87,12 @@ def whole(value: Any, key: str, least: int = 0, most: int = 2**63 - 1) -> int:
 
 
 def bytes_of(value: Any, key: str) -> bytes:
-    """Bytes, also those of a ``bytearray`` or a ``memoryview``.
+    """Convert ``bytes``, a ``bytearray`` or a ``memoryview`` to ``bytes``.
 
     Raises
     ------
     InputError
-        When it is of another type.
+        When the value has another type.
     """
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise InputError(f"a value of the type {type(value).__name__}", "setting.wrong-type", key, "bytes")
@@ -100,20 +100,20 @@ def bytes_of(value: Any, key: str) -> bytes:
 
 
 class Settings:
-    """Settings of a kind: compared by value, copied, pickled, and shown as they can be typed.
+    """Settings of a kind. They are compared by value, can be pickled, and their repr is Python code.
 
-    A value that is ``None`` is one that was not given. Settings do not change; :meth:`replace` makes others.
+    ``None`` means not given. Settings are immutable; :meth:`replace` makes changed copies.
     """
 
     __slots__ = ("_given", "_kind")
 
     # The kind in experiment files.
     kind_name: ClassVar[str] = ""
-    # What is checked where they are made: problem, method, codec, medium.
+    # The engine's name of the part, for checks at construction: problem, method, codec, medium.
     _part: ClassVar[str] = ""
     _positional: ClassVar[tuple[str, ...]] = ()
     _defaults: ClassVar[dict[str, Any]] = {}
-    # Parameters whose name is not that of the key.
+    # Keys of experiment files for parameters with another name.
     _keys: ClassVar[dict[str, str]] = {}
 
     _given: dict[str, Any]
@@ -166,7 +166,7 @@ class Settings:
                 raise self._about_keyword(e) from None
 
     def _about_keyword(self, e: InputError) -> InputError:
-        """The error, about the keyword where that is not the key of experiment files."""
+        """The error, with the Python keyword in place of the key of experiment files."""
         first, dot, rest = e.key.partition(".")
         keyword = next((name for name, key in self._keys.items() if key == first), first)
         e.key = f"{keyword}{dot}{rest}"
@@ -174,23 +174,23 @@ class Settings:
         return e
 
     def _table(self) -> dict[str, Any]:
-        """The table of experiment files."""
+        """The table in experiment files."""
         table: dict[str, Any] = {"kind": self._kind} if self._kind else {}
         for name, value in self._given.items():
             table[self._keys.get(name, name)] = plain(value)
         return table
 
     def _named(self) -> dict[str, Any]:
-        """What was given and differs from the defaults."""
+        """The given values that differ from the defaults."""
         return {n: v for n, v in self._given.items() if n not in self._defaults or plain(v) != plain(self._defaults[n])}
 
     def replace(self: S, **changes: Any) -> S:
-        """Make the same settings with some of them changed.
+        """Return a copy with changed settings.
 
         Parameters
         ----------
         **changes
-            Keywords of the class; ``None`` takes a value away.
+            Keywords of the class. ``None`` removes a value.
 
         Returns
         -------
@@ -255,12 +255,12 @@ def parameters(cls: type) -> list[str]:
     return [name for name in inspect.signature(cls).parameters]
 
 
-# Nesting beyond this is refused: settings have a few levels.
+# Deeper nesting is refused, because settings have few levels.
 DEEPEST = 64
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """A value as experiment files have it: dictionaries, lists, texts and numbers."""
+    """Convert a value to the types of experiment files: dictionaries, lists, texts and numbers."""
     if isinstance(value, Settings):
         return value._table()
     if depth > DEEPEST:
@@ -277,7 +277,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value as it can be typed."""
+    """A value as Python code."""
     if isinstance(value, Settings):
         return repr(value)
     if isinstance(value, tuple):

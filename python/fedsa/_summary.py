@@ -1,4 +1,4 @@
-"""Numbers with their errors, and tables of them."""
+"""Estimates, notes and tables of results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Estimate:
     mean : float
         The mean over seeds.
     se : float
-        Its standard error; NaN with one seed.
+        The standard error; NaN with one seed.
 
     Examples
     --------
@@ -36,16 +36,16 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Note:
-    """What a reader of a result must know besides the numbers. Notes that are warnings are also given as :class:`FedsaWarning`.
+    """A remark on a result. Warnings are also issued as :class:`FedsaWarning`.
 
     Attributes
     ----------
     code : str
-        Its kind, such as ``"rows.left-out"``. Codes never change; texts may.
+        The kind of note, such as ``"rows.left-out"``. Codes never change; texts may.
     severity : str
-        ``"warning"`` where the numbers may not mean what a reader takes them for, otherwise ``"info"``.
+        ``"warning"`` if the numbers could be misread, otherwise ``"info"``.
     text : str
-        What is so, and what to do about it.
+        The fact, and what to do about it.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Note:
 
 
 def warn_of(notes: Iterable[Note]) -> None:
-    """Warn of the notes of a result that are warnings."""
+    """Issue the warnings among the notes of a result."""
     for note in notes:
         if note.severity == "warning":
             warn(note.text, code=note.code)
@@ -75,7 +75,7 @@ def notes_of(summary: Mapping[str, Any]) -> list[Note]:
 
 
 def number(value: Any) -> float:
-    """A number of JSON; NaN where it is not known."""
+    """A number of JSON; NaN if unknown."""
     return float("nan") if value is None else float(value)
 
 
@@ -87,9 +87,9 @@ class Summary:
     columns : list of str
         The names of the columns.
     rows : list of dict
-        The cells by name of column; estimates are :class:`Estimate`.
+        The cells by column name. Estimates are :class:`Estimate` objects.
     notes : list of str
-        Lines below the table: checks, and what is not known.
+        Lines below the table, such as checks and unknown values.
 
     Examples
     --------
@@ -163,18 +163,18 @@ class Summary:
 
 
 def cell_text(value: Any) -> str:
-    """A cell as people read it."""
+    """The text of a cell."""
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def probability(value: Any) -> str:
-    """A probability as people read it: below the rounding error of its tail as a bound, and never 0."""
+    """The text of a probability; ``<1e-16`` for smaller ones, which rounding errors dominate."""
     return "<1e-16" if isinstance(value, float) and value < 1e-16 else cell_text(value)
 
 
 def latex(text: str) -> str:
-    """A text with the characters escaped that LaTeX gives a meaning."""
+    """Escape the special characters of LaTeX."""
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
     return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)

@@ -1,4 +1,4 @@
-"""Sweeps whose points run in other processes: on this machine, or where joblib leads them."""
+"""Sweeps in this process, or in other processes and machines through joblib."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 
 Engine = Literal["local", "joblib"]
 
-# The seconds that a batch of points takes at least and at most, as estimated, and the number of batches for each worker between them.
+# Estimated seconds of a batch, at least and at most; and the number of batches per worker within these bounds.
 LEAST, MOST, BATCHES = 0.5, 30.0, 8
 
-# The seconds between looks at what is done, and those for which a task waits until a worker that was lost has given up its part.
+# Seconds between attempts, and the longest wait in seconds until a lost worker has released its part.
 LOOK, PATIENCE = 0.2, 60.0
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker does with each batch of points. It travels to the workers once, or with each batch."""
+    """The task of a worker, which is called with a batch of points."""
 
-    # The experiment, pickled: a worker that knows it does not read it again.
+    # The pickled experiment. A worker reads it once.
     blob: bytes = field(repr=False)
-    # The folder of the sweep, or none where workers do not see it.
+    # The folder of the sweep; `None` if workers do not share it.
     out: str | None
     quick: bool
     force: bool
     checkpoint_every: float
-    # The process that leads.
+    # The id of the leading process.
     leader: int
 
     def __call__(self, points: str) -> tuple[str, bytes | None]:
-        """Run a batch; its points, and what they have come to where that does not travel by the disk."""
+        """Run a batch. Returns its points, and its results if workers do not share the folder."""
         if os.getpid() != self.leader:
             _fedsa.set_threads(1)
         native = known(self.blob)._native(self.quick)
@@ -60,7 +60,7 @@ class Work:
             return points, _fedsa.part_bytes(folder, points)
 
     def run(self, native: _fedsa.Experiment, out: str, points: str, notify: Listener | None = None, cancel: _fedsa.CancelToken | None = None) -> None:
-        """Run a batch in a folder. A part that a lost worker still holds is waited for."""
+        """Run a batch in a folder. Waits for a part that a lost worker still holds."""
         began = time.monotonic()
         while True:
             try:
@@ -72,7 +72,7 @@ class Work:
                 time.sleep(LOOK)
 
 
-# The experiment that this process has run last, by the digest of its pickle.
+# The last experiment of this process, by the digest of its pickle.
 _known: dict[bytes, Experiment] = {}
 
 
@@ -82,7 +82,7 @@ def known(blob: bytes) -> Experiment:
     if key not in _known:
         _known.clear()
         classes, experiment = pickle.loads(blob)
-        # Classes that are pickled by their contents forget where they were defined, which files name.
+        # Classes pickled by value lose their qualified names, which experiment files need.
         for cls, name in pickle.loads(classes):
             cls.__qualname__ = name
         _known[key] = pickle.loads(experiment)
@@ -90,7 +90,7 @@ def known(blob: bytes) -> Experiment:
 
 
 def packed(experiment: Experiment) -> bytes:
-    """The pickle of an experiment for other processes, with classes of the user's own program."""
+    """The pickle of an experiment for other processes, including the user's classes."""
     pickler = cloudpickle()
     kinds = [experiment._made.get("problem"), *experiment._made.get("methods", ())]
     given = [getattr(kind, "_given", {}) for kind in kinds]
@@ -100,12 +100,12 @@ def packed(experiment: Experiment) -> bytes:
 
 @dataclass(frozen=True)
 class Options:
-    """How joblib is used."""
+    """Options of joblib."""
 
     workers: int | None
     retries: int
     more: dict[str, Any]
-    # Raises where the sweep was cancelled.
+    # Raises if the sweep was cancelled.
     look: Callable[[], None]
 
 
@@ -113,7 +113,7 @@ Ended = Generator[tuple[str, "bytes | None"], None, None]
 
 
 def on_joblib(work: Work, batches: Sequence[str], options: Options) -> Ended:
-    """Run the batches on processes of joblib, or on the backend that ``joblib.parallel_config`` names."""
+    """Run the batches on joblib's processes, or on the backend of ``joblib.parallel_config``."""
     try:
         import_module("joblib")
     except ImportError as e:
@@ -123,7 +123,7 @@ def on_joblib(work: Work, batches: Sequence[str], options: Options) -> Ended:
     left, lost = list(batches), 0
     try:
         while left:
-            # A worker that is lost takes all others with it.
+            # A lost worker breaks the whole pool, so the remaining batches start again.
             try:
                 parallel = joblib.Parallel(n_jobs=options.workers or -1, return_as="generator_unordered", batch_size=1, **options.more)
                 for points, part in parallel(joblib.delayed(work)(points) for points in list(left)):
@@ -140,14 +140,14 @@ def on_joblib(work: Work, batches: Sequence[str], options: Options) -> Ended:
 
 
 def lost_worker(times: int = 0) -> MachineError:
-    """The error about workers that were lost too often."""
+    """Make the error about workers that were lost too often."""
     often = f" {times} times" if times else " too often"
     help = "the same call again, which goes on from its folder; more retries, or workers with more memory"
     return MachineError(f"a worker was lost{often}", "machine", "", help)
 
 
 def cloudpickle() -> Any:
-    """What pickles operators of a user's own program: joblib brings it."""
+    """The module that pickles a user's classes by value. joblib contains one."""
     for name in ("cloudpickle", "joblib.externals.cloudpickle"):
         with contextlib.suppress(ImportError):
             return import_module(name)
@@ -161,7 +161,7 @@ def points_of(text: str) -> list[int]:
 
 
 def list_of(points: Sequence[int]) -> str:
-    """The list of these points, in order."""
+    """The inverse of :func:`points_of`."""
     ends: list[list[int]] = []
     for point in points:
         if ends and ends[-1][1] == point - 1:
@@ -172,7 +172,7 @@ def list_of(points: Sequence[int]) -> str:
 
 
 def batches_of(points: Sequence[int], size: Callable[[int], float], most: float) -> list[str]:
-    """The points in batches whose sizes come to `most`, or just above."""
+    """Divide points into batches. A batch ends when its size reaches `most`."""
     batches: list[str] = []
     batch: list[int] = []
     total = 0.0
@@ -203,29 +203,29 @@ def sweep(
 ) -> Results:
     """Run a sweep in other processes or on other machines.
 
-    The results are those of :meth:`Experiment.run`, bit for bit. Points that are done are kept in the folder: the same call again, here or
-    elsewhere, runs the others only. ``fedsa run --points`` works in the same folder.
+    The results equal those of :meth:`Experiment.run`, bit for bit. Finished points are kept in the folder: the same call, here or
+    elsewhere, runs only the others. ``fedsa run --points`` works in the same folder.
 
     Parameters
     ----------
     experiment : Experiment
-        An experiment with a sweep: of a file, or made by :meth:`Experiment.sweep`.
+        An experiment with a sweep: from a file, or made by :meth:`Experiment.sweep`.
     on : {"local", "joblib"}
-        Who runs the points: this process with all its threads, or processes of one thread each that joblib leads. Inside
+        ``"local"`` runs the points in this process with all threads. ``"joblib"`` runs them in processes of one thread each; inside
         ``joblib.parallel_config(backend="dask")`` or ``"ray"`` these are workers of a cluster.
     out : path, optional
-        A folder, as for :meth:`Experiment.run`. Without one nothing is left on the disk.
+        A folder, as in :meth:`Experiment.run`. Without it no file is kept.
     workers : int, optional
-        The number of processes; as many as joblib's backend has processors by default.
+        The number of processes; by default the number of processors of joblib's backend.
     shared_disk : bool, optional
-        Whether workers see the folder ``out`` under the same path, which is the default. Otherwise results travel through this process, as they do
-        without ``out``.
+        Whether workers see the folder ``out`` under the same path; by default true if `out` is given. Otherwise workers send results to this
+        process.
     batch : int, optional
-        The number of points of a task. By default small points are put together by their estimated times.
+        The number of points of a task. By default points are grouped by their estimated times.
     retries : int
-        How often a task is run again whose worker was lost. It goes on from its checkpoints where the disk is shared.
+        How often tasks of lost workers are repeated; 3 by default. With a shared disk they continue from checkpoints.
     quick, force, progress, cancel, checkpoint_every
-        As in :meth:`Experiment.run`. What is cancelled leaves no process behind.
+        As in :meth:`Experiment.run`. A cancelled sweep leaves no process behind.
     options : mapping, optional
         Further arguments of ``joblib.Parallel``.
 
@@ -237,11 +237,11 @@ def sweep(
     Raises
     ------
     InputError
-        When a setting or a file cannot be used, or the folder holds something else.
+        When a setting or a file cannot be used, or the folder holds other files.
     MachineError
-        When a worker was lost too often, or the machine fails. What was done until then is kept in the folder.
+        When a worker was lost too often, or the machine fails. Finished points are kept in the folder.
     Cancelled
-        When ``cancel`` is cancelled. So it is with ``KeyboardInterrupt``.
+        When ``cancel`` is cancelled. As with ``KeyboardInterrupt``, finished points are kept.
     ImportError
         When joblib is not installed.
 
@@ -274,14 +274,14 @@ def sweep(
         if out is None:
             place = os.path.join(place, "sweep")
         if not os.path.exists(os.path.join(place, "summary.json")):
-            # In this process all threads share a batch.
+            # In this process all threads work on one batch.
             batches, size = plan(native, place, 1 if on == "local" else workers or os.cpu_count() or 1, batch, cancel)
             blob = b"" if on == "local" else packed(experiment)
             work = Work(blob, place if shared_disk else None, quick, force, every, os.getpid())
             total, done = sum(size.values()), 0.0
             listener.show("running", done, total)
             how = Options(workers, retries, dict(options or {}), look)
-            # Closed at once where this fails, not when it is collected.
+            # Close the generator at once on errors, so that no worker is left.
             with contextlib.closing(run(on, work, native, batches, how, cancel)) as ended:
                 for points, part in ended:
                     if part is not None:
@@ -292,7 +292,7 @@ def sweep(
 
 
 def plan(native: _fedsa.Experiment, out: str, workers: int, batch: int | None, cancel: _fedsa.CancelToken | None) -> tuple[list[str], dict[str, float]]:
-    """The batches that are to run, and their sizes: seconds, or points where these are counted."""
+    """The batches to run, and their sizes: estimated seconds, or numbers of points if `batch` is given."""
     there = _fedsa.parts_in(out)
     taken = {point for points, _ in there for point in points_of(points)}
     begun = [points for points, is_done in there if not is_done]
@@ -307,7 +307,7 @@ def plan(native: _fedsa.Experiment, out: str, workers: int, batch: int | None, c
 
 
 def run(on: str, work: Work, native: _fedsa.Experiment, batches: Sequence[str], options: Options, cancel: _fedsa.CancelToken | None) -> Ended:
-    """Run the batches here or on joblib."""
+    """Run the batches in this process or through joblib."""
     if on != "local":
         yield from on_joblib(work, batches, options)
         return

@@ -1,4 +1,4 @@
-"""What is known of an experiment before it runs."""
+"""Predictions on an experiment before it runs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How a prediction is known.
+    """The accuracy of a prediction.
 
     Attributes
     ----------
     status : {"exact", "closure", "leading-order", "radius"}
-        Exact to rounding; by a closure that neglects some of the dependence between agents' chains; to leading order in the step size, often 10 to
-        50% off; or from the asymptotic rate.
+        - ``"exact"``: exact to rounding.
+        - ``"closure"``: neglects some of the dependence between agents' chains.
+        - ``"leading-order"``: leading order in the step size, often 10 to 50% off.
+        - ``"radius"``: from the asymptotic rate.
     eps_squared : float or None
-        Of a closure, the size of its relative errors at most.
+        The largest relative error of a closure.
     warning : str or None
-        Where the number may be far off.
+        When the number may be far off.
 
     Examples
     --------
@@ -57,15 +59,15 @@ class Limits:
     floor : float
         The sum of the parts.
     bias : float
-        The squared distance of the limit without noise from the root.
+        The squared distance between the noise-free limit and the root.
     samples : float or None
         The noise of independent samples.
     mixing : float or None
-        What the dependence of successive samples adds; below 0 where it helps.
+        The contribution of dependent successive samples; negative if it helps.
     link, participation : float or None
-        What the randomness of the link, and the choice of participants, add.
+        The contributions of the random link and of the random choice of participants.
     accuracy : Accuracy
-        How the floor is known.
+        The accuracy of the floor.
 
     Examples
     --------
@@ -88,9 +90,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Unknown:
-    """The reason why something is not known.
+    """The reason why a prediction is unknown.
 
-    It is false, so that ``if theory.limits(label):`` asks whether it is known.
+    Its truth value is false, so ``if theory.limits(label):`` tests for a prediction.
 
     Attributes
     ----------
@@ -124,9 +126,9 @@ class Change:
     change : str
         The setting in words.
     floor : float or None
-        The floor with it, where it is known.
+        The floor after the change; ``None`` if unknown.
     why : str or None
-        Why it is not.
+        Why the floor is unknown.
 
     Examples
     --------
@@ -149,9 +151,9 @@ class StableStep:
     Attributes
     ----------
     step : float
-        The step size; infinite where all are stable.
+        The step size; infinite if all are stable.
     in_mean_square : bool
-        Whether the mean square is known to converge with it too, and not only the mean.
+        Whether the bound is for the mean square. If false, it is for the mean only.
 
     Examples
     --------
@@ -174,15 +176,15 @@ class Target:
     Attributes
     ----------
     mse : float
-        The error that was asked for.
+        The target.
     reached : bool or None
-        Whether it is reached; ``None`` where that is not known.
+        Whether the method reaches the target; ``None`` if unknown.
     rounds : float or None
-        The rounds.
+        The rounds to the target.
     accuracy : Accuracy or None
-        How they are known.
+        The accuracy of the rounds.
     detail : mapping
-        Costs, and what is in the way.
+        Costs and obstacles, as in ``fedsa theory --json``.
 
     Examples
     --------
@@ -212,9 +214,9 @@ class Curve:
     mse : ndarray
         ``||E theta_t - theta*||^2 + noise``.
     bias, noise : ndarray
-        The two parts.
+        The two parts of `mse`.
     accuracy : Accuracy
-        How they are known.
+        The accuracy of the curve.
 
     Examples
     --------
@@ -234,16 +236,16 @@ class Curve:
 
 
 class Theory:
-    """Predictions on an experiment; printing shows them.
+    """Predictions on an experiment. ``print`` shows them.
 
     Attributes
     ----------
     labels : list of str
-        The methods at points.
+        The labels of methods at points.
     problems : list of dict
         Constants of the problems; only with ``full=True``.
     left_out : list of dict
-        What was not computed because it would take too long, with the reasons.
+        Quantities that would take too long to compute, with the reasons.
 
     Examples
     --------
@@ -263,7 +265,7 @@ class Theory:
 
     @property
     def labels(self) -> list[str]:
-        """The methods at points."""
+        """The labels of methods at points."""
         return [f"{m['method']} [{m['point']}]" if m["point"] else str(m["method"]) for m in self._data["methods"]]
 
     def _at(self, label: str) -> int:
@@ -289,7 +291,7 @@ class Theory:
         Returns
         -------
         Limits or Unknown
-            The parts, or why they are not known.
+            The parts, or why they are unknown.
         """
         limits = self._method(label)["limits"]
         if "unknown" in limits:
@@ -307,7 +309,7 @@ class Theory:
         Returns
         -------
         StableStep or Unknown
-            The step, or why it is not known.
+            The step, or why it is unknown.
         """
         method = self._method(label)
         step, limit = method["largest_stable_step"], method.get("largest_stable_step_limit")
@@ -326,12 +328,12 @@ class Theory:
         Returns
         -------
         Target or Unknown
-            What it takes, or why that is not known.
+            The cost, or why it is unknown.
 
         Raises
         ------
         FedsaError
-            When no target was asked for.
+            When the theory has no target: ``experiment.theory(target_mse=..)``.
         """
         target = self._method(label).get("target")
         if target is None:
@@ -353,7 +355,7 @@ class Theory:
         Returns
         -------
         list of Change
-            The changes; empty where the floor is not known or zero.
+            The changes; empty if the floor is unknown or zero.
         """
         return [Change(**change) for change in self._method(label)["changes"]]
 
@@ -370,7 +372,7 @@ class Theory:
         Returns
         -------
         dict
-            Numbers by name. What is not known is ``None``, with its reason under ``"unknown"``.
+            Numbers by name. Unknown ones are ``None``, with the reason under ``"unknown"``.
         """
         copy: dict[str, Any] = json.loads(json.dumps(self._method(label)))
         return copy
@@ -391,7 +393,7 @@ class Theory:
         Raises
         ------
         FedsaError
-            When theory does not know it: with the reason.
+            When theory does not know the curve. The error has the reason.
         """
         rounds, mse, bias, noise, known = self._native.curve(self._at(label))
         return Curve(rounds, mse, bias, noise, accuracy(json.loads(known), {}))
@@ -402,17 +404,17 @@ class Theory:
         Parameters
         ----------
         which : {"curves", "stability"}
-            What is drawn.
+            Predicted curves, or stable steps.
 
         Returns
         -------
         Figure
-            It shows itself in notebooks.
+            Notebooks show it.
 
         Raises
         ------
         NotAvailable
-            When there is nothing to show.
+            When there is nothing to draw.
         """
         return Figure(self._native.figure(which))
 
@@ -436,9 +438,9 @@ class Theory:
         return Summary(f"{self._data['id']}: {self._data['title']}", columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers of this theory.
+        """Return all numbers.
 
-        With ``full=True`` those of ``fedsa theory --full --json`` are among them.
+        With ``full=True`` they include those of ``fedsa theory --full --json``.
         """
         copy: dict[str, Any] = json.loads(json.dumps(self._data))
         return copy
@@ -454,7 +456,7 @@ class Theory:
 
 
 def accuracy(data: Mapping[str, Any], beside: Mapping[str, Any]) -> Accuracy:
-    """How a prediction is known, of its JSON."""
+    """The accuracy of a prediction, from its JSON."""
     return Accuracy(str(data["status"]), data.get("eps_squared"), beside.get("warning"))
 
 
@@ -464,11 +466,11 @@ class Check:
     Attributes
     ----------
     accepted : bool
-        Whether it would run.
+        Whether the experiment would run.
     refusal : FedsaError or None
-        Why it would be refused: it does not fit into memory, or is known to be unstable.
+        Why it would be refused: not enough memory, or known instability.
     seconds, bytes : float
-        The estimated time on this machine, and memory.
+        The estimated time on this machine, and the memory.
     runs : int
         The number of different runs.
 
@@ -493,7 +495,7 @@ class Check:
     def stable(self) -> dict[str, bool | None]:
         """Whether each method is stable at each point.
 
-        ``None`` means that it is not known.
+        ``None`` means unknown.
         """
         out: dict[str, bool | None] = {}
         for point in self._data["points"]:

@@ -14,13 +14,12 @@ def set_threads(threads: int | None) -> None:
     Parameters
     ----------
     threads : int or None
-        Between 1 and 1024. ``None`` is what the environment variable ``FEDSA_THREADS`` says, or else one thread for
-        each processor.
+        Between 1 and 1024. ``None`` uses the environment variable ``FEDSA_THREADS``, or else one thread per processor.
 
     Raises
     ------
     InputError
-        When it is out of range.
+        When `threads` is out of range.
 
     Examples
     --------

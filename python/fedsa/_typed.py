@@ -8,9 +8,9 @@ from fedsa.errors import InputError
 
 
 def named_settings(e: InputError, owner: object, others: Mapping[str, str] | None = None) -> InputError:
-    """The error, about the setting of an object where it is about a key of the experiment that the settings come to.
+    """The error, with the setting of `owner` in place of the experiment's key.
 
-    `others` has the names of settings that are called otherwise here.
+    `others` has the Python names of differently named settings.
     """
     if e.key in (others or {}):
         e.key = (others or {})[e.key]

@@ -1,4 +1,4 @@
-"""Policy evaluation: transitions that stay with their agents to a value function."""
+"""Policy evaluation: a value function from transitions that stay with their agents."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 Method = Literal["fitted", "importance", "doubly_robust"]
 
-# Settings that Python calls otherwise.
+# Settings with another name in Python.
 KEYS = {"lam": "lambda"}
 
-# The estimates of a policy's value, in words.
+# The estimates of a policy's value.
 METHODS = {"fitted": "fitted values", "importance": "importance sampling, or returns", "doubly_robust": "a doubly robust estimate"}
 
 
@@ -45,13 +45,13 @@ class ValueEstimate:
     mean : float
         The estimate.
     se : float
-        Its standard error over episodes; NaN where it is not known.
+        The standard error over episodes; NaN if unknown.
     low, high : float
-        The interval, of the level of the fit.
+        The interval, at the level of the fit.
     episodes : int
-        The episodes that it is from.
+        The number of episodes.
     effective_episodes : float
-        Their effective number under importance ratios.
+        The effective number of episodes under importance ratios: ``(sum w)^2 / sum w^2``.
 
     Examples
     --------
@@ -83,18 +83,19 @@ class PolicyValue:
     Attributes
     ----------
     method : str
-        ``"fitted"``, ``"importance"`` (returns, where there are no importance ratios) or ``"doubly_robust"``.
+        ``"fitted"``, ``"importance"`` (plain returns without importance ratios) or ``"doubly_robust"``.
     level : float
-        The level of intervals.
+        The level of the intervals.
     all : ValueEstimate
-        Of all agents.
+        The estimate for all agents together.
     agents : dict of str to ValueEstimate
-        Of each agent by its own data: where it has at least 20 episodes, or where no fitted value stands for what was cut short.
+        Estimates from each agent's own data: for agents with at least 20 episodes, or if the estimate uses no fitted values for truncated
+        episodes.
     under_shared_weights : dict of str to ValueEstimate
-        Of each of several agents under the weights that are fitted to all: the value of its start states where it behaves as all agents do on
-        average. Where agents differ, these intervals do not cover the values of single agents.
+        For several agents: the value of an agent's start states under the weights of all agents. It is valid for an agent that behaves like
+        the average. If agents differ, the intervals do not cover the values of single agents.
     weights : dict of str to ndarray of shape (d,)
-        The own weights of agents with at least 20 episodes, of ``"fitted"``.
+        With ``"fitted"``: the own weights of agents with at least 20 episodes.
 
     Examples
     --------
@@ -116,12 +117,12 @@ class PolicyValue:
 
     @property
     def mean(self) -> float:
-        """The estimate of all agents."""
+        """The estimate for all agents together."""
         return self.all.mean
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The interval of all agents."""
+        """The interval for all agents together."""
         return self.all.low, self.all.high
 
     def against(self, other: PolicyValue) -> ValueEstimate:
@@ -130,17 +131,17 @@ class PolicyValue:
         Parameters
         ----------
         other : PolicyValue
-            The value of the other policy by the same estimate, from logs that are independent of these.
+            The value of the other policy by the same kind of estimate, from independent logs.
 
         Returns
         -------
         ValueEstimate
-            This value minus the other one, of all agents, with an interval of the level of this one.
+            This value minus the other one, for all agents together, with an interval at this value's level.
 
         Raises
         ------
         InputError
-            When the two are by different estimates.
+            When the two kinds of estimate differ.
         """
         if other.method != self.method:
             what = f"a value by {METHODS[other.method]}, and this one is by {METHODS[self.method]}"
@@ -155,10 +156,10 @@ class PolicyValue:
 
 
 class ValueFunction(Parameters):
-    """A value function ``v(s) = weights_ . phi(s)`` of transitions that stay with their agents.
+    """A value function ``v(s) = weights_ . phi(s)`` from transitions that stay with their agents.
 
-    The weights are those of LSTD or LSTD(lambda) on all transitions, every transition counting alike, to `tol`. The method is chosen by the bits that
-    it needs, unless it is named.
+    The weights equal those of LSTD or LSTD(lambda) on all transitions with equal weights, to `tol`. By default fedsa chooses the method
+    with the fewest bits.
 
     Parameters
     ----------
@@ -233,29 +234,29 @@ class ValueFunction(Parameters):
     weights_ : ndarray of shape (d,)
         The weights.
     weights_se_ : ndarray of shape (d,) or None
-        Their standard errors over transitions, where they are known.
+        The standard errors of the weights over transitions, if known.
     feature_names_ : list of str
         The features.
     columns_ : list of str
-        The state columns, in the order in which `predict` takes them.
+        The state columns, in the order for `predict`.
     agents_ : list of str
         The agents.
     outcome_ : Outcome
-        How the run ended. One that misses `tol` warns, and raises nothing.
+        The outcome. A run that misses `tol` issues a warning, no exception.
     n_iter_ : int
         Rounds.
     costs_ : dict of str to Spending
-        What the method has spent.
+        The costs of the method, by its name.
     logs_ : dict
-        What was read: transitions, episodes, how they ended, discounted returns, and rows that were left out; of all and of each agent.
+        Counts of the data, for all and for each agent: transitions, episodes and their ends, discounted returns, and omitted rows.
     choice_ : dict
-        The choice of ``method="auto"``: why, and what the other candidates would cost.
+        The choice of ``method="auto"``: its reason, and the estimated costs of the other candidates.
     results_ : Results
         The run: its trace, its figure.
 
     Examples
     --------
-    Two agents walk to the right with different steps; an episode ends at 1, with the reward 1.
+    Two agents walk to the right with different steps. An episode ends at 1 with the reward 1.
 
     >>> import numpy as np
     >>> import fedsa
@@ -346,14 +347,19 @@ class ValueFunction(Parameters):
         Parameters
         ----------
         agents : list, dict or one of its entries
-            For each agent its transitions: a dictionary of arrays (``states`` (n, k), ``rewards``, ``next_states``, ``terminated``, and where there
-            are any ``truncated``, ``episode``, ``env``, ``ratio``, or ``target`` and ``behaviour``, the probabilities of the action that was taken
-            under the policy that is evaluated and under the one that acted); a tuple ``(states, rewards, next_states, terminated)`` or
-            ``(.., truncated)``; a data frame or Arrow table with the columns ``s_*``, ``next_*``, ``reward``, ``done``, ..; a recording of
-            :func:`fedsa.gym.record`; or the name of a file, a folder or a data set, as ``fedsa evaluate`` reads them. A dictionary of agents
-            names them. Numbers are copied once, into memory of the engine.
+            Each agent's transitions; the keys of a dictionary are the agents' names. An agent's transitions are one of:
+
+            - a dictionary of arrays: ``states`` (n, k), ``rewards``, ``next_states``, ``terminated``; optional ``truncated``, ``episode``,
+              ``env``, and ``ratio`` or ``target`` and ``behaviour``, the probabilities of the action under the evaluated and the acting
+              policy
+            - a tuple ``(states, rewards, next_states, terminated)`` or ``(.., truncated)``
+            - a data frame or Arrow table with the columns ``s_*``, ``next_*``, ``reward``, ``done``, ..
+            - a recording of :func:`fedsa.gym.record`
+            - the name of a file, a folder or a data set, as for ``fedsa evaluate``
+
+            The engine copies numbers once.
         progress : bool, callable or None
-            As of :meth:`fedsa.Experiment.run`.
+            As in :meth:`fedsa.Experiment.run`.
         cancel : CancelToken or None
             Stops the call from another thread.
 
@@ -392,7 +398,7 @@ class ValueFunction(Parameters):
         return self
 
     def _take(self) -> None:
-        """Attributes of the fit, from its files."""
+        """Set the attributes of the fit from its files."""
         self._data: dict[str, Any] = json.loads(self._weights_json)
         data, told = self._data, self._told
         self.weights_ = np.array([number(x) for x in data["theta"]], dtype=np.float64)
@@ -413,9 +419,9 @@ class ValueFunction(Parameters):
             self.choice_: dict[str, Any] = told["choice"]
 
     def __sklearn_tags__(self) -> Any:
-        # Only scikit-learn asks for tags, and has been imported then.
+        # Only scikit-learn calls this, so it is imported already.
         utils = importlib.import_module("sklearn.utils")
-        # What is fitted are agents with their transitions, and there are no targets.
+        # Input is transitions by agent, without targets.
         no_targets = utils.TargetTags(required=False)
         return utils.Tags(estimator_type=None, target_tags=no_targets, input_tags=utils.InputTags(two_d_array=False))
 
@@ -441,21 +447,21 @@ class ValueFunction(Parameters):
         Parameters
         ----------
         states : array-like of shape (n, k), data frame or dictionary
-            States; columns in the order of `columns_`, or by their names. States outside of the range of the fit count as its ends.
+            States, with columns in the order of `columns_` or by name. States outside the range of the fit are clipped to it.
         return_std : bool
-            Whether standard errors are returned too: of the values, not of returns.
+            Whether to return standard errors too. They are errors of values, not of returns.
 
         Returns
         -------
         values : ndarray of shape (n,)
             Values.
         se : ndarray of shape (n,)
-            Their standard errors, with `return_std`; NaN where the data say nothing of a state.
+            Standard errors of the values, with `return_std`; NaN if the data have no information on a state.
 
         Raises
         ------
         NotAvailable
-            With `return_std`, when standard errors of the weights are not known.
+            With `return_std`, when standard errors of the weights are unknown.
         """
         model = self._value
         rows = _logs.states(states, self.columns_, model.file_columns())
@@ -472,12 +478,12 @@ class ValueFunction(Parameters):
         Parameters
         ----------
         states : array-like of shape (n, k), data frame or dictionary
-            As of :meth:`predict`.
+            As in :meth:`predict`.
 
         Returns
         -------
         ndarray of shape (n, d)
-            ``predict(states)`` is its product with `weights_`.
+            The features; ``predict(states)`` is their product with `weights_`.
         """
         model = self._value
         rows = _logs.states(states, self.columns_, model.file_columns())
@@ -489,18 +495,19 @@ class ValueFunction(Parameters):
         Parameters
         ----------
         method : {"fitted", "importance", "doubly_robust"}
-            By fitted values, which have the error of the features besides that of the data; by returns, weighted by importance ratios where there
-            are any; or doubly robust, which needs ``action``, ``target_*`` and ``target_next_*``.
+            - ``"fitted"``: fitted values, whose error includes the error of the features.
+            - ``"importance"``: returns, weighted by importance ratios if there are any.
+            - ``"doubly_robust"``: needs ``action``, ``target_*`` and ``target_next_*``.
 
         Returns
         -------
         PolicyValue
-            With intervals, of all agents and of each.
+            Estimates with intervals, for all agents together and for each agent.
 
         Raises
         ------
         NotAvailable
-            When the logs do not have what the estimate needs.
+            When the logs lack the data for the estimate.
         """
         self._require_fitted()
         if method not in METHODS:
@@ -525,17 +532,17 @@ class ValueFunction(Parameters):
     def score(self, agents: Any) -> float:
         """Return minus the root mean square error against discounted returns.
 
-        The higher, the better.
+        Higher is better.
 
         Parameters
         ----------
         agents : list, dict or one of its entries
-            Transitions as of :meth:`fit`, of episodes that the fit has not seen.
+            Transitions as in :meth:`fit`, from episodes outside the fit.
 
         Returns
         -------
         float
-            At most 0; NaN, with a warning, where no episode terminates. Episodes that are cut short have no returns, and do not count.
+            At most 0; NaN, with a warning, if no episode terminates. Truncated episodes do not count, because their returns are unknown.
         """
         *_, (_, _, error, _) = self._errors(agents)
         if error is None:
@@ -554,24 +561,24 @@ class ValueFunction(Parameters):
         Parameters
         ----------
         agents : list, dict or one of its entries
-            As of :meth:`score`.
+            As in :meth:`score`.
 
         Returns
         -------
         dict of str to Estimate
-            Of each agent, and of ``"all agents"``, with standard errors over episodes.
+            The error of each agent and of ``"all agents"``, with standard errors over episodes.
         """
         return {name: Estimate(number(error), number(se)) for name, _, error, se in self._errors(agents)}
 
     def summary(self) -> Summary:
         """Return errors on held-out episodes: federated, local and pooled.
 
-        Without `holdout` it has the weights with their standard errors.
+        Without `holdout` the table has the weights and their standard errors.
 
         Returns
         -------
         Summary
-            A table as text, HTML, CSV or LaTeX; ``rows`` has the numbers.
+            A table as text, HTML, CSV or LaTeX; its ``rows`` has the numbers.
         """
         self._require_fitted()
         data = self._data
@@ -603,18 +610,19 @@ class ValueFunction(Parameters):
         Parameters
         ----------
         what : {"value", "returns", "methods"}
-            The value function over the one or two state columns along which it varies most; values against the returns of held-out episodes; or
-            what the methods that were considered would cost.
+            - ``"value"``: the value function over `value_columns`, by default the one or two state columns along which it varies most.
+            - ``"returns"``: values against returns of held-out episodes. Needs `holdout`.
+            - ``"methods"``: estimated costs of all candidates. Needs ``method="auto"``.
 
         Returns
         -------
         Figure
-            It shows itself in notebooks, and saves SVG, PNG and PDF.
+            Notebooks show it; :meth:`Figure.save` writes SVG, PNG or PDF.
 
         Raises
         ------
         NotAvailable
-            When there is nothing to show.
+            When there is no such picture, or the object was loaded or unpickled.
         """
         self._require_fitted()
         stems = {"value": "value-function", "returns": "returns", "methods": "methods"}
@@ -634,12 +642,12 @@ class ValueFunction(Parameters):
         Parameters
         ----------
         folder : path
-            A folder, which is made where it is not there. Existing files of these names are replaced.
+            The folder; created if missing. Existing files of these names are replaced.
 
         Raises
         ------
         OSError
-            When they cannot be written.
+            When the files cannot be written.
         """
         self._require_fitted()
         files = {"weights.json": self._weights_json.encode(), "weights.npz": self._npz}
@@ -657,14 +665,14 @@ class ValueFunction(Parameters):
         Returns
         -------
         ValueFunction
-            One that predicts; with the policy's value where the folder has the ``summary.json`` of an evaluation.
+            An object that predicts. It has the policy's value if the folder has the ``summary.json`` of an evaluation.
 
         Raises
         ------
         InputError
-            When the file holds no value function.
+            When the file does not contain a value function.
         OSError
-            When it cannot be read.
+            When the file cannot be read.
         """
         name = _files.weights_file(path)
         folder, text = os.path.dirname(name), _files.read(name).decode()

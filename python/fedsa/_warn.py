@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the user's call."""
+"""Warnings at the line of the user's call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 def warn(text: str, category: type[Warning] = FedsaWarning, code: str | None = None) -> None:
-    """Warn of something at the first line outside of this package, so that each call of a user has its own warning."""
+    """Issue a warning at the first line outside this package, so that Python shows it once for each line of the user."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, level = frame.f_back, level + 1
@@ -24,6 +24,6 @@ def warn(text: str, category: type[Warning] = FedsaWarning, code: str | None = N
 
 
 def as_keywords(text: str) -> str:
-    """A text of the engine whose settings are spelt as keywords: ``standardise = true`` as ``standardise=True``."""
+    """Spell settings in a text of the engine as keywords: ``standardise = true`` as ``standardise=True``."""
     text = re.sub(r"`(\w+) = (true|false)`", lambda found: f"`{found[1]}={found[2].title()}`", text)
     return re.sub(r"`(\w+) = ([^`]*)`", r"`\1=\2`", text)

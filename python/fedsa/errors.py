@@ -1,7 +1,7 @@
 """Exceptions of fedsa.
 
-All of them are a :class:`FedsaError`. A run that diverges or misses its target raises nothing: that is an
-:class:`~fedsa.Outcome` of the results.
+All exceptions are subclasses of :class:`FedsaError`. Divergence and missed targets are an :class:`~fedsa.Outcome` of the results, not
+exceptions.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ __all__ = ["Cancelled", "FedsaError", "FedsaWarning", "InputError", "InternalErr
 
 
 class FedsaError(Exception):
-    """A failure: its cause, and what is accepted.
+    """The base of all exceptions: cause, place, and help.
 
     Attributes
     ----------
     what : str
-        What is wrong, in words.
+        The cause, for people.
     code : str
-        What is wrong, for programs: ``"setting.out-of-range"``. Codes never change; the reference lists them.
+        The cause, for programs: ``"setting.out-of-range"``. Codes never change; the reference lists them.
     key : str
-        The setting, array, column or file at fault: ``"method[0].step_size"``. Empty where it is the whole.
+        The setting, array, column or file at fault: ``"method[0].step_size"``. Empty if the whole input is at fault.
     help : str
-        What would be accepted, or how to go on.
+        Accepted values, or how to continue.
     value : str or None
-        The value that is not accepted, as text.
+        The rejected value, as text.
     file, line, column : str or None, int or None, int or None
-        The place in a file, where it is known; lines and columns count from 1.
+        The place in a file, if known. Lines and columns count from 1.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class FedsaError(Exception):
         column: int | None = None,
     ) -> None:
         super().__init__(what)
-        # Pickled as they are.
+        # Pickles rebuild an exception from its args.
         self.args = (what, code, key, help, value, file, line, column)
         self.what = what
         self.code = code
@@ -64,7 +64,7 @@ class FedsaError(Exception):
         at = ""
         if self.file:
             at = f"{self.file}:{self.line}: " if self.line else f"{self.file}: "
-        # A table stands for a key that it lacks.
+        # For a missing key, name the table that lacks it.
         key = self.key.rpartition(".")[0] if self.code == "setting.missing-key" else self.key
         about = f"{key}: " if key else ""
         help = f"\n  help: {self.help}" if self.help else ""
@@ -87,7 +87,7 @@ class InputError(FedsaError, ValueError):
 
 
 class NotAvailable(FedsaError):
-    """There is no answer of theory, or no estimate.
+    """Theory has no answer, or an estimate does not exist.
 
     Examples
     --------
@@ -138,7 +138,7 @@ class Cancelled(FedsaError):
 
 
 class MissedError(FedsaError):
-    """A run did not end as expected; for :meth:`fedsa.Results.raise_if_missed` only.
+    """A run did not end as expected. Only :meth:`fedsa.Results.raise_if_missed` raises it.
 
     Examples
     --------
@@ -165,7 +165,7 @@ class InternalError(FedsaError, RuntimeError):
 
 
 class FedsaWarning(UserWarning):
-    """A part failed and the call went on, or a result needs care.
+    """A part of a call failed and the call continued, or a result needs care.
 
     Examples
     --------

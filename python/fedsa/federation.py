@@ -1,7 +1,7 @@
 """The ends of a federation: bytes in, bytes out.
 
-A server asks agents questions; who carries the bytes is not its business. Every end is built from the same
-:class:`Federation`, and messages of others are refused. The numbers are those of :meth:`fedsa.Experiment.run`, bit for bit.
+A server sends messages to agents, over any transport. All ends are built from the same :class:`Federation`; messages of other federations are
+refused. The numbers equal those of :meth:`fedsa.Experiment.run`, bit for bit.
 
 >>> from fedsa import federation, methods, problems
 >>> data = federation.AgentData(problems.Garnet(agents=3, states=6, features=2, seed=1))
@@ -61,20 +61,20 @@ __all__ = [
 
 Table = Mapping[str, Any]
 
-# Carries messages to agents by number, and their answers back.
+# Sends messages to agents by number, and returns their answers.
 Carrier = Callable[[Mapping[int, bytes]], Mapping[int, bytes | None]]
 
 
 class Exchange(Protocol):
-    """What carries messages until a deadline."""
+    """Interface of a carrier with a deadline."""
 
     def exchange(self, messages: Mapping[int, bytes], deadline: float | None) -> Mapping[int, bytes | None]:
-        """Send messages to agents, and return the answers that came until the deadline, by agent."""
+        """Send messages to agents; return the answers that arrive by the deadline, by agent."""
         ...
 
 
 def expected(value: Any, kind: type, key: str) -> Any:
-    """A value of a class of this module; anything else is refused."""
+    """Check that a value is an object of a class of this module."""
     if not isinstance(value, kind):
         what = f"a value of the type '{type(value).__name__}'"
         raise InputError(what, "setting.wrong-type", key, f"a fedsa.federation.{kind.__name__}")
@@ -87,7 +87,7 @@ class AgentData:
     Parameters
     ----------
     problem : Problem or mapping
-        One of :mod:`fedsa.problems`. It may have the data of one agent only.
+        One of :mod:`fedsa.problems`, also with the data of a single agent.
     sampling : {"iid", "markov", "mean"} or mapping
         The law of samples.
     base : path, optional
@@ -98,7 +98,7 @@ class AgentData:
     agents, dim : int
         The numbers of agents in the data, and of components of the model.
     weights : ndarray of shape (agents,)
-        Their shares.
+        The agents' shares, which sum to 1.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class AgentData:
 
     def __init__(self, problem: Problem | Table, *, sampling: str | Table = "iid", base: Path | None = None) -> None:
         law = {"kind": sampling} if isinstance(sampling, str) else plain(sampling)
-        # The engine builds problems of experiments; which method it has does not matter.
+        # The engine builds problems only as parts of experiments. The method has no effect here.
         method = {"kind": "fedlsa", "step_size": 1.0, "local_steps": 1}
         table = {"problem": plain(problem), "sampling": law, "method": [method], "run": {"rounds": 1}}
         folder = "" if base is None else os.fspath(base)
@@ -157,15 +157,15 @@ class Federation:
     start : array of shape (dim,), optional
         The first iterate; 0 by default.
     agreement : str, optional
-        A text of what else must agree, such as the names of columns. Ends with another text are refused.
+        A text that must be equal at all ends, such as the names of columns. Ends with another text are refused.
     run : int
-        A number that tells this run from others with the same settings, at all ends the same: draw one for each run. Messages and states of
-        another run are refused. It changes no number of the run.
+        A number that distinguishes runs with the same settings; equal at all ends. Draw a new one for each run. Messages and states of other
+        runs are refused. It does not affect the results.
 
     Attributes
     ----------
     digest : int
-        A hash of all of it, which messages contain.
+        A hash of all settings, which messages contain.
 
     Raises
     ------
@@ -240,11 +240,11 @@ class Todo:
     Attributes
     ----------
     messages : mapping of int to bytes
-        What to send, by agent.
+        The messages to send, by agent.
     wants_answers : bool
-        Whether these agents answer. After their answers, or without those that are late, close the exchange.
+        Whether the agents answer. Close the exchange after their answers, or without the late ones.
     is_over : bool
-        Whether the round is over. Messages that want no answers are sent before the next round is opened.
+        Whether the round is over. Send messages that need no answers before you open the next round.
 
     Examples
     --------
@@ -269,7 +269,7 @@ class Todo:
 
 
 def numbers_of(available: Sequence[int]) -> list[int]:
-    """Numbers of agents."""
+    """Check and convert numbers of agents."""
     if isinstance(available, (str, bytes)) or not hasattr(available, "__iter__"):
         help = "a sequence of numbers of agents, or None for all"
         raise InputError(f"{available!r} is no sequence", "setting.wrong-type", "available", help, value=repr(available))
@@ -282,13 +282,13 @@ class ClientNode:
     Parameters
     ----------
     federation : Federation
-        What all ends share.
+        The shared settings.
     data : AgentData
-        Its data.
+        The agent's data.
     agent : int
-        Its number in the federation, from 0.
+        The agent's number in the federation, from 0.
     place : int, optional
-        The place of its data in ``data``; 0 if that has the data of one agent, otherwise ``agent``.
+        The index of the agent in ``data``. By default 0 if ``data`` has one agent, otherwise ``agent``.
 
     Raises
     ------
@@ -324,18 +324,17 @@ class ClientNode:
         Parameters
         ----------
         message : bytes
-            What came. A copy of the last message gets the same answer, and changes nothing.
+            The received message. A copy of the last message gets the same answer, and changes nothing.
 
         Returns
         -------
         bytes or None
-            The answer; ``None`` where the message wants none.
+            The answer; ``None`` if the message needs none.
 
         Raises
         ------
         InputError
-            When the server does not send such a message to this agent now: it is damaged, of another federation, for
-            another agent, or late. The agent is then unchanged.
+            When the message is damaged, late, for another agent, or from another federation. The agent is then unchanged.
         """
         return self._native.handle(bytes_of(message, "message"))
 
@@ -344,17 +343,17 @@ class ClientNode:
         return self._native.save()
 
     def restore(self, state: bytes) -> None:
-        """Go on from a saved state.
+        """Restore a saved state.
 
         Parameters
         ----------
         state : bytes
-            What :meth:`save` returned, of a node with the same federation, agent and data.
+            The result of :meth:`save` of a node with the same federation, agent and data.
 
         Raises
         ------
         InputError
-            When it is of another node, or damaged. The node is then unchanged.
+            When the state is damaged or from another node. The node is then unchanged.
         """
         self._native.restore(bytes_of(state, "state"))
 
@@ -371,16 +370,16 @@ class ServerNode:
     Parameters
     ----------
     federation : Federation
-        What all ends share.
+        The shared settings.
 
     Attributes
     ----------
     theta : ndarray of shape (dim,)
         The iterate.
     rounds : int
-        The rounds that are done.
+        The number of finished rounds.
     diverged : int or None
-        The round in which it was found to have diverged.
+        The round in which divergence was found.
     counts : dict of str to int
         Exchanges, messages and bits so far.
 
@@ -418,7 +417,7 @@ class ServerNode:
         Returns
         -------
         Todo
-            What to send. An open round goes on.
+            The messages to send. An open round continues.
         """
         return Todo._of(self._native.open(None if available is None else numbers_of(available)))
 
@@ -428,15 +427,15 @@ class ServerNode:
         Parameters
         ----------
         agent : int
-            Its number.
+            The agent's number.
         answer : bytes
-            What it returned.
+            The agent's answer.
 
         Raises
         ------
         InputError
-            When the answer is refused: damaged, late, or of another agent. The server is then unchanged. A copy of an answer that
-            counts already changes nothing, and is not refused.
+            When the answer is damaged, late, or from another agent. The server is then unchanged. A copy of an accepted answer is no error,
+            and changes nothing.
         """
         self._native.take(whole(agent, "agent"), bytes_of(answer, "answer"))
 
@@ -446,7 +445,7 @@ class ServerNode:
         Returns
         -------
         Todo
-            A further question of this round, or that it is over.
+            The next messages of this round, or the end of the round.
         """
         return Todo._of(self._native.close())
 
@@ -456,7 +455,7 @@ class ServerNode:
         Returns
         -------
         Todo
-            What to tell agents, or that there is nothing.
+            The messages to send, or the end if there are none.
         """
         return Todo._of(self._native.finish())
 
@@ -472,17 +471,17 @@ class ServerNode:
 
     @property
     def rounds(self) -> int:
-        """The rounds that are done."""
+        """The number of finished rounds."""
         return self._native.rounds()
 
     @property
     def diverged(self) -> int | None:
-        """The round of divergence."""
+        """The round of divergence; ``None`` without."""
         return self._native.diverged()
 
     @property
     def answered(self) -> int:
-        """The answers of this exchange that count."""
+        """The number of accepted answers of this exchange."""
         return self._native.answered()
 
     @property
@@ -496,17 +495,17 @@ class ServerNode:
         Parameters
         ----------
         data : AgentData
-            The data of all agents, where this process has them.
+            The data of all agents.
 
         Returns
         -------
         dict of str to float
-            Metrics by name, as far as they are known: ``mse``, ``residual``, ..
+            The known metrics by name: ``mse``, ``residual``, ..
 
         Raises
         ------
         InputError
-            When it is not the data of all agents.
+            When `data` lacks agents of the federation.
         """
         return self._native.metrics(expected(data, AgentData, "data")._native)
 
@@ -515,17 +514,17 @@ class ServerNode:
         return self._native.save()
 
     def restore(self, state: bytes) -> None:
-        """Go on from a saved state.
+        """Restore a saved state.
 
         Parameters
         ----------
         state : bytes
-            What :meth:`save` returned, of a server of the same federation.
+            The result of :meth:`save` of a server of the same federation.
 
         Raises
         ------
         InputError
-            When it is of another federation, or damaged. The server is then unchanged.
+            When the state is damaged or from another federation. The server is then unchanged.
         """
         self._native.restore(bytes_of(state, "state"))
 
@@ -544,29 +543,29 @@ class Session:
     server : ServerNode
         The server.
     carrier : callable, or an object with a method ``exchange``
-        Takes messages by agent, and returns the answers that came, by agent, ``None`` where there is none. A callable decides how long it waits. ``exchange(messages, deadline)`` is told until when: a time of
-        :func:`time.monotonic`, or ``None``.
+        Takes messages by agent, and returns answers by agent; ``None`` for no answer. A callable chooses its own timeout.
+        ``exchange(messages, deadline)`` gets the deadline as a time of :func:`time.monotonic`, or ``None``.
     patience : float, optional
-        The seconds until the deadline of an exchange. Answers that have not come by then are missing.
+        Seconds until the deadline of an exchange. Later answers are missing.
     least_answers, repeats : int
-        How many answers an exchange needs, or all where fewer are asked. Where fewer have come, those who may still answer are asked
-        again, so many times; then the round is given up, which changes nothing, and the next one begins.
+        The number of answers that an exchange needs (all, if fewer agents are asked), and how often agents are asked again if there are
+        fewer. After that the round changes nothing, and the next one begins. By default both are 0.
     data : AgentData, optional
-        The data of all agents, where this process has them: their metrics are recorded, and targets can be measured.
+        The data of all agents. With it, metrics are recorded and targets can be measured.
     stop : mapping of str to float, optional
-        Targets: ``{"mse": 1e-4}``, ``residual`` or ``gap``. A session ends in the first round that reaches one.
+        Targets: ``{"mse": 1e-4}``, ``residual`` or ``gap``. A session ends in the first round that reaches one. Needs `data`.
     refused : callable, optional
-        Called with the agent and the exception when an answer is refused. Such answers do not count.
+        Called with the agent and the exception when an answer is refused. Refused answers do not count.
 
     Attributes
     ----------
     history : list of dict
-        A row for each round since :meth:`advance` began, the first of them as it began: ``round``, counts, and metrics.
+        A row for each round, and one for the start of the first :meth:`advance`: ``round``, counts, and metrics.
 
     Raises
     ------
     InputError
-        When a target is not one of these, or cannot be measured.
+        When a target is unknown or cannot be measured.
 
     Examples
     --------
@@ -628,7 +627,7 @@ class Session:
         return self._history
 
     def _carried(self, messages: Mapping[int, bytes], left: float | None) -> list[tuple[int, bytes]]:
-        """Carry messages; the answers, each with its agent."""
+        """Carry messages. Returns the answers with their agents."""
         exchange = getattr(self.carrier, "exchange", None)
         if exchange is None:
             answers = self.carrier(messages)  # type: ignore[operator]
@@ -639,7 +638,7 @@ class Session:
             raise InputError(what, "setting.wrong-type", "carrier", "a mapping of agents to their answers; {} without any")
         taken, useless = [], 0
         for agent, answer in answers.items():
-            # Of a message that wants no answer, and of an agent that gave none.
+            # The message needs no answer, or the agent gave none.
             if answer is None:
                 continue
             try:
@@ -654,34 +653,32 @@ class Session:
         return taken
 
     def advance(self, rounds: int, *, available: Sequence[int] | None = None) -> str:
-        """Do further rounds.
+        """Run further rounds.
 
         Parameters
         ----------
         rounds : int
-            How many at most.
+            The largest number of rounds.
         available : sequence of int, optional
             The agents that can take part; all by default.
 
         Returns
         -------
         str
-            How it ended, as :class:`fedsa.Outcome` names it: ``"converged"`` if a target is reached, ``"diverged"``, ``"completed"`` after
-            these rounds without a target, and with one ``"max-rounds"``, or ``"stalled"`` if the last half of all rounds brought it
-            hardly nearer.
+            The outcome, as in :class:`fedsa.Outcome`. ``"converged"``: a target is reached. ``"diverged"``. Without a target, ``"completed"``
+            after all rounds; with a target, ``"max-rounds"``, or ``"stalled"`` if the second half of the rounds made hardly any progress.
 
         Raises
         ------
         InputError
-            When arguments or what the carrier returns cannot be used, and in a carrier that this session waits for.
+            When arguments or answers of the carrier cannot be used, or when the carrier calls this method.
         MachineError
             When no agent is available.
 
         Notes
         -----
-        An exception of the carrier, and Ctrl-C, leave the session in the middle of a round, from which the next call
-        goes on: what was to be carried is carried again. The carrier is called in the thread of the caller. Meanwhile the server may be
-        read and saved, but not changed.
+        An exception of the carrier, or Ctrl-C, leaves the session in the middle of a round. The next call continues and sends the open
+        messages again. The carrier runs in the caller's thread. Meanwhile the server can be read and saved, but not changed.
         """
         agents = None if available is None else numbers_of(available)
         return self._native.advance(whole(rounds, "rounds"), agents, self._carried, self.refused)
@@ -697,8 +694,8 @@ class Session:
 def replay(federation: Federation, data: AgentData, arrivals: Sequence[Mapping[str, Any]], rounds: int) -> NDArray[Any]:
     """Repeat a federation's rounds, with its arrival times.
 
-    The weights are those of the machines, bit for bit, as long as an agent's answers depend on the questions that it answered: a server does not
-    know whether a question was lost or its answer, and here it is the answer.
+    The weights equal those of the federation, bit for bit, if each agent's answers depend only on the questions that it answered. A server
+    cannot distinguish a lost question from a lost answer; the replay treats both as lost answers.
 
     Parameters
     ----------
@@ -707,10 +704,10 @@ def replay(federation: Federation, data: AgentData, arrivals: Sequence[Mapping[s
     data : AgentData
         The data of all agents, by their numbers.
     arrivals : sequence of mapping
-        What ``summary.json`` of the federation has under ``federation.epochs[0].arrivals``: of each exchange who computed nothing, and which answers
-        arrived. Servers of :func:`serve` record it where the link counts late answers (``late`` with ``law = "network"``).
+        The entry ``federation.epochs[0].arrivals`` of the federation's ``summary.json``: for each exchange, the agents that computed
+        nothing and the answers that arrived. :func:`serve` records it if the link counts late answers (``late`` with ``law = "network"``).
     rounds : int
-        The number of rounds. After those of the record no answer is late or lost.
+        The number of rounds. After the recorded rounds no answer is late or lost.
 
     Returns
     -------
@@ -720,7 +717,7 @@ def replay(federation: Federation, data: AgentData, arrivals: Sequence[Mapping[s
     Raises
     ------
     InputError
-        When the arrivals cannot be those of such a federation.
+        When the arrivals do not fit the federation.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Federations on Flower: its SuperLink carries the bytes, and fedsa's ends do the rest.
+"""Federations on Flower, whose SuperLink carries the messages.
 
-``fedsa federation new DIR`` writes an app of a few lines around :func:`client_app` and :func:`server_app`, with the commands for certificates,
-nodes and a run in its README. Needs ``pip install 'fedsa[flower]'``.
+``fedsa federation new DIR`` writes an app around :func:`client_app` and :func:`server_app`. Its README has the commands for certificates,
+nodes and a run. Needs ``pip install 'fedsa[flower]'``.
 """
 
 from __future__ import annotations
@@ -27,45 +27,44 @@ if TYPE_CHECKING:
 
 __all__ = ["FlowerCarrier", "client_app", "server_app"]
 
-# The record of a message, and its fields.
+# The name of a message's record, and of its fields.
 RECORD, BODY, REFUSED = "fedsa", "body", "refused"
 
-# The settings of the server that a run may have, with hyphens there.
+# Settings of the server in a run's configuration, where they have hyphens.
 WAITING = ("connect", "deadline", "least_answers", "least_share", "repeats", "missing", "norm_limit", "width_limit", "leave_after", "invite")
 
-# The agents of this process with their data, by settings and folder of the state, the last one used last: a process of a simulation answers for
-# many nodes in turn. More would take the memory of many agents' data.
+# Cache of agents with their data, least recently used first: in simulations one process answers for many nodes. The size limits the memory.
 _AGENTS: dict[tuple[str, ...], Agent] = {}
 MAX_AGENTS = 16
 
-# The seconds for which a message waits until another process has answered for the same node: a question may be repeated before it is answered.
+# Seconds for which a message waits while another process answers for the same node: the server may repeat a question before its answer.
 BUSY = 600.0
 
 
 class FlowerCarrier:
-    """Messages on Flower's SuperLink, with a loop of its own, which does not wait between looks as :meth:`Grid.send_and_receive` does.
+    """A carrier on Flower's SuperLink. It polls more often than :meth:`Grid.send_and_receive`.
 
     Parameters
     ----------
     grid : flwr.serverapp.Grid
         The grid of the run.
     look : float
-        The most seconds between two looks for answers. It looks more often at first: answers of nodes in the server's process come in milliseconds.
+        The longest pause between polls in seconds. The first pauses are shorter, because local nodes answer within milliseconds.
     late : float
-        The seconds after its deadline for which an answer may still come (:meth:`late`); 0 for none.
+        Seconds after the deadline in which :meth:`late` still accepts answers; 0 for none.
     """
 
     def __init__(self, grid: Grid, look: float = 0.05, late: float = 0.0) -> None:
         self.grid, self.look, self._late = grid, look, late
-        # Of earlier exchanges: whose answer is awaited, and until when.
+        # Open messages of earlier exchanges: the node, and the time until which its answer is accepted.
         self._awaited: dict[str, tuple[str, float]] = {}
 
     def reachable(self) -> Collection[str]:
-        """Return the numbers of the nodes that are there, which Flower has authenticated where its SuperLink demands it."""
+        """Return the ids of the connected nodes. Flower authenticates them if its SuperLink is set up so."""
         return [str(node) for node in self.grid.get_node_ids()]
 
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
-        """Carry messages to nodes, and return what came back until the deadline, or until a node is gone."""
+        """Send messages to nodes; return the replies that arrive by the deadline. A lost node ends the wait for it."""
         ttl = max(deadline - time.monotonic(), 1.0) + self._late
         sent = [
             Message(RecordDict({RECORD: ConfigRecord({BODY: body})}), dst_node_id=int(who), message_type="query", ttl=ttl)
@@ -77,7 +76,7 @@ class FlowerCarrier:
         while waiting and time.monotonic() < deadline:
             for message in self.grid.pull_messages(list(waiting)):
                 who = waiting.pop(message.metadata.reply_to_message_id, None)
-                # Errors come from the SuperLink itself; answers of others than whom they were asked of do not count.
+                # Errors come from the SuperLink itself. Answers must come from the node that was asked.
                 if who is not None and (message.has_error() or who == str(message.metadata.src_node_id)):
                     replies[who] = reply_of(message)
             if waiting:
@@ -87,11 +86,11 @@ class FlowerCarrier:
         return replies
 
     def pause(self, began: float) -> float:
-        """Return the seconds until the next look for answers, which have been awaited since this time of :func:`time.monotonic`."""
+        """Return the seconds until the next poll of an exchange that began at this time of :func:`time.monotonic`."""
         return min(self.look, max(0.002, 0.1 * (time.monotonic() - began)))
 
     def late(self) -> Sequence[tuple[str, bytes]]:
-        """Return the answers to earlier messages that have come since, each with the node that sent it."""
+        """Return late answers since the last call: pairs of a node's id and its answer."""
         self._awaited = {id: one for id, one in self._awaited.items() if one[1] > time.monotonic()}
         answers = []
         for message in self.grid.pull_messages(list(self._awaited)) if self._awaited else ():
@@ -104,7 +103,7 @@ class FlowerCarrier:
 
 
 def reply_of(message: Message) -> Reply:
-    """What a node has answered."""
+    """Convert a node's message to a reply."""
     if message.has_error():
         return Reply(lost=f"Flower: {message.error.reason or f'error {message.error.code}'}")
     record = message.content.get(RECORD)
@@ -121,14 +120,18 @@ def client_app(settings: Path) -> ClientApp:
     Parameters
     ----------
     settings : path
-        The settings that all ends have: an experiment file with one method and one seed, without data.
+        The shared settings: an experiment file with one method and one seed, without data.
 
     Returns
     -------
     flwr.clientapp.ClientApp
-        It answers the server by the node's configuration: ``socket``, where a resident ``fedsa agent`` listens; or ``data``, the
-        files of this agent (several with ``;`` between them), ``state``, the folder for its state, and ``agent``, its number. With
-        ``leave=true`` the agent leaves for good.
+        The app reads these keys of the node's configuration:
+
+        - ``socket``: the socket of a resident ``fedsa agent``; the other keys are then ignored
+        - ``data``: the agent's files, separated by ``;``
+        - ``state``: the folder of the state; by default below ``~/.local/state/fedsa``
+        - ``agent``: the agent's number; by default Flower's ``partition-id``, if any
+        - ``leave``: if true, the agent leaves for good
     """
     app = ClientApp()
 
@@ -140,7 +143,7 @@ def client_app(settings: Path) -> ClientApp:
 
 
 def answer(settings: Path, message: Message, context: Context) -> Message:
-    """The answer of a node to a message of the server: that of its agent, or why the agent refuses it."""
+    """A node's reply to a message of the server: its agent's answer, or why the agent refuses the message."""
     fields: dict[str, Any] = {}
     try:
         body = message.content[RECORD][BODY]
@@ -156,9 +159,9 @@ def answer(settings: Path, message: Message, context: Context) -> Message:
 
 @contextmanager
 def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], node_id: int) -> Iterator[Agent | Resident]:
-    """The agent of a node, whose state no other process has meanwhile.
+    """The agent of a node, with its state locked.
 
-    What it needs is imported here: Flower starts a process for each message, whose time is part of the exchange.
+    Imports are local, because Flower starts a process for each message, and its start-up time is part of the exchange.
     """
     if "socket" in node:
         from fedsa._resident import Resident
@@ -171,7 +174,7 @@ def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], no
     number = node.get("agent", node.get("partition-id"))
     data = str(node.get("data", run.get("data", ""))).replace("{agent}", str(number))
     state = os.path.expanduser(str(node.get("state", run.get("state", "~/.local/state/fedsa/{settings}/{node}"))))
-    # States of other settings, and of other nodes of this machine, stay apart.
+    # One folder for each settings file and each node of this machine.
     state = state.replace("{node}", str(node_id)).replace("{settings}", hashlib.sha256(read(settings)).hexdigest()[:16])
     key = (os.fspath(settings), data, state, str(number))
     kept = os.path.join(state, "agent.state")
@@ -181,7 +184,7 @@ def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], no
         if node.get("leave"):
             agent.leave()
     try:
-        # What another process has done since is on the disk.
+        # Another process may have saved a newer state.
         agent.catch_up()
         _AGENTS[key] = agent
         while len(_AGENTS) > MAX_AGENTS:
@@ -197,15 +200,20 @@ def server_app(settings: Path) -> ServerApp:
     Parameters
     ----------
     settings : path
-        As of :func:`client_app`.
+        As in :func:`client_app`.
 
     Returns
     -------
     flwr.serverapp.ServerApp
-        It has its settings from the configuration of a run: ``agents``, the least number of them, ``most-agents``, ``out``, the folder of
-        the results, and ``overwrite``; ``late``, the seconds after the deadline for which answers may still come; and those of the table
-        ``[federation]``, of which the others are as ``settings.toml`` says: ``connect``, ``deadline``, ``least-answers``, ``least-share``,
-        ``repeats``, ``missing``, ``norm-limit``, ``width-limit``, ``leave-after``, ``invite``.
+        The app reads these keys of the run's configuration:
+
+        - ``agents``: the least number of agents; 1 by default
+        - ``most-agents``: the greatest number; by default ``agents``
+        - ``out``: the folder of the results; ``out`` by default
+        - ``overwrite``: whether to replace results; false by default
+        - ``late``: seconds after the deadline in which late answers are accepted; 0 by default
+        - ``connect``, ``deadline``, ``least-answers``, ``least-share``, ``repeats``, ``missing``, ``norm-limit``, ``width-limit``,
+          ``leave-after``, ``invite``: as in :func:`fedsa.federation.serve`; by default the values of ``settings``
     """
     from fedsa._deployed import serve
 

@@ -1,7 +1,9 @@
-"""Recordings of Gymnasium environments, and data sets of Minari, as transitions for :class:`fedsa.ValueFunction`.
+"""Recordings of Gymnasium environments, and Minari data sets, as transitions for :class:`fedsa.ValueFunction`.
 
-Gymnasium is needed where an environment is named or its observations are dictionaries; h5py or pyarrow for data sets of Minari
-(``pip install fedsa[gym]``). They are imported when they are needed.
+Optional packages (``pip install fedsa[gym]``), imported on use:
+
+- Gymnasium, for ids of environments, and for observations that are dictionaries or tuples
+- h5py or pyarrow, for Minari data sets
 """
 
 from __future__ import annotations
@@ -36,23 +38,23 @@ class Recording:
     Attributes
     ----------
     name : str
-        Where they are from.
+        The source: the id or class of the environment, or the folder of the data set.
     states : ndarray of shape (n, k)
         The states.
     next_states : ndarray of shape (n, k)
-        The states that followed.
+        The next states.
     rewards : ndarray of shape (n,)
         The rewards.
     terminated : ndarray of shape (n,)
-        Whether the episode ended with the transition, so that nothing follows.
+        Whether the transition ends the episode in a terminal state of value 0.
     truncated : ndarray of shape (n,)
-        Whether it was cut short there, so that the next state still counts.
+        Whether the episode was cut short after the transition; the next state then still has a value. Never with `terminated`.
     episode : ndarray of shape (n,)
-        The number of the episode.
+        The number of the episode, from 0.
     actions : ndarray of shape (n,) or (n, a), or None
-        What was done.
+        The actions.
     target, behaviour : ndarray of shape (n,) or None
-        The probability of the action under the policy that is evaluated, and under the one that acted.
+        The probabilities of the action under the evaluated and the acting policy.
 
     Examples
     --------
@@ -91,8 +93,8 @@ class Recording:
         Returns
         -------
         dict of str to ndarray
-            ``states``, ``next_states``, ``rewards``, ``terminated``, ``truncated``, ``episode``, and where they are known ``action`` (whole
-            numbers), ``target`` and ``behaviour``.
+            ``states``, ``next_states``, ``rewards``, ``terminated``, ``truncated``, ``episode``; if known, ``action`` (whole numbers only),
+            ``target`` and ``behaviour``.
         """
         columns: dict[str, Any] = {
             "states": self.states,
@@ -119,7 +121,7 @@ class Recording:
         Returns
         -------
         ndarray of shape (episodes,)
-            In the order of the episodes; of those that were cut short up to there.
+            Returns in the order of the episodes. A truncated episode counts up to its last reward.
         """
         starts = np.flatnonzero(np.r_[True, self.episode[1:] != self.episode[:-1]])
         ends = np.r_[starts[1:], len(self)]
@@ -138,7 +140,7 @@ class Recording:
         InputError
             When the name has another ending.
         OSError
-            When it cannot be written.
+            When the file cannot be written.
         """
         format = _files.format_of(path, "parquet", "csv")
         columns: list[tuple[str, NDArray[np.float64]]] = []
@@ -153,7 +155,7 @@ class Recording:
 
 
 class Steps:
-    """The steps of one environment: transitions in lists."""
+    """The transitions of one environment, in lists."""
 
     def __init__(self) -> None:
         self.rows: dict[str, list[Any]] = {name: [] for name in ("s", "next", "reward", "terminated", "truncated", "episode", "action", "p")}
@@ -162,7 +164,7 @@ class Steps:
     def add(self, s: Any, action: Any, following: Any, reward: Any, ends: tuple[bool, bool], p: Any) -> None:
         """Add a transition."""
         values = {"s": s, "next": following, "reward": float(reward), "terminated": ends[0], "truncated": ends[1] and not ends[0]}
-        # A policy may fill one array again and again.
+        # Copy the action, because a policy may reuse one array.
         for name, value in {**values, "episode": self.episodes, "action": copy.deepcopy(action), "p": p}.items():
             self.rows[name].append(value)
         self.episodes += any(ends)
@@ -184,36 +186,36 @@ def record(
     Parameters
     ----------
     env : str or Env or VectorEnv
-        The id of an environment, which is made and closed; or an environment, which stays open. Of a vector environment each copy records
-        as many episodes as the others, or one more, so that short episodes are not preferred. The step after an end, which only resets a copy
-        (``NEXT_STEP``), is left out; with ``SAME_STEP`` the true last observation is taken from ``info["final_obs"]``.
+        The id of an environment, which is made and closed; or an environment, which stays open. In a vector environment all copies record
+        the same number of episodes, up to one, so that short episodes are not preferred. With ``NEXT_STEP``, steps that only reset a copy are
+        omitted. With ``SAME_STEP``, the last observation comes from ``info["final_obs"]``.
     policy : callable or None
-        From an observation to an action; of a vector environment from all observations to all actions. ``None`` acts at random.
+        Maps an observation to an action; for a vector environment, all observations to all actions. ``None`` acts at random.
     episodes : int
-        The episodes to record.
+        The number of episodes.
     seed : int or None
         The seed of the environment, and of random actions.
     max_steps : int or None
-        The steps after which an episode is cut short, for environments without a limit.
+        Truncates episodes after this many steps. Not for vector environments.
     probabilities : callable or None
-        From an observation and an action to two probabilities of it: under the policy that is evaluated, and under `policy`; of a vector
-        environment to two arrays. The value of another policy than the one that acts is then estimated.
+        Maps an observation and an action to two probabilities: under the evaluated policy, and under `policy`; for a vector environment, to
+        two arrays. Needed to evaluate another policy than `policy`.
     num_envs : int or None
-        Makes a vector environment of so many copies; for an id.
+        The number of copies of a vector environment. Only with an id.
     make : dict or None
-        Arguments of ``gymnasium.make`` or ``gymnasium.make_vec``; for an id.
+        Arguments of ``gymnasium.make`` or ``gymnasium.make_vec``. Only with an id.
 
     Returns
     -------
     Recording
-        Transitions, with terminated and truncated kept apart.
+        The transitions.
 
     Raises
     ------
     InputError
         When an argument cannot be used, or the environment is closed.
     ImportError
-        When Gymnasium is needed and not installed.
+        When Gymnasium is needed but not installed.
 
     Examples
     --------
@@ -235,7 +237,7 @@ def record(
     if seed is not None:
         if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**63:
             raise InputError(f"{seed!r} is not accepted", "setting.out-of-range", "seed", "a whole number of at least 0, or None", value=repr(seed))
-        # Gymnasium refuses those of NumPy.
+        # Gymnasium refuses NumPy integers.
         seed = int(seed)
     for name, call in (("policy", policy), ("probabilities", probabilities)):
         if call is not None and not callable(call):
@@ -265,7 +267,7 @@ def record(
 
 
 def recorded(env: Any, name: str, policy: Policy | None, episodes: int, seed: int | None, max_steps: int | None, p: Probabilities | None) -> Recording:
-    """Record an environment that is open."""
+    """Record an open environment."""
     if getattr(env, "closed", False):
         raise closed(name)
     if policy is None:
@@ -283,12 +285,12 @@ def recorded(env: Any, name: str, policy: Policy | None, episodes: int, seed: in
 
 
 def closed(name: str) -> InputError:
-    """The error about a closed environment."""
+    """Make the error about a closed environment."""
     return InputError(f"{name} is closed", "setting.bad-value", "env", "an environment that is open: gymnasium.make(..) makes one")
 
 
 def random_policy(env: Any, seed: int | None) -> Policy:
-    """Actions at random."""
+    """A policy that acts at random."""
     space = getattr(env, "action_space", None)
     if space is None:
         raise InputError("the environment has no action_space", "setting.missing-key", "policy", "a function of an observation")
@@ -298,11 +300,11 @@ def random_policy(env: Any, seed: int | None) -> Policy:
 
 
 def record_one(env: Any, policy: Policy, episodes: int, seed: int | None, max_steps: int | None, p: Probabilities | None) -> Steps:
-    """The episodes of one environment."""
+    """Record one environment."""
     numbers = flattener(getattr(env, "observation_space", None))
     steps = Steps()
     while steps.episodes < episodes:
-        # Later episodes go on with the environment's own randomness.
+        # Only the first episode sets the seed.
         observation = reset(env, seed=seed) if steps.episodes == 0 else reset(env)
         count, ended = 0, False
         state = numbers(observation)
@@ -319,7 +321,7 @@ def record_one(env: Any, policy: Policy, episodes: int, seed: int | None, max_st
 
 
 def record_many(env: Any, policy: Policy, episodes: int, seed: int | None, max_steps: int | None, p: Probabilities | None) -> list[Steps]:
-    """The episodes of the copies of a vector environment."""
+    """Record each copy of a vector environment."""
     n = int(env.num_envs)
     mode = str(getattr(env, "metadata", {}).get("autoreset_mode", "NEXT_STEP")).rpartition(".")[2].upper().replace("-", "_").replace("NEXTSTEP", "NEXT_STEP")
     if mode not in ("NEXT_STEP", "SAME_STEP", "DISABLED"):
@@ -341,7 +343,7 @@ def record_many(env: Any, policy: Policy, episodes: int, seed: int | None, max_s
         ends = np.logical_or(terminations, truncations)
         following = [numbers(row(observations, i)) for i in range(n)]
         for i in range(n):
-            # The step after an end ignores its action.
+            # With NEXT_STEP the step after an end only resets the copy, and ignores the action.
             if resets[i] or parts[i].episodes >= wanted[i]:
                 continue
             last = following[i]
@@ -358,7 +360,7 @@ def record_many(env: Any, policy: Policy, episodes: int, seed: int | None, max_s
 
 
 def reset(env: Any, **given: Any) -> Any:
-    """The first observation of an episode."""
+    """Reset an environment. Returns the first observation."""
     found = env.reset(**given)
     if not isinstance(found, tuple) or len(found) != 2:
         what = f"its reset returns a {type(found).__name__}" + (f" of {len(found)} parts" if isinstance(found, tuple) else "")
@@ -367,7 +369,7 @@ def reset(env: Any, **given: Any) -> Any:
 
 
 def step(env: Any, action: Any) -> Any:
-    """What becomes of an action."""
+    """Make a step. Returns the five parts of Gymnasium."""
     found = env.step(action)
     if not isinstance(found, tuple) or len(found) != 5:
         what = f"its step returns a {type(found).__name__}" + (f" of {len(found)} parts" if isinstance(found, tuple) else "")
@@ -377,7 +379,7 @@ def step(env: Any, action: Any) -> Any:
 
 
 def checked_pair(given: Any, n: int | None = None) -> tuple[Any, Any]:
-    """Two probabilities or densities: of the policy that is evaluated, and of the one that acts; of n copies two arrays."""
+    """Check two probabilities or densities, under the evaluated and the acting policy; for n copies, two arrays."""
     shape = (2,) if n is None else (2, n)
     help = "two numbers of at least 0, of which that of the policy that acts is above 0" if n is None else f"two arrays of {n} numbers"
     try:
@@ -392,7 +394,7 @@ def checked_pair(given: Any, n: int | None = None) -> tuple[Any, Any]:
 
 
 def row(batch: Any, i: int) -> Any:
-    """The entry of a copy in a batch."""
+    """The entry of copy `i` in a batch."""
     if isinstance(batch, dict):
         return {key: row(value, i) for key, value in batch.items()}
     if isinstance(batch, tuple) and not hasattr(batch, "dtype"):
@@ -401,7 +403,7 @@ def row(batch: Any, i: int) -> Any:
 
 
 def final(info: Any, i: int) -> Any:
-    """The true last observation of a copy."""
+    """The last observation of copy `i` before its reset."""
     for key in ("final_obs", "final_observation"):
         if key in info and info[key] is not None:
             found = row(info[key], i)
@@ -412,7 +414,7 @@ def final(info: Any, i: int) -> Any:
 
 
 def flattener(space: Any) -> Callable[[Any], NDArray[np.float64]]:
-    """From observations to vectors of numbers."""
+    """A function from observations to vectors of numbers."""
     kind = type(space).__name__
     if kind in ("Dict", "Tuple", "OneOf", "Text", "Graph", "Sequence"):
         spaces = importlib.import_module("gymnasium.spaces.utils")
@@ -432,7 +434,7 @@ def flattener(space: Any) -> Callable[[Any], NDArray[np.float64]]:
 
 
 def joined(name: str, parts: list[Steps]) -> Recording:
-    """The steps of all copies, one after the other."""
+    """Concatenate the steps of all copies."""
     rows: dict[str, list[Any]] = {key: [one for part in parts for one in part.rows[key]] for key in parts[0].rows}
     before = np.cumsum([0, *(part.episodes for part in parts)])
     episode = [number + before[i] for i, part in enumerate(parts) for number in part.rows["episode"]]
@@ -462,7 +464,7 @@ def joined(name: str, parts: list[Steps]) -> Recording:
 
 
 def imported(name: str, why: str, install: str) -> Any:
-    """A package that is needed now."""
+    """Import an optional package."""
     try:
         return importlib.import_module(name)
     except ImportError as e:
@@ -470,26 +472,26 @@ def imported(name: str, why: str, install: str) -> Any:
 
 
 def read_minari(path: Path, *, episodes: int | None = None) -> Recording:
-    """Read a data set of Minari.
+    """Read a Minari data set.
 
     Parameters
     ----------
     path : path
-        Its folder (``~/.minari/datasets/D4RL/door/human-v2``), the folder ``data`` in it, or ``main_data.hdf5``.
+        The folder of the data set (``~/.minari/datasets/D4RL/door/human-v2``), the folder ``data`` in it, or ``main_data.hdf5``.
     episodes : int or None
-        The most episodes that are read; all by default.
+        The largest number of episodes to read; all by default.
 
     Returns
     -------
     Recording
-        Its transitions. Observations that are dictionaries become vectors, by their keys in alphabetic order.
+        The transitions. Dictionaries of observations become vectors, with keys in alphabetic order.
 
     Raises
     ------
     InputError
-        When it is no data set of Minari.
+        When `path` is not a Minari data set.
     ImportError
-        When h5py or pyarrow, by the format of the data set, is not installed.
+        When h5py (for HDF5 data) or pyarrow (for Arrow data) is not installed.
 
     Examples
     --------
@@ -531,7 +533,7 @@ def read_minari(path: Path, *, episodes: int | None = None) -> Recording:
 
 
 def hdf5_episodes(file: str, most: int | None) -> Any:
-    """The episodes of a file in HDF5."""
+    """The episodes of an HDF5 file."""
     h5py = imported("h5py", "the data set is in HDF5", "'fedsa[gym]'")
     try:
         opened = h5py.File(file, "r")
@@ -550,7 +552,7 @@ def hdf5_episodes(file: str, most: int | None) -> Any:
 
 
 def hdf5_rows(node: Any) -> NDArray[np.float64]:
-    """Observations as vectors; those of dictionaries side by side."""
+    """Convert observations to vectors. Entries of dictionaries are concatenated."""
     if hasattr(node, "shape"):
         array = np.asarray(node, dtype=np.float64)
         return array.reshape(len(array), -1)
@@ -558,7 +560,7 @@ def hdf5_rows(node: Any) -> NDArray[np.float64]:
 
 
 def arrow_episodes(folder: str, most: int | None) -> Any:
-    """The episodes of a folder with Arrow files, one folder each."""
+    """The episodes of a folder that has one folder of Arrow files per episode."""
     names = sorted((one for one in os.listdir(folder) if one.isdigit()), key=int)
     if not names:
         raise refused(f"'{folder}' holds neither main_data.hdf5 nor episodes", "path", "a data set of Minari in HDF5 or Arrow")
@@ -578,7 +580,7 @@ def arrow_episodes(folder: str, most: int | None) -> Any:
 
 
 def arrow_rows(column: Any) -> NDArray[np.float64]:
-    """A column as vectors: lists, structures side by side, numbers."""
+    """Convert a column of numbers, lists or structures to vectors. Fields of structures are concatenated."""
     array = column.combine_chunks() if hasattr(column, "combine_chunks") else column
     array = array.chunk(0) if hasattr(array, "chunk") else array
     kind = array.type

@@ -1,4 +1,4 @@
-"""Problems from arrays, and operators of one's own: classes of Python that are called once a step for all agents.
+"""Problems from arrays, and operators written in Python, which the engine calls once per step for all agents.
 
 >>> import numpy as np, fedsa
 >>> from fedsa import methods, problems
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Custom", "Draws", "Linear", "Operator"]
 
-# The most numbers of an array that a `repr` shows.
+# The largest array that a `repr` shows in full.
 SHOWN = 20
 
 
@@ -54,29 +54,28 @@ class Operator(Protocol):
     agents : int
         The number N of agents.
     weights : array of shape (agents,), optional
-        The shares of the agents, positive; equal without them.
+        The agents' shares, positive; divided by their sum. Equal by default.
     root : array of shape (dim,), optional
-        The root of the mean operator, if it is known. Otherwise it is looked for, with ``mean``.
+        The root of the mean operator. By default Newton's method computes it from ``mean``.
 
     Notes
     -----
-    Calls get the iterates ``theta`` of n of the agents, an array (n, dim) of their own, and ``rng.agents``, their numbers, increasing.
-    In the engine a step of all participants is one call. A node of a federation calls for its own agent alone. What is computed of
-    an agent must not depend on who shares the call: then results have the same bits wherever it runs. Sums over an axis of a row are
-    of that sort; products of matrices (``@``) may differ in their last bits with the number of rows.
+    A call gets the iterates ``theta`` of n agents, an array (n, dim), and their increasing numbers ``rng.agents``. The engine makes one
+    call for all participants of a step; a node of a federation calls for its own agent only. An agent's values must not depend on the
+    others in the call, so that results are equal bit for bit everywhere. Sums along a row are safe. Matrix products (``@``) are not: their
+    last bits may change with the number of rows.
 
-    Further methods, all of them optional:
+    Optional methods:
 
     ``start(rng)``
-        The first states of the sampling processes: an array whose first axis has length n, of floats or of integers. With it
-        ``sampling="markov"`` is needed, and ``sample`` gets states and returns a tuple ``(g, state)``. States are in
-        checkpoints.
+        The first states of the sampling processes: an array of floats or integers whose first axis has length n. It requires
+        ``sampling="markov"``; ``sample`` then gets states and returns a tuple ``(g, state)``. Checkpoints contain the states.
     ``mean(theta, agents)``
-        The mean operators at n iterates, (n, dim), of the agents with these numbers, an array (n,). It switches on the
-        residual, the root, and ``sampling="mean"``.
+        The mean operators (n, dim) of the agents with the numbers ``agents``, an array (n,). It enables the residual, the root, and
+        ``sampling="mean"``.
     ``jacobian(theta, agents)``
-        The Jacobians of the mean operators, (n, dim, dim), entry (i, j) being the derivative of component i by component j.
-        Without it they are differences.
+        The Jacobians of the mean operators, (n, dim, dim): entry (i, j) is the derivative of component i by component j. It requires
+        ``mean``. By default finite differences.
 
     Examples
     --------
@@ -94,13 +93,12 @@ class Operator(Protocol):
     agents: int
 
     def sample(self, theta: Floats, state: Any, rng: Draws) -> Any:
-        """Draw a sample of each agent, and evaluate its operator.
+        """Draw a sample for each agent, and evaluate its operator.
 
         Parameters
         ----------
         theta : ndarray of shape (n, dim)
-            The iterates, each its agent's own. The law of a sample may depend on its row; ``mean`` is then that of the law which
-            theta itself induces.
+            The agents' iterates. The law of a sample may depend on its row; ``mean`` is then the mean under the law that theta induces.
         state : ndarray of shape (n, ..) or None
             The states of the processes, if there is a method ``start``.
         rng : Draws
@@ -109,18 +107,18 @@ class Operator(Protocol):
         Returns
         -------
         array of shape (n, dim), or a tuple of it and the next states
-            ``g_c(theta, z)``, which points where theta should move.
+            ``g_c(theta, z)``, the direction in which theta should move: minus a gradient.
         """
         ...
 
 
 def refused(what: str, key: str, help: str, code: str = "data") -> InputError:
-    """The error about an array."""
+    """Make the error about an array."""
     return InputError(what, code, key, help)
 
 
 def checked(value: Any, shape: list[int] | None, integer: bool | None, name: str) -> Any:
-    """An array of 64 bits in C order of what a callback has returned."""
+    """Convert a result of a callback to a 64-bit array in C order, and check it."""
     import numpy as np
 
     key = name.rpartition(".")[2]
@@ -140,7 +138,7 @@ def checked(value: Any, shape: list[int] | None, integer: bool | None, name: str
 
 
 def numbers(value: ArrayLike, key: str, dims: int, shape: str) -> Floats:
-    """A copy of an array of numbers that nobody changes; NaN and other numbers of axes are refused."""
+    """Make a read-only copy of an array of finite numbers with `dims` axes; others are refused."""
     import numpy as np
 
     try:
@@ -160,7 +158,7 @@ def numbers(value: ArrayLike, key: str, dims: int, shape: str) -> Floats:
 
 
 def shares(value: ArrayLike | None, agents: int) -> Floats | None:
-    """The weights of agents, which sum to 1."""
+    """Check the weights of agents, and scale them to the sum 1."""
     if value is None:
         return None
     given = numbers(value, "weights", 1, f"({agents},)")
@@ -172,7 +170,7 @@ def shares(value: ArrayLike | None, agents: int) -> Floats | None:
     total = float(given.sum())
     if total != total or total == float("inf"):
         raise refused(f"a sum of {total}", "weights", "weights with a finite sum")
-    # Weights that sum to 1 but for rounding stay as they are.
+    # Weights whose sum is 1 up to rounding stay unchanged.
     if abs(total - 1.0) > 1e-12:
         given = given / total
         given.setflags(write=False)
@@ -180,7 +178,7 @@ def shares(value: ArrayLike | None, agents: int) -> Floats | None:
 
 
 class Held(Problem):
-    """A problem whose data are in memory: files of experiments name a hash of it."""
+    """A problem with data in memory. A saved experiment stores only its hash or name."""
 
     __slots__ = ("_held", "_hash")
 
@@ -197,14 +195,14 @@ class Held(Problem):
 
 
 def shown_array(array: Any) -> str:
-    """An array as it can be typed, if it is small."""
+    """A small array as Python code; of others the shape."""
     return repr(array.tolist()) if array.size <= SHOWN else f"<array of shape {array.shape}>"
 
 
 class Linear(Held):
     """Linear operators ``b_c - A_c theta`` from arrays.
 
-    They have no noise, or additive noise.
+    Samples have no noise, or additive noise.
 
     Parameters
     ----------
@@ -213,22 +211,22 @@ class Linear(Held):
     b : array of shape (agents, dim)
         The offsets.
     noise : float or mapping, optional
-        The standard deviation of white noise on each component of a sample, or the keys ``std``, ``radius``, .. of additive noise
-        in experiment files.
+        The standard deviation of white noise on each component of a sample, or the keys ``std``, ``radius``, .. of additive noise in
+        experiment files.
     weights : array of shape (agents,), optional
-        The shares of the agents, positive; they are divided by their sum. Equal by default.
+        The agents' shares, positive; divided by their sum. Equal by default.
     allow_singular_agents : bool
-        Whether single matrices may be singular, if their mean is not.
+        Whether matrices of single agents may be singular, if their mean is not.
 
     Raises
     ------
     InputError
-        When an array has another shape, or numbers that are not finite.
+        When an array has a wrong shape or non-finite numbers.
 
     Notes
     -----
-    The arrays are copied. Everything is known of these operators: roots, floors, curves and stable steps.
-    :meth:`fedsa.Experiment.to_toml` names a hash of the arrays in place of them.
+    The arrays are copied. Theory knows roots, floors, curves and stable steps. :meth:`fedsa.Experiment.to_toml` writes only a hash of the
+    arrays.
 
     Examples
     --------
@@ -303,7 +301,7 @@ class Linear(Held):
 
 
 def count(operator: Any, name: str) -> int:
-    """A number of agents or components that an operator has."""
+    """Check an operator's number of agents or components."""
     import operator as operators
 
     if not hasattr(operator, name):
@@ -320,30 +318,30 @@ def count(operator: Any, name: str) -> int:
 
 
 class Custom(Held):
-    """Operators that are methods of an object.
+    """Operators computed by the methods of an object.
 
-    They are called once a step for all agents.
+    The engine calls a method once per step for all agents.
 
     Parameters
     ----------
     operator : Operator
-        An object with ``dim``, ``agents`` and a method ``sample``; see :class:`fedsa.operators.Operator` for what else it may have.
+        An object with ``dim``, ``agents`` and a method ``sample``. :class:`fedsa.operators.Operator` lists optional members.
 
     Raises
     ------
     InputError
-        When it lacks one of these, or has one that cannot be used.
+        When a required member is missing, or a member cannot be used.
 
     Notes
     -----
-    It runs under every first-order method, link, schedule and sampling of :class:`fedsa.Experiment`, and at nodes of a federation. Methods
-    that need losses or Hessians refuse it.
+    It works with all first-order methods, links, schedules and samplings of :class:`fedsa.Experiment`, and at nodes of a federation.
+    Methods that need losses or Hessians refuse it.
 
-    What a callback raises is raised by the call that has called it. A result of another shape, and numbers that are not finite
-    at iterates that are, are an :class:`fedsa.InputError`. A callback cannot call the engine. The work of a call has one thread,
-    whatever :func:`fedsa.set_threads` says.
+    Exceptions of a callback pass to the caller of the engine. A wrong shape, or a non-finite number at a finite iterate, is an
+    :class:`fedsa.InputError`. A callback cannot call the engine. Callbacks run in one thread, whatever :func:`fedsa.set_threads` says.
 
-    Experiment files name the class and the numbers of agents and components. A run in a folder goes on with whatever object has these.
+    Experiment files store only the class and the numbers of agents and components. A run in a folder continues with any object for which
+    these are equal.
 
     Examples
     --------

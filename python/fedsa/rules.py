@@ -1,6 +1,6 @@
-"""Methods of one's own: client and server rules that are classes of Python.
+"""Methods written in Python: client and server rules.
 
-A client rule says what an agent sends, a server rule how theta moves. Each is called once an exchange, for all participants.
+A client rule computes what agents send, a server rule computes the next theta. The engine calls each once per exchange for all participants.
 
 >>> import numpy as np, fedsa
 >>> from fedsa import methods, problems
@@ -51,26 +51,25 @@ class ClientRule(Protocol):
     Attributes
     ----------
     memory : sequence of str, optional
-        The names of the vectors of d components that an agent keeps from round to round; none without it.
+        The names of the vectors of d components that an agent keeps between rounds; none by default. They start at 0.
 
     Notes
     -----
-    In the engine a call has all participants of the round. A node of a federation calls for its own agent alone. What is computed
-    of an agent must not depend on who shares the call: then results have the same bits wherever it runs. Sums along rows are of
-    that sort; products of matrices (``@``) may differ in their last bits with the number of rows.
+    In the engine a call has all participants of the round; a node of a federation calls for its own agent only. An agent's values must not
+    depend on the others in the call, so that results are equal bit for bit everywhere. Sums along rows are safe. Matrix products (``@``)
+    are not: their last bits may change with the number of rows.
 
-    Objects have no state of a run: several runs share one. What lasts is in ``agents.memory``, which checkpoints have.
+    Several runs share one object. Keep state in ``agents.memory``, which checkpoints contain.
 
-    Further methods are optional:
+    Optional methods:
 
     ``report(theta, agents)``
-        With it a round has two exchanges. It answers the first, as ``answer`` does; the server replies, with the weighted mean of the
-        reports unless its rule says otherwise; ``answer`` then answers the second, with the same ``theta`` and ``agents.reply``. Samples
-        of the second exchange begin with those of the first again.
+        Makes a round with two exchanges. ``report`` answers the first. The server replies with the weighted mean of the reports, or with
+        its rule's ``reply``. ``answer`` then answers the second, with the same ``theta`` and ``agents.reply``. Both exchanges use the same
+        samples.
     ``sent(sent, agents)``
-        Is told what the server can decode of the answers, (n, dim), 0 where nothing was sent; of two exchanges after each
-        (``agents.exchange``). It may change ``agents.memory``; there are no steps. It is called only where a link alters messages, and
-        only if the rule has memory.
+        Called after each exchange with what the server can decode of the answers, (n, dim); 0 where nothing was sent. It may change
+        ``agents.memory``, but makes no steps. It is called only if the link alters messages and the rule has memory.
 
     Examples
     --------
@@ -88,14 +87,14 @@ class ClientRule(Protocol):
         Parameters
         ----------
         theta : ndarray of shape (dim,)
-            The model that the server has sent, as agents decode it.
+            The server's model, as agents decode it.
         agents : Agents
-            The agents: their numbers, what they keep, and how they make steps.
+            The agents: numbers, memory, and local steps.
 
         Returns
         -------
         array of shape (n, dim)
-            What each agent sends. The average wants a direction, ``(theta_c - theta) / agents.step_sum``.
+            The message of each agent. The default server rule needs a direction: ``(theta_c - theta) / agents.step_sum``.
         """
         ...
 
@@ -107,19 +106,19 @@ class ServerRule(Protocol):
     Attributes
     ----------
     answers : bool, optional
-        Whether it wants the answer of each agent beside their mean; not without it. Links over the air deliver sums alone.
+        Whether the rule needs each agent's answer in addition to the mean; false by default. Over-the-air links deliver sums only.
 
     Notes
     -----
-    Objects have no state of a run: several runs share one. What lasts is in ``at.state``, which checkpoints have.
+    Several runs share one object. Keep state in ``at.state``, which checkpoints contain.
 
-    Further methods are optional:
+    Optional methods:
 
     ``start(theta)``
-        The state at the start: a mapping of names to arrays of numbers.
+        The first state: a mapping of names to arrays of numbers.
     ``reply(theta, mean, at)``
-        Of rounds with two exchanges, where the client rule has a method ``report``: what goes down in the second, (dim,). `mean` is the
-        weighted mean of the reports, which is the reply without this method, and ``at.answers`` are the reports.
+        For client rules with ``report``: the server's message (dim,) in the second exchange. `mean` is the weighted mean of the reports,
+        which is the default reply; ``at.answers`` are the reports.
 
     Examples
     --------
@@ -139,20 +138,20 @@ class ServerRule(Protocol):
         theta : ndarray of shape (dim,)
             The iterate.
         mean : ndarray of shape (dim,)
-            The weighted mean of what the participants sent, over those that were asked; a missing answer counts as 0.
+            The weighted mean of the answers, over all agents that were asked; a missing answer counts as 0.
         at : ServerRound
-            The round, the sum of its step sizes, the state, and the answers one by one if the rule wants them.
+            The round, the sum of its step sizes, the state, and each answer if the rule needs them.
 
         Returns
         -------
         array of shape (dim,)
-            The next iterate. The average is ``theta + at.step_sum * mean``.
+            The next iterate. FedLSA's is ``theta + at.step_sum * mean``.
         """
         ...
 
 
 def checked_rows(value: Any, n: int, d: int, name: str) -> Any:
-    """Rows of n agents, for which one row may stand."""
+    """Check rows of n agents. A single row (d,) is repeated for all."""
     import numpy as np
 
     array = checked(value, None, False, name)
@@ -162,7 +161,7 @@ def checked_rows(value: Any, n: int, d: int, name: str) -> Any:
 
 
 def checked_state(value: Any, shapes: dict[str, list[int]] | None, name: str) -> dict[str, Any]:
-    """The arrays of a state, with these names and shapes if it has had them."""
+    """Check the arrays of a state, and their names and shapes after the first call."""
     if not isinstance(value, Mapping):
         what = f"None ({name} has no return?)" if value is None else f"{type(value).__name__}"
         raise refused(f"{name} returned {what}", "start", "a mapping of names to arrays of numbers", "setting.wrong-type")
@@ -179,19 +178,19 @@ def checked_state(value: Any, shapes: dict[str, list[int]] | None, name: str) ->
 
 
 def attributes(rule: Any) -> dict[str, Any]:
-    """The attributes of a rule; numbers of NumPy as those of Python."""
+    """The attributes of a rule, with NumPy numbers as Python numbers."""
     names: Any = getattr(rule, "__dict__", None) or getattr(rule, "__dataclass_fields__", ())
     values = {name: getattr(rule, name) for name in names}
     return {name: value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value for name, value in values.items()}
 
 
 def is_plain(value: Any) -> bool:
-    """Whether files have a value of this sort."""
+    """Whether experiment files can contain the value."""
     return isinstance(value, (bool, int, float, str))
 
 
 def described(rule: Any) -> str:
-    """The text by which files name a rule: its class, and its attributes that are numbers or texts."""
+    """The text of a rule in experiment files: its class, and its public attributes that are numbers or texts."""
     values = attributes(rule)
     shown = [f"{name}={values[name]!r}" for name in sorted(values) if not name.startswith("_") and is_plain(values[name])]
     return f"{type(rule).__module__}.{type(rule).__qualname__}({', '.join(shown)})"
@@ -215,7 +214,7 @@ def functions_of(rule: Any, key: str, needed: str, arguments: str, optional: tup
 
 
 def names_of(rule: Any) -> list[str]:
-    """The names of what an agent keeps."""
+    """The names of an agent's memory."""
     given = getattr(rule, "memory", ())
     accepted = "a sequence of different names, as ('control', 'base')"
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(name, str) for name in given):
@@ -226,51 +225,51 @@ def names_of(rule: Any) -> list[str]:
 
 
 class Custom(Method):
-    """A method with a client or server rule of your own.
+    """A method with your own client rule, server rule, or both.
 
     Parameters
     ----------
     step_size : float or mapping
-        ``eta``, as :class:`fedsa.methods.FedLSA` has it.
+        The local step size eta, as in :class:`fedsa.methods.FedLSA`.
     local_steps : int
-        H.
+        The number H of local steps.
     client : ClientRule, optional
-        What agents do; plain local steps by default, of which they send the direction.
+        The client rule. By default agents make plain local steps and send the direction.
     server : ServerRule, optional
-        How theta moves; the average by default, ``theta + global_step_size * E * mean``.
+        The server rule; by default ``theta + global_step_size * E * mean``.
     global_step_size : float, optional
-        ``alpha_g`` of the average; 1 by default. A server rule has none.
+        The factor ``alpha_g`` of the default server rule; 1 by default. Not with your own server rule.
     participants : int, optional
-        m of the N agents take part in a round; all when absent.
+        The number m of agents that take part in a round; by default all.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; ``custom`` by default.
     start : path or array of shape (dim,), optional
-        The method's own ``theta_0``.
+        The method's own first iterate.
     output : {"last", "average"} or mapping, optional
-        The iterate or average that is measured and written.
+        The iterate or average to measure and write.
     expect : {"ok", "diverges", "misses-target"} or sequence of mapping, optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : Uplink, codec or medium, optional
-        What happens to messages from agents to the server; nothing by default.
+        The link from agents to the server; perfect by default.
     downlink : Downlink or codec, optional
-        What happens to messages from the server to agents; nothing by default.
+        The link from the server to agents; perfect by default.
 
     Raises
     ------
     InputError
-        When neither rule is given, or one lacks a method.
+        When neither rule is given, or a rule lacks a method.
 
     Notes
     -----
-    It runs on every problem and over every link of :class:`fedsa.Experiment`, and at nodes of a federation. Delays (pull) want rules
-    without memory and with one exchange, and links over the air want rules that do not ask for each answer.
+    It runs on all problems and links of :class:`fedsa.Experiment`, and at nodes of a federation, with two exceptions. Delays (pull) need
+    rules without memory and with one exchange. Over-the-air links need rules that do not use each answer.
 
-    What a rule raises is raised by the call that has called it, and the round does not count. A result of another shape, and numbers
-    that are not finite where all that they are computed from is, are an :class:`fedsa.InputError`. A rule cannot call the engine. The
-    work of a call has one thread, whatever :func:`fedsa.set_threads` says.
+    Exceptions of a rule pass to the caller of the engine, and the round does not count. A wrong shape, or a non-finite number computed from
+    finite ones, is an :class:`fedsa.InputError`. A rule cannot call the engine. Rules run in one thread, whatever :func:`fedsa.set_threads`
+    says.
 
-    Experiment files, and the digest of a federation, have the names of the classes, and the attributes of the objects that are numbers
-    or texts. A run in a folder goes on with objects of which these are the same. Theory knows nothing of the method.
+    Experiment files and the digest of a federation contain the names of the classes, and the attributes that are numbers or texts. A run in
+    a folder continues with any objects for which these are equal. Theory has no predictions for the method.
 
     Examples
     --------
@@ -294,7 +293,7 @@ class Custom(Method):
     kind_name = "custom"
 
     _rules: _fedsa.HeldRules
-    # The texts of the client and the server rule.
+    # The texts of the client and the server rule in experiment files.
     _texts: dict[str, str]
 
     def __init__(
@@ -348,7 +347,7 @@ class Custom(Method):
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two rules do the same: they are one object, are equal, or are of one class with the same numbers and texts."""
+    """Whether two rules are the same: one object, or one class with equal plain attributes, or equal by ``==``."""
     if one is other or type(one) is not type(other):
         return one is other
     mine, theirs = attributes(one), attributes(other)
@@ -358,7 +357,7 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def rules_in(methods: Any) -> list[_fedsa.HeldRules]:
-    """The rules of some methods; different rules whose texts are the same are refused."""
+    """The rules of methods. Different rules with the same text are refused."""
     seen: dict[tuple[str, str], Any] = {}
     found = []
     for method in methods:

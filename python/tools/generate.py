@@ -1,7 +1,7 @@
-"""Writes the classes of kinds from the JSON schema of experiment files, and the settings of estimators from those of tasks:
+"""Write the classes of kinds from the JSON schema of experiment files, and the settings of estimators from the schemas of tasks:
 ``python python/tools/generate.py``.
 
-A test compares the committed modules with what this program makes.
+A test compares the committed modules with the output of this program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedsa.errors import InputError
 PACKAGE = Path(__file__).parent.parent / "fedsa"
 WIDTH = 120
 
-# Names of classes that do not follow from the names of their kinds.
+# Class names that do not follow from the names of their kinds.
 NAMES = {
     "mrp": "MRP", "glm": "GLM", "q-learning": "QLearning", "linear": "RandomLinear",
     "fedlsa": "FedLSA", "scafflsa": "SCAFFLSA", "scafflsa-random": "SCAFFLSARandom", "fedhsa": "FedHSA", "scaffold": "SCAFFOLD",
@@ -33,17 +33,17 @@ NAMES = {
 # Keys with another name in Python.
 RENAMED = {"lambda": "lam"}
 
-# The kinds that take data in memory too: the keyword, the class that they are made from, and what is said of the keyword.
+# Kinds that also take data in memory: the keyword, the base class, and an addition to the keyword's documentation.
 ROWS = "Or rows in memory: ``(X, y)``, or a list or dictionary of these, of which each is an agent."
 DATA = {
     "logs": ("path", "LogsProblem", "Or transitions in memory, one table an agent, as :meth:`fedsa.ValueFunction.fit` takes them."),
     "logistic": ("data", "RowsProblem", ROWS), "least-squares": ("data", "RowsProblem", ROWS), "glm": ("data", "RowsProblem", ROWS),
 }  # fmt: skip
 
-# Values for examples, where a key is needed.
+# Values of required keys, for examples.
 EXAMPLES: dict[str, Any] = {"path": "logs/agent_*.csv", "data": "data/rows.csv", "gamma": 0.99, "features": {"kind": "fourier", "order": 3}}
 
-# The same, of single kinds.
+# The same, for single kinds.
 EXAMPLES_OF: dict[str, dict[str, Any]] = {
     "top-k": {"k": 10},
     "rand-k": {"k": 10},
@@ -60,20 +60,20 @@ def class_name(kind: str) -> str:
 
 
 class Module:
-    """The schema, and what a module imports."""
+    """The schema, and the imports of a module."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self.defs = schema["$defs"]
         self.typing: set[str] = set()
 
     def resolve(self, key: dict[str, Any]) -> dict[str, Any]:
-        """A key with what it refers to."""
+        """A key with its reference resolved."""
         if "$ref" in key:
             return {**self.defs[key["$ref"].rpartition("/")[2]], **{k: v for k, v in key.items() if k != "$ref"}}
         return key
 
     def types(self, key: dict[str, Any]) -> list[str]:
-        """The types of a key's values, each once."""
+        """The types of a key's values, without duplicates."""
         key = self.resolve(key)
         if "enum" in key:
             self.typing.add("Literal")
@@ -105,7 +105,7 @@ def path_like(key: dict[str, Any]) -> bool:
 
 
 def merged(types: list[str]) -> list[str]:
-    """Types once each, with literals in one, and None last."""
+    """Types without duplicates, with all literals in one type, and None last."""
     literals = [one[8:-1] for one in types if one.startswith("Literal[")]
     rest = [one for one in dict.fromkeys(types) if not one.startswith("Literal[") and one != "None"]
     out = ([f"Literal[{', '.join(dict.fromkeys(literals))}]"] if literals else []) + rest
@@ -117,13 +117,13 @@ def union(types: list[str]) -> str:
 
 
 def words(text: str) -> str:
-    """A description as a sentence of a docstring."""
+    """A description in the markup of docstrings."""
     text = re.sub(r"\s+", " ", text.replace("\\", "")).strip()
     return re.sub(r"`([^`]*)`", r"``\1``", text)
 
 
 def example_value(name: str, key: dict[str, Any], module: Module) -> Any:
-    """A value that a key takes."""
+    """A valid value of a key."""
     if name in EXAMPLES:
         return EXAMPLES[name]
     key = module.resolve(key)
@@ -157,7 +157,7 @@ class Kind:
                 if name == "kind" or (section == "method" and name in ("uplink", "downlink")):
                     continue
                 if name in self.keys and name == "law":
-                    # The laws together.
+                    # Collect the laws of all tables in one enumeration.
                     self.keys[name]["enum"].append(key["const"])
                 elif name == "law":
                     self.keys[name] = {"enum": [key["const"]], "description": "The law, which has keys of its own."}
@@ -178,7 +178,7 @@ class Kind:
         self.required = [name for name in self.keys if name in needed and (name in everywhere or name == "law")]
 
     def is_needed(self, name: str) -> bool:
-        """Whether the kind cannot be without a key."""
+        """Whether the kind requires a key."""
         try:
             _fedsa.check_part(self.section, {"kind": self.names[0], **{k: v for k, v in self.example.items() if k != name}})
         except InputError as e:
@@ -186,7 +186,7 @@ class Kind:
         return False
 
     def parameters(self) -> list[tuple[str, str, str | None, dict[str, Any]]]:
-        """Name, type, default as code (none where it is needed) and schema of each parameter, those that are needed first."""
+        """Name, type, default as code (``None`` if required) and schema of each parameter, required ones first."""
         out = []
         for name in self.required + [name for name in self.keys if name not in self.required]:
             key = self.keys[name]
@@ -199,7 +199,7 @@ class Kind:
                     types.append("None")
             about = DATA.get(self.names[0])
             if about and about[0] == name:
-                # What data in memory can be has no type in words.
+                # Data in memory have no single type.
                 types = ["Any"]
                 key = {"description": f"{self.module.resolve(key)['description']} {about[2]}"}
             out.append((RENAMED.get(name, name), union(types), default, key))
@@ -283,22 +283,22 @@ def module_text(about: str, imports: list[str], module: Module, all_kinds: list[
     return "\n".join(lines) + "\n" + more
 
 
-# Settings of a fit that its data say in Python: arguments of ``fit``, or columns of `X`.
+# Settings of a fit that are arguments of ``fit`` or columns of `X` in Python.
 OF_FILES = {"data", "agents", "target", "group", "partition", "holdout", "drop", "row_weights", "divide_by", "pca", "positive", "offset"}
 
-# Settings of an evaluation that its logs say in Python: arguments of ``fit``, or the values of two fits.
+# Settings of an evaluation that are arguments of ``fit``, or values of two fits, in Python.
 OF_LOGS = {"logs", "against"}
 
-# Tables of an evaluation.
+# Types of the tables of an evaluation.
 TABLES = {"columns": "Mapping[str, str] | None", "ranges": "Mapping[str, tuple[float, float]] | None"}
 
-# Times of a tuning, which may be texts with a unit in Python.
+# Times of a tuning. Python also takes texts with a unit.
 TIMES = {"budget": "float | str", "time_limit": "float | str | None"}
 
 # Settings of single models.
 OF_CLASSIFIERS, OF_REGRESSORS = {"reference"}, {"dispersion", "huber_delta"}
 
-# The class by which the models are chosen.
+# The choice of models of each class: type, default, description.
 MODELS = {
     "FederatedClassifier": ('Literal["auto", "logistic", "multinomial"]', "auto", "By default logistic for two classes, and multinomial for more"),
     "FederatedRegressor": (
@@ -309,7 +309,7 @@ MODELS = {
 }
 
 
-# The default of what has none.
+# The default of required keys.
 NEEDED = object()
 
 
@@ -324,7 +324,7 @@ class Task:
             if instead and key in instead:
                 of_key, default, about = instead[key]
             else:
-                # Settings name no files, but for the data.
+                # Only settings of data are file names.
                 all_types = [one for one in module.types(value) if one != "PathLike[str]"]
                 default, about = value.get("default"), module.resolve(value)["description"]
                 if default == {}:
@@ -336,7 +336,7 @@ class Task:
                 self.parameters.append((RENAMED.get(key, key), of_key, () if default == [] else default, about))
 
     def docstring(self, indent: int = 4) -> str:
-        """The section of the parameters."""
+        """The section Parameters."""
         pad = " " * indent
         lines = [f"{pad}Parameters", f"{pad}----------"]
         for key, types, default, about in self.parameters:
@@ -359,7 +359,7 @@ class Task:
 
 
 def with_settings(text: str, cls: str, task: Task) -> str:
-    """The module with the settings of a task in a class of it."""
+    """Replace the settings of a class in a module."""
     before, middle, after = text.partition(f"\nclass {cls}(")
     after = re.sub(r"    Parameters\n    -{10}\n.*?(?=\n    Attributes\n)", lambda _: task.docstring(), after, count=1, flags=re.DOTALL)
     after = re.sub(r"    def __init__\(\n.*?(?=\n    (?:def|@))", lambda _: task.signature(), after, count=1, flags=re.DOTALL)
@@ -367,7 +367,7 @@ def with_settings(text: str, cls: str, task: Task) -> str:
 
 
 def with_method(text: str, method: str, task: Task) -> str:
-    """The module with the settings of a task in a method, which hands them on as the dictionary `settings`."""
+    """Replace the settings of a method in a module. The method passes them on in the dictionary `settings`."""
     before, middle, after = text.partition(f"    def {method}(\n        self,\n        *,\n")
     signature, handed = "\n".join(task.arguments()) + "\n", "".join(f"            {key}={key},\n" for key, *_ in task.parameters)
     after = re.sub(r"\A.*?(?=        (?:out: Path|progress: ))", lambda _: signature, after, count=1, flags=re.DOTALL)
@@ -389,7 +389,7 @@ def generated() -> dict[str, str]:
     schema = json.loads(_fedsa.schema_json())
     keys = schema["properties"]
     module = Module(schema)
-    # What results of federations say of their problem is not made in Python.
+    # The kind `elsewhere` is only in results of federations.
     problems = [kind for kind in kinds("problem", keys["problem"]["anyOf"], module) if kind.names != ["elsewhere"]]
     methods = kinds("method", keys["method"]["items"]["anyOf"], module)
     up = schema["$defs"]["UplinkSpec"]["properties"]

@@ -1,7 +1,7 @@
-"""Writes the notebooks of ``docs/notebooks`` from their sources: ``python python/tools/notebooks.py``.
+"""Write the notebooks of ``docs/notebooks`` from their sources: ``python python/tools/notebooks.py``.
 
-A source is ``docs/notebooks/NAME.py``: cells begin with ``# %%`` (code) or ``# %% [markdown]`` (text, in comments), as Jupytext and editors read them.
-A test compares the committed notebooks with what this program makes, and executes them.
+A source is ``docs/notebooks/NAME.py`` in Jupytext's percent format: cells begin with ``# %%`` (code) or ``# %% [markdown]`` (text, in
+comments). A test compares the committed notebooks with the output of this program, and executes them.
 """
 
 from __future__ import annotations

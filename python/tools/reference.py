@@ -1,6 +1,6 @@
-"""Writes the list of names into ``docs/src/reference/python.md``: ``python python/tools/reference.py``.
+"""Write the list of names into ``docs/src/reference/python.md``: ``python python/tools/reference.py``.
 
-A test compares the committed page with what this program makes.
+A test compares the committed page with the output of this program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedsa import federation, gym, links, methods, operators, problems, rules
 PAGE = Path(__file__).parents[2] / "docs/src/reference/python.md"
 BEGIN, END = "<!-- made by python/tools/reference.py -->", "<!-- end of it -->"
 
-# What belongs together, in the order of the page.
+# Sections of the page: title, module, names.
 GROUPS: list[tuple[str, Any, list[str]]] = [
     ("Experiments", fedsa, ["Experiment", "bundled"]),
     ("Results", fedsa, ["Results", "Outcome", "Estimate", "CheckResult", "Summary", "Figure", "Table", "open", "compare", "Comparison", "report", "Report", "sweep"]),
@@ -43,18 +43,18 @@ GROUPS: list[tuple[str, Any, list[str]]] = [
     ),
 ]
 
-# What scikit-learn wants of estimators, and explains itself.
+# Members that scikit-learn requires and documents.
 OF_SKLEARN = {"get_params", "set_params", "get_metadata_routing", "set_fit_request", "set_predict_request", "set_score_request"}
 
-# Classes whose common members are listed at another one.
+# Classes whose common members are listed only under another class.
 LIKE = {"FederatedRegressor": "FederatedClassifier", "LateCarrier": "AgentCarrier"}
 
-# Modules of kinds, which have pages of their own.
+# Modules of kinds, which have their own pages.
 PAGES = {problems: "problems.md", methods: "methods.md", links: "links.md"}
 
 
 def said(thing: Any) -> str:
-    """The first sentence of a docstring, as Markdown."""
+    """The summary of a docstring, as Markdown."""
     text = (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ")
     text = re.sub(r":(?:class|meth|func|mod|attr):`~?\.?([^`]*)`", r"`\1`", text)
     return text.replace("``", "`").replace("|", "\\|").replace("<", "&lt;")
@@ -81,7 +81,7 @@ def is_exception(thing: Any) -> bool:
 
 
 def shortened(call: str, name: str) -> str:
-    """A call; with all defaults a line is too long to be read."""
+    """A call, without its arguments if it is long."""
     return call if len(call) <= 60 else f"{name}(..)"
 
 
@@ -106,7 +106,7 @@ def lines_of(name: str, thing: Any) -> list[str]:
 
 
 def listed() -> str:
-    """All names."""
+    """The list of all names."""
     out: list[str] = []
     for title, module, names in GROUPS:
         out += [f"## {title}", ""]
@@ -121,7 +121,7 @@ def listed() -> str:
 
 
 def page(text: str) -> str:
-    """The page with the list."""
+    """The page with the new list."""
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
     return f"{before}{BEGIN}\n\n{listed()}\n{END}{after}"
