@@ -113,7 +113,7 @@ pub(super) fn noise_of_a(system: &System, moments: &Moments) -> Mat<f64> {
     if noise.norm_max() <= rounding(system) * square.norm_max() { Mat::zeros(noise.nrows(), noise.ncols()) } else { noise }
 }
 
-/// The relative error of sums of d products, of which a variance is the difference.
+/// The relative rounding error of a variance, which is a difference of sums of d products.
 fn rounding(system: &System) -> f64 {
     4.0 * system.b.len() as f64 * f64::EPSILON
 }

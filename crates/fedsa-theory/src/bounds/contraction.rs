@@ -88,7 +88,7 @@ mod tests {
             let best = Contraction::new(&case.systems, &case.moments).unwrap();
             let constants = Constants::new(&case.systems, Some(&case.moments)).unwrap();
             assert!((best.largest_step * constants.l.unwrap() - 1.0).abs() < 1e-12);
-            // Half of A 3's, and at most all of it.
+            // At least half of the a of A 3, and at most all of it.
             assert!(best.a >= 0.5 * constants.a * (1.0 - 1e-9) && best.a <= constants.a * (1.0 + 1e-9), "{best:?} {constants:?}");
             let d = case.systems.dim();
             for share in [0.01, 0.3, 1.0] {
@@ -102,7 +102,7 @@ mod tests {
                     most = most.max(stretch(&case.kinds, eta, &u));
                 }
                 assert!(most <= 1.0 - eta * here.a + 1e-12 && most <= 1.0 - eta * best.a + 1e-12);
-                // Reached up to the grid of directions, unless eta a is at its limit.
+                // The grid of directions comes close to the bound, unless eta a is at its limit.
                 assert!(eta * here.a > 0.499 || most >= 1.0 - eta * here.a - 1e-4 * eta, "{most} {}", 1.0 - eta * here.a);
             }
         }

@@ -13,7 +13,7 @@ use fedsa::problem::systems::{Moments, Systems};
 /// The constants of Theorem A.5 and its corollaries.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FedLsaConstants {
-    /// N, for weights that differ `1 / max p_c`.
+    /// N; `1 / max p_c` for unequal weights.
     pub agents: f64,
     /// a and eta_inf of A 2.
     pub contraction: Contraction,
@@ -96,7 +96,7 @@ fn share_of_a_phase() -> f64 {
     -(-2.0f64).exp_m1()
 }
 
-/// The methods of \[S\] have the server's step 1.
+/// The methods of \[S\] have the server step 1.
 pub(super) fn server_step(setting: &RoundSetting) -> Assumption {
     let alpha = setting.server_step;
     Assumption { name: "alpha_g = 1", holds: alpha == 1.0, text: format!("alpha_g = {alpha}") }
@@ -134,7 +134,7 @@ pub fn total_error(systems: &Systems, moments: &[Moments], setting: &RoundSettin
     Ok(with_bias(bound, &FedLsaMean::new(systems, setting)?, rounds))
 }
 
-/// A bound of the error around the mean's own path as one of the error itself, with the exact bias of round t.
+/// Turns a bound of the error around the mean's own path into a bound of the error itself, with the exact bias of round t.
 pub(crate) fn with_bias(mut bound: Bound, mean: &FedLsaMean, rounds: u64) -> Bound {
     let bias = linalg::distance_sq(&mean.mean(&mean.root, &[rounds])[0], &mean.root).sqrt();
     bound.of = "E^(1/2) ||theta_t - theta*||^2";
@@ -199,8 +199,8 @@ fn at_step(systems: &Systems, moments: &[Moments], setting: &RoundSetting) -> Re
     Ok((constants, FedLsaMean::new(systems, setting)?))
 }
 
-/// `max_{s<t} ||thetabias_s||`, with `thetabias_s = (I - Gbar^s) thetabias`. After many rounds, where Gbar^s has all but vanished or
-/// 10^5 have passed, an upper bound of the rest.
+/// `max_{s<t} ||thetabias_s||`, with `thetabias_s = (I - Gbar^s) thetabias`. Once Gbar^s has all but vanished, or after 10^5 rounds, an
+/// upper bound replaces the rest.
 pub(crate) fn largest_bias(mean: &FedLsaMean, rounds: u64) -> Result<f64> {
     const MOST: u64 = 100_000;
     let limit = mean.bias()?;

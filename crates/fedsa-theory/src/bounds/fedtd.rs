@@ -1,12 +1,12 @@
 //! Theorems 4.2 to 4.4 of \[T\]: federated TD learning over channels.
 //!
-//! The theorems have universal constants, which their proofs name. [`shapes`](FedTdBound::theorem_4_2_shape) are without them, bounds have
-//! those of the proofs. Agents learn on one Markov reward process with features `||phi|| <= 1`, one step a round.
+//! The proofs name the theorems' universal constants: bounds use them, [shapes](FedTdBound::theorem_4_2_shape) omit them. All agents
+//! learn on one Markov reward process with features `||phi|| <= 1` and take one step a round.
 
 use super::{Assumption, Bound, BoundShape, Term};
 use fedsa::error::{Result, require};
 
-/// What the theorems know of a problem.
+/// The problem's constants in the theorems.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FedTdBound {
     /// omega, the smallest eigenvalue of the feature covariance.
@@ -49,8 +49,8 @@ pub struct OverTheAirMoments {
 const QUANTISED: [f64; 3] = [6446.0, 5162.0, 61.0];
 /// `C_0, C_2, C_3, C_4` in the proof of Theorem 4.3.
 const FADING: [f64; 4] = [878.0, 1346.0, 61.0, 55.0];
-/// The factors of alpha/N and alpha^3 in (B.144), and C_0: the proof of Theorem 4.4 asks for 112 in (B.135) and, in (B.142), for
-/// `alpha <= 1 / (132 (2 tau_max + tau))`, which does not follow from it; both do from 264.
+/// The factors of alpha/N and alpha^3 in (B.144), and C_0. The proof of Theorem 4.4 asks for a C_0 of 112 in (B.135), and for `alpha <=
+/// 1 / (132 (2 tau_max + tau))` in (B.142). The second condition does not follow from the first; both follow from 264.
 const DELAYED: [f64; 3] = [264.0, 352.0, 15.0];
 
 impl FedTdBound {
@@ -131,9 +131,9 @@ impl FedTdBound {
         Ok(Bound::new("[T] Theorem 4.3", SQUARE, &terms, self.assumptions(alpha, limit, rounds, 2.0 * self.tau)))
     }
 
-    /// Theorem 4.4 (AsyncFedTD) without its constants: the rate `alpha omega (1 - gamma) / (2 (tau + tau_max))`, and a floor of
-    /// `(tau + tau_max) sigma^2 / (2 omega (1 - gamma))` times `alpha / N` and `alpha^3`. That floor grows with the delay, measured ones
-    /// at small steps do not.
+    /// Theorem 4.4 (AsyncFedTD) without its constants: the rate `alpha omega (1 - gamma) / (2 (tau + tau_max))`, and a floor of `(tau +
+    /// tau_max) sigma^2 / (2 omega (1 - gamma))` times `alpha / N` and `alpha^3`. This floor grows with the delay; measured floors at
+    /// small steps do not.
     ///
     /// # Errors
     /// When a number is out of range.
@@ -194,7 +194,7 @@ impl OverTheAirMoments {
     }
 }
 
-/// What the theorems bound.
+/// The quantity that the theorems bound.
 const SQUARE: &str = "E ||theta_T - theta*||^2";
 
 /// `(1 - rate)^T`.

@@ -86,7 +86,7 @@ mod tests {
     use fedsa::linalg::{self, Mat};
     use fedsa_testing::scaffnew::{Scaffnew, ScaffnewState};
 
-    /// Theorem B.2 as printed, with `sigma_eps`. It is false where agents are not noisy at their own roots but at theta*.
+    /// Theorem B.2 as printed, with `sigma_eps`. It fails where agents have noise at theta* but not at their own roots.
     ///
     /// # Errors
     /// As [`theorem_5_1`], and when an agent's own root is not known.
@@ -281,14 +281,14 @@ mod tests {
             (0..choice.samples as u64).for_each(|_| joint.step());
             loose.see(joint.errors().1, target, &format!("case {i}, {choice:?}"));
         }
-        // Nearly singular agents take more steps than are followed here.
+        // Nearly singular agents need more steps than the test follows.
         assert!(skipped < CASES as usize / 3, "{skipped}");
         println!("{}, {skipped} not followed", loose.about("Corollary 5.2, target over psi", 13.2));
     }
 
     #[test]
     fn the_printed_corollary_b3_misses_its_target() {
-        // Without noise, and a target of two thirds of psi_0: no step at all is printed.
+        // Without noise, and with a target of two thirds of psi_0, the printed corollary takes no step at all.
         let kinds = vec![Finite { samples: vec![(Mat::full(1, 1, 1.0), vec![1.0])] }];
         let (systems, moments) = federation(&kinds, &[1]);
         let constants = Constants::new(&systems, Some(&moments)).unwrap();

@@ -47,7 +47,7 @@ pub struct FedHsaMse {
     source: Mat<f64>,
 }
 
-/// What is the same for all agents of a kind. Maps are of packed matrices.
+/// The parts that all agents of a kind share. Maps act on packed matrices.
 struct Kind {
     /// `gbar = -[Abar, wbar]`, d x (d+1).
     g: Mat<f64>,
@@ -141,7 +141,7 @@ impl FedHsaMse {
         let own: Vec<Mat<f64>> = work::map(alike.len(), |i| {
             let (kind, p, n) = alike[i];
             let (kind, p2) = (&kinds[kind], p * p);
-            // An agent with itself is no pair.
+            // An agent forms no pair with itself.
             Scale(n * p2) * kind.covariance(p, &g, &psi, eta) - Scale(n * p2 * p2) * (&kind.psi_noise * &kind.g_noise)
         })?;
         let mut source = Mat::<f64>::zeros(packed_len(d), packed_len(d + 1));

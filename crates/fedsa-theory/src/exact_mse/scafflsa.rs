@@ -131,7 +131,7 @@ impl ScafflsaMse {
     }
 
     /// Whether the radius is below 1, without eigenvalues where the iteration for a fixed point converges: see
-    /// [`is_positive_definite`]. The noise itself may be 0 at the root, and excites not all modes then.
+    /// [`is_positive_definite`]. The noise itself may be 0 at the root, and then does not excite all modes.
     fn converges(&self) -> Result<bool> {
         let (d, last) = (self.dim, self.side() - 1);
         let identity = |n: usize| Mat::<f64>::identity(n, n);
@@ -285,8 +285,8 @@ impl ExactMse for ScafflsaMse {
     }
 }
 
-/// About how many nanoseconds a round of the second moments takes with classes of d components: within a factor of two of what was measured
-/// from 1 to 30 classes and from d = 2 to 20.
+/// The approximate nanoseconds for a round of the second moments with classes of d components. It is within a factor of two of
+/// measurements from 1 to 30 classes and from d = 2 to 20.
 pub(crate) fn round_work(classes: f64, d: f64) -> f64 {
     let side = d * (classes + 1.0) + 1.0;
     let noise = (2.0 * d + 1.0) * (d + 1.0) * 0.5 * d * (d + 1.0);
@@ -324,8 +324,8 @@ impl LinearMap for ScafflsaMse {
     }
 }
 
-/// The map of second moments on the numbers that determine them: symmetric matrices are packed, the mean control of the last class
-/// follows from those of the others because their weighted sum is 0, and the only agent of a class does not deviate from its mean.
+/// The map of second moments on the numbers that determine them. Symmetric matrices are packed. The mean control of the last class
+/// follows from the others, because their weighted sum is 0. The only agent of a class does not deviate from its mean.
 struct Reduced(ScafflsaMse);
 
 impl Reduced {
