@@ -1,4 +1,4 @@
-//! The ranges of panels' axes, and which panels share an axis.
+//! The ranges of panels' axes, and the panels that share an axis.
 
 use super::axis::{Axis, scaled};
 use super::{Panel, Style};
@@ -7,7 +7,7 @@ const X_MARGIN: f64 = 0.02;
 /// The margin of a range, which gives room for markers.
 const X_MARGIN_OF_POINTS: f64 = 0.035;
 const Y_MARGIN: f64 = 0.04;
-/// The part of a shared axis that each panel must fill, unless the file says whether axes are shared.
+/// The part of a shared axis that each panel must fill, unless sharing is set explicitly.
 const SENSIBLE: f64 = 0.2;
 
 /// The two axes of a panel.

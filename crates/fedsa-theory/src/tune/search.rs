@@ -216,10 +216,10 @@ fn near_lines(of: &Search<'_>, record: &Record<'_>) -> Vec<(Line, f64)> {
     best_of.into_iter().filter(|(.., cost)| cost.is_finite() && *cost <= most).map(|(line, step, _)| (line, step)).collect()
 }
 
-/// Searches for the choice of the least cost among the families whose errors theory knows.
+/// Finds the choice of least cost among the families whose errors theory knows.
 ///
 /// # Errors
-/// As [`SearchTarget::check`], and when it is cancelled.
+/// As [`SearchTarget::check`], and when the search is cancelled.
 pub fn search(
     field: &Arc<dyn Field>,
     families: &[Family],
