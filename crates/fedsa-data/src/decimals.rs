@@ -200,7 +200,7 @@ mod tests {
         let decimals = Decimals::of(b',');
         assert_eq!((&*decimals.number("1,5"), &*decimals.any("1,5")), ("1,5", "1,5"));
         assert!(decimals.check(|| 2).is_ok() && decimals.finish().is_ok());
-        // A column of any type does not determine the mark.
+        // `any` records no mark.
         let decimals = Decimals::of(b';');
         assert_eq!((&*decimals.any("1,5"), &*decimals.any("1.5"), &*decimals.any("a,b")), ("1.5", "1.5", "a,b"));
         assert!(decimals.check(|| 2).is_ok() && decimals.finish().is_ok());
