@@ -189,8 +189,8 @@ fn too_long() -> io::Error {
 }
 
 /// The input of a table's CSV reader: until [`Line::begin`] at most [`LONGEST_LINE`] bytes. Every line ends with a line feed, also the
-/// last one and lines that end with `\r\n` or `\r` in the file. The CSV reader counts line feeds, and would count the one of a `\r\n`
-/// only with the next line.
+/// last one and lines that end with `\r\n` or `\r` in the file. The CSV reader counts line feeds, and would count the line feed of a
+/// `\r\n` only with the next line.
 ///
 /// A file that ends within quotes is an error, because the CSV reader would take the whole rest as one field.
 pub(super) struct Line {

@@ -32,7 +32,6 @@ pub(crate) struct Lines {
     end: Option<Result<()>>,
 }
 
-/// The first row of a table.
 pub(crate) struct FirstRow<'a> {
     pub record: &'a csv::StringRecord,
     pub decimals: &'a Decimals,

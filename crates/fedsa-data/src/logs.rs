@@ -67,7 +67,7 @@ pub(crate) fn checksum(log: &Log) -> u32 {
     sum.finish(&log.columns)
 }
 
-/// The extensions of log formats; `.gz` or `.zst` may follow those of text.
+/// The extensions of log formats; `.gz` or `.zst` may follow text extensions.
 pub const EXTENSIONS: [&str; 3] = ["parquet", "csv", "tsv"];
 
 /// The most bytes that all logs of a [`DiskFiles`](super::DiskFiles) may keep in memory.
@@ -167,7 +167,6 @@ pub struct FileLog(Arc<Opened>);
 #[derive(Debug)]
 struct Opened {
     path: PathBuf,
-    /// The agent's name.
     name: String,
     format: Format,
     form: LogForm,

@@ -82,7 +82,6 @@ struct Column {
     is_nullable: bool,
 }
 
-/// A Parquet file.
 pub(super) struct ParquetFile {
     store: Store,
     metadata: ArrowReaderMetadata,
@@ -167,7 +166,6 @@ impl ParquetFile {
         notes.iter().find(|note| note.key == key)?.value.as_deref()
     }
 
-    /// The type of a column.
     pub(super) fn data_type(&self, column: usize) -> &DataType {
         &self.columns[column].data_type
     }

@@ -9,7 +9,6 @@ use bytes::Bytes;
 /// The bytes of a file.
 #[derive(Debug, Clone)]
 pub(super) enum Store {
-    /// In memory.
     Memory(Bytes),
     /// On disk, with its length at opening; bytes added later are not read.
     Disk(Arc<File>, u64),

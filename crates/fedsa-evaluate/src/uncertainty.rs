@@ -324,8 +324,8 @@ mod tests {
         FeatureMap::new(&FeatureSpec::Identity { bias: false }, &names, &Ranges::new()).unwrap()
     }
 
-    /// The share of 95% intervals that contain the true weights and a true value, over many simulated pairs of logs. The
-    /// intervals are those of `assumed`.
+    /// The share of 95% intervals that contain the true weights and a true value, over many simulated pairs of logs. `assumed` gives
+    /// the intervals.
     fn coverage(case: Case, assumed: Case, phi: &[Vec<f64>; 3], batches: impl Fn(usize) -> usize + Copy, repetitions: u64) -> Vec<f64> {
         let d = phi[0].len();
         let (map, truth) = (identity(d), truth(case, phi));

@@ -234,7 +234,7 @@ fn paragraphs(notes: &[String], font: Font, width: f64) -> Vec<String> {
 
 /// The number of panels per row, and the preferred width of the picture.
 fn columns(figure: &Chart, sheet: &Sheet) -> (usize, f64) {
-    // The space beside a panel.
+    // The space next to a panel.
     const BESIDE: f64 = 60.0;
     let count = figure.panels.len().max(1);
     let mut columns = figure.columns.unwrap_or_else(|| usual_columns(count)).clamp(1, count);

@@ -198,7 +198,6 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &CurvePen) 
 /// The number of markers of a marked line: at its end, and at equal distances, shifted for each colour.
 const MARKERS: usize = 5;
 
-/// The places of the markers of a marked line.
 fn places_of_markers(window: &Window, curve: &PlottedCurve) -> Vec<Point> {
     let shift = (0.5 + 0.381_966 * curve.color as f64).fract();
     let wanted = |k: usize| window.left + window.width * (k as f64 + shift) / MARKERS as f64;

@@ -85,7 +85,6 @@ fn describe(pdf: &mut Pdf, info: Ref, scene: &Scene, about: &Provenance) {
     about_it.finish();
 }
 
-/// Attaches the configuration as a file.
 fn attach(pdf: &mut Pdf, (file, spec): (Ref, Ref), about: &Provenance) {
     let source = about.source();
     let source = deflated(source.as_bytes());

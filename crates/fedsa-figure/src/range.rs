@@ -90,7 +90,7 @@ fn ranges(panel: &Panel) -> (Range, Range) {
         y_range.add(low);
         y_range.add(high);
         if let Some((lower, upper)) = &curve.band {
-            // An edge may be close to zero or infinite; the curve limits how much of the band is shown.
+            // An edge may be close to zero or infinite; the curve limits the visible part of the band.
             let reach = if panel.y_log { 1.0 } else { high - low };
             let edges = curve.y.iter().zip(lower).zip(upper);
             for ((y, lower), upper) in edges {

@@ -249,7 +249,6 @@ pub(super) fn clean(text: &str) -> String {
     text.chars().take(LONGEST).map(|c| if c.is_control() || forbidden(c) { ' ' } else { c }).collect()
 }
 
-/// Whether XML forbids a character.
 pub(super) fn forbidden(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{FFFE}' | '\u{FFFF}')
 }

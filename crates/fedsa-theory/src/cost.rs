@@ -165,7 +165,7 @@ pub struct CostLimits {
     pub cancel: Cancel,
 }
 
-/// The largest dimension for which a Krylov space is built as a whole, and how many products a larger one keeps.
+/// The largest dimension for which a whole Krylov space is built, and the number of products that a larger one keeps.
 const LARGEST_SPACE: usize = 4096;
 const RESTART: usize = 100;
 /// The largest dimension for which radii are computed: their cost is `d^3` for each agent.

@@ -32,7 +32,7 @@ pub fn fixed_point(map: &dyn LinearMap, source: &[f64]) -> Result<Vec<f64>> {
     let mut residual = f64::INFINITY;
     // A second and a third pass from the last result reduce rounding errors.
     for _ in 0..3 {
-        // Two products in each iteration, and some twenty passes over vectors.
+        // Two products in each iteration, and about twenty passes over vectors.
         let each = 2.0 * map.work() + 20.0 * n as f64;
         let max_iters = (work::left() / each).clamp(1.0, 1000.0) as usize;
         let params = BicgParams { initial_guess: InitialGuessStatus::MaybeNonZero, rel_tolerance: 1e-13, max_iters, ..Default::default() };

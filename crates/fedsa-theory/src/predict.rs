@@ -104,7 +104,7 @@ pub struct Forecast {
     field: Arc<dyn Field>,
     /// The sampling; the field's, unless the forecast is for another law.
     sampling: Sampling,
-    /// Agents that replace those of the field.
+    /// Agents that replace the field's.
     others: Option<Arc<Systems>>,
     shape: MethodShape,
     output: OutputRule,

@@ -60,8 +60,8 @@ pub fn global_memory_radius_over(systems: &Systems, setting: &RoundSetting, gain
     spectral_radius(&(Mat::<f64>::identity(d, d) - pull))
 }
 
-/// The bias of FedHSA's limit (d), which is 0 if `mixing` is 1. Otherwise G contains a participant's own operator more often than those
-/// of other agents, and the bias is the u with `(mixing Sbar Abar + (1 - mixing) sum p_c S_c Abar_c) u = (1 - mixing) rho_H`.
+/// The bias of FedHSA's limit (d), which is 0 if `mixing` is 1. Otherwise G contains a participant's own operator more often than the
+/// operators of other agents, and the bias is the u with `(mixing Sbar Abar + (1 - mixing) sum p_c S_c Abar_c) u = (1 - mixing) rho_H`.
 ///
 /// # Errors
 /// When the mean system or the limit's system is singular.

@@ -81,7 +81,7 @@ pub(super) fn dimensions(start: &[u8]) -> Option<u8> {
     }
 }
 
-/// The header's claims.
+/// The sizes that a file claims.
 #[derive(Debug)]
 struct Header {
     /// The first four bytes.

@@ -457,7 +457,7 @@ fn files_are_found_by_the_names_of_data_sets() {
     is(&["song/timbre"], &[("timbre.csv.gz", 1, 1)]);
     is(&["song"], &[("timbre.csv.gz", 1, 1)]);
     is(&["agents"], &[("agent_2.csv", 1, 2), ("agent_10.csv", 1, 2)]);
-    // Two columns here and there: dense beside sparse is fine.
+    // Two columns here and there: dense next to sparse is fine.
     is(&["fashion/train", "libsvm/a"], &[("train-images-idx3-ubyte.gz", 1, 2), ("a", 1, 2)]);
     let digits = folder.read(&["digits"], &group("writers")).unwrap().remove(0);
     assert_eq!((digits.targets, digits.groups), (numbers(&[5.0]), numbers(&[9.0])));

@@ -253,7 +253,8 @@ impl Fill<'_> {
         }
     }
 
-    /// Reads the ratios, or divides the probabilities. The probability under the evaluated policy must agree with those of all actions.
+    /// Reads the ratios, or divides the probabilities. The probability under the evaluated policy must agree with the probabilities of
+    /// all actions.
     fn ratios(&mut self, rows: &mut Rows) -> Result<()> {
         let (Some(columns), Some(out)) = (self.columns.layout.ratio, &mut rows.log.ratio) else { return Ok(()) };
         out.resize(self.batch.len(), 0.0);
@@ -327,7 +328,7 @@ impl Fill<'_> {
         Ok(())
     }
 
-    /// Replaces the rows of `rows` by those of the batch.
+    /// Replaces the contents of `rows` by the batch.
     fn rows(&mut self, rows: &mut Rows, told: &mut FirstPass) -> Result<()> {
         let columns = self.columns;
         let layout = &columns.layout;

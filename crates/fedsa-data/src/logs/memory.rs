@@ -118,7 +118,7 @@ mod tests {
         let found = logs(&columns, &form);
         assert_eq!(found, from_form(csv(&columns), &form).unwrap());
         assert_eq!(found.len(), 2);
-        // Next states are those of the following rows.
+        // Next states come from the following rows.
         let mut without = columns.clone();
         without.retain(|(name, _)| !name.starts_with("next_"));
         assert_eq!(logs(&without, &LogForm::default()), from_form(csv(&without), &LogForm::default()).unwrap());

@@ -38,7 +38,6 @@ pub(super) enum NoEstimate {
     NotFound(f64),
 }
 
-/// An estimate.
 pub(super) struct Estimate {
     /// theta, p components.
     pub theta: Vec<f64>,
@@ -231,7 +230,7 @@ fn most_moved(family: ModelFamily, part: &LabelledRows, step: &[f64]) -> f64 {
     changes.iter().fold(0.0, |most, x| most.max(x.abs()))
 }
 
-/// The columns that take part in a step, by the sizes of their numbers; blocks of several outputs count together.
+/// The columns involved in a step, by the sizes of their numbers; blocks of several outputs count together.
 fn parts_of(part: &LabelledRows, step: &[f64]) -> Vec<usize> {
     let d = part.rows.columns();
     let mut sizes = vec![0.0; d];

@@ -350,7 +350,7 @@ fn has_constant(prepared: &Prepared) -> bool {
 }
 
 impl Inference {
-    /// Coefficients of the columns and their covariance, from those of the features.
+    /// Coefficients of the columns and their covariance, from the features' coefficients.
     ///
     /// # Errors
     /// When a number exceeds the range of doubles.

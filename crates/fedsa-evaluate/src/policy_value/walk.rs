@@ -103,7 +103,7 @@ pub(super) enum Walk<'a> {
     End(EpisodeEnd),
 }
 
-/// Walks along a log.
+/// Calls `see` with the transitions of a log.
 ///
 /// # Errors
 /// When the log cannot be read.

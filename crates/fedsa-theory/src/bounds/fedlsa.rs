@@ -35,7 +35,7 @@ impl FedLsaConstants {
     /// The constants of a problem; `moments[k]` belongs to `systems.kinds[k]`.
     ///
     /// # Errors
-    /// When the mean system or that of an agent has no unique root, or A 3 does not hold.
+    /// When the mean system or an agent's system has no unique root, or A 3 does not hold.
     pub fn new(systems: &Systems, moments: &[Moments]) -> Result<Self> {
         let root = systems.root()?;
         let constants = Constants::new(systems, Some(moments))?;
@@ -88,7 +88,7 @@ impl FedLsaConstants {
     }
 }
 
-/// What Theorem A.5 bounds.
+/// The quantity that Theorem A.5 bounds.
 const AROUND: &str = "E^(1/2) ||theta_t - theta* - thetabias_t||^2";
 
 /// `1 - e^-2`.
@@ -192,7 +192,6 @@ pub fn corollary_4_5(constants: &FedLsaConstants, start: f64, target: f64) -> Re
     CorollaryChoice::fixed("[S] Corollary 4.5, with constants", target, eta, local_steps, rounds, constants.contraction.assumptions(eta))
 }
 
-/// The constants with the a of this step size, and the mean round.
 fn at_step(systems: &Systems, moments: &[Moments], setting: &RoundSetting) -> Result<(FedLsaConstants, FedLsaMean)> {
     let contraction = Contraction::up_to(systems, moments, setting.step_size)?;
     let constants = FedLsaConstants { contraction, ..FedLsaConstants::new(systems, moments)? };
@@ -280,7 +279,7 @@ mod tests {
     /// Lemma C.3 as printed. It is false: see [`lemma_c3`].
     ///
     /// # Errors
-    /// When the mean system or that of an agent has no unique root.
+    /// When the mean system or an agent's system has no unique root.
     fn lemma_c3_printed(systems: &Systems, setting: &RoundSetting) -> Result<Bound> {
         let root = systems.root()?;
         let (eta, h) = (setting.step_size, setting.local_steps as f64);

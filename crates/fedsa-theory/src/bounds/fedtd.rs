@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    /// The theorems' view of a process, started at `theta_0`.
+    /// The constants for a process started at `theta_0`.
     fn view(process: &Process, agents: usize, tau: f64, theta_0: &[f64]) -> FedTdBound {
         let root = linalg::solve(&process.system.a, &process.system.b).unwrap();
         let start = linalg::distance_sq(theta_0, &root).sqrt();
@@ -332,7 +332,7 @@ mod tests {
             let mut draw = Draw::new(13_000 + seed);
             let process = Process::new(&mut draw, seed % 4 == 0);
             let theta_0 = draw.vector(2);
-            // tau depends on the step: start from that of i.i.d. samples, and shrink the step until it is small enough.
+            // tau depends on the step. Start from the step for i.i.d. samples, and shrink it until it is small enough.
             let mut alpha = process.nu * (1.0 - process.gamma) / QUANTISED[0];
             let clear = Erasures { success: 1.0, zeta: 0.0 };
             let (td, bound) = loop {

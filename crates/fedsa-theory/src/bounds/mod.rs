@@ -191,7 +191,7 @@ impl CorollaryChoice {
         Self { statement, target, step_size, period: Period::Fixed(local_steps), rounds, samples, assumptions }.countable()
     }
 
-    /// Refuses numbers that no run can have.
+    /// Rejects numbers that no run can have.
     fn countable(self) -> Result<Self> {
         const MOST: f64 = 9e15;
         let numbers_are_fine = self.step_size > 0.0 && self.step_size.is_finite() && self.samples <= MOST;
@@ -210,7 +210,7 @@ fn rounds_until(start: f64, end: f64, shrink: f64) -> f64 {
     if start <= end { 0.0 } else { ((start / end).ln() / -(-shrink).ln_1p()).ceil().max(1.0) }
 }
 
-/// Refuses a target that is not a positive number.
+/// Rejects a target that is not a positive number.
 fn check_target(target: f64) -> Result<()> {
     require(target > 0.0 && target.is_finite(), "target", target, "a positive mean-square error")
 }

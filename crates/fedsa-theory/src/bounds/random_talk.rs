@@ -9,8 +9,8 @@ pub fn initial_lyapunov(constants: &Constants, eta: f64, p: f64, start: f64) -> 
     start * start + (eta / p).powi(2) * constants.delta_heter
 }
 
-/// Theorem 5.1 (B.2), after K local steps with controls of 0 at the start. `start` is `||theta_0 - theta*||`, and a and L are those of
-/// A 3:
+/// Theorem 5.1 (B.2), after K local steps with controls of 0 at the start. `start` is `||theta_0 - theta*||`, and a and L come from A
+/// 3:
 ///
 /// ```text
 /// E psi_K <= (1 - zeta)^K psi_0 + 2 eta^2 sigma_omega / zeta      zeta = min(eta a, p^2),  eta <= 1 / (2 L)
@@ -144,7 +144,7 @@ mod tests {
                 let steps: Vec<Mat<f64>> = (kind.samples.iter())
                     .map(|(a, b)| {
                         let at = linalg::mat_vec(a, &root);
-                        // -eta A u + eta (b - A theta* - gbar(theta*)): the mean of the constant is that of the control.
+                        // -eta A u + eta (b - A theta* - gbar(theta*)). The control has the same mean as the constant.
                         Mat::from_fn(d, d + 1, |i, j| if j < d { -eta * a[(i, j)] } else { eta * (b[i] - at[i] - push[i]) })
                     })
                     .collect();

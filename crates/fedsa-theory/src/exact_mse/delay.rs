@@ -314,7 +314,7 @@ impl LinearMap for Joint<'_> {
         let (d, n) = (self.0.dim(), self.0.dim() * (self.0.delay + 1));
         let old = n - d;
         let at = |i: usize, j: usize| x[packed_index(i, j)];
-        // Block i is theta_{t-i}. The first row of blocks of the next moment is that of theta_t - K theta_{t-tau} with all iterates.
+        // Block i is theta_{t-i}. In the next moment, the first row of blocks belongs to theta_t - K theta_{t-tau} and all iterates.
         let top = Mat::from_fn(d, n, at) - &self.0.pull * Mat::from_fn(d, n, |i, j| at(old + i, j));
         let added = self.0.round.source.get(.., ..packed_len(d)) * linalg::column(&pack(d, |i, j| at(old + i, old + j)));
         let own = top.get(.., ..d) - top.get(.., old..) * self.0.pull.transpose();

@@ -41,23 +41,21 @@ struct Class {
     start: Vec<f64>,
 }
 
-/// The exact second moments of SCAFFLSA under i.i.d. samples, `batch` of them
-/// averaged in each step.
+/// The exact second moments of SCAFFLSA under i.i.d. samples, `batch` of them averaged in each step.
 ///
-/// The whole state is `(u, x_1 .. x_N, 1)` with `x_c = xi_c - xi*_c`. Agents with the same system, weight and initial control
-/// are exchangeable and form a class. It is therefore enough to compute the second moment Y of
-/// `y = (u, xbar_1 .. xbar_K, 1)`, with one mean control for each class, and for each class the second moment `W_k` of a
-/// member's deviation from the mean, which is uncorrelated with y:
+/// The whole state is `(u, x_1 .. x_N, 1)` with `x_c = xi_c - xi*_c`. Agents with the same system, weight and initial control are
+/// exchangeable and form a class. It is therefore enough to compute the second moment Y of `y = (u, xbar_1 .. xbar_K, 1)`, with one
+/// mean control for each class, and for each class the second moment `W_k` of a member's deviation from the mean, which is uncorrelated
+/// with y:
 ///
 /// ```text
 /// Y   <- L Y L^T + sum_k B_k (V_k / n_k) B_k^T
 /// W_k <- (I - S_k/E) W_k (I - S_k/E)^T + (1 - 1/n_k) V_k / E^2
 /// ```
 ///
-/// L is the mean round, `V_k` the conditional covariance of a member's local phase
-/// (a linear map of the (u, x_c, 1) block of Y, `W_k` added to that of x_c),
-/// and `B_k e` adds `alpha_g w_k e` to u and `(w_k - [j = k]) e / E` to `xbar_j`.
-/// Cost: one map for each distinct kind, once, then `O((K d)^2 d)` per round.
+/// L is the mean round, `V_k` the conditional covariance of a member's local phase (a linear map of the (u, x_c, 1) block of Y, with
+/// `W_k` added to its x_c block), and `B_k e` adds `alpha_g w_k e` to u and `(w_k - [j = k]) e / E` to `xbar_j`. Cost: one map for each
+/// distinct kind, once, then `O((K d)^2 d)` per round.
 #[derive(Debug, Clone)]
 pub struct ScafflsaMse {
     dim: usize,
@@ -116,7 +114,7 @@ impl ScafflsaMse {
         at_rounds(self, start, rounds, |state| {
             let state = self.second(state);
             let block = |k: usize| (k * d..(k + 1) * d).map(|i| state.y[(i, i)]).sum::<f64>();
-            // A member's second moment is that of the mean of its class and that of its deviation.
+            // A member's second moment is the second moment of the class mean plus that of its deviation.
             let controls = self.classes.iter().zip(&state.within).enumerate();
             let controls: f64 = controls.map(|(k, (class, w))| class.weight * (block(k + 1) + trace(w))).sum();
             curve.push(block(0) + self.setting.span().powi(2) * controls);
@@ -171,7 +169,7 @@ impl ScafflsaMse {
         // L Y L^T = L (L Y)^T for the symmetric Y.
         let mut y = self.round.apply_to(&self.round.apply_to(&now.y).transpose().to_owned());
         let mut within = Vec::with_capacity(now.within.len());
-        // G_k = w_k V_k / n_k, the covariance of the mean noise with that of class k; G = sum w_k G_k.
+        // G_k = w_k V_k / n_k, the covariance of the mean noise with the noise of class k; G = sum w_k G_k.
         let mut shared = Vec::with_capacity(self.classes.len());
         let mut total = Mat::<f64>::zeros(d, d);
         for (k, class) in self.classes.iter().enumerate() {
@@ -329,12 +327,12 @@ impl LinearMap for ScafflsaMse {
 struct Reduced(ScafflsaMse);
 
 impl Reduced {
-    /// The rows of Y without those of the last class: `(u, xbar_1 .. xbar_(K-1), 1)`.
+    /// The rows of Y without the last class: `(u, xbar_1 .. xbar_(K-1), 1)`.
     fn side(&self) -> usize {
         self.0.side() - self.0.dim
     }
 
-    /// The row of Y that is row i of what is kept: the last class stands before the 1 at the end.
+    /// The row of Y for row i of the reduced state: the last class is before the final 1.
     fn place(&self, i: usize) -> usize {
         if i + 1 == self.side() { self.0.side() - 1 } else { i }
     }

@@ -85,7 +85,7 @@ struct Part {
     stationary: Mat<f64>,
 }
 
-/// The mean round L, and how the ends of local phases enter it.
+/// The mean round L, and the entry of local phases' ends into it.
 #[derive(Debug, Clone)]
 enum MeanRound {
     /// A map of u alone: FedLSA (whose mean is not linear but affine) and FedHSA.

@@ -49,7 +49,7 @@ pub struct Move {
 /// `count` agents with the same chain, samples and weight, whose chains are independent.
 #[derive(Debug, Clone)]
 pub struct AgentClass {
-    /// One of the agents; its weight is that of a single agent.
+    /// One of the agents, with the weight of a single agent.
     pub agent: MarkovAgent,
     /// The number of agents.
     pub count: usize,

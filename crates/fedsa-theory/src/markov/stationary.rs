@@ -149,7 +149,6 @@ impl dyn CellMap + '_ {
         }))
     }
 
-    /// The floor.
     pub(super) fn floor(&self) -> Result<MarkovFloor> {
         Ok(self.summed(&self.stationary()?))
     }

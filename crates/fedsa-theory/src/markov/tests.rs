@@ -366,7 +366,7 @@ fn independent_states_give_the_recursions_of_independent_samples() {
         let curve = joint.curve(&[1.0; 2], &controls, ChainStart::Stationary, &[1, 4]).unwrap();
         curve.iter().zip(want.curve(&theta, &[1, 4]).unwrap()).for_each(|(a, b)| close(a, &b));
     }
-    // Neighbouring transitions share a state, so those of TD are not independent.
+    // Neighbouring transitions share a state, so TD's transitions are dependent.
     let mut td = r4(1, false);
     let (agents, _) = super::testing::classes(&td);
     let edges = td[0].edges.clone();

@@ -23,7 +23,6 @@ use fedsa::sampling::ChainStart;
 const MAX_WORK: f64 = 5e9;
 /// The most unknowns of the joint chain of several agents.
 const JOINT_UNKNOWNS: usize = 20_000;
-/// The most unknowns of the closure.
 const CLOSURE_UNKNOWNS: usize = 300_000;
 /// The most numbers in the moves of all distinct agents.
 const MAX_NUMBERS: f64 = 4e6;
@@ -39,7 +38,6 @@ enum Way {
     OneAgent,
     /// The joint chain of all agents.
     Joint,
-    /// The closure.
     Closure,
 }
 
@@ -63,7 +61,7 @@ fn of_closure(eps_squared: f64) -> Accuracy {
 /// Leading-order facts about a floor under Markov samples.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct MarkovExplanation {
-    /// The noise over that of independent samples of the same law, both to leading order.
+    /// The noise relative to independent samples of the same law, both to leading order.
     pub noise_over_iid: f64,
     /// The share of the squared bias in the floor.
     pub bias_share: f64,
@@ -248,7 +246,6 @@ impl Forecast {
         Ok(PredictedFloor { value: mean_square(floor), accuracy })
     }
 
-    /// The accuracy of the floor.
     pub(super) fn chains_floor_accuracy(&self, round: &Round<'_>, rule: MarkovRule) -> Result<Accuracy> {
         let (way, classes) = self.way(round, rule)?;
         way.accuracy(&classes, &round.setting, rule)
@@ -271,7 +268,6 @@ impl Forecast {
         if self.chains_curve_work(round, rule, last)? > MAX_WORK { Err(long_curve(last)) } else { Ok(()) }
     }
 
-    /// Multiplications for the curve up to a round.
     pub(super) fn chains_curve_work(&self, round: &Round<'_>, rule: MarkovRule, last: u64) -> Result<f64> {
         let (way, classes) = self.curve_way(round, rule)?;
         // As floats, because the product of large settings does not fit into an integer.

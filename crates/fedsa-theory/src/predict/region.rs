@@ -193,7 +193,7 @@ impl Judge {
     }
 }
 
-/// For a step whose radius is not known.
+/// For a step with an unknown radius.
 const UNKNOWN: Spot = Spot { verdict: StepVerdict::Unknown, radius: f64::NAN, mean_square: None };
 
 /// `count` steps from `low` to `high` with a constant ratio.

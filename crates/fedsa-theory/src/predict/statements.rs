@@ -198,7 +198,7 @@ impl Forecast {
         Ok(Statement::of_bound(sa.theorem_5_4(alpha, tau_max, rounds)?, more, self.exact_at(theta_0, rounds)))
     }
 
-    /// The conditions of \[S\] beyond those of each theorem.
+    /// The general conditions of \[S\], beyond each theorem's own.
     pub(super) fn independent(&self, round: &Round<'_>) -> Vec<Assumption> {
         let (kind, batch) = (self.sampling.kind, self.sampling.batch);
         let text = match kind {

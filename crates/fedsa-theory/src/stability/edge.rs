@@ -153,8 +153,8 @@ const EDGE: f64 = 1e-6;
 /// The edge of stability between a stable step and one that is not, in either order, each with its radius. The result is a stable step
 /// within a factor of `1 + 1e-6` of one that is not.
 ///
-/// The logarithm of the radius is interpolated along that of the step (ITP of Oliveira and Takahashi, ACM TOMS 47, 2020), which takes
-/// about eight radii instead of bisection's twenty. If the radius is not smooth, it takes at most one more than bisection.
+/// The logarithms of radius and step are interpolated (ITP of Oliveira and Takahashi, ACM TOMS 47, 2020), which takes about eight radii
+/// instead of bisection's twenty. If the radius is not smooth, it takes at most one more than bisection.
 ///
 /// # Errors
 /// Those of `radius`.

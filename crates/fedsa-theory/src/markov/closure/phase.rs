@@ -1,4 +1,4 @@
-//! Local phases of one agent: how second moments at a round's start become those at the end, split by the state of the agent's chain.
+//! Local phases of one agent: the map from second moments at a round's start to the end, split by the state of the agent's chain.
 
 use faer::prelude::*;
 

@@ -102,7 +102,7 @@ impl Counts {
             means.push(Term::new(&classes, &[g], each(n * class.weight, &class.mean)));
             seconds.push(Term::new(&classes, &[g], each(n * class.weight * class.weight, &class.second)));
             for (h, other) in classes.iter().enumerate().skip(g) {
-                // Ordered pairs of different agents; those of different classes in both orders, which are transposes.
+                // Ordered pairs of different agents. Pairs of different classes count in both orders, which are transposes.
                 let pairs = if g == h { n * (n - 1.0) } else { 2.0 * n * other.agents as f64 };
                 if pairs > 0.0 {
                     let factor = pairs * class.weight * other.weight;
