@@ -7,9 +7,9 @@
 //! E[x x^T 1{s_e = i, s_f = k}] = pi_f(k) M_e(i) + pi_e(i) M_f(k) - pi_e(i) pi_f(k) X        X = sum_i M_c(i)
 //! ```
 //!
-//! A round is then a linear map of all M_c. Given the states at its start, the agents' random maps Pi_c are independent. With `F_c[i,j]
-//! = E[Pi_c 1{s_H = j} | s_0 = i]`, `K_c[i,j]` the same of `Pi_c (x) Pi_c`, stationary means Fb and Kb, `V_e = Kb_e - Fb_e (x) Fb_e`,
-//! `L_c` the mean round without agent c, weights q_c and `M~_c(i) = M_c(i) - pi_c(i) X`,
+//! A round is then a linear map of all M_c. Given the states at its start, the agents' random maps Pi_c are independent. With
+//! `F_c[i,j] = E[Pi_c 1{s_H = j} | s_0 = i]`, `K_c[i,j]` the same of `Pi_c (x) Pi_c`, stationary means Fb and Kb,
+//! `V_e = Kb_e - Fb_e (x) Fb_e`, `L_c` the mean round without agent c, weights q_c and `M~_c(i) = M_c(i) - pi_c(i) X`,
 //!
 //! ```text
 //! M_c(j) <- q_c^2 sum_i K_c[i,j] M_c(i) + Y + Y^T + L_c Pm(j) L_c^T + sum_{e != c} q_e^2 V_e Pm(j)
