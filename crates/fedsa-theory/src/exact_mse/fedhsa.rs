@@ -26,8 +26,8 @@ use fedsa::problem::systems::{Moments, System, Systems};
 /// ```
 ///
 /// The terms of the first sum are independent between agents. The terms of the second are uncorrelated with all others and with each
-/// other. Every sample occurs at most twice in a product of two terms, so second moments of `(A, b)` are enough. With `m_t = (E theta_t
-/// - theta*, 1)` and the covariance `C_t` of `theta_t`,
+/// other. Every sample occurs at most twice in a product of two terms, so second moments of `(A, b)` are enough. With
+/// `m_t = (E theta_t - theta*, 1)` and the covariance `C_t` of `theta_t`,
 ///
 /// ```text
 /// C_{t+1} = M C_t M^T + Q(m_t m_t^T + C_t)      Q = alpha_g^2 ( sum_c p_c^2 V_c + sum_{c != e} p_c^2 p_e^2 P_c G_e )

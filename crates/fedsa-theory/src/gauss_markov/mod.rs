@@ -1,8 +1,8 @@
 //! The exact mean-square error under additive Gauss-Markov noise (in no source).
 //!
 //! Samples are `gbar_c(theta) + x` with `x <- M x + w`, independent per agent ([`NoiseLaw`]), or with independent draws of x. Operators
-//! are linear, all agents participate over a clear link, and steps are constant. The noise does not multiply the iterate. So `u = theta
-//! - theta*` is its mean plus one independent part per agent: the response to the noise of this agent alone.
+//! are linear, all agents participate over a clear link, and steps are constant. The noise does not multiply the iterate. So
+//! `u = theta - theta*` is its mean plus one independent part per agent: the response to the noise of this agent alone.
 //!
 //! Let y be the state of the method after a round (u, and for SCAFFLSA the mean controls of each kind of agents), L its mean round, and
 //! x the agent's noise. The agent's local phase ends at `o = R x + e` away from its mean, and o enters y through a matrix B. The
