@@ -175,8 +175,9 @@ pub fn normal_quantile(level: f64) -> f64 {
 ///
 /// # Errors
 /// [`ErrorCode::NoEstimate`] if the likelihood has no single maximum (separated classes; collinear columns, which are named), or if a
-/// covariance divides by n - p and there are not more rows than coefficients. Otherwise for a family without a likelihood, a clustered
-/// covariance with one agent, too many coefficients, a level outside (0, 1), or when cancelled.
+/// covariance divides by n - p and there are not more rows than coefficients. Other errors: a family without a likelihood; targets
+/// mapped to a range; a column called `intercept` next to the model's; a clustered covariance with no more agents than coefficients;
+/// more than [`MAX_COEFFICIENTS`] coefficients; a level outside (0, 1); cancellation.
 pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel: &Cancel) -> Result<Inference> {
     let (family, p) = (prepared.train.family, start.len());
     check(prepared, p, how)?;

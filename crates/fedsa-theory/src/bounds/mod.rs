@@ -44,16 +44,17 @@
 //!
 //! Settings chosen by exact theory need fewer rounds. This table has the medians of the corollaries' rounds over the rounds that
 //! [`tune`](crate::tune) counts by exact theory, on 40 of the problems with the fewest moments. A test in `tune::search` prints the
-//! smallest and largest ratios too (`the_exact_theory_needs_this_many_times_fewer_rounds_than_the_corollaries`). "Best" are the
-//! settings of [`tune::search()`](crate::tune::search()) with at most as many rounds and local steps, where those are at most 60.
+//! smallest and largest ratios too
+//! (`the_exact_theory_needs_this_many_times_fewer_rounds_than_the_corollaries`). "Best" are the settings of [`tune::search()`](crate::tune::search())
+//! with at most as many rounds and local steps, on problems where the corollary has at most 60 local steps.
 //!
 //! | corollary | exact rounds of its own settings | exact rounds of the best settings |
 //! | --- | --- | --- |
 //! | \[S\] 4.5, FedLSA | 3.6 | 14 |
 //! | \[S\] 5.4, SCAFFLSA | 20 | 1400 |
 //!
-//! In bounds of \[S\], N counts agents of equal weight. With weights `p_c` it is `1 / max p_c`, because the variance of a mean is `sum
-//! p_c^2 x_c <= max p_c sum p_c x_c`.
+//! In bounds of \[S\], N counts agents of equal weight. With weights `p_c` it is `1 / max p_c`, because the variance of a mean is
+//! `sum p_c^2 x_c <= max p_c sum p_c x_c`.
 
 mod contraction;
 pub mod delayed;
