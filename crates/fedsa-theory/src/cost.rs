@@ -1,5 +1,5 @@
-//! Costs of methods on a linear problem without noise over a clear link: rounds and bits until a target, from the size of the problem
-//! or from the radius of a round.
+//! Costs of methods on a linear problem without noise over a clear link: rounds and bits until a target. They follow from the size of
+//! the problem or from the radius of a round.
 
 use std::sync::Arc;
 

@@ -13,8 +13,8 @@ const LONGEST: u64 = 250;
 /// The reason why only the mean is known over a codec with an error.
 const CODEC: &str = "the variance of the codec's error depends on the vector that is sent";
 
-/// A link whose effect on the mean of a round is known: codecs are unbiased, every message arrives with a factor h that
-/// is independent over agents and exchanges, and delays have a known law.
+/// A link whose effect on the mean of a round is known. Codecs are unbiased, every message arrives with a factor h that is independent
+/// over agents and exchanges, and delays have a known law.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkLaw {
     /// `E h`.

@@ -13,8 +13,8 @@ pub fn midpoint(values: &[f64], q: usize) -> f64 {
     0.5 * (values[q] + values[values.len() - 1])
 }
 
-/// `c_t = 1 - lbar_d / rhobar` (2.11), from the means over agents of the least eigenvalue and of rho: the factor of a step of length
-/// 1 on least squares, where each rho is at least [`midpoint`].
+/// `c_t = 1 - lbar_d / rhobar` (2.11), from the means over agents of the least eigenvalue and of rho. It is the factor of a step of
+/// length 1 on least squares, if each rho is at least [`midpoint`].
 pub fn federated_factor(least: f64, rho: f64) -> f64 {
     1.0 - least / rho
 }

@@ -74,9 +74,8 @@ pub fn global_memory_bias(systems: &Systems, setting: &RoundSetting, mixing: f64
     linalg::solve(&mixed_memory_map(systems, setting, mixing)?, &right)
 }
 
-/// The radius of FedHSA's mean round if each message is lost with probability `1 - success`, a lost operator is replaced by
-/// the agent's last one that arrived, and a lost direction by zero. With
-/// `G_t = success gbar(theta_t) + (1 - success) G_{t-1}`,
+/// The radius of FedHSA's mean round if each message is lost with probability `1 - success`. The agent's last received operator
+/// replaces a lost one, and zero a lost direction. With `G_t = success gbar(theta_t) + (1 - success) G_{t-1}`,
 ///
 /// ```text
 /// u <- u + alpha_g success Sbar G_t        G_t = -success Abar u + (1 - success) G_{t-1}

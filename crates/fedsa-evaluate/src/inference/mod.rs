@@ -171,7 +171,7 @@ pub fn normal_quantile(level: f64) -> f64 {
 
 /// The maximum-likelihood estimate on the fitted rows, by Newton's method from `start`, with its covariance.
 ///
-/// The targets of `prepared` give the family. Every row counts by its weight; agents' weights do not matter.
+/// `prepared` gives the family. Every row counts by its weight; agents' weights do not matter.
 ///
 /// # Errors
 /// [`ErrorCode::NoEstimate`] if the likelihood has no single maximum (separated classes; collinear columns, which are named), or if a

@@ -7,15 +7,15 @@ use crate::constants::{mean_square_of_a, smoothness, symmetric_eigenvalues, symm
 use fedsa::error::Result;
 use fedsa::problem::systems::{Moments, Systems};
 
-/// a and eta_inf of A 2: for every step size eta up to eta_inf and every agent, h steps with samples of `A_c(z)` contract the
-/// root of the mean square by `(1 - eta a)^h`.
+/// a and eta_inf of A 2. For every agent and every step size eta up to eta_inf, h steps with samples of `A_c(z)` contract the root of
+/// the mean square by `(1 - eta a)^h`.
 ///
-/// By independence of samples this is `q(eta) <= 1 - eta a` for one step, `q(eta)^2 = max_c lambda_max(E (I - eta A_c)^T (I -
-/// eta A_c))`. As a norm of an affine function q is convex with q(0) = 1, so that `a(eta) = (1 - q(eta)) / eta` is the largest a
-/// for all steps up to eta.
+/// By independence of samples this is `q(eta) <= 1 - eta a` for one step,
+/// `q(eta)^2 = max_c lambda_max(E (I - eta A_c)^T (I - eta A_c))`. As a norm of an affine function q is convex with q(0) = 1, so that
+/// `a(eta) = (1 - q(eta)) / eta` is the largest a for all steps up to eta.
 ///
-/// Deviation: \[S\] says that A 3 implies A 2 with the same a. Lemma C.5 bounds the square, by `1 - eta a`, so that A 3 with a
-/// and L implies A 2 with a/2 and eta_inf = 1/L.
+/// Deviation: \[S\] says that A 3 implies A 2 with the same a. Lemma C.5 bounds the square, by `1 - eta a`, so that A 3 with a and L
+/// implies A 2 with a/2 and eta_inf = 1/L.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Contraction {
     /// a. Not positive if the assumption does not hold.

@@ -307,8 +307,8 @@ mod tests {
             let delay = (tau_max as usize, Before::First);
             let delayed = DelayedMse::new(&systems, Some(&moments), &setting, 1, &ArrivalLaw::clear(), delay).unwrap();
             loose[2].see(delayed.curve(&theta_0, &[t]).unwrap()[0].mse(), bound.value(), &format!("seed {seed}"));
-            // Theorem 4.2 with a quantiser that sends x / q with probability q and else nothing: unbiased, and its variance is
-            // (1/q - 1) ||x||^2, so that the error is exact.
+            // Theorem 4.2 with a quantiser that sends x / q with probability q and otherwise 0. It is unbiased with the variance (1/q -
+            // 1) ||x||^2, so the error is exact.
             let link = Erasures { success: 0.55 + 0.45 * draw.number(), zeta: 10f64.powf(2.0 * draw.number() - 1.0) };
             let alpha = share(&mut draw) * td.pull() / (QUANTISED[0] * link.zeta.max(1.0));
             let t = 2 + (3.0 * (1.0 + draw.number()) / (alpha * td.pull())) as u64;

@@ -39,8 +39,8 @@
 //! | \[T\] Theorem 4.4 | 6.5 | \[T\] Corollary 4.1 | 3e7 |
 //! | \[T\] Theorem 4.2 along one agent's chain | 17 | \[T\] Theorem 4.2 with a quantiser | 250 |
 //!
-//! The statements of \[F\] have unknown constants: exact floors and rates have the slopes of their shapes, with independent samples in
-//! alpha, N and H, along chains in alpha and H.
+//! The statements of \[F\] have unknown constants. Exact floors and rates have the slopes of their shapes: in alpha, N and H with
+//! independent samples, in alpha and H along chains.
 //!
 //! Settings chosen by exact theory need fewer rounds. This table has the medians of the corollaries' rounds over the rounds that
 //! [`tune`](crate::tune) counts by exact theory, on 40 of the problems with the fewest moments. A test in `tune::search` prints the

@@ -44,8 +44,8 @@ fn agent(draw: &mut Draw, d: usize, m: usize, lowest: f64, (noise, size): (f64, 
     Finite { samples: raw.into_iter().map(sample).collect() }
 }
 
-/// The first `count` of the random problems: one to three kinds of agents in one or two dimensions, with noise in A from none to
-/// the size of A itself and noise in b from small to large; in every fourth an agent is nearly singular.
+/// The first `count` of the random problems: one to three kinds of agents in one or two dimensions. Noise in A ranges from none to the
+/// size of A, noise in b from small to large. In every fourth problem an agent is nearly singular.
 pub fn cases(count: u64) -> Vec<Case> {
     (0..count).map(case).collect()
 }

@@ -1,23 +1,21 @@
 //! The exact mean-square error under i.i.d. samples (in no source).
 //!
-//! `A(z)` and the noise are correlated, so the state is extended by a constant: with `u = theta - theta*` and a drift `x`
-//! that is constant within a local phase, one step is linear in `(u, 1, x)`, and the second moment at the end of a local phase is linear in
-//! the second moment at its start. Two agents are independent given the start:
+//! `A(z)` and the noise are correlated, so the state includes a constant. With `u = theta - theta*` and a drift `x` that is constant
+//! within a local phase, one step is linear in `(u, 1, x)`. So the second moment at the end of a local phase is linear in the second
+//! moment at its start. Two agents are independent given the start:
 //!
 //! ```text
 //! E[end_c end_c'^T | start] = F_c X F_c'^T + [c = c'] V_c(X),    X = start start^T
 //! ```
 //!
-//! `F_c` is the mean local phase and `V_c(X)`, the conditional covariance of
-//! `theta_{c,H}`, a linear map from packed X to packed d x d matrices
-//! (`(K_c^H - F_c (x) F_c) X` with `K_c = E[M (x) M]`, M one sampled step on `(u, 1, x)`:
-//! only the block of u is not zero).
+//! `F_c` is the mean local phase. `V_c(X)`, the conditional covariance of `theta_{c,H}`, is a linear map from packed X to packed d x d
+//! matrices: `(K_c^H - F_c (x) F_c) X` with `K_c = E[M (x) M]` and M one sampled step on `(u, 1, x)`; only the block of u is not zero.
 //!
-//! In a round of FedHSA agents are not independent given the start, because the mean operator contains the first samples of all:
-//! see [`FedHsaMse`].
+//! In a round of FedHSA agents are not independent given the start, because the mean operator contains the first samples of all: see
+//! [`FedHsaMse`].
 //!
 //! [`ArrivalLaw`] describes rounds in which messages are lost or weakened at random, or only some of the agents participate.
-//! [`DelayedMse`] is about rounds that use directions of a constant number of rounds ago.
+//! [`DelayedMse`] covers rounds that use directions from a constant number of rounds ago.
 
 mod arrivals;
 #[cfg(test)]

@@ -44,8 +44,8 @@ struct Class {
 /// The exact second moments of SCAFFLSA under i.i.d. samples, `batch` of them averaged in each step.
 ///
 /// The whole state is `(u, x_1 .. x_N, 1)` with `x_c = xi_c - xi*_c`. Agents with the same system, weight and initial control are
-/// exchangeable and form a class. It is therefore enough to compute the second moment Y of `y = (u, xbar_1 .. xbar_K, 1)`, with one
-/// mean control for each class, and for each class the second moment `W_k` of a member's deviation from the mean, which is uncorrelated
+/// exchangeable and form a class. So two parts are enough: the second moment Y of `y = (u, xbar_1 .. xbar_K, 1)`, with one mean control
+/// for each class, and for each class the second moment `W_k` of a member's deviation from the mean. The deviations are uncorrelated
 /// with y:
 ///
 /// ```text
@@ -53,8 +53,8 @@ struct Class {
 /// W_k <- (I - S_k/E) W_k (I - S_k/E)^T + (1 - 1/n_k) V_k / E^2
 /// ```
 ///
-/// L is the mean round, `V_k` the conditional covariance of a member's local phase (a linear map of the (u, x_c, 1) block of Y, with
-/// `W_k` added to its x_c block), and `B_k e` adds `alpha_g w_k e` to u and `(w_k - [j = k]) e / E` to `xbar_j`. Cost: one map for each
+/// L is the mean round. `V_k` is the conditional covariance of a member's local phase, a linear map of the (u, x_c, 1) block of Y with
+/// `W_k` added to its x_c block. `B_k e` adds `alpha_g w_k e` to u and `(w_k - [j = k]) e / E` to `xbar_j`. Cost: one map for each
 /// distinct kind, once, then `O((K d)^2 d)` per round.
 #[derive(Debug, Clone)]
 pub struct ScafflsaMse {

@@ -54,8 +54,9 @@ impl Joint {
     /// The recursion on the joint chain of all agents.
     ///
     /// # Errors
-    /// When there are no agents, their dimensions differ, the server's step is not 1, the batch is 0, a round has more than 10^6
-    /// samples of an agent, or there are more than 2^20 unknowns or 2^25 numbers within a round.
+    /// - When there are no agents, or their dimensions differ.
+    /// - When the server's step is not 1, or the batch is 0.
+    /// - When a round has more than 10^6 samples of an agent, or there are more than 2^20 unknowns or 2^25 numbers within a round.
     pub fn new(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule, batch: u64) -> Result<Self> {
         super::check(classes, setting)?;
         super::check_samples(setting.local_steps, batch)?;

@@ -51,9 +51,9 @@ impl Way {
     }
 }
 
-/// The accuracy of a closure's floor. The neglected terms have the factor `eps^2`: the floor is exact where this is 0 to rounding,
-/// because the agents' matrices are not random (any method), or because the states of a chain are independent (samples of states;
-/// FedLSA and SCAFFLSA).
+/// The accuracy of a closure's floor. The neglected terms have the factor `eps^2`: the floor is exact if this is 0 to rounding. That is
+/// so if the agents' matrices are not random (any method), or if the states of a chain are independent (samples of states; FedLSA and
+/// SCAFFLSA).
 fn of_closure(eps_squared: f64) -> Accuracy {
     if eps_squared <= f64::EPSILON { Accuracy::Exact } else { Accuracy::Closure { eps_squared } }
 }

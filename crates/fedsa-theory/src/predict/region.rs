@@ -249,8 +249,8 @@ impl Forecast {
         Ok(Judge { of: self.clone(), square, square_work })
     }
 
-    /// The range of step sizes for up to `most` local steps: from well below the smallest edge to above the step `2 / max_c ||Abar_c||`
-    /// with which the fastest agent overshoots, and the method's own step.
+    /// The range of step sizes for up to `most` local steps. It reaches from well below the smallest edge to above the step
+    /// `2 / max_c ||Abar_c||` with which the fastest agent overshoots, and includes the method's own step.
     fn steps_of_interest(&self, most: f64) -> Result<(f64, f64)> {
         let round = self.linear()?;
         let own = round.setting.step_size;

@@ -138,9 +138,12 @@ impl Forecast {
         Ok(all)
     }
 
-    /// The settings that the corollaries choose for a mean-square error of `target` from `theta_0` (d) with this method: \[S\] 4.4 and
-    /// 4.5 for FedLSA, 5.4 for SCAFFLSA, 5.2 for random talk; on Markov reward processes 4.6 and 5.5 too, if they need fewer than 9e15
-    /// samples. None for other methods, or if a theorem requires another problem or link.
+    /// The settings that the corollaries choose for a mean-square error of `target` from `theta_0` (d) with this method; none for other
+    /// methods, or if a theorem requires another problem or link.
+    ///
+    /// - FedLSA: \[S\] Corollaries 4.4 and 4.5
+    /// - SCAFFLSA: \[S\] Corollary 5.4; with random talk 5.2
+    /// - Markov reward processes: also \[S\] Corollaries 4.6 and 5.5, if they need fewer than 9e15 samples
     ///
     /// # Errors
     /// As [`Forecast::statements`], and when the target is not positive or takes too many samples.

@@ -1,11 +1,11 @@
 //! The settings of methods that reach a mean-square error at the least cost.
 //!
 //! A [`Family`] is a method with its link and free step size eta, local steps H and server step alpha_g. A [`SearchChoice`] sets these.
-//! If its mean-square error along the rounds is known ([`Forecast`]), [`course()`] computes the rounds until the error is at most the
-//! target, and the floor; [`Price`] turns rounds into bits and samples. [`search()`] finds the choice of least cost.
+//! If its mean-square error along the rounds is known ([`Forecast`]), [`course()`] computes the rounds until the target, and the floor.
+//! [`Price`] turns rounds into bits and samples. [`search()`] finds the choice of least cost.
 //!
 //! A choice *reaches* the target after T rounds if the mean-square error of the iterate is at most the target after T rounds and above
-//! it after T - 1, and if the floor, the limit of many rounds, is at most the target too. If the matrices are far from normal, the
+//! it after T - 1. The floor, its limit after many rounds, must be at most the target too. If the matrices are far from normal, the
 //! error may rise above the target in between.
 //!
 //! ```

@@ -48,8 +48,8 @@ impl SearchResult {
         self.best.map(|best| &self.tried[best])
     }
 
-    /// Among the choices that need more rounds than allowed and whose floor is at most the target: the one with the smallest error,
-    /// with the number of rounds computed and this error.
+    /// The choice with the smallest error among those that need more rounds than allowed and have a floor of at most the target; with
+    /// the number of rounds computed and this error.
     pub fn too_slow(&self) -> Option<(&Tried, u64, f64)> {
         let slow = self.tried.iter().filter_map(|tried| match tried.course.outcome {
             Err(Miss::Slow { rounds, mse }) => Some((tried, rounds, mse)),
