@@ -229,15 +229,15 @@ pub enum Theme {
     Dark,
 }
 
-/// The format of a publication: size, letters, and lines that differ without colours.
+/// Size, letters and lines for a publication; lines differ without colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FigureStyle {
-    /// 5.5 inches wide (text width of NeurIPS), 9 point Times.
+    /// 5.5 inches wide, 9 point Times.
     Neurips,
-    /// 3.5 inches wide (column of IEEE), 8 point Times.
+    /// 3.5 inches wide (one column), 8 point Times.
     Ieee,
-    /// A 16:9 slide with large sans-serif letters.
+    /// 16:9, with large sans-serif letters.
     Slides,
 }
 

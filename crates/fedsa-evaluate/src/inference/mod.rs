@@ -33,14 +33,14 @@ use units::ColumnUnits;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CovarianceKind {
-    /// The model's covariance: correct if the family's variance is correct.
+    /// From the model: correct if the family's variance is.
     #[default]
     Model,
-    /// HC0: correct for independent rows with any variances.
+    /// HC0: for independent rows with any variances.
     Sandwich,
     /// HC1: the sandwich times n / (n - p).
     Hc1,
-    /// By agents: correct if rows of one agent depend on each other and agents are independent.
+    /// By agents: for dependent rows of independent agents.
     Clustered,
 }
 
