@@ -1,5 +1,5 @@
-//! Files that only grow. Whoever appends remembers how many bytes count, in a file that is written [as a whole](crate::atomic) afterwards:
-//! what a crash has left behind them is cut off by the next call.
+//! Files that only grow. The caller remembers how many bytes count, in a file that it writes [as a whole](crate::atomic) afterwards.
+//! After a crash, the next call cuts off the bytes behind these.
 
 use std::fs::OpenOptions;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -7,11 +7,11 @@ use std::path::Path;
 
 use crate::atomic;
 
-/// Appends bytes durably after the first `kept` bytes of a file, which is made where there is none. What it has behind these is lost.
+/// Appends bytes durably after the first `kept` bytes of a file, which is created if missing. Bytes after the first `kept` are lost.
 ///
 /// # Errors
-/// When the disk is full, the file cannot be written to, or has fewer bytes; when there is something else of this name, such as a
-/// symbolic link. The bytes that count are then unchanged.
+/// When the disk is full, the file cannot be written to or has fewer bytes, or the name belongs to something else, such as a symbolic
+/// link. The first `kept` bytes are then unchanged.
 pub fn append(path: &Path, kept: u64, bytes: &[u8]) -> io::Result<()> {
     if let Some(found) = atomic::at(path)?.filter(|found| !found.is_file()) {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("there is {} of this name", atomic::kind_of(&found))));
@@ -25,7 +25,7 @@ pub fn append(path: &Path, kept: u64, bytes: &[u8]) -> io::Result<()> {
     file.seek(SeekFrom::Start(kept))?;
     file.write_all(bytes)?;
     file.sync_data()?;
-    // A name of which nothing counts yet may be new.
+    // With `kept` 0 the name may be new.
     if kept == 0 { atomic::sync_folder(atomic::folder_of(path)) } else { Ok(()) }
 }
 

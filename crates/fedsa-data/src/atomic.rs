@@ -14,12 +14,12 @@ use super::name_of;
 /// The prefix of the names of temporary files.
 const TEMPORARY: &str = ".fedsa-";
 
-/// How an existing file of the same name is treated.
+/// The treatment of an existing file of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It is kept, and the new file is not written.
+    /// Keep it; the new file is not written.
     Keep,
-    /// It is replaced if it is a regular file.
+    /// Replace it if it is a regular file.
     Replace,
 }
 
@@ -84,7 +84,7 @@ pub fn is_temporary(name: &str) -> bool {
     name.starts_with(TEMPORARY)
 }
 
-/// The folder that a file lies in.
+/// The folder of a file.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -94,7 +94,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// The failure to write `path`.
+/// The error for a path that cannot be written.
 pub fn unwritable(path: &Path, e: &io::Error) -> Error {
     let help = match e.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space on the disk, then run the same command again",
@@ -153,7 +153,7 @@ mod tests {
         }
         assert_eq!(std::fs::read(&file).unwrap(), b"kept");
         assert!(link.symlink_metadata().unwrap().is_symlink());
-        // A folder that is a file, and one that is not there.
+        // A folder that is a file, and one that does not exist.
         assert!(write(&file.join("x"), b"", dir.path(), Existing::Keep).is_err());
         assert!(write(&dir.path().join("no/x"), b"", dir.path(), Existing::Keep).is_err());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 4, "nothing was added");

@@ -1,4 +1,4 @@
-//! Rows of a table that are read at a time, from files of every format and from memory, as typed columns.
+//! Batches of rows of a table as typed columns, from files of every format and from memory.
 
 use std::collections::HashMap;
 
@@ -8,28 +8,28 @@ use fedsa_problems::rows::preparation::texts::is_missing;
 
 use crate::cells::{self, CellKind};
 
-/// What a column is read as, where the table does not have types.
+/// The type to read a column as, if the table does not have types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum As {
     Numbers,
     Whole,
     Texts,
-    /// Texts; those that are numbers with a decimal comma have a point.
+    /// Texts; numbers with a decimal comma get a point.
     Labels,
 }
 
 /// The next rows of a table.
 pub(crate) struct Batch {
-    /// The columns that were asked for, in this order.
+    /// The requested columns, in order.
     pub columns: Vec<ArrayRef>,
     pub places: RowPlaces,
-    /// Fields of text files that are not what their columns need, by row and column. In the column is then NaN or null.
+    /// Fields of text files that do not fit their columns, by row and column. The column has NaN or null there.
     pub odd: HashMap<(usize, usize), String>,
-    /// Lines that are no rows: the row that follows, the reason, and the line.
+    /// Lines that are not rows: the next row, the reason, and the line.
     pub unread: Vec<(usize, &'static str, u64)>,
 }
 
-/// Where rows are in the table.
+/// The positions of rows in the table.
 pub(crate) enum RowPlaces {
     /// The number of the first row, from 0.
     Rows(usize),
@@ -51,28 +51,28 @@ impl Batch {
         }
     }
 
-    /// The number of the first row in the table, counted from 0; 0 where rows go by their lines.
+    /// The number of the first row in the table, from 0; 0 if rows are identified by lines.
     pub fn first_row(&self) -> usize {
         if let RowPlaces::Rows(first) = self.places { first } else { 0 }
     }
 
-    /// Whether a row of a column has nothing: a null, or a field that says so.
+    /// Whether a row of a column has no value: a null, or a field for a missing value.
     pub fn is_missing(&self, row: usize, column: usize) -> bool {
         self.odd.get(&(row, column)).map_or_else(|| self.columns[column].is_null(row), |text| is_missing(text))
     }
 
-    /// Whether a row of a column that has no number is not just NaN: a null, another text, a whole number that no double represents.
+    /// Whether a row without a number has something else than NaN: a null, another text, or a whole number that no double represents.
     pub fn is_no_number(&self, row: usize, column: usize) -> bool {
         let array = &self.columns[column];
         array.is_null(row) || self.odd.contains_key(&(row, column)) || cells::kind(array.data_type()) == CellKind::Whole
     }
 }
 
-/// A table that is read from its start.
+/// A table read from its start.
 pub(crate) trait Batches {
     /// The next rows; `None` at the end.
     ///
     /// # Errors
-    /// When they cannot be read. The rows before them have been given.
+    /// When they cannot be read. Earlier rows were returned before.
     fn next(&mut self) -> Result<Option<Batch>>;
 }

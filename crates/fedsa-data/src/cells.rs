@@ -1,5 +1,5 @@
-//! The typed columns of tables, which are Arrow arrays, and what is taken from them: numbers, whole numbers and texts. Files of every format
-//! and tables in memory have such columns, so that these rules exist once.
+//! The typed columns of tables, which are Arrow arrays, and their numbers, whole numbers and texts. Files of every format and tables in
+//! memory share these rules.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use fedsa::error::{Error, Result, quoted};
 
 use super::{exact, field};
 
-/// What a column holds.
+/// The contents of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CellKind {
     /// Numbers or flags.
@@ -27,7 +27,7 @@ pub enum CellKind {
     Other,
 }
 
-/// What a column of this type holds.
+/// The contents of a column of this type.
 pub fn kind(of: &DataType) -> CellKind {
     use DataType as T;
     match of {
@@ -41,12 +41,12 @@ pub fn kind(of: &DataType) -> CellKind {
     }
 }
 
-/// The error about a column that does not hold what is wanted.
+/// The error for a column with other contents than wanted.
 pub fn wrong_type(found: &DataType, wanted: &str) -> Error {
     Error::data("", format!("it holds {}", in_words(found)), format!("a column of {wanted}"))
 }
 
-/// What a column of this type holds, in words.
+/// The contents of a column of this type, in words.
 fn in_words(of: &DataType) -> Cow<'static, str> {
     use DataType as T;
     Cow::Borrowed(match of {
@@ -71,7 +71,7 @@ fn in_words(of: &DataType) -> Cow<'static, str> {
     })
 }
 
-/// The first rows, by their places in the column, without a number that a double represents.
+/// The first rows without a number that a double represents, by their positions in the column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lacking {
     /// The first null.
@@ -80,7 +80,7 @@ pub struct Lacking {
     pub inexact: Option<usize>,
 }
 
-/// The numbers of a column, as many as `out` has; flags are 0 and 1. A row without one gets NaN.
+/// The numbers of a column, as many as `out` has; flags are 0 and 1. A row without a number gets NaN.
 ///
 /// # Errors
 /// When the column does not hold numbers.
@@ -121,7 +121,7 @@ pub fn numbers(column: &dyn Array, out: &mut [f64]) -> Result<Lacking> {
     Ok(lacking)
 }
 
-/// Puts numbers into `out`, NaN where there is none, and gives the first such row that is not null.
+/// Writes numbers to `out`, NaN for missing ones, and returns the first row that is not null and has no number.
 fn fill<T: ArrowPrimitiveType>(column: &PrimitiveArray<T>, out: &mut [f64], number: impl Fn(T::Native) -> Option<f64>) -> Option<usize> {
     let mut is_exact = true;
     for (out, value) in out.iter_mut().zip(column.values()) {
@@ -132,19 +132,19 @@ fn fill<T: ArrowPrimitiveType>(column: &PrimitiveArray<T>, out: &mut [f64], numb
     if is_exact { None } else { (0..out.len()).find(|row| column.is_valid(*row) && number(column.value(*row)).is_none()) }
 }
 
-/// The double that is nearest to `value` / 10^`scale`; `None` for a large whole number that is none.
+/// The double nearest to `value` / 10^`scale`; `None` for a large whole number that no double represents.
 fn decimal(value: i128, scale: i8) -> Option<f64> {
     /// Powers of ten up to this one are doubles.
     const EXACT: i8 = 22;
     match scale {
         0 => exact(value),
-        // The quotient of two doubles is rounded once.
+        // The quotient of two doubles has a single rounding.
         1..=EXACT if exact(value).is_some() => Some(value as f64 / 10f64.powi(scale.into())),
         _ => format!("{value}e{}", -i32::from(scale)).parse().ok(),
     }
 }
 
-/// All numbers of a column, as [`numbers`]; `first` is the number of its first row in messages.
+/// All numbers of a column, as [`numbers`]; messages count rows from `first`.
 ///
 /// # Errors
 /// When the column does not hold numbers, a row is null, or no double represents a whole number.
@@ -157,17 +157,17 @@ pub fn all_numbers(column: &dyn Array, first: usize, out: &mut [f64]) -> Result<
     Err(inexact_row(first + row, &name(column, row).unwrap_or_default()))
 }
 
-/// The error about a row with a whole number that no double represents.
+/// The error for a row with a whole number that no double represents.
 pub fn inexact_row(row: usize, whole: &str) -> Error {
     field::too_many_digits(whole).prefixed(format!("row {row}"))
 }
 
-/// The error about a column, with its name.
+/// An error in a column, with its name.
 pub(crate) fn in_column(name: &str, e: Error) -> Error {
     e.about("").prefixed(format!("column `{}`", quoted(name)))
 }
 
-/// The error about a row without a value.
+/// The error for a row without a value.
 pub fn null_row(row: usize) -> Error {
     Error::data("", format!("row {row} is null"), "a value in every row: leave such rows out")
 }
@@ -175,7 +175,7 @@ pub fn null_row(row: usize) -> Error {
 /// Calls `visit` with all whole numbers of a column, in the order of its rows; `None` for null.
 ///
 /// # Errors
-/// When the column does not hold whole numbers, and the first of `visit`.
+/// When the column does not hold whole numbers, and the first error of `visit`.
 pub fn each_whole(column: &dyn Array, mut visit: impl FnMut(Option<i128>) -> Result<()>) -> Result<()> {
     macro_rules! each {
         ($type:ty) => {
@@ -215,10 +215,10 @@ fn each_bytes(column: &dyn Array, mut visit: impl FnMut(usize, Option<&[u8]>) ->
     }
 }
 
-/// Calls `visit` with all texts of a column and their places; `None` for null. `first` is the number of its first row in messages.
+/// Calls `visit` with all texts of a column and their positions; `None` for null. Messages count rows from `first`.
 ///
 /// # Errors
-/// When the column does not hold texts, or bytes are not UTF-8; and the first of `visit`.
+/// When the column does not hold texts, or bytes are not UTF-8; and the first error of `visit`.
 pub fn each_text(column: &dyn Array, first: usize, mut visit: impl FnMut(usize, Option<&str>) -> Result<()>) -> Result<()> {
     each_bytes(column, |row, bytes| {
         let text = bytes.map(std::str::from_utf8).transpose();
@@ -226,7 +226,7 @@ pub fn each_text(column: &dyn Array, first: usize, mut visit: impl FnMut(usize, 
     })
 }
 
-/// The text of a row, or its whole number with all digits; `None` for null and for what is neither.
+/// The text of a row, or its whole number with all digits; otherwise `None`.
 pub fn name(column: &dyn Array, row: usize) -> Option<String> {
     let mut found = None;
     let one = column.slice(row, 1);
@@ -246,7 +246,7 @@ pub fn name(column: &dyn Array, row: usize) -> Option<String> {
     found
 }
 
-/// The pieces of a column of this type, in one.
+/// The pieces of a column of this type as one array.
 ///
 /// # Errors
 /// When they are of different types, or too long for one array.
@@ -256,7 +256,7 @@ pub(crate) fn joined(parts: &[ArrayRef], of: &DataType) -> Result<ArrayRef> {
     all.map_err(|e| Error::data("", format!("its pieces do not fit together: {e}"), "a table that is not damaged"))
 }
 
-/// The column with a value in place of each key.
+/// The column with values instead of dictionary keys.
 fn without_dictionary(column: &dyn Array) -> Result<ArrayRef> {
     let bad = |e| Error::data("", format!("a key of its dictionary is wrong: {e}"), "a table that is not damaged");
     let dictionary = column.as_any_dictionary();

@@ -1,7 +1,8 @@
-//! Decimal commas: how the numbers of tables are written whose fields are separated by semicolons.
+//! Decimal commas in tables whose fields are separated by semicolons.
 //!
-//! Where a comma is the decimal mark, programs separate fields by semicolons. A file with semicolons may have either mark, but one of them
-//! for all of its numbers, and no marks of thousands: `1,234` is 1.234 only if another number of the file shows that commas are decimal.
+//! Programs separate fields by semicolons if the comma is the decimal mark. A file with semicolons may have either decimal mark, but
+//! only one for all numbers, and no thousands separators. `1,234` is 1.234 only if another number of the file shows that commas are
+//! decimal.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -10,46 +11,46 @@ use fedsa::error::{Error, Result, quoted};
 
 const WANTED: &str = "numbers with one decimal mark, a point or a comma, in the whole file, and without separators of thousands";
 
-/// The marks of the numbers of a file that were seen so far.
+/// The decimal marks seen so far in the numbers of a file.
 pub(crate) struct Decimals {
-    /// Whether commas may be marks.
+    /// Whether commas may be decimal marks.
     may_be_commas: bool,
     seen: RefCell<Seen>,
 }
 
-/// The first numbers of each kind; 0 stands for a line that is not known yet.
+/// The first numbers of each kind; line 0 means not yet known.
 #[derive(Default)]
 struct Seen {
     is_new: bool,
     point: Option<(u64, String)>,
     comma: Option<(u64, String)>,
     both: Option<(u64, String)>,
-    /// Whether a comma is no mark of thousands in some number.
+    /// Whether some number has a comma that cannot separate thousands.
     is_clear: bool,
 }
 
-/// How a number is written.
+/// The notation of a number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Form {
     /// With a decimal point.
     Point,
     /// With a decimal comma.
     Comma,
-    /// With one comma before three digits, which may be either mark.
+    /// With one comma before three digits, which may be a decimal mark or a thousands separator.
     Either,
-    /// With marks of thousands.
+    /// With thousands separators.
     Thousands,
-    /// Without marks, or no number.
+    /// Without marks, or not a number.
     Other,
 }
 
 impl Decimals {
-    /// Of a file whose fields are separated so.
+    /// For a file with this field separator.
     pub(crate) fn of(separator: u8) -> Self {
         Self { may_be_commas: separator == b';', seen: RefCell::default() }
     }
 
-    /// The field of a column of numbers with a decimal point. Its mark is remembered.
+    /// A field of a column of numbers, with a decimal point. Its mark is recorded.
     pub(crate) fn number<'a>(&self, field: &'a str) -> Cow<'a, str> {
         if !self.may_be_commas {
             return Cow::Borrowed(field);
@@ -61,20 +62,20 @@ impl Decimals {
         converted(form, field)
     }
 
-    /// The field of any column: with a decimal point if it is a number.
+    /// A field of any column, with a decimal point if it is a number.
     pub(crate) fn any<'a>(&self, field: &'a str) -> Cow<'a, str> {
         if self.may_be_commas { converted(form(field), field) } else { Cow::Borrowed(field) }
     }
 
-    /// Whether a field is a number with marks of thousands.
+    /// Whether a field is a number with thousands separators.
     pub(crate) fn has_thousands(&self, field: &str) -> bool {
         self.may_be_commas && form(field) == Form::Thousands
     }
 
-    /// Looks at what a line has shown.
+    /// Checks the marks found in a line.
     ///
     /// # Errors
-    /// When its numbers have another mark than those before.
+    /// When its numbers have another mark than earlier ones.
     pub(crate) fn check(&self, line: impl FnOnce() -> u64) -> Result<()> {
         if !self.may_be_commas {
             return Ok(());
@@ -94,17 +95,17 @@ impl Decimals {
         Err(Error::data("", what, WANTED))
     }
 
-    /// That commas were read as decimal marks, in words; `None` where there were none.
+    /// A message that commas were read as decimal marks; `None` if there were none.
     pub(crate) fn comma(&self) -> Option<String> {
         let seen = self.seen.borrow();
         let (line, field) = seen.comma.as_ref()?;
         Some(format!("a comma is the decimal mark: `{}` in line {line} is {}", quoted(field), quoted(field.replace(',', "."))))
     }
 
-    /// Looks at the whole file at its end.
+    /// Checks the whole file at its end.
     ///
     /// # Errors
-    /// When commas may have been marks of thousands.
+    /// When commas may have been thousands separators.
     pub(crate) fn finish(&self) -> Result<()> {
         let seen = self.seen.borrow();
         let Some((line, field)) = seen.comma.as_ref().filter(|_| !seen.is_clear) else { return Ok(()) };
@@ -134,7 +135,7 @@ fn converted(form: Form, field: &str) -> Cow<'_, str> {
     if matches!(form, Form::Comma | Form::Either) { Cow::Owned(field.replacen(',', ".", 1)) } else { Cow::Borrowed(field) }
 }
 
-/// How a field is written: `[sign] digits [mark digits] [exponent]`.
+/// The notation of a field: `[sign] digits [mark digits] [exponent]`.
 fn form(field: &str) -> Form {
     let unsigned = field.strip_prefix(['-', '+']).unwrap_or(field);
     let exponent = unsigned.find(['e', 'E']);
@@ -199,7 +200,7 @@ mod tests {
         let decimals = Decimals::of(b',');
         assert_eq!((&*decimals.number("1,5"), &*decimals.any("1,5")), ("1,5", "1,5"));
         assert!(decimals.check(|| 2).is_ok() && decimals.finish().is_ok());
-        // A column that is passed on says nothing of others.
+        // `any` records no mark.
         let decimals = Decimals::of(b';');
         assert_eq!((&*decimals.any("1,5"), &*decimals.any("1.5"), &*decimals.any("a,b")), ("1.5", "1.5", "a,b"));
         assert!(decimals.check(|| 2).is_ok() && decimals.finish().is_ok());

@@ -1,7 +1,7 @@
-//! Traces of delays: text, a line per round.
+//! Traces of delays: text, one line per round.
 //!
-//! A line has one delay for all agents, or one per agent: whole numbers of rounds,
-//! separated by commas or blanks. Empty lines and lines that start with `#` are skipped.
+//! A line has one delay for all agents, or one per agent: whole numbers of rounds, separated by commas or blanks. Empty lines and lines
+//! that start with `#` are skipped.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
     from_bytes(&super::read(path)?).map_err(|e| about(path, e))
 }
 
-/// As [`read`], of a file in memory.
+/// As [`read`], for a file in memory.
 ///
 /// # Errors
 /// As [`read`].

@@ -17,10 +17,11 @@ pub(crate) fn whole_number(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64).then_some(value as i64)
 }
 
-/// Refuses a whole number that no double represents, nor prints so: such numbers are names, and rounding makes different ones equal.
+/// Rejects a whole number that a double neither represents nor prints identically. Such numbers are names, and rounding would make
+/// different ones equal.
 ///
 /// # Errors
-/// When it is one.
+/// When it is such a number.
 pub(crate) fn check_exact(field: &str) -> Result<()> {
     // All whole numbers of 15 digits are doubles.
     const ALL: usize = 15;
@@ -29,7 +30,7 @@ pub(crate) fn check_exact(field: &str) -> Result<()> {
         return Ok(());
     }
     let is_exact = digits.parse::<i128>().is_ok_and(|whole| whole as f64 as i128 == whole);
-    // Large doubles are printed with zeros behind the digits that tell them apart.
+    // Large doubles are printed with zeros after their significant digits.
     let is_printed_so = || digits.parse::<f64>().is_ok_and(|x| x.to_string() == digits);
     if is_exact || is_printed_so() {
         return Ok(());
@@ -37,7 +38,7 @@ pub(crate) fn check_exact(field: &str) -> Result<()> {
     Err(too_many_digits(&in_words(field)))
 }
 
-/// The error about a whole number that no double represents.
+/// The error for a whole number that no double represents.
 pub(crate) fn too_many_digits(number: &str) -> Error {
     Error::data("", format!("{number} has more digits than a number keeps"), "whole numbers up to 2^53, or such as 1.5e20")
 }

@@ -10,10 +10,10 @@ use fedsa::error::{Error, ErrorCode, Result};
 
 use super::{name_of, shown};
 
-/// Checks that no file is listed twice, be it through another path or link; a file is called `noun` in the message.
+/// Checks that no file is listed twice, even through another path or link; the message calls a file `noun`.
 ///
 /// # Errors
-/// When one is; names it, and the other path.
+/// When a file is listed twice; names both paths.
 pub(super) fn each_once(paths: &[PathBuf], noun: &str, accepted: &str) -> Result<()> {
     let mut seen: HashMap<PathBuf, &PathBuf> = HashMap::new();
     for path in paths {
@@ -26,7 +26,7 @@ pub(super) fn each_once(paths: &[PathBuf], noun: &str, accepted: &str) -> Result
     Ok(())
 }
 
-/// The folders in which files are looked for.
+/// The folders of the search for files.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// The base of relative paths: the directory of the experiment
@@ -37,33 +37,29 @@ pub struct Places {
 }
 
 impl Places {
-    /// Paths relative to `base`, data sets in the folder that `FEDSA_DATA`
-    /// names, else in the user's cache (`$XDG_CACHE_HOME/fedsa` or
-    /// `~/.cache/fedsa`).
+    /// Relative paths start at `base`. Data sets are in the folder named by `FEDSA_DATA`, then in the user's cache
+    /// (`$XDG_CACHE_HOME/fedsa` or `~/.cache/fedsa`).
     pub fn from_env(base: impl Into<PathBuf>) -> Self {
         let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         Self { base: base.into(), data: data_folders(var) }
     }
 
-    /// The user's cache, into which public data sets are fetched. It is the last of the folders of data sets; `None` if there
-    /// is neither `XDG_CACHE_HOME` nor `HOME`.
+    /// The user's cache, the destination of public data sets and the last of the folders of data sets; `None` if there is neither
+    /// `XDG_CACHE_HOME` nor `HOME`.
     pub fn cache() -> Option<PathBuf> {
         cache_folder(&|name: &str| std::env::var_os(name).filter(|value| !value.is_empty()))
     }
 
-    /// The file or directory that `source` names: a path if it exists, otherwise the name of
-    /// a data set such as `libsvm/w8a`.
+    /// The file or directory that `source` names: a path if it exists, otherwise the name of a data set such as `libsvm/w8a`.
     ///
     /// # Errors
-    /// When neither exists; the message says where it was looked for and how
-    /// to get it.
+    /// When neither exists; the message lists the searched folders and how to get the data.
     pub fn locate(&self, source: &str) -> Result<PathBuf> {
         let found = self.roots(source).map(|root| root.join(source)).find(|path| is_there(path));
         found.ok_or_else(|| self.missing(source))
     }
 
-    /// The same source as an absolute path, so that it does not depend on the working
-    /// directory; unchanged if there is no such file.
+    /// The source as an absolute path, so that it does not depend on the working directory; unchanged if there is no such file.
     pub fn absolute(&self, source: &str) -> String {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         if let Ok(path) = self.locate(source) {
@@ -78,22 +74,19 @@ impl Places {
         }
     }
 
-    /// The files that all sources name ([`Places::files`]), each once under its own path, however it is named. Sources without files, such as
-    /// those that are not there, have none.
+    /// The files named by all sources ([`Places::files`]), each once under its own path. Missing sources have none.
     pub fn distinct(&self, sources: &[String], extensions: &[&str]) -> BTreeSet<PathBuf> {
         let files = sources.iter().flat_map(|source| self.files(source, extensions).unwrap_or_default());
         files.map(|file| file.canonicalize().unwrap_or(file)).collect()
     }
 
-    /// The files that `source` names, in natural order: one file, the files that a
-    /// glob (`logs/agent_*.parquet`) matches, or the files of a directory that
-    /// have one of these extensions. Hidden files and subdirectories are skipped.
-    /// Pipes, devices and broken links are included, so that reading them fails:
-    /// an agent without a readable file must not be skipped silently.
+    /// The files named by `source`, in natural order: one file, the files that a glob (`logs/agent_*.parquet`) matches, or the files of
+    /// a directory that have one of these extensions. Hidden files and subdirectories are skipped. Pipes, devices and broken links are
+    /// included, so that reading them fails: an agent without a readable file must not be skipped silently.
     ///
     /// # Errors
-    /// As [`Places::locate`]; also when a directory or glob has no such file, or a
-    /// directory has files with different extensions of these.
+    /// As [`Places::locate`]; also when a directory or glob has no such file, or a directory has files with several of these
+    /// extensions.
     pub fn files(&self, source: &str, extensions: &[&str]) -> Result<Vec<PathBuf>> {
         let mut files = match self.locate(source) {
             Ok(dir) if dir.is_dir() => files_of(&dir, extensions)?,
@@ -127,7 +120,7 @@ impl Places {
         Err(self.missing(pattern).saying("no file matches"))
     }
 
-    /// The base folders for `source`; the first one that contains it is used.
+    /// The base folders for `source`, in the order of the search; the first match counts.
     fn roots(&self, source: &str) -> impl Iterator<Item = &Path> {
         let data = if is_data_name(source) { &self.data[..] } else { &[] };
         std::iter::once(&self.base).chain(data).map(PathBuf::as_path)
@@ -151,12 +144,12 @@ impl Places {
     }
 }
 
-/// The folders of data sets, given the environment.
+/// The folders of data sets for this environment.
 fn data_folders(var: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     var("FEDSA_DATA").map(PathBuf::from).into_iter().chain(cache_folder(&var)).collect()
 }
 
-/// The user's cache, given the environment.
+/// The user's cache for this environment.
 fn cache_folder(var: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let cache = var("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(var("HOME")?).join(".cache")));
     cache.map(|cache| cache.join("fedsa"))
@@ -193,8 +186,7 @@ fn files_of(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Each file once, by its shortest path: `**` follows links to folders, so that a link to a parent
-/// folder lists the same files repeatedly.
+/// Each file once, by its shortest path: `**` follows links to folders, so a link to a parent folder lists the same files repeatedly.
 fn without_loops(mut files: Vec<PathBuf>) -> Vec<PathBuf> {
     files.sort_by_key(|path| path.components().count());
     let mut seen = std::collections::HashSet::new();

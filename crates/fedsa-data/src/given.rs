@@ -1,4 +1,4 @@
-//! Data that a caller has in memory, in the place of files, and what identifies them.
+//! Data that a caller provides in memory instead of files, and their identity.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use crate::memory_log::MemoryLog;
 /// Data in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
-    /// Logs, one an agent.
+    /// Logs, one per agent.
     pub logs: Vec<Arc<MemoryLog>>,
     /// Data sets, which are handed out once.
     sets: Mutex<Vec<Dataset>>,
@@ -33,7 +33,7 @@ impl Given {
         self.has_sets.then(|| std::mem::take(&mut *self.sets.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// The checksums of all numbers and names that results depend on, like those of files; `None` without data in memory.
+    /// The checksums of all numbers and names that affect results, in the form used for files; `None` without data in memory.
     pub fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
     }

@@ -1,4 +1,4 @@
-//! The bytes of a file as a stream, unpacked if they are gzip or zstd; and the memory that its rows may take.
+//! The bytes of a file as a stream, uncompressed from gzip or zstd, and the memory that its rows may take.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -9,24 +9,24 @@ use crate::machine::bytes_text;
 use crate::store::{Store, StoreReader};
 use crate::{shown, size_limit};
 
-/// What is read of a file at a time, in bytes.
+/// The number of bytes read at a time.
 const BUFFER: usize = 64 << 10;
-/// The longest line, in bytes: a line is in memory as a whole.
+/// The longest line in bytes, because a line is in memory as a whole.
 pub(super) const LONGEST_LINE: usize = 16 << 20;
 
-/// The two bytes with which every member of a gzip file begins.
+/// The first two bytes of every member of a gzip file.
 const MAGIC: &[u8] = &[0x1f, 0x8b];
-/// The four bytes with which a zstd file begins (RFC 8878, section 3.1.1).
+/// The first four bytes of a zstd file (RFC 8878, section 3.1.1).
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// A file that is read from its start.
+/// A file read from its start.
 pub(super) struct Input {
     reader: Box<dyn BufRead>,
-    /// Whether it is packed.
+    /// Whether the file is compressed.
     pub(super) packed: bool,
 }
 
-/// Opens a file. It is gzip or zstd if it starts with their bytes; all members and frames are read.
+/// Opens a file. Its first bytes identify gzip and zstd; all members and frames are read.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -42,9 +42,9 @@ pub(super) fn open(store: &Store) -> Result<Input> {
     Ok(Input { reader, packed: is_gzip || is_zstd })
 }
 
-/// The frames of a zstd file, unpacked. A frame may ask for a window of 128 MiB.
+/// The uncompressed frames of a zstd file. A frame may require a window of 128 MiB.
 fn frames(file: BufReader<StoreReader>) -> io::Result<Frames> {
-    /// 2^27, what `zstd --ultra` takes.
+    /// 2^27, the window of `zstd --ultra`.
     const WINDOW_LOG: u32 = 27;
     let mut inner = zstd::stream::read::Decoder::with_buffer(file)?;
     inner.window_log_max(WINDOW_LOG)?;
@@ -66,7 +66,7 @@ impl Input {
     /// Reads the next line into `line`, without its end; false at the end of the file.
     ///
     /// # Errors
-    /// When it is longer than [`LONGEST_LINE`], or the file cannot be read.
+    /// When the line is longer than [`LONGEST_LINE`], or the file cannot be read.
     pub(super) fn line(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
         let read = (&mut self.reader).take(LONGEST_LINE as u64 + 1).read_until(b'\n', line)?;
@@ -79,7 +79,7 @@ impl Input {
         Ok(read > 0)
     }
 
-    /// The bytes that come next, as many as are at hand; none at the end.
+    /// The next bytes, as many as are buffered; none at the end.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -87,7 +87,7 @@ impl Input {
         self.reader.fill_buf().map_err(|e| broken("its start", &e))
     }
 
-    /// Reads into `out` until it is full or the file ends, and returns how many bytes that were.
+    /// Reads into `out` until it is full or the file ends, and returns the number of bytes.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -105,13 +105,13 @@ impl Input {
     }
 }
 
-/// The members of a gzip file, unpacked one after the other (RFC 1952, section 2.2).
+/// The uncompressed members of a gzip file, one after the other (RFC 1952, section 2.2).
 struct Members {
-    /// The member that is read; `None` after the last.
+    /// The current member; `None` after the last.
     member: Option<GzDecoder<Packed>>,
 }
 
-/// The bytes of a file from the start of a member on: those that were read to see whether there is one, and the others.
+/// The bytes of a file from the start of a member on: those already read to detect the member, then the others.
 type Packed = io::Chain<&'static [u8], BufReader<StoreReader>>;
 
 impl Members {
@@ -119,14 +119,14 @@ impl Members {
         Self { member: Some(GzDecoder::new((&MAGIC[..0]).chain(file))) }
     }
 
-    /// The member that begins where another has ended; `None` at the end of the file.
+    /// The member after one that has ended; `None` at the end of the file.
     fn following(mut file: BufReader<StoreReader>) -> io::Result<Option<GzDecoder<Packed>>> {
         let mut start = Vec::new();
         (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start)?;
         match &start[..] {
             [] => Ok(None),
             start if start == MAGIC => Ok(Some(GzDecoder::new(MAGIC.chain(file)))),
-            // The first byte of a member, and no more.
+            // The first byte of a member, and nothing more.
             [first] if *first == MAGIC[0] => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Err(io::Error::other(Trailing)),
         }
@@ -138,7 +138,7 @@ impl Read for Members {
         if out.is_empty() {
             return Ok(0);
         }
-        // A read that was interrupted is tried again: the member stays where it is until it has ended.
+        // An interrupted read is repeated: the current member stays until it has ended.
         while let Some(member) = &mut self.member {
             let read = member.read(out)?;
             if read > 0 {
@@ -152,12 +152,12 @@ impl Read for Members {
     }
 }
 
-/// Bytes after the last member of a gzip file that begin no other.
+/// Bytes after the last member of a gzip file that are not another member.
 #[derive(Debug, thiserror::Error)]
 #[error("there are bytes after the end of the gzip stream")]
 struct Trailing;
 
-/// The bytes of a file, unpacked if they are gzip or zstd.
+/// The bytes of a file, uncompressed if they are gzip or zstd.
 ///
 /// # Errors
 /// When they are damaged or truncated, or take more than half of the available memory.
@@ -188,30 +188,30 @@ fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("a line of more than {LONGEST_LINE} bytes"))
 }
 
-/// What is read of a table until [`Line::begin`]: at most [`LONGEST_LINE`] bytes. Lines end with a line feed, the last one too, whatever
-/// ends them in the file (`\r\n`, `\r`, or nothing at its end): the reader of fields counts line feeds, and would not have seen that of a
-/// `\r\n` when it has read a line.
+/// The input of a table's CSV reader: until [`Line::begin`] at most [`LONGEST_LINE`] bytes. Every line ends with a line feed, also the
+/// last one and lines that end with `\r\n` or `\r` in the file. The CSV reader counts line feeds, and would count the line feed of a
+/// `\r\n` only with the next line.
 ///
-/// A file that ends within quotes is an error: the reader of fields would take all of its rest for one field.
+/// A file that ends within quotes is an error, because the CSV reader would take the whole rest as one field.
 pub(super) struct Line {
     input: Input,
     left: usize,
-    /// Whether the last byte was `\r`, of which a line feed was made.
+    /// Whether the last byte was a `\r`, replaced by a line feed.
     after_return: bool,
-    /// The last byte that was given; a line feed before the first one.
+    /// The last byte returned; a line feed before the first one.
     last: u8,
     quotes: Quotes,
-    /// Whether an empty line comes first, in place of one that was read.
+    /// Whether an empty line comes first, instead of one already read.
     is_preceded: bool,
 }
 
 impl Line {
-    /// The lines of a table whose fields are separated by `separator`; where `is_preceded`, one of them was read already.
+    /// The lines of a table with this field separator; if `is_preceded`, one line was already read.
     pub(super) fn new(input: Input, separator: u8, is_preceded: bool) -> Self {
         Self { input, left: LONGEST_LINE, after_return: false, last: b'\n', quotes: Quotes::new(separator), is_preceded }
     }
 
-    /// A line begins.
+    /// Begins a line.
     pub(super) fn begin(&mut self) {
         self.left = LONGEST_LINE;
     }
@@ -252,7 +252,7 @@ impl Read for Line {
 }
 
 impl Line {
-    /// Makes line feeds of `\r\n` and `\r`, in place; gives how many bytes are left.
+    /// Turns `\r\n` and `\r` into line feeds, in place; returns the number of bytes left.
     fn with_line_feeds(&mut self, bytes: &mut [u8]) -> usize {
         if !self.after_return && memchr::memchr(b'\r', bytes).is_none() {
             return bytes.len();
@@ -271,8 +271,8 @@ impl Line {
     }
 }
 
-/// Where a text of quoted fields is, as the reader of fields takes them: a quote opens only at the start of a field, and two quotes within
-/// quotes are one.
+/// The state of quoted text, by the rules of the CSV reader: a quote opens only at the start of a field, and two quotes within quotes
+/// are one.
 struct Quotes {
     separator: u8,
     place: Place,
@@ -280,38 +280,38 @@ struct Quotes {
     line: u64,
     /// The line on which the last quote was opened.
     opened: u64,
-    /// How many bytes of a byte-order mark have been seen, which are no part of the first field.
+    /// The number of bytes of a byte-order mark seen so far; they are not part of the first field.
     mark: usize,
 }
 
-/// The place of the next byte.
+/// The position of the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// At the start of a field.
     Start,
-    /// In a field without quotes, or after those of a field.
+    /// In a field without quotes, or after its closing quote.
     Plain,
     /// Within quotes.
     Quoted,
-    /// After a quote within quotes: the second of two, or the end of them.
+    /// After a quote within quotes: a second one follows, or the quotes end.
     AfterQuote,
 }
 
-/// What quotes must be.
+/// The rules for quotes, in words.
 pub(super) const QUOTES: &str = "quotes in pairs, with a text between them that ends on its line; \"\" is a quote in such a text";
 
-/// A quote without its end, or whose end is in the middle of a field.
+/// A quote without its end, or with its end in the middle of a field.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BadQuote {
-    /// The file ends, or a line becomes too long.
+    /// The file ends, or a line becomes too long. The line of the quote.
     #[error("line {0}: a quote that is opened there is not closed")]
     Open(u64),
-    /// The quotes go over several lines, and text follows: the quote was meant to open a field, or to be in it.
+    /// The quotes span several lines, and text follows: the quote was not meant to enclose a field.
     #[error("line {opened}: a quote that is opened there is closed in line {closed}, in the middle of a field")]
     Inside {
         /// The line of the first quote.
         opened: u64,
-        /// The line of the other one.
+        /// The line of the second one.
         closed: u64,
     },
 }
@@ -323,12 +323,12 @@ impl Quotes {
         Self { separator, place: Place::Start, line: 1, opened: 1, mark: 0 }
     }
 
-    /// The error about quotes that are open.
+    /// The error for open quotes.
     fn open(&self) -> Option<BadQuote> {
         (self.place == Place::Quoted).then_some(BadQuote::Open(self.opened))
     }
 
-    /// Follows bytes.
+    /// Processes bytes.
     fn see(&mut self, mut bytes: &[u8]) -> Result<(), BadQuote> {
         while self.mark < Self::MARK.len() && !bytes.is_empty() {
             if bytes[0] != Self::MARK[self.mark] {
@@ -337,7 +337,7 @@ impl Quotes {
             }
             (self.mark, bytes) = (self.mark + 1, &bytes[1..]);
         }
-        // Most files have no quotes at all: of them lines are counted, which is fast.
+        // Most files have no quotes at all; for them counting lines is enough, and fast.
         if matches!(self.place, Place::Start | Place::Plain) && memchr::memchr(b'"', bytes).is_none() {
             self.line += memchr::memchr_iter(b'\n', bytes).count() as u64;
             if let Some(last) = bytes.last() {
@@ -363,13 +363,13 @@ impl Quotes {
         Ok(())
     }
 
-    /// The place after a byte outside of quotes.
+    /// The position after a byte outside quotes.
     fn outside(&self, byte: u8) -> Place {
         if byte == self.separator || byte == b'\n' { Place::Start } else { Place::Plain }
     }
 }
 
-/// The error about a file that could be opened but not read to its end. `place` is where reading was.
+/// The error for a file that was opened but could not be read to its end. `place` is the position reached.
 pub(super) fn broken(place: &str, e: &io::Error) -> Error {
     if e.get_ref().is_some_and(|inner| inner.is::<Trailing>()) {
         return Error::data("", shown(e), "a file that ends with its gzip stream, of one member or several: get it again");
@@ -388,7 +388,7 @@ pub(super) fn broken(place: &str, e: &io::Error) -> Error {
     Error::data("", format!("{place}: {what}"), help)
 }
 
-/// The memory that the rows of a file may still take.
+/// The memory still available for the rows of a file.
 pub(super) struct Room {
     left: usize,
     limit: usize,
@@ -396,16 +396,16 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// For a file of so many bytes.
+    /// For a file of this many bytes.
     pub(super) fn of(file: u64) -> Self {
         let limit = size_limit();
         Self { left: limit, limit, file }
     }
 
-    /// Accounts for `bytes` more. Vectors that grow take up to twice what is in them: count them twice.
+    /// Reserves `bytes` more. Growing vectors take up to twice their contents, so callers count them twice.
     ///
     /// # Errors
-    /// When there is no more room; `for_what` says for what.
+    /// When there is not enough memory; `for_what` names the use.
     pub(super) fn take(&mut self, bytes: usize, for_what: impl FnOnce() -> String) -> Result<()> {
         match self.left.checked_sub(bytes) {
             Some(left) => self.left = left,

@@ -1,12 +1,11 @@
 //! File formats: problems (`.npz`), data sets (LIBSVM, CSV, Parquet, IDX), logs and tables (Parquet, CSV, TSV), traces (Parquet),
 //! delays (text), weights (JSON).
 //!
-//! Only this crate reads and writes these formats; the library sees plain structs. The
-//! `key` of an error is the file. Rows count from 0 as in a data frame, lines of
-//! text from 1 as in an editor.
+//! Only this crate reads and writes these formats; other crates use plain structs. The `key` of an error is the file. Rows count from
+//! 0, as in a data frame; lines of text count from 1, as in an editor.
 //!
-//! No content of a file makes a reader panic. What is read into memory as a whole is limited to half of the available memory, which
-//! [`machine`] determines.
+//! No content of a file makes a reader panic. Files read as a whole may take at most half of the available memory, which [`machine`]
+//! determines.
 
 pub mod appended;
 pub mod atomic;
@@ -56,35 +55,35 @@ use given::Given;
 /// The files of this machine, from which problems read.
 #[derive(Debug)]
 pub struct DiskFiles {
-    /// The folders in which files are looked for.
+    /// The folders of the search for files.
     pub places: find::Places,
-    /// The checksum of all data that was read, but for logs, in the order of reading.
+    /// The checksum of all data read so far except logs, in the order of reading.
     noted: AtomicU32,
     logs: Mutex<Logs>,
     /// Data that are in memory.
     given: Given,
-    /// The data sets that were read: the file, the checksum and the number of rows of each, in the order of their first reading.
+    /// The data sets read so far: the file, checksum and number of rows of each, in the order of the first reading.
     datasets: Mutex<Vec<(PathBuf, u32, usize)>>,
-    /// The bytes that small logs may still take that are kept in memory.
+    /// The bytes still available for small logs kept in memory.
     room: Arc<AtomicUsize>,
-    /// Ends the building of problems.
+    /// Cancels the building of problems.
     cancel: Cancel,
 }
 
-/// The logs that were opened: each once, in the order in which they were asked for.
+/// The opened logs, each once, in the order of the requests.
 #[derive(Debug, Default)]
 struct Logs {
     all: Vec<logs::FileLog>,
     /// The position of a log, by its path, its name, and its form.
     positions: HashMap<(PathBuf, String, String), usize>,
-    /// The positions of those whose agents a column names, by the files and their form: they are read as a whole.
+    /// The positions of the logs whose agents are named in a column, by files and form. Such files are read as a whole.
     by_agent: HashMap<(Vec<String>, String), Vec<usize>>,
 }
 
-/// The most transitions between two looks at the token: products of a thousand features of as many transitions take half a second.
+/// The most transitions between two checks of the token. Products of a thousand features take half a second for this many transitions.
 const PIECE: usize = 1024;
 
-/// A log that is read until a token is cancelled.
+/// A log whose reading stops when a token is cancelled.
 struct Stoppable<S> {
     log: S,
     cancel: Cancel,
@@ -139,7 +138,7 @@ impl DiskFiles {
         }
     }
 
-    /// The same with these logs in memory, one an agent: a problem whose list of files is empty takes them.
+    /// The same with these logs in memory, one per agent, for problems with an empty list of files.
     #[must_use]
     pub fn with_logs<L: Into<logs::MemoryLog>>(self, given: Vec<L>) -> Self {
         let logs: Vec<logs::MemoryLog> = given.into_iter().map(Into::into).collect();
@@ -147,29 +146,29 @@ impl DiskFiles {
         Self { given: Given::of_logs(logs, checksums), ..self }
     }
 
-    /// The same with these data sets in memory, which the first problem that reads data sets takes, whatever files it names.
+    /// The same with these data sets in memory. The first problem that reads data sets takes them, whatever files it names.
     #[must_use]
     pub fn with_datasets(self, given: Vec<Dataset>) -> Self {
         let checksums = given.iter().map(datasets::checksum).collect();
         Self { given: Given::of_sets(given, checksums), ..self }
     }
 
-    /// The checksums of the data that are in memory, but for names of logs and data sets; none where there are none.
+    /// The checksums of the data in memory, without names of logs and data sets; `None` without such data.
     pub fn given_identity(&self) -> Option<&str> {
         self.given.identity()
     }
 
-    /// The same, which reads until the token is cancelled: logs end after the
-    /// transitions that are being seen, other files after the file, and generated problems after the agent.
+    /// The same, but reading stops when the token is cancelled: logs after the current batch of transitions, other files at their end,
+    /// generated problems after an agent.
     #[must_use]
     pub fn with_cancel(self, cancel: &Cancel) -> Self {
         Self { cancel: cancel.clone(), ..self }
     }
 
-    /// A checksum of all data that was read from files so far; 0 if nothing was read.
+    /// A checksum of all data read from files so far; 0 if nothing was read.
     ///
-    /// A log counts from its first complete reading on, with its contents: it does not matter how often it was read, in which
-    /// batches, and which log was read first. A data set that is read again with the same contents counts once.
+    /// A log counts with its contents from its first complete reading on. The number of readings, the batches and the order of logs do
+    /// not matter. A data set read again with the same contents counts once.
     pub fn digest(&self) -> u32 {
         let noted = self.noted.load(Ordering::Relaxed);
         let mut sums: Vec<Option<u32>> = self.opened().all.iter().map(logs::FileLog::checksum).collect();
@@ -184,7 +183,7 @@ impl DiskFiles {
         hasher.finalize()
     }
 
-    /// The files of data sets that were read, without folders, and the number of rows of each, in the order of their first reading.
+    /// The files of data sets read so far, without folders, and the number of rows of each, in the order of the first reading.
     pub fn rows_read(&self) -> Vec<(String, usize)> {
         let datasets = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
         let name = |path: &Path| shown(path.file_name().unwrap_or_default().to_string_lossy());
@@ -318,7 +317,7 @@ impl Files for DiskFiles {
     }
 }
 
-/// The bytes that the contents of a file may take in memory: half of what is available, and at least 64 MiB.
+/// The bytes that the contents of a file may take in memory: half of the available memory, and at least 64 MiB.
 fn size_limit() -> usize {
     const SMALL: usize = 64 << 20;
     (room() / 2).max(SMALL)
@@ -326,7 +325,7 @@ fn size_limit() -> usize {
 
 /// The available memory in bytes; `usize::MAX` if it is not known.
 fn room() -> usize {
-    // A variable that is not an amount of memory is refused elsewhere.
+    // Invalid values of the variable are rejected elsewhere.
     machine::available().ok().flatten().map_or(usize::MAX, |available| available.bytes as usize)
 }
 
@@ -335,7 +334,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     regular::read(path, (room() / 2) as u64).map_err(|e| unreadable(path, &e))
 }
 
-/// The error about a file that cannot be opened or read.
+/// The error for a file that cannot be opened or read.
 fn unreadable(path: &Path, e: &std::io::Error) -> Error {
     let code = if e.kind() == std::io::ErrorKind::NotFound { ErrorCode::NoFile } else { ErrorCode::Unreadable };
     let help = match e.kind() {
@@ -353,13 +352,12 @@ pub fn name_of(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Turns an error inside a file into an error about the file; the key of the error becomes
-/// part of the message.
+/// Turns an error inside a file into an error about the file; the message includes the key of the error.
 fn about(path: &Path, e: Error) -> Error {
     within_words(e).about(shown(name_of(path)))
 }
 
-/// An error whose key is part of the message, because another key takes its place.
+/// An error whose message includes its key, because another key replaces it.
 fn within_words(e: Error) -> Error {
     if e.key.is_empty() {
         e
@@ -410,7 +408,7 @@ mod tests {
         assert_eq!(digest(&each), digest(&each.clone()));
     }
 
-    /// Sums over the transitions of a log in memory take minutes where there are a thousand features.
+    /// Sums over the transitions of a log in memory take minutes with a thousand features.
     #[test]
     fn a_log_in_memory_is_read_until_the_token_is_cancelled() {
         let n = 5 * PIECE + 3;

@@ -1,7 +1,7 @@
-//! Fitted regressions and classifications: the `weights.json` that `fedsa fit` writes, and what they predict.
+//! Fitted regressions and classifications: the `weights.json` of `fedsa fit`, and its predictions.
 //!
-//! Standardisation and projections of the fit are affine maps of the rows. They are part of the coefficients, so that a model
-//! is applied to rows as files have them.
+//! Standardisation and projections of the fit are affine maps of the rows. They are part of the coefficients, so that a model applies
+//! to the rows of files unchanged.
 
 use fedsa::error::{Error, Result, quoted};
 use serde_json::{Value, json};
@@ -12,13 +12,13 @@ use fedsa_problems::rows::preparation::texts::level_name;
 
 use super::table::{Cells, Table, Text};
 
-/// The format of `weights.json` that is written and read.
+/// The format of `weights.json` in this version.
 pub const FORMAT: u64 = 1;
 
-/// What to give instead of a file that is no fitted model.
+/// The advice for a file that is not a fitted model.
 const WANTED: &str = "a weights.json that fedsa fit wrote";
 
-/// A class of targets, as the data name it.
+/// A class of targets, as in the data.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PredictedClass {
     /// A number.
@@ -29,27 +29,27 @@ pub enum PredictedClass {
     Rest,
 }
 
-/// What a model predicts.
+/// The predictions of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicts {
-    /// The target: `offset + scale (intercept + coefficients^T x)`, where targets were scaled for the fit.
+    /// The target: `offset + scale (intercept + coefficients^T x)`, if targets were scaled for the fit.
     Target {
-        /// Added to the scaled function.
+        /// The offset of the scaled function.
         offset: f64,
-        /// Times the function.
+        /// The factor of the function.
         scale: f64,
     },
-    /// The mean of the target by a log link: `exp(intercept + coefficients^T x)`.
+    /// The mean of the target under a log link: `exp(intercept + coefficients^T x)`.
     Mean {
         /// The model, such as `poisson`.
         model: String,
     },
-    /// The target by Huber's loss: `intercept + coefficients^T x`.
+    /// The target under Huber's loss: `intercept + coefficients^T x`.
     Robust,
     /// The probability `1 / (1 + exp(-(intercept + coefficients^T x)))` of the second class.
     Class([PredictedClass; 2]),
-    /// The class of greatest probability: that of class k is `exp(s_k) / sum_j exp(s_j)` with `s_0 = 0` for the reference. The coefficients of
-    /// the model are those of the class after it.
+    /// The class of greatest probability. Class k has the probability `exp(s_k) / sum_j exp(s_j)`, with `s_0 = 0` for the reference.
+    /// The model's own coefficients belong to the class after the reference.
     Classes {
         /// The classes, the reference first.
         classes: Vec<PredictedClass>,
@@ -61,24 +61,24 @@ pub enum Predicts {
 /// A fitted function `intercept + coefficients^T x` of rows x.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinearModel {
-    /// The columns of x; `None` for columns without names, which are called `1`, `2`, .. as those of LIBSVM files.
+    /// The columns of x; `None` for columns without names, which are called `1`, `2`, .. as in LIBSVM files.
     pub columns: Option<Vec<String>>,
-    /// A number for each column.
+    /// One number per column.
     pub coefficients: Vec<f64>,
-    /// Added to the sum.
+    /// The intercept.
     pub intercept: f64,
-    /// What is predicted.
+    /// The predictions.
     pub predicts: Predicts,
     /// The column of targets, if it has a name.
     pub target: Option<String>,
-    /// The column that is added to the sum.
+    /// The column of offsets, added to the sum.
     pub offset: Option<String>,
-    /// The columns of categories, whose levels are columns of x.
+    /// The columns of categories; their levels are columns of x.
     pub categories: Vec<Category>,
 }
 
 impl LinearModel {
-    /// The names of the columns that are read as numbers: those of x that are no levels, and that of offsets.
+    /// The names of the columns read as numbers: columns of x that are not levels, and the column of offsets.
     pub fn names(&self) -> Vec<String> {
         let all = self.columns.clone().unwrap_or_else(|| (1..=self.coefficients.len()).map(|i| i.to_string()).collect());
         let numbers = all.into_iter().enumerate().filter(|(i, _)| !self.is_level(*i)).map(|(_, name)| name);
@@ -95,13 +95,12 @@ impl LinearModel {
         if let Predicts::Classes { further, .. } = &self.predicts { 1 + further.len() } else { 1 }
     }
 
-    /// `intercept + coefficients^T x` of a row whose numbers are given by columns. Columns that the model does not have count
-    /// as not there.
+    /// `intercept + coefficients^T x` of a row given as (column, number). Columns that the model does not have are ignored.
     pub fn score(&self, row: impl Iterator<Item = (usize, f64)>) -> f64 {
         row.filter_map(|(j, x)| Some(self.coefficients.get(j)? * x)).sum::<f64>() + self.intercept
     }
 
-    /// The scores of a row: [`LinearModel::score`], and those of further classes.
+    /// The scores of a row: [`LinearModel::score`], and the scores of further classes.
     pub fn scores(&self, row: &[(usize, f64)], out: &mut Vec<f64>) {
         out.push(self.score(row.iter().copied()));
         if let Predicts::Classes { further, .. } = &self.predicts {
@@ -114,7 +113,7 @@ impl LinearModel {
     /// The scores of the rows of a table whose inputs are [`LinearModel::names`], row by row.
     ///
     /// # Errors
-    /// When a column of categories is missing, or has a level that the fit has not seen.
+    /// When a column of categories is missing, or has a level that the fit did not see.
     pub fn table_scores(&self, table: &Table) -> Result<Vec<f64>> {
         let numbers: Vec<usize> = (0..self.coefficients.len()).filter(|i| !self.is_level(*i)).collect();
         let cells = self.categories.iter().map(|category| {
@@ -145,7 +144,7 @@ impl LinearModel {
         Ok(out)
     }
 
-    /// The columns that are added to a table with these scores, [`LinearModel::outputs`] of each row.
+    /// The columns added to a table with these scores, [`LinearModel::outputs`] for each row.
     pub fn predictions(&self, scores: &[f64]) -> Vec<(String, Cells)> {
         match &self.predicts {
             Predicts::Target { offset, scale } => {
@@ -161,12 +160,12 @@ impl LinearModel {
             }
             Predicts::Classes { classes, .. } => {
                 let best = |scores: &[f64]| {
-                    // The first one of equal ones, the reference having 0.
+                    // The first one of equal scores; the reference has 0.
                     let better = |(best, most): (usize, f64), (k, t): (usize, &f64)| if *t > most { (k + 1, *t) } else { (best, most) };
                     scores.iter().enumerate().fold((0, 0.0), better)
                 };
                 let rows = || scores.chunks(classes.len() - 1);
-                // That of class k, whose score is 0 for the reference.
+                // The probability of class k; the score of the reference is 0.
                 let probability = |scores: &[f64], k: usize| {
                     let (_, most) = best(scores);
                     let own = if k == 0 { 0.0 } else { scores[k - 1] };
@@ -216,10 +215,10 @@ impl LinearModel {
         })
     }
 
-    /// The model of a `weights.json`, whose format was checked.
+    /// The model of a `weights.json` with a checked format.
     ///
     /// # Errors
-    /// When a field is missing or is not what it should be.
+    /// When a field is missing or invalid.
     pub fn from_json(value: &Value) -> Result<Self> {
         let bad = |what: String| Error::data("", what, WANTED);
         let field = |name: &str| value.get(name).ok_or_else(|| bad(format!("there is no `{name}`")));
@@ -315,7 +314,7 @@ fn category(value: &Value, d: usize) -> Result<Category> {
 fn level(category: &Category, text: &str) -> Result<Option<usize>> {
     let text = text.trim();
     let name = level_name(text);
-    // Where all levels are numbers, however this one is written.
+    // If all levels are numbers, the notation of this one does not matter.
     let are_numbers = category.levels.iter().chain(&category.reference).all(|level| level_number(level).is_some());
     let number = text.parse::<f64>().ok().filter(|_| are_numbers);
     let is = |level: &String| *level == name || number.is_some() && level_number(level) == number;
@@ -329,7 +328,7 @@ fn level(category: &Category, text: &str) -> Result<Option<usize>> {
     Err(Error::data("", what, "levels of the data of the fit"))
 }
 
-/// The columns of predicted classes: `probability`; that of each class with a name, `probability_NAME`; and the class that is predicted.
+/// The columns of predicted classes: `probability`; for each class with a name `probability_NAME`; and the predicted class.
 fn with_probabilities(
     probability: Vec<f64>,
     classes: &[PredictedClass],
@@ -342,7 +341,7 @@ fn with_probabilities(
     std::iter::once(first).chain(each).chain([("prediction".into(), predicted)]).collect()
 }
 
-/// The names of predicted classes; numbers where all are.
+/// The names of predicted classes; numbers if all classes are numbers.
 fn named(classes: &[PredictedClass], predicted: impl Iterator<Item = usize>) -> Cells {
     let number = |class: &PredictedClass| if let PredictedClass::Number(x) = class { Some(*x) } else { None };
     match classes.iter().map(number).collect::<Option<Vec<f64>>>() {

@@ -1,7 +1,7 @@
 //! CSV and TSV as batches of Arrow arrays.
 //!
-//! The reader of the Arrow project tells neither the line of a field, nor decimal commas, nor quotes that are not closed, and stops at the
-//! first field of another type. Fields are therefore those of the `csv` crate; what is behind is the same as for other formats.
+//! The CSV reader of the Arrow project reports neither lines of fields, decimal commas nor open quotes, and stops at the first field of
+//! another type. So the `csv` crate splits the fields; later steps are the same as for other formats.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,22 +17,21 @@ use crate::decimals::Decimals;
 use crate::field;
 use crate::separated::{self, Opened};
 
-/// A table that is read line by line.
+/// A table read line by line.
 pub(crate) struct Lines {
     opened: Opened,
     wanted: Vec<(usize, As)>,
     /// The most rows of a batch.
     most: usize,
-    /// Whether lines with other numbers of fields are passed over.
+    /// Whether lines with another number of fields are skipped.
     skips: bool,
     record: csv::StringRecord,
-    /// Whether the next line is in the record already.
+    /// Whether the record already has the next line.
     is_ahead: bool,
-    /// What comes after the last batch.
+    /// The result after the last batch.
     end: Option<Result<()>>,
 }
 
-/// The first row of a table.
 pub(crate) struct FirstRow<'a> {
     pub record: &'a csv::StringRecord,
     pub decimals: &'a Decimals,
@@ -65,7 +64,7 @@ impl Cells {
 }
 
 impl Lines {
-    /// Reads at most `most` rows at a time, of no columns yet.
+    /// Reads at most `most` rows at a time; no columns are selected yet.
     pub(crate) fn new(opened: Opened, most: usize) -> Self {
         Self { opened, wanted: Vec::new(), most, skips: false, record: csv::StringRecord::new(), is_ahead: false, end: None }
     }
@@ -75,12 +74,12 @@ impl Lines {
         Self { wanted, ..self }
     }
 
-    /// Passes over lines with other numbers of fields, if so.
+    /// Skips lines with another number of fields, if `skips`.
     pub(crate) fn skipping(self, skips: bool) -> Self {
         Self { skips, ..self }
     }
 
-    /// The first row, which stays the first one of the first batch.
+    /// The first row, which remains part of the first batch.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -91,7 +90,7 @@ impl Lines {
         Ok(self.is_ahead.then_some(FirstRow { record: &self.record, decimals, line }))
     }
 
-    /// That commas were read as decimal marks, in words; `None` where there were none.
+    /// A message that commas were read as decimal marks; `None` if there were none.
     pub(crate) fn decimal_comma(&self) -> Option<String> {
         self.opened.decimals.comma()
     }
@@ -135,7 +134,7 @@ impl Lines {
                     number.is_some()
                 }
                 Cells::Texts(texts) => {
-                    // Those of a column that may be one of numbers have the marks of the file's numbers.
+                    // In a column that may hold numbers, texts get decimal points too.
                     texts.append_value(if *of == As::Labels { decimals.number(text) } else { Cow::Borrowed(text) });
                     true
                 }
@@ -145,7 +144,7 @@ impl Lines {
             }
         }
         if let Err(e) = decimals.check(|| line) {
-            // What is wrong with the marks comes before what is wrong with its fields: the line is no row.
+            // An error about decimal marks comes before errors about fields: the line is not a row.
             lines.pop();
             batch.odd.retain(|(other, _), _| *other != row);
             return Err(e);
@@ -174,7 +173,7 @@ impl Batches for Lines {
     }
 }
 
-/// Why a line that is no record may be passed over; `None` of those that show that the whole file is not what it should be.
+/// The reason for skipping a line that is not a record; `None` if the error shows that the whole file is invalid.
 fn why_passed_over(e: &csv::Error, record: &csv::StringRecord) -> Option<&'static str> {
     match e.kind() {
         csv::ErrorKind::UnequalLengths { .. } if separated::spans_lines(record) => None,

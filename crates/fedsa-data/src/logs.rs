@@ -1,29 +1,31 @@
-//! Transition logs: Parquet, CSV or TSV files, one per agent or with a column that names the agent, read in batches. Text may be packed
-//! with gzip or zstd; formats are told by content.
+//! Transition logs: Parquet, CSV or TSV files, one per agent or with a column that names the agent, read in batches. Text may be
+//! compressed with gzip or zstd; the content identifies the format.
 //!
-//! Columns go by name: the state in `s_*` and the state that followed in
-//! `next_*`, paired by what follows the prefix (`s_0` with `next_0`, `s_speed`
-//! with `next_speed`); `reward` (or `rewards`); `done` (true or false, or 1 or 0: the episode
-//! terminated, not merely was cut short), for which `terminated`, `terminals` and `terminal` stand too, and come first; optionally
-//! `truncated` (or `timeouts`), `episode` (an integer) and
-//! `ratio` (an importance ratio, at least 0), or `target` and `behaviour`, the probabilities
-//! of the action that was taken, of which it is the ratio.
-//! `action`, the number of the action that was taken, is read beside `target_0`, `target_1`, .. and `target_next_0`, .., the
-//! probabilities of all actions under the policy that is evaluated, in the state and in the next one.
-//! All other columns are not needed and not read. State columns
-//! are in natural order of their names, whatever their order in the file. [`LogForm::columns`] gives other names.
+//! Columns go by name; other columns are not read. [`LogForm::columns`] gives other names.
 //!
-//! Rows of several environments (`env`) or episodes that were logged side by side are put in order, in memory (`groups`): those of an
+//! - `s_*` and `next_*`: the state and the next state, paired by the rest of the name (`s_0` with `next_0`, `s_speed` with
+//!   `next_speed`). State columns come in natural order of their names, whatever their order in the file.
+//! - `reward` or `rewards`.
+//! - `done`, true or false, or 1 or 0: the episode terminated and was not merely truncated. `terminated`, `terminals` and `terminal`
+//!   have the same meaning and take precedence.
+//! - `truncated` or `timeouts`, optional.
+//! - `episode`, optional: an integer.
+//! - `ratio`, optional: an importance ratio, at least 0. Instead, `target` and `behaviour` may give the probabilities of the action
+//!   taken, whose ratio it is.
+//! - `action`, the number of the action taken, with `target_0`, `target_1`, .. and `target_next_0`, ..: the probabilities of all
+//!   actions under the evaluated policy, in the state and in the next state.
+//!
+//! If the rows of several environments (`env`) or episodes are interleaved, they are put in order in memory (`groups`): the rows of an
 //! environment follow each other.
 //!
-//! Without `next_*` the next state is that of the following row of the episode, which `episode` or `truncated` must tell; the last row of an
-//! episode that did not end is left out (`following`).
+//! Without `next_*` the next state is the state of the following row of the episode. `episode` or `truncated` must then mark the ends
+//! of episodes. The last row of an episode that did not end is omitted (`following`).
 //!
-//! Features that were logged are in `phi_*`, and those of the state that followed in `phi_next_*`, paired in the same way.
-//! With [`Inputs::Features`] they are read in place of `s_*` and `next_*`, which are then not needed.
+//! Logged features are in `phi_*` and, for the next state, in `phi_next_*`, paired in the same way. With [`Inputs::Features`] they
+//! replace `s_*` and `next_*`, which are then not needed.
 //!
-//! A log is opened by its header or footer, and read as often as needed, a batch of rows at a time ([`FileLog`]). Small
-//! logs are kept in memory once they were read.
+//! Opening a log reads its header or footer. The log is then read as often as needed, a batch of rows at a time ([`FileLog`]). Small
+//! logs stay in memory after the first reading.
 
 mod ahead;
 mod cached;
@@ -58,27 +60,26 @@ pub use super::memory_log::MemoryLog;
 use super::store::Store;
 use super::{about, name_of, regular, setting, shown, unreadable};
 
-/// The checksum of a log in memory, which is that of a file with the same transitions.
+/// The checksum of a log in memory, equal to the checksum of a file with the same transitions.
 pub(crate) fn checksum(log: &Log) -> u32 {
     let mut sum = Checksum::default();
     sum.see(log);
     sum.finish(&log.columns)
 }
 
-/// The extensions of the formats that logs come in; `.gz` or `.zst` may follow those of text.
+/// The extensions of log formats; `.gz` or `.zst` may follow text extensions.
 pub const EXTENSIONS: [&str; 3] = ["parquet", "csv", "tsv"];
 
-/// The most bytes of all logs of a [`DiskFiles`](super::DiskFiles) that are kept in memory.
+/// The most bytes that all logs of a [`DiskFiles`](super::DiskFiles) may keep in memory.
 pub(super) const MAX_KEPT: usize = 128 << 20;
 
-/// Opens the logs of all agents, in natural order of their paths (`agent_2`
-/// before `agent_10`), or of the names in the agents' column. A source is a path, a glob, a directory or the name of
-/// a data set ([`Places::files`]). A log is named after its file, without the
-/// extension if these names are distinct. `room` is what small logs may still take that are kept in memory, in bytes.
+/// Opens the logs of all agents, in natural order of their paths (`agent_2` before `agent_10`), or of the names in the agents' column.
+/// A source is a path, a glob, a directory or the name of a data set ([`Places::files`]). A log is named after its file, without the
+/// extension if these names are distinct. `room` is the number of bytes still available for small logs kept in memory.
 ///
 /// # Errors
-/// When there is no source, one is not found, a file is listed twice or cannot be opened, columns are missing, or two files'
-/// state columns differ.
+/// When there is no source, one is not found, a file is listed twice or cannot be opened, columns are missing, or the state columns of
+/// two files differ.
 pub(super) fn open(sources: &[String], places: &Places, form: &LogForm, room: &Arc<AtomicUsize>) -> Result<Vec<FileLog>> {
     let paths = paths_of(sources, places)?;
     if paths.is_empty() {
@@ -114,7 +115,7 @@ fn by_agent(paths: &[PathBuf], form: &LogForm) -> Result<Vec<FileLog>> {
     Ok(groups::by_agent(&files, form)?.into_iter().map(|arranged| FileLog::in_memory(arranged, form)).collect())
 }
 
-/// Whether all logs have columns `phi_*`, features that were logged.
+/// Whether all logs have logged features, columns `phi_*`.
 ///
 /// # Errors
 /// When a source is not found, a file is listed twice or cannot be opened.
@@ -131,7 +132,7 @@ pub fn has_features(sources: &[String], places: &Places, form: &LogForm) -> Resu
     Ok(true)
 }
 
-/// The files of all sources, in the order of the sources; those of a folder or of a glob in natural order.
+/// The files of all sources, in the order of the sources; files of a folder or glob come in natural order.
 pub(super) fn paths_in_order(sources: &[String], places: &Places) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for source in sources {
@@ -157,7 +158,7 @@ pub(super) fn short_names(paths: &[PathBuf]) -> Vec<String> {
     if all_differ { stems } else { paths.iter().map(|path| name_of(path)).collect() }
 }
 
-/// A log in a file. It is read in batches, and a small one is kept in memory once it was read.
+/// A log in a file. It is read in batches; a small log stays in memory after the first reading.
 ///
 /// Errors are about the setting `path`.
 #[derive(Debug, Clone)]
@@ -166,7 +167,6 @@ pub struct FileLog(Arc<Opened>);
 #[derive(Debug)]
 struct Opened {
     path: PathBuf,
-    /// The agent's name.
     name: String,
     format: Format,
     form: LogForm,
@@ -176,23 +176,23 @@ struct Opened {
     episode: Option<usize>,
     /// Whether there is a column of environments.
     has_env: bool,
-    /// Whether next states are those of the following rows.
+    /// Whether the next state is the state of the following row.
     next_follows: bool,
-    /// Whether rows must be put into another order.
+    /// Whether rows must be reordered.
     is_side_by_side: OnceLock<bool>,
-    /// The checksum of its contents, once they were read completely.
+    /// The checksum of its contents, after the first complete reading.
     checksum: OnceLock<u32>,
-    /// What a pass over it told.
+    /// Facts from a pass over it.
     known: KnownOfLog,
-    /// Its batches, if they are kept.
+    /// Its batches, if kept.
     kept: OnceLock<Vec<Log>>,
-    /// What its reader left out.
+    /// The rows that its reader omitted.
     left_out: OnceLock<Vec<LeftOutRows>>,
-    /// The bytes that logs may still take that are kept.
+    /// The bytes still available for kept logs.
     room: Arc<AtomicUsize>,
 }
 
-/// What tells whether a file is still the same: its length, and when it was modified.
+/// The length and modification time of a file, which show whether it has changed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Stamp(u64, Option<SystemTime>);
 
@@ -209,7 +209,7 @@ fn disk(path: &Path) -> Result<(Store, Stamp)> {
 }
 
 impl FileLog {
-    /// Opens a log. Its columns are checked, its transitions are not read.
+    /// Opens a log. This checks its columns, but reads no transitions.
     fn open(path: &Path, name: String, form: &LogForm, room: &Arc<AtomicUsize>) -> Result<Self> {
         let (store, stamp) = disk(path)?;
         let format = Format::of(path, &store)?;
@@ -221,7 +221,7 @@ impl FileLog {
         Ok(Self(Arc::new(opened)))
     }
 
-    /// A log that was read already.
+    /// A log that was already read.
     fn in_memory(Arranged { log, path }: Arranged, form: &LogForm) -> Self {
         let mut opened = Opened::new(&path, log.log.name.clone(), Format::Csv, form, Stamp(0, None));
         opened.columns.clone_from(&log.log.columns);
@@ -230,12 +230,12 @@ impl FileLog {
         Self(Arc::new(opened))
     }
 
-    /// What tells it from other logs.
+    /// The key that identifies the log.
     pub(super) fn key(&self) -> (PathBuf, String, String) {
         (self.0.path.clone(), self.0.name.clone(), format!("{:?}", self.0.form))
     }
 
-    /// A checksum of the columns that are read; none before they were read completely.
+    /// A checksum of the columns read; `None` before the first complete reading.
     pub(super) fn checksum(&self) -> Option<u32> {
         self.0.checksum.get().copied()
     }
@@ -262,11 +262,11 @@ impl Opened {
         }
     }
 
-    /// Keeps a whole log, whatever its size.
+    /// Keeps a whole log of any size.
     fn keep(&self, MemoryLog { log, left_out, .. }: MemoryLog) {
         let mut checksum = Checksum::default();
         checksum.see(&log);
-        // Another thread that has read it at the same time has found the same.
+        // Another thread that read it at the same time has found the same.
         let _ = self.checksum.set(checksum.finish(&self.columns));
         let _ = self.left_out.set(left_out);
         let _ = self.kept.set(vec![log]);
@@ -280,7 +280,7 @@ impl Opened {
         Err(Error::data(shown(name_of(&self.path)), what, "a file that stays as it is while it is read; start again"))
     }
 
-    /// Whether environments or episodes are side by side in the file, or rows lack their next states: it is then read as a whole.
+    /// Whether environments or episodes are interleaved in the file, or rows lack their next states. The file is then read as a whole.
     fn is_side_by_side(&self, store: &Store) -> Result<bool> {
         if let Some(known) = self.is_side_by_side.get() {
             return Ok(*known);
@@ -290,7 +290,7 @@ impl Opened {
         Ok(*self.is_side_by_side.get_or_init(|| is))
     }
 
-    /// Reads the file. The result of `see` comes second, because it is not about the file.
+    /// Reads the file. The inner result comes from `see`, because it is not about the file.
     fn read(&self, most: usize, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<Result<()>> {
         let (store, stamp) = disk(&self.path)?;
         self.check_unchanged(stamp)?;
@@ -313,13 +313,13 @@ impl Opened {
         if seen.is_err() {
             return Ok(seen);
         }
-        // Whoever writes to a file while it is read makes it unreadable, too.
+        // A write to the file during reading counts as unreadable too.
         let now = self.path.metadata().map_err(|e| unreadable(&self.path, &e))?;
         self.check_unchanged(Stamp::of(&now))?;
         let told = read.map_err(|e| about(&self.path, e))?;
         let _ = self.left_out.set(groups::left_out_of(&self.path, &told));
         if let Some(checksum) = checksum {
-            // Another thread that has read it at the same time has found the same.
+            // Another thread that read it at the same time has found the same.
             let _ = self.checksum.set(checksum.finish(&self.columns));
         }
         if let Some(CachedBatches { batches, bytes }) = kept {
@@ -359,7 +359,7 @@ impl LogSource for FileLog {
     }
 }
 
-/// A log without a name that is in memory.
+/// A log without a name in memory.
 struct InMemory {
     file: Store,
     format: Format,
@@ -391,8 +391,8 @@ fn from_bytes(file: Vec<u8>, format: Format, form: &LogForm) -> Result<Log> {
     whole(&InMemory { file, format, form: form.clone(), columns })
 }
 
-/// The logs of a file in memory that is laid out in some way, told by its content: one without a name, or those of the agents that a column
-/// names. Rows are in order, as those of files are.
+/// The logs of a file in memory with this form: one without a name, or one for each agent that a column names. The content identifies
+/// the format. Rows are put in order as for files.
 ///
 /// # Errors
 /// As [`from_parquet`] and [`from_csv`].
@@ -416,7 +416,7 @@ pub fn from_parquet(file: Vec<u8>, inputs: Inputs) -> Result<Log> {
     from_bytes(file, Format::Parquet, &inputs.into())
 }
 
-/// A log (without a name) from the bytes of a CSV or TSV file with a header, packed with gzip or zstd or not.
+/// A log (without a name) from the bytes of a CSV or TSV file with a header, which may be compressed with gzip or zstd.
 ///
 /// # Errors
 /// When a line has too many or too few fields, a field has the wrong type for its column, or as [`Log::check`].

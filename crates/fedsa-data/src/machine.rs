@@ -1,8 +1,7 @@
 //! The memory that is available to this process.
 //!
-//! This is the smallest of the system's free memory, the rest of the limits of its control
-//! groups, and the rest of the limit of its address space (`ulimit -v`). Linux only: on other
-//! systems the available memory is unknown, and nothing is refused. Swap space does not count.
+//! This is the minimum of the system's free memory, the rest of its control groups' limits, and the rest of its address-space limit
+//! (`ulimit -v`). Linux only: on other systems the available memory is unknown, and nothing is rejected. Swap space does not count.
 
 use std::path::{Path, PathBuf};
 
@@ -88,10 +87,9 @@ fn kilobytes(text: &str, name: &str) -> Option<f64> {
 
 /// The rest of the memory limits of control groups (version 2 and version 1), in bytes.
 ///
-/// `root` is where they are mounted, `own` the contents of `/proc/self/cgroup`: lines
-/// `0::/path` (version 2) and `4:memory:/path` (version 1). A group's limit holds for
-/// all groups below it. In a container the path may be that of the host, of which only
-/// the last parts or none exist below the mount: whatever exists counts.
+/// `root` is where they are mounted, `own` the contents of `/proc/self/cgroup`: lines `0::/path` (version 2) and `4:memory:/path`
+/// (version 1). A group's limit holds for all groups below it. In a container the path may be the host's, and only its last parts or
+/// none exist below the mount: the existing ones count.
 fn cgroups(root: &Path, own: &str) -> Option<f64> {
     let paths = own.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -113,15 +111,15 @@ fn cgroups(root: &Path, own: &str) -> Option<f64> {
     left.min_by(f64::total_cmp)
 }
 
-/// The rest of one control group: its limit minus its use. Inactive pages of files are
-/// subtracted from the use, because the system releases them on demand.
+/// The rest of one control group: its limit minus its use. Inactive file pages do not count as used, because the system releases them
+/// on demand.
 fn left_in(group: &Path, version_2: bool) -> Option<f64> {
     let (limit, usage, inactive) = match version_2 {
         true => ("memory.max", "memory.current", "inactive_file"),
         false => ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     };
     let read = |name: &str| std::fs::read_to_string(group.join(name)).ok();
-    // Version 2 says `max` where there is no limit, version 1 nearly 2^63.
+    // Without a limit, version 2 has `max` and version 1 nearly 2^63.
     let limit = read(limit)?.trim().parse::<f64>().ok().filter(|bytes| *bytes < 2f64.powi(62))?;
     let usage = read(usage)?.trim().parse::<f64>().ok()?;
     let stat = read("memory.stat").unwrap_or_default();
@@ -158,7 +156,7 @@ mod tests {
             write(root, &format!("{group}/memory.current"), &format!("{current}\n"));
         }
         assert_eq!(cgroups(root, "0::/user.slice/job\n"), Some(5000.0));
-        // A file cache that can be released counts as available.
+        // Releasable file cache counts as available.
         write(root, "user.slice/memory.stat", "anon 1000\nfile 2000\ninactive_file 1500\nactive_file 500\n");
         assert_eq!(cgroups(root, "0::/user.slice/job\n"), Some(6000.0));
         assert_eq!(cgroups(root, "0::/user.slice/other\n"), Some(6500.0), "a group that is not there");
@@ -173,7 +171,7 @@ mod tests {
         write(root, "memory/memory.limit_in_bytes", "4000000\n");
         write(root, "memory/memory.usage_in_bytes", "1000000\n");
         write(root, "memory/memory.stat", "cache 7\ninactive_file 1\ntotal_inactive_file 200000\n");
-        // In a container the group's path is that of the host: only the mount itself is there.
+        // In a container the group's path is the host's: only the mount itself exists.
         assert_eq!(cgroups(root, own), Some(3_200_000.0));
         write(root, "memory/docker/abc/memory.limit_in_bytes", "2000000\n");
         write(root, "memory/docker/abc/memory.usage_in_bytes", "1900000\n");

@@ -1,4 +1,4 @@
-//! Tables in memory, such as those of data frames. A column is a column of a matrix, or an Arrow array.
+//! Tables in memory, such as data frames. A column belongs to a matrix, or is an Arrow array.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -136,7 +136,7 @@ impl<'a> MemoryTable<'a> {
 pub struct TypedColumns(Vec<(String, ArrayRef)>);
 
 impl TypedColumns {
-    /// Columns of arrays with names. Lists of numbers and structures become several columns, as those of files do.
+    /// Columns from named arrays. Lists of numbers and structures become several columns, as in files.
     ///
     /// # Errors
     /// When lists have different lengths.

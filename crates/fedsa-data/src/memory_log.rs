@@ -1,4 +1,4 @@
-//! Logs that are in memory.
+//! Logs in memory.
 
 use fedsa::error::Result;
 use fedsa_problems::logs::log::Log;
@@ -10,7 +10,7 @@ use fedsa_problems::logs::source::LogSource;
 pub struct MemoryLog {
     /// The transitions.
     pub log: Log,
-    /// The rows of its table that were left out.
+    /// The omitted rows of its table.
     pub left_out: Vec<LeftOutRows>,
     /// Whether the next state of a row is the state of the following row.
     pub next_follows: bool,

@@ -1,7 +1,7 @@
 //! Columns of lists and of structures, which become several columns.
 //!
-//! Lists of numbers, such as the observations of robots, become a column for each place of the list: `observation.state` gives
-//! `observation.state_0`, `observation.state_1`, .. The list in the first row decides how many columns there are. A field of structures
+//! Lists of numbers, such as robot observations, become a column for each position of the list: `observation.state` gives
+//! `observation.state_0`, `observation.state_1`, .. The list in the first row decides the number of columns. A field of structures
 //! becomes a column `structure.field`.
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) fn width(lists: &dyn Array) -> Option<usize> {
     (1..=MAX_ITEMS).contains(&of).then_some(of)
 }
 
-/// Where the list of a row begins among the numbers of all lists, and its length.
+/// The start of a row's list among the numbers of all lists, and its length.
 fn list(lists: &dyn Array, row: usize) -> (usize, usize) {
     match lists.data_type() {
         DataType::List(_) => {
@@ -61,7 +61,7 @@ pub(crate) fn numbers(lists: &dyn Array, of: usize, first: usize) -> Result<Vec<
         _ => lists.as_fixed_size_list().values(),
     };
     let mut numbers = vec![f64::NAN; lists.len() * of];
-    // Lists that follow each other in memory are read at once.
+    // Lists that are consecutive in memory are read at once.
     let mut row = 0;
     while row < lists.len() {
         let (start, _) = list(lists, row);
@@ -82,13 +82,13 @@ pub(crate) fn numbers(lists: &dyn Array, of: usize, first: usize) -> Result<Vec<
     Ok(numbers)
 }
 
-/// The column of place `at` of lists of length `of`, given the numbers of all lists.
+/// The column of position `at` of lists of length `of`, from the numbers of all lists.
 pub(crate) fn item(lists: &dyn Array, numbers: &[f64], at: usize, of: usize) -> ArrayRef {
     let column: Vec<f64> = numbers.iter().skip(at).step_by(of).copied().collect();
     Arc::new(Float64Array::new(column.into(), lists.nulls().cloned()))
 }
 
-/// The name of the column of a place of lists.
+/// The name of the column of a position of lists.
 pub(crate) fn item_name(name: &str, at: usize) -> String {
     format!("{name}_{at}")
 }
@@ -98,7 +98,7 @@ pub(crate) fn field_name(name: &str, field: &str) -> String {
     format!("{name}.{field}")
 }
 
-/// The columns that an array becomes.
+/// The columns of an array.
 ///
 /// # Errors
 /// When lists have different lengths.

@@ -31,7 +31,7 @@ pub fn read(path: &Path) -> Result<Arrays> {
     from_bytes(&super::read(path)?).map_err(|e| about(path, e))
 }
 
-/// As [`read`], of a file in memory.
+/// As [`read`], for a file in memory.
 ///
 /// # Errors
 /// As [`read`].
@@ -247,9 +247,8 @@ impl Header {
     }
 }
 
-/// The three values of a header's dictionary
-/// `{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }`; a type that
-/// is not a string comes back as it is written.
+/// The three values of a header's dictionary `{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }`; a type that is not a string
+/// is returned as written.
 fn parse_dict(text: &str) -> Option<(String, bool, Vec<usize>)> {
     let (mut descr, mut fortran_order, mut shape) = (None, None, None);
     let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim();

@@ -1,6 +1,7 @@
-//! Parquet files as batches of Arrow arrays, by the reader of the Arrow project: every codec, encoding and type that it knows.
+//! Parquet files as batches of Arrow arrays, by the reader of the Arrow project with all its codecs, encodings and types.
 //!
-//! Columns of lists and of structures become columns of their own (`nested`). A file is in memory, or on the disk and read page by page ([`Store`]).
+//! Columns of lists and of structures become several columns (`nested`). A file is in memory, or is read from disk page by page
+//! ([`Store`]).
 
 use std::sync::Arc;
 use std::thread;
@@ -21,13 +22,13 @@ use super::{cells, nested};
 /// The name of the reading thread. Its panics become errors; a program can use the name to hide them from the terminal.
 pub const THREAD: &str = "fedsa-parquet";
 
-/// Opens a Parquet file and reads it on a thread of its own: the reader panics on some damaged files, which becomes an error.
+/// Opens a Parquet file and reads it on a separate thread: the reader panics on some damaged files, and the panic becomes an error.
 pub(super) fn contained<T: Send>(file: impl Into<Store>, read: impl FnOnce(&ParquetFile) -> Result<T> + Send) -> Result<T> {
     contained_while(file.into(), read, || ()).0
 }
 
-/// As [`contained`]; `meanwhile` runs on the calling thread. It must return once `read` was dropped, which it is also when the
-/// file cannot be read.
+/// As [`contained`]; `meanwhile` runs on the calling thread. It must return once `read` was dropped, which also happens if the file
+/// cannot be read.
 pub(super) fn contained_while<T: Send, M>(
     file: Store,
     read: impl FnOnce(&ParquetFile) -> Result<T> + Send,
@@ -45,7 +46,7 @@ pub(super) fn contained_while<T: Send, M>(
     })
 }
 
-/// The error for a file that is not a Parquet file of the supported kind.
+/// The error for a file that is not a supported Parquet file.
 fn unreadable(why: impl std::fmt::Display) -> Error {
     Error::data("", format!("not a readable Parquet file: {}", shown(why)), "a Parquet file that is complete and not damaged")
 }
@@ -68,20 +69,19 @@ impl ChunkReader for Store {
     }
 }
 
-/// A column, and where it is in the batches of the file.
+/// A column, and its position in the batches of the file.
 struct Column {
     name: String,
     /// The column of the file.
     root: usize,
     /// The fields of structures that lead to it.
     path: Vec<usize>,
-    /// Its place in a list of so many numbers.
+    /// Its position in a list, and the length of the list.
     item: Option<(usize, usize)>,
     data_type: DataType,
     is_nullable: bool,
 }
 
-/// A Parquet file.
 pub(super) struct ParquetFile {
     store: Store,
     metadata: ArrowReaderMetadata,
@@ -95,7 +95,7 @@ impl ParquetFile {
         if end.as_deref() != Some(b"PAR1") {
             return Err(unreadable("its end is not that of a Parquet file: it is truncated, or of another format"));
         }
-        // The types are those of Parquet, whatever a writer's Arrow types were.
+        // Parquet types decide, whatever the writer's Arrow types were.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = ArrowReaderMetadata::load(&store, options).map_err(unreadable)?;
         let rows = usize::try_from(metadata.metadata().file_metadata().num_rows()).map_err(unreadable)?;
@@ -138,7 +138,7 @@ impl ParquetFile {
         Ok(())
     }
 
-    /// How many columns the lists of a column become.
+    /// The number of columns for the lists of a column.
     fn width_of(&self, column: &Column) -> Result<Option<usize>> {
         let Some(batch) = self.reader(&[column.root], 1)?.next() else { return Ok(None) };
         Ok(nested::width(&*descended(batch.map_err(unreadable)?.column(0), &column.path)))
@@ -166,7 +166,6 @@ impl ParquetFile {
         notes.iter().find(|note| note.key == key)?.value.as_deref()
     }
 
-    /// The type of a column.
     pub(super) fn data_type(&self, column: usize) -> &DataType {
         &self.columns[column].data_type
     }
@@ -181,7 +180,7 @@ impl ParquetFile {
         cells::in_column(&self.columns[column].name, e)
     }
 
-    /// Reads these columns side by side, at most `most` rows at a time.
+    /// Reads these columns together, at most `most` rows at a time.
     ///
     /// # Errors
     /// When one of them cannot be read.
@@ -210,7 +209,7 @@ impl ParquetFile {
     /// Calls `see` with a column, piece by piece, and the number of the first row of each.
     ///
     /// # Errors
-    /// When the column cannot be read, and the first of `see`.
+    /// When the column cannot be read, and the first error of `see`.
     pub(super) fn each(&self, column: usize, mut see: impl FnMut(usize, &ArrayRef) -> Result<()>) -> Result<()> {
         const BATCH: usize = 8192;
         let mut batches = self.batches(&[column], BATCH)?;
@@ -223,14 +222,14 @@ impl ParquetFile {
     }
 }
 
-/// Batches of columns, in the order in which they were asked for.
+/// Batches of columns, in the requested order.
 pub(super) struct Batches<'a> {
     file: &'a ParquetFile,
     reader: ParquetRecordBatchReader,
     /// The columns of the file that are read.
     roots: Vec<usize>,
     columns: Vec<usize>,
-    /// The row that comes next.
+    /// The next row.
     row: usize,
 }
 
@@ -244,7 +243,7 @@ impl Batches<'_> {
             let (row, rows) = (self.row, self.file.rows);
             return if row == rows { Ok(None) } else { Err(unreadable(format!("it ends at row {row} of {rows}"))) };
         };
-        // The numbers of the lists of a column of the file, which become several columns.
+        // The numbers of the file's list columns, each of which becomes several columns.
         let mut lists: Vec<(usize, Vec<f64>)> = Vec::new();
         let columns = self.columns.iter().map(|i| self.column(&batch, *i, &mut lists)).collect::<Result<_>>()?;
         self.row += batch.num_rows();
@@ -273,7 +272,7 @@ impl batch::Batches for Batches<'_> {
     }
 }
 
-/// The field of structures at the end of a path; null where a structure is null.
+/// The field of structures at the end of a path; null if a structure is null.
 fn descended(array: &ArrayRef, path: &[usize]) -> ArrayRef {
     path.iter().fold(Arc::clone(array), |array, i| array.as_struct().flatten().1.swap_remove(*i))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::machine::bytes_text;
 
-/// The largest text file that is read (resolved experiments, summaries), in bytes.
+/// The largest text file to read (resolved experiments, summaries), in bytes.
 const LARGEST_TEXT: u64 = 256 << 20;
 /// The limit for files that claim to be shorter, in bytes: files of `/proc` claim the length 0.
 const UNCLAIMED: u64 = 1 << 20;
@@ -48,7 +48,7 @@ pub(crate) fn opened(path: &Path, most: u64) -> io::Result<(File, Metadata)> {
     Ok((file, metadata))
 }
 
-/// The first bytes of a regular file, at most so many.
+/// The first bytes of a regular file, at most `most`.
 ///
 /// # Errors
 /// When it cannot be read, or is not a regular file.
@@ -66,7 +66,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path, LARGEST_TEXT)?).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.utf8_error()))
 }
 
-/// Refuses what is no regular file of at most `most` bytes.
+/// Rejects anything but a regular file of at most `most` bytes.
 fn check(file: &Metadata, most: u64) -> io::Result<()> {
     if !file.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {}, not a regular file", kind(file))));
@@ -82,7 +82,7 @@ fn too_large(length: u64, most: u64) -> io::Error {
 #[cfg(unix)]
 fn open(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    // Opening does not wait if the file has become a pipe.
+    // Opening does not block if the file has become a pipe.
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     std::fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
 }

@@ -1,4 +1,4 @@
-//! Text of separated values with a header: CSV, and TSV, which is told by its first line.
+//! Text of separated values with a header: CSV and TSV. The first line identifies the separator.
 
 use std::io::ErrorKind;
 
@@ -8,7 +8,7 @@ use super::shown;
 use crate::decimals::Decimals;
 use crate::input::{Input, Line, QUOTES, broken};
 
-/// The first bytes of files that are no text, and what they are.
+/// The first bytes of files that are not text, and their formats.
 const BINARY: [(&[u8], &str); 13] = [
     (b"PAR1", "a Parquet file"),
     (b"PK\x03\x04", "a zip archive, as .xlsx and .npz are"),
@@ -25,23 +25,23 @@ const BINARY: [(&[u8], &str); 13] = [
     (b"\xfe\xff", "text in UTF-16"),
 ];
 
-/// A table whose header was read.
+/// A table with its header read.
 pub(super) struct Opened {
     /// At its first row.
     pub reader: csv::Reader<Line>,
     /// The names of its columns.
     pub names: Vec<String>,
-    /// How its numbers are written.
+    /// The notation of its numbers.
     pub decimals: Decimals,
 }
 
-/// What separates fields.
+/// The separators of fields.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
 /// Opens a table, and reads the names of its columns.
 ///
 /// # Errors
-/// When the file is no text, cannot be unpacked, or its first line is not separated by commas, semicolons or tabs.
+/// When the file is not text, cannot be uncompressed, or its first line is not separated by commas, semicolons or tabs.
 pub(super) fn open(mut input: Input) -> Result<Opened> {
     const BUFFER: usize = 64 << 10;
     let start = input.peek()?;
@@ -54,7 +54,7 @@ pub(super) fn open(mut input: Input) -> Result<Opened> {
     let lines = Line::new(input, separator, named.is_some());
     let mut reader = csv::ReaderBuilder::new().buffer_capacity(BUFFER).delimiter(separator).from_reader(lines);
     let mut names: Vec<String> = header(&mut reader)?.iter().map(|name| name.trim().to_string()).collect();
-    // Lines that end with separators have columns without names and fields at their end.
+    // Lines that end with separators have unnamed columns and empty fields at their end.
     while names.len() > 1 && names.last().is_some_and(String::is_empty) {
         names.pop();
     }
@@ -79,7 +79,7 @@ impl Opened {
         if is_row { self.check_tail(record).map(|()| true) } else { Ok(false) }
     }
 
-    /// Refuses a field behind the last column that has a name.
+    /// Rejects a field after the last named column.
     ///
     /// # Errors
     /// When it is not empty.
@@ -90,7 +90,7 @@ impl Opened {
     }
 }
 
-/// The separator that the first line names, as Excel writes it: `sep=;`.
+/// The separator named in the first line, as Excel writes it: `sep=;`.
 fn named_separator(start: &[u8]) -> Option<u8> {
     let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
     let (separator, rest) = start.strip_prefix(b"sep=")?.split_first()?;
@@ -103,7 +103,7 @@ fn header(reader: &mut csv::Reader<Line>) -> Result<csv::StringRecord> {
     read.map_err(|e| bad_line(&e, reader, &csv::StringRecord::new()))
 }
 
-/// Refuses what is no text, by its first bytes.
+/// Rejects files that are not text, by their first bytes.
 fn check_text(start: &[u8]) -> Result<()> {
     let refuse = |what: String| Err(Error::data("", what, "a table: CSV or TSV in UTF-8, packed with gzip or zstd or not, or Parquet"));
     if let Some((_, what)) = BINARY.iter().find(|(magic, _)| start.starts_with(magic)) {
@@ -118,8 +118,8 @@ fn check_text(start: &[u8]) -> Result<()> {
     }
 }
 
-/// The separator of the first line: of tabs, semicolons and commas outside of quotes the most frequent one; a comma rather than a semicolon
-/// where there are as many, and a tab after both.
+/// The separator of the first line: the most frequent of tabs, semicolons and commas outside quotes. On a tie, a comma comes before a
+/// semicolon, and a tab last.
 fn separator(start: &[u8]) -> u8 {
     let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let (mut is_quoted, mut counts) = (false, [0usize; 3]);
@@ -137,8 +137,8 @@ fn separator(start: &[u8]) -> u8 {
     }
 }
 
-/// The line on which the record begins that was read last; lines count from 1. Lines without fields before it are not part of it, but the
-/// position of a record, as the reader has it, is before them.
+/// The line on which the last record begins; lines count from 1. Empty lines before a record are not part of it, but the reader's
+/// position of a record is before them.
 pub(super) fn line_of(reader: &csv::Reader<Line>, record: &csv::StringRecord) -> u64 {
     let breaks = memchr::memchr_iter(b'\n', record.as_slice().as_bytes()).count();
     reader.position().line().saturating_sub(1 + breaks as u64).max(1)
@@ -165,7 +165,7 @@ pub(super) fn bad_line(e: &csv::Error, reader: &csv::Reader<Line>, record: &csv:
     }
 }
 
-/// Whether a field goes over several lines, as one does whose quote is closed by one of a later line.
+/// Whether a field spans several lines, for example because its quote is closed on a later line.
 pub(super) fn spans_lines(record: &csv::StringRecord) -> bool {
     record.iter().any(|field| field.contains('\n'))
 }

@@ -1,4 +1,4 @@
-//! The bytes of a file that is read: in memory, or on the disk and read where they are needed.
+//! The bytes of a file: in memory, or on disk and read where needed.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -9,9 +9,8 @@ use bytes::Bytes;
 /// The bytes of a file.
 #[derive(Debug, Clone)]
 pub(super) enum Store {
-    /// In memory.
     Memory(Bytes),
-    /// On the disk, with the length that it had when it was opened; what was added since is not read.
+    /// On disk, with its length at opening; bytes added later are not read.
     Disk(Arc<File>, u64),
 }
 
@@ -30,14 +29,14 @@ impl Store {
         }
     }
 
-    /// Reads bytes that begin at `at` into `out`, and returns how many: 0 at the end.
+    /// Reads bytes from `at` on into `out`, and returns their number: 0 at the end.
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.len().saturating_sub(at)).unwrap_or(usize::MAX);
         let most = out.len().min(left);
         let out = &mut out[..most];
         match self {
             Self::Memory(bytes) => out.copy_from_slice(&bytes[at as usize..][..most]),
-            // A file is opened by the one who reads it: nobody else moves its position.
+            // The reader opened the file itself, so nothing else moves its position.
             Self::Disk(file, _) => {
                 let mut file = &**file;
                 file.seek(SeekFrom::Start(at))?;
@@ -47,10 +46,10 @@ impl Store {
         Ok(most)
     }
 
-    /// `length` bytes that begin at `at`.
+    /// `length` bytes from `at` on.
     ///
     /// # Errors
-    /// When the file ends before, or cannot be read.
+    /// When the file ends earlier, or cannot be read.
     pub(super) fn bytes(&self, at: u64, length: usize) -> io::Result<Bytes> {
         if at.checked_add(length as u64).is_none_or(|end| end > self.len()) {
             return Err(io::Error::new(ErrorKind::UnexpectedEof, "it ends before its parts do"));
@@ -71,7 +70,7 @@ impl Store {
     }
 }
 
-/// A place in a file, from which is read.
+/// A reading position in a file.
 #[derive(Debug)]
 pub(super) struct StoreReader {
     store: Store,

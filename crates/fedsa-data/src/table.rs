@@ -1,7 +1,7 @@
-//! Tables in and out: Parquet, CSV and TSV files of which some columns are numbers that a function is computed from, written
-//! again with a column added.
+//! Tables in and out: Parquet, CSV and TSV files. Some columns are the numeric inputs of a function, whose result is written as an
+//! added column.
 //!
-//! All other columns pass unread: fields of a CSV as they are, columns of a Parquet file if they hold numbers, flags or text.
+//! All other columns pass unchanged: fields of a CSV as they are, columns of a Parquet file if they hold numbers, flags or text.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -48,12 +48,12 @@ impl Text {
 pub enum Cells {
     /// Numbers.
     Numbers(Vec<f64>),
-    /// Text, as it was in the file.
+    /// Text, as in the file.
     Text(Text),
 }
 
 impl Cells {
-    /// The field of a row as text; numbers with all digits, so that they are read back to the bit.
+    /// The field of a row as text. Numbers keep all digits, so that reading them gives the same bits.
     pub fn text(&self, row: usize) -> String {
         match self {
             Self::Text(text) => text.get(row).into(),
@@ -77,7 +77,7 @@ impl Cells {
     }
 }
 
-/// A number with as many digits as are needed to read back the same double.
+/// A number with as many digits as identify its double.
 fn all_digits(x: f64) -> String {
     let size = x.abs();
     if size == 0.0 || (1e-5..1e17).contains(&size) { x.to_string() } else { format!("{x:e}") }
@@ -86,20 +86,20 @@ fn all_digits(x: f64) -> String {
 /// The table of one file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// The file's name, without folder and extension if these names are distinct.
+    /// The file's name, without folder, and without extension if such names are distinct.
     pub name: String,
-    /// The columns that pass unread, and those that were asked for, in the order of the file.
+    /// The columns that pass unchanged and the requested ones, in the order of the file.
     pub columns: Vec<(String, Cells)>,
-    /// The numbers of the columns that were asked for, row by row.
+    /// The numbers of the requested columns, row by row.
     pub inputs: Vec<f64>,
     /// The number of rows.
     pub rows: usize,
-    /// Columns that were left out, because they hold neither numbers nor flags nor text.
+    /// Omitted columns, which hold neither numbers nor flags nor text.
     pub left_out: Vec<String>,
 }
 
-/// The files of all sources, which are those of logs ([`super::DiskFiles`]), in the order of the sources; those of a folder or
-/// of a glob in natural order.
+/// The files of all sources, found as for logs ([`super::DiskFiles`]), in the order of the sources; files of a folder or glob come in
+/// natural order.
 ///
 /// # Errors
 /// When a source is not found, or a file is listed twice.
@@ -109,16 +109,16 @@ pub fn files(sources: &[String], places: &Places) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// What is read of tables.
+/// The columns to read from tables.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct TableForm {
-    /// The columns that are needed as numbers, by the names that a caller gives them.
+    /// The columns needed as numbers, by the caller's names.
     pub wanted: Vec<String>,
-    /// The names that columns have in the files, by those that a caller gives them
+    /// The names of columns in the files, by the caller's names
     /// ([`LogForm::columns`](fedsa_problems::logs::log_form::LogForm::columns)).
     pub columns: BTreeMap<String, String>,
-    /// Whether each of these names must be there; otherwise those that are not are passed over.
+    /// Whether each of these names must exist; otherwise missing ones are ignored.
     pub all_columns: bool,
 }
 
@@ -128,13 +128,13 @@ impl TableForm {
         Self { wanted: wanted.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// The same with columns of these names in the files.
+    /// The same, with these names of columns in the files.
     #[must_use]
     pub fn with_columns(self, columns: BTreeMap<String, String>, all_columns: bool) -> Self {
         Self { columns, all_columns, ..self }
     }
 
-    /// The places of the wanted columns.
+    /// The positions of the wanted columns.
     fn places(&self, names: &[String]) -> Result<Vec<usize>> {
         let columns = match self.all_columns {
             true => self.columns.clone(),
@@ -148,10 +148,10 @@ impl TableForm {
     }
 }
 
-/// Reads tables, in the order of their paths. Formats are told by content; text may be packed with gzip or zstd.
+/// Reads tables, in the order of their paths. The content identifies the format; text may be compressed with gzip or zstd.
 ///
 /// # Errors
-/// When a file cannot be read, a wanted column is missing, or one of its fields is no finite number.
+/// When a file cannot be read, a wanted column is missing, or one of its fields is not a finite number.
 pub fn read(paths: &[PathBuf], form: &TableForm) -> Result<Vec<Table>> {
     let mut tables = paths.iter().map(|path| read_file(path, form)).collect::<Result<Vec<_>>>()?;
     for (table, name) in tables.iter_mut().zip(short_names(paths)) {
@@ -167,7 +167,7 @@ fn read_file(path: &Path, form: &TableForm) -> Result<Table> {
     table.map_err(|e| about(path, e))
 }
 
-/// The places of the wanted columns.
+/// The positions of the wanted columns.
 fn places_of(header: &Header, wanted: &[String]) -> Result<Vec<usize>> {
     let help = || format!("the columns {}", wanted.iter().map(in_quotes).collect::<Vec<_>>().join(", "));
     let names = &header.names;
@@ -187,7 +187,7 @@ fn places_of(header: &Header, wanted: &[String]) -> Result<Vec<usize>> {
 /// A table (without a name) from the bytes of a Parquet file.
 ///
 /// # Errors
-/// When it is not a Parquet file, a wanted column is missing, or one of its entries is no finite number.
+/// When it is not a Parquet file, a wanted column is missing, or one of its entries is not a finite number.
 pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     contained(file, |file| typed(&file.names(), file.rows(), form, &|column| file.whole(column)))
 }
@@ -202,7 +202,7 @@ pub fn from_memory(table: &MemoryTable<'_>, form: &TableForm) -> Result<Table> {
     Ok(Table { name: table.name.clone(), ..read })
 }
 
-/// A table whose columns have types. Reads one column after the other, by `column`.
+/// A table of columns with types. `column` reads one column at a time.
 fn typed(names: &[String], rows: usize, form: &TableForm, column: &dyn Fn(usize) -> Result<ArrayRef>) -> Result<Table> {
     let places = form.places(names)?;
     let (mut columns, mut left_out) = (Vec::new(), Vec::new());
@@ -253,10 +253,10 @@ fn cells_of(column: &ArrayRef) -> Result<Cells> {
     Ok(Cells::Numbers(numbers))
 }
 
-/// A table (without a name) from the bytes of a CSV or TSV file with a header, packed with gzip or zstd or not.
+/// A table (without a name) from the bytes of a CSV or TSV file with a header, which may be compressed with gzip or zstd.
 ///
 /// # Errors
-/// When a line has too many or too few fields, a wanted column is missing, or one of its fields is no finite number.
+/// When a line has too many or too few fields, a wanted column is missing, or one of its fields is not a finite number.
 pub fn from_csv(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     let file = Store::from(input::unpacked(file)?);
     let mut opened = separated::open(input::open(&file)?)?;
@@ -298,11 +298,11 @@ pub fn from_csv(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     Ok(Table { name: String::new(), columns, inputs, rows, left_out: Vec::new() })
 }
 
-/// One table of several, one below the other: a column `agent` with the names of the tables, unless they have such a column;
-/// their columns; and the columns `added`, with a field for each row of all tables.
+/// Several tables stacked into one: a column `agent` with the names of the tables, unless they have one; their columns; and the columns
+/// `added`, with a field for each row of all tables.
 ///
 /// # Errors
-/// When the tables have different columns, or one that has the name of an added column.
+/// When the tables have different columns, or a column with the name of an added one.
 pub fn stacked(tables: Vec<Table>, added: Vec<(String, Cells)>) -> Result<Vec<(String, Cells)>> {
     const AGENT: &str = "agent";
     let names = |table: &Table| table.columns.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(error("s_0,s_0,s_1\n"), "two columns are called `s_0`");
         assert_eq!(error("s_0,s_1\n1,2\n1,inf\n"), "line 3, column `s_1`: `inf` is not a finite number");
         assert_eq!(error("s_0,s_1\n,2\n"), "line 2, column `s_0`: an empty field is not a finite number");
-        // Lines are those of an editor: whatever ends them, after quoted breaks of lines, and after empty ones.
+        // Lines count as in an editor: with any line ends, after quoted line breaks, and after empty lines.
         for end in ["\n", "\r\n", "\r"] {
             let said = |text: &str| error(&text.replace('\n', end));
             assert_eq!(said("s_0,s_1\n1,2\n\n\n1,x\n"), "line 5, column `s_1`: `x` is not a finite number", "{end:?}");
@@ -441,7 +441,7 @@ mod tests {
         assert!(e.code() == ErrorCode::ColumnExists && e.what.contains("`value` already"), "{e}");
     }
 
-    /// What is written has commas between fields, so that numbers have points.
+    /// Output has commas between fields, so numbers have points.
     #[test]
     fn decimal_commas_become_points() {
         let csv = "note;s_1;s_0;other\n\"a, b\";1,50;2;3,25\nc,d;-1e-3;0;1.5\n";

@@ -35,7 +35,7 @@ pub enum TraceColumn {
     I64(Vec<i64>),
     /// Numbers.
     F64(Vec<f64>),
-    /// Numbers, `None` where they are not known.
+    /// Numbers, `None` if unknown.
     OptF64(Vec<Option<f64>>),
 }
 
@@ -185,7 +185,7 @@ pub fn read(path: &Path) -> Result<Trace> {
     from_bytes(super::read(path)?).map_err(|e| about(path, e))
 }
 
-/// As [`read`], of a file in memory.
+/// As [`read`], for a file in memory.
 ///
 /// # Errors
 /// As [`read`].

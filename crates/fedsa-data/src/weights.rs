@@ -1,4 +1,4 @@
-//! Fitted weights: the `weights.json` that `fedsa evaluate` and `fedsa fit` write, read back to be applied to other data.
+//! Fitted weights: the `weights.json` of `fedsa evaluate` and `fedsa fit`, for use on other data.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,21 +12,21 @@ use serde_json::Value;
 use super::linear_model::{FORMAT, LinearModel};
 use super::{about, name_of, npz, shown, theta_from_json};
 
-/// What to give instead of a file that is not one of weights.
+/// The advice for a file without weights.
 const WANTED: &str = "a weights.json that fedsa evaluate or fedsa fit wrote";
 
-/// How the run ended that gave the weights of a `weights.json`, one of the names of outcomes; `None` where the file does not say it.
+/// The outcome of the run behind a `weights.json`, one of the names of outcomes; `None` if the file does not have it.
 pub fn outcome(path: &Path) -> Option<String> {
     let weights: Value = serde_json::from_slice(&super::read(path).ok()?).ok()?;
     Some(weights.get("outcome")?.as_str()?.to_string())
 }
 
-/// What a `weights.json` contains.
+/// The contents of a `weights.json`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FittedModel {
-    /// A value function of states, by `fedsa evaluate`.
+    /// A value function of states, from `fedsa evaluate`.
     Value(ValueModel),
-    /// A regression or classification, by `fedsa fit`.
+    /// A regression or classification, from `fedsa fit`.
     Linear(LinearModel),
 }
 
@@ -37,24 +37,24 @@ pub struct ValueModel {
     map: FeatureMap,
     /// The weights, one per feature, finite.
     theta: Vec<f64>,
-    /// The names that columns had in the files of the logs, by those of the inputs.
+    /// The names of columns in the logs' files, by the names of the inputs.
     file_columns: BTreeMap<String, String>,
     /// The covariance of the weights, if it was read.
     covariance: Option<Covariance>,
 }
 
 impl ValueModel {
-    /// The columns that the function is computed from, in the order in which [`ValueModel::apply`] takes them.
+    /// The columns that the function needs, in the order of [`ValueModel::apply`].
     pub fn inputs(&self) -> &[String] {
         self.map.columns()
     }
 
-    /// The names that columns had in the files of the logs, by those that logs have; empty where they were the same.
+    /// The names of columns in the logs' files, by their names in logs; empty if they were the same.
     pub fn file_columns(&self) -> &BTreeMap<String, String> {
         &self.file_columns
     }
 
-    /// What the function predicts, as the name of a column.
+    /// The name of the predicted column.
     pub fn output(&self) -> &'static str {
         "value"
     }
@@ -94,7 +94,7 @@ impl ValueModel {
     /// Reads the covariance of the weights from the `weights.npz` of the same run.
     ///
     /// # Errors
-    /// When the file cannot be read, holds no covariance, or holds other weights.
+    /// When the file cannot be read, holds no covariance, or belongs to other weights.
     pub fn read_covariance(&mut self, path: &Path) -> Result<()> {
         self.take_covariance(&npz::read(path)?).map_err(|e| match e.key.as_str() {
             "" => Error::data(shown(name_of(path)), e.what.clone(), e.help.clone()),
@@ -105,7 +105,7 @@ impl ValueModel {
     /// Takes the covariance of the weights from the arrays of a `weights.npz`.
     ///
     /// # Errors
-    /// When there is no covariance, or the weights are others.
+    /// When there is no covariance, or it belongs to other weights.
     pub fn take_covariance(&mut self, arrays: &Arrays) -> Result<()> {
         let d = self.theta.len();
         if arrays.get("theta")?.data() != self.theta {
@@ -121,7 +121,7 @@ impl ValueModel {
         Ok(())
     }
 
-    /// The standard error of the prediction of every row; NaN where the data of the fit say nothing of it.
+    /// The standard error of the prediction of every row; NaN if the data of the fit do not determine it.
     ///
     /// # Panics
     /// When the covariance was not read.
@@ -149,8 +149,8 @@ pub fn read(path: &Path) -> Result<FittedModel> {
 /// Fitted weights from the bytes of a `weights.json`.
 ///
 /// # Errors
-/// When the bytes are not JSON or of another format, a field is missing, weights are not finite, or there is not one weight
-/// for each feature.
+/// When the bytes are not JSON or of another format, a field is missing, weights are not finite, or the number of weights is not the
+/// number of features.
 pub fn from_json(file: &[u8]) -> Result<FittedModel> {
     let value: Value = serde_json::from_slice(file).map_err(|e| Error::data("", format!("not JSON: {e}"), WANTED))?;
     let field = |name: &str| value.get(name).ok_or_else(|| Error::data("", format!("there is no `{name}`"), WANTED));

@@ -1,15 +1,15 @@
-//! The ridge of an evaluation by default.
+//! The default ridge of an evaluation.
 //!
-//! Logs of short or truncated episodes hardly determine some directions of the weights, and the values of states there are arbitrary
-//! without a ridge. The default ridge adds [`PSEUDO_TRANSITIONS`] / H times the mean square m of a feature to the sum of the matrices of
-//! all n transitions. This is as if that many further transitions said that weights are 0:
+//! Logs of short or truncated episodes hardly determine some directions of the weights. Without a ridge, values of states in these
+//! directions are arbitrary. The default ridge adds [`PSEUDO_TRANSITIONS`] / H times the mean square m of a feature to the sum of the
+//! matrices of all n transitions. This has the effect of [`PSEUDO_TRANSITIONS`] further transitions with the weights 0:
 //!
 //! ```text
 //! eps = K m / (n H),     m = (1 / (n d)) sum_t |phi(s_t)|^2,     1 / H = 1 - gamma (1 - p),     p the share of terminal transitions
 //! ```
 //!
-//! H is the number of steps that count. The bias that it brings falls as 1/n, faster than the standard error. K was chosen by error and
-//! coverage on simulated logs (the book: "Values of policies", evidence).
+//! H is the effective number of steps. The bias of the ridge falls as 1/n, faster than the standard error. K was chosen by error and
+//! coverage on simulated logs (evidence in the book's "Values of policies").
 
 use fedsa::linalg;
 use fedsa_problems::features::FeatureMap;
@@ -21,8 +21,8 @@ use fedsa_problems::logs::survey::Surveyed;
 /// K.
 pub const PSEUDO_TRANSITIONS: f64 = 10.0;
 
-/// The ridge for logs where none is given, with two digits; 0 for tile codings of many tiles, which a ridge would make dense.
-/// The mean square of features is estimated on a sample of the states.
+/// The ridge for logs without a given one, with two digits; 0 for codings with many tiles, which a ridge would make dense. The mean
+/// square of features is estimated on a sample of the states.
 pub fn default_ridge(settings: &Logs, logs: &Surveyed, map: &FeatureMap, episodes: &[EpisodeSummary]) -> f64 {
     if map.sparse().is_some() {
         return 0.0;

@@ -1,5 +1,5 @@
-//! Statements about a finished answer: values of policies from logs, standard errors of values, errors on held-out episodes. Inference
-//! for generalised linear models is here too.
+//! Evaluation of a finished result: values of policies from logs, standard errors of values, errors on held-out episodes, and inference
+//! for generalised linear models.
 
 #![forbid(unsafe_code)]
 

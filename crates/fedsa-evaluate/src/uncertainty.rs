@@ -1,14 +1,14 @@
 //! Standard errors of LSTD weights and values, by batch means along trajectories.
 //!
-//! The weights solve `sum_c p_c gbar_c(theta) = 0` with `gbar_c` the mean over agent c's log of `g_{c,t}(theta) = z_t delta_t`,
-//! with `delta_t = r_t + gamma phi'_t^T theta - phi_t^T theta` and the trace `z_t = rho_t (gamma lambda z_{t-1} + phi_t)`, which
-//! starts anew where an episode begins ([`fedsa_problems::td::traces`]). Their covariance is the sandwich `A^-1 S A^-T`,
-//! `A = sum_c p_c A_c`, with `S` the covariance of `sum_c p_c gbar_c`. Terms that follow each other are dependent. Each log of n
-//! transitions is therefore cut into about `sqrt(n)` batches of as many transitions, at most [`MOST`], whose means are nearly
-//! independent, and `S = sum_c p_c^2 B/(B - 1) sum_b (n_b/n)^2 (gbar_cb - gbar_c)(gbar_cb - gbar_c)'`.
+//! The weights solve `sum_c p_c gbar_c(theta) = 0` with `gbar_c` the mean over agent c's log of `g_{c,t}(theta) = z_t delta_t`, with
+//! `delta_t = r_t + gamma phi'_t^T theta - phi_t^T theta`. The trace `z_t = rho_t (gamma lambda z_{t-1} + phi_t)` restarts at the start
+//! of an episode ([`fedsa_problems::td::traces`]). Their covariance is the sandwich `A^-1 S A^-T`, `A = sum_c p_c A_c`, with `S` the
+//! covariance of `sum_c p_c gbar_c`. Consecutive terms are dependent. So each log of n transitions is cut into about `sqrt(n)` equal
+//! batches, at most [`MOST`], whose means are nearly independent, and `S = sum_c p_c^2 B/(B - 1) sum_b (n_b/n)^2 (gbar_cb -
+//! gbar_c)(gbar_cb - gbar_c)'`.
 //!
-//! Agents are taken as given: how they differ is no source of error. Errors are too small where batches are shorter than the
-//! memory of the chain and of the traces.
+//! Agents are taken as given: their differences are not a source of error. Errors are too small if batches are shorter than the memory
+//! of the chain and of the traces.
 
 use faer::Mat;
 use fedsa::error::Result;
@@ -24,15 +24,15 @@ use fedsa_problems::logs::survey::Surveyed;
 /// The fewest transitions of an agent for which there are standard errors.
 pub const FEWEST: usize = 16;
 
-/// The largest number of batches of an agent, which bounds what [`BatchMeans`] keeps.
+/// The largest number of batches of an agent, which bounds the memory of [`BatchMeans`].
 pub const MOST: usize = 1024;
 
 /// The covariance of weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Covariance {
-    /// d x d, row by row. In directions in which A is singular it is 0, as for the solution of least norm.
+    /// d x d, row by row. It is 0 in directions in which A is singular, as for the least-norm solution.
     pub rows: Vec<f64>,
-    /// An orthonormal basis of these directions, d numbers each, one after the other: the data say nothing of them.
+    /// An orthonormal basis of these directions, which the data do not determine; d numbers each, one after the other.
     pub null: Vec<f64>,
 }
 
@@ -43,7 +43,7 @@ impl Covariance {
         (0..d).map(|i| self.rows[i * d + i].max(0.0).sqrt()).collect()
     }
 
-    /// The standard error of a value, `sqrt(phi' Cov phi)`; NaN where the features have a part of which the data say nothing.
+    /// The standard error of a value, `sqrt(phi' Cov phi)`; NaN if the data do not determine a part of the features.
     pub fn value_error(&self, phi: &[f64]) -> f64 {
         /// The share of the features' norm that is rounding.
         const NOTHING: f64 = 1e-7;
@@ -57,8 +57,8 @@ impl Covariance {
     }
 }
 
-/// The covariance of the weights `theta` that were fitted to `logs` under `rule`; `a` is the mean matrix A. `None` if an agent
-/// has fewer than [`FEWEST`] transitions, or weights are not finite. Reads the logs once, in batches.
+/// The covariance of the weights `theta` fitted to `logs` under `rule`; `a` is the mean matrix A. `None` if an agent has fewer than
+/// [`FEWEST`] transitions, or weights are not finite. Reads the logs once, in batches.
 ///
 /// # Errors
 /// When a log cannot be read.
@@ -76,36 +76,36 @@ pub fn covariance(logs: &Surveyed, map: &FeatureMap, rule: TraceRule, a: &Mat<f6
 fn sandwich(a: &Mat<f64>, s: &Mat<f64>) -> Covariance {
     let left = linalg::least_norm(a, s);
     let both = linalg::least_norm(a, &left.x.transpose().to_owned()).x;
-    // Symmetric but for rounding.
+    // Removes asymmetry due to rounding.
     let d = a.nrows();
     let rows = (0..d).flat_map(|i| (0..d).map(move |j| (i, j))).map(|(i, j)| 0.5 * (both[(i, j)] + both[(j, i)])).collect();
     Covariance { rows, null: left.null.concat() }
 }
 
-/// One transition, as [`BatchMeans`] takes it.
+/// One transition for [`BatchMeans`].
 #[derive(Debug, Clone, Copy)]
 pub struct BatchTransition<'a> {
     /// `phi(s)`, d numbers.
     pub phi: &'a [f64],
-    /// `phi(s')`; `None` where the episode terminated.
+    /// `phi(s')`; `None` if the episode terminated.
     pub next: Option<&'a [f64]>,
     /// The reward.
     pub reward: f64,
-    /// The importance ratio, 1 where none are used.
+    /// The importance ratio; 1 if none are used.
     pub ratio: f64,
     /// Whether it is the first of its episode.
     pub begins: bool,
 }
 
-/// The means of an agent's terms `z_t delta_t` over batches of successive transitions. The transitions are taken one by one, in
-/// their order; the log need not be in memory as a whole.
+/// The means of an agent's terms `z_t delta_t` over batches of successive transitions. Transitions are added one by one, in their
+/// order; the log need not be in memory as a whole.
 #[derive(Debug, Clone)]
 pub struct BatchMeans {
     theta: Vec<f64>,
     rule: TraceRule,
     /// The number of transitions.
     n: usize,
-    /// Those that were taken.
+    /// The number of transitions added so far.
     taken: usize,
     /// The batch of the next transition.
     batch: usize,
@@ -117,7 +117,7 @@ pub struct BatchMeans {
 }
 
 impl BatchMeans {
-    /// Of an agent with `n` transitions, at the weights `theta`.
+    /// For an agent with `n` transitions, at the weights `theta`.
     pub fn new(theta: &[f64], n: usize, rule: TraceRule) -> Self {
         Self::in_batches(theta, n, rule, n.isqrt().min(MOST))
     }
@@ -133,7 +133,7 @@ impl BatchMeans {
         batch * self.n / self.batches
     }
 
-    /// Takes the next transition. Those beyond the n-th are ignored.
+    /// Adds the next transition. Those beyond the n-th are ignored.
     pub fn take(&mut self, step: BatchTransition<'_>) {
         let (d, value) = (self.theta.len(), |phi: &[f64]| phi.iter().zip(&self.theta).map(|(x, w)| x * w).sum::<f64>());
         if self.taken >= self.n {
@@ -171,10 +171,10 @@ impl BatchMeans {
         Some(spread)
     }
 
-    /// Takes the transitions of a log.
+    /// Adds the transitions of a log.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the log cannot be read.
     fn read(&mut self, source: &dyn LogSource, mut features: BlockFeatures<'_>) -> Result<()> {
         read_checked(source, &mut |batch| {
             let log = batch.log;
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     const GAMMA: f64 = 0.8;
-    /// Two agents' kernels on three states, slow to mix.
+    /// Two agents' kernels on three states, with slow mixing.
     const KERNELS: [[[f64; 3]; 3]; 2] =
         [[[0.8, 0.2, 0.0], [0.1, 0.8, 0.1], [0.0, 0.2, 0.8]], [[0.6, 0.2, 0.2], [0.1, 0.85, 0.05], [0.05, 0.05, 0.9]]];
     const REWARDS: [f64; 3] = [1.0, 0.0, -2.0];
@@ -205,12 +205,12 @@ mod tests {
     const OTHER: [[f64; 3]; 3] = [[0.5, 0.25, 0.25], [0.3, 0.4, 0.3], [0.2, 0.3, 0.5]];
     const LENGTHS: [usize; 2] = [1500, 2500];
 
-    /// How transitions are logged and evaluated.
+    /// The behaviour and the evaluation of transitions.
     #[derive(Debug, Clone, Copy, Default)]
     struct Case {
         lambda: f64,
-        /// The probabilities of the second action under the policy that acted and under the one that is evaluated; without
-        /// them there is one action, and no ratios.
+        /// The probabilities of the second action under the behaviour policy and the evaluated policy; `None` for one action without
+        /// ratios.
         second: Option<[f64; 2]>,
     }
 
@@ -219,7 +219,7 @@ mod tests {
             TraceRule { gamma: GAMMA, lambda: self.lambda, ratios: self.second.is_some() }
         }
 
-        /// The kernel of agent c under the policy that acts (0) or is evaluated (1).
+        /// The kernel of agent c under the behaviour policy (0) or the evaluated policy (1).
         fn kernel(self, c: usize, policy: usize) -> [[f64; 3]; 3] {
             let p = self.second.map_or(0.0, |second| second[policy]);
             std::array::from_fn(|i| std::array::from_fn(|j| (1.0 - p) * KERNELS[c][i][j] + p * OTHER[i][j]))
@@ -270,8 +270,8 @@ mod tests {
     }
 
     /// LSTD(lambda) in the limit of long logs. The sum of traces in state s, `m(s) = d(s) E[gamma lambda z_{t-1} + phi_t | s_t = s]`
-    /// with d the stationary law of the policy that acts, satisfies `m(s') = d(s') phi(s') + gamma lambda sum_s m(s) P(s, s')` with
-    /// the kernel P of the policy that is evaluated.
+    /// with d the stationary law of the behaviour policy, satisfies `m(s') = d(s') phi(s') + gamma lambda sum_s m(s) P(s, s')` with the
+    /// kernel P of the evaluated policy.
     fn truth(case: Case, phi: &[Vec<f64>; 3]) -> Vec<f64> {
         let d = phi[0].len();
         let (mut a, mut b) = (Mat::<f64>::zeros(d, d), vec![0.0; d]);
@@ -324,8 +324,8 @@ mod tests {
         FeatureMap::new(&FeatureSpec::Identity { bias: false }, &names, &Ranges::new()).unwrap()
     }
 
-    /// The share of 95% intervals that contain the true weights and a true value, over many simulated pairs of logs. The
-    /// intervals are those of `assumed`.
+    /// The share of 95% intervals that contain the true weights and a true value, over many simulated pairs of logs. `assumed` gives
+    /// the intervals.
     fn coverage(case: Case, assumed: Case, phi: &[Vec<f64>; 3], batches: impl Fn(usize) -> usize + Copy, repetitions: u64) -> Vec<f64> {
         let d = phi[0].len();
         let (map, truth) = (identity(d), truth(case, phi));
@@ -358,7 +358,7 @@ mod tests {
 
     const REPETITIONS: u64 = 2000;
 
-    /// Whether the share that was measured is within three standard errors of that of all logs, which is then from 90% to 98%.
+    /// Whether the measured share is within three standard errors of the share over all logs, assumed from 90% to 98%.
     fn covers(share: f64) -> bool {
         let three = 3.0 * (0.95 * 0.05 / REPETITIONS as f64).sqrt();
         (0.90 + three..=0.98 - three).contains(&share)
@@ -368,7 +368,7 @@ mod tests {
         [vec![1.0, 0.0, 0.0], vec![0.0, 1.0, 0.0], vec![0.0, 0.0, 1.0]]
     }
 
-    /// Features that cannot represent the values: errors of transitions that follow each other are then dependent.
+    /// Features that cannot represent the values: errors of consecutive transitions are then dependent.
     fn two() -> [Vec<f64>; 3] {
         [vec![1.0, 0.0], vec![1.0, 0.3], vec![1.0, 1.0]]
     }
@@ -381,7 +381,7 @@ mod tests {
             println!("coverage of 95% intervals: {covered:?}");
             assert!(covered.iter().all(|share| covers(*share)), "{covered:?}");
         }
-        // Batches of single transitions, as if these were independent, would not do.
+        // Batches of single transitions, as if these were independent, give too small errors.
         let one = [vec![1.0], vec![1.0], vec![1.0]];
         let naive = coverage(plain, plain, &one, |n| n, 300);
         println!("with single transitions: {naive:?}");
@@ -400,14 +400,14 @@ mod tests {
                 println!("{case:?}: coverage of 95% intervals: {covered:?}");
                 assert!(covered.iter().all(|share| covers(*share)), "{case:?}: {covered:?}");
             }
-            // Terms without the traces and ratios with which the weights were fitted would not do.
+            // Terms without the traces and ratios of the fit give wrong errors.
             let without = coverage(case, Case::default(), &two(), |n| n.isqrt(), REPETITIONS);
             println!("{case:?}, without: {without:?}");
             assert!(without.iter().any(|share| !covers(*share)), "{case:?}: {without:?}");
         }
     }
 
-    /// Against the formula at the head of the file, written out, over episodes that terminate or are cut short.
+    /// Compares with the formula at the head of the file, written out, for episodes that terminate or are truncated.
     #[test]
     fn traces_start_anew_where_an_episode_begins() {
         let case = Case { lambda: 0.9, second: Some([0.5, 0.3]) };
@@ -418,7 +418,7 @@ mod tests {
         let theta = [0.7, -1.3];
         let rule = case.rule();
         let found = of(Box::new(log.clone()), rule, &theta).unwrap();
-        // In batches of any size the same, bit for bit: episodes go on from one to the next.
+        // The same result to the bit in batches of any size: episodes continue across batches.
         for size in [1, 7, 100] {
             assert_eq!(of(Box::new(InPieces { log: log.clone(), size }), rule, &theta), Some(found.clone()), "batches of {size}");
         }
@@ -496,7 +496,7 @@ mod tests {
         assert!(BatchMeans::new(&[0.0], FEWEST, rule).spread(FEWEST).is_none(), "its transitions are missing");
     }
 
-    /// Of a feature that no state has the data say nothing, nor of the difference of two features that are the same.
+    /// The data do not determine a feature that no state has, nor the difference of two equal features.
     #[test]
     fn values_of_which_the_data_say_nothing_have_no_error() {
         let phi = [vec![1.0, 1.0, 0.0], vec![2.0, 2.0, 0.0], vec![0.5, 0.5, 0.0]];

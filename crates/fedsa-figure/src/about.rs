@@ -22,8 +22,9 @@ impl Provenance<'_> {
         format!("fedsa {}", env!("CARGO_PKG_VERSION"))
     }
 
-    /// The configuration without characters that XML forbids, and without the folders of absolute paths: pictures are passed on, and where
-    /// files are on one machine is of no use on another. A configuration of more than 64 KiB is cut, with a note of its length and CRC-32.
+    /// The configuration without characters that XML forbids. Absolute paths lose their folders, because pictures are shared and the
+    /// folders of one machine mean nothing on another. A configuration of more than 64 KiB is cut, with a note of its length and
+    /// CRC-32.
     pub(super) fn source(&self) -> String {
         let kept = match self.config.len() > LONGEST {
             true => &self.config[..self.config.floor_char_boundary(LONGEST)],
@@ -40,7 +41,7 @@ impl Provenance<'_> {
     }
 }
 
-/// A line of TOML in which strings that are absolute paths are the names of their files.
+/// A line of TOML in which the names of files replace absolute paths.
 fn without_folders(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
@@ -60,7 +61,7 @@ fn without_folders(line: &str) -> String {
     out + rest
 }
 
-/// Where a string ends that was opened by `quote`.
+/// The end of a string that `quote` opened.
 fn end_of(text: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     text.char_indices().find_map(|(i, c)| {

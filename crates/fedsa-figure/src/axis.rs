@@ -124,7 +124,7 @@ impl Axis {
         self.linear_ticks(10f64.powf(self.low), 10f64.powf(self.high).min(f64::MAX), count, |v| self.locate(v.log10()))
     }
 
-    /// Ticks at 1, 2, 4, 8 and so on; of many, every second or third.
+    /// Ticks at 1, 2, 4, 8 and so on; every second or third if there are many.
     fn binary_ticks(&self, count: usize) -> Option<Ticks> {
         const LARGEST: f64 = 1e15;
         let exponent = |end: f64| end * std::f64::consts::LOG2_10;

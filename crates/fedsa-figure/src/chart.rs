@@ -1,4 +1,4 @@
-//! The layout of a chart: panels on a grid, one legend or several, a caption and notes.
+//! The layout of a chart: panels on a grid, legends, a caption and notes.
 
 use super::axis::{Axis, Ticks};
 use super::legend::{self, Entry, Legend};
@@ -58,9 +58,9 @@ struct Layout<'a> {
     /// The height of an upper panel.
     height: f64,
     panel_width: f64,
-    /// The room left of each column's panels, for the widest labels in it.
+    /// The room left of each column's panels, for its widest labels.
     asides: Vec<f64>,
-    /// The width of the picture, and that inside its margins.
+    /// The width of the picture, and the width inside its margins.
     width: f64,
     content: f64,
 }
@@ -68,7 +68,7 @@ struct Layout<'a> {
 impl<'a> Layout<'a> {
     fn new(figure: &'a Chart, sheet: Sheet, height: Option<f64>) -> Self {
         let (columns, wanted) = columns(figure, &sheet);
-        // The height follows from the approximate width of panels.
+        // The height follows from the approximate width of the panels.
         let usual = 90.0 + 0.37 * ((wanted - 2.0 * sheet.margin) / columns as f64 - 50.0).clamp(NARROWEST_PANEL, 1600.0);
         // All names of rows must have room, and rows are at most `NAMED_ROW` apart.
         let names = figure.panels.iter().map(|panel| panel.y_names.len()).max().unwrap_or(0);
@@ -125,7 +125,7 @@ impl<'a> Layout<'a> {
         Window { left, top, width: self.panel_width, height: self.height_of(row), x: slot.axes.x, y: slot.axes.y }
     }
 
-    /// A panel without its curves; `entries` are those of the legend below it.
+    /// A panel without its curves; `entries` are the entries of the legend below it.
     fn drawn(&self, row: &Row, slot: &Slot, entries: &[Entry]) -> Drawn {
         Drawn {
             sheet: self.sheet,
@@ -140,7 +140,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Draws a row of panels below `y`; the foot of what is beneath them.
+    /// Draws a row of panels below `y`; returns the y at which they end.
     fn draw_row(&self, scene: &mut Scene, row: &Row, drawn: &[Option<Drawn>], y: f64, pen: &CurvePen) -> f64 {
         let highest = |height: fn(&Drawn) -> f64| drawn.iter().flatten().map(height).fold(0.0, f64::max);
         // A lower panel without a title follows its upper one closely.
@@ -163,7 +163,7 @@ pub(super) fn scene(figure: &Chart, look: &RenderOptions) -> Scene {
     let usual = Layout::new(figure, sheet, None);
     let scene = laid_out(figure, &usual);
     let Some(wanted) = sheet.height() else { return sheet.fitted(scene) };
-    // On a page of a given height, the panels share what the rest leaves of it.
+    // On a page of a given height, the panels share the remaining height.
     let shares: f64 = usual.rows.iter().map(|row| if row.is_lower { LOWER_HEIGHT } else { 1.0 }).sum();
     let height = usual.height + (wanted - scene.height) / shares;
     sheet.fitted(laid_out(figure, &Layout::new(figure, sheet, Some(height.max(LOWEST_PANEL)))))
@@ -234,7 +234,7 @@ fn paragraphs(notes: &[String], font: Font, width: f64) -> Vec<String> {
 
 /// The number of panels per row, and the preferred width of the picture.
 fn columns(figure: &Chart, sheet: &Sheet) -> (usize, f64) {
-    // The space beside a panel.
+    // The space next to a panel.
     const BESIDE: f64 = 60.0;
     let count = figure.panels.len().max(1);
     let mut columns = figure.columns.unwrap_or_else(|| usual_columns(count)).clamp(1, count);
@@ -296,7 +296,7 @@ fn rows(figure: &Chart, columns: usize) -> Vec<Row<'_>> {
     rows
 }
 
-/// Ticks with names; of more names than there is room for, every second or third.
+/// Ticks with names; every second or third if there is too little room.
 fn named_ticks(names: &[String], axis: &Axis, height: f64, tick: Font) -> Ticks {
     const WIDEST: f64 = 160.0;
     let step = (names.len() as f64 * tick.leading() / height).ceil().max(1.0) as usize;

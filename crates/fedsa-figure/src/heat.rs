@@ -1,4 +1,4 @@
-//! The layout of heat maps: windows of coloured cells with their axes, each with a colour bar to its right.
+//! The layout of heat maps: windows of coloured cells with their axes, each with a colour bar on its right.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ use super::style::Colors;
 use super::trace::Window;
 use super::{HeatMap, HeatMaps, RenderOptions};
 
-/// The default width of one map, and of several beside each other.
+/// The default width of one map, and of several side by side.
 const SINGLE_WIDTH: f64 = 600.0;
 const WIDTH: f64 = 960.0;
-/// Maps beside each other are at least as wide; otherwise they are placed below each other.
+/// Maps side by side are at least this wide; otherwise they are placed below each other.
 const NARROWEST_SLOT: f64 = 250.0;
 const NARROWEST_WINDOW: f64 = 90.0;
 const COLUMN_GAP: f64 = 20.0;
 const ROW_GAP: f64 = 14.0;
 const BAR_GAP: f64 = 12.0;
 const BAR: f64 = 14.0;
-/// The height of the point at an end of the colour bar.
+/// The height of the tip at an end of the colour bar.
 const TIP: f64 = 9.0;
 const LONGEST_TITLE: usize = 3;
-/// The number of different colours. Neighbouring cells of one colour are one rectangle, which keeps files small.
+/// The number of different colours. Neighbouring cells of one colour become one rectangle, which keeps files small.
 const SHADES: usize = 96;
-/// Cells reach this far into their neighbours, in pixels, so that the background does not shine through between them.
+/// Cells reach this far into their neighbours, in pixels, so that the background does not show between them.
 const OVERLAP: f64 = 0.5;
 
-/// A map with the sizes of what surrounds its window.
+/// A map with the sizes of the parts around its window.
 struct Placed<'a> {
     map: &'a HeatMap,
     axes: [Axis; 2],
@@ -168,7 +168,7 @@ fn cells(scene: &mut Scene, Placed { map, bar, .. }: &Placed, window: &Window, c
     );
 }
 
-/// Rings around marked places, dark with a light edge on either side so that they are seen on every colour.
+/// Rings around marked places, dark with light edges on both sides, so that they are visible on every colour.
 fn rings(scene: &mut Scene, Placed { map, .. }: &Placed, window: &Window, colors: &Colors) {
     for (x, y) in &map.rings {
         let (Some(right), Some(up)) = (window.x.fraction(*x), window.y.fraction(*y)) else { continue };

@@ -1,4 +1,4 @@
-//! Legends: samples of the lines beside their names, in aligned columns.
+//! Legends: samples of the lines next to their names, in aligned columns.
 
 use super::point::Point;
 use super::scene::{Anchor, Mark, Scene};
@@ -55,7 +55,7 @@ pub(super) fn shared(panels: &[Vec<Entry>]) -> Option<Vec<Entry>> {
         if !union.contains(entry) {
             match union.iter_mut().find(|other| other.label == entry.label) {
                 None => union.push(entry.clone()),
-                // A curve may have a band in one panel and none in another, where it has a single seed.
+                // A curve may have a band in one panel but none in another, for example with a single seed.
                 Some(other) => other.look = with_band(other.look, entry.look)?,
             }
         }
@@ -65,7 +65,7 @@ pub(super) fn shared(panels: &[Vec<Entry>]) -> Option<Vec<Entry>> {
     (union.len() <= 2 * largest).then_some(union)
 }
 
-/// The symbol with a band, if two symbols differ in nothing else.
+/// The symbol with a band, if two symbols differ only in it.
 fn with_band(a: LegendSymbol, b: LegendSymbol) -> Option<LegendSymbol> {
     let banded = |look| match look {
         LegendSymbol::Curve { style, color, overlap, .. } => LegendSymbol::Curve { style, color, band: true, overlap },
@@ -99,7 +99,7 @@ impl Legend {
         let widths_in = |columns: usize| -> Vec<f64> {
             (0..columns).map(|column| entry_widths.iter().skip(column).step_by(columns).copied().fold(0.0, f64::max)).collect()
         };
-        // Starting from one row, with the number of columns that fills the last row best.
+        // Starts from one row, with the number of columns that fills the last row best.
         let column_widths = (1..=set.len())
             .map(|rows| widths_in(set.len().div_ceil(rows)))
             .find(|widths| total(widths) <= width)

@@ -41,7 +41,7 @@ pub use text::number_text;
 pub struct Chart {
     pub title: String,
     pub panels: Vec<Panel>,
-    /// The number of panels per row, reduced if the width has no room; by default chosen from the number of panels.
+    /// The number of panels per row, reduced if the width is too small; by default chosen from the number of panels.
     pub columns: Option<usize>,
     /// Whether panels of the same quantity share one vertical range; by default they do if each fills a good part of it.
     pub share_y: Option<bool>,
@@ -66,7 +66,7 @@ pub struct Panel {
     pub levels: Vec<Level>,
     /// The names of the rows 0, 1, .. of a panel whose vertical axis has names instead of numbers; row 0 is the lowest.
     pub y_names: Vec<String>,
-    /// Fixed range of the y axis. Ignored if it is empty, or not positive on a logarithmic axis.
+    /// Fixed range of the y axis. Ignored if empty, or not positive on a logarithmic axis.
     pub y_range: Option<(f64, f64)>,
     /// Small text under the panel.
     pub notes: Vec<String>,
@@ -82,7 +82,7 @@ pub struct PlottedCurve {
     pub color: usize,
     pub x: Vec<f64>,
     pub y: Vec<f64>,
-    /// Lower and upper edge at each `x`, shaded; of points, a bar at each.
+    /// Lower and upper edge at each `x`, shaded; for points, a bar at each.
     pub band: Option<(Vec<f64>, Vec<f64>)>,
     pub style: Style,
 }
@@ -92,7 +92,7 @@ pub enum Style {
     /// Measured: a line. If lines coincide, the upper ones are dashed so that all are visible.
     #[default]
     Line,
-    /// The same with a few markers, by which curves are told apart without colours.
+    /// The same with a few markers, which distinguish curves without colours.
     Marked,
     /// Predicted: thin dashes over the measured lines.
     Dashed,
@@ -114,7 +114,7 @@ pub struct Level {
     pub dash: usize,
 }
 
-/// Heat maps beside each other, each with its colour bar.
+/// Heat maps side by side, each with its colour bar.
 #[derive(Clone, Debug, Default)]
 pub struct HeatMaps {
     pub title: String,
@@ -130,7 +130,7 @@ pub struct HeatMap {
     pub title: String,
     pub x_label: String,
     pub y_label: String,
-    /// What the colours show, beside the colour bar.
+    /// The quantity that the colours show, next to the colour bar.
     pub z_label: String,
     /// The ranges that the cells divide evenly, on a logarithmic axis by equal ratios.
     pub x: (f64, f64),
@@ -139,14 +139,14 @@ pub struct HeatMap {
     pub y_log: bool,
     /// Whether the scale of the colours is logarithmic.
     pub z_log: bool,
-    /// Rows of cells from the low end of y, each from the low end of x. Cells whose value is not finite are grey.
+    /// Rows of cells from the low end of y, each from the low end of x. Cells with values that are not finite are grey.
     pub z: Vec<Vec<f64>>,
-    /// The range of the colours, by default that of all values. Values beyond it have the colours of its ends, at which the
-    /// colour bar is then pointed.
+    /// The range of the colours; by default the range of all values. Values beyond it have the colours of its ends, and the colour bar
+    /// has a tip there.
     pub z_range: Option<(f64, f64)>,
-    /// Whether each cell of `z` is drawn faded, towards the background. Cells without an entry are not.
+    /// Whether each cell of `z` is drawn faded towards the background; cells without an entry are not.
     pub faint: Vec<Vec<bool>>,
-    /// Places that are marked by a ring.
+    /// Places marked by a ring.
     pub rings: Vec<(f64, f64)>,
 }
 
@@ -171,7 +171,7 @@ pub struct TableCell {
 pub enum Fill {
     #[default]
     None,
-    /// The name of the rows that follow: bold.
+    /// The name of the following rows: bold.
     Group,
     /// From 0 (light) to 1 (dark); the caller chooses the scale, such as a logarithm of the value.
     Shade(f64),
@@ -218,7 +218,7 @@ impl Format {
     }
 }
 
-/// The colours.
+/// The colours of a picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Theme {
@@ -229,15 +229,15 @@ pub enum Theme {
     Dark,
 }
 
-/// Where a picture goes: its size, its letters, and lines that differ without colours.
+/// Size, letters and lines for a publication; lines differ without colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FigureStyle {
-    /// The text width of NeurIPS, 5.5 inches, with 9 point Times.
+    /// 5.5 inches wide, 9 point Times.
     Neurips,
-    /// A column of IEEE, 3.5 inches, with 8 point Times.
+    /// 3.5 inches wide (one column), 8 point Times.
     Ieee,
-    /// A slide of 16:9, with large sans-serif letters.
+    /// 16:9, with large sans-serif letters.
     Slides,
 }
 
@@ -246,16 +246,16 @@ impl FigureStyle {
     pub const ALL: [FigureStyle; 3] = [FigureStyle::Neurips, FigureStyle::Ieee, FigureStyle::Slides];
 }
 
-/// Options of rendering.
+/// Rendering options.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RenderOptions {
     /// The width in CSS pixels; by default chosen from the number of columns. A table has the width of its contents.
     pub width: Option<f64>,
-    /// Resolution of a PNG in dots per inch of 96 CSS pixels; reduced for a picture of more than 30 million dots.
+    /// Resolution of a PNG in dots per inch of 96 CSS pixels, reduced for pictures of more than 30 million dots.
     pub dpi: f64,
     /// The colours.
     pub theme: Theme,
-    /// Where the picture goes; by default to a screen.
+    /// The publication format; by default for a screen.
     pub style: Option<FigureStyle>,
 }
 

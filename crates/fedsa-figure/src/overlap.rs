@@ -10,9 +10,9 @@ use super::{Panel, PlottedCurve, Style};
 const PLACES: usize = 64;
 /// Curves closer than this distance, in pixels, hide each other.
 const NEAR: f64 = 1.8;
-/// The share of the shorter curve that must coincide with the other one.
+/// The share of the shorter curve that must coincide with the other curve.
 const SHARE: f64 = 0.4;
-/// Depths beyond this look alike.
+/// Greater depths are drawn alike.
 const DEEPEST: usize = 5;
 
 /// The identity of a curve in all panels: its label and colour, and whether it is predicted.
@@ -22,7 +22,7 @@ fn name(curve: &PlottedCurve) -> Name {
     (curve.label.clone(), curve.color, curve.style == Style::Dashed)
 }
 
-/// How curves that coincide with others are drawn, the same in all panels.
+/// The drawing of curves that coincide with others, the same in all panels.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps(HashMap<Name, Overlap>);
 

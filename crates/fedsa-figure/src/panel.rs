@@ -50,7 +50,7 @@ impl Drawn {
         if self.are_x_ticks_named { TICK_GAP + self.sheet.fonts.tick.leading() } else { 0.0 }
     }
 
-    /// Draws everything, with the label of the vertical axis from `left` on.
+    /// Draws everything; the label of the vertical axis begins at `left`.
     pub fn draw(&self, scene: &mut Scene, panel: &Panel, window: &Window, left: f64, pen: &CurvePen) {
         let x_ticks = fitting_ticks(&window.x, window.width, &self.sheet);
         grid(scene, window, &x_ticks, &self.y_ticks, pen.sheet.colors);
@@ -58,7 +58,7 @@ impl Drawn {
         self.draw_around(scene, window, &x_ticks, left);
     }
 
-    /// Draws the frame and what is around it, with the label of the vertical axis from `left` on.
+    /// Draws the frame and its surroundings; the label of the vertical axis begins at `left`.
     pub fn draw_around(&self, scene: &mut Scene, window: &Window, x_ticks: &Ticks, left: f64) {
         let sheet = &self.sheet;
         let (colors, fonts) = (sheet.colors, sheet.fonts);
@@ -142,7 +142,7 @@ fn grid(scene: &mut Scene, window: &Window, x: &Ticks, y: &Ticks, colors: &Color
     }
 }
 
-/// Draws bands and clouds first, then references, measured curves (of coinciding ones the lowest first), markers, and predictions.
+/// Draws bands and clouds first, then references, measured curves (the lowest of coinciding ones first), markers, and predictions.
 fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &CurvePen) {
     let before = scene.marks.len();
     for curve in &panel.curves {
@@ -195,10 +195,9 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &CurvePen) 
     }
 }
 
-/// The markers of a marked line: at the end of the line, and at equal distances, for each colour at others.
+/// The number of markers of a marked line: at its end, and at equal distances, shifted for each colour.
 const MARKERS: usize = 5;
 
-/// Where a marked line has its markers.
 fn places_of_markers(window: &Window, curve: &PlottedCurve) -> Vec<Point> {
     let shift = (0.5 + 0.381_966 * curve.color as f64).fract();
     let wanted = |k: usize| window.left + window.width * (k as f64 + shift) / MARKERS as f64;
@@ -226,7 +225,7 @@ fn draw_line(scene: &mut Scene, window: &Window, curve: &PlottedCurve, pen: &Cur
     };
     let pieces = window.pieces(&curve.x, &curve.y, pen.budget);
     let end = pieces.last().and_then(|piece| piece.last()).copied();
-    // A line of a single point, as that of a method of one round, has a marker: nobody would find a dot of the line's width.
+    // A line of a single point, as for a method of one round, gets a marker, because a dot of the line's width is hard to see.
     let is_alone = pieces.len() == 1 && curve.style == Style::Line;
     for points in pieces {
         let dash = dash.stretched(&points);

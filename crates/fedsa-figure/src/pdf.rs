@@ -1,4 +1,4 @@
-//! A scene as PDF: one page, with the letters that it uses embedded, and the configuration attached as a file.
+//! A scene as PDF: one page with the letters that it uses embedded, and the configuration attached as a file.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -73,7 +73,7 @@ pub(super) fn render(scene: &Scene, about: &Provenance) -> Vec<u8> {
     pdf.finish()
 }
 
-/// What the document is, and what made it.
+/// Adds the document's title, description and program.
 fn describe(pdf: &mut Pdf, info: Ref, scene: &Scene, about: &Provenance) {
     let software = Provenance::software();
     let mut about_it = pdf.document_info(info);
@@ -85,7 +85,6 @@ fn describe(pdf: &mut Pdf, info: Ref, scene: &Scene, about: &Provenance) {
     about_it.finish();
 }
 
-/// Attaches the configuration as a file.
 fn attach(pdf: &mut Pdf, (file, spec): (Ref, Ref), about: &Provenance) {
     let source = about.source();
     let source = deflated(source.as_bytes());
@@ -208,7 +207,7 @@ impl Drawing {
     }
 
     fn circle(&mut self, center: Point, r: f32) {
-        // The handles of the Bezier curve that is nearest to a quarter of a circle.
+        // The handles of the Bezier curve closest to a quarter circle.
         let h = 0.552_285 * r;
         let (x, y) = self.place(center);
         self.content.move_to(x + r, y);

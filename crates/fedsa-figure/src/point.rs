@@ -1,4 +1,4 @@
 //! Points of drawings.
 
-/// Its coordinates.
+/// The coordinates of a point.
 pub(super) type Point = (f64, f64);

@@ -1,4 +1,4 @@
-//! The ranges of panels' axes, and which panels share an axis.
+//! The ranges of panels' axes, and the panels that share an axis.
 
 use super::axis::{Axis, scaled};
 use super::{Panel, Style};
@@ -7,7 +7,7 @@ const X_MARGIN: f64 = 0.02;
 /// The margin of a range, which gives room for markers.
 const X_MARGIN_OF_POINTS: f64 = 0.035;
 const Y_MARGIN: f64 = 0.04;
-/// The part of a shared axis that each panel must fill, unless the file says whether axes are shared.
+/// The part of a shared axis that each panel must fill, unless sharing is set explicitly.
 const SENSIBLE: f64 = 0.2;
 
 /// The two axes of a panel.
@@ -90,7 +90,7 @@ fn ranges(panel: &Panel) -> (Range, Range) {
         y_range.add(low);
         y_range.add(high);
         if let Some((lower, upper)) = &curve.band {
-            // An edge may be close to zero or infinite; the curve limits how much of the band is shown.
+            // An edge may be close to zero or infinite; the curve limits the visible part of the band.
             let reach = if panel.y_log { 1.0 } else { high - low };
             let edges = curve.y.iter().zip(lower).zip(upper);
             for ((y, lower), upper) in edges {

@@ -47,7 +47,7 @@ impl Dash {
             coordinates.clone().fold(f64::NEG_INFINITY, f64::max) - coordinates.fold(f64::INFINITY, f64::min)
         };
         let smooth = 1.5 * (extent(|p| p.0) + extent(|p| p.1));
-        // Dashes grow with the square root of the line's relative length; of very long lines linearly, to limit their number.
+        // Dashes grow with the square root of the line's relative length; for very long lines linearly, to limit their number.
         let jagged = if smooth > 0.0 { (total / smooth).max(1.0) } else { 1.0 };
         let stretch = jagged.sqrt().max(jagged / 10.0);
         Dash { lengths: self.lengths.iter().map(|length| length * stretch).collect(), start: self.start * stretch }
@@ -130,7 +130,7 @@ impl Mark {
     }
 }
 
-/// A hundredth of a pixel is finer than what is seen.
+/// A hundredth of a pixel is finer than visible.
 fn hundredths(x: f64) -> f64 {
     (x * 100.0).round() / 100.0
 }

@@ -1,7 +1,7 @@
-//! How a picture is set: its colours, the sizes of its letters and of its page, and whether lines differ without colours.
+//! The design of a picture: its colours, the sizes of its letters and page, and whether lines differ without colours.
 //!
-//! A layout places marks in pixels of its own. Where the sheet is for print or slides, the scene is then scaled to the page, and the
-//! letters with it: they have the sheet's size in points on paper.
+//! A layout places marks in its own pixels. For print or slides, the scene with its letters is then scaled to the page, so that letters
+//! have the sheet's size in points on paper.
 
 use super::point::Point;
 use super::scene::{Dash, Mark, Scene};
@@ -21,7 +21,7 @@ pub(super) struct Fonts {
     pub note: Font,
     pub cell: Font,
     pub head: Font,
-    /// The families that an SVG asks for. None is wider than the embedded one, with which texts were measured.
+    /// The font families of an SVG. None is wider than the embedded family, which measured the texts.
     pub families: &'static str,
 }
 
@@ -38,7 +38,7 @@ const SCREEN: Fonts = Fonts {
     families: "DejaVu Sans, Verdana, sans-serif",
 };
 
-/// One size, as in papers; the scale of the page makes it that of the style.
+/// One size, as in papers; the page's scale turns it into the size of the style.
 const PAPER: Fonts = Fonts {
     title: Font::bold(Family::Serif, 12.0),
     panel_title: Font::bold(Family::Serif, 12.0),
@@ -58,9 +58,9 @@ const SLIDES: Fonts = Fonts { families: "Latin Modern Sans, Helvetica, Arial, De
 #[derive(Clone, Copy, Debug)]
 struct Page {
     width: f64,
-    /// None where the height follows from what is drawn.
+    /// None if the height follows from the contents.
     height: Option<f64>,
-    /// Pixels of the page in one of the layout.
+    /// Pixels of the page per pixel of the layout.
     scale: f64,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Sheet {
     pub fonts: &'static Fonts,
     /// The room around everything, in the layout's pixels.
     pub margin: f64,
-    /// The preferred width of a layout in its pixels, where one is given.
+    /// The preferred width of a layout in its pixels, if given.
     pub width: Option<f64>,
     style: Option<FigureStyle>,
     page: Option<Page>,
@@ -111,32 +111,32 @@ impl Sheet {
         Self { colors, fonts: style.fonts(), margin, width: Some(page.width / page.scale), style: Some(style), page: Some(page) }
     }
 
-    /// Whether lines of a panel differ in dashes or markers, and not in colours alone.
+    /// Whether lines of a panel differ in dashes or markers, not only in colours.
     fn is_grey_safe(&self) -> bool {
         self.style.is_some()
     }
 
-    /// How far a label under a horizontal axis may reach beyond its panel on either side.
+    /// The distance that a label under a horizontal axis may reach beyond its panel on either side.
     pub fn overhang(&self) -> f64 {
         self.margin - 2.0
     }
 
-    /// The height of a layout in its pixels, where the page has one.
+    /// The height of a layout in its pixels, if the page has one.
     pub fn height(&self) -> Option<f64> {
         self.page.and_then(|page| Some(page.height? / page.scale))
     }
 
-    /// The title as it is drawn. Papers have it in their captions.
+    /// The title in the picture. Papers have it in their captions.
     pub fn title<'a>(&self, title: &'a str) -> &'a str {
         if matches!(self.style, Some(FigureStyle::Neurips | FigureStyle::Ieee)) { "" } else { title }
     }
 
-    /// The caption and the notes below a picture as they are drawn. Papers and slides have their own; a file's description keeps these.
+    /// The caption and the notes below a picture. Papers and slides have their own; a file's description keeps these.
     pub fn below<'a>(&self, caption: &'a str, notes: &'a [String]) -> (&'a str, &'a [String]) {
         if self.style.is_some() { ("", &[]) } else { (caption, notes) }
     }
 
-    /// How a curve is drawn: lines always have markers where colours alone must not tell them apart.
+    /// The style of a curve: lines always have markers if colours alone must not distinguish them.
     pub fn drawn_as(&self, style: Style) -> Style {
         if self.is_grey_safe() && style == Style::Line { Style::Marked } else { style }
     }
@@ -162,7 +162,7 @@ impl Sheet {
         if self.is_grey_safe() { style::with_dots(dash, color) } else { dash }
     }
 
-    /// The markers of predicted curves and levels at these places; none where colours tell them apart.
+    /// The markers of predicted curves and levels at these places; none if colours distinguish them.
     pub fn predicted_markers(&self, index: usize, places: impl IntoIterator<Item = Point>) -> Vec<Mark> {
         if !self.is_grey_safe() {
             return Vec::new();
@@ -176,7 +176,7 @@ impl Sheet {
         self.colors.marker(shape, index, at, size)
     }
 
-    /// The marker of points without a line, which have nothing else to tell them apart.
+    /// The marker of points without a line, which nothing else distinguishes.
     pub fn point_marker(&self, index: usize, at: Point, size: f64) -> Vec<Mark> {
         if self.is_grey_safe() && style::is_second_of_shape(index) {
             return self.colors.hollow_marker(style::grey_shape(index), index, at, size).to_vec();
@@ -189,7 +189,7 @@ impl Sheet {
         Scene::new(title, width, self.colors.background, self.fonts.families)
     }
 
-    /// Scales a scene to the page; on one of a given height, it is in the middle.
+    /// Scales a scene to the page; on a page of a given height, it is centred.
     pub fn fitted(&self, scene: Scene) -> Scene {
         let Some(page) = self.page else { return scene };
         let mut scale = page.scale.min(page.width / scene.width);

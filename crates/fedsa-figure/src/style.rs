@@ -27,7 +27,7 @@ pub(super) struct Colors {
     pub reference: Rgb,
     pub band_opacity: f64,
     palette: [Rgb; 8],
-    /// The colour towards which the colour of a prediction is shifted from that of its curve, for contrast.
+    /// The colour towards which a prediction's colour is shifted from its curve's, for contrast.
     contrast: Rgb,
     /// The background of a cell of a heat map without a value.
     pub no_value: Rgb,
@@ -88,7 +88,7 @@ const DARK: Colors = Colors {
     statuses: [(0x1f, 0x4a, 0x3c), (0x57, 0x47, 0x18), (0x68, 0x36, 0x1c), (0x2a, 0x2e, 0x34)],
 };
 
-/// The colours of heat maps: viridis, whose lightness grows evenly, legible with any colour vision and in print.
+/// The colours of heat maps: viridis, with evenly increasing lightness, legible with any colour vision and in print.
 const VIRIDIS: [Rgb; 9] = [
     (0x44, 0x01, 0x54),
     (0x47, 0x2d, 0x7b),
@@ -162,7 +162,7 @@ impl Colors {
         }
     }
 
-    /// A marker of one of the shapes. Where curves coincide, the lower ones have larger markers.
+    /// A marker of one of the shapes. If curves coincide, the lower ones have larger markers.
     pub fn marker(&self, shape: usize, index: usize, (x, y): Point, size: f64) -> Mark {
         let color = self.curve(index);
         let r = MARKER_RADIUS * size;
@@ -194,7 +194,7 @@ impl Colors {
 
 /// The number of markers of different shapes.
 const SHAPES: usize = 5;
-/// The dash patterns of lines that differ without colours. With the markers they make 25 looks.
+/// The dash patterns of lines that differ without colours. With the markers they give 25 combinations.
 const GREY_DASHES: [&[f64]; 5] = [&[], &[7.0, 3.0], &[2.0, 2.5], &[9.0, 2.5, 2.0, 2.5], &[9.0, 2.5, 2.0, 2.5, 2.0, 2.5]];
 const DOT: [f64; 2] = [1.6, 2.4];
 /// The dash patterns, one for each repetition of the palette.
@@ -208,7 +208,7 @@ pub(super) fn level_dash(index: usize) -> Dash {
     Dash::of(LEVEL_DASHES[index % LEVEL_DASHES.len()])
 }
 
-/// The dash pattern of a line that differs from those of other indices by its dashes or its markers. Neighbours differ by both.
+/// The dash pattern of a line that differs from other indices by its dashes or its markers. Neighbours differ by both.
 pub(super) fn grey_dash(index: usize) -> Dash {
     Dash::of(GREY_DASHES[(grey_shape(index) + index / SHAPES) % GREY_DASHES.len()])
 }
@@ -218,13 +218,13 @@ pub(super) fn grey_shape(index: usize) -> usize {
     index % SHAPES
 }
 
-/// A dash pattern with as many dots as there were other lines with markers of this shape.
+/// A dash pattern with one dot for each earlier line with markers of this shape.
 pub(super) fn with_dots(mut dash: Dash, index: usize) -> Dash {
     (0..index / SHAPES).for_each(|_| dash.lengths.extend(DOT));
     dash
 }
 
-/// Whether every second line with markers of this shape is meant.
+/// Whether the index is every second line with markers of this shape.
 pub(super) fn is_second_of_shape(index: usize) -> bool {
     index / SHAPES % 2 == 1
 }
@@ -253,7 +253,7 @@ pub(super) fn curve_dash(index: usize, overlap: Overlap) -> Dash {
         return Dash::of(TURN_DASHES[turn(index) % TURN_DASHES.len()]);
     }
     let unit = (14.0 / (most as f64 + 1.0)).max(4.0);
-    // Two curves share the length unevenly: dashes longer than their gaps are easier to read.
+    // Two curves share the length unevenly, because dashes longer than their gaps are easier to read.
     let skipped = if most == 1 { 0.36 * 2.0 * unit } else { depth as f64 * unit };
     let drawn = (most + 1) as f64 * unit - skipped;
     Dash { lengths: vec![drawn, skipped], start: drawn }

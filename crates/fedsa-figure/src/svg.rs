@@ -6,7 +6,7 @@ use super::about::Provenance;
 use super::point::Point;
 use super::scene::{Anchor, Dash, Mark, Rgb, Scene, Text};
 
-/// Of the metadata's elements; a name, not an address.
+/// The namespace of the metadata's elements; a name, not an address.
 const NAMESPACE: &str = "urn:fedsa:picture";
 
 pub(super) fn render(scene: &Scene, about: &Provenance) -> Vec<u8> {
@@ -29,7 +29,7 @@ pub(super) fn render(scene: &Scene, about: &Provenance) -> Vec<u8> {
     line(&mut svg, format_args!("<rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>", hex(scene.background)));
     let mut open: Option<String> = None;
     for mark in &scene.marks {
-        // Neighbouring lines of one look are one path.
+        // Neighbouring lines with the same look become one path.
         let look = match mark {
             Mark::Line { color, width, dash, .. } => Some(stroke(*color, *width, dash)),
             _ => None,
@@ -119,7 +119,7 @@ fn stroke(color: Rgb, width: f64, dash: &Dash) -> String {
     look
 }
 
-/// A tenth of a pixel is finer than what is seen.
+/// A tenth of a pixel is finer than visible.
 fn short(x: f64) -> String {
     let tenths = (x * 10.0).round() / 10.0;
     // No -0.

@@ -28,13 +28,13 @@ impl Block {
     }
 }
 
-/// A table with its texts in lines, and the places of its columns.
+/// A table with its texts in lines, and the positions of its columns.
 struct Layout<'a> {
     sheet: Sheet,
     cells: Vec<Vec<(&'a TableCell, Block)>>,
     heads: Vec<Block>,
     head_height: f64,
-    /// Whether heads but the first stand upright.
+    /// Whether heads except the first stand upright.
     upright: bool,
     lefts: Vec<f64>,
     widths: Vec<f64>,
@@ -62,7 +62,7 @@ impl<'a> Layout<'a> {
         };
         let level_heads: Vec<Block> = (0..columns).map(level).collect();
         let level_widths: Vec<f64> = (0..columns).map(|c| cell_widths[c].max(level_heads[c].width) + 2.0 * PADDING).collect();
-        // Heads stand upright where they would make the picture wider than a page.
+        // Heads stand upright if they would otherwise make the picture wider than a page.
         let upright = level_widths.iter().sum::<f64>() > page - 2.0 * margin;
         let stands = |column: usize| upright && column > 0;
         let heads: Vec<Block> = level_heads
@@ -81,7 +81,7 @@ impl<'a> Layout<'a> {
         Self { sheet, cells, heads, head_height, upright, lefts, widths, inside }
     }
 
-    /// Draws the heads of the columns, with their feet at `foot`.
+    /// Draws the heads of the columns, with their lower ends at `foot`.
     fn draw_heads(&self, scene: &mut Scene, foot: f64) {
         let colors = self.sheet.colors;
         for (column, block) in self.heads.iter().enumerate() {
@@ -106,7 +106,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Draws a row below `y`; its foot.
+    /// Draws a row below `y`; returns the y at which it ends.
     fn draw_row(&self, scene: &mut Scene, row: &[(&TableCell, Block)], y: f64) -> f64 {
         let colors = self.sheet.colors;
         let tallest = row.iter().map(|(_, block)| block.lines.len()).max().unwrap_or(0).max(1);

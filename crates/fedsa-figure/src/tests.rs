@@ -1,4 +1,4 @@
-//! What every picture must satisfy, whatever its data.
+//! Requirements on every picture, for any data.
 
 use proptest::prelude::*;
 
@@ -276,7 +276,7 @@ fn points_with_a_band_have_bars() {
         let is_bar = |mark: &Mark| matches!(mark, Mark::Line { width, .. } if *width == style::BAR_WIDTH);
         marks(curve).iter().filter(|mark| is_bar(mark)).count()
     };
-    // Of the point whose bar is known, and in the legend.
+    // For the point with a known bar, and in the legend.
     assert_eq!((bars(curve.clone()), bars(PlottedCurve { style: Style::LinePoints, ..curve.clone() })), (2, 0));
     assert!(!marks(curve).iter().any(|mark| matches!(mark, Mark::Ribbon { .. })));
 }
@@ -291,7 +291,7 @@ fn a_line_of_one_point_has_a_marker() {
     assert_eq!(discs(vec![0.5]), [style::MARKER_RADIUS]);
     assert_eq!(discs(vec![f64::NAN, 0.5, f64::NAN]), [style::MARKER_RADIUS]);
     assert!(discs(vec![0.5, 1.0]).is_empty());
-    // The end of a line is not one.
+    // The end of a line does not count.
     assert_eq!(discs(vec![0.5, 1.0, f64::NAN, 1.5]), [style::CURVE_WIDTH]);
 }
 
@@ -441,7 +441,7 @@ fn files_tell_version_experiment_and_configuration() {
     let entry = |keyword: &str| text.iter().find(|(known, _)| known == keyword).unwrap().1.as_str();
     assert_eq!((entry("Title"), entry("Software"), entry("Experiment")), ("a title", version.as_str(), "some/id"));
     assert_eq!((entry("Source"), entry("Description")), (config, "Lines: mean over 5 seeds."));
-    // 192 dots to an inch.
+    // 192 dots per inch.
     assert_eq!(reader.info().pixel_dims.unwrap().xppu, 7559);
 
     let pdf = figure.render(Format::Pdf, &RenderOptions::default(), &about);
@@ -464,7 +464,7 @@ fn a_dark_picture_has_the_marks_of_a_light_one() {
     let [light, dark] =
         [Theme::Light, Theme::Dark].map(|theme| chart::scene(&figure, &RenderOptions { theme, ..RenderOptions::default() }));
     assert_eq!(light.marks.len(), dark.marks.len());
-    // Every colour of text and curves stands out from the ground.
+    // Every colour of text and curves contrasts with the background.
     let luminance = |(r, g, b): scene::Rgb| 0.3 * f64::from(r) + 0.6 * f64::from(g) + 0.1 * f64::from(b);
     for (scene, theme) in [(light, Theme::Light), (dark, Theme::Dark)] {
         let ground = luminance(scene.background);
@@ -491,11 +491,11 @@ fn panels_that_measure_the_same_share_their_range_where_that_is_sensible() {
     let [a, b] = tops(&near, None)[..] else { panic!() };
     assert_eq!(a, b);
     assert_ne!(tops(&near, Some(false))[0], tops(&near, Some(false))[1]);
-    // Where one would be a line at the foot of the other, it has its own range, unless the file says otherwise.
+    // If one panel would be a line at the bottom of the other, it has its own range, unless sharing is set explicitly.
     let apart = [panel(1e-30, 1.0), panel(0.5, 1.0)];
     assert_ne!(tops(&apart, None)[0], tops(&apart, None)[1]);
     assert_eq!(tops(&apart, Some(true))[0], tops(&apart, Some(true))[1]);
-    // Rows that agree within themselves share by row.
+    // Rows with similar ranges share by row.
     let rows = [panel(1e-3, 1.0), panel(1e-2, 1.0), panel(1e20, 1e23), panel(1e21, 1e23)];
     let shared = tops(&rows, None);
     assert!(shared[0] == shared[1] && shared[2] == shared[3] && shared[0] != shared[2], "{shared:?}");
@@ -512,7 +512,7 @@ fn curves_that_coincide_are_all_seen() {
     let depths: Vec<Overlap> = panel.curves.iter().map(|curve| overlaps.at(curve)).collect();
     let overlap = |depth, most| Overlap { depth, most };
     assert_eq!(depths, [overlap(0, 2), overlap(1, 2), overlap(0, 0), overlap(2, 2)]);
-    // Each upper one leaves out where those beneath show.
+    // Each upper curve has gaps where the lower ones show.
     let shares: Vec<f64> = depths.iter().map(|o| style::curve_dash(0, *o).lengths.first().copied().unwrap_or(f64::INFINITY)).collect();
     assert!(shares[0] > shares[1] && shares[1] > shares[3] && shares[3] > 0.0, "{shares:?}");
 }

@@ -20,7 +20,7 @@ fn parse(bytes: &'static [u8]) -> Face<'static> {
     Face::parse(bytes, 0).expect("the bundled fonts are valid")
 }
 
-/// A family that is embedded: DejaVu Sans, or Tinos, which has the metrics of Times.
+/// An embedded family: DejaVu Sans, or Tinos, which has the metrics of Times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Family {
     Sans,
@@ -85,7 +85,7 @@ impl Font {
         Font { size, typeface: Typeface { family, bold: true } }
     }
 
-    /// The typeface of a character: that of the font, or the sans-serif one where only it has the character.
+    /// The typeface of a character: the font's, or the sans-serif one if only it has the character.
     fn typeface_of(self, c: char) -> Typeface {
         let sans = Typeface { family: Family::Sans, ..self.typeface };
         if !self.typeface.has(c) && sans.has(c) { sans } else { self.typeface }
@@ -126,7 +126,7 @@ impl Font {
         self.size * text.chars().map(advance).sum::<f64>()
     }
 
-    /// Whether the font, or the one that stands in for it, has every character of a text.
+    /// Whether the font, or its fallback, has every character of a text.
     pub fn has_glyphs(self, text: &str) -> bool {
         text.chars().all(|c| self.typeface_of(c).has(c))
     }
@@ -143,8 +143,8 @@ impl Font {
         }
     }
 
-    /// `text` in at most `limit` lines no wider than `width`, broken between words or, for want of spaces, anywhere;
-    /// an ellipsis stands for what does not fit.
+    /// `text` in at most `limit` lines no wider than `width`, broken between words, or anywhere if there are no spaces. An ellipsis
+    /// replaces text that does not fit.
     pub fn wrap(self, text: &str, width: f64, limit: usize) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         let mut line = String::new();
@@ -249,7 +249,6 @@ pub(super) fn clean(text: &str) -> String {
     text.chars().take(LONGEST).map(|c| if c.is_control() || forbidden(c) { ' ' } else { c }).collect()
 }
 
-/// Whether XML forbids a character.
 pub(super) fn forbidden(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{FFFE}' | '\u{FFFF}')
 }
@@ -262,7 +261,7 @@ pub(super) fn power_of_ten(exponent: i32) -> String {
         '2' => '²',
         '3' => '³',
         '0' => '⁰',
-        // The rest of the superscripts stand in a row.
+        // The other superscripts are consecutive.
         c => char::from_u32(0x2070 + c as u32 - '0' as u32).expect("a superscript digit"),
     };
     let exponent: String = exponent.to_string().chars().map(digit).collect();
@@ -315,7 +314,7 @@ mod tests {
         let runs: Vec<(Family, &str)> = serif.runs(GRADIENT).map(|(typeface, run)| (typeface.family, run)).collect();
         assert_eq!(runs, [(Family::Serif, "gradient ‖"), (Family::Sans, "∇"), (Family::Serif, "f(θ)‖²")]);
         assert!(serif.has_glyphs(GRADIENT) && !serif.has_glyphs("\u{10ffff}"));
-        // The width is that of the runs, and so is the place of the last letter.
+        // The width is the sum over the runs, which also gives the place of the last letter.
         let widths = runs.iter().map(|(family, run)| Font::regular(*family, 12.0).width(run));
         assert!((serif.width(GRADIENT) - widths.sum::<f64>()).abs() < 1e-9);
         let mut right = Rightmost(0.0);

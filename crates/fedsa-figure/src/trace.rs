@@ -135,7 +135,7 @@ impl Window {
         edges
     }
 
-    /// The width of the slots, of four points each, that `budget` points make of the window.
+    /// The width of the slots, of four points each, for `budget` points in the window.
     fn slot(&self, budget: usize) -> f64 {
         (4.0 * self.width / budget.max(1) as f64).max(0.5)
     }

@@ -1,17 +1,17 @@
-//! How a predicted mean-square error is known.
+//! The accuracy of a predicted mean-square error.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How a predicted mean-square error is known. As text: `exact`, `closure, eps² = 0.02`, `leading order`.
+/// The accuracy of a predicted mean-square error. As text: `exact`, `closure, eps² = 0.02`, `leading order`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "kebab-case")]
 pub enum Accuracy {
-    /// To rounding.
+    /// Exact up to rounding.
     Exact,
-    /// By the closure of [`super::markov::closure`], which neglects some of the dependence between agents' chains. The observed
-    /// relative errors of floors are at most about `eps_squared`, and usually far smaller.
+    /// From the closure of [`super::markov::closure`], which neglects part of the dependence between agents' chains. Observed relative
+    /// errors of floors are at most about `eps_squared`, and usually far smaller.
     Closure {
         /// The indicator eps^2.
         eps_squared: f64,
@@ -20,11 +20,11 @@ pub enum Accuracy {
     LeadingOrder,
 }
 
-/// Closures with a larger eps^2 than this are warned about.
+/// Closures with a larger eps^2 get a warning.
 pub const DOUBTFUL: f64 = 0.1;
 
 impl Accuracy {
-    /// A warning where the number may be far off.
+    /// The warning for a number that may be far off.
     pub fn warning(self) -> Option<String> {
         match self {
             Self::Closure { eps_squared } if eps_squared > DOUBTFUL => {
@@ -34,7 +34,7 @@ impl Accuracy {
         }
     }
 
-    /// The less accurate of two.
+    /// The less accurate of the two.
     #[must_use]
     pub fn or_worse(self, other: Self) -> Self {
         match (self, other) {

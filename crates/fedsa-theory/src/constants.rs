@@ -106,14 +106,14 @@ pub(super) fn mean_square_of_a(moments: &Moments) -> Mat<f64> {
     Mat::from_fn(d, d, |j, l| (0..d).map(|i| moments.aa[(i * d + i, j * d + l)]).sum())
 }
 
-/// `Sigma_A = E A^T A - Abar^T Abar`; 0 where it is within rounding.
+/// `Sigma_A = E A^T A - Abar^T Abar`; 0 if it is within rounding.
 pub(super) fn noise_of_a(system: &System, moments: &Moments) -> Mat<f64> {
     let square = mean_square_of_a(moments);
     let noise = &square - system.a.transpose() * &system.a;
     if noise.norm_max() <= rounding(system) * square.norm_max() { Mat::zeros(noise.nrows(), noise.ncols()) } else { noise }
 }
 
-/// The relative error of sums of d products, of which a variance is the difference.
+/// The relative rounding error of a variance, which is a difference of sums of d products.
 fn rounding(system: &System) -> f64 {
     4.0 * system.b.len() as f64 * f64::EPSILON
 }
@@ -132,7 +132,7 @@ pub(super) fn smoothness(system: &System, moments: &Moments) -> Result<f64> {
     Ok(eigenvalues[eigenvalues.len() - 1])
 }
 
-/// The trace of the covariance of `A(z) theta - b(z)`; 0 where it is within rounding.
+/// The trace of the covariance of `A(z) theta - b(z)`; 0 if it is within rounding.
 pub(super) fn noise_trace(system: &System, moments: &Moments, theta: &[f64]) -> f64 {
     let d = theta.len();
     let square = mean_square_of_a(moments);

@@ -1,4 +1,4 @@
-//! What methods cost on a linear problem without noise, over a clear link: rounds and bits to a target, from the size of
+//! Costs of methods on a linear problem without noise over a clear link: rounds and bits until a target. They follow from the size of
 //! the problem or from the radius of a round.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use fedsa::uplink::Uplink;
 use fedsa_methods::gmres::Gmres;
 use fedsa_methods::lstd::Lstd;
 
-/// What is minimised.
+/// The quantity to minimise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
@@ -27,7 +27,7 @@ pub enum Goal {
     Bits,
     /// Samples of all agents.
     Samples,
-    /// Seconds: of computation, or of messages where it is known what these take ([`Network`]).
+    /// Seconds of messages where [`Network`] gives them, otherwise of computation.
     Seconds,
 }
 
@@ -43,17 +43,17 @@ impl Goal {
     }
 }
 
-/// What messages take on a network.
+/// The time that messages take on a network.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Network {
-    /// The seconds of an exchange, whatever is in it; at least 0.
+    /// Seconds for each exchange, whatever its size; at least 0.
     pub latency: f64,
-    /// The bits a second, of all messages up and down; without it their number takes no time.
+    /// Bits per second of all messages, up and down. Without it, bits take no time.
     pub bandwidth: Option<f64>,
 }
 
 impl Network {
-    /// The network on which an exchange takes so many seconds, and bits pass at this rate; `None` where neither is given.
+    /// The network with this latency and bandwidth; `None` where neither is given.
     ///
     /// # Errors
     /// When the seconds are negative or not finite, or the rate is not positive; names the setting.
@@ -67,19 +67,19 @@ impl Network {
         Ok(is_given.then_some(Self { latency: seconds, bandwidth }))
     }
 
-    /// The seconds of exchanges, and of the bits of all their messages.
+    /// The seconds of these exchanges, and of the bits of all their messages.
     pub fn seconds(&self, exchanges: f64, bits: f64) -> f64 {
         exchanges * self.latency + self.bandwidth.map_or(0.0, |bandwidth| bits / bandwidth)
     }
 }
 
-/// A method, and what it costs to reach a target.
+/// A method and its cost until a target.
 pub struct Candidate {
     /// The kind of the method, one of [`fedsa_methods::KINDS`].
     pub kind: &'static str,
     /// Its settings.
     pub settings: Box<dyn MethodSettings>,
-    /// Rounds and bits, up and down, or the reason why it does not reach the target or is not known to.
+    /// Rounds and bits, up and down, or why the method does not reach the target or is not known to.
     pub cost: Result<Cost>,
 }
 
@@ -94,12 +94,12 @@ pub struct Cost {
     pub bits: f64,
 }
 
-/// What a round of a first-order method costs, of all participants together, as the ledger counts it.
+/// The cost of a round of a first-order method, of all participants together, as the ledger counts it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RoundCost {
     /// Exchanges.
     pub exchanges: f64,
-    /// Samples, with random talk their mean; 0 under mean sampling.
+    /// Samples; their mean with random talk, 0 under mean sampling.
     pub samples: f64,
     /// Bits from the agents to the server, lost messages included.
     pub bits_up: f64,
@@ -111,7 +111,7 @@ impl RoundCost {
     /// The cost of a round in the middle of a run over a link.
     ///
     /// # Errors
-    /// When it differs from round to round; gives the reason.
+    /// When the cost differs from round to round; gives the reason.
     pub fn new(field: &dyn Field, settings: &dyn MethodSettings, link: &Uplink) -> Result<Self> {
         let d = field.dim();
         let setting =
@@ -143,7 +143,7 @@ impl RoundCost {
             cost.bits_up += 8.0 * agents * (HEADER_BYTES + PART_HEADER_BYTES * exchange.replies.len() + bytes) as f64;
         }
         if !protocol.tell.is_empty() {
-            // It travels with the next question, with the header of a part in place of one of its own.
+            // It travels with the next question, so it needs only the header of a part.
             cost.bits_down += down(&protocol.tell) - 8.0 * agents * (HEADER_BYTES - PART_HEADER_BYTES) as f64;
         }
         let fresh = if matches!(shape.drift, Drift::GlobalMemory { fresh: true }) { client.facts().operator_samples as f64 } else { 0.0 };
@@ -152,7 +152,7 @@ impl RoundCost {
     }
 }
 
-/// What the choice of a method may use.
+/// Limits for the choice of a method.
 #[derive(Debug, Clone)]
 pub struct CostLimits {
     /// The norm of the mean operator to reach, as a multiple of its norm at zero.
@@ -161,11 +161,11 @@ pub struct CostLimits {
     pub may_send_matrices: bool,
     /// The bytes that the server may use.
     pub memory: f64,
-    /// Ends the computation of radii; costs are then unknown.
+    /// Cancels the computation of radii; costs are then unknown.
     pub cancel: Cancel,
 }
 
-/// The largest dimension for which a Krylov space is built as a whole, and how many products a larger one keeps.
+/// The largest dimension for which a whole Krylov space is built, and the number of products that a larger one keeps.
 const LARGEST_SPACE: usize = 4096;
 const RESTART: usize = 100;
 /// The largest dimension for which radii are computed: their cost is `d^3` for each agent.
@@ -280,14 +280,14 @@ fn not_linear() -> Error {
     Error::not_known("", "the problem's operators are not known to be linear", "a linear problem")
 }
 
-/// All candidates: `lstd`, `gmres`, and these first-order methods; the cheapest first, those without a cost last.
+/// All candidates: `lstd`, `gmres`, and these first-order methods; the cheapest first, candidates without a cost last.
 pub fn candidates(
     field: &Arc<dyn Field>,
     limits: &CostLimits,
     first_order: Vec<(&'static str, Box<dyn MethodSettings>)>,
 ) -> Vec<Candidate> {
     let d = field.dim();
-    // The same on every machine: a space of many large vectors starts anew.
+    // Independent of the machine: GMRES restarts where a Krylov space would have many large vectors.
     let restart = (d > LARGEST_SPACE).then_some(RESTART);
     let krylov = Gmres::default().with_restart(restart);
     let mut all = vec![

@@ -1,9 +1,9 @@
 //! The constants of \[F\]'s assumptions, and the schedule of its Corollary 1.
 //!
-//! The bounds of \[F\] (Theorems 1 and 2) hold up to universal constants that it does not state, so that only their shapes can be
-//! reported ([`bounds::fedhsa`](super::bounds::fedhsa)): with the effective step `alpha = alpha_g eta H`, the mean-square error falls
-//! as `exp(-mu alpha t)` to a floor proportional to `alpha tau sigma^2 / (N H)`, without a term of heterogeneity. What follows from
-//! the assumptions alone is explicit.
+//! The bounds of \[F\] (Theorems 1 and 2) hold up to universal constants that it does not state, so only their shapes are available
+//! ([`bounds::fedhsa`](super::bounds::fedhsa)). With the effective step `alpha = alpha_g eta H`, the mean-square error falls as
+//! `exp(-mu alpha t)` to a floor proportional to `alpha tau sigma^2 / (N H)`, without a term of heterogeneity. Results that follow from
+//! the assumptions alone are explicit.
 
 use serde::{Deserialize, Serialize};
 

@@ -30,9 +30,9 @@ pub fn fixed_point(map: &dyn LinearMap, source: &[f64]) -> Result<Vec<f64>> {
     let mut x = Mat::<f64>::zeros(n, 1);
     let scale = linalg::norm_sq(source).sqrt();
     let mut residual = f64::INFINITY;
-    // A second and a third pass, from the last result, reduce rounding errors.
+    // A second and a third pass from the last result reduce rounding errors.
     for _ in 0..3 {
-        // Two products in each iteration, and some twenty passes over vectors.
+        // Two products in each iteration, and about twenty passes over vectors.
         let each = 2.0 * map.work() + 20.0 * n as f64;
         let max_iters = (work::left() / each).clamp(1.0, 1000.0) as usize;
         let params = BicgParams { initial_guess: InitialGuessStatus::MaybeNonZero, rel_tolerance: 1e-13, max_iters, ..Default::default() };
@@ -90,7 +90,7 @@ impl LinOp<f64> for OneMinus<'_> {
     fn apply(&self, mut out: MatMut<'_, f64>, rhs: MatRef<'_, f64>, _: Par, _: &mut MemStack) {
         let x: Vec<f64> = rhs.col(0).iter().copied().collect();
         let mut image = vec![0.0; x.len()];
-        // Once it is cancelled, the iterations that are left cost nothing, and their result is not used.
+        // After cancellation the remaining iterations cost nothing, and their result is not used.
         if !work::is_cancelled() {
             self.0.apply(&x, &mut image);
         }

@@ -1,11 +1,10 @@
 //! Closed forms for methods on linear problems.
 //!
-//! Functions compute numbers from [`Systems`](fedsa::problem::systems::Systems) and
-//! [`Moments`](fedsa::problem::systems::Moments), without randomness, and give the same result for any number of
-//! threads.
+//! Functions compute numbers from [`Systems`](fedsa::problem::systems::Systems) and [`Moments`](fedsa::problem::systems::Moments),
+//! without randomness, and give the same result for any number of threads.
 //!
-//! One agent's mean operator is `gbar_c(theta) = bbar_c - Abar_c theta`. H local steps of size eta are determined by two
-//! matrices ([`phase`]):
+//! One agent's mean operator is `gbar_c(theta) = bbar_c - Abar_c theta`. H local steps of size eta are determined by two matrices
+//! ([`phase`]):
 //!
 //! ```text
 //! D_c^H = (I - eta Abar_c)^H            S_c = eta sum_{k<H} (I - eta Abar_c)^k
@@ -27,7 +26,7 @@
 //! | [`fedhsa_bounds`] | the constants of \[F\], and the schedule of its Corollary 1 |
 //! | [`shed`] | convergence factors and rates of steps with a few eigenpairs (\[T\] chapter 2) |
 //! | [`map`], [`fixed_point`] | spectral radius, trajectory and fixed point of a linear map |
-//! | [`work`] | operations that are counted, so that computations end at the same place on every machine |
+//! | [`work`] | counts of operations, with which computations end at the same place on every machine |
 //! | [`tune`] | the settings of methods that reach a mean-square error at the least cost |
 //!
 //! \[S\] is SCAFFLSA (arXiv 2402.04114), \[F\] is FedHSA.
@@ -56,7 +55,7 @@ pub mod work;
 #[cfg(test)]
 mod testing;
 
-/// Callers keep these values, and hand them to other threads: they own what they use.
+/// Callers keep these values and send them to other threads, so these types own their data.
 #[cfg(test)]
 const _: () = {
     const fn is_owned<T: Send + Sync + 'static>() {}
@@ -82,7 +81,7 @@ use fedsa::error::{Result, require};
 pub struct RoundSetting {
     /// The local step size eta.
     pub step_size: f64,
-    /// The number of local steps H between two talks.
+    /// The number of local steps H in a round.
     pub local_steps: u64,
     /// The server's step alpha_g on the mean of the agents' changes; 1 in \[S\].
     pub server_step: f64,

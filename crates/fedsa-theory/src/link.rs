@@ -13,8 +13,8 @@ const LONGEST: u64 = 250;
 /// The reason why only the mean is known over a codec with an error.
 const CODEC: &str = "the variance of the codec's error depends on the vector that is sent";
 
-/// A link whose effect on the mean of a round is known: codecs are unbiased, every message arrives with a factor h that
-/// is independent over agents and exchanges, and delays have a known law.
+/// A link whose effect on the mean of a round is known. Codecs are unbiased, every message arrives with a factor h that is independent
+/// over agents and exchanges, and delays have a known law.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkLaw {
     /// `E h`.
@@ -27,7 +27,7 @@ pub struct LinkLaw {
     pub sent_noise: f64,
     /// The law of the delays; `None` if there are none.
     pub delay: Option<DelayLaw>,
-    /// The reason why only the mean is known, if only the mean is known.
+    /// The reason if only the mean is known.
     pub only_mean: Option<&'static str>,
 }
 
@@ -36,7 +36,7 @@ pub struct LinkLaw {
 pub struct DelayLaw {
     /// `P(tau = k)` for k = 0, 1, ..; the last is not 0.
     pub probabilities: Vec<f64>,
-    /// What the server uses in the first rounds, which have no answer as old as the delay.
+    /// The server's directions in the first rounds, when no answer is as old as the delay.
     pub before: Before,
 }
 
@@ -57,7 +57,7 @@ impl LinkLaw {
     /// The effect of `link` on messages with vectors of `d` components.
     ///
     /// # Errors
-    /// When the effect on the mean of a round is not known; gives the reason.
+    /// When the effect on a round's mean is not known; gives the reason.
     pub fn of(link: &Uplink, d: usize) -> Result<Self> {
         Self::with_budget(link, d, link.budget())
     }
@@ -137,8 +137,8 @@ impl LinkLaw {
         self.receiver_noise > 0.0 || self.sent_noise > 0.0
     }
 
-    /// `sqrt(s_w^2 + N^2 E h^2 s_e^2 sum p_c^2)`: the standard deviation of N w of a receiver whose noise has the variance of all noise in
-    /// the mean over N agents with these weights.
+    /// `sqrt(s_w^2 + N^2 E h^2 s_e^2 sum p_c^2)`, for a mean over N agents with these weights: the standard deviation of N w if the
+    /// receivers' noise w alone had the variance of all noise in the mean.
     pub fn noise_in_mean(&self, weights: &[f64]) -> f64 {
         let squares = weights.iter().map(|p| p * p).sum::<f64>();
         self.receiver_noise.hypot(weights.len() as f64 * self.sent_noise * (self.gain_square * squares).sqrt())
@@ -159,7 +159,7 @@ fn delay_law(delay: &Delay, before: Before) -> Result<Option<DelayLaw>> {
         Delay::Constant { .. } => probabilities[max] = 1.0,
         Delay::Uniform { min, .. } => probabilities[*min as usize..].fill(1.0 / (max as u64 - min + 1) as f64),
         Delay::Geometric { mean, .. } => {
-            // P(tau >= k) = r^k, cut off at the greatest.
+            // P(tau >= k) = r^k, cut off at the largest delay.
             let r = mean / (1.0 + mean);
             for (k, p) in probabilities.iter_mut().enumerate() {
                 *p = r.powi(k as i32) * if k == max { 1.0 } else { 1.0 - r };
@@ -244,7 +244,7 @@ mod tests {
         assert!(LinkLaw::of(&Uplink::default(), 3).unwrap().is_clear());
         let coded = Uplink::default().with_codec(Quantised::new(4).with_rounding(Rounding::Stochastic).build());
         assert!(LinkLaw::of(&coded, 3).unwrap().only_mean.is_some());
-        // An exact codec that a budget carries or not is an erasure.
+        // An exact codec under a bit budget that sometimes fails is an erasure.
         let carries = BitBudget::new(32.0).with_fading_snr(5.0);
         let link = Uplink::default().with_codec(Arc::new(Exact)).with_media(vec![Arc::new(carries)]);
         let law = LinkLaw::of(&link, 3).unwrap();

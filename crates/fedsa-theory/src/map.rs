@@ -16,12 +16,12 @@ pub trait LinearMap: Send + Sync {
     /// `out = map(x)`, both of length [`dim`](LinearMap::dim).
     fn apply(&self, x: &[f64], out: &mut [f64]);
 
-    /// About how many nanoseconds an application takes on one core, in multiplications ([`crate::work`]).
+    /// The approximate nanoseconds of an application on one core, in multiplications ([`crate::work`]).
     fn work(&self) -> f64 {
         (self.dim() as f64).powi(2)
     }
 
-    /// As [`LinearMap::work`], of [`LinearMap::to_matrix`].
+    /// As [`LinearMap::work`], for [`LinearMap::to_matrix`].
     fn matrix_work(&self) -> f64 {
         self.dim() as f64 * self.work()
     }
@@ -63,9 +63,9 @@ impl LinearMap for Mat<f64> {
     }
 }
 
-/// Up to this dimension dense matrices are used.
+/// Up to this dimension, maps become dense matrices.
 pub(crate) const DENSE: usize = 250;
-/// Up to this dimension dense matrices are used if Krylov methods fail.
+/// Up to this dimension, maps become dense matrices if Krylov methods fail.
 const DENSE_FALLBACK: usize = 2000;
 /// The largest Krylov space, in vectors and in numbers.
 const KRYLOV: usize = 300;
@@ -88,10 +88,10 @@ pub fn spectral_radius(map: &dyn LinearMap) -> Result<f64> {
     spectral_radius_within(map, 0.0, f64::INFINITY).map(|(radius, _)| radius)
 }
 
-/// Multiplications of the eigenvalues of a dense matrix, over the cube of its dimension.
+/// Multiplications for the eigenvalues of a dense matrix, divided by the cube of its dimension.
 pub(crate) const EIGENVALUES: f64 = 12.0;
 
-/// [`spectral_radius`] within about `most` multiplications, and how many it took; `apply` are those of the map itself.
+/// [`spectral_radius`] within about `most` multiplications, and the number used. One application of the map takes `apply` of them.
 ///
 /// # Errors
 /// As [`spectral_radius`], and when it would take more.
@@ -122,7 +122,7 @@ pub(crate) fn spectral_radius_within(map: &dyn LinearMap, apply: f64, most: f64)
         let what = format!("not computed: the leading eigenvalue of a map of dimension {n} takes too long");
         return Err(Error::not_known("", what, "fewer distinct agents or features"));
     }
-    // As measured from n = 36 to 210, with a linear system of the same size.
+    // Measured from n = 36 to 210, with a linear system of the same size.
     let eigenvalues = |n: f64| n.powi(3) + 150.0 * n.powi(2);
     work::charge(map.matrix_work() + eigenvalues(n as f64))?;
     let matrix = map.to_matrix();
@@ -143,11 +143,11 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// The modulus of the leading eigenvalue by Arnoldi iteration in at most `space` dimensions; `None` if it has not
-/// converged. Every step passes its multiplications to `goes_on`, without those of the map, and ends the iteration where that says no.
+/// The modulus of the leading eigenvalue by Arnoldi iteration in at most `space` dimensions; `None` if it has not converged. Every step
+/// passes its multiplications, without the map's own, to `goes_on`; the iteration ends where this returns false.
 ///
-/// faer's Krylov-Schur (0.24.4) is not used, because it does not return when the Krylov space is exhausted, as it is after
-/// d + 1 vectors for SCAFFLSA with one local step.
+/// faer's Krylov-Schur (0.24.4) is not used, because it does not return when the Krylov space is exhausted (for SCAFFLSA with one local
+/// step, after d + 1 vectors).
 fn arnoldi_radius(map: &dyn LinearMap, space: usize, goes_on: &mut dyn FnMut(f64) -> bool) -> Option<f64> {
     let n = map.dim();
     let mut basis = vec![generic_vector(n)];
@@ -155,7 +155,7 @@ fn arnoldi_radius(map: &dyn LinearMap, space: usize, goes_on: &mut dyn FnMut(f64
     let mut w = vec![0.0; n];
     for j in 0..space {
         let looks = (j + 1) % 20 == 0 || j + 1 == space;
-        // Two products and two sums with each vector of the basis; of the small matrix eigenvectors too.
+        // Two products and two sums with each vector of the basis, and sometimes the eigenvectors of the small matrix.
         let size = (j + 1) as f64;
         if !goes_on(4.0 * size * n as f64 + if looks { 2.0 * EIGENVALUES * size.powi(3) } else { 0.0 }) {
             return None;
@@ -218,7 +218,7 @@ pub fn at_rounds(map: &dyn LinearMap, start: Vec<f64>, rounds: &[u64], mut see: 
             if leap.as_ref().is_none_or(|(length, _)| *length != gap) {
                 let n = map.dim() as f64;
                 let columns = if matrix.is_none() { n * map.work() } else { 0.0 };
-                // Two products in each doubling, at some four multiplications a nanosecond.
+                // Two products in each doubling, at about four multiplications a nanosecond.
                 work::charge(columns + 0.5 * n.powi(3) * (gap as f64).log2().ceil())?;
                 let matrix = matrix.get_or_insert_with(|| map.to_matrix());
                 leap = Some((gap, power_and_sum(matrix, gap).0));
@@ -281,7 +281,7 @@ mod tests {
             let m = Hidden(Scale(1.0 / (n as f64).sqrt()) * draw.matrix(n));
             let (radius, work) = spectral_radius_within(&m, 5.0, f64::INFINITY).unwrap();
             assert_eq!(radius, spectral_radius(&m).unwrap());
-            // With so much it is the same, with less it is refused, or left to what less pays for.
+            // The same budget gives the same result. A smaller one is rejected, or the caller falls back to something cheaper.
             assert_eq!(spectral_radius_within(&m, 5.0, work).unwrap(), (radius, work));
             assert!(spectral_radius_within(&m, 5.0, 0.9 * work).unwrap_err().what.contains("takes too long"));
         }

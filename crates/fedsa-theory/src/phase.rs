@@ -20,8 +20,7 @@ pub struct AffinePhase {
 impl AffinePhase {
     /// The local phase of `h` steps of size `eta` under the mean matrix `a` (d x d).
     ///
-    /// By repeated doubling, `O(d^3 log h)`, without the inverse of `a`, so that a singular or nearly singular `a` costs no
-    /// accuracy.
+    /// By repeated doubling, `O(d^3 log h)`, without the inverse of `a`, so a singular or nearly singular `a` does not reduce accuracy.
     pub fn new(a: &Mat<f64>, eta: f64, h: u64) -> Self {
         let (propagator, sum) = power_and_sum(&step(a, eta), h);
         Self { propagator, sum: Scale(eta) * sum }
@@ -57,8 +56,8 @@ pub fn step(a: &Mat<f64>, eta: f64) -> Mat<f64> {
     Mat::<f64>::identity(a.nrows(), a.nrows()) - Scale(eta) * a
 }
 
-/// `(m^n, sum_{k<n} m^k)` by doubling: `sum_{k<2n} = sum_{k<n} + m^n sum_{k<n}`. Ends early, with other matrices, when the computation is
-/// cancelled ([`work::until`]).
+/// `(m^n, sum_{k<n} m^k)` by doubling: `sum_{k<2n} = sum_{k<n} + m^n sum_{k<n}`. A cancelled computation ([`work::until`]) ends early
+/// with wrong matrices.
 pub fn power_and_sum(m: &Mat<f64>, n: u64) -> (Mat<f64>, Mat<f64>) {
     let identity = Mat::<f64>::identity(m.nrows(), m.nrows());
     let mut power = identity.clone();

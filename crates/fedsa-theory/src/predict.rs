@@ -1,17 +1,16 @@
-//! Predictions for a method on a problem: limits, radii, floors, exact mean-square errors, and whether a step size is
-//! stable.
+//! Predictions for a method on a problem: limits, radii, floors, exact mean-square errors, and whether a step size is stable.
 //!
-//! The closed forms are in the other modules of [`super`]. A [`Forecast`] selects the one that applies to a method over its
-//! link, gives the reason if none applies, and judges stability by the radii ([`Outlook`]). A prediction whose computation
-//! would take too long counts as unknown.
+//! The closed forms are in the other modules of [`super`]. A [`Forecast`] selects the closed form that applies to a method over its
+//! link, or gives the reason if none applies. It judges stability by the radii ([`Outlook`]). A prediction whose computation would take
+//! too long counts as unknown.
 //!
 //! | link or participation | mean: limit, radius | mean square: floor, curve, radius |
 //! | --- | --- | --- |
 //! | clear | all methods whose round is a linear map | FedLSA, FedHSA, SCAFFLSA with a fixed period |
 //! | unbiased codecs, up or down, without error feedback | as over a clear link | unknown: the error's variance depends on the vector |
 //! | independent losses, over the air, fading bit budgets, noise of agents | with the mean gain | methods without memory |
-//! | m of N agents of equal weight | FedLSA as with all; others with factors of their own | methods without memory |
-//! | delays, the same law in every round | methods without memory | constant ones, methods without memory |
+//! | m of N agents of equal weight | FedLSA as with all agents; other methods with their own factors | methods without memory |
+//! | delays, the same law in every round | methods without memory | constant delays, methods without memory |
 //!
 //! The mean square over a clear link with all agents, by the noise of samples:
 //!
@@ -23,7 +22,7 @@
 //! | finite chains, a few agents | floors exact |
 //! | finite chains, more agents | closure, where it is small enough; leading order |
 //!
-//! [`Accuracy`](super::Accuracy) says which of these a number is.
+//! [`Accuracy`](super::Accuracy) names the kind of a number.
 //!
 //! ```
 //! use fedsa::kernel::Isa;
@@ -91,7 +90,7 @@ use fedsa::uplink::Uplink;
 
 /// The largest d for which exact mean-square errors are computed.
 pub const EXACT_DIM: usize = 24;
-/// The most multiplications along the rounds of a delayed method, and what reduces them.
+/// The most multiplications along the rounds of a delayed method, and the advice to reduce them.
 const DELAYED_WORK: f64 = 5e9;
 /// Multiplications of a round of the second moments of a delayed method.
 fn delayed_work(d: usize, delay: usize) -> f64 {
@@ -99,13 +98,13 @@ fn delayed_work(d: usize, delay: usize) -> f64 {
 }
 const LESS_DELAYED: &str = "fewer rounds, shorter delays or fewer features";
 
-/// A method on a problem over a link. Predictions are computed when they are asked for.
+/// A method on a problem over a link. Predictions are computed on request.
 #[derive(Clone)]
 pub struct Forecast {
     field: Arc<dyn Field>,
-    /// How samples are drawn; that of the field, unless the forecast is about another law.
+    /// The sampling; the field's, unless the forecast is for another law.
     sampling: Sampling,
-    /// Other agents than those of the field.
+    /// Agents that replace the field's.
     others: Option<Arc<Systems>>,
     shape: MethodShape,
     output: OutputRule,
@@ -114,14 +113,13 @@ pub struct Forecast {
     cancel: Cancel,
 }
 
-/// The shape of a method over a link for closed forms that hold over clear links only: over any other link no round counts
-/// as linear.
+/// The shape of a method over a link, for closed forms that hold over clear links only: over any other link no round counts as linear.
 pub fn shape_over(method: &dyn fedsa::method::MethodSettings, link: &Uplink) -> MethodShape {
     let shape = method.shape();
     MethodShape { is_linear: shape.is_linear && link.is_clear(), ..shape }
 }
 
-/// The error of what has a closed form that is not computed, and what could be.
+/// The error for a closed form that takes too long, with advice.
 fn takes_too_long(what: &str, help: &str) -> Error {
     work::refused(what, help)
 }
@@ -135,13 +133,13 @@ fn no_moments() -> Error {
 }
 
 impl Forecast {
-    /// The forecast for a method of this shape over a clear link whose output is the last iterate.
+    /// The forecast for a method of this shape over a clear link; the output is the last iterate.
     pub fn new(field: &Arc<dyn Field>, shape: MethodShape) -> Self {
         let (output, lost, link) = (OutputRule::Last, MissingUpdate::Zero, Arc::new(Ok(LinkLaw::clear())));
         Self { field: Arc::clone(field), sampling: field.sampling(), others: None, shape, output, lost, link, cancel: Cancel::never() }
     }
 
-    /// The forecast for a method over a link whose output is the last iterate.
+    /// The forecast for a method over a link; the output is the last iterate.
     pub fn over(field: &Arc<dyn Field>, method: &dyn fedsa::method::MethodSettings, link: &Uplink) -> Self {
         let law = LinkLaw::of(link, field.dim());
         let lost = method.lost(field.agents(), &link.facts());
@@ -154,19 +152,19 @@ impl Forecast {
         Self { output, ..self }
     }
 
-    /// The same forecast, whose computations stop soon after the token is cancelled. They are then errors of the kind
+    /// The same forecast with computations that stop soon after the token is cancelled. They then return errors of the kind
     /// [`Cancelled`](fedsa::error::ErrorKind::Cancelled).
     #[must_use]
     pub fn with_cancel(self, cancel: &Cancel) -> Self {
         Self { cancel: cancel.clone(), ..self }
     }
 
-    /// Computes with the token of this forecast.
+    /// Computes with this forecast's token.
     fn stoppable<T>(&self, compute: impl FnOnce() -> Result<T>) -> Result<T> {
         work::until(&self.cancel, compute)
     }
 
-    /// Refuses outputs other than the last iterate, because averaging changes the noise.
+    /// Rejects outputs other than the last iterate, because averaging changes the noise.
     fn of_last(&self) -> Result<()> {
         if self.output == OutputRule::Last { Ok(()) } else { Err(unknown("the output is not the last iterate")) }
     }

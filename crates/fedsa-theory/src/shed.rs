@@ -1,7 +1,7 @@
-//! Chapter 2 of \[T\]: how fast steps with a few eigenpairs of Hessians converge.
+//! Chapter 2 of \[T\]: the convergence speed of steps with a few eigenpairs of Hessians.
 //!
-//! Eigenvalues are those of one agent's Hessian, `l_1 >= .. >= l_d > 0`; q pairs of it are known, and rho takes the place of the
-//! others: `Hhat = V diag(l_1, .., l_q, rho, .., rho) V^T`.
+//! One agent's Hessian has the eigenvalues `l_1 >= .. >= l_d > 0`. q eigenpairs are known, and rho replaces the other eigenvalues:
+//! `Hhat = V diag(l_1, .., l_q, rho, .., rho) V^T`.
 
 /// `rho = l_{q+1}` (2.21), of d eigenvalues in decreasing order; q is at most d - 1.
 pub fn next(values: &[f64], q: usize) -> f64 {
@@ -13,15 +13,15 @@ pub fn midpoint(values: &[f64], q: usize) -> f64 {
     0.5 * (values[q] + values[values.len() - 1])
 }
 
-/// `c_t = 1 - lbar_d / rhobar` (2.11), from the means over agents of the least eigenvalue and of rho: the factor of a step of length
-/// 1 on least squares, where each rho is at least [`midpoint`].
+/// `c_t = 1 - lbar_d / rhobar` (2.11), from the means over agents of the least eigenvalue and of rho. It is the factor of a step of
+/// length 1 on least squares, if each rho is at least [`midpoint`].
 pub fn federated_factor(least: f64, rho: f64) -> f64 {
     1.0 - least / rho
 }
 
 /// `abar_T = prod_{k <= T} (1 - lbar_d / rhobar_k)^(1/T)` (2.17), (2.28): a bound of the linear rate of `||theta_t - theta*||` with
-/// renewals every T rounds and one pair a round. `agents` gives each agent's weight and eigenvalues (for losses that are
-/// not quadratic those at the optimum), and `rho` is [`next`] or [`midpoint`].
+/// renewals every T rounds and one pair a round. `agents` gives each agent's weight and eigenvalues (at the optimum, if losses are not
+/// quadratic), and `rho` is [`next`] or [`midpoint`].
 ///
 /// Deviation: \[T\] prints 1, T, 2 T for the iterations of renewals, whose first period is one shorter; all periods have T rounds here,
 /// as in its proof. The rate of the loss is the square.
@@ -77,7 +77,7 @@ mod tests {
         [1, 2, 3, 5, 9].into_iter().flat_map(|d| (0..20).map(move |_| d)).map(&mut spectrum).collect()
     }
 
-    /// Theorem 2.1: no rho and eta have a smaller factor, and those that have the smallest are in S*.
+    /// Theorem 2.1: no rho and eta have a smaller factor, and those with the smallest one are in S*.
     #[test]
     fn the_best_factor_is_that_of_a_direct_search() {
         for values in spectra() {
@@ -109,7 +109,7 @@ mod tests {
         factor(values, q, rho, low)
     }
 
-    /// Corollary 2.1: of all in S*, rho* with a step of 1 leaves the least error, whatever the error before.
+    /// Corollary 2.1: of all choices in S*, rho* with a step of 1 leaves the least error, whatever the error before.
     #[test]
     fn the_middle_with_a_full_step_leaves_the_least_error() {
         let mut draws = stream(3, Purpose::Pairs, 0, 0);
@@ -122,7 +122,7 @@ mod tests {
                 };
                 let best = error(midpoint(&values, q), 1.0);
                 for share in [0.0, 0.1, 0.5, 0.9, 1.0] {
-                    // Rounding must not take the end of the interval out of it.
+                    // Keeps rounding from moving rho out of the interval.
                     let rho = (values[values.len() - 1] + share * (values[q] - values[values.len() - 1])).min(values[q]);
                     assert!(best <= error(rho, best_step(&values, q, rho).unwrap()) * (1.0 + 1e-12) + 1e-30);
                 }

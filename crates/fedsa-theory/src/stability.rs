@@ -33,8 +33,7 @@ pub fn global_memory_map(systems: &Systems, setting: &RoundSetting) -> Mat<f64> 
     Mat::<f64>::identity(d, d) - Scale(setting.server_step) * (sbar * systems.mean().a)
 }
 
-/// `Sbar Abar` and `C = sum p_c S_c Abar_c`, and the part of the mean operator's displacement that they mix to:
-/// `mixing Sbar Abar + (1 - mixing) C`.
+/// `Sbar Abar` and `C = sum p_c S_c Abar_c`, and their mixture: `mixing Sbar Abar + (1 - mixing) C`.
 fn mixed_memory_map(systems: &Systems, setting: &RoundSetting, mixing: f64) -> Result<Mat<f64>> {
     let d = systems.dim();
     let all = Mat::<f64>::identity(d, d) - global_memory_map(systems, &setting.with_server_step(1.0)?);
@@ -61,12 +60,11 @@ pub fn global_memory_radius_over(systems: &Systems, setting: &RoundSetting, gain
     spectral_radius(&(Mat::<f64>::identity(d, d) - pull))
 }
 
-/// The bias of FedHSA's limit (d), which is 0 if `mixing` is 1. Otherwise G contains a participant's own operator more often
-/// than those of other agents, and the bias is the u with
-/// `(mixing Sbar Abar + (1 - mixing) sum p_c S_c Abar_c) u = (1 - mixing) rho_H`.
+/// The bias of FedHSA's limit (d), which is 0 if `mixing` is 1. Otherwise G contains a participant's own operator more often than the
+/// operators of other agents, and the bias is the u with `(mixing Sbar Abar + (1 - mixing) sum p_c S_c Abar_c) u = (1 - mixing) rho_H`.
 ///
 /// # Errors
-/// When the mean system or that of the limit is singular.
+/// When the mean system or the limit's system is singular.
 pub fn global_memory_bias(systems: &Systems, setting: &RoundSetting, mixing: f64) -> Result<Vec<f64>> {
     if mixing == 1.0 {
         return Ok(vec![0.0; systems.dim()]);
@@ -76,9 +74,8 @@ pub fn global_memory_bias(systems: &Systems, setting: &RoundSetting, mixing: f64
     linalg::solve(&mixed_memory_map(systems, setting, mixing)?, &right)
 }
 
-/// The radius of FedHSA's mean round if each message is lost with probability `1 - success`, a lost operator is replaced by
-/// the agent's last one that arrived, and a lost direction by zero. With
-/// `G_t = success gbar(theta_t) + (1 - success) G_{t-1}`,
+/// The radius of FedHSA's mean round if each message is lost with probability `1 - success`. The agent's last received operator
+/// replaces a lost one, and zero a lost direction. With `G_t = success gbar(theta_t) + (1 - success) G_{t-1}`,
 ///
 /// ```text
 /// u <- u + alpha_g success Sbar G_t        G_t = -success Abar u + (1 - success) G_{t-1}
@@ -137,9 +134,9 @@ pub fn random_talk_radius(systems: &Systems, eta: f64, p: f64, server_step: f64)
     ControlVariates::random_talk(systems, eta, p, server_step)?.map_or(Ok(f64::INFINITY), |map| map.radius())
 }
 
-/// The radius of `u_{t+1} = u_t - K sum_k pi_k u_{t-k}`: directions are k rounds old with probability `pi_k = law[k]`,
-/// drawn anew in each round, and `pull` is K, d x d. The eigenvalues are the roots of
-/// `z^(n+1) - z^n + lambda sum_k pi_k z^(n-k)` for the eigenvalues lambda of K, where n is the longest delay.
+/// The radius of `u_{t+1} = u_t - K sum_k pi_k u_{t-k}`: directions are k rounds old with probability `pi_k = law[k]`, drawn
+/// independently in each round. `pull` is K, d x d. The eigenvalues are the roots of `z^(n+1) - z^n + lambda sum_k pi_k z^(n-k)` for
+/// the eigenvalues lambda of K, where n is the longest delay.
 ///
 /// # Errors
 /// When an eigenvalue iteration does not converge.
@@ -241,14 +238,14 @@ mod tests {
         }
     }
 
-    /// What an agent's control does with v and its own direction, which arrived by a factor h.
+    /// An agent's update of its control from v and its own direction, which arrived with a factor h.
     #[derive(Clone, Copy, PartialEq)]
     enum MarkovRule {
         Acknowledged,
         Afresh,
     }
 
-    /// A noiseless round of SCAFFLSA in which `takes` says who takes part and directions arrive by factors `h`.
+    /// A noiseless round of SCAFFLSA: `takes` says which agents participate, and directions arrive with factors `h`.
     fn lossy(
         systems: &Systems,
         theta: &mut [f64],
@@ -344,8 +341,8 @@ mod tests {
         }
     }
 
-    /// The mean of FedHSA's noiseless rounds over losses of both exchanges and all choices of m participants; `last` are
-    /// the operators that count where one is lost.
+    /// The mean of FedHSA's noiseless rounds over losses of both exchanges and all choices of m participants; `last` contains the
+    /// operators that replace lost ones.
     fn fedhsa(
         systems: &Systems,
         theta: &[f64],
@@ -401,7 +398,7 @@ mod tests {
                 let mixing = 3.0 * (m as f64 - 1.0) / (m as f64 * 2.0);
                 let got = global_memory_radius_over(&linear, &setting, p, mixing).unwrap();
                 assert!((got - want).abs() < 1e-12, "{m} of 3: {got} {want}");
-                // Where the mean ends.
+                // The limit of the mean.
                 let root = systems.root().unwrap();
                 let bias = global_memory_bias(&systems, &setting, mixing).unwrap();
                 let limit: Vec<f64> = root.iter().zip(&bias).map(|(r, b)| r + b).collect();
@@ -409,7 +406,7 @@ mod tests {
                 assert!(linalg::distance_sq(&limit, &next).sqrt() < 1e-13, "{m} of 3");
                 assert_eq!(linalg::norm_sq(&bias) > 1e-8, m == 2, "{bias:?}");
             }
-            // Lost operators count as the last: the state is theta and three operators.
+            // The last operators replace lost ones: the state is theta and three operators.
             let columns: Vec<Vec<f64>> = (0..8)
                 .map(|j| {
                     let unit: Vec<f64> = (0..8).map(|i| f64::from(i == j)).collect();
@@ -420,7 +417,7 @@ mod tests {
                 .collect();
             let want = linalg::spectral_radius(&Mat::from_fn(8, 8, |i, j| columns[j][i])).unwrap();
             let got = last_operators_radius(&linear, &setting, p).unwrap();
-            // The operators' own map has the radius 1 - p, which the mean of all of them has too.
+            // The operators' own map has the radius 1 - p, as the mean of all of them has.
             assert!((got - want).abs() < 1e-7, "the last: {got} {want}");
         }
     }
@@ -506,8 +503,8 @@ mod tests {
 
     #[test]
     fn control_variates_have_unstable_windows() {
-        // Two equal agents in the plane whose matrix rotates, eigenvalues a +- i w. With z = eta H (a + i w) and
-        // eta small, their difference follows |1 - (1 - e^-z) / z|, which passes 1 and comes back as eta H grows.
+        // Two equal agents in the plane whose matrix rotates, eigenvalues a +- i w. With z = eta H (a + i w) and eta small, their
+        // difference follows |1 - (1 - e^-z) / z|, which rises above 1 and falls again as eta H grows.
         let (a, w, eta) = (0.05, 1.0, 1e-4);
         let system = System { a: linalg::from_rows(2, 2, &[a, w, -w, a]), b: vec![0.0; 2] };
         let systems = Systems::new(vec![system], vec![0, 0], vec![0.5; 2]);

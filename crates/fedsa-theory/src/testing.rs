@@ -42,7 +42,7 @@ impl Draw {
         Mat::from_fn(d, d, |i, j| f64::from(i == j) + 0.5 * g[(i, j)])
     }
 
-    /// `n` agents of equal weight with systems of their own.
+    /// `n` agents of equal weight with different systems.
     pub fn systems(&mut self, n: usize, d: usize) -> Systems {
         let kinds = (0..n).map(|_| System { a: self.stable_matrix(d), b: self.vector(d) }).collect();
         Systems::new(kinds, (0..n as u32).collect(), vec![1.0 / n as f64; n])
@@ -67,7 +67,7 @@ impl Finite {
         System { a, b }
     }
 
-    /// The moments, straight from their definition.
+    /// The moments from their definition.
     pub fn moments(&self) -> Moments {
         let (d, m) = (self.samples[0].1.len(), self.samples.len() as f64);
         let mean = |f: &dyn Fn(&Mat<f64>, &[f64]) -> f64| self.samples.iter().map(|(a, b)| f(a, b)).sum::<f64>() / m;

@@ -1,14 +1,14 @@
-//! Counted work: computations that end after so many operations, at the same place on every machine, or when they are cancelled.
+//! Counted work: computations end after a number of operations, at the same place on every machine, or when they are cancelled.
 //!
 //! Solutions by iteration, eigenvalues and paths over many rounds take a number of products that is known only afterwards. They count
-//! what they do as they go on (`charge`), in multiplications of about a nanosecond each. [`within`] sets how much a computation may
-//! take; what needs more is an error. Without it nothing is limited.
+//! their work as they proceed (`charge`), in multiplications of about a nanosecond each. [`within`] limits a computation; more work is
+//! an error. Without it there is no limit.
 //!
-//! Where work is counted, the token is looked at with which the computation may be cancelled ([`until`]).
+//! Counting work also checks the token that can cancel the computation ([`until`]).
 //!
-//! The count and the token belong to the thread that computes: solvers work in the thread that calls them, and only their products use
-//! others. A thread that waits for others may take on a task of another computation meanwhile, so each task of a loop over several threads
-//! has a count and a token of its own ([`alone`], `map`).
+//! The count and the token belong to the computing thread: solvers work in the calling thread, and only their products use others. A
+//! waiting thread may take on a task of another computation, so each task of a parallel loop has its own count and token ([`alone`],
+//! `map`).
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -19,7 +19,7 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::parallel;
 
-/// What a computation may still take and has taken, and whether something in it was not computed because it would take too long.
+/// The remaining and used work of a computation, and whether a part was skipped because it would take too long.
 #[derive(Debug, Clone, Copy)]
 struct Meter {
     left: f64,
@@ -34,16 +34,16 @@ thread_local! {
     static TOKEN: RefCell<Cancel> = const { RefCell::new(Cancel::never()) };
 }
 
-/// What a computation has taken.
+/// The work of a computation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WorkSpent {
-    /// The multiplications that were counted.
+    /// The counted multiplications.
     pub work: f64,
-    /// Whether something was not computed because it would take too long.
+    /// Whether a part was skipped because it would take too long.
     pub was_cut: bool,
 }
 
-/// Puts back the count of the computation around this one, with what this one has taken.
+/// Restores the count of the surrounding computation, plus the work of this one.
 struct Around(Meter);
 
 impl Drop for Around {
@@ -53,10 +53,11 @@ impl Drop for Around {
     }
 }
 
-/// Computes within about `most` multiplications, or what is left of a computation around this one; the result, and what it took.
+/// Computes within about `most` multiplications, or within the remaining work of the surrounding computation; returns the result and
+/// the work.
 ///
 /// # Errors
-/// The result is an error where the computation fails or would take more.
+/// The result is an error if the computation fails or would take more.
 pub fn within<T>(most: f64, compute: impl FnOnce() -> Result<T>) -> (Result<T>, WorkSpent) {
     let around = Around(METER.get());
     METER.set(Meter { left: most.min(around.0.left), ..UNLIMITED });
@@ -66,8 +67,8 @@ pub fn within<T>(most: f64, compute: impl FnOnce() -> Result<T>) -> (Result<T>, 
     (result, WorkSpent { work: spent, was_cut })
 }
 
-/// As [`within`], in a task of its own: a computation around it, whose thread may have taken this task on while it waits, neither limits
-/// it nor pays for it.
+/// As [`within`], as a separate task. A surrounding computation, whose thread may have taken on this task while it waits, neither
+/// limits nor counts it.
 ///
 /// # Errors
 /// As [`within`].
@@ -78,7 +79,7 @@ pub fn alone<T>(most: f64, compute: impl FnOnce() -> Result<T>) -> (Result<T>, W
     result
 }
 
-/// Puts back the count of a computation that waits.
+/// Restores the count of a waiting computation.
 struct Waiting(Meter);
 
 impl Drop for Waiting {
@@ -87,7 +88,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Puts back the token of the computation around this one.
+/// Restores the token of the surrounding computation.
 struct TokenAround(Cancel);
 
 impl TokenAround {
@@ -102,12 +103,12 @@ impl Drop for TokenAround {
     }
 }
 
-/// Computes until `cancel` is cancelled, and then stops soon. The token of a computation around this one does not count in it: of
-/// forecasts, that of the forecast counts ([`Forecast::with_cancel`](crate::predict::Forecast::with_cancel)).
+/// Computes until `cancel` is cancelled, and then stops soon. The token of a surrounding computation has no effect inside. A forecast
+/// uses its own token ([`Forecast::with_cancel`](crate::predict::Forecast::with_cancel)).
 ///
 /// # Errors
-/// As the computation; when the token was cancelled before its end, with the kind
-/// [`Cancelled`](fedsa::error::ErrorKind::Cancelled), also where the computation goes on without what it could not compute.
+/// As the computation. If the token was cancelled before its end, the kind is [`Cancelled`](fedsa::error::ErrorKind::Cancelled), even
+/// if the computation continues without the missing part.
 pub fn until<T>(cancel: &Cancel, compute: impl FnOnce() -> Result<T>) -> Result<T> {
     let around = TokenAround::replacing_with(cancel);
     cancel.check()?;
@@ -122,7 +123,7 @@ pub(crate) fn is_cancelled() -> bool {
     TOKEN.with_borrow(Cancel::is_cancelled)
 }
 
-/// Goes on, unless the computation of this thread is cancelled.
+/// Checks that the computation of this thread is not cancelled.
 ///
 /// # Errors
 /// When it is.
@@ -130,13 +131,13 @@ pub(crate) fn check() -> Result<()> {
     TOKEN.with_borrow(Cancel::check)
 }
 
-/// The multiplications of a dense factorisation, eigenvalues too, that takes no more than a tenth of a second.
+/// The multiplications of a dense factorisation, or eigenvalues, that takes at most a tenth of a second.
 const SOON: f64 = 1e8;
-/// The time between looks at the token.
+/// The time between checks of the token.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A factorisation of about `work` multiplications, which cannot be stopped: one that takes long has a thread of its own, which is left
-/// alone once the computation is cancelled.
+/// A factorisation of about `work` multiplications, which cannot be stopped. A long one runs on its own thread, which is abandoned if
+/// the computation is cancelled.
 ///
 /// # Errors
 /// When the computation is cancelled.
@@ -150,7 +151,7 @@ pub(crate) fn dense<T: Send + 'static>(work: f64, compute: impl FnOnce() -> T + 
     }
     let (give, take) = channel();
     let worker = thread::Builder::new().name("fedsa-dense".into()).spawn(move || {
-        // Nobody takes what was left alone.
+        // No receiver is left after cancellation.
         let _ = give.send(compute());
     });
     let worker = worker.map_err(|e| Error::machine(format!("a thread cannot be started: {e}"), "fewer threads"))?;
@@ -166,11 +167,11 @@ pub(crate) fn dense<T: Send + 'static>(work: f64, compute: impl FnOnce() -> T + 
     }
 }
 
-/// `of` each index below `n`, in order and in parallel, until this computation is cancelled. Each may take what is left; what all took is
-/// counted afterwards.
+/// Applies `of` to each index below `n`, in parallel, with results in order, until this computation is cancelled. Each may take all
+/// remaining work; the sum is counted afterwards.
 ///
 /// # Errors
-/// When it is, or when all together took more than what is left.
+/// When it is cancelled, or all together took more than the remaining work.
 pub(crate) fn map<T: Send>(n: usize, of: impl Fn(usize) -> T + Sync) -> Result<Vec<T>> {
     try_map(n, |i| Ok(of(i)))
 }
@@ -178,7 +179,7 @@ pub(crate) fn map<T: Send>(n: usize, of: impl Fn(usize) -> T + Sync) -> Result<V
 /// As [`map`]. Of several errors the first in order is returned.
 ///
 /// # Errors
-/// The first error in order, when the computation is cancelled, or when all together took more than what is left.
+/// The first error in order, or when the computation is cancelled or all together took more than the remaining work.
 pub(crate) fn try_map<T: Send>(n: usize, of: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
     let token = TOKEN.with_borrow(Cancel::clone);
     let left = left();
@@ -191,24 +192,24 @@ pub(crate) fn try_map<T: Send>(n: usize, of: impl Fn(usize) -> Result<T> + Sync)
         METER.set(Meter { was_cut: true, ..METER.get() });
     }
     let counted = record(spent.iter().map(|task| task.work).sum());
-    // Errors of the tasks come first: they say what was being computed.
+    // Errors of the tasks come first: they name the computation.
     let results = results.into_iter().collect::<Result<Vec<T>>>()?;
     counted.map(|()| results)
 }
 
-/// Counts `work` multiplications that come next.
+/// Counts the next `work` multiplications.
 ///
 /// # Errors
-/// When so many are no longer allowed; they are not counted then, because they are not made. When the computation is cancelled.
+/// When they exceed the limit; then they are not counted, because they are not made. When the computation is cancelled.
 pub(crate) fn charge(work: f64) -> Result<()> {
     check()?;
     if left() >= work { record(work) } else { Err(refused("", LESS)) }
 }
 
-/// Counts `work` multiplications that were made.
+/// Counts `work` multiplications already made.
 ///
 /// # Errors
-/// When they were more than allowed, or the computation is cancelled.
+/// When they exceed the limit, or the computation is cancelled.
 pub(crate) fn record(work: f64) -> Result<()> {
     let now = METER.get();
     METER.set(Meter { left: now.left - work, spent: now.spent + work, ..now });
@@ -216,17 +217,17 @@ pub(crate) fn record(work: f64) -> Result<()> {
     if now.left >= work { Ok(()) } else { Err(refused("", LESS)) }
 }
 
-/// What takes less.
+/// Advice to reduce work.
 const LESS: &str = "fewer agents, states, features or local steps, or a step size further from the edge of stability";
 
-/// The error of what is not computed because it would take too long.
+/// The error for a result that would take too long.
 pub(crate) fn refused(what: &str, help: &str) -> Error {
     METER.set(Meter { was_cut: true, ..METER.get() });
     let what = if what.is_empty() { "it" } else { what };
     Error::not_known("", format!("not computed: {what} takes too long"), help)
 }
 
-/// How many multiplications may still be counted; infinite without a limit.
+/// The multiplications that may still be counted; infinite without a limit.
 pub(crate) fn left() -> f64 {
     METER.get().left.max(0.0)
 }
@@ -243,7 +244,7 @@ mod tests {
             charge(30.0)?;
             let (inner, inner_spent) = within(50.0, || charge(40.0).and_then(|()| charge(20.0)));
             assert!(inner.unwrap_err().what.contains("takes too long") && inner_spent == WorkSpent { work: 40.0, was_cut: true });
-            // The inner one has taken its part of the outer one.
+            // The inner computation has used its part of the outer one.
             assert_eq!(left(), 30.0);
             let (all, _) = within(1e9, || charge(31.0));
             assert!(all.is_err() && left() == 30.0);
@@ -255,14 +256,14 @@ mod tests {
 
     #[test]
     fn tasks_are_counted_by_the_computation_that_they_belong_to() {
-        // A thread that computes within 10 takes on a task of another computation, while it waits.
+        // A thread with a limit of 10 takes on a task of another computation while it waits.
         let (result, spent) = within(10.0, || {
             let (other, of_other) = alone(50.0, || charge(40.0));
             assert!(other.is_ok() && of_other == WorkSpent { work: 40.0, was_cut: false });
             charge(10.0)
         });
         assert!(result.is_ok() && spent == WorkSpent { work: 10.0, was_cut: false });
-        // Whichever threads they run in, tasks are paid for by the loop that they belong to.
+        // The loop pays for its tasks in whichever threads they run.
         let (result, spent) = within(100.0, || try_map(8, |_| charge(12.0)));
         assert!(result.is_ok() && spent == WorkSpent { work: 96.0, was_cut: false });
         let (result, spent) = within(90.0, || try_map(8, |_| charge(12.0)));
@@ -271,7 +272,7 @@ mod tests {
         assert!(result.is_err() && spent == WorkSpent { work: 18.0, was_cut: true }, "{spent:?}");
     }
 
-    /// The factorisation goes on until the test lets it end, which it does after the call has returned.
+    /// The factorisation continues until the test lets it end, after the call has returned.
     #[test]
     fn a_cancelled_computation_does_not_wait_for_a_factorisation() {
         let cancel = Cancel::new();
@@ -299,7 +300,7 @@ mod tests {
             let within = until(&inner, || -> Result<()> { panic!("it is cancelled before it begins") });
             assert_eq!(within.unwrap_err().kind(), ErrorKind::Cancelled);
             charge(1.0)?;
-            // Threads that help look at the token of the computation that they help.
+            // Helping threads check the token of the computation that they help.
             assert_eq!(map(100, |_| is_cancelled())?, vec![false; 100]);
             outer.cancel();
             assert!(until(&Cancel::never(), || charge(1.0)).is_ok());

@@ -1,8 +1,8 @@
-//! IDX files: arrays of numbers as MNIST has them, big endian.
+//! IDX files: big-endian arrays of numbers, as in MNIST.
 //!
-//! The first number of each row's index is the row; all others are flattened into columns `1`, `2`, .., in the order of the
-//! file. Labels, and what else tells rows apart, are files of one dimension beside it: of `train-images-idx3-ubyte.gz` the
-//! labels are in `train-labels-idx1-ubyte.gz`, and of `images-idx3-ubyte` the writers in `writers-idx1-ubyte`.
+//! The first dimension is the row; the others are flattened into columns `1`, `2`, .., in the order of the file. Labels and groups are
+//! one-dimensional files in the same folder. For `train-images-idx3-ubyte.gz` the labels are in `train-labels-idx1-ubyte.gz`; for
+//! `images-idx3-ubyte` the writers are in `writers-idx1-ubyte`.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -18,12 +18,12 @@ use crate::{about, name_of, shown};
 
 /// The most dimensions.
 const MAX_DIMENSIONS: u8 = 8;
-/// What is decoded at a time, in bytes; a multiple of every size of a number.
+/// The number of bytes decoded at a time; a multiple of every number's size.
 const STEP: usize = 32 << 10;
 
-/// The most bytes after the claimed ones that are counted.
+/// The most extra bytes that are counted.
 const MAX_COUNTED: u64 = 64 << 20;
-/// The magic numbers that are accepted.
+/// The accepted magic numbers.
 const ACCEPTED: &str = "0x00000803 (images: unsigned bytes in 3 dimensions) or 0x00000801 (labels: unsigned bytes in 1 dimension); \
     other types have 09, 0b, 0c, 0d or 0e in place of 08, and the last byte is the number of dimensions, from 1 to 8";
 
@@ -81,7 +81,7 @@ pub(super) fn dimensions(start: &[u8]) -> Option<u8> {
     }
 }
 
-/// What a file claims to hold.
+/// The sizes that a file claims.
 #[derive(Debug)]
 struct Header {
     /// The first four bytes.
@@ -91,12 +91,12 @@ struct Header {
     sizes: Vec<usize>,
     /// The number of rows.
     n: usize,
-    /// The numbers of a row.
+    /// The number of entries of a row.
     d: usize,
 }
 
 impl Header {
-    /// Reads the header. What it claims is checked against the size of the file, if the file is not packed.
+    /// Reads the header. Its claims are checked against the size of the file, unless the file is compressed.
     fn read(input: &mut Input, file: u64) -> Result<Self> {
         let mut start = [0; 4];
         input.read_exact(&mut start).map_err(|e| broken("its header", &e))?;
@@ -124,12 +124,12 @@ impl Header {
         self.sizes.len()
     }
 
-    /// The bytes of the header itself.
+    /// The length of the header in bytes.
     fn length(&self) -> u64 {
         4 + 4 * self.sizes.len() as u64
     }
 
-    /// The error about a file that does not have the size that its header claims; `there` is what it has, in bytes.
+    /// The error for a file whose size differs from its header; `there` is its size in bytes, as text.
     fn wrong_size(&self, there: &str) -> Error {
         let sizes = self.sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
         let of = if self.kind.size() == 1 { "1 byte".into() } else { format!("{} bytes", self.kind.size()) };
@@ -141,7 +141,7 @@ impl Header {
     }
 }
 
-/// The first four bytes of a file as they are documented: `0x00000803`.
+/// The first four bytes of a file as in the format's documentation: `0x00000803`.
 fn hexadecimal(magic: [u8; 4]) -> String {
     format!("0x{:08x}", u32::from_be_bytes(magic))
 }
@@ -155,7 +155,7 @@ fn numbers(store: &Store, room: &mut Room) -> Result<(Header, Vec<f64>)> {
     room.take(total.saturating_mul(size_of::<f64>()), || format!("its {n} rows of {d} numbers"))?;
     let unpacked = if input.packed { ", unpacked" } else { "" };
     let there = |bytes: usize| format!("{}{unpacked}", header.length() + bytes as u64);
-    // The header of a packed file may claim more than the file unpacks to: the vector grows instead.
+    // The header of a compressed file may claim more than the file contains: the vector grows instead.
     let mut out = Vec::with_capacity(if input.packed { 0 } else { total });
     let mut bytes = vec![0; STEP];
     while out.len() < total {
@@ -172,7 +172,7 @@ fn numbers(store: &Store, room: &mut Room) -> Result<(Header, Vec<f64>)> {
             return Err(not_finite(&place, &out[first + i].to_string(), "finite numbers: leave such rows out"));
         }
     }
-    // Reading to the end also checks the sums of packed files.
+    // Reading to the end also checks the checksums of compressed files.
     let more = io::copy(&mut (&mut input).take(MAX_COUNTED), &mut io::sink()).map_err(|e| broken("its end", &e))?;
     if more > 0 {
         let least = if more == MAX_COUNTED { "at least " } else { "" };
@@ -181,7 +181,7 @@ fn numbers(store: &Store, room: &mut Room) -> Result<(Header, Vec<f64>)> {
     Ok((header, out))
 }
 
-/// The error about a file of labels that is not beside the images; those of these words are.
+/// The error for a missing file of labels; files for `words` exist.
 fn missing(word: &str, words: &[String]) -> Error {
     let near = nearest(word, words.iter().map(String::as_str));
     let what = format!("there is no file `{}` beside it{}", quoted(word), did_you_mean(near));
@@ -192,10 +192,10 @@ fn missing(word: &str, words: &[String]) -> Error {
     Error::data("", what, help)
 }
 
-/// Reads rows, and their labels and groups from the files beside it.
+/// Reads rows, and their labels and groups from the companion files.
 ///
 /// # Errors
-/// When a file is not an IDX file, is truncated, holds numbers that are not finite, or there is not one label for each row.
+/// When a file is not an IDX file, is truncated, holds numbers that are not finite, or the number of labels is not the number of rows.
 pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mut Room) -> Result<Part> {
     let (header, mut values) = numbers(store, room)?;
     let (n, mut d) = (header.n, header.d);
@@ -257,7 +257,7 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
     })
 }
 
-/// The words in place of `images` in the names of files beside a file of images.
+/// The words that replace `images` in the names of companion files of a file of images.
 pub(super) fn words_beside(path: &Path) -> Vec<String> {
     let Some((before, after)) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.split_once(IMAGES)) else {
         return Vec::new();
@@ -278,16 +278,16 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
 }
 
-/// The end of the name of a file of one dimension, unpacked, from that of images.
+/// The end of a one-dimensional file's name, uncompressed, from the name of images.
 fn one_dimension(after: &str) -> String {
     let after = after.strip_suffix(".gz").unwrap_or(after);
     ["idx2", "idx3", "idx4"].iter().fold(after.to_string(), |text, idx| text.replace(idx, "idx1"))
 }
 
-/// The file of labels (or of what else `what` names) beside a file of images, and its name.
+/// The companion file for `what`, such as labels, of a file of images, and its name.
 ///
 /// # Errors
-/// When it is there, but cannot be opened.
+/// When it exists but cannot be opened.
 pub(super) fn beside(path: &Path, what: &str) -> Result<Option<(String, Store)>> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(None) };
     let Some(at) = name.rfind(IMAGES).filter(|_| is_word(what)) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! A column of targets or groups: numbers, or names where a field is no number.
+//! A column of targets or groups: numbers, or names if a field is not a number.
 
 use std::collections::HashMap;
 
@@ -8,14 +8,14 @@ use fedsa_problems::rows::dataset::Labels;
 use super::part::not_finite;
 use crate::input::Room;
 
-/// The most distinct fields that are kept as names while all of them are numbers.
+/// The most distinct fields kept as names while all fields are numbers.
 const MAX_NAMES: usize = 1 << 16;
 
 /// Collects the fields of a column.
 pub(super) struct Fields {
-    /// As numbers, unless one was none.
+    /// As numbers, unless a field was not a number.
     numbers: Option<Vec<f64>>,
-    /// As names, unless there were too many that are numbers.
+    /// As names, unless there were too many numbers.
     names: Option<Names>,
     /// Whether codes such as `007`, and whole numbers that no double represents, are names.
     are_levels: bool,
@@ -38,7 +38,7 @@ impl Fields {
         Self { are_levels: true, ..Self::new() }
     }
 
-    /// Adds a field. `place` is where it is, for messages.
+    /// Adds a field. `place` gives its position in messages.
     ///
     /// # Errors
     /// When it is empty, not finite, or a text after many numbers.
@@ -93,7 +93,7 @@ impl Names {
         let i = match self.position.get(field) {
             Some(i) => *i,
             None => {
-                // Twice the text, two strings, and a place in the table.
+                // Twice the text, two strings, and an entry in the table.
                 room.take(2 * field.len() + 160, &place)?;
                 let too_many = |_| Error::data("", format!("{}: more than 2^32 different names", place()), "fewer names");
                 let i = u32::try_from(self.names.len()).map_err(too_many)?;

@@ -1,4 +1,4 @@
-//! Which columns of a table are features, target and group.
+//! The columns of a table that are features, target and group.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use fedsa_problems::rows::dataset::Wanted;
 
 use super::no_column;
 
-/// The column that is the target of a table unless another is named.
+/// The columns that are the target of a table by default.
 const TARGETS: [&str; 2] = ["target", "label"];
 
 /// The positions of columns in a table.
@@ -19,15 +19,15 @@ pub(super) struct Layout {
     pub(super) features: Vec<usize>,
     pub(super) target: Option<usize>,
     pub(super) group: Option<usize>,
-    /// The columns that are to be dropped and are not there, as errors.
+    /// Columns to drop that do not exist, as errors.
     pub(super) lacking: Vec<(String, Error)>,
 }
 
 impl Layout {
-    /// Where columns are in a table with these names. The features are those of an earlier file in its order, if there is one.
+    /// The positions of columns in a table with these names. The features follow an earlier file in its order, if there is one.
     ///
     /// # Errors
-    /// When a name is missing or there twice, or the features are not those of the earlier file.
+    /// When a name is missing or duplicate, or the features differ from the earlier file's.
     pub(super) fn new(names: &[String], wanted: &Wanted, expected: Option<&[String]>) -> Result<Self> {
         let mut seen = HashSet::new();
         if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
@@ -64,7 +64,7 @@ impl Layout {
     }
 }
 
-/// Whether a column is one that pandas makes of an index without a name.
+/// Whether pandas made this column from an index without a name.
 fn is_pandas_index(name: &str) -> bool {
     let level = name.strip_prefix("__index_level_").and_then(|rest| rest.strip_suffix("__"));
     level.is_some_and(|level| level.parse::<u32>().is_ok())

@@ -1,7 +1,7 @@
 //! LIBSVM text: a line per row, `LABEL INDEX:VALUE INDEX:VALUE ..`.
 //!
-//! Indices count from 1, or from 0 if the index 0 occurs, and increase within a line; numbers that are not listed are 0. The reader skips
-//! empty lines, and the text after a `#`. Columns are called `1`, `2`, .. in their order: these are the indices if they count from 1.
+//! Indices count from 1, or from 0 if the index 0 occurs, and increase within a line; unlisted numbers are 0. The reader skips empty
+//! lines, and the text after a `#`. Columns are called `1`, `2`, .. in their order; these are the indices if they count from 1.
 
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ const ACCEPTED: &str = "lines `LABEL INDEX:VALUE INDEX:VALUE ..`, with indices t
 /// Reads the rows of a file. Indices count from 0 if `zero_based`, or if the index 0 occurs.
 ///
 /// # Errors
-/// When a line is not as above, or a number is not finite; names the line.
+/// When a line has another form, or a number is not finite; names the line.
 pub(super) fn read(store: &Store, wanted: &Wanted, zero_based: bool) -> Result<Part> {
     let mut reader = Reader::new(wanted, zero_based)?;
     let read = lines(&mut input::open(store)?, &mut reader, &mut Room::of(store.len()));
@@ -46,21 +46,21 @@ type Column = Option<u32>;
 struct Reader {
     /// The index of the first column: 0 or 1.
     first: u32,
-    /// Whether an index is 0 although the reader took indices to count from 1.
+    /// Whether an index is 0 although the reader assumed that indices count from 1.
     has_zero: Cell<bool>,
     /// The number of the line, from 1.
     line: u64,
     may_lack_label: bool,
-    /// Whether lines have labels, once there was one.
+    /// Whether lines have labels, as soon as one was read.
     labelled: Option<bool>,
-    /// The first empty line: in a file without labels it would be a row without features.
+    /// The first empty line. In a file without labels it would be a row without features.
     empty: Option<u64>,
-    /// The positions of columns that are no features, in increasing order.
+    /// The positions of columns that are not features, in increasing order.
     left_out: Vec<u32>,
     target: Column,
     group: Column,
     labels: Vec<f64>,
-    /// The numbers in the column of the target, if it is one, and in that of the group.
+    /// The numbers in the target column, if there is one, and in the group column.
     targets: Vec<f64>,
     groups: Vec<f64>,
     /// The largest index.
@@ -110,7 +110,7 @@ impl Reader {
         Error::data("", format!("line {}: {what}", self.line), ACCEPTED)
     }
 
-    /// Refuses empty lines in files without labels, where they cannot be told from rows without features.
+    /// Rejects empty lines in files without labels, where they could be rows without features.
     fn no_empty_rows(&self) -> Result<()> {
         match (self.labelled, self.empty) {
             (Some(false), Some(line)) => {
@@ -121,7 +121,7 @@ impl Reader {
         }
     }
 
-    /// Adds the row of a line, if it is one.
+    /// Adds the row of a line, if the line is a row.
     fn row(&mut self, line: &[u8], room: &mut Room) -> Result<()> {
         let end = line.iter().position(|byte| *byte == b'#').unwrap_or(line.len());
         let is_empty = end == line.len();
@@ -202,7 +202,7 @@ impl Reader {
         }
     }
 
-    /// The position of the next column, and its number; `rest` is what follows.
+    /// The position of the next column, and its number; `rest` becomes the remaining text.
     fn next_number(&self, rest: &mut &[u8]) -> Result<Option<(u32, f64)>> {
         if let Some((column, value, after)) = whole_number(rest, self.first) {
             *rest = after;
@@ -268,22 +268,22 @@ impl Reader {
     }
 }
 
-/// The next part of a line and what follows it, if there is one.
+/// The next part of a line and the rest, if there is one.
 fn next_part(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = line.iter().position(|byte| !byte.is_ascii_whitespace())?;
     let line = &line[start..];
     Some(line.split_at(line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len())))
 }
 
-/// A whole number of at most nine digits, which fit into 32 bits, and what follows it.
+/// A whole number of at most nine digits, which fit into 32 bits, and the rest.
 fn digits(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let count = bytes.iter().take(9).take_while(|byte| byte.is_ascii_digit()).count();
     let number = bytes[..count].iter().fold(0, |number, byte| 10 * number + u32::from(byte - b'0'));
     (count > 0).then_some((number, &bytes[count..]))
 }
 
-/// The position of the column and the number of an `INDEX:VALUE` of short whole numbers, after at most one space, and what follows it: the
-/// usual case in one pass over its bytes. Everything else is left to [`Reader::number`].
+/// The column and the number of an `INDEX:VALUE` of short whole numbers, after at most one space, and the rest. This is the usual case,
+/// in one pass over its bytes; [`Reader::number`] handles all others.
 fn whole_number(rest: &[u8], first: u32) -> Option<(u32, f64, &[u8])> {
     let rest = rest.strip_prefix(b" ").unwrap_or(rest);
     let (index, rest) = digits(rest)?;
@@ -304,7 +304,7 @@ fn decimal(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() { None } else { digits.iter().try_fold(0, step) }
 }
 
-/// Whether the start of a file looks like this format: its first row is a number and, if there is more, `INDEX:VALUE`.
+/// Whether the start of a file looks like this format: the first row is a number and, if it has more parts, `INDEX:VALUE`.
 pub(super) fn looks_so(start: &[u8]) -> bool {
     let mut lines = start.split_inclusive(|byte| *byte == b'\n');
     let Some(line) = lines.find(|line| !line.iter().all(u8::is_ascii_whitespace) && line[0] != b'#') else { return false };

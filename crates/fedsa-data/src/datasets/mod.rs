@@ -1,16 +1,16 @@
-//! Data sets of rows with targets: LIBSVM, CSV, Parquet and IDX files; all but Parquet packed with gzip or zstd, or not.
+//! Data sets of rows with targets: LIBSVM, CSV, Parquet and IDX files. All but Parquet may be compressed with gzip or zstd.
 //!
-//! A file is read once, as a stream: beside the rows that it gives, a buffer and one line are in memory. The memory of the rows
-//! is bounded by what the size of the file justifies and by the machine (`Room`).
+//! A file is read once, as a stream: besides its rows, only a buffer and one line are in memory. The size of the file and the machine's
+//! memory limit the memory of the rows (`Room`).
 //!
-//! | format | told by | columns | target | group |
+//! | format | recognised by | columns | target | group |
 //! | --- | --- | --- | --- | --- |
 //! | Parquet | `.parquet`, or its first bytes | by name | a column, of numbers or of text | likewise |
 //! | CSV, TSV | `.csv`, `.tsv`, also before `.gz` and `.zst` | by name, from the header | a column, of numbers or of text | likewise |
-//! | IDX | its first bytes | `1`, `2`, .. | the file `labels` beside `images` | another file beside it |
+//! | IDX | its first bytes | `1`, `2`, .. | the file `labels` next to `images` | another file next to it |
 //! | LIBSVM | everything else | `1`, `2`, .. | the label | a column |
 //!
-//! Each format has a file. `sources` finds files by name, `labels` collects targets and groups.
+//! Each format has a module. `sources` finds files by name, `labels` collects targets and groups.
 
 mod idx;
 mod labels;
@@ -38,11 +38,11 @@ use crate::memory::MemoryTable;
 use part::{Beside, Columns, Part, disk, no_features, no_rows};
 use sources::Format;
 
-/// Reads the data sets that sources name, in their order; the files of a folder and of a glob are in natural order.
+/// Reads the data sets named by the sources, in their order; files of a folder or glob come in natural order.
 ///
 /// # Errors
-/// When a source is not found, a file is listed twice or cannot be read, or two files have different columns; when it is cancelled, which
-/// is looked at after each file.
+/// When a source is not found, a file is listed twice or cannot be read, or two files have different columns; or when cancelled, which
+/// is checked after each file.
 pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wanted, cancel: &Cancel) -> Result<Vec<(PathBuf, Dataset)>> {
     let paths = sources::files(sources, places)?;
     let mut parts: Vec<(PathBuf, Part)> = Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wa
     datasets.collect()
 }
 
-/// If the indices of one LIBSVM file count from 0, reads the files again whose indices were taken to count from 1.
+/// If the indices of one LIBSVM file count from 0, rereads the files whose indices were assumed to count from 1.
 fn count_from_zero(parts: &mut [(PathBuf, Part)], wanted: &Wanted, cancel: &Cancel) -> Result<()> {
     let is_zero_based = |part: &Part| matches!(part.columns, Columns::Numbered { zero_based: true, .. });
     if !parts.iter().any(|(_, part)| is_zero_based(part)) {
@@ -80,13 +80,13 @@ fn count_from_zero(parts: &mut [(PathBuf, Part)], wanted: &Wanted, cancel: &Canc
     Ok(())
 }
 
-/// The same source as an absolute path, so that it does not depend on the working directory; unchanged if there is no such file.
+/// The source as an absolute path, so that it does not depend on the working directory; unchanged if there is no such file.
 pub fn absolute(source: &str, places: &super::find::Places) -> String {
     sources::absolute(source, places)
 }
 
-/// The files that sources name, as [`Files::datasets`](fedsa_problems::Files::datasets) reads them: in the order of the
-/// sources, those of a folder or of a glob in natural order.
+/// The files named by the sources, as [`Files::datasets`](fedsa_problems::Files::datasets) reads them: in the order of the sources;
+/// files of a folder or glob come in natural order.
 ///
 /// # Errors
 /// When a source is not found, a folder holds no data or several formats, or a file is listed twice.
@@ -94,7 +94,7 @@ pub fn files(sources: &[String], places: &super::find::Places) -> Result<Vec<Pat
     sources::files(sources, places)
 }
 
-/// Whether the name of a file is that of a table: `.csv`, `.tsv`, also before `.gz` and `.zst`, or `.parquet`.
+/// Whether the file name belongs to a table: `.csv`, `.tsv`, also before `.gz` and `.zst`, or `.parquet`.
 pub fn is_table(path: &Path) -> bool {
     matches!(Format::by_name(path), Some(Format::Csv | Format::Parquet))
 }
@@ -118,10 +118,10 @@ fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&
     .and_then(with_rows)
 }
 
-/// Refuses a part without rows or without features.
+/// Rejects a part without rows or without features.
 fn with_rows(part: Part) -> Result<Part> {
     if part.rows.is_empty() {
-        // Dense rows without columns cannot be counted, but their targets and groups can.
+        // Dense rows without columns have no count, but their targets and groups do.
         let labels = [&part.targets, &part.groups].into_iter().flatten().map(Labels::len).max();
         let has_rows = labels.map_or(matches!(part.rows, Rows::Dense { d: 0, .. }), |rows| rows > 0);
         return Err(if has_rows { no_features() } else { no_rows() });
@@ -129,7 +129,7 @@ fn with_rows(part: Part) -> Result<Part> {
     Ok(part)
 }
 
-/// Refuses a column that is to be dropped and is in none of the files.
+/// Rejects a column to drop that no file has.
 fn dropped_somewhere(parts: &mut [(PathBuf, Part)]) -> Result<()> {
     let Some(((first, part), others)) = parts.split_first_mut() else { return Ok(()) };
     let is_nowhere = |(name, _): &(String, Error)| others.iter().all(|(_, other)| other.lacking.iter().any(|(lacking, _)| lacking == name));
@@ -139,7 +139,7 @@ fn dropped_somewhere(parts: &mut [(PathBuf, Part)]) -> Result<()> {
     }
 }
 
-/// Gives sparse rows of all files the same number of columns, the largest.
+/// Gives sparse rows of all files the largest number of columns.
 ///
 /// # Errors
 /// When the columns of two files differ.
@@ -161,7 +161,7 @@ fn same_columns(parts: &mut [(PathBuf, Part)]) -> Result<()> {
 }
 
 impl Part {
-    /// The data set of the only part. A column to drop that the part lacks is an error.
+    /// The data set of a single part. A column to drop that the part lacks is an error.
     fn alone(mut self, name: String, wanted: &Wanted) -> Result<Dataset> {
         match self.lacking.pop() {
             Some((_, e)) => Err(e),
@@ -186,7 +186,7 @@ impl Part {
     }
 }
 
-/// Reads a file in memory; IDX files have these files beside them, by name.
+/// Reads a file in memory; `beside` has the companion files of an IDX file, by name.
 fn from_bytes(file: Vec<u8>, format: Format, wanted: &Wanted, beside: &[(&str, Vec<u8>)]) -> Result<Dataset> {
     let open = |what: &str| {
         let file = beside.iter().find(|(name, _)| *name == what);
@@ -219,7 +219,7 @@ pub fn from_libsvm(file: Vec<u8>, wanted: &Wanted) -> Result<Dataset> {
 /// A data set (without a name) from the bytes of a CSV file with a header.
 ///
 /// # Errors
-/// When a column is missing, or a field of a feature is no finite number; names the line and the column.
+/// When a column is missing, or a feature's field is not a finite number; names the line and the column.
 pub fn from_csv(file: Vec<u8>, wanted: &Wanted) -> Result<Dataset> {
     from_bytes(file, Format::Csv, wanted, &[])
 }
@@ -232,28 +232,28 @@ pub fn from_parquet(file: Vec<u8>, wanted: &Wanted) -> Result<Dataset> {
     from_bytes(file, Format::Parquet, wanted, &[])
 }
 
-/// A data set (without a name) from the bytes of an IDX file, and of the files beside it by name, such as `labels`.
+/// A data set (without a name) from the bytes of an IDX file and of its companion files by name, such as `labels`.
 ///
 /// # Errors
-/// When it is not an IDX file, is truncated, or the files beside it have other numbers of rows.
+/// When it is not an IDX file, is truncated, or the companion files have other numbers of rows.
 pub fn from_idx(file: Vec<u8>, beside: &[(&str, Vec<u8>)], wanted: &Wanted) -> Result<Dataset> {
     from_bytes(file, Format::Idx, wanted, beside)
 }
 
-/// The error about a column that is not there.
+/// The error for a missing column.
 fn no_column(name: &str, names: &[String]) -> Error {
     let found = listed(names.iter().map(String::as_str));
     Error::data("", format!("there is no column `{}`: the columns are {found}", quoted(name)), "the name of a column")
 }
 
-/// A checksum of the numbers, labels and names of columns of a data set. Lengths and kinds precede contents, so that different data sets give
-/// different bytes, and the same checksum by chance in one of 2^32 cases.
+/// A checksum of the numbers, labels and names of columns of a data set. Lengths and kinds precede contents, so that different data
+/// sets give different bytes. They have the same checksum by chance in one of 2^32 cases.
 pub(super) fn checksum(dataset: &Dataset) -> u32 {
     let mut sum = Checksum { hasher: crc32fast::Hasher::new(), bytes: Vec::new() };
     use fedsa_problems::rows::dataset::Columns;
     match &dataset.columns {
         Columns::Named(names) => sum.texts(names),
-        // There may be billions of them.
+        // There may be billions of columns.
         Columns::Counted { width, left_out } => {
             sum.hasher.update(b"counted");
             sum.update(&[*width], |x| (x as u64).to_le_bytes());

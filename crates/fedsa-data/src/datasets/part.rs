@@ -1,4 +1,4 @@
-//! What one file of rows holds.
+//! The rows of one file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use crate::store::Store;
 use crate::unreadable;
 use crate::{field, regular};
 
-/// What one file holds.
+/// The contents of one file.
 pub(super) struct Part {
     pub columns: Columns,
     pub rows: Rows,
     pub targets: Option<Labels>,
     pub groups: Option<Labels>,
-    /// Columns of text, of tables.
+    /// Text columns of tables.
     pub texts: Vec<TextColumn>,
-    /// In words: that commas were read as decimal marks, with the first such number; `None` without such numbers.
+    /// A message that commas were read as decimal marks, with the first such number; `None` without such numbers.
     pub decimal_comma: Option<String>,
-    /// The columns that are to be dropped and are not there, as errors; none of files without names, which are looked at when all are read.
+    /// Columns to drop that do not exist, as errors. Files without names have none here: they are checked when all are read.
     pub lacking: Vec<(String, Error)>,
 }
 
 /// The columns of a file.
 pub(super) enum Columns {
-    /// By the names of the file.
+    /// By names in the file.
     Named(Vec<String>),
-    /// By their positions. The number of columns of sparse rows is known only when all files were read.
+    /// By position. The number of columns of sparse rows is known only after all files are read.
     Numbered {
-        /// How many the file has, with those that are left out.
+        /// The file's number of columns, dropped ones included.
         width: usize,
-        /// The positions of those that are no features, in increasing order.
+        /// The positions of columns that are not features, in increasing order.
         left_out: Vec<usize>,
         /// Whether the indices of the file count from 0.
         zero_based: bool,
@@ -49,7 +49,7 @@ impl Columns {
         }
     }
 
-    /// How `other` differs from it: `it has other columns`.
+    /// The difference of `other` in words: `it has other columns`.
     pub fn differ(&self, other: &Self) -> Option<String> {
         match (self, other) {
             (Self::Named(a), Self::Named(b)) => (a != b).then(|| "it has other columns".into()),
@@ -60,7 +60,7 @@ impl Columns {
         }
     }
 
-    /// The names of the columns; `may_end_before` of those that are left out.
+    /// The names of the columns; `may_end_before` allows files that end before the columns to drop.
     pub fn names(self, may_end_before: bool) -> Result<dataset::Columns> {
         let (width, mut left_out) = match self {
             Self::Named(names) => return Ok(dataset::Columns::Named(names)),
@@ -86,31 +86,31 @@ pub(super) fn disk(path: &Path) -> Result<Store> {
 /// A file with its name.
 pub(super) type NamedStore = (String, Store);
 
-/// The files beside an IDX file, which have its labels or groups.
+/// The companion files of an IDX file, with its labels or groups.
 #[derive(Clone, Copy)]
 pub(super) struct Beside<'a> {
-    /// Opens the file that a word names; with its name.
+    /// Opens the file for a word; returns it with its name.
     pub open: &'a dyn Fn(&str) -> Result<Option<NamedStore>>,
-    /// The words that name files.
+    /// The words for which there are files.
     pub words: &'a dyn Fn() -> Vec<String>,
 }
 
-/// The error about a file without rows.
+/// The error for a file without rows.
 pub(super) fn no_rows() -> Error {
     Error::data("", "there are no rows in it", "a file with at least one row")
 }
 
-/// The error about rows without features.
+/// The error for rows without features.
 pub(super) fn no_features() -> Error {
     Error::data("", "there are rows, but no row has a feature", "at least one feature beside target and group")
 }
 
-/// The error about a field that is no finite number.
+/// The error for a field that is not a finite number.
 pub(super) fn not_finite(place: &str, field: &str, help: &str) -> Error {
     Error::data("", format!("{place}: {} is not a finite number", field::in_words(field)), help)
 }
 
-/// The error about a field of a feature that is not a number: a missing value, a number or date in another notation, or a text.
+/// The error for a feature's field that is not a number: a missing value, a number or date in another notation, or a text.
 pub(super) fn not_number(place: &str, field: &str) -> Error {
     match no_category(field) {
         Some(what) if !field.is_empty() => Error::data("", format!("{place}: {} is {what}", field::in_words(field)), help_with(what)),
@@ -118,6 +118,6 @@ pub(super) fn not_number(place: &str, field: &str) -> Error {
     }
 }
 
-/// What a field of a feature must be.
+/// The accepted fields of a feature.
 pub(super) const NUMBERS: &str =
     "a finite number in every row: leave such rows out; a column that is not a feature is named by `drop`, or is the target or the group";

@@ -1,4 +1,4 @@
-//! The files that a user names: by a path, a glob, a folder, or the name of a data set.
+//! The files that a user names by a path, a glob, a folder, or the name of a data set.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(super) enum Format {
     Libsvm,
 }
 
-/// What may follow the name of a data set in the name of its file.
+/// The endings that may follow a data set's name in a file name.
 const ENDINGS: [&str; 13] = [
     "-images-idx3-ubyte.gz",
     "-images-idx3-ubyte",
@@ -40,7 +40,7 @@ const ENDINGS: [&str; 13] = [
 ];
 
 impl Format {
-    /// By the name of a file.
+    /// The format by the name of a file.
     pub(super) fn by_name(path: &Path) -> Option<Self> {
         match crate::find::inner_extension(path)?.as_str() {
             "csv" | "tsv" => Some(Self::Csv),
@@ -68,18 +68,18 @@ impl Format {
         Ok(match start {
             _ if idx::dimensions(&start).is_some() => Self::Idx,
             _ if start.starts_with(b"PAR1") => Self::Parquet,
-            // With another magic number: the reader says which.
+            // An unknown magic number: the reader reports it.
             _ if named_dimensions(path).is_some() && !libsvm::looks_so(&start) => Self::Idx,
             _ => Self::Libsvm,
         })
     }
 
-    /// The format of a file in a folder; `None` if it is no data: a licence, a list of checksums, labels beside images.
+    /// The format of a file in a folder; `None` if it is not data: a licence, a list of checksums, labels of images.
     fn of_member(path: &Path) -> Result<Option<Self>> {
         if let Some(format) = Self::by_name(path) {
             return Ok(Some(format));
         }
-        // What `fedsa data fetch` has begun.
+        // An incomplete download of `fedsa data fetch`.
         if crate::find::extension_of(path).is_some_and(|extension| extension == "part") {
             return Ok(None);
         }
@@ -89,7 +89,7 @@ impl Format {
             Some(_) => Some(Self::Idx),
             None if start.starts_with(b"PAR1") => Some(Self::Parquet),
             None if libsvm::looks_so(&start) => Some(Self::Libsvm),
-            // Images with another magic number are refused where they are read, not passed over.
+            // Images with an unknown magic number are rejected by the reader, not skipped.
             None => named_dimensions(path).is_some_and(|dimensions| dimensions > 1).then_some(Self::Idx),
         })
     }
@@ -104,7 +104,7 @@ impl Format {
     }
 }
 
-/// The number of dimensions in the name of an IDX file: 3 of `train-images-idx3-ubyte.gz`.
+/// The number of dimensions in the name of an IDX file: 3 for `train-images-idx3-ubyte.gz`.
 fn named_dimensions(path: &Path) -> Option<u8> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     match name.rsplit_once("idx")?.1.as_bytes() {
@@ -113,18 +113,18 @@ fn named_dimensions(path: &Path) -> Option<u8> {
     }
 }
 
-/// The first bytes of a file, unpacked.
+/// The first bytes of a file, uncompressed.
 fn start(store: &Store) -> Result<Vec<u8>> {
     const MOST: u64 = 1024;
     let mut start = Vec::new();
     match input::open(store)?.take(MOST).read_to_end(&mut start) {
-        // A file that is damaged further on is refused where it is read.
+        // The reader rejects a file that is damaged further on.
         Err(e) if start.is_empty() => Err(input::broken("its start", &e)),
         _ => Ok(start),
     }
 }
 
-/// The files of all sources, in the order of the sources; those of a folder or a glob in natural order.
+/// The files of all sources, in the order of the sources; files of a folder or glob come in natural order.
 ///
 /// # Errors
 /// When there is no source, one is not found, a folder holds no data or several formats, or a file is listed twice.
@@ -156,14 +156,14 @@ fn of_source(source: &str, places: &Places) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// The file whose name begins so, and the rest of its name: `fashion-mnist/train` is
+/// The file whose name begins with `source`, and the rest of its name: `fashion-mnist/train` is
 /// `fashion-mnist/train-images-idx3-ubyte.gz`.
 fn begun(source: &str, places: &Places) -> Option<(PathBuf, &'static str)> {
     let found = |ending: &&'static str| Some((places.locate(&format!("{source}{ending}")).ok()?, *ending));
     if source.is_empty() { None } else { ENDINGS.iter().find_map(found) }
 }
 
-/// The same source as an absolute path, as [`Places::absolute`]; also where it is the beginning of a file's name.
+/// The source as an absolute path, as [`Places::absolute`]; `source` may be the beginning of a file name.
 pub(super) fn absolute(source: &str, places: &Places) -> String {
     let ending = if places.locate(source).is_ok() { None } else { begun(source, places).map(|(_, ending)| ending) };
     let Some(ending) = ending else { return places.absolute(source) };
@@ -171,8 +171,7 @@ pub(super) fn absolute(source: &str, places: &Places) -> String {
     file.strip_suffix(ending).unwrap_or(&file).to_string()
 }
 
-/// The files of a public data set in the other folder that it may be in, if they have the sizes of its files: that folder is
-/// named after another set.
+/// The files of a public data set in its alternative folder, which is named after another set, if they have the expected sizes.
 fn elsewhere(source: &str, places: &Places) -> Option<Vec<PathBuf>> {
     let (set, other, rest) = SETS.iter().find_map(|set| {
         let rest = source.strip_prefix(set.name).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
@@ -187,7 +186,7 @@ fn elsewhere(source: &str, places: &Places) -> Option<Vec<PathBuf>> {
     found.iter().all(is_of_set).then_some(found)
 }
 
-/// The error about a source that is not there.
+/// The error for a missing source.
 fn missing(e: Error) -> Error {
     let help = "a file, a folder or a glob; or the name of a data set (FOLDER/NAME, such as libsvm/w8a) in the folder that the \
                 environment variable FEDSA_DATA names or in the cache: `fedsa data list` lists those that `fedsa data fetch` gets";

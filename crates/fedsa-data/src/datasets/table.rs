@@ -1,4 +1,4 @@
-//! Reads tables of every format as rows: decides which columns are features, targets, groups and categories, and checks their fields.
+//! Reads tables of every format as rows: selects features, targets, groups and categories among the columns, and checks their fields.
 
 use arrow_schema::DataType;
 use fedsa::error::{Error, Result, quoted};
@@ -18,10 +18,10 @@ use crate::parquet::contained;
 use crate::separated;
 use crate::store::Store;
 
-/// The number of rows that are read at a time.
+/// The number of rows read at a time.
 const BATCH: usize = 4096;
 
-/// What a column is used as.
+/// The use of a column.
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
     Feature,
@@ -30,24 +30,24 @@ enum Role {
     Levels,
 }
 
-/// A column to read: its place in the table, its name, and its role.
+/// A column to read: its position in the table, its name, and its use.
 struct Wish<'a> {
     place: usize,
     name: &'a str,
     role: Role,
 }
 
-/// What the cells of a column are read as.
+/// The type of a column's cells.
 enum Kind {
     Numbers,
-    /// Texts. If the first field of a column of a text file decided this: that field, with its line.
+    /// Texts. If the first field of a column in a text file decided this, it is stored with its line.
     Texts(Option<String>),
 }
 
-/// A table whose rows are about to be read.
+/// A table ready to read.
 struct Opened<T> {
     batches: T,
-    /// What each column is read as.
+    /// The type of each column.
     kinds: Vec<Kind>,
     /// The number of rows, if it is known.
     rows: Option<usize>,
@@ -77,7 +77,7 @@ pub(super) fn of_lines(input: Input, wanted: &Wanted, expected: Option<&[String]
     Ok(Part { decimal_comma: lines.decimal_comma(), ..part })
 }
 
-/// What each column of a text file is read as. The first row decides for features.
+/// The type of each column of a text file. The first row decides for features.
 fn kinds_of_lines(lines: &mut Lines, wishes: &[Wish<'_>]) -> Result<Vec<Kind>> {
     let first = lines.first()?;
     let kind = |wish: &Wish<'_>| {
@@ -120,10 +120,10 @@ pub(super) fn of_memory(table: &MemoryTable<'_>, wanted: &Wanted, room: &mut Roo
     read.map(|(part, _)| part)
 }
 
-/// What each column of a table with types is read as.
+/// The type of each column of a table with types.
 fn kinds_of_types<'a>(wishes: &[Wish<'_>], of: impl Fn(usize) -> &'a DataType) -> Result<Vec<Kind>> {
     let kind = |wish: &Wish<'_>| match (cells::kind(of(wish.place)), wish.role) {
-        // Ids may have more digits than a double keeps.
+        // Ids may have more digits than a double can hold.
         (CellKind::Texts, _) | (CellKind::Whole, Role::Levels) => Ok(Kind::Texts(None)),
         (CellKind::Numbers | CellKind::Whole, _) => Ok(Kind::Numbers),
         (CellKind::Other, _) => {
@@ -134,7 +134,7 @@ fn kinds_of_types<'a>(wishes: &[Wish<'_>], of: impl Fn(usize) -> &'a DataType) -
     wishes.iter().map(kind).collect()
 }
 
-/// Reads a table whose columns have these names. `open` opens the table for the columns to read.
+/// Reads a table with these column names. `open` opens the table for the columns to read.
 fn read<T: Batches>(
     names: &[String],
     wanted: &Wanted,
@@ -160,7 +160,7 @@ fn read<T: Batches>(
     while let Some(batch) = batches.next()? {
         let first = values.len();
         if rows.is_none() {
-            // A vector that grows takes up to twice the memory of its numbers.
+            // A growing vector takes up to twice the memory of its numbers.
             room.take(2 * size_of::<f64>() * d * batch.len(), || place(&batch, batch.len().saturating_sub(1), names.first()))?;
         }
         values.resize(first + d * batch.len(), 0.0);
@@ -187,7 +187,7 @@ fn read<T: Batches>(
     Ok((Part { columns, rows, targets, groups, texts, decimal_comma: None, lacking: layout.lacking }, batches))
 }
 
-/// The columns of text. In `values`, row by row, a text becomes the position of its name. A category whose fields are all numbers keeps
+/// The text columns. In `values`, row by row, the position of its name replaces a text. A category whose fields are all numbers keeps
 /// them.
 fn texts(names: &[String], columns: Vec<Column<'_>>, values: &mut [f64]) -> Vec<TextColumn> {
     let (d, mut texts) = (names.len(), Vec::new());
@@ -207,16 +207,16 @@ fn texts(names: &[String], columns: Vec<Column<'_>>, values: &mut [f64]) -> Vec<
     texts
 }
 
-/// A column with its rows so far.
+/// A column with the rows read so far.
 struct Column<'a> {
     name: &'a str,
     cells: Cells,
-    /// The first field, with its line, if it decided that the column holds texts.
+    /// The first field with its line, if it decided that the column holds texts.
     begins: Option<String>,
 }
 
 enum Cells {
-    /// The numbers so far; of a feature, only those of the last batch.
+    /// The numbers so far; for a feature, only those of the last batch.
     Numbers(Vec<f64>),
     Texts(Fields),
 }
@@ -285,7 +285,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Where a field is, for messages. Rows count from 1.
+/// The position of a field in messages. Rows count from 1.
 fn place(batch: &Batch, row: usize, column: Option<impl AsRef<str>>) -> String {
     let row = match &batch.places {
         RowPlaces::Lines(lines) => format!("line {}", lines.get(row).copied().unwrap_or(0)),
@@ -294,16 +294,16 @@ fn place(batch: &Batch, row: usize, column: Option<impl AsRef<str>>) -> String {
     column.map_or(row.clone(), |name| format!("{row}, column `{}`", quoted(name.as_ref())))
 }
 
-/// The error about a null.
+/// The error for a null.
 fn null(batch: &Batch, row: usize, name: &str) -> Error {
     in_column(name, cells::null_row(batch.first_row() + row + 1))
 }
 
-/// The help of errors about whole numbers with too many digits, which may be ids.
+/// The advice for whole numbers with too many digits, which may be ids.
 const IDS: &str =
     "whole numbers up to 2^53, or such as 1.5e20; of ids, `drop` leaves the column out, `group` and `categorical` take them as names";
 
-/// The error about a field of a column of numbers that is not a finite number.
+/// The error for a field that is not a finite number in a column of numbers.
 fn no_number(batch: &Batch, row: usize, j: usize, name: &str, number: f64) -> Error {
     let array = &batch.columns[j];
     let place = || place(batch, row, Some(name));
@@ -319,7 +319,7 @@ fn no_number(batch: &Batch, row: usize, j: usize, name: &str, number: f64) -> Er
     }
 }
 
-/// The error about a field of a text file that is a number in a column that begins with a text.
+/// The error for a number in a column of a text file that begins with a text.
 fn not_as_first(place: &str, field: &str, first: &str) -> Error {
     if no_category(field).is_some() {
         return not_number(place, field);
@@ -328,12 +328,12 @@ fn not_as_first(place: &str, field: &str, first: &str) -> Error {
     Error::data("", what, format!("{NUMBERS}; or name the column as one of categories: `categorical`"))
 }
 
-/// Whether a field is a text: neither a number or date, in any notation, nor a missing value.
+/// Whether a field is a text: not a number or date in any notation, nor a missing value.
 fn is_text(text: &str) -> bool {
     field::number(text).is_none() && text.parse::<f64>().is_err() && no_category(text).is_none()
 }
 
-/// Refuses the first line of a file that has no header.
+/// Rejects a file whose first line is not a header.
 fn check_header(names: &[String]) -> Result<()> {
     if names.iter().all(String::is_empty) {
         return Err(Error::data("", "line 1: there are no names of columns", "a header and rows, separated by commas or tabs"));

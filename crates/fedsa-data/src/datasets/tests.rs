@@ -88,7 +88,7 @@ fn libsvm_lines_are_rows() {
     assert_eq!(listed(&set), ["1", "2", "3", "4", "5"]);
     assert_eq!((set.targets, set.groups), (numbers(&[1.0, -1.0, 1.0, 2.0]), None));
     assert_eq!(from_libsvm(zipped(text.as_bytes()), &Wanted::default()).unwrap().rows, set.rows);
-    // Columns by number: what is no feature is left out, the others keep their names.
+    // Columns by number: columns that are not features are dropped, the others keep their names.
     let wanted = target("5").with_group("3").with_drop(vec!["1".into()]);
     let set = from_libsvm(text.into(), &wanted).unwrap();
     assert_eq!(listed(&set), ["2", "4"]);
@@ -159,7 +159,7 @@ fn tables_have_features_a_target_and_a_group() {
     }
     let set = from_csv("x,target\n1,3\n2,4.5\n".into(), &Wanted::default()).unwrap();
     assert_eq!((set.targets, set.rows.columns()), (numbers(&[3.0, 4.5]), 1));
-    // A name after numbers makes all of them names, as they are written.
+    // One name after numbers makes all of them names, as written.
     let set = from_csv("x,target\n1,07\n2,7\n3,b7\n".into(), &Wanted::default()).unwrap();
     assert_eq!(set.targets, labels(&["07", "7", "b7"], &[0, 1, 2]));
     assert_eq!(listed(&from_csv("x,y\n1,2\n".into(), &unlabelled()).unwrap()), ["x", "y"]);
@@ -235,7 +235,7 @@ fn parquet_is_read_as_csv_is() {
     assert!(from_parquet(table(1.0)[..200].to_vec(), &wanted).is_err());
     let only = to_bytes(&Trace::new(vec![("target".into(), TraceColumn::F64(vec![1.0, 2.0]))]).unwrap()).unwrap();
     assert_eq!(from_parquet(only, &Wanted::default()).unwrap_err().what, "there are rows, but no row has a feature");
-    // More rows than are read at a time.
+    // More rows than one batch.
     let n = 10_000;
     let long = vec![
         ("x".into(), TraceColumn::F64((0..n).map(f64::from).collect())),
@@ -372,13 +372,13 @@ fn bytes_after_a_gzip_stream_are_told_from_one_that_is_truncated() {
         let e = from_libsvm([&members[..], tail].concat(), &Wanted::default()).unwrap_err();
         assert!(e.what.ends_with("the file ends too early: it is truncated"), "{tail:?}: {e}");
     }
-    // Where members end does not matter to lines, to tables and to rows of numbers.
+    // The positions of member ends do not matter to lines, tables and rows of numbers.
     let halves = |bytes: &[u8]| [zipped(&bytes[..bytes.len() / 2]), zipped(&bytes[bytes.len() / 2..])].concat();
     let wanted = dropping("id").with_group("site");
     assert_eq!(from_csv(halves(TABLE.as_bytes()), &wanted), from_csv(TABLE.into(), &wanted));
     let file = idx(0x08, &[2, 2], &[1, 2, 3, 4]);
     assert_eq!(from_idx(halves(&file), &[], &unlabelled()), from_idx(file, &[], &unlabelled()));
-    // The member boundary may lie anywhere in what is read at a time.
+    // The member boundary may lie anywhere in a block of bytes.
     let long: Vec<u8> = (0..40_000).flat_map(|i| format!("{} {}:1\n", i % 2, i % 7 + 1).into_bytes()).collect();
     let each: Vec<u8> = long.chunks(997).flat_map(zipped).collect();
     assert_eq!(from_libsvm(each, &Wanted::default()), from_libsvm(long, &Wanted::default()));
@@ -408,7 +408,7 @@ fn zipped_labels() -> Vec<u8> {
     zipped(&idx(0x08, &[1], &[5]))
 }
 
-/// Files of every format, beside others that are no data.
+/// Files of every format, among others that are not data.
 fn folder_of_formats() -> Folder {
     let (images, labels) = (zipped_images(), zipped_labels());
     Folder::with(&[
@@ -457,7 +457,7 @@ fn files_are_found_by_the_names_of_data_sets() {
     is(&["song/timbre"], &[("timbre.csv.gz", 1, 1)]);
     is(&["song"], &[("timbre.csv.gz", 1, 1)]);
     is(&["agents"], &[("agent_2.csv", 1, 2), ("agent_10.csv", 1, 2)]);
-    // Two columns here and there: dense beside sparse is fine.
+    // Two columns here and there: dense next to sparse is fine.
     is(&["fashion/train", "libsvm/a"], &[("train-images-idx3-ubyte.gz", 1, 2), ("a", 1, 2)]);
     let digits = folder.read(&["digits"], &group("writers")).unwrap().remove(0);
     assert_eq!((digits.targets, digits.groups), (numbers(&[5.0]), numbers(&[9.0])));

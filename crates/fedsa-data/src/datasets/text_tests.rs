@@ -13,7 +13,7 @@ fn names(all: &[&str]) -> Vec<String> {
     all.iter().map(ToString::to_string).collect()
 }
 
-/// The rows have the positions of names. A column that is named may begin with a number.
+/// The rows have the positions of names. A column named as categorical may begin with a number.
 #[test]
 fn columns_of_text_are_categories_of_csv_and_parquet() {
     let text = |column: &str, all: &[&str]| vec![TextColumn { column: column.into(), names: names(all) }];
@@ -35,7 +35,7 @@ fn columns_of_text_are_categories_of_csv_and_parquet() {
     assert_eq!((numbers.texts, numbers.rows), (Vec::new(), Rows::Dense { d: 2, values: vec![1.0, 7.0, 2.0, 9.0] }));
 }
 
-/// Data frames and arrays of Python are read by the rules for files.
+/// Python's data frames and arrays are read by the rules for files.
 #[test]
 fn a_table_in_memory_is_the_data_set_of_its_file() {
     let arrays: Vec<(String, ArrayRef)> = vec![
@@ -66,7 +66,7 @@ fn a_table_in_memory_is_the_data_set_of_its_file() {
     }
 }
 
-/// Codes such as 007, and ids that no double represents, are names. Other numbers are numbers, whatever other files have.
+/// Codes such as 007, and ids that no double represents, are names. Other numbers are numbers, whatever other files contain.
 #[test]
 fn codes_and_ids_of_categories_are_texts() {
     let named = Wanted::default().with_categorical(vec!["site".into()]);
@@ -94,7 +94,7 @@ fn a_quote_that_is_not_closed_is_refused_with_its_line() {
     assert_eq!(error(&rows("7,8,c\n9,0,\""), &wanted), opened(7));
     assert_eq!(error("\u{feff}\"x,target\n1,2\n", &Wanted::default()), opened(1));
     assert_eq!(error("x\ttarget\n1\t2\n3\t\"4\n5\t6\n", &Wanted::default()), opened(3));
-    // The rest of a file is longer than what is read at a time.
+    // The rest of a file is longer than one block.
     let long = rows(&format!("7,8,\"5 inch\n{}", "9,0,c\n".repeat(50_000)));
     assert_eq!(error(&long, &wanted), opened(6));
     // Quotes of two such fields are a pair.
@@ -103,7 +103,7 @@ fn a_quote_that_is_not_closed_is_refused_with_its_line() {
     assert_eq!(from_csv(rows("7,8,\"5\" inch\n").into(), &wanted).unwrap().rows.len(), 4);
 }
 
-/// The first row decides what a column is: of a later one that differs both are named.
+/// The first row decides the type of a column: an error about a later field names both.
 #[test]
 fn a_field_that_is_no_number_is_named_with_the_one_that_is() {
     let begins = "x,target\n0x10,2\n1_000,3\n+5,4\n";
@@ -135,7 +135,7 @@ fn the_index_that_pandas_writes_is_no_feature() {
     assert!(from_parquet(file, &Wanted::default().with_group("__index_level_0__")).is_ok());
 }
 
-/// What only some files have may be left out of these.
+/// A column that only some files have may be dropped.
 #[test]
 fn a_column_is_dropped_where_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -185,7 +185,7 @@ fn decimal_marks_that_are_not_clear_are_refused() {
     assert_eq!(refused("1,234;2;0\n2,345;3;1\n"), "line 2: `1,234` is 1.234 or 1234, and no number of the file says which");
     assert_eq!(refused("1.234,5;2;0\n"), "line 2: `1.234,5` has separators of thousands");
     assert_eq!(refused("2;1,5;0\n2;1.234,5;0\n"), "line 3: `1.234,5` has separators of thousands");
-    // One number says that commas are decimal, and it may be the target.
+    // One number shows that commas are decimal; it may be the target.
     assert_eq!(from_csv("a;target\n1,234;0\n2,345;0,5\n".into(), &Wanted::default()).unwrap().rows.row(0).next(), Some((0, 1.234)));
     // Without semicolons a comma separates.
     assert_eq!(error("a\ttarget\n1\t0\n1,5\t1\n", &Wanted::default()), "line 3, column `a`: `1,5` is a number with a decimal comma");

@@ -11,7 +11,7 @@ use parquet::schema::parser::parse_message_type;
 
 use super::{from_csv, from_parquet};
 
-/// Columns in an order of their own; the second transition is terminal.
+/// Columns in another order; the second transition is terminal.
 const CSV: &str = "action,s_0,target_1,target_next_0,next_0,target_0,done,reward,target_next_1\n1,5,0.25,0.5,6,0.75,0,2,0.5\n\
                    0,6,1,7,9,0,1,3,-8\n";
 
@@ -44,7 +44,7 @@ fn actions_are_read_with_their_probabilities() {
     assert_eq!(log.actions, expected());
     assert_eq!((&log.states[..], &log.next[..]), (&[5.0, 6.0][..], &[6.0, 9.0][..]));
     assert_eq!(from_parquet(parquet(&[1, 0]), Inputs::States).unwrap().actions, expected());
-    // Alone, `action` and probabilities mean something else.
+    // Alone, `action` and the probabilities mean something else.
     for (name, other) in [("action", "a"), ("target_0", "t_0"), ("target_next_0", "n_0")] {
         let text = CSV.replacen(&format!("{name},"), &format!("{other},"), 1);
         assert_eq!(from_csv(text.into(), Inputs::States).unwrap().actions, None, "{name}");
@@ -69,7 +69,7 @@ fn bad_actions_are_refused_with_their_place() {
     }
     let e = from_parquet(parquet(&[1, -1]), Inputs::States).unwrap_err();
     assert_eq!(e.to_string(), "column `action`: row 1 is -1");
-    // `target` beside the probabilities of all actions: 0.75 and 0.25 in the first row, whose action is 1.
+    // `target` together with the probabilities of all actions: 0.75 and 0.25 in the first row, whose action is 1.
     let with: String = CSV.lines().zip(["target,behaviour", "0.9,0.5", "1,0.5"]).map(|(line, more)| format!("{line},{more}\n")).collect();
     let e = from_csv(with.into(), Inputs::States).unwrap_err().to_string();
     assert!(e.contains("line 2, column `target`: `0.9` is not the probability that its `target_` column has"), "{e}");

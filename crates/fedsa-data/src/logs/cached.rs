@@ -1,14 +1,14 @@
-//! Small logs that are kept in memory, and the checksum of a log.
+//! Small logs kept in memory, and the checksum of a log.
 
 use crc32fast::Hasher;
 use fedsa_problems::logs::log::{Break, Log};
 
 use super::layout::row_bytes;
 
-/// The most bytes of a log that is kept in memory.
+/// The most bytes of a log kept in memory.
 const KEPT: usize = 16 << 20;
 
-/// The batches of a log that may be kept in memory.
+/// The batches of a log that may stay in memory.
 #[derive(Default)]
 pub(super) struct CachedBatches {
     pub batches: Vec<Log>,
@@ -16,7 +16,7 @@ pub(super) struct CachedBatches {
 }
 
 impl CachedBatches {
-    /// With one more batch, if all of them are small enough.
+    /// Adds a batch if all of them together are small enough.
     pub fn with(mut self, batch: &Log, room: usize) -> Option<Self> {
         self.bytes += batch.len() * row_bytes(batch.columns.len() + batch.actions.as_ref().map_or(0, |actions| actions.count));
         if self.bytes > KEPT.min(room) {
@@ -27,15 +27,15 @@ impl CachedBatches {
     }
 }
 
-/// The checksum of a log's contents. Each column, and all states, have a checksum of their own, so that it does not depend on
-/// where batches end.
+/// The checksum of a log's contents. Each column, and all states together, have a separate checksum, so that the result does not depend
+/// on the batches.
 #[derive(Default)]
 pub(super) struct Checksum {
     rows: u64,
-    /// Of states, next states, rewards, `done`, `episode`, `ratio`, and of the actions and their probabilities.
+    /// For states, next states, rewards, `done`, `episode`, `ratio`, and the actions and their probabilities.
     parts: [Hasher; 6],
     actions: Option<[Hasher; 3]>,
-    /// Of `truncated` and of breaks, where there are any.
+    /// For `truncated` and for breaks, if there are any.
     ends: [Option<Hasher>; 2],
     bytes: Vec<u8>,
 }

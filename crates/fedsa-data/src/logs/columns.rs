@@ -16,10 +16,10 @@ use crate::field::{self, whole_number};
 
 const FINITE: &str = "a finite number";
 
-/// What the fields of the columns of agents and of environments must be, for messages.
+/// The accepted fields of the columns of agents and environments, in words.
 const KEYS: [&str; 2] = ["the name of an agent", "the name of an environment"];
 
-/// The columns of a log. `wanted` lists the columns of the table to read, and `layout` has places in this list.
+/// The columns of a log. `wanted` lists the columns of the table to read; `layout` has positions in this list.
 pub(super) struct LogColumns {
     pub wanted: Vec<(usize, As)>,
     pub layout: Layout,
@@ -27,7 +27,7 @@ pub(super) struct LogColumns {
 }
 
 impl LogColumns {
-    /// The columns of a log in a table with these names. `layout` has places in the table.
+    /// The columns of a log in a table with these names. `layout` has positions in the table.
     pub fn new(names: &[String], layout: Layout) -> Self {
         let mut wanted: Vec<(usize, As)> = Vec::new();
         let mut place = |column: &mut usize, of: As| {
@@ -52,7 +52,7 @@ impl LogColumns {
         Self { wanted, layout, names }
     }
 
-    /// Refuses columns whose types a log cannot use. `of` gives the type of a column of the table.
+    /// Rejects columns with types that a log cannot use. `of` gives the type of a column of the table.
     ///
     /// # Errors
     /// When there is such a column.
@@ -72,11 +72,11 @@ impl LogColumns {
         Ok(())
     }
 
-    /// Passes all rows of a table to `hand_on`, until it returns false because the receiver has stopped. `batch` gives rows whose memory is
-    /// used again.
+    /// Passes all rows of a table to `hand_on`, until it returns false because the receiver has stopped. `batch` provides rows whose
+    /// memory is reused.
     ///
     /// # Errors
-    /// When the table cannot be read, or has a field that its column cannot have.
+    /// When the table cannot be read, or a field is invalid for its column.
     pub fn read(
         &self,
         table: &mut dyn Batches,
@@ -108,7 +108,7 @@ impl LogColumns {
     }
 }
 
-/// A number as messages show it.
+/// A number in messages.
 fn shown(value: f64) -> String {
     const LONGEST: usize = 20;
     Some(value.to_string()).filter(|text| text.len() <= LONGEST).unwrap_or_else(|| format!("{value:e}"))
@@ -117,11 +117,11 @@ fn shown(value: f64) -> String {
 /// The rows of a batch that cannot be read.
 #[derive(Default)]
 struct Bad {
-    /// The first such row with its error, if such rows are refused.
+    /// The first such row with its error, if such rows are rejected.
     first: Option<(usize, Error)>,
-    /// For each row of the batch, why it is left out, if such rows are left out.
+    /// For each row of the batch, the reason if it is omitted.
     reasons: Vec<Option<String>>,
-    /// The rows whose agent or environment is not known.
+    /// Rows with an unknown agent or environment.
     nameless: Vec<usize>,
 }
 
@@ -134,7 +134,7 @@ struct Fill<'a> {
 }
 
 impl Fill<'_> {
-    /// Records that row `row` of a column is not what is `wanted`; `value` is its number.
+    /// Records that row `row` of a column is not as `wanted`; `value` is its number.
     fn refuse(&mut self, row: usize, column: usize, value: f64, wanted: &str) {
         let name = &self.columns.names[column];
         if self.columns.layout.skips {
@@ -176,8 +176,8 @@ impl Fill<'_> {
         read.map(drop).map_err(|e| e.prefixed(format!("column `{}`", quoted(&self.columns.names[column]))))
     }
 
-    /// Refuses rows of a column without finite numbers. Unless bad rows are left out, NaN and infinities of a table with types are accepted
-    /// here: the check of the whole log refuses them.
+    /// Rejects rows of a column without finite numbers. Unless bad rows are omitted, NaN and infinities of a table with types are
+    /// accepted here: the check of the whole log rejects them.
     fn check(&mut self, column: usize, numbers: &[f64]) {
         for (row, number) in numbers.iter().enumerate().filter(|(_, number)| !number.is_finite()) {
             if self.columns.layout.skips || self.batch.is_no_number(row, column) {
@@ -203,7 +203,7 @@ impl Fill<'_> {
         Ok(())
     }
 
-    /// Converts each number of a column by `of`, and refuses those for which `of` gives `None`.
+    /// Converts each number of a column by `of`, and rejects those for which `of` gives `None`.
     fn convert<T: Default>(&mut self, column: usize, out: &mut Vec<T>, of: impl Fn(f64) -> Option<T>, wanted: &str) -> Result<()> {
         let mut scratch = mem::take(&mut self.scratch);
         scratch.resize(self.batch.len(), 0.0);
@@ -238,8 +238,8 @@ impl Fill<'_> {
         })
     }
 
-    /// Fills in missing next states of rows that terminate: these need no next state, and many logs have none. Refuses other rows without a
-    /// next state.
+    /// Fills in missing next states of terminal rows, which do not need one and often have none. Rejects other rows without a next
+    /// state.
     fn complete(&mut self, states: &[f64], done: &[bool], next: &mut [f64]) {
         let columns = self.columns;
         let (k, layout) = (columns.layout.next.len(), &columns.layout);
@@ -253,7 +253,8 @@ impl Fill<'_> {
         }
     }
 
-    /// Reads the ratios, or divides the probabilities. The probability under the evaluated policy must agree with those of all actions.
+    /// Reads the ratios, or divides the probabilities. The probability under the evaluated policy must agree with the probabilities of
+    /// all actions.
     fn ratios(&mut self, rows: &mut Rows) -> Result<()> {
         let (Some(columns), Some(out)) = (self.columns.layout.ratio, &mut rows.log.ratio) else { return Ok(()) };
         out.resize(self.batch.len(), 0.0);
@@ -327,7 +328,7 @@ impl Fill<'_> {
         Ok(())
     }
 
-    /// Replaces the rows of `rows` by those of the batch.
+    /// Replaces the contents of `rows` by the batch.
     fn rows(&mut self, rows: &mut Rows, told: &mut FirstPass) -> Result<()> {
         let columns = self.columns;
         let layout = &columns.layout;
@@ -354,8 +355,8 @@ impl Fill<'_> {
     }
 }
 
-/// Removes rows that cannot be read, and marks the breaks before the rows that follow them. Counts the removed rows, and the lines that are
-/// not rows.
+/// Removes rows that cannot be read, and marks breaks before the rows after them. Counts the removed rows, and the lines that are not
+/// rows.
 fn leave_out(rows: &mut Rows, batch: &Batch, bad: Bad, told: &mut FirstPass) {
     let n = batch.len();
     let Bad { mut reasons, nameless, .. } = bad;

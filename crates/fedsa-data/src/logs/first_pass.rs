@@ -1,11 +1,11 @@
-//! What a reader of a log tells besides its transitions: the agents and environments of rows, and rows that were left out.
+//! Information from a log's reader besides transitions: the agents and environments of rows, and omitted rows.
 
 use std::collections::HashMap;
 
 use fedsa_problems::logs::log::{Break, Log};
 use fedsa_problems::logs::log_form::RowPlace;
 
-/// Transitions with the agent and the environment of each, by their places in [`FirstPass::names`]; without numbers where the log has no such
+/// Transitions with the agent and the environment of each, by their positions in [`FirstPass::names`]; empty if the log has no such
 /// column.
 pub(super) struct Rows {
     pub log: Log,
@@ -42,23 +42,23 @@ impl Names {
     }
 }
 
-/// What a pass over a file tells.
+/// Information from a pass over a file.
 #[derive(Default)]
 pub(super) struct FirstPass {
     /// The agents and the environments.
     pub names: [Names; 2],
-    /// Rows that were left out: the reason, how many, and where the first is.
+    /// Omitted rows: the reason, the number, and the position of the first.
     pub left_out: Vec<(String, usize, RowPlace)>,
-    /// The rows that were left out of which neither the agent nor the environment is known.
+    /// The number of omitted rows whose agent and environment are unknown.
     gaps: u64,
-    /// Those of each agent and environment.
+    /// The number of omitted rows of each agent and environment.
     gaps_of: HashMap<[u32; 2], u64>,
-    /// How many rows had been left out before the last row of each.
+    /// The number of rows omitted before the last row of each.
     last: HashMap<[u32; 2], u64>,
 }
 
 impl FirstPass {
-    /// A row was left out.
+    /// Records an omitted row.
     pub fn leave_out(&mut self, reason: String, place: RowPlace, key: Option<[u32; 2]>) {
         match self.left_out.iter_mut().find(|(other, ..)| *other == reason) {
             Some((_, rows, _)) => *rows += 1,
@@ -70,7 +70,7 @@ impl FirstPass {
         }
     }
 
-    /// What is before the next row of an agent and environment.
+    /// The break before the next row of an agent and environment.
     pub fn break_before(&mut self, key: [u32; 2]) -> Break {
         let gaps = self.gaps + self.gaps_of.get(&key).copied().unwrap_or(0);
         if self.last.insert(key, gaps).unwrap_or(0) == gaps { Break::None } else { Break::LeftOut }

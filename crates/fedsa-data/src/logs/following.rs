@@ -4,19 +4,19 @@ use fedsa::note::NoteCode;
 use fedsa_problems::logs::log::{Break, Log};
 use fedsa_problems::logs::log_form::{LeftOutRows, RowPlace};
 
-/// Why rows are left out.
+/// The reason for omitting rows.
 const REASON: &str = "its next state is not logged: the last row of an episode that did not end (without `next_*` the next \
                                  state is that of the following row)";
 
-/// The report on these rows of a file or table, which are left out; `None` without rows.
+/// The report on these omitted rows of a file or table; `None` without rows.
 pub(super) fn left_out(file: String, rows: &[usize]) -> Option<LeftOutRows> {
     let first = RowPlace::Row(*rows.iter().min()? as u64);
     Some(LeftOutRows { file, reason: REASON.into(), rows: rows.len(), first, code: NoteCode::RowsLeftOut })
 }
 
-/// Gives each row of a log, whose rows are in order, the state of the following row of its episode as the next state. Where an episode ended
-/// nothing follows. Gives the other rows, which have no next state and are to be left out, ascending; the rows before them are then the last
-/// ones of episodes that were cut short.
+/// Sets the next state of each row of an ordered log to the state of the following row of its episode. Terminal rows have no following
+/// row. Returns the other rows without a next state, ascending, which are to be omitted; the rows before them become the last ones of
+/// truncated episodes.
 pub(super) fn paired(log: &mut Log) -> Vec<usize> {
     let (n, k) = (log.len(), log.columns.len());
     log.next.clone_from(&log.states);
@@ -26,7 +26,7 @@ pub(super) fn paired(log: &mut Log) -> Vec<usize> {
         is_same && !ends && log.break_before(i + 1) == Break::None
     };
     let mut lost = Vec::new();
-    // Whether the row before goes on with this one.
+    // Whether the row before continues with this one.
     let mut continues = false;
     for i in 0..n {
         let follows = i + 1 < n && goes_on(log, i);
@@ -49,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    /// States 0, 1, .., with ends and cuts at these rows.
+    /// States 0, 1, .., with ends and truncations at these rows.
     fn line(n: usize, done: &[usize], truncated: Option<&[usize]>, episode: Option<Vec<i64>>) -> Log {
         let marked = |rows: &[usize]| (0..n).map(|i| rows.contains(&i)).collect::<Vec<bool>>();
         Log {
@@ -67,7 +67,7 @@ mod tests {
         }
     }
 
-    /// The next states' first columns of the rows that are kept, and how they end, if they do not go on.
+    /// The next states' first columns of the kept rows, and their ends, if the episode does not continue.
     fn kept(log: &mut Log) -> (Vec<usize>, Vec<f64>, Vec<Option<EpisodeEnd>>) {
         let lost = paired(log);
         let rest = log.filtered(|row| lost.binary_search(&row).is_err());
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn rows_are_followed_within_their_episode() {
         use EpisodeEnd::{Terminated, Truncated};
-        // Ended after row 2, cut short with row 5, a single row 6 that was cut short, and 7 to 8 with no end.
+        // Ended after row 2, truncated after row 5, a single truncated row 6, and 7 to 8 without an end.
         let (lost, next, ends) = kept(&mut line(9, &[2], Some(&[5, 6]), None));
         assert_eq!((&lost[..], &next[..]), (&[5, 6, 8][..], &[1.0, 2.0, 2.0, 4.0, 5.0, 8.0][..]));
         assert_eq!(ends, [None, None, Some(Terminated), None, Some(Truncated)]);

@@ -1,4 +1,4 @@
-//! Logs as people have them: packed, with other names, several agents or environments in a file, rows that cannot be read.
+//! Logs in practice: compressed, with other names, several agents or environments in a file, unreadable rows.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,7 +12,7 @@ use crate::DiskFiles;
 use crate::find::Places;
 use crate::trace::{Trace, TraceColumn, to_bytes};
 
-/// The logs of files with these contents, with what was left out.
+/// The logs of files with these contents, with the omitted rows.
 fn read(files: &[(&str, Vec<u8>)], form: &LogForm) -> Result<Vec<(Log, Vec<LeftOutRows>)>, String> {
     let dir = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -22,7 +22,7 @@ fn read(files: &[(&str, Vec<u8>)], form: &LogForm) -> Result<Vec<(Log, Vec<LeftO
     let sources: Vec<String> = files.iter().map(|(name, _)| (*name).to_string()).collect();
     let shown = |text: String| text.replace(&format!("{}/", dir.path().display()), "");
     let logs = disk.logs(&sources, form).map_err(|e| shown(e.to_string()))?;
-    // The second time they are the same.
+    // The second reading gives the same.
     assert_eq!(disk.logs(&sources, form).unwrap().len(), logs.len());
     let one = |log: &dyn fedsa_problems::logs::source::LogSource| {
         let all = whole(log).map_err(|e| shown(e.to_string()))?;
@@ -139,7 +139,7 @@ fn rows_that_cannot_be_read_are_left_out_on_request() {
     );
     let e = read(&[("a.csv", "s_0,next_0,reward,done\nx,1,0,0\n".into())], &skip).unwrap_err();
     assert_eq!(e, "path: a.csv: a log without transitions");
-    // A quote that is not closed swallows lines, which are not counted as one row.
+    // An open quote swallows lines, which do not count as one row.
     let e = read(&[("a.csv", format!("{CSV}\"2,3,0,0\n3,4,0,0\n4,5,0,0\n").into())], &skip).unwrap_err();
     assert!(e.starts_with("path: a.csv: line 4: a quote that is opened there is not closed"), "{e}");
 }
@@ -164,7 +164,7 @@ fn rows_of_parquet_that_cannot_be_read_are_left_out_on_request() {
     assert_eq!(found, ["column `reward`: not a finite number 2 row 3", "column `done`: not true or false, or 1 or 0 1 row 5"]);
     let breaks: Vec<usize> = (0..log.len()).filter(|i| log.break_before(*i) == Break::LeftOut).collect();
     assert_eq!(breaks, [3, 4, 8998]);
-    // Strictly, all is there.
+    // With strict reading all rows are present.
     let (log, _) = read(&[("a.parquet", table(vec![0.5; n], vec![0.0; n]))], &LogForm::default()).unwrap().remove(0);
     let (skipped, _) = read(&[("a.parquet", table(vec![0.5; n], vec![0.0; n]))], &skip).unwrap().remove(0);
     assert_eq!((skipped.breaks, skipped.rewards), (Some(vec![Break::None; n]), log.rewards));
@@ -201,7 +201,7 @@ fn logs_without_next_states_take_them_from_the_following_row() {
         ("truncated", &[0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0]),
     ]);
     let mut wanted = one("a.csv", with, &LogForm::default());
-    // Where an episode ended nothing follows.
+    // A terminal row has no following row.
     wanted.next[2] = 2.0;
     for (name, bytes) in [("a.csv", without.into()), ("a.csv", without.replace('\n', "\r\n").into()), ("a.parquet", same)] {
         let (log, left_out) = read(&[(name, bytes)], &LogForm::default()).unwrap().remove(0);
@@ -209,14 +209,14 @@ fn logs_without_next_states_take_them_from_the_following_row() {
         assert_eq!((left_out.len(), left_out[0].rows, left_out[0].first), (1, 3, RowPlace::Row(4)));
         assert!(left_out[0].reason.starts_with("its next state is not logged"));
     }
-    // Episodes side by side, each agent by itself.
+    // Interleaved episodes, each agent separately.
     let text = "who,episode,s_0,reward,done\na,1,0,1,0\na,2,10,1,0\nb,1,20,1,0\na,1,1,1,1\na,2,11,1,0\nb,1,21,1,1\n";
     let form = LogForm::default().with_agent_column(Some("who".into()));
     let logs = read(&[("all.csv", text.into())], &form).unwrap();
     let next: Vec<&[f64]> = logs.iter().map(|(log, _)| &log.next[..]).collect();
     assert_eq!(next, [&[1.0, 1.0, 11.0][..], &[21.0, 21.0][..]]);
     assert_eq!((logs[0].1[0].rows, logs[0].1[0].first, logs[1].1.len()), (1, RowPlace::Row(4), 0));
-    // Nothing tells where episodes are cut, or rows of environments are reset.
+    // Without marks of truncation, or with resets of environments.
     for (head, says) in [("s_0,reward,done", "needs `episode` or `truncated`"), ("env,s_0,reward,done,episode", "need their next states")] {
         let e =
             read(&[("a.csv", format!("{head}\n{}", "1,0,0,0,0".split_at(2 * head.split(',').count() - 1).0).into())], &LogForm::default());
@@ -224,7 +224,7 @@ fn logs_without_next_states_take_them_from_the_following_row() {
     }
 }
 
-/// After a terminal state there is no next one, whatever stands there.
+/// A terminal row needs no next state, whatever its columns contain.
 #[test]
 fn terminal_rows_need_no_next_state() {
     let expected = one("a.csv", "s_0,next_0,reward,done\n0,1,0.5,0\n1,1,-1,1\n", &LogForm::default());

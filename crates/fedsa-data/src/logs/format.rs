@@ -1,4 +1,4 @@
-//! The formats of logs, told by content.
+//! The formats of logs, identified by content.
 
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(super) enum Format {
     Csv,
 }
 
-/// How a log is read.
+/// A request to read a log.
 struct Request<'a> {
     form: &'a LogForm,
     name: &'a str,
@@ -42,13 +42,13 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Reads a table whose columns have these names. `open` opens the table for the columns to read.
+    /// Reads a table with these column names. `open` opens the table for the columns to read.
     fn read<'t>(&self, names: &[String], open: impl FnOnce(&LogColumns, usize) -> Result<Box<dyn Batches + 't>>) -> Result<FirstPass> {
         let layout = Layout::new(names, self.form)?;
         let (empty, most) = (layout.empty(self.name), layout.batch(self.most));
         let columns = LogColumns::new(names, layout);
         let mut table = open(&columns, most)?;
-        // If the receiver stops because of an error, it reports this error itself.
+        // If the receiver stops because of an error, it reports this error.
         columns.read(&mut *table, &mut || self.ahead.batch(|| Rows::new(empty.clone())), &mut |rows| self.ahead.hand_on(rows))
     }
 
@@ -91,7 +91,7 @@ impl Format {
         }
     }
 
-    /// Where the columns of a log are.
+    /// The positions of a log's columns.
     pub fn layout(self, file: &Store, form: &LogForm) -> Result<Layout> {
         match self {
             Self::Parquet => contained(file.clone(), |file| {
@@ -102,8 +102,8 @@ impl Format {
         }
     }
 
-    /// Calls `see` with all transitions, in batches of at most `most`. A separate thread unpacks the file while the caller's thread handles
-    /// the batch before.
+    /// Calls `see` with all transitions, in batches of at most `most`. A separate thread decodes the file while the calling thread
+    /// processes the batch before.
     pub fn read(self, file: Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<FirstPass> {
         let (ahead, behind) = ahead::both();
         let request = Request { form, name, most, ahead };

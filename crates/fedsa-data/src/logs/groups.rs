@@ -1,5 +1,5 @@
-//! Logs whose rows are put into another order: those of several agents in one file, those of several environments side by side, and
-//! episodes side by side. Such logs are in memory as a whole.
+//! Logs whose rows are reordered: several agents in one file, interleaved environments, and interleaved episodes. Such logs are in
+//! memory as a whole.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -26,13 +26,13 @@ pub(super) struct Arranged {
     pub path: PathBuf,
 }
 
-/// A table that is read as a whole. Errors name its path; the path of a table in memory is its name.
+/// A table read as a whole. Errors name its path; for a table in memory this is its name.
 pub(super) struct Whole<'a> {
     pub path: PathBuf,
     pub rows: WholeRows<'a>,
 }
 
-/// Where the rows of a table are.
+/// The source of the rows of a table.
 pub(super) enum WholeRows<'a> {
     File(Format, Open<'a>),
     Memory(&'a MemoryTable<'a>),
@@ -60,7 +60,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// What was left out of a file, in words.
+/// The report on the omitted rows of a file.
 pub(super) fn left_out_of(path: &Path, told: &FirstPass) -> Vec<LeftOutRows> {
     let of = |(reason, rows, first): &(String, usize, RowPlace)| LeftOutRows {
         file: shown(name_of(path)),
@@ -75,7 +75,7 @@ pub(super) fn left_out_of(path: &Path, told: &FirstPass) -> Vec<LeftOutRows> {
 /// All rows of several files, in memory.
 struct Gathered {
     rows: Rows,
-    /// The agents; one without a name where no column names them.
+    /// The agents; one without a name if no column names them.
     agents: Names,
     /// The file of each environment.
     file_of: Vec<usize>,
@@ -84,7 +84,7 @@ struct Gathered {
     next_follows: bool,
 }
 
-/// How files are opened.
+/// The function that opens a file.
 pub(super) type Open<'a> = &'a dyn Fn(&Path) -> Result<Store>;
 
 /// Reads whole tables. Environments of different tables are different, even if they have the same name.
@@ -94,7 +94,7 @@ fn gather(tables: &[Whole<'_>], form: &LogForm) -> Result<Gathered> {
     for (number, table) in tables.iter().enumerate() {
         let first = all.as_ref().map_or(0, |all| all.log.len());
         let read = table.read(form, &mut |rows, room| {
-            // Memory for the rows of all agents, for those of one agent, and for those in order.
+            // Memory for the rows of all agents, for one agent's rows, and for the ordered rows.
             room.take(4 * rows.log.len() * (row_bytes(rows.log.columns.len()) + 8), || "rows of several agents or environments".into())?;
             let all = match &mut all {
                 None => all.insert(Rows::new(rows.log.clone())),
@@ -111,7 +111,7 @@ fn gather(tables: &[Whole<'_>], form: &LogForm) -> Result<Gathered> {
         });
         let told = read.map_err(|e| about(&table.path, e))?;
         left_out.extend(left_out_of(&table.path, &told));
-        // The numbers of agents and environments in this table become numbers among all tables.
+        // Converts the numbers of agents and environments in this table to numbers among all tables.
         let names: Vec<u32> = told.names[0].all.iter().map(|name| agents.number(name)).collect();
         let before = file_of.len() as u32;
         file_of.resize(file_of.len() + told.names[1].all.len().max(1), number);
@@ -129,7 +129,7 @@ fn gather(tables: &[Whole<'_>], form: &LogForm) -> Result<Gathered> {
     Ok(Gathered { rows, agents, file_of, left_out, next_follows })
 }
 
-/// Refuses a file whose columns are not those of the files before it.
+/// Rejects a file whose columns differ from earlier files.
 fn check_same_columns(first: &Log, other: &Log) -> Result<()> {
     let optional = |log: &Log| {
         [
@@ -158,7 +158,7 @@ fn check_same_columns(first: &Log, other: &Log) -> Result<()> {
     }
 }
 
-/// The logs of agents that a column names, in natural order of the names.
+/// The logs of the agents named in a column, in natural order of the names.
 ///
 /// # Errors
 /// When a file cannot be read, files have different columns, or as [`arranged`].
@@ -201,17 +201,16 @@ pub(super) fn of_one(table: &Whole<'_>, form: &LogForm, name: &str) -> Result<Ar
     Ok(Arranged { log: MemoryLog { log, left_out, next_follows }, path: table.path.clone() })
 }
 
-/// The report on the agent's rows without a next state, which are left out; `rows` are their numbers in the file.
+/// The report on the agent's omitted rows, which have no next state; `rows` are their numbers in the file.
 fn dropped(path: &Path, rows: &[usize]) -> Option<LeftOutRows> {
     following::left_out(shown(name_of(path)), rows)
 }
 
-/// Puts one agent's rows, which are in the order in which they were logged, into another order: the rows of an environment follow each
-/// other, and so do those of an episode. Episodes get new numbers. If `next_follows`, rows without a next state are left out; the second
-/// result lists them.
+/// Reorders one agent's rows from the order of logging, so that the rows of an environment follow each other, and within it the rows of
+/// an episode. Episodes get new numbers. If `next_follows`, rows without a next state are omitted; the second result lists them.
 ///
 /// # Errors
-/// When the rows of an episode that others interrupt do not follow from each other.
+/// When the rows of an interrupted episode do not continue each other.
 pub(super) fn arranged(log: &Log, envs: &[u32], next_follows: bool) -> Result<(Log, Vec<usize>)> {
     let episodes = episodes_of(log, envs);
     let mut first_of: HashMap<u32, (usize, usize)> = HashMap::new();
@@ -222,7 +221,7 @@ pub(super) fn arranged(log: &Log, envs: &[u32], next_follows: bool) -> Result<(L
         *count += 1;
     }
     let mut order: Vec<usize> = (0..log.len()).collect();
-    // Stable: rows of an episode keep their order.
+    // Stable: the rows of an episode keep their order.
     order.sort_by_key(|row| (first_of[&envs[*row]].0, episodes.as_ref().map_or(0, |episodes| episodes[*row])));
     for pair in order.windows(2).filter(|_| !next_follows) {
         check_goes_on(log, (pair[0], pair[1]), &places, episodes.as_deref())?;
@@ -242,12 +241,12 @@ pub(super) fn arranged(log: &Log, envs: &[u32], next_follows: bool) -> Result<(L
     if out.is_empty() {
         return Ok((all, out));
     }
-    // What is before a row that is left out is before the next one: it is an end.
+    // The break before an omitted row moves to the next row: it is an end.
     let keep = |row: usize| out.binary_search(&row).is_err();
     Ok((all.filtered(keep), out.iter().map(|row| order[*row]).collect()))
 }
 
-/// The number of each row's episode: another one for each number of an environment, and after an episode's end.
+/// The number of each row's episode: a new one for each number within an environment, and after an episode's end.
 fn episodes_of(log: &Log, envs: &[u32]) -> Option<Vec<i64>> {
     let numbers = log.episode.as_ref()?;
     let mut known: HashMap<(u32, i64), i64> = HashMap::new();
@@ -267,8 +266,8 @@ fn episodes_of(log: &Log, envs: &[u32]) -> Option<Vec<i64>> {
     Some(all)
 }
 
-/// Refuses rows of one episode that others of its environment interrupt, where the second does not begin in the state that followed the
-/// first. `places` are those of rows among those of their environments.
+/// Rejects two rows of an episode with other rows between them, if the second does not begin in the state after the first. `places` are
+/// the positions of rows within their environments.
 fn check_goes_on(log: &Log, (row, next): (usize, usize), places: &[usize], episodes: Option<&[i64]>) -> Result<()> {
     let (Some(episodes), Some(numbers)) = (episodes, &log.episode) else { return Ok(()) };
     let is_interrupted = episodes[row] == episodes[next] && places[next] != places[row] + 1;
@@ -284,7 +283,7 @@ fn check_goes_on(log: &Log, (row, next): (usize, usize), places: &[usize], episo
     ))
 }
 
-/// Whether an episode of a file comes back after another one.
+/// Whether an episode of a file continues after another one.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -294,7 +293,7 @@ pub(super) fn is_interleaved(store: &Store, format: Format, column: usize) -> Re
     Ok(interleaving.comes_back())
 }
 
-/// The episodes of rows, as far as they tell whether one comes back after another one.
+/// The episodes of rows, to detect whether one continues after another.
 #[derive(Debug, Default)]
 pub(super) struct Interleaving {
     last: Option<i64>,
@@ -304,7 +303,7 @@ pub(super) struct Interleaving {
 }
 
 impl Interleaving {
-    /// Takes the episode of the next row.
+    /// Adds the episode of the next row.
     pub fn see(&mut self, episode: i64) {
         if self.last != Some(episode) {
             self.last = Some(episode);
@@ -314,7 +313,7 @@ impl Interleaving {
         }
     }
 
-    /// Whether one comes back.
+    /// Whether an episode continues after another.
     pub fn comes_back(mut self) -> bool {
         let count = self.seen.len();
         self.has_fallen && {
@@ -329,7 +328,7 @@ impl Interleaving {
 mod tests {
     use super::*;
 
-    /// Two environments side by side, which reset in a step of their own: states 0, 1, 2, an end, and 0 again.
+    /// Two interleaved environments, which reset in a separate step: states 0, 1, 2, an end, and 0 again.
     fn vector() -> (Log, Vec<u32>) {
         let steps = [(0.0, 1.0, 1.0, false), (1.0, 2.0, 1.0, true), (2.0, 0.0, 0.0, false), (0.0, 1.0, 1.0, false)];
         let rows: Vec<(u32, (f64, f64, f64, bool))> = steps.iter().flat_map(|step| [(0, *step), (1, *step)]).collect();
@@ -365,7 +364,7 @@ mod tests {
         log.episode = Some(vec![0, 1, 0, 1, 2, 3, 2, 3]);
         let (all, _) = arranged(&log, &[0; 8], false).unwrap();
         assert_eq!((all.episode.unwrap(), &all.states[..]), (vec![0, 0, 1, 1, 2, 2, 3, 3], &[0.0, 1.0, 0.0, 1.0, 2.0, 0.0, 2.0, 0.0][..]));
-        // Numbers of their own in each environment, and the same one again after an end.
+        // Separate numbers in each environment, and the same number again after an end.
         log.episode = Some(vec![0; 8]);
         let (all, _) = arranged(&log, &envs, false).unwrap();
         assert_eq!(all.episode.unwrap(), [0, 0, 2, 2, 1, 1, 3, 3]);

@@ -1,4 +1,4 @@
-//! The names of a file's columns, and those that a log gives them.
+//! The names of a file's columns, and their names in a log.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,16 +13,16 @@ const STATE: &str = "s_";
 
 /// The names of a file's columns.
 pub(crate) struct Header {
-    /// As they are in the file.
+    /// As in the file.
     pub names: Vec<String>,
-    /// As a log has them; empty for a column that another one replaces.
+    /// As in a log; empty for a column that another one replaces.
     pub roles: Vec<String>,
-    /// The first place of each role, and whether there is another one.
+    /// The first position of each role, and whether there is a second one.
     places: HashMap<String, (usize, bool)>,
 }
 
 impl Header {
-    /// The names of a file under what a caller calls its columns ([`LogForm::columns`](fedsa_problems::logs::log_form::LogForm::columns)).
+    /// The names of a file, renamed by the caller's names ([`LogForm::columns`](fedsa_problems::logs::log_form::LogForm::columns)).
     ///
     /// # Errors
     /// When the file has no such column.
@@ -33,7 +33,7 @@ impl Header {
             for (given, name) in given.iter_mut().zip(&names) {
                 if let Some(role) = role_of(role, field, name) {
                     is_there = true;
-                    // A name that is given in full comes before a pattern.
+                    // A full name takes precedence over a pattern.
                     if given.is_none() || !field.contains('*') {
                         *given = Some(role);
                     }
@@ -61,7 +61,7 @@ impl Header {
         Ok(Self { roles, names, places })
     }
 
-    /// The place of the column of this role.
+    /// The position of the column of this role.
     ///
     /// # Errors
     /// When two columns have it.
@@ -72,7 +72,7 @@ impl Header {
         }
     }
 
-    /// The place of the first of these names that is there.
+    /// The position of the first of these names that exists.
     ///
     /// # Errors
     /// When two columns have it.
@@ -85,7 +85,7 @@ impl Header {
         Ok(None)
     }
 
-    /// What the file has, for messages.
+    /// The file's columns, in words.
     pub fn found(&self) -> String {
         if self.names.is_empty() {
             return "an empty file".into();
@@ -93,8 +93,7 @@ impl Header {
         format!("the columns are {}", listed(self.names.iter().map(String::as_str)))
     }
 
-    /// What a caller could call the columns of a file without state columns: pairs such as `obs_0` with `next_obs_0`, or `obs` with
-    /// `next_obs`.
+    /// Suggested names for a file without state columns: pairs such as `obs_0` with `next_obs_0`, or `obs` with `next_obs`.
     pub fn proposal(&self, state: &str, next: &str) -> Option<String> {
         const MOST: usize = 8;
         let after = |name: &String| -> Option<String> {
@@ -114,7 +113,7 @@ impl Header {
     }
 }
 
-/// The role of a column called `name` under `role=field`, either of which may have a `*`.
+/// The role of a column called `name` under `role=field`; both may have a `*`.
 fn role_of(role: &str, field: &str, name: &str) -> Option<String> {
     match (role.split_once('*'), field.split_once('*')) {
         (Some((role_before, role_after)), Some((before, after))) => {
@@ -125,17 +124,17 @@ fn role_of(role: &str, field: &str, name: &str) -> Option<String> {
     }
 }
 
-/// The names that logs give `done`, the first that is there.
+/// The names of `done` in logs; the first existing one counts.
 pub(super) const DONE: [&str; 7] = ["terminated", "terminations", "terminals", "terminal", COLUMNS[1], "dones", "next.done"];
-/// Those of `truncated`.
+/// The names of `truncated`.
 pub(super) const TRUNCATED: [&str; 4] = [COLUMNS[2], "truncations", "timeouts", "timeout"];
-/// Those of `reward`.
+/// The names of `reward`.
 pub(super) const REWARD: [&str; 3] = [COLUMNS[0], "rewards", "next.reward"];
-/// Those of `episode`.
+/// The names of `episode`.
 pub(super) const EPISODE: [&str; 3] = [COLUMNS[3], "episodes", "episode_index"];
-/// Those of `action`.
+/// The names of `action`.
 pub(super) const ACTION: [&str; 2] = ["action", "actions"];
-/// The prefix of state columns in data sets of robots (LeRobot), for files without columns `s_*`.
+/// The prefix of state columns in robot data sets (LeRobot), for files without columns `s_*`.
 const ROBOT_STATE: &str = "observation.state_";
 
 /// The name of a log for one of its other names.

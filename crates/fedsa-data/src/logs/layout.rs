@@ -1,4 +1,4 @@
-//! Where the columns of a log are in a file, and what its numbers mean.
+//! The positions of a log's columns in a file, and the meaning of its numbers.
 
 use std::collections::HashSet;
 
@@ -31,16 +31,16 @@ pub(super) fn row_bytes(k: usize) -> usize {
 /// The positions of the columns that describe actions.
 #[derive(Debug, Clone)]
 pub(super) struct ActionColumns {
-    /// The number of the action that was taken.
+    /// The number of the action taken.
     pub taken: usize,
     /// `target_k`, the probability of action k in the state, for k = 0, 1, ..
     pub here: Vec<usize>,
-    /// `target_next_k`, that in the next state.
+    /// `target_next_k`, the same in the next state.
     pub next: Vec<usize>,
 }
 
 impl ActionColumns {
-    /// `None` where there is no `action`, `target_0` or `target_next_0`: such columns then mean something else.
+    /// `None` without `action`, `target_0` or `target_next_0`: such columns then mean something else.
     fn new(
         (names, taken): (&[String], Option<usize>),
         find: &dyn Fn(&str) -> Result<Option<usize>>,
@@ -69,7 +69,7 @@ pub(super) struct Layout {
     /// The names of the state columns.
     pub columns: Vec<String>,
     pub states: Vec<usize>,
-    /// None where the next state is that of the following row ([`Layout::follows`]).
+    /// Empty if the next state is the state of the following row ([`Layout::follows`]).
     pub next: Vec<usize>,
     pub reward: usize,
     pub done: usize,
@@ -77,9 +77,9 @@ pub(super) struct Layout {
     pub episode: Option<usize>,
     pub ratio: Option<RatioColumns>,
     pub actions: Option<ActionColumns>,
-    /// The column that names the agent, and the one that names the environment.
+    /// The columns that name the agent and the environment.
     pub keys: [Option<usize>; 2],
-    /// Whether rows that cannot be read are left out.
+    /// Whether unreadable rows are omitted.
     pub skips: bool,
 }
 
@@ -93,7 +93,7 @@ impl Layout {
         let missing = |name: &str| Error::data("", format!("there is no column `{}`: {}", quoted(name), header.found()), wanted());
         let require = |name: &str| find(name)?.ok_or_else(|| missing(name));
 
-        // `phi_next_1` begins with `phi_` too, but is no feature.
+        // `phi_next_1` begins with `phi_` too, but is not a feature.
         let is_state = |name: &&String| name.starts_with(state_prefix) && !name.starts_with(next_prefix);
         let mut columns: Vec<String> = header.roles.iter().filter(is_state).cloned().collect();
         columns.sort_by(|a, b| natural_order(a, b));
@@ -140,7 +140,7 @@ impl Layout {
         Ok(Self { states, next, reward, done, truncated, episode, ratio, actions, columns, keys, skips })
     }
 
-    /// Whether there are no columns of next states: they are those of the following rows.
+    /// Whether there are no columns of next states, which then come from the following rows.
     pub fn follows(&self) -> bool {
         self.next.is_empty()
     }
@@ -169,8 +169,8 @@ impl Layout {
     }
 }
 
-/// Whether the next state can be that of the following row, given a column that tells where episodes are cut, and that of environments;
-/// otherwise what would be needed.
+/// Checks that next states can come from the following rows, given a column that marks the ends of episodes and one of environments;
+/// otherwise says what is needed.
 fn check_follows(cuts: Option<usize>, env: Option<usize>) -> std::result::Result<(), &'static str> {
     match (cuts, env) {
         (_, Some(_)) => Err("rows of vector environments (`env`) need their next states"),

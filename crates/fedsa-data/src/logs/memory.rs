@@ -1,4 +1,4 @@
-//! Logs of columns that are in memory, such as those of data frames: by the same names and rules as those of files.
+//! Logs from columns in memory, such as data frames, by the names and rules of files.
 
 use std::path::PathBuf;
 
@@ -16,21 +16,21 @@ use crate::memory::MemoryTable;
 use crate::memory_log::MemoryLog;
 
 impl MemoryTable<'_> {
-    /// Whether it has columns `phi_*`, features that were logged.
+    /// Whether it has logged features, columns `phi_*`.
     ///
     /// # Errors
-    /// When two columns have one name.
+    /// When two columns have the same name.
     pub fn has_features(&self, form: &LogForm) -> Result<bool> {
         let (state, next) = Inputs::Features.prefixes();
         let header = Header::new(self.names.clone(), &form.columns).map_err(|e| e.about(quoted(&self.name)))?;
         Ok(header.roles.iter().any(|name| name.starts_with(state) && !name.starts_with(next)))
     }
 
-    /// The logs of its agents: one, or those that the column of agents names, in natural order of the names. Rows of environments and
-    /// episodes side by side are put in order, as those of files are.
+    /// The logs of its agents: one, or one for each agent named in the column of agents, in natural order of the names. Interleaved
+    /// environments and episodes are put in order as for files.
     ///
     /// # Errors
-    /// When columns are missing, have different lengths, or hold numbers that they cannot hold.
+    /// When columns are missing, have different lengths, or hold invalid numbers.
     pub fn logs(&self, form: &LogForm) -> Result<Vec<MemoryLog>> {
         form.check()?;
         let table = Whole { path: PathBuf::from(&self.name), rows: WholeRows::Memory(self) };
@@ -118,13 +118,13 @@ mod tests {
         let found = logs(&columns, &form);
         assert_eq!(found, from_form(csv(&columns), &form).unwrap());
         assert_eq!(found.len(), 2);
-        // Next states are those of the following rows.
+        // Next states come from the following rows.
         let mut without = columns.clone();
         without.retain(|(name, _)| !name.starts_with("next_"));
         assert_eq!(logs(&without, &LogForm::default()), from_form(csv(&without), &LogForm::default()).unwrap());
         let one = table(&without).logs(&LogForm::default()).unwrap().remove(0);
         assert_eq!((one.next_follows, one.left_out[0].rows, one.left_out[0].first), (true, 1, RowPlace::Row(3)));
-        // Episodes and environments side by side.
+        // Interleaved episodes and environments.
         let mut mixed = columns.clone();
         mixed[7].1 = vec![3.0, 4.0, 3.0, 4.0];
         mixed[5].1 = vec![0.0; 4];

@@ -45,7 +45,7 @@ fn the_ratio_is_that_of_target_over_behaviour() {
     assert_eq!(read.ratio, expected);
     let american = csv(&[("0.5", "0.25")]).replace("behaviour", "behavior");
     assert_eq!(from_csv(american.into(), Inputs::States).unwrap().ratio, Some(vec![2.0]));
-    // With one of them alone it would be the policy that acted whose values are estimated.
+    // With only one of them, the estimate would be for the behaviour policy.
     for (from, there, lacking) in [("behaviour", "target", "behaviour"), ("target", "behaviour", "target")] {
         let alone = csv(&[("0.5", "0.25")]).replace(from, "other");
         let e = from_csv(alone.into(), Inputs::States).unwrap_err();

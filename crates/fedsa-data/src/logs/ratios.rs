@@ -1,4 +1,4 @@
-//! Importance ratios of a log: a column of them, or two of probabilities.
+//! Importance ratios of a log: a column of ratios, or two columns of probabilities.
 
 use fedsa::error::{Error, Result, quoted};
 
@@ -7,14 +7,14 @@ use fedsa::error::{Error, Result, quoted};
 pub(super) enum RatioColumns {
     /// `ratio`.
     Ratio(usize),
-    /// `target` and `behaviour`: the probability, or density, of the action that was taken under the policy that is evaluated and under
-    /// the one that acted.
+    /// `target` and `behaviour`: the probability, or density, of the action taken under the evaluated policy and under the behaviour
+    /// policy.
     Probabilities { target: usize, behaviour: usize },
 }
 
-/// The column of probabilities under the policy that is evaluated, and under the one that acted.
+/// The columns of probabilities under the evaluated policy and under the behaviour policy.
 pub(super) const PROBABILITIES: [&str; 2] = ["target", "behaviour"];
-/// The names of the latter, the first that is there.
+/// The names of the latter; the first existing one counts.
 pub(super) const BEHAVIOURS: [&str; 2] = [PROBABILITIES[1], "behavior"];
 pub(super) const RATIO: &str = "a finite number that is at least 0";
 pub(super) const TARGET: &str = "a probability or density, finite and at least 0";
@@ -24,7 +24,7 @@ impl RatioColumns {
     /// From the positions of `ratio`, `target` and `behaviour`.
     ///
     /// # Errors
-    /// When all three are there, and where one of the probabilities is there alone.
+    /// When all three exist, or only one of the probabilities.
     pub fn new(ratio: Option<usize>, target: Option<usize>, behaviour: Option<usize>) -> Result<Option<Self>> {
         match (ratio, target, behaviour) {
             (Some(_), Some(_), Some(_)) => {
@@ -35,7 +35,7 @@ impl RatioColumns {
             (Some(i), ..) => Ok(Some(Self::Ratio(i))),
             (None, Some(target), Some(behaviour)) => Ok(Some(Self::Probabilities { target, behaviour })),
             (None, None, None) => Ok(None),
-            // Without ratios it would be the policy that acted whose values are estimated.
+            // Without ratios, the estimate would be for the behaviour policy.
             (None, target, _) => {
                 let [mut there, mut lacking] = PROBABILITIES.map(quoted);
                 if target.is_none() {
@@ -49,21 +49,21 @@ impl RatioColumns {
     }
 }
 
-/// What `target` has to be where the probabilities of all actions are there.
+/// The requirement on `target` if the probabilities of all actions exist.
 pub(super) const OF_TAKEN: &str = "the probability that its `target_` column has for the action that was taken";
 
-/// Whether a probability `target` of the action `taken` is another one than the probabilities `law` of all actions say, beyond rounding.
+/// Whether a probability `target` of the action `taken` differs, beyond rounding, from the probabilities `law` of all actions.
 pub(super) fn contradicts(target: f64, law: &[f64], taken: u32) -> bool {
     const ROUNDING: f64 = 1e-4;
     law.get(taken as usize).is_some_and(|p| (p - target).abs() > ROUNDING)
 }
 
-/// A ratio as it was logged; `None` if it is none.
+/// A logged ratio; `None` if it is invalid.
 pub(super) fn ratio(value: f64) -> Option<f64> {
     Some(value).filter(|rho| rho.is_finite() && *rho >= 0.0)
 }
 
-/// The ratio of two probabilities; the error is the one that is wrong, by its position in [`PROBABILITIES`], with what is wanted.
+/// The ratio of two probabilities. The error is the position of the wrong one in [`PROBABILITIES`], with the requirement.
 pub(super) fn quotient(target: f64, behaviour: f64) -> std::result::Result<f64, (usize, &'static str)> {
     ratio(target).ok_or((0, TARGET))?;
     ratio(behaviour).filter(|b| *b > 0.0).ok_or((1, BEHAVIOUR))?;

@@ -134,7 +134,7 @@ fn logs_of_the_same_name_are_told_apart_by_their_paths() {
     assert_eq!(short_names(&paths[..1]), ["log"]);
 }
 
-/// The norm of the pooled LSTD solution: what a federation must agree on.
+/// The norm of the pooled LSTD solution, on which a federation must agree.
 fn lstd_norm(logs: &[Log], order: u32, ranges: &[(f64, f64)]) -> f64 {
     let gamma = 0.99;
     let ranges: Ranges = logs[0].columns.iter().cloned().zip(ranges.iter().copied()).collect();
@@ -179,7 +179,7 @@ fn real_logs_have_the_known_solutions() {
     assert!((norm - 191.46).abs() < 0.005, "{norm}");
 }
 
-/// A log of `n` transitions of two state columns, with episodes and ratios. The numbers are those of a sine.
+/// A log of `n` transitions with two state columns, episodes and ratios, filled from a sine.
 fn made(n: usize) -> Log {
     let numbers = |count: usize, seed: usize| (0..count).map(|i| ((i + seed) as f64).sin()).collect::<Vec<_>>();
     Log {
@@ -252,7 +252,7 @@ fn as_parquet(log: &Log, compression: Compression, version: WriterVersion, dicti
     writer.into_inner().unwrap()
 }
 
-/// What batches add up to, and the checksum.
+/// The sum of the batches, and the checksum.
 fn in_batches(file: &[u8], format: Format, most: usize) -> (Log, u32) {
     let (mut all, mut checksum): (Option<Log>, _) = (None, Checksum::default());
     format
@@ -359,7 +359,7 @@ fn logs_with_features_are_told_from_others_by_their_header() {
     assert!(!has(&["b.csv"]) && !has(&["c.parquet"]) && !has(&["a.csv", "b.csv"]));
 }
 
-/// A log opened from a file with this text, and `room` bytes for logs that are kept.
+/// A log opened from a file with this text, and `room` bytes for kept logs.
 fn opened(path: &Path, room: usize) -> FileLog {
     FileLog::open(path, "agent".into(), &LogForm::default(), &Arc::new(AtomicUsize::new(room))).unwrap()
 }

@@ -1,29 +1,29 @@
-//! Requests to servers, through the program `curl` of this machine.
+//! Requests to servers through the installed program `curl`.
 //!
-//! Every system that fedsa runs on has it or offers it, with the machine's certificates and proxies. A library for the same, with its
-//! cryptography, is 30 further crates, for one command that few people call.
+//! Every supported system has or offers it, with the machine's certificates and proxies. A library with its cryptography would add 30
+//! crates for one rarely used command.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// How long a connection may take to come about.
+/// The time limit for a connection.
 const CONNECT: Duration = Duration::from_secs(20);
-/// The longest head of an answer, in bytes.
+/// The longest head of a response, in bytes.
 const MAX_HEAD: u64 = 1 << 20;
 
-/// Why there is no answer, or no more of it.
+/// The reason why there is no response, or no more of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
-    /// There is no `curl`.
+    /// `curl` is not installed.
     NoProgram,
-    /// The address is none.
+    /// The address is invalid.
     NoAddress(String),
-    /// It may go better next time.
+    /// A network failure; another try may succeed.
     Network(String),
 }
 
-/// An answer; the request is abandoned when it is dropped.
+/// A response; the request is abandoned when it is dropped.
 #[derive(Debug)]
 pub struct Response {
     /// The status.
@@ -42,23 +42,23 @@ impl Drop for Response {
     }
 }
 
-/// Asks for a file. `timeout` is how long a server may be silent, in whole seconds.
+/// Requests a file. `timeout` is the longest silence of a server, in whole seconds.
 ///
 /// # Errors
-/// When there is no answer.
+/// When there is no response.
 pub fn get(url: &str, headers: &[(&str, &str)], timeout: Duration) -> Result<Response, Trouble> {
     if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
         return Err(Trouble::NoAddress("it has no http:// or https://".into()));
     }
     let seconds = timeout.as_secs_f64().ceil().max(1.0);
     let mut curl = Command::new("curl");
-    // Settings of the user's own come first in a file that is not read.
+    // The user's own settings would come first: skip that file.
     curl.args(["--disable", "--silent", "--show-error", "--include", "--suppress-connect-headers", "--no-buffer", "--globoff"]);
     curl.args(["--location", "--max-redirs", "10", "--proto", "=http,https"]);
     curl.args(["--connect-timeout", &CONNECT.as_secs_f64().min(seconds).to_string()]);
     curl.args(["--speed-limit", "1", "--speed-time", &seconds.to_string()]);
     curl.args(["--user-agent", concat!("fedsa/", env!("CARGO_PKG_VERSION"))]);
-    // Files that are packed stay so.
+    // Compressed files stay compressed.
     for (name, value) in [("Accept-Encoding", "identity")].iter().chain(headers) {
         curl.args(["--header", &format!("{name}: {value}")]);
     }
@@ -74,7 +74,7 @@ pub fn get(url: &str, headers: &[(&str, &str)], timeout: Duration) -> Result<Res
 }
 
 impl Response {
-    /// Reads the head of the answer, behind those of redirections and what is said in between. `None` if there is none.
+    /// Reads the head of the response, after the heads of redirections and interim responses. `None` if there is none.
     fn read_head(&mut self) -> Option<()> {
         loop {
             let mut head = (&mut self.body).take(MAX_HEAD);
@@ -103,17 +103,17 @@ impl Response {
         }
     }
 
-    /// The value of a header, whose name is in lower case.
+    /// The value of a header; the name is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| &value[..])
     }
 
-    /// Why there is no more of the answer.
+    /// The reason why the response ended early.
     pub fn trouble(&mut self) -> Trouble {
         let mut said = String::new();
         let _ = (&mut self.errors).take(1000).read_to_string(&mut said);
         let code = self.child.wait().ok().and_then(|status| status.code());
-        // What curl says begins with `curl: (6) `.
+        // Messages of curl begin like `curl: (6) `.
         let said = said.trim().split_once(") ").map_or(said.trim(), |(_, said)| said).to_string();
         match code {
             Some(1 | 3) => Trouble::NoAddress(said),

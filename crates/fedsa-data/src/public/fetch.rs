@@ -1,7 +1,7 @@
-//! Gets the files of public data sets.
+//! Downloads the files of public data sets.
 //!
-//! Bytes go to `FILE.part`, which takes the name of the file only when all are there and their checksum is right. A download
-//! that is cut off goes on where it ended, in the same call or in a later one, if the server can send a part of a file.
+//! Bytes go to `FILE.part`, which gets the name of the file only when it is complete and its checksum is right. An interrupted download
+//! resumes where it ended, in the same call or a later one, if the server can send a part of a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -16,7 +16,7 @@ use super::verify::sha256;
 use crate::machine::bytes_text;
 use crate::{atomic, name_of};
 
-/// Where files come from.
+/// The source of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileSource {
     /// Their canonical addresses.
@@ -27,36 +27,36 @@ pub enum FileSource {
     Folder(PathBuf),
 }
 
-/// What happens while a file is got.
+/// Receives the progress of a download.
 pub trait Watch {
-    /// So many bytes are there.
+    /// The number of bytes so far.
     fn bytes(&mut self, there: u64);
-    /// Something that the user should know, such as another try.
+    /// A message for the user, such as another try.
     fn note(&mut self, what: String);
 }
 
-/// Gets files.
+/// Downloads files.
 #[derive(Debug)]
 pub struct Fetcher {
     source: FileSource,
-    /// How long a server may be silent.
+    /// The longest silence of a server.
     timeout: Duration,
-    /// How long to wait before the second try; twice as long before each further one.
+    /// The pause before the second try; it doubles before each further one.
     pause: Duration,
     /// Replace files that differ.
     overwrite: bool,
 }
 
-/// How often in a row a download may fail without a byte.
+/// The number of consecutive tries that may fail without a byte.
 const TRIES: u32 = 5;
-/// What is copied at a time, in bytes.
+/// The number of bytes copied at a time.
 const STEP: usize = 64 << 10;
 
-/// Why a try ended.
+/// The reason why a try ended.
 enum Cut {
-    /// It may go better next time.
+    /// Another try may succeed.
     Retry(String),
-    /// It will not.
+    /// Another try will not succeed.
     Final(Error),
 }
 
@@ -67,15 +67,15 @@ impl From<Error> for Cut {
 }
 
 impl Fetcher {
-    /// `timeout` is how long a server may be silent, rounded up to seconds, `pause` how long to wait before the second try.
+    /// `timeout` is the longest silence of a server, rounded up to seconds; `pause` is the wait before the second try.
     pub fn new(source: FileSource, timeout: Duration, pause: Duration, overwrite: bool) -> Self {
         Self { source, timeout, pause, overwrite }
     }
 
-    /// Gets a file of a data set into the folder of data sets `into`, and returns its path.
+    /// Downloads a file of a data set into the folder of data sets `into`, and returns its path.
     ///
     /// # Errors
-    /// When the source has no such file or another one, the network or the disk fails, or the name is taken.
+    /// When the source has no such file or a different one, the network or the disk fails, or the name is taken.
     pub fn fetch(&self, set: &PublicSet, file: &PublicFile, into: &Path, watch: &mut dyn Watch) -> Result<PathBuf, Error> {
         let path = into.join(file.path);
         self.may_write(&path)?;
@@ -84,7 +84,7 @@ impl Fetcher {
         std::fs::create_dir_all(folder).map_err(|e| atomic::unwritable(folder, &e))?;
         let got = self.fill(&path, file, &origin, watch);
         if got.is_err() {
-            // An empty folder would look like a data set without files. Folders with files are not removed.
+            // An empty folder would look like a data set without files. Folders with files stay.
             let _ = std::fs::remove_dir(folder);
         }
         got.map(|()| path)
@@ -115,7 +115,7 @@ impl Fetcher {
         }
     }
 
-    /// Where a file is got from.
+    /// The source of a file.
     fn origin(&self, set: &PublicSet, file: &PublicFile) -> Result<Origin, Error> {
         match (&self.source, file.url) {
             (FileSource::Canonical, Some(url)) => Ok(Origin::Url(url.into())),
@@ -138,7 +138,7 @@ impl Fetcher {
         }
     }
 
-    /// Downloads what is missing of a file, in several tries if need be.
+    /// Downloads the missing part of a file, in several tries if needed.
     fn download(&self, url: &str, file: &PublicFile, part: &mut Part, watch: &mut dyn Watch) -> Result<(), Error> {
         let (mut failed, mut validator) = (0, None);
         loop {
@@ -164,7 +164,7 @@ impl Fetcher {
         }
     }
 
-    /// One try. `validator` tells whether the file on the server is still the same.
+    /// One try. `validator` shows whether the file on the server is unchanged.
     fn once(
         &self,
         url: &str,
@@ -210,13 +210,13 @@ impl Fetcher {
     }
 }
 
-/// The error about a file that is another than expected.
+/// The error for a file that differs from the expected one.
 fn another(key: &str, what: String) -> Error {
     let help = "the file that the checksum was made of; it may have changed at its source";
     Error::data(key, what, help).coded(ErrorCode::NoSource)
 }
 
-/// Where a file is got from.
+/// The source of a file.
 enum Origin {
     Url(String),
     File(PathBuf),
@@ -231,7 +231,7 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// Whether a part of a file begins where ours ends, and the file has the right size.
+/// Whether the server's part begins where ours ends, and the file has the right size.
 fn continues(response: &Response, from: u64, size: u64) -> bool {
     let range = response.header("content-range").and_then(|value| value.strip_prefix("bytes "));
     let Some((range, whole)) = range.and_then(|range| range.split_once('/')) else { return false };
@@ -239,13 +239,13 @@ fn continues(response: &Response, from: u64, size: u64) -> bool {
     start == Some(from) && (whole == "*" || whole.trim().parse() == Ok(size))
 }
 
-/// What tells whether a file on a server has changed. Weak tags do not promise the same bytes.
+/// A header that identifies the version of a file on a server. Weak tags do not guarantee the same bytes.
 fn validator_of(response: &Response) -> Option<String> {
     let tag = response.header("etag").filter(|tag| !tag.starts_with("W/"));
     tag.or_else(|| response.header("last-modified")).map(str::to_string)
 }
 
-/// The error about an answer that is not a file.
+/// The error for a response that is not a file.
 fn refused(url: &str, status: u16) -> Cut {
     let reason = match status {
         401 => " Unauthorized",
@@ -267,7 +267,7 @@ fn refused(url: &str, status: u16) -> Cut {
     Cut::Final(Error::data(shown(url), what, "an address that has the file: it may have moved").coded(ErrorCode::NoSource))
 }
 
-/// The error about a request that got no answer, or not all of it.
+/// The error for a request without a complete response.
 fn failed(url: &str, trouble: Trouble) -> Cut {
     match trouble {
         Trouble::NoAddress(why) => {
@@ -282,7 +282,7 @@ fn failed(url: &str, trouble: Trouble) -> Cut {
     }
 }
 
-/// The bytes that are there of a file.
+/// The downloaded bytes of a file.
 struct Part {
     path: PathBuf,
     file: File,
@@ -290,7 +290,7 @@ struct Part {
 }
 
 impl Part {
-    /// Opens what an earlier call has left, or begins.
+    /// Opens the remains of an earlier call, or begins.
     fn open(path: &Path) -> Result<Self, Error> {
         let mut name = path.as_os_str().to_os_string();
         name.push(".part");
@@ -320,12 +320,12 @@ impl Part {
         Ok(())
     }
 
-    /// Removes it. If that fails, a later call finds that it is wrong, and starts again.
+    /// Removes it. If that fails, a later call detects the wrong contents and starts again.
     fn remove(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
 
-    /// Adds what a server sends.
+    /// Adds bytes from a server.
     fn fill(&mut self, mut from: impl Read, file: &PublicFile, watch: &mut dyn Watch) -> Result<(), Cut> {
         let mut buffer = vec![0; STEP];
         while self.length < file.size {
@@ -345,7 +345,7 @@ impl Part {
     }
 
     fn add(&mut self, bytes: &[u8], watch: &mut dyn Watch) -> Result<(), Error> {
-        // After a failed write the length is that of what was written before.
+        // After a failed write, the length goes back to the bytes written before.
         if let Err(e) = self.file.write_all(bytes) {
             let _ = self.file.set_len(self.length);
             return Err(self.unwritable(&e));
@@ -375,7 +375,7 @@ impl Part {
         }
     }
 
-    /// Gives the file its name if it is the right one, and removes it if it is not.
+    /// Renames the file if it is right, and removes it otherwise.
     fn finish(mut self, path: &Path, file: &PublicFile, origin: &Origin) -> Result<(), Error> {
         let again = |part: &mut Self| {
             part.file.sync_all()?;

@@ -1,7 +1,7 @@
-//! Public data sets: where they come from, checksums, copies in the user's cache.
+//! Public data sets: sources, checksums, and copies in the user's cache.
 //!
-//! [`registry`] lists the sets. [`verify`] compares what is on the disk with it. [`fetch`] gets files from their canonical
-//! source, from a mirror, or from a folder.
+//! [`registry`] lists the sets. [`verify`] compares files on disk with the list. [`fetch`] downloads files from their canonical source
+//! or a mirror, or copies them from a folder.
 
 pub(crate) mod curl;
 pub mod fetch;

@@ -3,11 +3,11 @@
 /// A file of a data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicFile {
-    /// Where it is in the folder of data sets, and below a mirror.
+    /// Its path in the folder of data sets, and below a mirror.
     pub path: &'static str,
     /// Its canonical address, if there is one.
     pub url: Option<&'static str>,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
     /// The SHA-256 of its bytes, hexadecimal.
     pub sha256: &'static str,
@@ -16,17 +16,17 @@ pub struct PublicFile {
 /// A data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublicSet {
-    /// The name, which other commands take as data.
+    /// The name, which commands accept as data.
     pub name: &'static str,
-    /// What it is.
+    /// A description.
     pub what: &'static str,
-    /// Where it comes from.
+    /// The origin.
     pub origin: &'static str,
-    /// Where the checksums come from.
+    /// The origin of the checksums.
     pub checksums: &'static str,
     /// The files.
     pub files: &'static [PublicFile],
-    /// Another folder in which the files of the set may be.
+    /// Another folder that may contain the files of the set.
     pub also_in: Option<&'static str>,
 }
 
@@ -41,7 +41,7 @@ impl PublicSet {
         self.files.iter().all(|file| file.url.is_some())
     }
 
-    /// The bytes of all files.
+    /// The size of all files in bytes.
     pub fn size(&self) -> u64 {
         self.files.iter().map(|file| file.size).sum()
     }

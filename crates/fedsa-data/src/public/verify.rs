@@ -1,4 +1,4 @@
-//! Whether files on the disk are those of a public data set.
+//! Compares files on disk with a public data set.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,16 +9,16 @@ use sha2::{Digest, Sha256};
 use super::registry::{PublicFile, PublicSet};
 use crate::find::Places;
 
-/// What is on the disk of a file.
+/// The state of a file on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileState {
-    /// The file.
+    /// The right file.
     Good(PathBuf),
-    /// Nothing.
+    /// No file.
     Missing,
-    /// Something else: where, and its SHA-256.
+    /// A different file: its path and SHA-256.
     Differs(PathBuf, String),
-    /// Something that cannot be read: where, and why.
+    /// An unreadable file: its path and the reason.
     Unreadable(PathBuf, String),
 }
 
@@ -33,7 +33,7 @@ impl FileState {
         }
     }
 
-    /// The data set of which the file is that is there in place of another.
+    /// The data set to which a different file belongs.
     pub fn other_set(&self) -> Option<&'static PublicSet> {
         match self {
             Self::Differs(_, sha256) => PublicSet::with_file(sha256).map(|(set, _)| set),
@@ -42,8 +42,8 @@ impl FileState {
     }
 }
 
-/// The state of a file in the folders of data sets. The first folder that has a file of this name counts, as it does for
-/// commands that read it. In the other folder that a set may be in, only the file itself counts.
+/// The state of a file in the folders of data sets. The first folder with a file of this name counts, as for commands that read it. In
+/// the set's alternative folder, only the right file counts.
 pub fn state(set: &PublicSet, file: &PublicFile, places: &Places) -> FileState {
     let name = file.path.rsplit('/').next().unwrap_or(file.path);
     let own = places.data.iter().map(|folder| folder.join(file.path)).find(|path| path.symlink_metadata().is_ok());
@@ -67,7 +67,7 @@ pub fn state_at(path: &Path, file: &PublicFile) -> FileState {
 /// The SHA-256 of a file, hexadecimal.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the file cannot be read.
 pub fn sha256(mut file: File) -> io::Result<String> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 256 << 10];

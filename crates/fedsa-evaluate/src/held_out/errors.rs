@@ -1,6 +1,6 @@
-//! Errors as root mean squares with standard errors over episodes.
+//! Root mean square errors with standard errors over episodes.
 
-/// The mean square of an error over the transitions of one or several agents, and how episodes contribute to it.
+/// The mean square of an error over the transitions of one or several agents, with the contributions of episodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Errors {
     /// One for each agent.
@@ -12,13 +12,13 @@ pub(super) struct Part {
     /// The number of transitions.
     count: f64,
     mean_square: f64,
-    /// What each episode adds to the sum of squares, less its share of the mean.
+    /// The contribution of each episode to the sum of squares, less its share of the mean.
     pub(super) episodes: Vec<f64>,
-    /// The mean square of what the errors are differences of: rewards, values and returns.
+    /// The mean square of the quantities whose differences are the errors: rewards, values and returns.
     size: f64,
 }
 
-/// Errors below this share of the size of what they are differences of are roundings: values are solutions of linear systems.
+/// Errors below this share of that size are roundings, because values are solutions of linear systems.
 const ROUNDING: f64 = 1e-9;
 
 impl Errors {
@@ -26,7 +26,7 @@ impl Errors {
         Self { parts: vec![Part { count: count as f64, mean_square, episodes, size }] }
     }
 
-    /// The errors of several agents as one: mean squares are weighted by transitions.
+    /// The errors of several agents as one: transitions weight the mean squares.
     pub fn of_all<'a>(agents: impl IntoIterator<Item = &'a Self>) -> Self {
         Self { parts: agents.into_iter().flat_map(|errors| errors.parts.iter().cloned()).collect() }
     }
@@ -50,7 +50,7 @@ impl Errors {
         self.mean_square().map(|square| square.max(0.0).sqrt())
     }
 
-    /// The root mean square below which errors, and differences of errors, are roundings.
+    /// The root mean square below which errors, and their differences, are roundings.
     pub fn rounding(&self) -> f64 {
         ROUNDING * self.mean(|part| part.size).unwrap_or(0.0).sqrt()
     }
@@ -74,12 +74,12 @@ impl Errors {
         (difference, error)
     }
 
-    /// The number of agents with a single episode beside others, whose spread is not known by themselves.
+    /// The number of agents with a single episode among agents with more: such an agent has no spread of its own.
     pub fn single_episodes(&self) -> usize {
         if self.parts.len() < 2 { 0 } else { self.parts.iter().filter(|part| part.episodes.len() == 1).count() }
     }
 
-    /// What an agent's sum of squares is above the mean of all agents.
+    /// The excess of an agent's sum of squares over the mean of all agents.
     fn apart(&self) -> impl Fn(usize) -> f64 {
         let mean = self.mean_square().unwrap_or(0.0);
         move |part| self.parts[part].count * (self.parts[part].mean_square - mean)
@@ -90,9 +90,9 @@ impl Errors {
         self.rms().filter(|rms| *rms > 0.0).map(|rms| 0.5 / (rms * self.count()))
     }
 
-    /// The standard deviation of a sum of independent contributions of the episodes. A single episode of an agent has nothing to differ
-    /// from but the other agents (`apart`): that is more than it would differ from episodes of its own, and the result is at least the
-    /// standard deviation.
+    /// The standard deviation of a sum of independent contributions of the episodes. A single episode of an agent is compared with the
+    /// other agents (`apart`). This difference is larger than between episodes of one agent, so the result is at least the standard
+    /// deviation.
     fn spread(&self, contribution: impl Fn(usize, usize) -> f64, apart: impl Fn(usize) -> f64) -> Option<f64> {
         let with_any: Vec<usize> = (0..self.parts.len()).filter(|p| self.parts[*p].count > 0.0).collect();
         let (single, several): (Vec<usize>, Vec<usize>) = with_any.into_iter().partition(|p| self.parts[*p].episodes.len() == 1);
@@ -109,7 +109,7 @@ impl Errors {
     }
 }
 
-/// What a sum of squares around a mean of `n` is multiplied by, so that its mean is the variance's.
+/// The factor that makes a sum of squares around a mean of `n` an unbiased estimate of the variance.
 fn unbiased(n: usize) -> f64 {
     if n < 2 { 1.0 } else { n as f64 / (n - 1) as f64 }
 }

@@ -1,4 +1,4 @@
-//! Value functions, judged on the held-out log of one agent.
+//! Errors of value functions on the held-out log of one agent.
 
 use std::ops::Range;
 
@@ -12,14 +12,14 @@ use fedsa_problems::logs::log_means::TraceRule;
 
 use super::errors::Errors;
 
-/// How good several value functions are on one agent's held-out episodes.
+/// The errors of several value functions on one agent's held-out episodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
     /// The number of held-out episodes.
     pub episodes: usize,
     /// The number of their transitions.
     pub transitions: usize,
-    /// The number of episodes that did not terminate, and so have no returns.
+    /// The number of episodes that did not terminate and therefore have no returns.
     pub episodes_cut: usize,
     /// The number of their transitions.
     pub transitions_cut: usize,
@@ -29,8 +29,8 @@ pub struct Judged {
     pub returns: Vec<Errors>,
 }
 
-/// The Monte-Carlo returns of a log; `None` in episodes that did not terminate, and before rows that were left out. With importance ratios they are weighted per
-/// decision, `G_i = rho_i (r_i + gamma G_{i+1})`: their mean given the state is the value under the policy that is evaluated.
+/// The Monte-Carlo returns of a log; `None` in episodes that did not terminate, and before omitted rows. Importance ratios weight each
+/// decision, `G_i = rho_i (r_i + gamma G_{i+1})`: their mean given the state is the value under the evaluated policy.
 ///
 /// # Errors
 /// As [`episodes`].
@@ -53,7 +53,7 @@ fn ratio(log: &Log, rule: TraceRule, row: usize) -> f64 {
     log.ratio.as_ref().filter(|_| rule.ratios).map_or(1.0, |ratio| ratio[row])
 }
 
-/// Sums over the transitions of a log, of each value function.
+/// Sums over the transitions of a log, for each value function.
 struct Sums {
     /// Temporal differences, times the ratios, by row.
     deltas: Vec<Vec<f64>>,
@@ -61,7 +61,7 @@ struct Sums {
     misses: Vec<Vec<f64>>,
     /// The mean of `phi delta`.
     means: Vec<Vec<f64>>,
-    /// The mean squares of what deltas and misses are differences of.
+    /// The mean squares of the quantities whose differences are the deltas and misses.
     in_deltas: Vec<f64>,
     in_misses: Vec<f64>,
     /// The mean of `phi phi'`, d x d.
@@ -110,7 +110,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// Judges value functions, given by their weights, on the held-out log of one agent.
+/// The errors of value functions, given by their weights, on the held-out log of one agent.
 ///
 /// # Errors
 /// As [`episodes`].
@@ -121,7 +121,7 @@ pub fn judge(log: &Log, map: &FeatureMap, rule: TraceRule, thetas: &[&[f64]]) ->
     let Sums { deltas, misses, means, in_deltas, in_misses, gram } = Sums::of(log, map, rule, thetas, &returns);
     let gram: Mat<f64> = linalg::from_rows(d, d, &gram);
     let directions: Vec<Vec<f64>> = means.iter().map(|mean| linalg::solve_or_least(&gram, mean)).collect();
-    // What each transition contributes. The derivative of dbar' C^-1 dbar by its weight is 2 w'phi delta - (w'phi)^2.
+    // The contribution of each transition. The derivative of dbar' C^-1 dbar by its weight is 2 w'phi delta - (w'phi)^2.
     let (mut parts, mut phi) = (vec![vec![0.0; n]; thetas.len()], vec![0.0; d]);
     for row in 0..n {
         map.eval(log.state(row), &mut phi);
@@ -136,7 +136,7 @@ pub fn judge(log: &Log, map: &FeatureMap, rule: TraceRule, thetas: &[&[f64]]) ->
         Errors::new(n, square, by_episode.collect(), size)
     });
     let with_return = returns.iter().flatten().count();
-    // Of each episode that terminated, the transitions with a return: all, or those after rows that were left out.
+    // For each terminated episode, the transitions with a return: all, or those after omitted rows.
     let has_return = |row: &usize| returns[*row].is_some();
     let whole: Vec<Range<usize>> = episodes.iter().filter_map(|episode| Some(episode.clone().find(has_return)?..episode.end)).collect();
     Ok(Judged {
@@ -149,7 +149,7 @@ pub fn judge(log: &Log, map: &FeatureMap, rule: TraceRule, thetas: &[&[f64]]) ->
     })
 }
 
-/// The errors against the returns of `with_return` transitions in whole episodes: `miss` is a value minus the return, for each transition.
+/// The errors against the returns of `with_return` transitions in whole episodes. `miss` is value minus return, for each transition.
 fn against_returns(miss: &[f64], whole: &[Range<usize>], with_return: usize, size: f64) -> Errors {
     let squares: Vec<f64> = whole.iter().map(|episode| miss[episode.clone()].iter().map(|x| x * x).sum()).collect();
     let mean = if with_return == 0 { 0.0 } else { squares.iter().sum::<f64>() / with_return as f64 };

@@ -1,15 +1,15 @@
-//! How good value functions are on episodes that they were not fitted to.
+//! The errors of value functions on held-out episodes, which were not used for the fit.
 //!
 //! Two errors of values `v(s) = phi(s)' theta`, each a root mean square over an agent's held-out transitions:
 //!
-//! - **Against Monte-Carlo returns**: `v(s_i) - G_i` with `G_i = sum_k gamma^k r_{i+k}` to the end of the episode. Only
-//!   episodes that terminate (`done`) have returns; transitions of episodes that were cut short are left out and counted.
-//! - **Projected Bellman error**: `sqrt(dbar' C^+ dbar)` with `dbar = mean phi rho delta`, `delta = r + gamma v(s') - v(s)`,
-//!   `C = mean phi phi'` and its pseudo-inverse. It is the norm of `Pi (T v - v)`, `Pi` the projection on the features
-//!   under the distribution of the held-out states. Noise of few episodes makes it positive even for perfect weights.
+//! - **Against Monte-Carlo returns**: `v(s_i) - G_i` with `G_i = sum_k gamma^k r_{i+k}` to the end of the episode. Only episodes that
+//!   terminate (`done`) have returns; transitions of truncated episodes are omitted and counted.
+//! - **Projected Bellman error**: `sqrt(dbar' C^+ dbar)` with `dbar = mean phi rho delta`, `delta = r + gamma v(s') - v(s)`, `C = mean
+//!   phi phi'` and its pseudo-inverse. It is the norm of `Pi (T v - v)`, `Pi` the projection on the features under the distribution of
+//!   the held-out states. With few episodes, noise makes it positive even for perfect weights.
 //!
-//! Standard errors are over episodes, which are taken to be independent: each error is linearised in what single episodes
-//! contribute to it (the ratio estimator for the first, the delta method for the second).
+//! Standard errors assume independent episodes. Each error is linearised in the contributions of single episodes (the ratio estimator
+//! for the first, the delta method for the second).
 
 mod errors;
 mod judge;
@@ -26,7 +26,7 @@ mod tests {
 
     use super::*;
 
-    /// Episodes of a chain 3, 2, 1 with reward -1 a step, as often as asked for; the last is cut after two steps.
+    /// Episodes of a chain 3, 2, 1 with reward -1 per step, `times` of them; the last is truncated after two steps.
     fn chain(times: usize) -> Log {
         let mut log = Log {
             name: "chain".into(),
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!((judged.episodes, judged.transitions, judged.episodes_cut, judged.transitions_cut), (5, 14, 1, 2));
         assert_eq!((judged.returns[0].rms(), judged.bellman[0].rms()), (Some(0.0), Some(0.0)));
         assert!((judged.returns[1].rms().unwrap() - (14.0f64 / 3.0).sqrt()).abs() < 1e-14);
-        // All episodes are alike.
+        // All episodes are identical.
         assert!(judged.returns[1].standard_error().unwrap() < 1e-14);
         // delta = -1 - 2 (s - 1) + 2 s = 1: the mean of s delta over the root of the mean of s^2.
         let (sum, squares) = (4.0 * 6.0 + 5.0, 4.0 * 14.0 + 13.0);
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// An agent with a single episode among agents with many: its part is from how it differs from them.
+    /// An agent with a single episode among agents with many: its contribution is its difference from them.
     #[test]
     fn a_single_episode_of_one_agent_leaves_the_error_of_all_known() {
         let map = identity();
@@ -178,7 +178,7 @@ mod tests {
             let (se, of_large) = (all.standard_error().unwrap(), large.standard_error().unwrap());
             assert!((se / of_large - 1.0).abs() < 0.1, "{se}, {of_large}");
             assert!(all.minus(&of_all(1)).1.is_some());
-            // Agents with an episode each are the sample.
+            // If each agent has one episode, the agents are the sample.
             let single = &pick(&judged[1])[0];
             assert_eq!(Errors::of_all([single, single]).standard_error().map(|se| se < 1e-12), Some(true), "they are alike");
         }

@@ -1,4 +1,4 @@
-//! What agents send for estimates and their covariance: sums over their rows, never rows.
+//! The messages of agents for estimates and their covariance: sums over their rows, never rows.
 
 use std::borrow::Cow;
 
@@ -10,20 +10,20 @@ use fedsa_problems::rows::glm::family::{ModelFamily, RowFit};
 use fedsa_problems::rows::preparation::quality::LabelledRows;
 use fedsa_problems::rows::regression::gram;
 
-/// Agents whose matrices are in memory at a time.
+/// The number of agents whose matrices are in memory at a time.
 const TOGETHER: usize = 16;
 
-/// The share of a row's second derivative that its first one counts as at least, in the sizes of terms.
+/// The least weight of a row's first derivative in the sizes of terms, as a share of its second derivative.
 const FLOOR: f64 = 1e-4;
 
-/// Which sums are wanted.
+/// The sums to compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub(super) enum Want {
-    /// The loss alone: one number.
+    /// Only the loss: one number.
     Loss,
-    /// A step of Newton's method: the score and the observed information too.
+    /// Also the score and the observed information, for a step of Newton's method.
     Step,
-    /// What covariances need too.
+    /// Also the sums for covariances.
     Covariance,
 }
 
@@ -38,8 +38,8 @@ pub(super) struct ModelSums {
     pub loss: f64,
     /// `s = sum_j s_j`, `s_j = a_j (-dl/d eta) x_j`; p numbers.
     pub score: Vec<f64>,
-    /// The sums of the sizes of the terms of s, p numbers: `a_j max(|dl/d eta|, 1e-4 l'' (1 + |eta|)) |x_j|`. At an exact fit derivatives are rounding
-    /// errors, of this share of the second number or less.
+    /// The sums of the sizes of the terms of s, p numbers: `a_j max(|dl/d eta|, 1e-4 l'' (1 + |eta|)) |x_j|`. At an exact fit the
+    /// derivatives are rounding errors, at most this share of the second number.
     pub sizes: Vec<f64>,
     /// The observed information `sum_j a_j l'' x_j x_j^T`, p x p.
     pub observed: Mat<f64>,
@@ -47,7 +47,7 @@ pub(super) struct ModelSums {
     pub expected: Mat<f64>,
     /// `sum_j s_j s_j^T`, p x p.
     pub outer: Mat<f64>,
-    /// The same with the sum of an agent's rows for a row: `sum_c s_c s_c^T`.
+    /// The same with the sum over an agent's rows instead of a row: `sum_c s_c s_c^T`.
     pub clustered: Mat<f64>,
     /// The number of agents with rows.
     pub agents: f64,
@@ -77,7 +77,7 @@ impl ModelSums {
         }
     }
 
-    /// Of the rows of all agents, in the agents' order.
+    /// The sums over the rows of all agents, in the agents' order.
     pub fn of(family: ModelFamily, part: &LabelledRows, theta: &[f64], want: Want) -> Self {
         let agents = part.first.len() - 1;
         let mut all = Self::zeros(theta.len(), want);
@@ -88,7 +88,7 @@ impl ModelSums {
         all
     }
 
-    /// The numbers that an agent sends for them: symmetric matrices are sent as triangles.
+    /// The numbers that an agent sends for these sums: symmetric matrices are sent as triangles.
     pub fn numbers(p: usize, family: ModelFamily, want: Want) -> usize {
         let triangle = p * (p + 1) / 2;
         match want {
@@ -122,7 +122,7 @@ impl ModelSums {
         }
     }
 
-    /// Of the rows of agent c.
+    /// The sums over the rows of agent c.
     fn of_agent(family: ModelFamily, part: &LabelledRows, c: usize, theta: &[f64], want: Want) -> Self {
         let (range, q) = (part.first[c]..part.first[c + 1], family.outputs());
         let n = range.len();
@@ -176,7 +176,7 @@ impl ModelSums {
     }
 }
 
-/// What is kept of an agent's n rows with q predictors, output after output.
+/// Intermediate values of an agent's n rows with q predictors, output after output.
 struct RowWork {
     n: usize,
     eta: Vec<f64>,
@@ -201,13 +201,13 @@ impl RowWork {
         }
     }
 
-    /// Takes up the predictors of row i.
+    /// Adds the predictors of row i.
     fn see(&mut self, etas: &[f64], i: usize) {
         let n = self.n;
         self.eta.iter_mut().enumerate().for_each(|(k, t)| *t = etas[k * n + i]);
     }
 
-    /// Keeps the derivatives of row i times its weight.
+    /// Keeps the derivatives of row i, times its weight.
     fn keep(&mut self, i: usize, a: f64) {
         let n = self.n;
         self.pull.iter().enumerate().for_each(|(k, x)| self.pulls[k * n + i] = a * x);

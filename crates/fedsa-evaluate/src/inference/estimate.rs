@@ -1,4 +1,4 @@
-//! Estimates of greatest likelihood by Newton's method on sums that agents send, and why there may be none.
+//! Maximum-likelihood estimates by Newton's method on sums that agents send, and reasons why an estimate may not exist.
 
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
@@ -15,30 +15,29 @@ use super::agent_sums::{ModelSums, Want};
 const SCORE: f64 = 1e-10;
 /// A pivot below this share of its diagonal entry makes a matrix singular.
 const PIVOT: f64 = 1e-12;
-/// A step that changes predictors by more than this share of the largest one goes on, where the information vanishes.
+/// While the information vanishes, the iteration continues if a step changes predictors by more than this share of the largest one.
 const LONG: f64 = 1e-3;
-/// After so many such steps there is no finite estimate.
+/// After more such steps there is no finite estimate.
 const MAX_LONG: usize = 3;
-/// Iterations before giving up, and halvings of a step.
+/// The largest number of iterations, and of halvings of a step.
 const MAX_STEPS: usize = 200;
 const HALVINGS: i32 = 60;
 /// Armijo's share of the predicted decrease.
 const ARMIJO: f64 = 1e-4;
-/// Columns whose coefficient, in units of the columns' size, is below this share of the largest do not belong to a combination.
+/// A column is not part of a combination if its coefficient, in units of the columns' size, is below this share of the largest.
 const SHARE: f64 = 1e-4;
 
-/// Why there is no estimate. Columns are those of the features, from 0.
+/// The reason why there is no estimate. Columns are the features, from 0.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum NoEstimate {
-    /// Columns with the others that each is a combination of; none for a column of zeros.
+    /// Columns, each with the other columns that combine to it; none for a column of zeros.
     Collinear(Vec<(usize, Vec<usize>)>),
     /// Columns whose coefficients grow without bound, by the sizes of their parts in the last step.
     Separated(Vec<usize>),
-    /// The estimate was not found: the largest share of the score that is left.
+    /// The iteration did not find the estimate: the largest remaining share of the score.
     NotFound(f64),
 }
 
-/// An estimate.
 pub(super) struct Estimate {
     /// theta, p components.
     pub theta: Vec<f64>,
@@ -55,7 +54,7 @@ pub(super) struct Scaled {
 }
 
 impl Scaled {
-    /// Of a positive definite H; `None` if it is singular to 1e-12.
+    /// The factorisation of a positive definite H; `None` if it is singular to 1e-12.
     pub fn of(h: &Mat<f64>) -> Option<Self> {
         let d: Vec<f64> = (0..h.nrows()).map(|i| h[(i, i)].sqrt()).collect();
         if !d.iter().all(|x| x.is_finite() && *x > 0.0) {
@@ -82,8 +81,8 @@ impl Scaled {
     }
 }
 
-/// The columns that are combinations of others, in the order in which they are looked at: a last column of ones first, then the others. From
-/// `sum_j a_j x_j x_j^T`, one matrix of each agent.
+/// The columns that are combinations of others, from `sum_j a_j x_j x_j^T`, one matrix of each agent. A last column of ones is checked
+/// first, then the others in order.
 pub(super) fn collinear(part: &LabelledRows, has_intercept: bool) -> Vec<(usize, Vec<usize>)> {
     let (d, agents) = (part.rows.columns(), part.first.len() - 1);
     let mut g = Mat::<f64>::zeros(d, d);
@@ -125,10 +124,10 @@ pub(super) fn collinear(part: &LabelledRows, has_intercept: bool) -> Vec<(usize,
     found
 }
 
-/// The theta of greatest likelihood, from a start.
+/// The maximum-likelihood theta, from a start.
 ///
 /// # Errors
-/// Why there is none; when it is cancelled.
+/// The reason why there is no estimate; when the computation is cancelled.
 pub(super) fn estimate(
     family: ModelFamily,
     part: &LabelledRows,
@@ -164,7 +163,7 @@ pub(super) fn estimate(
         if left <= SCORE && moved <= SCORE.sqrt() {
             return Ok(Ok(Estimate { theta, steps, is_from_mean }));
         }
-        // Separated classes: the information vanishes while predictors grow by about 1 a step.
+        // Separated classes: the information vanishes while predictors grow by about 1 per step.
         let is_vanishing = natural.as_ref().is_some_and(|natural| {
             let own = |i: usize| sums.observed[(i, i)] < PIVOT * natural[i % natural.len()];
             (0..theta.len()).any(own)
@@ -179,8 +178,8 @@ pub(super) fn estimate(
     Ok(Err(NoEstimate::NotFound(left)))
 }
 
-/// The intercept of the mean target under a log link, `log(sum_j a_j y_j / sum_j a_j exp(o_j))`, and nothing else: from 0 Newton's method walks
-/// to large means in steps of 1. `None` where there is no such start.
+/// The intercept of the mean target under a log link, `log(sum_j a_j y_j / sum_j a_j exp(o_j))`, with other coefficients 0. From 0,
+/// Newton's method would walk to large means in steps of 1. `None` if there is no such start.
 fn mean_start(family: ModelFamily, part: &LabelledRows, has_intercept: bool, p: usize) -> Option<Vec<f64>> {
     if !family.has_log_link() || !has_intercept {
         return None;
@@ -194,8 +193,8 @@ fn mean_start(family: ModelFamily, part: &LabelledRows, has_intercept: bool, p: 
     (mean.is_finite() && mean > 0.0).then_some(start)
 }
 
-/// What the diagonal of the information is where predictors say nothing: `sum_j a_j x_ji^2` times the expected second derivative of a row's loss at
-/// the mean target. `None` of families whose estimates are finite.
+/// The diagonal of the information without predictors: `sum_j a_j x_ji^2` times the expected second derivative of a row's loss at the
+/// mean target. `None` for families whose estimates are always finite.
 fn natural_information(family: ModelFamily, part: &LabelledRows) -> Option<Vec<f64>> {
     let rows = 0..part.rows.len();
     let weights: f64 = rows.clone().map(|j| part.weight(j)).sum();
@@ -206,14 +205,14 @@ fn natural_information(family: ModelFamily, part: &LabelledRows) -> Option<Vec<f
         ModelFamily::Poisson => mean(),
         ModelFamily::NegativeBinomial { dispersion: alpha } => mean() / f64::mul_add(alpha, mean(), 1.0),
     };
-    // Where all targets are 0, that of a mean of 1.
+    // If all targets are 0, the value at a mean of 1.
     let share = if share > 0.0 { share } else { 1.0 };
     let mut all = vec![0.0; part.rows.columns()];
     rows.clone().for_each(|j| part.rows.row(j).for_each(|(i, x)| all[i] += share * part.weight(j) * x * x));
     Some(all)
 }
 
-/// The point along a step at which the loss falls enough.
+/// The point along a step at which the loss decreases enough.
 fn descend(family: ModelFamily, part: &LabelledRows, theta: &[f64], step: &[f64], sums: &ModelSums) -> Option<Vec<f64>> {
     let slope = linalg::dot(step, &sums.score);
     let rounding = 256.0 * f64::EPSILON * (sums.loss.abs() + sums.weights);
@@ -225,13 +224,13 @@ fn descend(family: ModelFamily, part: &LabelledRows, theta: &[f64], step: &[f64]
     })
 }
 
-/// The largest change of a predictor by a step.
+/// The largest change of a predictor in a step.
 fn most_moved(family: ModelFamily, part: &LabelledRows, step: &[f64]) -> f64 {
     let changes = part.products(0..part.rows.len(), step, family.outputs());
     changes.iter().fold(0.0, |most, x| most.max(x.abs()))
 }
 
-/// The columns with a part in a step, by the sizes of their numbers; blocks of several outputs together.
+/// The columns involved in a step, by the sizes of their numbers; blocks of several outputs count together.
 fn parts_of(part: &LabelledRows, step: &[f64]) -> Vec<usize> {
     let d = part.rows.columns();
     let mut sizes = vec![0.0; d];

@@ -9,7 +9,7 @@
 //! clustered    H^-1 (sum_c s_c s_c^T) H^-1 G / (G - 1), s_c the sum over agent c, G agents
 //! ```
 //!
-//! (spec/inference.md, section 5.) Features are affine in the columns of the files, and so are coefficients and covariances.
+//! (spec/inference.md, section 5.) Features are affine in the columns of the files; coefficients and covariances transform accordingly.
 
 mod agent_sums;
 mod estimate;
@@ -28,19 +28,19 @@ use agent_sums::{ModelSums, Want};
 use estimate::{NoEstimate, Scaled};
 use units::ColumnUnits;
 
-/// Which covariance standard errors come from.
+/// The covariance behind standard errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CovarianceKind {
-    /// The model's: right where the family's variance is.
+    /// From the model: correct if the family's variance is.
     #[default]
     Model,
-    /// HC0: right for independent rows whatever their variances.
+    /// HC0: for independent rows with any variances.
     Sandwich,
     /// HC1: the sandwich times n / (n - p).
     Hc1,
-    /// By agents: right where rows of an agent depend on each other and agents do not.
+    /// By agents: for dependent rows of independent agents.
     Clustered,
 }
 
@@ -59,7 +59,7 @@ impl CovarianceKind {
     }
 }
 
-/// Below so many agents a clustered covariance is not to be relied on.
+/// With fewer agents than this, a clustered covariance is unreliable.
 pub const FEW_AGENTS: usize = 10;
 
 /// The name of the coefficient of the column of ones.
@@ -67,7 +67,7 @@ const INTERCEPT: &str = "intercept";
 /// The most components of theta whose covariance is computed.
 pub const MAX_COEFFICIENTS: usize = 2000;
 
-/// What is asked for.
+/// The settings of inference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct InferenceSettings {
@@ -94,7 +94,7 @@ fedsa::settings::setters! { InferenceSettings {
 pub struct Coefficient {
     /// The column, or `intercept`.
     pub name: String,
-    /// The class against the reference, where there are several.
+    /// The class against the reference, if there are several classes.
     pub class: Option<String>,
     /// The estimate.
     pub estimate: f64,
@@ -110,7 +110,7 @@ pub struct Coefficient {
     pub high: f64,
 }
 
-/// Coefficients with standard errors, and how well the model fits.
+/// Coefficients with standard errors, and the quality of the fit.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Inference {
@@ -122,34 +122,34 @@ pub struct Inference {
     pub level: f64,
     /// n, the rows with a weight above 0.
     pub rows: usize,
-    /// p, the parameters that are fitted, without a dispersion.
+    /// p, the fitted parameters, without a dispersion.
     pub parameters: usize,
     /// The number of agents.
     pub agents: usize,
     /// The deviance.
     pub deviance: f64,
-    /// The log-likelihood, as R has it: that of Gaussian with the dispersion deviance / n, that of gamma with deviance / (sum of weights).
+    /// The log-likelihood as in R: for Gaussian with the dispersion deviance / n, for gamma with deviance / (sum of weights).
     pub log_likelihood: f64,
-    /// `-2 log_likelihood + 2 p`, and 2 more where there is a dispersion, as R has it.
+    /// `-2 log_likelihood + 2 p`, plus 2 if there is a dispersion, as in R.
     pub aic: f64,
     /// Whether the AIC counts the dispersion as a parameter.
     pub aic_counts_dispersion: bool,
     /// Pearson's statistic `X^2 = sum_j a_j (y_j - mu_j)^2 / V(mu_j)`.
     pub pearson: f64,
-    /// phi: `X^2 / (n - p)` of Gaussian and gamma, 1 otherwise.
+    /// phi: `X^2 / (n - p)` for Gaussian and gamma, 1 otherwise.
     pub dispersion: f64,
-    /// The reference class, where there are several.
+    /// The reference class, if there are several classes.
     pub reference: Option<String>,
-    /// The coefficients, the intercept first; those of several classes class by class.
+    /// The coefficients, the intercept first; several classes follow one another.
     pub coefficients: Vec<Coefficient>,
-    /// The covariance of the coefficients, in their order, row by row. Products beyond the range of numbers are 0 or infinite there, and not in
-    /// standard errors.
+    /// The covariance of the coefficients, in their order, row by row. Products beyond the range of doubles are 0 or infinite here;
+    /// standard errors are not affected.
     pub covariances: Vec<f64>,
     /// The estimate as weights of the features, d numbers.
     pub theta: Vec<f64>,
-    /// Exchanges for it: Newton steps from the start, and the last sums.
+    /// Exchanges: Newton steps from the start, and the last sums.
     pub exchanges: usize,
-    /// The numbers that each agent sends in them.
+    /// The numbers that each agent sends in these exchanges.
     pub numbers_up: usize,
 }
 
@@ -158,7 +158,7 @@ fn two_sided(z: f64) -> f64 {
     libm::erfc(z.abs() / std::f64::consts::SQRT_2)
 }
 
-/// The number that a normal variable stays below in absolute value with the probability `level`, between 0 and 1.
+/// The bound that the absolute value of a normal variable does not exceed with the probability `level`, between 0 and 1.
 pub fn normal_quantile(level: f64) -> f64 {
     let (mut low, mut high) = (0.0, 40.0);
     // Bisection to the last bit.
@@ -169,14 +169,15 @@ pub fn normal_quantile(level: f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// The estimate of greatest likelihood on the rows that are fitted, by Newton's method from theta, with its covariance.
+/// The maximum-likelihood estimate on the fitted rows, by Newton's method from `start`, with its covariance.
 ///
-/// The family is that of the targets of `prepared`; every row counts by its weight, whatever the agents' weights.
+/// `prepared` gives the family. Every row counts by its weight; agents' weights do not matter.
 ///
 /// # Errors
-/// [`ErrorCode::NoEstimate`] where the likelihood has no single maximum: separated classes, collinear columns, which are named; or fewer rows
-/// than coefficients under a covariance that divides by n - p. A family without a likelihood, one agent for a clustered covariance, too many
-/// coefficients, a level outside of (0, 1). When it is cancelled.
+/// [`ErrorCode::NoEstimate`] if the likelihood has no single maximum (separated classes; collinear columns, which are named), or if a
+/// covariance divides by n - p and there are not more rows than coefficients. Other errors: a family without a likelihood; targets
+/// mapped to a range; a column called `intercept` next to the model's; a clustered covariance with no more agents than coefficients;
+/// more than [`MAX_COEFFICIENTS`] coefficients; a level outside (0, 1); cancellation.
 pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel: &Cancel) -> Result<Inference> {
     let (family, p) = (prepared.train.family, start.len());
     check(prepared, p, how)?;
@@ -211,7 +212,8 @@ pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel:
         reference: prepared.targets.reference().map(|class| class.to_string()),
         coefficients: Vec::new(),
         covariances: Vec::new(),
-        // The step that found it, and those before, with a loss each, and the last sums; before them two sums, where the mean target is the start.
+        // Each step takes an exchange for its sums and one for the loss. The last check and the last sums take one each, and a start at
+        // the mean target one for two numbers.
         exchanges: 2 * estimate.steps + 2 + usize::from(estimate.is_from_mean),
         numbers_up: (estimate.steps + 1) * numbers(Want::Step)
             + estimate.steps
@@ -223,7 +225,7 @@ pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel:
     Ok(inference)
 }
 
-/// Refuses what inference is not defined for, or needs other settings.
+/// Rejects settings and data for which inference is not defined.
 fn check(prepared: &Prepared, p: usize, how: InferenceSettings) -> Result<()> {
     let family = prepared.train.family;
     require(how.level > 0.0 && how.level < 1.0, "level", how.level, "a number between 0 and 1, such as 0.95")?;
@@ -250,10 +252,11 @@ fn check(prepared: &Prepared, p: usize, how: InferenceSettings) -> Result<()> {
     check_agents(prepared, how.covariance, p)
 }
 
-/// The deviance of an exact fit, as a share of what it would be if the residuals were as large as the targets: the squares of rounding errors.
+/// The deviance of an exact fit, from squares of rounding errors, as a share of its value if the residuals were as large as the
+/// targets.
 const EXACT: f64 = 1e-26;
 
-/// Refuses a fit without residuals where the dispersion is estimated from them.
+/// Rejects a fit without residuals if the dispersion is estimated from them.
 fn check_residuals(prepared: &Prepared, sums: &ModelSums) -> Result<()> {
     let part = &prepared.train;
     let size: f64 = match part.family {
@@ -271,14 +274,14 @@ fn check_residuals(prepared: &Prepared, sums: &ModelSums) -> Result<()> {
     Err(no_residuals("the model fits all rows exactly".into()))
 }
 
-/// The error about a fit without residuals.
+/// The error for a fit without residuals.
 fn no_residuals(why: String) -> Error {
     let what = format!("{why}: nothing is left to estimate standard errors from");
     Error::new("inference", what, "targets with noise, or no inference").coded(ErrorCode::NoEstimate)
 }
 
-/// Refuses a clustered covariance of a rank below the number of coefficients: the scores of G agents sum to 0, so that their products have at most
-/// the rank G - 1, and combinations of coefficients would have no variance.
+/// Rejects a clustered covariance whose rank is below the number of coefficients. The scores of G agents sum to 0, so their products
+/// have at most the rank G - 1, and some combinations of coefficients would have no variance.
 fn check_agents(prepared: &Prepared, kind: CovarianceKind, p: usize) -> Result<()> {
     let part = &prepared.train;
     let agents = part.first.windows(2).filter(|at| (at[0]..at[1]).any(|j| part.weight(j) > 0.0)).count();
@@ -325,8 +328,8 @@ fn covariance(family: ModelFamily, sums: &ModelSums, kind: CovarianceKind, p: us
     Ok(&bread * meat * &bread * faer::Scale(factor))
 }
 
-/// What coefficients of the columns are of a block of d weights of the features in their units, the intercept first: they are linear in it. In units
-/// of the coefficients' own, which come second: squares of coefficients may be beyond the range of numbers.
+/// The linear map from a block of d weights of the features, in their units, to the coefficients of the columns, the intercept first.
+/// The coefficients have their own units, the second result, because squares of coefficients may exceed the range of doubles.
 fn column_map(prepared: &Prepared, units: &ColumnUnits, d: usize) -> (Mat<f64>, Vec<f64>) {
     let columns = (0..d).map(|j| {
         let unit: Vec<f64> = (0..d).map(|i| f64::from(i == j)).collect();
@@ -348,10 +351,10 @@ fn has_constant(prepared: &Prepared) -> bool {
 }
 
 impl Inference {
-    /// Coefficients of the columns and their covariance, from those of the features.
+    /// Coefficients of the columns and their covariance, from the features' coefficients.
     ///
     /// # Errors
-    /// When a number is beyond their range.
+    /// When a number exceeds the range of doubles.
     fn name(&mut self, prepared: &Prepared, units: &ColumnUnits, covariance: &Mat<f64>) -> Result<()> {
         let (transform, q) = (&prepared.transform, self.family.outputs());
         let d = self.theta.len() / q;
@@ -364,7 +367,7 @@ impl Inference {
             .into_iter()
             .chain(transform.columns.iter().take(transform.width).map(|name| name.into_owned()))
             .collect();
-        // A column that is beyond the range of numbers moves the intercept there too.
+        // A column beyond the range of doubles moves the intercept beyond it too.
         let mut beyond: Option<String> = None;
         let all = width * q;
         self.covariances = vec![0.0; all * all];
@@ -417,7 +420,7 @@ fn feature(prepared: &Prepared, i: usize) -> String {
     }
 }
 
-/// At most so many columns are named.
+/// The most columns that a message names.
 const MAX_NAMED: usize = 12;
 
 /// Names in a sentence.
@@ -426,13 +429,13 @@ fn listed(names: &[String]) -> String {
     if names.len() > MAX_NAMED { format!("{shown}, .. ({} in all)", names.len()) } else { shown }
 }
 
-/// The least and the largest number of a feature.
+/// The smallest and largest number of a feature.
 fn extremes(part: &LabelledRows, column: usize) -> (f64, f64) {
     let number = |j: usize| part.rows.row(j).find(|(i, _)| *i == column).map_or(0.0, |(_, x)| x);
     (0..part.rows.len()).map(number).fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| (least.min(x), most.max(x)))
 }
 
-/// That columns are combinations of others, with what would help.
+/// The message that columns are combinations of others, with advice.
 fn no_single_value(prepared: &Prepared, columns: &[(usize, Vec<usize>)]) -> (String, &'static str) {
     let name = |i: &usize| feature(prepared, *i);
     let is_intercept = |i: usize| prepared.transform.intercept && i + 1 == prepared.train.rows.columns();
@@ -460,7 +463,7 @@ fn no_single_value(prepared: &Prepared, columns: &[(usize, Vec<usize>)]) -> (Str
     (format!("{few}collinear columns, whose coefficients have no single value: {shown}{more}"), help)
 }
 
-/// Why there is no estimate, with the names of columns.
+/// The error for a missing estimate, with the names of columns.
 fn no_estimate(prepared: &Prepared, why: &NoEstimate) -> Error {
     let name = |i: &usize| feature(prepared, *i);
     let (what, help) = match why {

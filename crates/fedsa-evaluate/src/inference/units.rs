@@ -1,4 +1,4 @@
-//! Columns in units near their sizes, so that squares of their numbers are numbers: powers of two, which round nothing.
+//! Units of columns near their sizes, so that squares of their numbers stay in range. Units are powers of two, which cause no rounding.
 
 use std::borrow::Cow;
 
@@ -6,18 +6,18 @@ use fedsa_problems::rows::dataset::Rows;
 use fedsa_problems::rows::preparation::quality::LabelledRows;
 use fedsa_problems::rows::preparation::transform::moderate;
 
-/// What each column is multiplied by: 1 where its numbers are moderate.
+/// The factor of each column: 1 if its numbers are moderate.
 pub(super) struct ColumnUnits {
     factors: Vec<f64>,
 }
 
 impl ColumnUnits {
-    /// Those of the columns of rows.
+    /// The units of the columns of these rows.
     pub fn of(part: &LabelledRows) -> Self {
         Self { factors: part.column_sizes().into_iter().map(moderate).collect() }
     }
 
-    /// What column i is multiplied by.
+    /// The factor of column i.
     pub fn factor(&self, i: usize) -> f64 {
         self.factors[i]
     }
@@ -26,7 +26,7 @@ impl ColumnUnits {
         self.factors.iter().all(|factor| *factor == 1.0)
     }
 
-    /// The rows in these units; theta is then that of [`ColumnUnits::within`].
+    /// The rows in these units; their theta is [`ColumnUnits::within`].
     pub fn apply<'a>(&self, part: &'a LabelledRows) -> Cow<'a, LabelledRows> {
         if self.are_one() {
             return Cow::Borrowed(part);
@@ -41,12 +41,12 @@ impl ColumnUnits {
         Cow::Owned(part)
     }
 
-    /// The theta of rows in these units that predicts what `theta` does of the rows as they are; blocks of d numbers.
+    /// The theta for rows in these units with the same predictions as `theta` for the original rows; blocks of d numbers.
     pub fn within(&self, theta: &[f64]) -> Vec<f64> {
         theta.iter().zip(self.factors.iter().cycle()).map(|(x, factor)| x / factor).collect()
     }
 
-    /// The theta of the rows as they are.
+    /// The theta for the original rows.
     pub fn without(&self, theta: &[f64]) -> Vec<f64> {
         theta.iter().zip(self.factors.iter().cycle()).map(|(x, factor)| x * factor).collect()
     }

@@ -1,4 +1,4 @@
-//! Whether intervals cover the truth, over repetitions.
+//! Coverage of the true values by intervals, over repetitions.
 
 use fedsa::parallel;
 use fedsa::random::{Purpose, stream};
@@ -8,7 +8,7 @@ use super::tests::{Chain, value_of};
 use super::*;
 
 /// Estimates, standard errors and coverage over repetitions, of fitted values, of weighted returns, of the doubly robust value, and of
-/// self-normalised weights (where there are no ratios: of weighted returns again).
+/// self-normalised weights (without ratios, of weighted returns again).
 fn coverage(chain: &Chain, (episodes, most): (usize, usize), repetitions: usize) -> [[f64; 3]; 4] {
     let truth = chain.truth();
     let found = parallel::map(repetitions, |seed| {
@@ -20,7 +20,7 @@ fn coverage(chain: &Chain, (episodes, most): (usize, usize), repetitions: usize)
         [value.fitted.table.all, value.importance.table.all, value.doubly_robust.unwrap().table.all, normalised]
     });
     std::array::from_fn(|k| {
-        // Of few logs an action that was never taken in a state leaves the value open, which is said.
+        // In few logs, an action that was never taken in a state leaves the value undetermined; the estimate reports this.
         let of: Vec<&ValueEstimate> = found.iter().map(|both| &both[k]).filter(|e| e.se.is_finite()).collect();
         assert!(of.len() as f64 >= 0.98 * repetitions as f64, "{k}: {} of {repetitions} values are determined", of.len());
         let n = of.len() as f64;
@@ -46,7 +46,7 @@ fn intervals_cover_the_truth() {
     }
 }
 
-/// Nearly all episodes are cut short after a few steps, so that most of the value is bootstrapped; the true values are in the span of the
+/// Nearly all episodes are truncated after a few steps, so most of the value is bootstrapped; the true values are in the span of the
 /// features.
 #[test]
 fn intervals_cover_the_truth_where_episodes_are_cut() {
@@ -59,14 +59,15 @@ fn intervals_cover_the_truth_where_episodes_are_cut() {
     }
 }
 
-/// Coverage, biases and standard errors of all estimates, in 2,000 repetitions of so many episodes of ten transitions on average.
+/// Coverage, biases and standard errors of all estimates, in 2,000 repetitions with this number of episodes, of ten transitions on
+/// average.
 fn covers(episodes: usize, least: f64, most: f64) {
     for off in [false, true] {
         covers_of(off, (episodes, usize::MAX), least, most);
     }
 }
 
-/// [`covers`] of one policy, of episodes with at most so many transitions.
+/// [`covers`] for one policy and episodes with at most this many transitions.
 fn covers_of(off: bool, (episodes, longest): (usize, usize), least: f64, most: f64) {
     for (k, [bias, ratio, covered]) in coverage(&Chain::new(off), (episodes, longest), 2000).into_iter().enumerate() {
         let name = ["fitted", "importance", "doubly robust", "self-normalised"][k];
@@ -77,7 +78,7 @@ fn covers_of(off: bool, (episodes, longest): (usize, usize), least: f64, most: f
     }
 }
 
-/// Episodes that are cut short.
+/// Truncated episodes.
 #[test]
 #[ignore = "takes a minute"]
 fn intervals_of_cut_episodes_cover_the_truth_in_two_thousand_repetitions() {

@@ -1,18 +1,19 @@
-//! What the error of fitted weights adds to that of weighted returns, where episodes were cut short.
+//! The contribution of fitted weights to the error of weighted returns, if episodes were truncated.
 //!
-//! The mean of `V_i` does not depend on v for an episode that ended: its terms cancel. One that was cut short ends with
-//! `gamma^T rho_{0:T-1} v(s_T)`, and the weights theta of v are fitted to nearly all episodes, so that their error is common to all. With
-//! D the mean over episodes of `gamma^T rho_{0:T-1} phi(s_T)` (0 for those that ended), episode i adds in the first order
+//! For a terminated episode the mean of `V_i` does not depend on v, because its terms cancel. A truncated one ends with `gamma^T
+//! rho_{0:T-1} v(s_T)`. The weights theta of v are fitted to nearly all episodes, so all episodes share their error. With D the mean
+//! over episodes of `gamma^T rho_{0:T-1} phi(s_T)` (0 for terminated ones), episode i contributes to first order
 //!
 //! ```text
 //! h_i = (V_i - J) / n + D' A^-1 g_i,     se^2 = n / (n - 1) sum_i h_i^2
 //! ```
 //!
-//! with the scores `g_i` and the matrix A of the fit to all episodes (`fitted`). Each of the K folds has weights from the other K - 1, whose
-//! matrix is (K - 1) / K of A; over the folds the two factors cancel. A ridge adds the square of `eps n_t D' A^-1 theta`, as in `fitted`.
+//! with the scores `g_i` and the matrix A of the fit to all episodes (`fitted`). Each of the K folds has weights from the other K - 1,
+//! whose matrix is (K - 1) / K of A; the two factors cancel over the folds. A ridge adds the square of `eps n_t D' A^-1 theta`, as in
+//! `fitted`.
 //!
-//! The specification has the error of the mean alone (section 2). Where all of 300 episodes of a task with six states are cut after two
-//! steps, nominal 95% intervals without the second part cover the truth in about a fifth of the repetitions.
+//! The specification has only the error of the mean (section 2). In a task with six states and 300 episodes truncated after two steps,
+//! nominal 95% intervals without the second part cover the truth in about a fifth of the repetitions.
 
 use faer::{Mat, MatRef};
 use fedsa::error::Result;
@@ -24,21 +25,22 @@ use super::fitted::{correction, episodes};
 use super::folds::{EpisodeSums, FitRule, left_open, some_solution};
 use super::walk::{View, dot};
 
-/// What is bootstrapped at the ends of episodes.
+/// The bootstrapped part at the ends of episodes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bootstrapped {
-    /// The number of episodes that were cut short.
+    /// The number of truncated episodes.
     pub count: usize,
-    /// The sum of `gamma^T rho_{0:T-1} v(s_T)` over them, and that of `gamma^T rho_{0:T-1} phi(s_T)`; empty without any.
+    /// The sums of `gamma^T rho_{0:T-1} v(s_T)` and of `gamma^T rho_{0:T-1} phi(s_T)` over them; the latter is empty without such
+    /// episodes.
     pub value: f64,
     pub features: Vec<f64>,
 }
 
 impl Bootstrapped {
-    /// An episode with this `gamma^T rho_{0:T-1}`, with the weights of its v and the features of its last state.
+    /// Adds an episode with this `gamma^T rho_{0:T-1}`, the weights of its v, and the features of its last state.
     pub fn add(&mut self, factor: f64, theta: &[f64], phi: &[f64]) {
         self.count += 1;
-        // Without weight or discount nothing counts, whatever it is.
+        // Without weight or discount, no value counts, finite or not.
         if factor != 0.0 && !phi.is_empty() {
             self.value += factor * dot(phi, theta);
             self.features.resize(phi.len(), 0.0);
@@ -56,28 +58,28 @@ impl Bootstrapped {
     }
 }
 
-/// What the episodes of an agent add to the value of all, and to that of the agent, by way of the weights.
+/// The contribution of an agent's episodes to the value of all agents and to the agent's own, through the weights.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ByWeights {
-    /// `D' A^-1 g_i` of each episode with a start, for all and for the agent; nothing where no episode is cut short.
+    /// `D' A^-1 g_i` of each episode with a start, for all and for the agent; empty if no episode is truncated.
     with_start: Vec<[f64; 2]>,
     /// The sums of squares over episodes whose start is not known.
     without: [f64; 2],
-    /// The sum of squares of what the episodes of others add to the agent's value.
+    /// The sum of squares of the contributions of other agents' episodes to the agent's value.
     others: f64,
-    /// What the ridge takes from the value of all, and from the agent's, with what the data leave open of what is bootstrapped.
+    /// The reduction of both values by the ridge, plus the part of the bootstrapped value that the data do not determine.
     not_known: [f64; 2],
 }
 
 impl ByWeights {
-    /// The standard error of all, from the `V_i`, or what they are replaced by, of all episodes with a start in the order of agents.
+    /// The standard error for all agents, from the `V_i` (or their replacements) of all episodes with a start in the order of agents.
     pub fn of_all(agents: &[Self], values: &[f64]) -> f64 {
         let parts: Vec<f64> = agents.iter().flat_map(|agent| agent.with_start.iter().map(|both| both[0])).collect();
         let without: f64 = agents.iter().map(|agent| agent.without[0]).sum();
         squares(values, &parts, without).sqrt().hypot(agents.first().map_or(0.0, |agent| agent.not_known[0]))
     }
 
-    /// The standard error of an agent with these `V_i`, of `n` episodes in all.
+    /// The standard error of an agent with these `V_i`, with `n` episodes in all.
     pub fn of_agent(&self, values: &[f64], n: usize) -> f64 {
         let parts: Vec<f64> = self.with_start.iter().map(|both| both[1]).collect();
         let others = if self.others > 0.0 { correction(n as f64) * self.others } else { 0.0 };
@@ -85,7 +87,7 @@ impl ByWeights {
     }
 }
 
-/// `n / (n - 1) (sum_i ((V_i - J) / n + x_i)^2 + more)`, where parts x are given.
+/// `n / (n - 1) (sum_i ((V_i - J) / n + x_i)^2 + more)`, if parts x are given.
 fn squares(values: &[f64], parts: &[f64], more: f64) -> f64 {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -94,8 +96,8 @@ fn squares(values: &[f64], parts: &[f64], more: f64) -> f64 {
     correction(n) * (sum + more)
 }
 
-/// What the episodes of all agents add by way of the weights that are fitted to `total`, where these are bootstrapped at the ends of the
-/// agents' episodes, `counts` of which have a start.
+/// The contributions of all agents' episodes through the weights fitted to `total`, if these are bootstrapped at the ends of the
+/// agents' episodes. `counts` of the episodes have a start.
 ///
 /// # Errors
 /// When a log cannot be read.
@@ -160,7 +162,7 @@ pub(super) fn by_weights(
     Ok(agents)
 }
 
-/// Adds what the episodes of others add, from the sum of the products of all scores and each agent's own sum of squares.
+/// Adds the contributions of other agents' episodes, from the sum of the products of all scores and each agent's own sum of squares.
 fn add_others(agents: &mut [ByWeights], own: &[Vec<f64>], own_squares: &[f64], scores: &Mat<f64>) {
     for ((agent, own), own_squares) in agents.iter_mut().zip(own).zip(own_squares) {
         agent.others = (dot(own, &linalg::mat_vec(scores, own)) - own_squares).max(0.0);

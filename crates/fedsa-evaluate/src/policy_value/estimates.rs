@@ -5,7 +5,7 @@ use super::student::t_quantile;
 /// The number of episodes below which an interval is rough.
 pub const FEWEST_EPISODES: usize = 20;
 
-/// An estimate with its interval. What is not known is NaN.
+/// An estimate with its interval. Unknown numbers are NaN.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct ValueEstimate {
@@ -13,18 +13,19 @@ pub struct ValueEstimate {
     pub estimate: f64,
     /// Its standard error.
     pub se: f64,
-    /// The interval: `estimate -+ t se`, with the quantile of Student's t of one degree of freedom less than there are episodes.
+    /// The lower end of the interval `estimate -+ t se`. t is the quantile of Student's t, with one degree of freedom less than there
+    /// are episodes.
     pub low: f64,
-    /// Its upper end.
+    /// The upper end of the interval.
     pub high: f64,
     /// The number of episodes with a start.
     pub episodes: usize,
-    /// How many they are worth under importance ratios: `(sum w)^2 / sum w^2`.
+    /// The effective number of episodes under importance ratios: `(sum w)^2 / sum w^2`.
     pub effective_episodes: f64,
 }
 
 impl ValueEstimate {
-    /// An estimate from so many episodes, with its interval.
+    /// An estimate from this number of episodes, with its interval.
     pub fn new(estimate: f64, se: f64, episodes: usize, effective_episodes: f64, level: f64) -> Self {
         let wide = t_quantile(level, episodes as f64 - 1.0) * se;
         Self { estimate, se, low: estimate - wide, high: estimate + wide, episodes, effective_episodes }
@@ -49,27 +50,28 @@ impl ValueEstimate {
     }
 }
 
-/// An estimate for all start states, and for those of each agent that has some, by the agent's name.
+/// An estimate for all start states, and for each agent's own start states, by the agent's name.
 ///
-/// What `shared` has of an agent is the value of its start states where it behaves as all agents do on average. Where agents differ it is not
-/// the agent's value, and its interval does not cover that.
+/// An agent's entry in `shared` is the value of its start states if it behaved as all agents do on average. If agents differ, this is
+/// not the agent's value, and the interval does not cover it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct EstimateTable {
-    /// Of all agents.
+    /// For all agents.
     pub all: ValueEstimate,
-    /// Of each agent by its own data: where it has at least [`FEWEST_EPISODES`], or where no fitted value stands for what was cut short.
+    /// For each agent from its own data, if it has at least [`FEWEST_EPISODES`] or no fitted value replaces the rest of truncated
+    /// episodes.
     pub own: Vec<(String, ValueEstimate)>,
-    /// Of each under the weights that are fitted to all agents.
+    /// For each agent under the weights fitted to all agents.
     pub shared: Vec<(String, ValueEstimate)>,
 }
 
-/// How the standard error of a fitted value was found.
+/// The method behind the standard error of a fitted value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IntervalKind {
-    /// By what each episode contributes to the value in the first order.
+    /// First-order contributions of each episode to the value.
     Influence,
-    /// By leaving out each episode in turn.
+    /// Omission of each episode in turn.
     Jackknife,
 }
 
@@ -81,7 +83,7 @@ pub struct FittedValue {
     pub table: EstimateTable,
     /// The own weights of the agents with an own value, d numbers each.
     pub own_weights: Vec<(String, Vec<f64>)>,
-    /// How the standard error of all was found.
+    /// The method behind the standard error for all agents.
     pub interval: IntervalKind,
     /// The mean features of the start states, d numbers.
     pub start: Vec<f64>,
@@ -93,14 +95,15 @@ pub struct FittedValue {
 pub struct WeightedValue {
     /// The estimates.
     pub table: EstimateTable,
-    /// The estimate of all without control variate: `(1/n) sum_i sum_t gamma^t rho_{0:t} r_t`. Nothing is bootstrapped in it.
+    /// The estimate for all agents without control variate and bootstrapping: `(1/n) sum_i sum_t gamma^t rho_{0:t} r_t`.
     pub plain: f64,
-    /// The number of episodes that were cut short.
+    /// The number of truncated episodes.
     pub cut: usize,
-    /// What is bootstrapped there, as a part of the estimate: `(1/n) sum_i gamma^T rho_{0:T-1} v(s_T)`. An error of v there, as a share of
-    /// v, is an error of the estimate by this share of it.
+    /// The bootstrapped part of the estimate: `(1/n) sum_i gamma^T rho_{0:T-1} v(s_T)`. A relative error of v there is an error of the
+    /// estimate by the same share of this part.
     pub bootstrapped: f64,
-    /// With self-normalised weights, `rho_{0:t}` over its mean over episodes at step t: biased by O(1/n) and consistent, usually of less
-    /// variance. An agent's weights are divided by the means of its own. `None` without ratios, and with episodes of more than 16,384 steps.
+    /// With self-normalised weights, `rho_{0:t}` over its mean over episodes at step t: biased by O(1/n) and consistent, usually with
+    /// less variance. An agent's weights are divided by the means over its own episodes. `None` without ratios, and with episodes of
+    /// more than 16,384 steps.
     pub self_normalised: Option<EstimateTable>,
 }

@@ -1,20 +1,20 @@
 //! The value of the start states from fitted values, `J = m' theta` with m the mean features of the n start states.
 //!
-//! Its standard error is over episodes. With `g_i = sum_t z_t delta_t` of episode i at the fitted weights, what the episode contributes to
-//! the weights is `e_i = A^-1 g_i`, and to the value
+//! Its standard error is over episodes. With `g_i = sum_t z_t delta_t` at the fitted weights, episode i contributes `e_i = A^-1 g_i` to
+//! the weights, and to the value
 //!
 //! ```text
 //! h_i = (phi(s_{i,0})' theta - J) / n + m' e_i,     se^2 = n / (n - 1) sum_i h_i^2
 //! ```
 //!
-//! so that both the start states and the weights count, and their covariance. With few episodes the weights are fitted again without each
-//! episode in turn, theta_(i), which the infinitesimal `e_i` underestimates: then `e_i = theta - theta_(i)`, and
-//! `h_i = (phi(s_{i,0})' theta - J) / n + (m - phi(s_{i,0}) / n)' e_i`, which is `(n - 1) / n (J - J_(i))`. Where the others say nothing of
-//! some features of an episode, theta_(i) is not known, and the episode has the infinitesimal `e_i` and `h_i`.
+//! This includes the start states, the weights and their covariance. The infinitesimal `e_i` is too small for few episodes. Then the
+//! weights are fitted again without each episode in turn, theta_(i): `e_i = theta - theta_(i)`, and `h_i = (phi(s_{i,0})' theta - J) /
+//! n + (m - phi(s_{i,0}) / n)' e_i`, which is `(n - 1) / n (J - J_(i))`. If the other episodes do not determine some features of an
+//! episode, theta_(i) is not known, and the episode keeps the infinitesimal `e_i` and `h_i`.
 //!
-//! A ridge eps shrinks the value of n_t transitions by `eps n_t m' A^-1 theta` to first order. The specification has no ridge here. The
-//! square of the shrinkage is added to `se^2`: otherwise the interval of a value without noise would not cover it. So is the square of what
-//! the data leave open ([`left_open`]), whatever the ridge is.
+//! A ridge eps shrinks the value from n_t transitions by `eps n_t m' A^-1 theta` to first order. The specification has no ridge here.
+//! The square of the shrinkage is added to `se^2`: otherwise the interval of a value without noise would not cover it. The square of
+//! the undetermined part ([`left_open`]) is added for any ridge.
 
 use faer::Mat;
 use fedsa::error::Result;
@@ -26,21 +26,21 @@ use super::estimates::{EstimateTable, FittedValue, IntervalKind, ValueEstimate};
 use super::folds::{AgentSums, EpisodeSums, FitRule, left_open};
 use super::walk::{Step, View, Walk, dot, walk};
 
-/// The most episodes of which each is left out in turn.
+/// The most episodes for which each is omitted in turn.
 pub(super) const MAX_LEFT_OUT: f64 = 400.0;
-/// The most work of that: episodes times the cube of the number of features.
+/// The most work for this: episodes times the cube of the number of features.
 const MAX_WORK: f64 = 4e9;
 
-/// A fit, and what its errors need.
+/// A fit, and the quantities for its errors.
 pub(super) struct Fit {
     sums: EpisodeSums,
     rule: FitRule,
     pub theta: Vec<f64>,
     /// `A^-1`, or the pseudo-inverse.
     inverse: Mat<f64>,
-    /// Directions of which the data say nothing.
+    /// Directions that the data do not determine.
     null: Vec<Vec<f64>>,
-    /// What the ridge takes from the weights to first order, `eps n_t A^-1 theta`.
+    /// The reduction of the weights by the ridge to first order, `eps n_t A^-1 theta`.
     shrinkage: Vec<f64>,
     kind: IntervalKind,
 }
@@ -51,7 +51,7 @@ impl Fit {
         let solved = linalg::least_norm(&sums.matrix(rule.ridge), &Mat::identity(d, d));
         let theta = linalg::mat_vec(&solved.x, &sums.b);
         let leaves_out = sums.starts <= MAX_LEFT_OUT && sums.starts * (d as f64).powi(3) <= MAX_WORK;
-        // A ridge sets directions to 0 of which the data say nothing.
+        // A ridge sets directions to 0 that the data do not determine.
         let null = if rule.ridge > 0.0 { sums.undetermined() } else { solved.null };
         let kind = if leaves_out { IntervalKind::Jackknife } else { IntervalKind::Influence };
         let mut shrinkage = linalg::mat_vec(&solved.x, &theta);
@@ -59,7 +59,7 @@ impl Fit {
         Self { sums, rule, theta, inverse: solved.x, null, shrinkage, kind }
     }
 
-    /// What an episode contributes to the weights: their change where it is left out, or `A^-1 g`.
+    /// The contribution of an episode to the weights: their change without it, or `A^-1 g`.
     fn change(&self, episode: &Episode) -> Change {
         // (A - A_i)^-1 = A^-1 (I - A_i A^-1)^-1.
         let d = self.theta.len();
@@ -70,10 +70,10 @@ impl Fit {
     }
 }
 
-/// What an episode contributes to the weights, `e_i`.
+/// The contribution of an episode to the weights, `e_i`.
 struct Change {
     weights: Vec<f64>,
-    /// Whether it is `theta - theta_(i)`, and not the infinitesimal change.
+    /// Whether it is `theta - theta_(i)` rather than the infinitesimal change.
     is_left_out: bool,
 }
 
@@ -81,7 +81,7 @@ struct Change {
 pub(super) struct Episode {
     /// `g_i`, less `eps theta` for each transition under a ridge.
     pub score: Vec<f64>,
-    /// `A_i`, where episodes are left out.
+    /// `A_i`, if episodes are omitted in turn.
     matrix: Option<Mat<f64>>,
     /// The features of its start state, if it has one.
     pub start: Option<Vec<f64>>,
@@ -117,7 +117,7 @@ impl Episode {
     }
 }
 
-/// Calls `see` with the episodes of a log, at weights theta of a fit; with the matrices of those that are to be left out in turn.
+/// Calls `see` with the episodes of a log, at weights theta of a fit; with their matrices if they are omitted in turn.
 pub(super) fn episodes(
     source: &dyn LogSource,
     view: View<'_>,
@@ -143,12 +143,12 @@ pub(super) fn episodes(
     Ok(())
 }
 
-/// Start states whose mean value is estimated: those of all agents, or of one.
+/// Start states whose mean value is estimated, of all agents or of one.
 struct Starts {
     count: f64,
     mean: Vec<f64>,
     value: f64,
-    /// What the ridge takes from the value, with what the data leave open of it; NaN where they do not determine the value.
+    /// The reduction of the value by the ridge, plus its undetermined part; NaN if the data do not determine the value.
     not_known: f64,
 }
 
@@ -170,7 +170,7 @@ impl Starts {
         all
     }
 
-    /// The estimate from the sum of squares of what episodes contribute.
+    /// The estimate from the sum of squares of the episodes' contributions.
     fn estimate(&self, squares: f64, effective: f64, level: f64) -> ValueEstimate {
         ValueEstimate::new(self.value, squares.sqrt().hypot(self.not_known), self.count as usize, effective, level)
     }
@@ -183,10 +183,10 @@ pub(super) fn correction(n: f64) -> f64 {
 
 /// The sums over an agent's episodes.
 struct Squares {
-    /// Of what they contribute to the value of all start states, and to that of the agent's own.
+    /// Squared contributions to the value of all start states, and of the agent's own.
     all: f64,
     own: f64,
-    /// Of `(m_c' e_i)^2`.
+    /// The sum of `(m_c' e_i)^2`.
     own_weights: f64,
     /// `sum_i e_i e_i'`; none with one agent.
     changes: Option<Mat<f64>>,
@@ -282,7 +282,7 @@ pub(super) fn fitted(
         let estimate = match &changes {
             None => table.all,
             Some(changes) => {
-                // What the episodes of other agents contribute to the weights.
+                // The contributions of other agents' episodes to the weights.
                 let others = dot(&own.mean, &linalg::mat_vec(changes, &own.mean)) - squares.own_weights;
                 own.estimate(correction(own.count) * squares.own + correction(n) * others.max(0.0), squares.effective(), level)
             }
@@ -298,10 +298,10 @@ pub(super) fn fitted(
     Ok(Some(FittedValue { table, own_weights, interval: fit.kind, start: all.mean }))
 }
 
-/// By the names of agents, their values and weights.
+/// Values and weights by agents' names.
 type OwnValues = (Vec<(String, ValueEstimate)>, Vec<(String, Vec<f64>)>);
 
-/// The values and weights of the agents whose own episodes are enough for weights of their own.
+/// The values and weights of the agents with enough episodes for their own weights.
 fn own_values(sources: &[Box<dyn LogSource>], view: View<'_>, fit: &Fit, agents: Vec<AgentSums>, level: f64) -> Result<OwnValues> {
     let fits = agents.into_iter().enumerate().filter_map(|(c, agent)| Some((c, agent.own?)));
     let fits: Vec<(usize, EpisodeSums)> = fits.collect();

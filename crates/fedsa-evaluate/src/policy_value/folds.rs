@@ -1,11 +1,11 @@
-//! The sums over an agent's episodes from which values are fitted, apart for each fold of a cross-fit.
+//! The sums over an agent's episodes for the fit of values, separately for each fold of a cross-fit.
 //!
 //! ```text
 //! A_k = sum_i sum_t z_t (x_t - gamma y_t)',   b_k = sum_i sum_t z_t r_t     over the episodes i of fold k
 //! ```
 //!
-//! with `x_t` the features of what was done, `y_t` those of the next state (0 after a terminal end), and the trace
-//! `z_t = rho_t (gamma lambda z_{t-1} + x_t)`. Agents send these sums and those of the features of start states.
+//! with `x_t` the features of the state or action, `y_t` the features of the next state (0 after a terminal end), and the trace `z_t =
+//! rho_t (gamma lambda z_{t-1} + x_t)`. Agents send these sums and the sums of the features of start states.
 
 use faer::Mat;
 use fedsa::error::Result;
@@ -21,7 +21,7 @@ use super::walk::{Step, View, Walk, walk};
 /// K, the number of folds.
 pub const FOLDS: usize = 5;
 
-/// The folds of an agent's episodes, in their order: of every [`FOLDS`] episodes each is in another fold, in an order that is drawn.
+/// The folds of an agent's episodes, in their order. Each block of [`FOLDS`] episodes is assigned to all folds in a random order.
 pub(super) struct FoldDraw {
     seed: u64,
     agent: usize,
@@ -47,26 +47,26 @@ impl FoldDraw {
     }
 }
 
-/// How values are fitted to transitions.
+/// The settings of the fit of values to transitions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FitRule {
     /// Discount, traces and ratios.
     pub trace: TraceRule,
-    /// Whether the fit weighs transitions by their ratios.
+    /// Whether ratios weight the transitions in the fit.
     pub weighted: bool,
-    /// `eps I` is added for each transition.
+    /// The fit adds `eps I` for each transition.
     pub ridge: f64,
-    /// Whether the sum of the ridge is the same for a part of the transitions.
+    /// Whether the sum of the ridge stays the same for a part of the transitions.
     pub is_relative: bool,
 }
 
 impl FitRule {
-    /// The rule for `own` of `all` transitions alone.
+    /// The rule for a fit to `own` of `all` transitions.
     pub fn of_part(self, own: f64, all: f64) -> Self {
         if self.is_relative { Self { ridge: self.ridge * all / own, ..self } } else { self }
     }
 
-    /// The trace at the next transition.
+    /// Extends the trace by the next transition.
     pub fn lengthen(&self, trace: &mut [f64], step: &Step<'_>) {
         if step.begins {
             trace.fill(0.0);
@@ -100,7 +100,7 @@ impl EpisodeSums {
         linalg::add_scaled(&mut self.start, factor, &other.start);
     }
 
-    /// All of them.
+    /// The total.
     pub fn total<'a>(all: impl IntoIterator<Item = &'a Self>, d: usize) -> Self {
         let mut total = Self::zero(d);
         all.into_iter().for_each(|one| total.add(1.0, one));
@@ -112,7 +112,7 @@ impl EpisodeSums {
         self.start.iter().map(|x| x / self.starts).collect()
     }
 
-    /// Directions of the weights of which the data say nothing, whatever the ridge is.
+    /// Directions of the weights that the data do not determine, for any ridge.
     pub fn undetermined(&self) -> Vec<Vec<f64>> {
         linalg::least_norm(&self.matrix(0.0), &Mat::zeros(self.b.len(), 0)).null
     }
@@ -124,14 +124,15 @@ impl EpisodeSums {
         a
     }
 
-    /// Some weights that fit.
+    /// Weights that fit, not necessarily unique.
     pub fn some_weights(&self, ridge: f64) -> Vec<f64> {
         some_solution(&self.matrix(ridge), &self.b)
     }
 }
 
-/// What data that say nothing of some directions of the weights leave open of a value with these features: the part of the features in
-/// these directions times the largest weight, since what is not known may be as large as what is. NaN where that part is more than a tenth.
+/// The part of a value with these features that the data leave open if they do not determine some directions of the weights. It is the
+/// part of the features in these directions times the largest weight, since an unknown weight may be as large as a known one. NaN if
+/// the part exceeds a tenth of the features.
 pub fn left_open(undetermined: &[Vec<f64>], phi: &[f64], theta: &[f64]) -> f64 {
     const MOST: f64 = 0.1;
     let part = undetermined.iter().map(|direction| linalg::dot(direction, phi).powi(2)).sum::<f64>().sqrt();
@@ -139,7 +140,7 @@ pub fn left_open(undetermined: &[Vec<f64>], phi: &[f64], theta: &[f64]) -> f64 {
     if part > MOST * linalg::norm_sq(phi).sqrt() { f64::NAN } else { part * largest }
 }
 
-/// The solution of a system, or of the system with a small ridge where it is singular.
+/// The solution of a system, or of the system with a small ridge if it is singular.
 pub(super) fn some_solution(a: &Mat<f64>, b: &[f64]) -> Vec<f64> {
     const SMALL: f64 = 1e-9;
     let with_more = || {
@@ -154,7 +155,7 @@ pub(super) fn some_solution(a: &Mat<f64>, b: &[f64]) -> Vec<f64> {
 /// The number of transitions in a matrix product.
 const BLOCK: usize = 64;
 
-/// [`EpisodeSums`] in the making.
+/// [`EpisodeSums`] under construction.
 struct Summing {
     sums: EpisodeSums,
     traces: Mat<f64>,
@@ -206,24 +207,24 @@ fn of_agent(source: &dyn LogSource, view: View<'_>, rule: FitRule, draw: &mut Fo
     Ok(folds.into_iter().map(|fold| fold.sums).collect())
 }
 
-/// What [`sums`] finds.
+/// The result of [`sums`].
 pub(super) struct AllSums {
-    /// Of each fold, over all agents.
+    /// For each fold, over all agents.
     pub folds: Vec<EpisodeSums>,
-    /// Of each agent: the sums over its episodes where it has enough for a fit of its own, and the number of its starts with the mean
-    /// features there.
+    /// For each agent: the sums over its episodes if it has enough for its own fit, and the number of its starts with their mean
+    /// features.
     pub agents: Vec<AgentSums>,
 }
 
-/// What is kept of an agent's sums.
+/// The sums of an agent.
 pub(super) struct AgentSums {
     pub starts: f64,
     pub mean_start: Vec<f64>,
     pub own: Option<EpisodeSums>,
 }
 
-/// The sums of all agents. Agents are added in their order, whatever the number of threads; the sums of an agent are kept where it has at
-/// least `fewest` episodes with a start.
+/// The sums of all agents. Agents are added in their order, for any number of threads. The sums of an agent are kept if it has at least
+/// `fewest` episodes with a start.
 ///
 /// # Errors
 /// When a log cannot be read.

@@ -4,9 +4,10 @@
 //! V_i = v(s_0) + sum_t gamma^t rho_{0:t} (r_t + gamma v(s_{t+1}) - q(s_t, a_t)),     rho_{0:t} = rho_0 .. rho_t
 //! ```
 //!
-//! with v = 0 after a terminal end, and q = v where actions are not described. v and q are fitted on the episodes of other folds, so that
-//! they are fixed for episode i. The value is the mean of `V_i`, its standard error that of the mean where episodes end. An episode that was cut short ends
-//! with `gamma^T rho_{0:T-1} v(s_T)`, which is bootstrapped: it has the bias of v there, and the error of its weights (`cut`).
+//! with v = 0 after a terminal end, and q = v if actions are not described. v and q are fitted on the episodes of other folds, so that
+//! they are fixed for episode i. The value is the mean of `V_i`. If all episodes terminate, its standard error is the error of the
+//! mean. A truncated episode ends with the bootstrapped term `gamma^T rho_{0:T-1} v(s_T)`, which has the bias of v and the error of its
+//! weights (`cut`).
 
 use fedsa::error::Result;
 use fedsa::parallel;
@@ -49,7 +50,7 @@ impl Episodes {
     }
 }
 
-/// An episode in the making.
+/// An episode under construction.
 struct Sum<'a> {
     theta: &'a [f64],
     value: f64,
@@ -57,7 +58,7 @@ struct Sum<'a> {
     /// `rho_{0:t}` and `gamma^t`.
     weight: f64,
     discount: f64,
-    /// The features of the state after the last transition; empty where it is terminal.
+    /// The features of the state after the last transition; empty if it is terminal.
     following: Vec<f64>,
     len: usize,
 }
@@ -72,7 +73,7 @@ impl<'a> Sum<'a> {
         let error = step.error(gamma, self.theta);
         weights.see(self.len, self.weight, error);
         let factor = self.discount * self.weight;
-        // Without weight or discount nothing counts, whatever it is.
+        // Without weight or discount, no value counts, finite or not.
         if factor != 0.0 {
             self.value += factor * error;
             self.plain += factor * step.reward;
@@ -93,7 +94,7 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// The episodes of an agent with a start, with the weights of each fold.
+/// The episodes of an agent with a start, using the weights of each fold.
 fn of_agent(source: &dyn LogSource, view: View<'_>, rule: FitRule, thetas: &[Vec<f64>], mut draw: FoldDraw) -> Result<Episodes> {
     let (mut episodes, mut fold, mut sum) = (Episodes::default(), 0, None);
     walk(source, view, rule.trace, &mut |event| match event {
@@ -156,7 +157,7 @@ fn influences(
     Ok(found)
 }
 
-/// The episodes of agents and of all, and what they add by way of fitted weights.
+/// The episodes of each agent and of all, and their contributions through fitted weights.
 struct Summed<'a> {
     agents: &'a [Episodes],
     all: &'a Episodes,
@@ -190,12 +191,12 @@ fn self_normalised(
     Ok(Some(EstimateTable { all: estimate(&common, all, ByWeights::of_all(by_weights, &h)), own: Vec::new(), shared: named }))
 }
 
-/// What a table has of an agent under shared weights.
+/// An agent's entry of a table under shared weights.
 fn named_one(shared: &[(String, ValueEstimate)], source: &dyn LogSource) -> Option<ValueEstimate> {
     shared.iter().find(|(name, _)| name == source.name()).map(|(_, estimate)| *estimate)
 }
 
-/// The value by importance sampling, with what is fitted to `folds` as control variate. `None` without start states.
+/// The value by importance sampling, with values fitted to `folds` as control variate. `None` without start states.
 ///
 /// # Errors
 /// When a log cannot be read.
@@ -236,7 +237,7 @@ pub(super) fn weighted(
     };
     let (mut table, mut self_normalised) = (table, self_normalised);
     for (c, own) in agents.iter().enumerate().filter(|(_, own)| !own.values.is_empty()) {
-        // Where nothing is bootstrapped the weights of others bring no bias.
+        // Without bootstrapping, the weights of other agents bring no bias.
         let (of_own, of_normalised) = if own.cut.count == 0 || sources.len() == 1 {
             (named_one(&table.shared, &*sources[c]), self_normalised.as_ref().and_then(|table| named_one(&table.shared, &*sources[c])))
         } else if own.values.len() >= FEWEST_EPISODES {

@@ -1,19 +1,19 @@
-//! How good a policy is: the value of the states in which its episodes start, with an interval.
+//! The value of a policy in the states in which its episodes start, with an interval.
 //!
-//! [`PolicyValue::of`] has up to three estimates. Sums run over episodes, which are taken to be independent.
+//! [`PolicyValue::of`] gives up to three estimates. Sums run over episodes, which are assumed independent.
 //!
-//! - **By fitted values** (`fitted`): the mean over start states of the values that LSTD fits to all transitions. It has the error of the
-//!   features besides that of the data.
-//! - **By importance sampling** (`importance`): returns, each decision weighted by the ratios up to it, with fitted values as control
-//!   variate that take out most of the variance. Its mean is the policy's value where ratios are right, whatever the features are, and
-//!   where no episode is cut short. Without ratios it is the mean of the returns.
+//! - **By fitted values** (`fitted`): the mean over start states of the values that LSTD fits to all transitions. Its error comes from
+//!   the data and from the features.
+//! - **By importance sampling** (`importance`): returns, each decision weighted by the ratios up to it. Fitted values serve as control
+//!   variate and remove most of the variance. Its mean is the policy's value for any features, if ratios are right and no episode is
+//!   truncated. Without ratios it is the mean of the returns.
 //!
-//!   Where there are ratios it has a self-normalised estimate beside it, whose weights have the mean 1 at each step.
-//! - **Doubly robust** (`doubly_robust`), where actions are logged with the probabilities of the evaluated policy: as by importance
-//!   sampling, with the values of actions q fitted without ratios. Its mean is right where the ratios are, or where q is.
+//!   With ratios there is also a self-normalised estimate, whose weights have the mean 1 at each step.
+//! - **Doubly robust** (`doubly_robust`), if actions are logged with the probabilities of the evaluated policy: as by importance
+//!   sampling, with action values q fitted without ratios. Its mean is right if the ratios are right or q is right.
 //!
-//! What agents send are sums over their episodes: A and b of each fold, the features of start states, and the sums of squares and of
-//! weights; what single episodes contribute stays with them.
+//! Agents send sums over their episodes: A and b of each fold, the features of start states, and the sums of squares and of weights.
+//! The contributions of single episodes stay with the agents.
 
 mod cut;
 mod estimates;
@@ -37,19 +37,19 @@ use folds::{EpisodeSums, FitRule};
 pub use student::t_quantile;
 use walk::View;
 
-/// The most features: systems are dense, and solved several times.
+/// The most features: systems are dense and solved several times.
 pub const MAX_FEATURES: usize = 1024;
 
-/// What is asked for.
+/// The settings of an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct PolicyValueSettings {
     /// The level of the intervals; 0.95 by default.
     pub level: f64,
-    /// `eps I` is added to the matrix of the fit for each transition; 0 by default.
+    /// The fit adds `eps I` to its matrix for each transition; 0 by default.
     pub ridge: f64,
-    /// Whether the ridge is one of all transitions together ([`default_ridge`](crate::default_ridge::default_ridge)): an agent's own fit
-    /// has the same sum of it, and more for each transition. False by default.
+    /// Whether the ridge refers to all transitions together ([`default_ridge`](crate::default_ridge::default_ridge)). Then an agent's
+    /// own fit has the same sum of it, and more for each transition. False by default.
     pub is_relative: bool,
     /// The seed of the folds; 0 by default.
     pub seed: u64,
@@ -68,31 +68,31 @@ fedsa::settings::setters! { PolicyValueSettings {
     with_seed(seed: u64) = seed;
 } }
 
-/// How good a policy is.
+/// The value of a policy.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PolicyValue {
     /// The level of all intervals.
     pub level: f64,
-    /// By fitted values.
+    /// The value by fitted values.
     pub fitted: FittedValue,
-    /// By importance sampling, or by returns where there are no ratios.
+    /// The value by importance sampling, or by returns without ratios.
     pub importance: WeightedValue,
-    /// The doubly robust value, where all logs describe the same actions.
+    /// The doubly robust value, if all logs describe the same actions.
     pub doubly_robust: Option<WeightedValue>,
     /// Whether importance ratios are used.
     pub has_ratios: bool,
-    /// The share of ratios that were clipped, where some may have been.
+    /// The share of clipped ratios, if any may be clipped.
     pub clipped: Option<f64>,
-    /// The estimate by importance sampling with the ratios as they were logged, where a caller has computed it beside clipped ones: the
-    /// difference is what clipping costs in bias, and what it saves in variance.
+    /// The estimate by importance sampling with the logged ratios, if a caller has computed it in addition to clipped ones. The
+    /// difference shows the bias and the saved variance due to clipping.
     pub unclipped: Option<ValueEstimate>,
 }
 
 impl PolicyValue {
-    /// The value of the policy whose transitions the logs have, under the discount, traces and ratios of `rule`. `None` where no log has
-    /// the start of an episode, there are more than [`MAX_FEATURES`], or the importance ratios are not those of these policies
-    /// ([`Surveyed::wrong_ratios`]). Reads the logs three to nine times.
+    /// The value of the logged policy (with ratios, the evaluated policy), under the discount, traces and ratios of `rule`. `None` if
+    /// no log has the start of an episode, there are more than [`MAX_FEATURES`] features, or the importance ratios do not fit these
+    /// policies ([`Surveyed::wrong_ratios`]). Reads the logs three to nine times.
     ///
     /// # Errors
     /// When the level is not in (0, 1), or a log cannot be read.
@@ -109,7 +109,7 @@ impl PolicyValue {
         let all = Fit::new(EpisodeSums::total(&found.folds, d), fit);
         let with_ratios = logs.facts.iter().filter(|facts| rule.ratios && facts.effective_size.is_some());
         let count: usize = with_ratios.clone().map(|facts| facts.transitions).sum();
-        // Each reads the logs anew, and none needs another.
+        // Each reads the logs separately, and neither needs the other.
         let importance = || importance::weighted(sources, view, fit, &found.folds, seed, (level, count > 0));
         let doubly_robust = || match actions(logs) {
             Some(k) if d * k <= MAX_FEATURES => robust(logs, View { map, actions: Some(k), agents: sources.len() }, rule, settings),
@@ -133,7 +133,7 @@ impl PolicyValue {
     }
 }
 
-/// The number of actions that all logs describe, if they do.
+/// The number of actions, if all logs describe the same.
 fn actions(logs: &Surveyed) -> Option<usize> {
     let first = logs.facts[0].actions?;
     logs.facts.iter().all(|facts| facts.actions == Some(first)).then_some(first)

@@ -4,24 +4,24 @@
 //! J = (1/n) sum_i v(s_{i,0}) + sum_t gamma^t R_t,     R_t = sum_i rho_{i,0:t} delta_{i,t} / sum_i rho_{i,0:t}
 //! ```
 //!
-//! with `delta` as in the unbiased estimate. An episode that has ended keeps its last weight, and its errors are 0 from then on. The estimate is
-//! biased by O(1/n) and consistent; its variance is usually smaller. The standard error is that of the ratios in the first order: of the
-//! mean of
+//! with `delta` as in the unbiased estimate. A finished episode keeps its last weight; its errors are 0 from then on. The estimate is
+//! biased by O(1/n) and consistent; its variance is usually smaller. The standard error is the error of the ratios to first order, that
+//! is, of the mean of
 //!
 //! ```text
 //! h_i = v(s_{i,0}) + sum_t gamma^t (n rho_{i,0:t} / W_t) (delta_{i,t} - R_t),     W_t = sum_i rho_{i,0:t}.
 //! ```
 //!
-//! What the weights of v add where episodes are cut short comes to it, as that of the unbiased estimate (`cut`).
+//! If episodes are truncated, the contribution of the weights of v is added, as for the unbiased estimate (`cut`).
 //!
 //! Agents send the sums of weights and of weighted errors by step, and then the sum and the sum of squares of `h_i`.
 
 use super::weights::Weights;
 
-/// What the weights of a set of episodes are divided by.
+/// The divisors of the weights of a set of episodes.
 #[derive(Debug, Clone)]
 pub(super) struct Normaliser {
-    /// The estimate but for `v(s_0)`.
+    /// The estimate without `v(s_0)`.
     later: f64,
     /// `gamma^t n / W_t`, and `R_t`.
     rates: Vec<f64>,
@@ -31,7 +31,7 @@ pub(super) struct Normaliser {
 }
 
 impl Normaliser {
-    /// Of `n` episodes with these weights; `None` where episodes are longer than what weights are kept for.
+    /// The divisors for `n` episodes with these weights; `None` if episodes are longer than the steps for which weights are kept.
     pub fn new(weights: &Weights, n: usize, gamma: f64) -> Option<Self> {
         let sums = weights.sums()?;
         let (mut later, mut discount) = (0.0, 1.0);
@@ -50,13 +50,13 @@ impl Normaliser {
         Some(Self { later, rates, means, rest })
     }
 
-    /// What step t of an episode adds to `h_i`.
+    /// The contribution of step t of an episode to `h_i`.
     pub fn step(&self, t: usize, weight: f64, error: f64) -> f64 {
-        // Without weight nothing counts, whatever it is.
+        // Without weight, no value counts, finite or not.
         if weight == 0.0 { 0.0 } else { self.rates[t] * weight * (error - self.means[t]) }
     }
 
-    /// What an episode of `len` steps adds after its end.
+    /// The contribution of an episode of `len` steps after its end.
     pub fn end(&self, len: usize, weight: f64) -> f64 {
         -weight * self.rest[len]
     }

@@ -1,4 +1,4 @@
-//! The doubly robust value of section 3, against a slow twin and the truth.
+//! Compares the doubly robust value of section 3 with a slow twin and the truth.
 
 use fedsa::parallel;
 use fedsa::random::{Purpose, stream};
@@ -25,7 +25,7 @@ fn doubly_robust_values_are_those_of_the_slow_twin() {
     for off in [false, true] {
         let logs = three(&Chain::new(off));
         let found = value_of(&logs, 0.3, &PolicyValueSettings::default()).doubly_robust.unwrap();
-        // The same episodes with features of actions, and those of their states beside them.
+        // The same episodes with features of actions, and the features of their states separately.
         let (mut all, plain) = (units(&logs, 0), units(&logs, 0));
         let mut here: Vec<Vec<Vec<f64>>> = Vec::new();
         let mut rows = logs.iter().flat_map(|log| (0..log.len()).map(move |i| (log, i)));
@@ -65,7 +65,7 @@ fn doubly_robust_values_are_those_of_the_slow_twin() {
     }
 }
 
-/// A log with a feature for each state, of which values of actions are linear functions.
+/// A log with a feature for each state, so that action values are linear in the features.
 pub(super) fn tabular(chain: &Chain, log: &Log) -> Log {
     let one = |phi: &[f64]| -> Vec<f64> { (0..STATES).map(|s| f64::from(u8::from(phi == chain.phi[s]))).collect() };
     let all = |states: &[f64]| states.chunks_exact(3).flat_map(one).collect();
@@ -73,7 +73,7 @@ pub(super) fn tabular(chain: &Chain, log: &Log) -> Log {
     Log { columns, states: all(&log.states), next: all(&log.next), ..log.clone() }
 }
 
-/// With ratios that are wrong, importance sampling is far off, and the doubly robust value right, since q is.
+/// With wrong ratios, importance sampling is far off, but the doubly robust value is right, since q is.
 #[test]
 fn wrong_ratios_do_no_harm_where_values_of_actions_are_right() {
     let chain = Chain::new(true);
@@ -95,7 +95,7 @@ fn wrong_ratios_do_no_harm_where_values_of_actions_are_right() {
     assert!(importance.abs() > 10.0, "{importance} standard errors off: the ratios are not wrong enough");
 }
 
-/// Agents that describe other actions, or none, have no such value.
+/// Agents that describe different actions, or none, have no such value.
 #[test]
 fn all_logs_have_to_describe_the_same_actions() {
     let logs = three(&Chain::new(true));

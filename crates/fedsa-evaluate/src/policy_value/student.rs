@@ -1,7 +1,7 @@
 //! Quantiles of Student's t.
 
 /// The number x above 0 with `P(|T| <= x) = level` for T of Student's t with `freedom` degrees of freedom; NaN without a degree of
-/// freedom, or where `level` is not in (0, 1).
+/// freedom, or if `level` is not in (0, 1).
 ///
 /// The distribution function is the incomplete beta function, `P(|T| > x) = I_{f / (f + x^2)}(f / 2, 1 / 2)`, by its continued fraction
 /// (Press et al., Numerical Recipes, 6.4), and its inverse is found by bisection. More than 10^6 degrees of freedom count as 10^6.
@@ -29,7 +29,7 @@ pub fn t_quantile(level: f64, freedom: f64) -> f64 {
 
 /// `P(|T| > x)`.
 fn outside(x: f64, freedom: f64) -> f64 {
-    // Both shares without cancellation, whichever is small.
+    // Neither share suffers cancellation.
     let (y, square) = (freedom / (freedom + x * x), x * x / (freedom + x * x));
     incomplete_beta(0.5 * freedom, y, square)
 }
@@ -86,7 +86,7 @@ fn fraction(a: f64, b: f64, x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The constants are those of SciPy 1.17, `scipy.stats.t.ppf((1 + level) / 2, freedom)`.
+    /// Constants from SciPy 1.17, `scipy.stats.t.ppf((1 + level) / 2, freedom)`.
     #[test]
     fn quantiles_are_those_of_scipy() {
         let constants = [

@@ -1,4 +1,4 @@
-//! Values of policies against independent computations: a slow twin that is written from the definitions, and the truth of a chain.
+//! Compares values of policies with independent computations: a slow twin written from the definitions, and the truth of a chain.
 
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa_problems::features::{FeatureMap, FeatureSpec, Ranges};
@@ -18,7 +18,7 @@ const ENDS: f64 = 0.1;
 pub(super) struct Chain {
     p: [[[f64; STATES]; STATES]; 2],
     r: [[f64; STATES]; 2],
-    /// The probability of the second action under the policy that acts, and under the one that is evaluated.
+    /// The probability of the second action under the behaviour policy and the evaluated policy.
     acts: [f64; STATES],
     evaluated: [f64; STATES],
     start: [f64; STATES],
@@ -27,7 +27,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// With ratios from 0.6 to 1.7, whose products have a variance, or the policy that is evaluated acts.
+    /// With ratios from 0.6 to 1.7, whose products have a variance, or with the evaluated policy as behaviour policy.
     pub fn new(is_off_policy: bool) -> Self {
         let mut s = stream(5, Purpose::Fresh, 0, 0);
         let law = |s: &mut Stream| {
@@ -144,7 +144,7 @@ pub(super) fn close(a: f64, b: f64, what: &str) {
     assert!((a - b).abs() <= 1e-9 * (1.0 + b.abs()) || a.is_nan() && b.is_nan(), "{what}: {a} is not {b}");
 }
 
-/// The episodes of logs whose rows are numbered by `episode`, with a gap before each row in `gaps`.
+/// The episodes of logs whose rows have the number `episode`, with a gap before each row in `gaps`.
 pub(super) fn units(logs: &[Log], seed: u64) -> Vec<TwinEpisode> {
     let mut all: Vec<TwinEpisode> = Vec::new();
     for (agent, log) in logs.iter().enumerate() {
@@ -172,7 +172,7 @@ pub(super) fn units(logs: &[Log], seed: u64) -> Vec<TwinEpisode> {
     all
 }
 
-/// Three agents, one of which has few episodes, with episodes that are cut short.
+/// Three agents with truncated episodes; one agent has few.
 pub(super) fn three(chain: &Chain) -> Vec<Log> {
     [(25, 12, 1), (9, 30, 2), (22, 1, 3)]
         .map(|(episodes, most, seed)| chain.log(episodes, most, &mut stream(seed, Purpose::Fresh, 0, 0)))
@@ -183,7 +183,7 @@ fn sum_of_squares(x: &[f64]) -> f64 {
     x.iter().map(|x| x * x).sum()
 }
 
-/// All of section 1 by influence, for all, by agent, and with own weights; logs with gaps within an episode.
+/// Section 1 by influence, for all, by agent, and with own weights; logs with gaps within an episode.
 #[test]
 fn fitted_values_are_those_of_the_slow_twin() {
     for (off, lambda, ridge) in [(false, 0.0, 0.0), (true, 0.0, 0.0), (true, 0.6, 0.0), (false, 0.8, 0.05), (true, 0.0, 0.1)] {
@@ -198,7 +198,7 @@ fn fitted_values_are_those_of_the_slow_twin() {
         let every: Vec<&TwinEpisode> = all.iter().collect();
         let fit = twin::TwinFit { lambda, ridge };
         assert_eq!(found.interval, IntervalKind::Jackknife);
-        // The first episode of the first agent has lost its start, and is left out as a whole all the same.
+        // The first episode of the first agent has lost its start, and is omitted as a whole.
         assert_eq!((found.table.all.episodes, all.len()), (55, 56));
         let value = fit.value(&every, |_| true);
         close(found.table.all.estimate, value, "the value");
@@ -239,8 +239,8 @@ fn fitted_values_are_those_of_the_slow_twin() {
     }
 }
 
-/// Episodes whose start states no other visits, in pairs with a state in common behind them. The value of the start states is the mean
-/// return, and its error is that of a mean.
+/// Episodes whose start states no other episode visits, in pairs that share the next state. The value of the start states is the mean
+/// return, and its error is the error of a mean.
 #[test]
 fn an_episode_that_alone_visits_a_state_counts_in_full() {
     let n = 24;
@@ -270,7 +270,7 @@ fn an_episode_that_alone_visits_a_state_counts_in_full() {
     close(found.table.all.se, (sum_of_squares(&deviations) / (count - 1.0) / count).sqrt(), "the error");
 }
 
-/// With many episodes the influence function is used.
+/// Many episodes use the influence function.
 #[test]
 fn influences_are_those_of_the_slow_twin() {
     for (off, lambda, ridge) in [(false, 0.0, 0.0), (true, 0.5, 0.02)] {
@@ -324,7 +324,7 @@ fn weighted_returns_are_those_of_the_slow_twin() {
             let se = twin::error(&every, of_agent(agent), &all_values, &parts(agent));
             close(estimate.se, se.hypot(shrinkage(agent)), "its error");
             close(estimate.low, mean - t_quantile(0.95, n - 1.0) * estimate.se, "its interval");
-            // Sizes at each step, up to that by which half of the discounted steps have been made.
+            // Sizes at each step, up to the step by which half of the discounted steps have been made.
             let longest = values.iter().map(|v| v.2.len()).max().unwrap();
             let steps = |t: usize| GAMMA.powi(t as i32) * values.iter().filter(|v| v.2.len() > t).count() as f64;
             let half = 0.5 * (0..longest).map(steps).sum::<f64>();
@@ -361,7 +361,7 @@ fn weighted_returns_are_those_of_the_slow_twin() {
     }
 }
 
-/// A feature that is there twice makes systems singular, and changes no value and no error.
+/// A duplicate feature makes systems singular, and changes no value and no error.
 #[test]
 fn dependent_features_change_nothing() {
     for episodes in [1, 20] {
@@ -377,7 +377,7 @@ fn dependent_features_change_nothing() {
         };
         near(&a.fitted.table.all, &b.fitted.table.all, 1e-8);
         near(&a.fitted.table.shared[1].1, &b.fitted.table.shared[1].1, 1e-8);
-        // The weights of folds have a small ridge then.
+        // Then the weights of folds have a small ridge.
         near(&a.importance.table.all, &b.importance.table.all, 1e-4);
     }
 }
@@ -396,7 +396,7 @@ fn folds_are_even() {
     assert_eq!(drawn, folds(1, 2, 52));
     assert_ne!(drawn, folds(2, 2, 52));
     assert_ne!(drawn, folds(1, 3, 52));
-    // Agents with an episode each are in all folds.
+    // Agents with one episode each are in all folds.
     let firsts: std::collections::BTreeSet<usize> = (0..40).map(|agent| folds(0, agent, 1)[0]).collect();
     assert_eq!(firsts.len(), FOLDS);
 }
@@ -412,7 +412,7 @@ fn results_do_not_depend_on_threads() {
     assert!(on(2) == one && on(5) == one);
 }
 
-/// A single episode, no start, levels that are none, and one state only.
+/// A single episode, no start, invalid levels, and a single state.
 #[test]
 fn little_data_gives_no_interval_and_no_panic() {
     let chain = Chain::new(true);

@@ -2,7 +2,7 @@
 
 use super::tests::{GAMMA, dot};
 
-/// One row: phi, phi' (zeros after an end), reward, ratio, whether the episode has terminated with it.
+/// One row: phi, phi' (zeros after an end), reward, ratio, and whether the episode terminates with it.
 #[derive(Clone)]
 pub struct TwinRow {
     pub phi: Vec<f64>,
@@ -89,11 +89,11 @@ impl TwinFit {
         starts.iter().sum::<f64>() / starts.len() as f64
     }
 
-    /// The derivative of a value by the logarithm of the ridge, which is minus what the ridge takes from it to first order.
+    /// The derivative of a value by the logarithm of the ridge, which is minus the reduction by the ridge to first order.
     pub fn by_ridge(&self, value: impl Fn(&Self) -> f64) -> f64 {
         const STEP: f64 = 1e-3;
         let at = |factor: f64| value(&Self { ridge: self.ridge * factor, ..*self });
-        // Central differences of two steps, whose errors of order two cancel.
+        // Central differences with two step sizes, whose errors of order two cancel.
         let slope = |h: f64| (at(1.0 + h) - at(1.0 - h)) / (2.0 * h);
         (4.0 * slope(STEP) - slope(2.0 * STEP)) / 3.0
     }
@@ -115,7 +115,7 @@ impl TwinFit {
     }
 }
 
-/// `V_i` of section 2 under `v = phi' theta`, the bootstrapped part of it, and the weights `rho_{0:t}`.
+/// `V_i` of section 2 under `v = phi' theta`, its bootstrapped part, and the weights `rho_{0:t}`.
 pub fn weighted(unit: &TwinEpisode, theta: &[f64]) -> (f64, f64, Vec<f64>) {
     let rows = &unit.parts[0];
     let v = |phi: &[f64]| dot(phi, theta);
@@ -147,8 +147,8 @@ pub fn ends_by_ridge(fit: &TwinFit, units: &[&TwinEpisode], of: impl Fn(&TwinEpi
     fit.by_ridge(|fit| dot(&ends, &fit.theta(units)))
 }
 
-/// `D' A^-1 g_i` of all units, where `of` are those whose value is estimated: what each adds by way of the weights. `rho(i)` is
-/// `rho_{0:T-1}` of unit i.
+/// `D' A^-1 g_i` of all units: the contribution of each through the weights. `of` selects the units whose value is estimated. `rho(i)`
+/// is `rho_{0:T-1}` of unit i.
 pub fn by_weights(fit: &TwinFit, units: &[&TwinEpisode], of: impl Fn(&TwinEpisode) -> bool, rho: impl Fn(usize) -> f64) -> Vec<f64> {
     let (a, _) = fit.sum(units);
     let (theta, d) = (fit.theta(units), a.len());
@@ -161,7 +161,7 @@ pub fn by_weights(fit: &TwinFit, units: &[&TwinEpisode], of: impl Fn(&TwinEpisod
     units.iter().map(one).collect()
 }
 
-/// The error of the mean of values of the units in `of`, which has these parts by way of the weights; values of others are not read.
+/// The error of the mean of values of the units in `of`, with these parts through the weights; values of other units are not read.
 pub fn error(units: &[&TwinEpisode], of: impl Fn(&TwinEpisode) -> bool, values: &[f64], parts: &[f64]) -> f64 {
     let starts = |i: usize| units[i].has_start;
     let n = (0..units.len()).filter(|i| starts(*i)).count() as f64;
@@ -176,12 +176,12 @@ pub fn error(units: &[&TwinEpisode], of: impl Fn(&TwinEpisode) -> bool, values: 
     (0..units.len()).map(square).sum::<f64>().sqrt()
 }
 
-/// The mean of `V_i` with `n rho_{0:t} / sum_i rho_{0:t}` in place of `rho_{0:t}`, and its standard error by leaving out what each episode
-/// adds in the first order: central differences of the value in the count of an episode. Returns what each adds.
+/// The mean of `V_i` with `n rho_{0:t} / sum_i rho_{0:t}` in place of `rho_{0:t}`, and the first-order contribution of each episode,
+/// from central differences of the value in the count of an episode.
 pub fn self_normalised(units: &[&TwinEpisode], thetas: &[Vec<f64>]) -> (f64, Vec<f64>) {
     let longest = units.iter().map(|unit| unit.parts[0].len()).max().unwrap();
     let v = |phi: &[f64], unit: &TwinEpisode| dot(phi, &thetas[unit.fold]);
-    // The weight and the error of an episode at a step: the last weight and 0 once it has ended.
+    // The weight and the error of an episode at a step; after its end, the last weight and 0.
     let at = |unit: &TwinEpisode, t: usize| {
         let rows = &unit.parts[0];
         let weight = rows[..=t.min(rows.len() - 1)].iter().map(|row| row.ratio).product::<f64>();

@@ -1,4 +1,4 @@
-//! A log as estimators of values see it: features, ratios, and where episodes begin and end.
+//! A log in the form that estimators of values need: features, ratios, and the starts and ends of episodes.
 
 use fedsa::error::Result;
 use fedsa::kernel::{Isa, products};
@@ -9,14 +9,14 @@ use fedsa_problems::logs::log::{Break, EpisodeEnd, Log};
 use fedsa_problems::logs::log_means::TraceRule;
 use fedsa_problems::logs::source::LogSource;
 
-/// What values are linear functions of: features of states, or of actions in states.
+/// The features of which values are linear functions: of states, or of actions in states.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View<'a> {
     pub map: &'a FeatureMap,
-    /// The number of actions K; `None` for features of states. Features of an action in a state are those of the state in the block of
-    /// the action, d K numbers; those of a state are then the mean over actions, by the policy that is evaluated.
+    /// The number of actions K; `None` for features of states. An action's features are the state's in the block of the action, d K
+    /// numbers. A state's features are then the mean over actions under the evaluated policy.
     pub actions: Option<usize>,
-    /// The number of agents whose logs are walked along at the same time.
+    /// The number of agents whose logs are read at the same time.
     pub agents: usize,
 }
 
@@ -26,21 +26,21 @@ impl View<'_> {
         self.map.len() * self.actions.unwrap_or(1)
     }
 
-    /// Features of a state, in which actions have these probabilities.
+    /// The features of a state whose actions have these probabilities.
     fn mean(&self, phi: &[f64], law: &[f64], out: &mut [f64]) {
         for (block, p) in out.chunks_exact_mut(phi.len()).zip(law) {
             block.iter_mut().zip(phi).for_each(|(out, x)| *out = p * x);
         }
     }
 
-    /// Features of an action.
+    /// The features of an action.
     fn of_action(&self, phi: &[f64], action: usize, out: &mut [f64]) {
         out.fill(0.0);
         out[action * phi.len()..(action + 1) * phi.len()].copy_from_slice(phi);
     }
 }
 
-/// Features of the actions of one transition, as [`Step`] has them.
+/// The features of one transition's actions, as in [`Step`].
 struct ActionFeatures {
     here: Vec<f64>,
     acted: Vec<f64>,
@@ -62,24 +62,24 @@ impl ActionFeatures {
 pub(super) struct Step<'a> {
     /// The features of the state, of which `v(s)` is a linear function.
     pub here: &'a [f64],
-    /// The features of what was done in it, of which `q(s, a)` is: those of the state where actions are not described.
+    /// The features of the action in it, of which `q(s, a)` is a linear function; the state's features if actions are not described.
     pub acted: &'a [f64],
-    /// The features of the next state; `None` where the episode terminated.
+    /// The features of the next state; `None` if the episode terminated.
     pub next: Option<&'a [f64]>,
     pub reward: f64,
-    /// The importance ratio, 1 where none are used.
+    /// The importance ratio; 1 if none are used.
     pub ratio: f64,
-    /// Whether it is the first of a part, where traces start anew.
+    /// Whether it is the first of a part, where traces restart.
     pub begins: bool,
     /// Whether it is the first of its episode.
     pub starts: bool,
-    /// Whether it belongs to another episode than the transition before. Parts that rows were left out between are of one episode where
-    /// it has a number.
+    /// Whether it belongs to another episode than the transition before. If episodes have numbers, parts separated by omitted rows
+    /// belong to the same episode.
     pub is_new: bool,
 }
 
 impl Step<'_> {
-    /// `out = q's features - gamma (those of the next state)`.
+    /// `out = q's features - gamma (the next state's features)`.
     pub fn difference(&self, gamma: f64, out: &mut [f64]) {
         match self.next {
             None => out.copy_from_slice(self.acted),
@@ -94,19 +94,19 @@ impl Step<'_> {
     }
 }
 
-/// What [`walk`] tells.
+/// The events of [`walk`].
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Walk<'a> {
     /// The next transition.
     Step(Step<'a>),
-    /// The part of an episode that the last transition belongs to has ended.
+    /// The part of an episode with the last transition has ended.
     End(EpisodeEnd),
 }
 
-/// Walks along a log.
+/// Calls `see` with the transitions of a log.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the log cannot be read.
 pub(super) fn walk(source: &dyn LogSource, view: View<'_>, rule: TraceRule, see: &mut dyn FnMut(Walk<'_>)) -> Result<()> {
     let mut features = BlockFeatures::new(view.map, view.agents);
     let mut last: Option<(Option<i64>, EpisodeEnd)> = None;
@@ -123,7 +123,7 @@ pub(super) fn walk(source: &dyn LogSource, view: View<'_>, rule: TraceRule, see:
             EpisodeEvent::Step { batch, i, starts, begins } => {
                 let log = batch.log;
                 let number = log.episode.as_ref().map(|all| all[i]);
-                // After rows that were left out the episode may still be the one before.
+                // After omitted rows the episode may still be the one before.
                 let is_same = || last.is_some_and(|(before, end)| end == EpisodeEnd::Cut && number.is_some() && before == number);
                 let is_new = begins && (starts || log.break_before(i) == Break::Stream || !is_same());
                 last = Some((number, EpisodeEnd::Cut));

@@ -1,16 +1,16 @@
 //! The importance weights of episodes at each step, as sums that agents send.
 
-/// The most steps of an episode at which weights are looked at.
+/// The most steps of an episode for which weights are kept.
 const HORIZON: usize = 1 << 14;
 
-/// The weights `rho_{0:t}` of episodes at each step. An episode that has ended keeps its last weight.
+/// The weights `rho_{0:t}` of episodes at each step. A finished episode keeps its last weight.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Weights {
-    /// The sum of weights at step t, and of their squares, of episodes that go on.
+    /// The sums of weights and of their squares at step t, over episodes that continue.
     going: Vec<(f64, f64)>,
     /// The sum of weights times errors at step t.
     errors: Vec<f64>,
-    /// Whether an episode is longer than what is kept.
+    /// Whether an episode is longer than [`HORIZON`].
     is_long: bool,
     /// The number of episodes that have a step t.
     count: Vec<f64>,
@@ -29,7 +29,7 @@ impl Weights {
             self.errors.resize(t + 1, 0.0);
             self.count.resize(t + 1, 0.0);
         }
-        // Without weight nothing counts, whatever it is.
+        // Without weight, no value counts, finite or not.
         self.errors[t] += if weight == 0.0 { 0.0 } else { weight * error };
         self.going[t].0 += weight;
         self.going[t].1 += weight * weight;
@@ -61,8 +61,8 @@ impl Weights {
         self.is_long |= other.is_long;
     }
 
-    /// At each step the sum of weights, those of episodes that have ended too, and that of weights times errors; `None` where an episode is
-    /// longer than what is kept.
+    /// At each step the sum of weights, finished episodes included, and the sum of weights times errors; `None` if an episode is longer
+    /// than [`HORIZON`].
     pub fn sums(&self) -> Option<Vec<(f64, f64)>> {
         let mut kept = 0.0;
         let at = |(t, (going, error)): (usize, (&(f64, f64), &f64))| {

@@ -1,4 +1,4 @@
-//! What heat maps must satisfy.
+//! Requirements on heat maps.
 
 use super::scene as laid_out;
 use crate::scene::{Mark, Rgb, Scene};
@@ -50,7 +50,7 @@ fn cells_have_the_colours_of_the_bar_and_faint_ones_are_faded() {
     assert!(
         near(cell(2.0, 1.0).unwrap(), colors.heat(value, true)) && near(cell(1.0, 1.0).unwrap(), colors.heat(value - 0.25 / 8.25, false))
     );
-    // The bar, from its foot to its head.
+    // The bar, from bottom to top.
     assert!(near(color_at(&scene, (right + 18.0, bottom - 1.0)).unwrap(), colors.heat(0.0, false)));
     assert!(near(color_at(&scene, (right + 18.0, top + 1.0)).unwrap(), colors.heat(1.0, false)));
 }
@@ -84,7 +84,7 @@ fn logarithmic_maps_have_ticks_at_decades_and_rings_at_their_places() {
     // The middle of both axes; the second ring lies outside.
     let middle = (0.5 * (left + right), 0.5 * (top + bottom));
     assert!(discs.len() == 4 && discs.iter().all(|(x, y)| (x - middle.0).abs() < 1e-6 && (y - middle.1).abs() < 1e-6), "{discs:?}");
-    // Equal ratios of values are equal steps of colour: the corner's value is 10, and that of the opposite one 10^7.
+    // Equal ratios of values are equal steps of colour: the corner's value is 10, the opposite one's 10^7.
     let colors = Theme::Light.colors();
     let near = |a: Rgb, b: Rgb| a.0.abs_diff(b.0) < 6 && a.1.abs_diff(b.1) < 6 && a.2.abs_diff(b.2) < 6;
     let at = |share: f64| color_at(&scene, (left + share * (right - left), bottom - share * (bottom - top))).unwrap();
@@ -99,7 +99,7 @@ fn extreme_heat_maps_are_drawn() {
         let maps = HeatMaps { maps: vec![heat_map(8, value), heat_map(1, value)], ..HeatMaps::default() };
         assert_legible(&laid_out(&maps, &RenderOptions::default()));
     }
-    // The one value of a constant map is in the middle of the bar.
+    // A constant map's value is in the middle of the bar.
     let scene = laid_out(&HeatMaps { maps: vec![heat_map(8, |_, _| -5.0)], ..HeatMaps::default() }, &RenderOptions::default());
     assert!(texts(&scene).contains(&"−5.0"), "{:?}", texts(&scene));
 }

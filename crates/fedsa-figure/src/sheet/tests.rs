@@ -1,4 +1,4 @@
-//! What pictures for papers and slides must satisfy.
+//! Requirements on pictures for papers and slides.
 
 use std::collections::HashMap;
 
@@ -36,12 +36,12 @@ fn of_curves(curves: Vec<PlottedCurve>, levels: Vec<Level>) -> Chart {
     }
 }
 
-/// What is seen of lines and markers without colours and places: dashes, shapes, and whether shapes have the background inside.
+/// The appearance of lines and markers without colours and places: dashes, shapes, and whether shapes have the background inside.
 fn without_colours(scene: &Scene) -> Vec<String> {
     let mut seen = Vec::new();
     for mark in &scene.marks {
         match mark {
-            // The frame and the grid are solid; so is the first curve, which has markers.
+            // The frame and the grid are solid, as is the first curve, which has markers.
             Mark::Line { dash, .. } if !dash.lengths.is_empty() => seen.push(format!("dashes {:.0?}", dash.lengths)),
             Mark::Polygon { points, color } if points.len() > 2 => {
                 let n = points.len() as f64;
@@ -59,10 +59,10 @@ fn without_colours(scene: &Scene) -> Vec<String> {
     seen
 }
 
-/// The pairs of lines of a panel that look alike without colours.
+/// The pairs of lines of a panel that look the same without colours.
 fn alike(look: &RenderOptions) -> Vec<(String, String)> {
     let alone = |name: String, mut curve: Option<PlottedCurve>, mut level: Option<Level>| {
-        // Without a label, what is seen is in the panel and not in the legend.
+        // Without a label, a line is in the panel and not in the legend.
         curve.iter_mut().for_each(|curve| curve.label.clear());
         level.iter_mut().for_each(|level| level.label.clear());
         let chart = of_curves(curve.into_iter().collect(), level.into_iter().collect());
@@ -175,7 +175,7 @@ fn the_fonts_of_papers_are_embedded() {
     let paper = pdf(&chart, &look(FigureStyle::Ieee));
     assert!(paper.contains("FEDSAS+Tinos") && !paper.contains("DejaVu"));
     assert!(paper.contains("/MediaBox [0 0 252 "), "a column of 3.5 inches");
-    // A label that Tinos lacks is in the other font, and still there.
+    // A label that Tinos lacks appears in the other font.
     let mut rare = chart.clone();
     rare.panels[0].x_label = "\u{2207}f".into();
     assert!(pdf(&rare, &look(FigureStyle::Ieee)).contains("FEDSAR+DejaVuSans"));

@@ -7,15 +7,15 @@ use crate::constants::{mean_square_of_a, smoothness, symmetric_eigenvalues, symm
 use fedsa::error::Result;
 use fedsa::problem::systems::{Moments, Systems};
 
-/// a and eta_inf of A 2: for every step size eta up to eta_inf and every agent, h steps with samples of `A_c(z)` contract the
-/// root of the mean square by `(1 - eta a)^h`.
+/// a and eta_inf of A 2. For every agent and every step size eta up to eta_inf, h steps with samples of `A_c(z)` contract the root of
+/// the mean square by `(1 - eta a)^h`.
 ///
-/// By independence of samples this is `q(eta) <= 1 - eta a` for one step, `q(eta)^2 = max_c lambda_max(E (I - eta A_c)^T (I -
-/// eta A_c))`. As a norm of an affine function q is convex with q(0) = 1, so that `a(eta) = (1 - q(eta)) / eta` is the largest a
-/// for all steps up to eta.
+/// By independence of samples this is `q(eta) <= 1 - eta a` for one step,
+/// `q(eta)^2 = max_c lambda_max(E (I - eta A_c)^T (I - eta A_c))`. As a norm of an affine function q is convex with q(0) = 1, so that
+/// `a(eta) = (1 - q(eta)) / eta` is the largest a for all steps up to eta.
 ///
-/// Deviation: \[S\] says that A 3 implies A 2 with the same a. Lemma C.5 bounds the square, by `1 - eta a`, so that A 3 with a
-/// and L implies A 2 with a/2 and eta_inf = 1/L.
+/// Deviation: \[S\] says that A 3 implies A 2 with the same a. Lemma C.5 bounds the square, by `1 - eta a`, so that A 3 with a and L
+/// implies A 2 with a/2 and eta_inf = 1/L.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Contraction {
     /// a. Not positive if the assumption does not hold.
@@ -88,7 +88,7 @@ mod tests {
             let best = Contraction::new(&case.systems, &case.moments).unwrap();
             let constants = Constants::new(&case.systems, Some(&case.moments)).unwrap();
             assert!((best.largest_step * constants.l.unwrap() - 1.0).abs() < 1e-12);
-            // Half of A 3's, and at most all of it.
+            // At least half of the a of A 3, and at most all of it.
             assert!(best.a >= 0.5 * constants.a * (1.0 - 1e-9) && best.a <= constants.a * (1.0 + 1e-9), "{best:?} {constants:?}");
             let d = case.systems.dim();
             for share in [0.01, 0.3, 1.0] {
@@ -102,7 +102,7 @@ mod tests {
                     most = most.max(stretch(&case.kinds, eta, &u));
                 }
                 assert!(most <= 1.0 - eta * here.a + 1e-12 && most <= 1.0 - eta * best.a + 1e-12);
-                // Reached up to the grid of directions, unless eta a is at its limit.
+                // The grid of directions comes close to the bound, unless eta a is at its limit.
                 assert!(eta * here.a > 0.499 || most >= 1.0 - eta * here.a - 1e-4 * eta, "{most} {}", 1.0 - eta * here.a);
             }
         }

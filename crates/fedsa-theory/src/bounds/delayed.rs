@@ -1,12 +1,12 @@
 //! Theorems 5.3 and 5.4 of \[T\]: stochastic approximation with delayed updates, one agent.
 //!
-//! Both have universal constants, which their proofs name, so that they are bounds here.
+//! Their proofs name the universal constants, so that both are bounds here.
 
 use super::{Assumption, Bound};
 use crate::fedhsa_bounds::FedHsaConstants;
 use fedsa::error::{Result, require};
 
-/// What the theorems know of a problem.
+/// The problem's constants in the theorems.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DelayedSaBound {
     /// mu of Assumption 7, at most 1.
@@ -25,9 +25,10 @@ pub struct DelayedSaBound {
 const VARYING: [f64; 3] = [9.0, 196.0, 98.0];
 
 impl DelayedSaBound {
-    /// The constants of a problem of one agent, from those of \[F\], with mu, L and sigma moved to where the proofs assume them to be.
+    /// The constants of a problem with one agent, from the constants of \[F\], with mu, L and sigma moved into the ranges that the
+    /// proofs assume.
     pub fn new(constants: &FedHsaConstants, theta_0_norm: f64, start: f64, tau_mix: u64) -> Self {
-        // max ||b|| / L is at most sigma with the larger L too.
+        // The larger L keeps max ||b|| / L at most sigma.
         let sigma = constants.sigma.max(theta_0_norm).max(1.0);
         Self { mu: constants.mu.min(1.0), l: constants.l.max(1.0), sigma, start, tau_mix }
     }
@@ -85,15 +86,15 @@ mod tests {
     const CONSTANT: [f64; 3] = [111.0, 300.0, 300.0];
 
     impl DelayedSaBound {
-        /// Theorem 5.3: constant delay tau, and an iterate that is drawn with weights `(1 - alpha mu / 2)^-(t+1)` from rounds 0 to T:
+        /// Theorem 5.3: constant delay tau, and an iterate drawn with the weights `(1 - alpha mu / 2)^-(t+1)` from rounds 0 to T:
         ///
         /// ```text
         /// E r_out^2 <= (1 - alpha mu / 2)^{T+1} (2 r_0^2 / (alpha mu) + 8 tau_mix B / mu) + 300 alpha L^2 max(tau, tau_mix) sigma^2 / mu
         /// ```
         ///
-        /// with `B = 111 sigma^2` and `alpha <= mu / (300 L^2 max(tau, tau_mix))`. Deviations from (C.79): \[T\] multiplies the second term
-        /// by r_0^2, which (C.76) does not, and has the factor 4 for `2 W_{tau_mix - 1} <= 4 tau_mix` times `2 / (alpha mu)` times alpha.
-        /// Its condition has 100, and 150 for C_1; `1 - alpha mu + 150 alpha^2 L^2 tau <= 1 - alpha mu / 2` asks for 300.
+        /// with `B = 111 sigma^2` and `alpha <= mu / (300 L^2 max(tau, tau_mix))`. Deviations from (C.79): \[T\] multiplies the second
+        /// term by r_0^2, which (C.76) does not, and has the factor 4 for `2 W_{tau_mix - 1} <= 4 tau_mix` times `2 / (alpha mu)` times
+        /// alpha. Its condition has 100, and 150 for C_1; `1 - alpha mu + 150 alpha^2 L^2 tau <= 1 - alpha mu / 2` asks for 300.
         ///
         /// # Errors
         /// When the step size is not positive.
@@ -155,7 +156,7 @@ mod tests {
         println!("{}", varying.about("Theorem 5.4", 20.1));
     }
 
-    /// Delays drawn anew in each round: by simulation.
+    /// Random delays in each round, by simulation.
     #[test]
     fn theorem_5_4_holds_with_delays_that_vary() {
         for seed in 0..20 {

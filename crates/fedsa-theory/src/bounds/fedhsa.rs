@@ -9,8 +9,8 @@ use crate::RoundSetting;
 use crate::fedhsa_bounds::FedHsaConstants;
 use fedsa::error::{Result, require};
 
-/// Theorem 2, and with `tau = 1` Theorem 1 (i.i.d. samples): the mean-square error falls as `exp(-mu alpha t)` to a floor of
-/// `alpha tau L^2 sigma^2 / (mu N H)`, and a part of second order in the step. Neither has a part of heterogeneity.
+/// Theorem 2, and with `tau = 1` Theorem 1 (i.i.d. samples): the mean-square error falls as `exp(-mu alpha t)` to a floor of `alpha tau
+/// L^2 sigma^2 / (mu N H)`, and a part of second order in the step. Neither theorem has a term for heterogeneity.
 ///
 /// # Errors
 /// When mu, the number of agents or tau is out of range.
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Along chains theory knows the floor of a few agents exactly.
+    /// Along chains, theory knows the floor exactly for few agents only.
     #[test]
     fn floors_along_chains_have_the_slopes_of_theorem_2() {
         let mut slopes = [const { Vec::new() }; 2];
@@ -127,7 +127,7 @@ mod tests {
                 assert!(floor.accuracy == Accuracy::Exact && shape.statement == "[F] Theorem 2");
                 (shape.leading(), floor.value.mse())
             };
-            // Within a round the samples of a chain depend on each other: the slope in H is that of many steps.
+            // Within a round the samples of a chain depend on each other, so the slope in H needs many steps.
             for (slopes, points) in
                 slopes.iter_mut().zip([[1.0, 3.0, 10.0].map(|s| point(s * alpha, 4)), [16, 32, 64].map(|h| point(alpha, h))])
             {

@@ -13,7 +13,7 @@ use fedsa::problem::systems::{Moments, Systems};
 /// The constants of Theorem A.5 and its corollaries.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FedLsaConstants {
-    /// N, for weights that differ `1 / max p_c`.
+    /// N; `1 / max p_c` for unequal weights.
     pub agents: f64,
     /// a and eta_inf of A 2.
     pub contraction: Contraction,
@@ -35,7 +35,7 @@ impl FedLsaConstants {
     /// The constants of a problem; `moments[k]` belongs to `systems.kinds[k]`.
     ///
     /// # Errors
-    /// When the mean system or that of an agent has no unique root, or A 3 does not hold.
+    /// When the mean system or an agent's system has no unique root, or A 3 does not hold.
     pub fn new(systems: &Systems, moments: &[Moments]) -> Result<Self> {
         let root = systems.root()?;
         let constants = Constants::new(systems, Some(moments))?;
@@ -88,7 +88,7 @@ impl FedLsaConstants {
     }
 }
 
-/// What Theorem A.5 bounds.
+/// The quantity that Theorem A.5 bounds.
 const AROUND: &str = "E^(1/2) ||theta_t - theta* - thetabias_t||^2";
 
 /// `1 - e^-2`.
@@ -96,7 +96,7 @@ fn share_of_a_phase() -> f64 {
     -(-2.0f64).exp_m1()
 }
 
-/// The methods of \[S\] have the server's step 1.
+/// The methods of \[S\] have the server step 1.
 pub(super) fn server_step(setting: &RoundSetting) -> Assumption {
     let alpha = setting.server_step;
     Assumption { name: "alpha_g = 1", holds: alpha == 1.0, text: format!("alpha_g = {alpha}") }
@@ -134,7 +134,7 @@ pub fn total_error(systems: &Systems, moments: &[Moments], setting: &RoundSettin
     Ok(with_bias(bound, &FedLsaMean::new(systems, setting)?, rounds))
 }
 
-/// A bound of the error around the mean's own path as one of the error itself, with the exact bias of round t.
+/// Turns a bound of the error around the mean's own path into a bound of the error itself, with the exact bias of round t.
 pub(crate) fn with_bias(mut bound: Bound, mean: &FedLsaMean, rounds: u64) -> Bound {
     let bias = linalg::distance_sq(&mean.mean(&mean.root, &[rounds])[0], &mean.root).sqrt();
     bound.of = "E^(1/2) ||theta_t - theta*||^2";
@@ -192,15 +192,14 @@ pub fn corollary_4_5(constants: &FedLsaConstants, start: f64, target: f64) -> Re
     CorollaryChoice::fixed("[S] Corollary 4.5, with constants", target, eta, local_steps, rounds, constants.contraction.assumptions(eta))
 }
 
-/// The constants with the a of this step size, and the mean round.
 fn at_step(systems: &Systems, moments: &[Moments], setting: &RoundSetting) -> Result<(FedLsaConstants, FedLsaMean)> {
     let contraction = Contraction::up_to(systems, moments, setting.step_size)?;
     let constants = FedLsaConstants { contraction, ..FedLsaConstants::new(systems, moments)? };
     Ok((constants, FedLsaMean::new(systems, setting)?))
 }
 
-/// `max_{s<t} ||thetabias_s||`, with `thetabias_s = (I - Gbar^s) thetabias`. After many rounds, where Gbar^s has all but vanished or
-/// 10^5 have passed, an upper bound of the rest.
+/// `max_{s<t} ||thetabias_s||`, with `thetabias_s = (I - Gbar^s) thetabias`. Once Gbar^s has all but vanished, or after 10^5 rounds, an
+/// upper bound replaces the rest.
 pub(crate) fn largest_bias(mean: &FedLsaMean, rounds: u64) -> Result<f64> {
     const MOST: u64 = 100_000;
     let limit = mean.bias()?;
@@ -280,7 +279,7 @@ mod tests {
     /// Lemma C.3 as printed. It is false: see [`lemma_c3`].
     ///
     /// # Errors
-    /// When the mean system or that of an agent has no unique root.
+    /// When the mean system or an agent's system has no unique root.
     fn lemma_c3_printed(systems: &Systems, setting: &RoundSetting) -> Result<Bound> {
         let root = systems.root()?;
         let (eta, h) = (setting.step_size, setting.local_steps as f64);

@@ -1,12 +1,12 @@
 //! Theorems 4.2 to 4.4 of \[T\]: federated TD learning over channels.
 //!
-//! The theorems have universal constants, which their proofs name. [`shapes`](FedTdBound::theorem_4_2_shape) are without them, bounds have
-//! those of the proofs. Agents learn on one Markov reward process with features `||phi|| <= 1`, one step a round.
+//! The proofs name the theorems' universal constants: bounds use them, [shapes](FedTdBound::theorem_4_2_shape) omit them. All agents
+//! learn on one Markov reward process with features `||phi|| <= 1` and take one step a round.
 
 use super::{Assumption, Bound, BoundShape, Term};
 use fedsa::error::{Result, require};
 
-/// What the theorems know of a problem.
+/// The problem's constants in the theorems.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FedTdBound {
     /// omega, the smallest eigenvalue of the feature covariance.
@@ -49,8 +49,8 @@ pub struct OverTheAirMoments {
 const QUANTISED: [f64; 3] = [6446.0, 5162.0, 61.0];
 /// `C_0, C_2, C_3, C_4` in the proof of Theorem 4.3.
 const FADING: [f64; 4] = [878.0, 1346.0, 61.0, 55.0];
-/// The factors of alpha/N and alpha^3 in (B.144), and C_0: the proof of Theorem 4.4 asks for 112 in (B.135) and, in (B.142), for
-/// `alpha <= 1 / (132 (2 tau_max + tau))`, which does not follow from it; both do from 264.
+/// The factors of alpha/N and alpha^3 in (B.144), and C_0. The proof of Theorem 4.4 asks for a C_0 of 112 in (B.135), and for `alpha <=
+/// 1 / (132 (2 tau_max + tau))` in (B.142). The second condition does not follow from the first; both follow from 264.
 const DELAYED: [f64; 3] = [264.0, 352.0, 15.0];
 
 impl FedTdBound {
@@ -131,9 +131,9 @@ impl FedTdBound {
         Ok(Bound::new("[T] Theorem 4.3", SQUARE, &terms, self.assumptions(alpha, limit, rounds, 2.0 * self.tau)))
     }
 
-    /// Theorem 4.4 (AsyncFedTD) without its constants: the rate `alpha omega (1 - gamma) / (2 (tau + tau_max))`, and a floor of
-    /// `(tau + tau_max) sigma^2 / (2 omega (1 - gamma))` times `alpha / N` and `alpha^3`. That floor grows with the delay, measured ones
-    /// at small steps do not.
+    /// Theorem 4.4 (AsyncFedTD) without its constants: the rate `alpha omega (1 - gamma) / (2 (tau + tau_max))`, and a floor of `(tau +
+    /// tau_max) sigma^2 / (2 omega (1 - gamma))` times `alpha / N` and `alpha^3`. This floor grows with the delay; measured floors at
+    /// small steps do not.
     ///
     /// # Errors
     /// When a number is out of range.
@@ -194,7 +194,7 @@ impl OverTheAirMoments {
     }
 }
 
-/// What the theorems bound.
+/// The quantity that the theorems bound.
 const SQUARE: &str = "E ||theta_T - theta*||^2";
 
 /// `(1 - rate)^T`.
@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    /// The theorems' view of a process, started at `theta_0`.
+    /// The constants for a process started at `theta_0`.
     fn view(process: &Process, agents: usize, tau: f64, theta_0: &[f64]) -> FedTdBound {
         let root = linalg::solve(&process.system.a, &process.system.b).unwrap();
         let start = linalg::distance_sq(theta_0, &root).sqrt();
@@ -307,8 +307,8 @@ mod tests {
             let delay = (tau_max as usize, Before::First);
             let delayed = DelayedMse::new(&systems, Some(&moments), &setting, 1, &ArrivalLaw::clear(), delay).unwrap();
             loose[2].see(delayed.curve(&theta_0, &[t]).unwrap()[0].mse(), bound.value(), &format!("seed {seed}"));
-            // Theorem 4.2 with a quantiser that sends x / q with probability q and else nothing: unbiased, and its variance is
-            // (1/q - 1) ||x||^2, so that the error is exact.
+            // Theorem 4.2 with a quantiser that sends x / q with probability q and otherwise 0. It is unbiased with the variance (1/q -
+            // 1) ||x||^2, so the error is exact.
             let link = Erasures { success: 0.55 + 0.45 * draw.number(), zeta: 10f64.powf(2.0 * draw.number() - 1.0) };
             let alpha = share(&mut draw) * td.pull() / (QUANTISED[0] * link.zeta.max(1.0));
             let t = 2 + (3.0 * (1.0 + draw.number()) / (alpha * td.pull())) as u64;
@@ -332,7 +332,7 @@ mod tests {
             let mut draw = Draw::new(13_000 + seed);
             let process = Process::new(&mut draw, seed % 4 == 0);
             let theta_0 = draw.vector(2);
-            // tau depends on the step: start from that of i.i.d. samples, and shrink the step until it is small enough.
+            // tau depends on the step. Start from the step for i.i.d. samples, and shrink it until it is small enough.
             let mut alpha = process.nu * (1.0 - process.gamma) / QUANTISED[0];
             let clear = Erasures { success: 1.0, zeta: 0.0 };
             let (td, bound) = loop {

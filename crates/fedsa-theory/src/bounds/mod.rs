@@ -1,10 +1,9 @@
 //! The theorems of the sources as functions of a problem, with their constants and assumptions.
 //!
-//! A [`Bound`] is a list of named terms whose sum bounds an error, and the assumptions under which it does, each with the numbers
-//! that decide it. A [`CorollaryChoice`] is what a corollary derives from a bound: the settings that reach a target mean-square error. Where
-//! a source prints a wrong statement, the corrected one has the statement's name. The tests have the printed one, with the suffix
-//! `_printed`, and the instances on which it fails; they also have the statements that `theory` does not show. Statements whose
-//! constants are not stated are [`BoundShape`]s, to be fitted.
+//! A [`Bound`] is a list of named terms whose sum bounds an error, and of assumptions, each with the numbers that decide it. A
+//! [`CorollaryChoice`] holds the settings with which a corollary reaches a target mean-square error. Where a source prints a wrong
+//! statement, the function of that name is the corrected one. The tests contain the printed one (suffix `_printed`) with instances on
+//! which it fails, and the statements that `theory` does not show. Statements with unknown constants are [`BoundShape`]s, to be fitted.
 //!
 //! | statement | function | deviation |
 //! | --- | --- | --- |
@@ -21,9 +20,9 @@
 //! | \[T\] Theorems 4.2 to 4.4, Corollary 4.1 | [`fedtd`]; the corollary: its tests | shapes, and the constants of the proofs |
 //! | \[T\] Theorems 5.3 and 5.4 | [`delayed`] | constants of the proofs |
 //!
-//! Bounds are loose. On 200 random problems each, with different agents, noise in A and nearly singular agents among them, the
-//! medians of bound over exact value are these; the tests print the smallest and largest too. Of corollaries it is the target over
-//! the mean-square error that their settings reach.
+//! Bounds are loose. This table has the medians of bound over exact value, each on 200 random problems with different agents, noise in
+//! A and some nearly singular agents. The ratio of a corollary is its target over the mean-square error that its settings reach. The
+//! tests print the smallest and largest ratios too.
 //!
 //! | statement | median | statement | median |
 //! | --- | --- | --- | --- |
@@ -40,21 +39,22 @@
 //! | \[T\] Theorem 4.4 | 6.5 | \[T\] Corollary 4.1 | 3e7 |
 //! | \[T\] Theorem 4.2 along one agent's chain | 17 | \[T\] Theorem 4.2 with a quantiser | 250 |
 //!
-//! The statements of \[F\] have unknown constants: exact floors and rates have the slopes of their shapes, with independent samples in
-//! alpha, N and H, along chains in alpha and H.
+//! The statements of \[F\] have unknown constants. Exact floors and rates have the slopes of their shapes: in alpha, N and H with
+//! independent samples, in alpha and H along chains.
 //!
-//! Settings that are chosen by exact theory need fewer rounds. On 40 of the problems with the fewest moments the medians of the
-//! corollaries' rounds over those that [`tune`](crate::tune) counts by exact theory are these; `tune::search` has the test
-//! (`the_exact_theory_needs_this_many_times_fewer_rounds_than_the_corollaries`), which prints the smallest and largest too. "Best"
-//! are the settings of [`tune::search()`](crate::tune::search()) with at most as many rounds and local steps, where those are at most 60.
+//! Settings chosen by exact theory need fewer rounds. This table has the medians of the corollaries' rounds over the rounds that
+//! [`tune`](crate::tune) counts by exact theory, on 40 of the problems with the fewest moments. A test in `tune::search` prints the
+//! smallest and largest ratios too
+//! (`the_exact_theory_needs_this_many_times_fewer_rounds_than_the_corollaries`). "Best" are the settings of [`tune::search()`](crate::tune::search())
+//! with at most as many rounds and local steps, on problems where the corollary has at most 60 local steps.
 //!
 //! | corollary | exact rounds of its own settings | exact rounds of the best settings |
 //! | --- | --- | --- |
 //! | \[S\] 4.5, FedLSA | 3.6 | 14 |
 //! | \[S\] 5.4, SCAFFLSA | 20 | 1400 |
 //!
-//! The number of agents N in bounds of \[S\] is that of agents of equal weight. With weights `p_c` it is `1 / max p_c`, because
-//! the variance of a mean is `sum p_c^2 x_c <= max p_c sum p_c x_c`.
+//! In bounds of \[S\], N counts agents of equal weight. With weights `p_c` it is `1 / max p_c`, because the variance of a mean is
+//! `sum p_c^2 x_c <= max p_c sum p_c x_c`.
 
 mod contraction;
 pub mod delayed;
@@ -77,7 +77,7 @@ use fedsa::problem::systems::Systems;
 /// A part of a bound.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Term {
-    /// What the part is due to.
+    /// The cause of the part.
     pub name: &'static str,
     /// Its value.
     pub value: f64,
@@ -130,18 +130,18 @@ impl Bound {
         Self { statement, of, terms, assumptions }
     }
 
-    /// The bound, the sum of its terms. It is one only where all assumptions hold.
+    /// The sum of the terms. It bounds the error only if all assumptions hold.
     pub fn value(&self) -> f64 {
         self.terms.iter().map(|term| term.value).sum()
     }
 }
 
-/// A bound `C_rate exp(-rate t) + sum C_k floor_k` with unknown factors C. What it predicts is how its parts change with the settings.
+/// A bound `C_rate exp(-rate t) + sum C_k floor_k` with unknown factors C. It predicts how its parts change with the settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BoundShape {
     /// The statement in its source.
     pub statement: &'static str,
-    /// The exponent of a round up to a factor: the error at the start falls as `exp(-rate t)`.
+    /// The exponent per round up to a factor: the initial error falls as `exp(-rate t)`.
     pub rate: f64,
     /// The parts of the floor up to a factor each; the first is the leading one.
     pub floor: Vec<Term>,
@@ -149,7 +149,7 @@ pub struct BoundShape {
     pub assumptions: Vec<Assumption>,
 }
 
-/// When agents talk.
+/// How often agents communicate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Period {
@@ -192,7 +192,7 @@ impl CorollaryChoice {
         Self { statement, target, step_size, period: Period::Fixed(local_steps), rounds, samples, assumptions }.countable()
     }
 
-    /// Refuses numbers that no run can have.
+    /// Rejects numbers that no run can have.
     fn countable(self) -> Result<Self> {
         const MOST: f64 = 9e15;
         let numbers_are_fine = self.step_size > 0.0 && self.step_size.is_finite() && self.samples <= MOST;
@@ -211,12 +211,12 @@ fn rounds_until(start: f64, end: f64, shrink: f64) -> f64 {
     if start <= end { 0.0 } else { ((start / end).ln() / -(-shrink).ln_1p()).ceil().max(1.0) }
 }
 
-/// Refuses a target that is not a positive number.
+/// Rejects a target that is not a positive number.
 fn check_target(target: f64) -> Result<()> {
     require(target > 0.0 && target.is_finite(), "target", target, "a positive mean-square error")
 }
 
-/// A constant of a bound that the problem does not have.
+/// The error for a constant of a bound that the problem does not have.
 fn unknown_constant(what: &str, why: &str) -> Error {
     Error::not_known("", format!("{what} is not known: {why}"), "a linear problem whose constants are known")
 }

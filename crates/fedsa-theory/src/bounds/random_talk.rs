@@ -9,8 +9,8 @@ pub fn initial_lyapunov(constants: &Constants, eta: f64, p: f64, start: f64) -> 
     start * start + (eta / p).powi(2) * constants.delta_heter
 }
 
-/// Theorem 5.1 (B.2), after K local steps with controls of 0 at the start. `start` is `||theta_0 - theta*||`, and a and L are those of
-/// A 3:
+/// Theorem 5.1 (B.2), after K local steps with controls of 0 at the start. `start` is `||theta_0 - theta*||`, and a and L come from A
+/// 3:
 ///
 /// ```text
 /// E psi_K <= (1 - zeta)^K psi_0 + 2 eta^2 sigma_omega / zeta      zeta = min(eta a, p^2),  eta <= 1 / (2 L)
@@ -86,7 +86,7 @@ mod tests {
     use fedsa::linalg::{self, Mat};
     use fedsa_testing::scaffnew::{Scaffnew, ScaffnewState};
 
-    /// Theorem B.2 as printed, with `sigma_eps`. It is false where agents are not noisy at their own roots but at theta*.
+    /// Theorem B.2 as printed, with `sigma_eps`. It fails where agents have noise at theta* but not at their own roots.
     ///
     /// # Errors
     /// As [`theorem_5_1`], and when an agent's own root is not known.
@@ -144,7 +144,7 @@ mod tests {
                 let steps: Vec<Mat<f64>> = (kind.samples.iter())
                     .map(|(a, b)| {
                         let at = linalg::mat_vec(a, &root);
-                        // -eta A u + eta (b - A theta* - gbar(theta*)): the mean of the constant is that of the control.
+                        // -eta A u + eta (b - A theta* - gbar(theta*)). The control has the same mean as the constant.
                         Mat::from_fn(d, d + 1, |i, j| if j < d { -eta * a[(i, j)] } else { eta * (b[i] - at[i] - push[i]) })
                     })
                     .collect();
@@ -281,14 +281,14 @@ mod tests {
             (0..choice.samples as u64).for_each(|_| joint.step());
             loose.see(joint.errors().1, target, &format!("case {i}, {choice:?}"));
         }
-        // Nearly singular agents take more steps than are followed here.
+        // Nearly singular agents need more steps than the test follows.
         assert!(skipped < CASES as usize / 3, "{skipped}");
         println!("{}, {skipped} not followed", loose.about("Corollary 5.2, target over psi", 13.2));
     }
 
     #[test]
     fn the_printed_corollary_b3_misses_its_target() {
-        // Without noise, and a target of two thirds of psi_0: no step at all is printed.
+        // Without noise, and with a target of two thirds of psi_0, the printed corollary takes no step at all.
         let kinds = vec![Finite { samples: vec![(Mat::full(1, 1, 1.0), vec![1.0])] }];
         let (systems, moments) = federation(&kinds, &[1]);
         let constants = Constants::new(&systems, Some(&moments)).unwrap();

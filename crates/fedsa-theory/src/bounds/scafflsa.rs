@@ -41,7 +41,7 @@ impl ScafflsaConstants {
         })
     }
 
-    /// The same with the largest a for steps up to eta.
+    /// The same constants with the largest a for steps up to eta.
     ///
     /// # Errors
     /// When eigenvalues cannot be computed.
@@ -72,10 +72,10 @@ impl ScafflsaConstants {
 /// psi = ||theta - theta*||^2 + (eta H)^2 mean ||xi_c - xi*_c||^2
 /// ```
 ///
-/// Deviations: the condition is that of Theorem B.5, which the proof uses; section 5 has `32 C_A^2` for `16 s`
-/// (`theorem_5_3_printed` of the tests), which does not see the noise in A. The other conditions of Theorem B.5 are not needed:
-/// `eta a H <= 1` and `eta ||Abar_c|| <= 1` follow, since `a <= ||Abar_c||`, and `eta H <= 1`, which depends on the unit of time, is
-/// used in no step of the proof. Appendix B prints `sigma_eps` for `sigma_omega` (`theorem_b5_printed` of the tests).
+/// Deviations: the condition comes from Theorem B.5, which the proof uses. Section 5 has `32 C_A^2` for `16 s` (`theorem_5_3_printed`
+/// of the tests), which ignores the noise in A. The other conditions of Theorem B.5 are not needed: `eta a H <= 1` and `eta ||Abar_c||
+/// <= 1` follow, since `a <= ||Abar_c||`. The proof never uses `eta H <= 1`, which depends on the unit of time. Appendix B prints
+/// `sigma_eps` for `sigma_omega` (`theorem_b5_printed` of the tests).
 pub fn theorem_5_3(constants: &ScafflsaConstants, setting: &RoundSetting, start: f64, rounds: u64) -> Bound {
     bound("[S] Theorem 5.3 (B.5)", constants.sigma_omega, constants, setting, start, rounds, vec![constants.span_is_short(setting)])
 }
@@ -120,7 +120,7 @@ pub fn corollary_5_4(constants: &ScafflsaConstants, start: f64, target: f64) -> 
     let Contraction { a, largest_step } = constants.contraction;
     let span = constants.longest_span();
     let eta = largest_step.min(a * target / (32.0 * constants.sigma_omega)).min(span);
-    // A span that is a multiple of eta up to rounding is one.
+    // A span that is a multiple of eta up to rounding counts as a multiple.
     let local_steps = ((span / eta * (1.0 + 1e-12)).floor() as u64).max(1);
     let setting = RoundSetting::new(eta, local_steps)?;
     let rounds = rounds_until(constants.initial_lyapunov(&setting, start), 0.5 * target, 0.25 * a * setting.span());
@@ -150,7 +150,7 @@ mod tests {
         bound("[S] Theorem 5.3 as printed", constants.sigma_omega, constants, setting, start, rounds, conditions)
     }
 
-    /// Theorem B.5 as printed, with `sigma_eps`. It is false where agents are not noisy at their own roots but at theta*.
+    /// Theorem B.5 as printed, with `sigma_eps`. It fails where agents have noise at theta* but not at their own roots.
     fn theorem_b5_printed(constants: &ScafflsaConstants, sigma_eps: f64, setting: &RoundSetting, start: f64, rounds: u64) -> Bound {
         bound("[S] Theorem B.5 as printed (false)", sigma_eps, constants, setting, start, rounds, vec![constants.span_is_short(setting)])
     }

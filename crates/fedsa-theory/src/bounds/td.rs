@@ -7,12 +7,12 @@ use crate::RoundSetting;
 use crate::constants::TdConstants;
 use fedsa::error::{Result, require};
 
-/// What Lemma 3.1 and its corollaries know of a federation of TD(0) learners: rewards in [0, 1], `||phi|| <= 1`, i.i.d. transitions.
+/// A federation of TD(0) learners for Lemma 3.1 and its corollaries: rewards in [0, 1], `||phi|| <= 1`, i.i.d. transitions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TdFederation {
     /// gamma, nu and the constants that follow from them; nu is the smallest over agents.
     pub constants: TdConstants,
-    /// N, for weights that differ `1 / max p_c`.
+    /// N; `1 / max p_c` for unequal weights.
     pub agents: f64,
     /// `mean ||theta*_c||^2`.
     pub local_roots_sq: f64,
@@ -111,7 +111,7 @@ mod tests {
     use fedsa::linalg;
     use fedsa::problem::systems::{Moments, Systems};
 
-    /// Agents with kernels and rewards of their own; in every fourth problem features are nearly parallel.
+    /// Agents with different kernels and rewards; features are nearly parallel in every fourth problem.
     struct Td {
         systems: Systems,
         moments: Vec<Moments>,
@@ -221,7 +221,7 @@ mod tests {
             let theory = ScafflsaMse::new(&systems, &moments, &setting, 1, &InitialControls::Zero).unwrap();
             controlled.see(theory.curve(&theta_0, &[other.rounds()]).unwrap()[0].mse(), target, &format!("{seed}, {other:?}"));
         }
-        // Nearly parallel features take more samples than can be counted.
+        // Nearly parallel features need more samples than can be counted.
         assert!(refused < CASES / 5, "{refused}");
         println!("{}", bound.about("Corollary 4.3", 52.5));
         println!("{}", plain.about("Corollary 4.6, target over the error reached", 3.15e5));

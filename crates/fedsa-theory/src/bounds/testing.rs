@@ -20,7 +20,7 @@ pub struct Case {
     pub share: [f64; 4],
 }
 
-/// How many problems a bound is tested on.
+/// The number of problems in the test of a bound.
 pub const CASES: u64 = 200;
 
 /// An agent with m samples around a mean matrix `Q diag Q^T + skew` whose symmetric part has the eigenvalues `lowest` and up to 1.
@@ -44,8 +44,8 @@ fn agent(draw: &mut Draw, d: usize, m: usize, lowest: f64, (noise, size): (f64, 
     Finite { samples: raw.into_iter().map(sample).collect() }
 }
 
-/// The first `count` of the random problems: one to three kinds of agents in one or two dimensions, with noise in A from none to
-/// the size of A itself and noise in b from small to large; in every fourth an agent is nearly singular.
+/// The first `count` of the random problems: one to three kinds of agents in one or two dimensions. Noise in A ranges from none to the
+/// size of A, noise in b from small to large. In every fourth problem an agent is nearly singular.
 pub fn cases(count: u64) -> Vec<Case> {
     (0..count).map(case).collect()
 }
@@ -196,7 +196,7 @@ pub struct Looseness {
 }
 
 impl Looseness {
-    /// A bound and the exact value; `what` names them in a failure.
+    /// Records a bound and the exact value; `what` names them in a failure.
     ///
     /// # Panics
     /// When the value is above the bound.
@@ -228,7 +228,7 @@ impl BoundShape {
     }
 }
 
-/// `measured = constant shape^slope`, fitted to points by least squares of logarithms. A shape that is right has the slope 1.
+/// `measured = constant shape^slope`, fitted to points by least squares of logarithms. A correct shape has the slope 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ShapeFit {
     /// The slope of the logarithms.

@@ -47,14 +47,14 @@ impl ArrivalLaw {
         Self { mean, square, pairs: mean * mean, noise: (noise_std / agents as f64).powi(2), sent_noise: 0.0 }
     }
 
-    /// The same law where agents add noise with this standard deviation to each component of what they send.
+    /// The same law, where agents add noise with this standard deviation to each component that they send.
     #[must_use]
     pub fn with_sent_noise(self, std: f64) -> Self {
         Self { sent_noise: std * std, ..self }
     }
 
-    /// The same law if m of N agents of equal weight participate, drawn uniformly without replacement:
-    /// `w_c = h_c 1{c participates} / m`. The receivers' noise must be that of m agents.
+    /// The same law if m of N agents of equal weight participate, drawn uniformly without replacement: `w_c = h_c 1{c participates} /
+    /// m`. The receivers' noise must be the noise for m agents.
     #[must_use]
     pub fn of_few(self, m: usize, agents: usize) -> Self {
         if m >= agents {

@@ -1,4 +1,4 @@
-//! The exact mean-square error if rounds use directions of a constant number of rounds ago.
+//! The exact mean-square error of rounds that use directions from a constant number of rounds ago.
 
 use faer::prelude::*;
 
@@ -178,7 +178,7 @@ impl DelayedMse {
 }
 
 impl ExactMse for DelayedMse {
-    /// The map is that of `(theta_t .. theta_{t-tau})`; large maps are not formed as matrices.
+    /// The radius of the map of `(theta_t .. theta_{t-tau})`; large maps are not formed as matrices.
     fn radius(&self) -> Result<f64> {
         spectral_radius(&Joint(self))
     }
@@ -189,8 +189,8 @@ impl ExactMse for DelayedMse {
     /// R_{k+1} = R_k - K R_{tau-k}^T,   k = 0 .. tau-1,        K R_tau^T + R_tau K^T = K R_0 K^T + Q(m m^T + R_0)
     /// ```
     ///
-    /// It exists where the radius is below 1. Where that is too large a map, the same system with the source I in
-    /// place of `Q(m m^T)` decides: the noise itself may be 0 at the root, and excites not all modes then.
+    /// The floor exists if the radius is below 1. If the map is too large for its radius, the same system with the source I in place of
+    /// `Q(m m^T)` decides. The noise cannot decide: it may be 0 at the root, and then does not excite all modes.
     fn floor(&self) -> Result<MeanSquare> {
         let radius = delayed_radius(&self.pull, &unit(self.delay))?;
         if radius >= 1.0 {
@@ -209,7 +209,7 @@ impl ExactMse for DelayedMse {
         let (d, tau) = (self.dim(), self.delay);
         let bias = self.round.mean.bias()?;
         let source = self.added(&self.round.source, &bias, |_, _| 0.0);
-        // Two sources: that of the noise, and I.
+        // Two sources: the noise, and I.
         let system = self.floor_system();
         let mut right = Mat::<f64>::zeros(system.nrows(), 2);
         for j in 0..d {
@@ -314,7 +314,7 @@ impl LinearMap for Joint<'_> {
         let (d, n) = (self.0.dim(), self.0.dim() * (self.0.delay + 1));
         let old = n - d;
         let at = |i: usize, j: usize| x[packed_index(i, j)];
-        // Block i is theta_{t-i}. The first row of blocks of the next moment is that of theta_t - K theta_{t-tau} with all iterates.
+        // Block i is theta_{t-i}. In the next moment, the first row of blocks belongs to theta_t - K theta_{t-tau} and all iterates.
         let top = Mat::from_fn(d, n, at) - &self.0.pull * Mat::from_fn(d, n, |i, j| at(old + i, j));
         let added = self.0.round.source.get(.., ..packed_len(d)) * linalg::column(&pack(d, |i, j| at(old + i, old + j)));
         let own = top.get(.., ..d) - top.get(.., old..) * self.0.pull.transpose();

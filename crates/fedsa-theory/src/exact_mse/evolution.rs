@@ -1,10 +1,10 @@
-//! A mean-square error along the rounds, as a linear map of a state from which it is read.
+//! A mean-square error along the rounds, read from a state that a linear map advances.
 
 use crate::map::LinearMap;
 use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
 
-/// The mean-square error along the rounds: a linear map of a state, applied once a round, from which the error is read.
+/// The mean-square error along the rounds: a linear map advances a state by one round, and the error is read from the state.
 pub struct Evolution {
     map: Box<dyn LinearMap>,
     start: Vec<f64>,

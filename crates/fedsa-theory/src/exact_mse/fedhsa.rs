@@ -17,15 +17,15 @@ use fedsa::problem::systems::{Moments, System, Systems};
 
 /// The exact second moments of FedHSA under i.i.d. samples, `batch` of them averaged in each step (in no source).
 ///
-/// With `g_c = -[A, w]` at the first sample and `x = (u, 1)`, `G = Gbar + sum p_e dg_e` moves agent c by `Psi_c (G - g_c) x`,
-/// where `Psi_c = eta sum_k prod_{j>k} B_j` contains the samples after the first only and is independent of all first samples.
-/// So the sum over agents of `p_c Psi_c G x` is
+/// With `g_c = -[A, w]` at the first sample and `x = (u, 1)`, `G = Gbar + sum p_e dg_e` moves agent c by `Psi_c (G - g_c) x`, where
+/// `Psi_c = eta sum_k prod_{j>k} B_j` contains the samples after the first only and is independent of all first samples. So the sum
+/// over agents of `p_c Psi_c G x` is
 ///
 /// ```text
 /// sum_c p_c [ Psi_c (Gbar + p_c dg_c) + (Psbar - p_c E Psi_c) dg_c ] x + sum_{c != e} p_c p_e dPsi_c dg_e x
 /// ```
 ///
-/// The terms of the first sum are independent between agents. Those of the second are uncorrelated with all others and with each
+/// The terms of the first sum are independent between agents. The terms of the second are uncorrelated with all others and with each
 /// other. Every sample occurs at most twice in a product of two terms, so second moments of `(A, b)` are enough. With
 /// `m_t = (E theta_t - theta*, 1)` and the covariance `C_t` of `theta_t`,
 ///
@@ -34,8 +34,8 @@ use fedsa::problem::systems::{Moments, System, Systems};
 /// V_c(X) = J_c G_c(X) J_c^T + T_c(X)            J_c = eta p_c D^{H-1} - (1 - p_c) S_{H-1} + Psbar - p_c E Psi_c
 /// ```
 ///
-/// with `G_c(X) = E[dg_c X dg_c^T]`, `P_c(Z) = E[dPsi_c Z dPsi_c^T]`, and `T_c` the covariance that the steps after the first add.
-/// The bias tends to 0. Cost: one matrix of size (3d+1)^2/2 x d^2/2 for each distinct agent, once, then `(d+1)^4` per round.
+/// with `G_c(X) = E[dg_c X dg_c^T]`, `P_c(Z) = E[dPsi_c Z dPsi_c^T]`, and `T_c` the covariance that the steps after the first add. The
+/// bias tends to 0. Cost: one matrix of size (3d+1)^2/2 x d^2/2 for each distinct agent, once, then `(d+1)^4` per round.
 #[derive(Debug, Clone)]
 pub struct FedHsaMse {
     root: Vec<f64>,
@@ -47,7 +47,7 @@ pub struct FedHsaMse {
     source: Mat<f64>,
 }
 
-/// What is the same for all agents of a kind. Maps are of packed matrices.
+/// The parts that all agents of a kind share. Maps act on packed matrices.
 struct Kind {
     /// `gbar = -[Abar, wbar]`, d x (d+1).
     g: Mat<f64>,
@@ -141,7 +141,7 @@ impl FedHsaMse {
         let own: Vec<Mat<f64>> = work::map(alike.len(), |i| {
             let (kind, p, n) = alike[i];
             let (kind, p2) = (&kinds[kind], p * p);
-            // An agent with itself is no pair.
+            // An agent forms no pair with itself.
             Scale(n * p2) * kind.covariance(p, &g, &psi, eta) - Scale(n * p2 * p2) * (&kind.psi_noise * &kind.g_noise)
         })?;
         let mut source = Mat::<f64>::zeros(packed_len(d), packed_len(d + 1));

@@ -10,19 +10,18 @@ use fedsa::error::Result;
 use fedsa::linalg::Mat;
 use fedsa::problem::systems::{Moments, Systems};
 
-/// The exact second moments of FedLSA under i.i.d. samples, `batch` of them
-/// averaged in each step. With `m_t = (E theta_t - theta*, 1)` and the
-/// covariance `C_t` of `theta_t`,
+/// The exact second moments of FedLSA under i.i.d. samples, `batch` of them averaged in each step. With `m_t = (E theta_t - theta*, 1)`
+/// and the covariance `C_t` of `theta_t`,
 ///
 /// ```text
 /// C_{t+1} = M C_t M^T + Q(m_t m_t^T + C_t)
 /// ```
 ///
-/// with M the mean round and Q the covariance that a round adds. Over a clear link Q is `alpha_g^2 sum p_c^2 V_c`, with
-/// `V_c` the conditional covariance of an agent's local phase. If messages are lost or weakened at random, or only some of the
-/// agents participate, the server's step in M is `mean alpha_g`, and Q includes the randomness of the weights
-/// ([`ArrivalLaw`]). Bias and noise are computed separately, so that a large bias costs the noise no accuracy. Cost: one
-/// matrix of size (d+1)^2 for each distinct agent, once, then `(d+1)^4` per round for any number of agents.
+/// with M the mean round and Q the covariance that a round adds. Over a clear link Q is `alpha_g^2 sum p_c^2 V_c`, with `V_c` the
+/// conditional covariance of an agent's local phase. If messages are lost or weakened at random, or only some of the agents
+/// participate, the server's step in M is `mean alpha_g`, and Q includes the randomness of the weights ([`ArrivalLaw`]). Bias and noise
+/// are computed separately, so that a large bias does not make the noise less accurate. Cost: one matrix of size (d+1)^2 for each
+/// distinct agent, once, then `(d+1)^4` per round for any number of agents.
 #[derive(Debug, Clone)]
 pub struct FedLsaMse {
     mean: FedLsaMean,

@@ -1,23 +1,21 @@
 //! The exact mean-square error under i.i.d. samples (in no source).
 //!
-//! `A(z)` and the noise are correlated, so the state is extended by a constant: with `u = theta - theta*` and a drift `x`
-//! that is constant within a local phase, one step is linear in `(u, 1, x)`, and the second moment at the end of a local phase is linear in
-//! the second moment at its start. Two agents are independent given the start:
+//! `A(z)` and the noise are correlated, so the state includes a constant. With `u = theta - theta*` and a drift `x` that is constant
+//! within a local phase, one step is linear in `(u, 1, x)`. So the second moment at the end of a local phase is linear in the second
+//! moment at its start. Two agents are independent given the start:
 //!
 //! ```text
 //! E[end_c end_c'^T | start] = F_c X F_c'^T + [c = c'] V_c(X),    X = start start^T
 //! ```
 //!
-//! `F_c` is the mean local phase and `V_c(X)`, the conditional covariance of
-//! `theta_{c,H}`, a linear map from packed X to packed d x d matrices
-//! (`(K_c^H - F_c (x) F_c) X` with `K_c = E[M (x) M]`, M one sampled step on `(u, 1, x)`:
-//! only the block of u is not zero).
+//! `F_c` is the mean local phase. `V_c(X)`, the conditional covariance of `theta_{c,H}`, is a linear map from packed X to packed d x d
+//! matrices: `(K_c^H - F_c (x) F_c) X` with `K_c = E[M (x) M]` and M one sampled step on `(u, 1, x)`; only the block of u is not zero.
 //!
-//! In a round of FedHSA agents are not independent given the start, because the mean operator contains the first samples of all:
-//! see [`FedHsaMse`].
+//! In a round of FedHSA agents are not independent given the start, because the mean operator contains the first samples of all: see
+//! [`FedHsaMse`].
 //!
 //! [`ArrivalLaw`] describes rounds in which messages are lost or weakened at random, or only some of the agents participate.
-//! [`DelayedMse`] is about rounds that use directions of a constant number of rounds ago.
+//! [`DelayedMse`] covers rounds that use directions from a constant number of rounds ago.
 
 mod arrivals;
 #[cfg(test)]
@@ -48,7 +46,7 @@ use serde::{Deserialize, Serialize};
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
 
-/// What is known exactly of a method whose samples are independent: one recursion of second moments for each kind of rounds.
+/// Exact results for a method with independent samples: one recursion of second moments for each kind of rounds.
 pub trait ExactMse {
     /// The spectral radius of the map of second moments. The mean-square error converges if it is below 1, and grows without bound if
     /// it is above 1.
@@ -57,7 +55,8 @@ pub trait ExactMse {
     /// When the eigenvalues cannot be computed.
     fn radius(&self) -> Result<f64>;
 
-    /// The floor: the limit of [`ExactMse::curve`] for large t. Its `bias` is that of the limit, so that `mse_around(&bias)` is the noise.
+    /// The floor: the limit of [`ExactMse::curve`] for large t. Its `bias` is the bias of the limit, so that `mse_around(&bias)` is the
+    /// noise.
     ///
     /// # Errors
     /// When the mean or the mean-square error diverges, or a solve does not converge.
@@ -110,19 +109,19 @@ impl MeanSquare {
 
 /// Whether a symmetric matrix is positive definite.
 ///
-/// A map T of second moments whose matrix is too large for eigenvalues: T keeps covariances covariances, so its radius is
-/// below 1 exactly where `X = T(X) + S` has a solution that is a covariance, for a source S that excites all modes. With
-/// S = I the solution is at least I, so rounding does not decide.
+/// This decides on a map T of second moments whose matrix is too large for eigenvalues. T maps covariances to covariances, so its
+/// radius is below 1 exactly where `X = T(X) + S` has a solution that is a covariance, for a source S that excites all modes. With S =
+/// I the solution is at least I, so rounding does not decide.
 fn is_positive_definite(m: MatRef<'_, f64>) -> bool {
     m.is_all_finite() && m.llt(Side::Lower).is_ok()
 }
 
-/// The error about a floor that does not exist where the radius was not computed.
+/// The error for a missing floor where the radius was not computed.
 fn diverges() -> Error {
     Error::not_known("step_size", "the mean-square error diverges although the mean converges", "a smaller step size or a larger batch")
 }
 
-/// The error about a floor that does not exist.
+/// The error for a missing floor.
 pub(super) fn unstable(radius: f64) -> Error {
     // A map may overflow.
     let growth = if radius.is_finite() { format!(": after many rounds each one multiplies it by {radius:.6}") } else { String::new() };

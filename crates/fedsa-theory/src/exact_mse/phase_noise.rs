@@ -64,10 +64,9 @@ pub fn step_noise(system: &System, moments: &Moments, root: &[f64], batch: u64) 
 /// The conditional covariance of a local phase's end as a map of the packed second moment X of its start: packed d x packed n. `f` is
 /// the matrix of one mean step on the coordinates `(u, 1, ..)`, n x n.
 ///
-/// The mean path has the second moment `F^h X F^hT` after h steps, and the covariance around it obeys
-/// `V_{h+1} = K V_h + Q (F^h X F^hT)`, where `Q` is the covariance that a step adds and `K V = D V D^T + Q(V)`. Doubling
-/// gives, as maps of packed X, `T_{2m} = K^m T_m + T_m (F^m (x) F^m)`. It ends early, with another matrix, when the computation is
-/// cancelled.
+/// The mean path has the second moment `F^h X F^hT` after h steps, and the covariance around it obeys `V_{h+1} = K V_h + Q (F^h X
+/// F^hT)`, where `Q` is the covariance that a step adds and `K V = D V D^T + Q(V)`. Doubling gives, as maps of packed X, `T_{2m} = K^m
+/// T_m + T_m (F^m (x) F^m)`. A cancelled computation ends early with a wrong matrix.
 pub fn phase_noise(system: &System, moments: &Moments, root: &[f64], batch: u64, setting: &RoundSetting, f: &Mat<f64>) -> Mat<f64> {
     let (d, n, eta) = (root.len(), f.nrows(), setting.step_size);
     let added = Scale(eta * eta) * step_noise(system, moments, root, batch);

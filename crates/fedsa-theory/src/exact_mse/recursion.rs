@@ -1,4 +1,4 @@
-//! The recursion that the exact mean-square errors of methods without control variates share.
+//! The recursion for exact mean-square errors of methods without control variates.
 
 use super::evolution::{Evolution, affine, offset};
 use super::{ExactMse, MeanSquare, unstable};
@@ -25,7 +25,7 @@ pub(super) struct Recursion<'a> {
     pub source: &'a Mat<f64>,
     /// theta*, d numbers.
     pub root: &'a [f64],
-    /// What has the bias of the limit; `None` where that is 0.
+    /// The mean round that gives the limit's bias; `None` where the bias is 0.
     pub bias: Option<&'a FedLsaMean>,
 }
 
@@ -74,7 +74,7 @@ impl Recursion<'_> {
         Ok(curve)
     }
 
-    /// The same, as a map of a state.
+    /// The curve as a map of a state.
     fn evolution(&self, u_0: &[f64]) -> Evolution {
         let (d, nc) = (u_0.len(), packed_len(u_0.len()));
         let (map, start) = self.lifted(u_0);

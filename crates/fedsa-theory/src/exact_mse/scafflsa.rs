@@ -41,23 +41,21 @@ struct Class {
     start: Vec<f64>,
 }
 
-/// The exact second moments of SCAFFLSA under i.i.d. samples, `batch` of them
-/// averaged in each step.
+/// The exact second moments of SCAFFLSA under i.i.d. samples, `batch` of them averaged in each step.
 ///
-/// The whole state is `(u, x_1 .. x_N, 1)` with `x_c = xi_c - xi*_c`. Agents with the same system, weight and initial control
-/// are exchangeable and form a class. It is therefore enough to compute the second moment Y of
-/// `y = (u, xbar_1 .. xbar_K, 1)`, with one mean control for each class, and for each class the second moment `W_k` of a
-/// member's deviation from the mean, which is uncorrelated with y:
+/// The whole state is `(u, x_1 .. x_N, 1)` with `x_c = xi_c - xi*_c`. Agents with the same system, weight and initial control are
+/// exchangeable and form a class. So two parts are enough: the second moment Y of `y = (u, xbar_1 .. xbar_K, 1)`, with one mean control
+/// for each class, and for each class the second moment `W_k` of a member's deviation from the mean. The deviations are uncorrelated
+/// with y:
 ///
 /// ```text
 /// Y   <- L Y L^T + sum_k B_k (V_k / n_k) B_k^T
 /// W_k <- (I - S_k/E) W_k (I - S_k/E)^T + (1 - 1/n_k) V_k / E^2
 /// ```
 ///
-/// L is the mean round, `V_k` the conditional covariance of a member's local phase
-/// (a linear map of the (u, x_c, 1) block of Y, `W_k` added to that of x_c),
-/// and `B_k e` adds `alpha_g w_k e` to u and `(w_k - [j = k]) e / E` to `xbar_j`.
-/// Cost: one map for each distinct kind, once, then `O((K d)^2 d)` per round.
+/// L is the mean round. `V_k` is the conditional covariance of a member's local phase, a linear map of the (u, x_c, 1) block of Y with
+/// `W_k` added to its x_c block. `B_k e` adds `alpha_g w_k e` to u and `(w_k - [j = k]) e / E` to `xbar_j`. Cost: one map for each
+/// distinct kind, once, then `O((K d)^2 d)` per round.
 #[derive(Debug, Clone)]
 pub struct ScafflsaMse {
     dim: usize,
@@ -116,7 +114,7 @@ impl ScafflsaMse {
         at_rounds(self, start, rounds, |state| {
             let state = self.second(state);
             let block = |k: usize| (k * d..(k + 1) * d).map(|i| state.y[(i, i)]).sum::<f64>();
-            // A member's second moment is that of the mean of its class and that of its deviation.
+            // A member's second moment is the second moment of the class mean plus that of its deviation.
             let controls = self.classes.iter().zip(&state.within).enumerate();
             let controls: f64 = controls.map(|(k, (class, w))| class.weight * (block(k + 1) + trace(w))).sum();
             curve.push(block(0) + self.setting.span().powi(2) * controls);
@@ -131,7 +129,7 @@ impl ScafflsaMse {
     }
 
     /// Whether the radius is below 1, without eigenvalues where the iteration for a fixed point converges: see
-    /// [`is_positive_definite`]. The noise itself may be 0 at the root, and excites not all modes then.
+    /// [`is_positive_definite`]. The noise itself may be 0 at the root, and then does not excite all modes.
     fn converges(&self) -> Result<bool> {
         let (d, last) = (self.dim, self.side() - 1);
         let identity = |n: usize| Mat::<f64>::identity(n, n);
@@ -171,7 +169,7 @@ impl ScafflsaMse {
         // L Y L^T = L (L Y)^T for the symmetric Y.
         let mut y = self.round.apply_to(&self.round.apply_to(&now.y).transpose().to_owned());
         let mut within = Vec::with_capacity(now.within.len());
-        // G_k = w_k V_k / n_k, the covariance of the mean noise with that of class k; G = sum w_k G_k.
+        // G_k = w_k V_k / n_k, the covariance of the mean noise with the noise of class k; G = sum w_k G_k.
         let mut shared = Vec::with_capacity(self.classes.len());
         let mut total = Mat::<f64>::zeros(d, d);
         for (k, class) in self.classes.iter().enumerate() {
@@ -285,8 +283,8 @@ impl ExactMse for ScafflsaMse {
     }
 }
 
-/// About how many nanoseconds a round of the second moments takes with classes of d components: within a factor of two of what was measured
-/// from 1 to 30 classes and from d = 2 to 20.
+/// The approximate nanoseconds for a round of the second moments with classes of d components. It is within a factor of two of
+/// measurements from 1 to 30 classes and from d = 2 to 20.
 pub(crate) fn round_work(classes: f64, d: f64) -> f64 {
     let side = d * (classes + 1.0) + 1.0;
     let noise = (2.0 * d + 1.0) * (d + 1.0) * 0.5 * d * (d + 1.0);
@@ -324,17 +322,17 @@ impl LinearMap for ScafflsaMse {
     }
 }
 
-/// The map of second moments on the numbers that determine them: symmetric matrices are packed, the mean control of the last class
-/// follows from those of the others because their weighted sum is 0, and the only agent of a class does not deviate from its mean.
+/// The map of second moments on the numbers that determine them. Symmetric matrices are packed. The mean control of the last class
+/// follows from the others, because their weighted sum is 0. The only agent of a class does not deviate from its mean.
 struct Reduced(ScafflsaMse);
 
 impl Reduced {
-    /// The rows of Y without those of the last class: `(u, xbar_1 .. xbar_(K-1), 1)`.
+    /// The rows of Y without the last class: `(u, xbar_1 .. xbar_(K-1), 1)`.
     fn side(&self) -> usize {
         self.0.side() - self.0.dim
     }
 
-    /// The row of Y that is row i of what is kept: the last class stands before the 1 at the end.
+    /// The row of Y for row i of the reduced state: the last class is before the final 1.
     fn place(&self, i: usize) -> usize {
         if i + 1 == self.side() { self.0.side() - 1 } else { i }
     }

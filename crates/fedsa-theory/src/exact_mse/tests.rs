@@ -276,7 +276,7 @@ fn simulation_agrees() {
 
 #[test]
 fn classes_of_agents_are_the_agents() {
-    // Twelve agents on two kinds: as two classes, and as twelve, told apart by controls that differ in a last bit.
+    // Twelve agents of two kinds: as two classes, and as twelve, whose controls differ in a last bit.
     let (_, systems, moments) = tiny(39, &[7, 5]);
     let setting = RoundSetting::new(0.2, 6).unwrap();
     let apart = (0..12).map(|c| vec![1e-30 * f64::from(c), -1e-30 * f64::from(c)]).collect::<Vec<_>>();

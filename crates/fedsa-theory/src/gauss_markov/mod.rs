@@ -1,13 +1,12 @@
 //! The exact mean-square error under additive Gauss-Markov noise (in no source).
 //!
-//! Samples are `gbar_c(theta) + x` with `x <- M x + w`, independent per agent ([`NoiseLaw`]), or with independent draws of x;
-//! operators are linear, all agents participate over a clear link, and steps are constant. The noise does not multiply the
-//! iterate, so that `u = theta - theta*` is its mean plus a sum of independent parts, one of each agent: the response to the
-//! noise of this agent alone, all others being noiseless.
+//! Samples are `gbar_c(theta) + x` with `x <- M x + w`, independent per agent ([`NoiseLaw`]), or with independent draws of x. Operators
+//! are linear, all agents participate over a clear link, and steps are constant. The noise does not multiply the iterate. So
+//! `u = theta - theta*` is its mean plus one independent part per agent: the response to the noise of this agent alone.
 //!
-//! Let y be the state of the method after a round (u, and for SCAFFLSA the mean controls of each kind of agents), L its mean
-//! round, and x the agent's noise. The agent's local phase ends at `o = R x + e` away from its mean, and o enters y through a matrix
-//! B. The part of the agent follows
+//! Let y be the state of the method after a round (u, and for SCAFFLSA the mean controls of each kind of agents), L its mean round, and
+//! x the agent's noise. The agent's local phase ends at `o = R x + e` away from its mean, and o enters y through a matrix B. The
+//! agent's part follows
 //!
 //! ```text
 //! y <- L y + p_c B (R x + e),    x <- Phi x + f
@@ -16,13 +15,13 @@
 //! | method | y | B |
 //! | --- | --- | --- |
 //! | FedLSA | u | `alpha_g I` |
-//! | FedHSA, FedLin | u | `alpha_g I`; o includes `(sum p_e S_e - S_c)` times the noise of the first sample, the drift's |
+//! | FedHSA, FedLin | u | `alpha_g I`; o includes `(sum p_e S_e - S_c)` times the noise of the first sample, which the drift uses |
 //! | SCAFFLSA | `u, xbar_1 .. xbar_K` | `alpha_g I` on u, `(1 - [j = k] / w_k) / E` on `xbar_j`, k the agent's kind of weight `w_k` |
 //!
-//! B, R and the law of (e, f) are those of the agent's kind, and `p_c^2` is a factor of the covariance: agents of one kind and
-//! one law of noise are computed once. The floor is the solution of one discrete Lyapunov equation for y, whose source contains
-//! `E y x^T`, the solution of a Sylvester equation for each of them. The curve sums responses: with `W_t = (G_t, Z_t)`, the effect
-//! of (y, x) on u after t more rounds,
+//! B, R and the law of (e, f) depend only on the agent's kind, and `p_c^2` is a factor of the covariance. So agents of one kind and one
+//! law of noise are computed once. The floor solves one discrete Lyapunov equation for y. Its source contains `E y x^T`, which solves a
+//! Sylvester equation for each of these classes. The curve sums responses: with `W_t = (G_t, Z_t)`, the effect of (y, x) on u after t
+//! more rounds,
 //!
 //! ```text
 //! G <- G L,    Z <- G B R + Z Phi,    noise_t = sum_{s<t} tr W_s cov(B e, f) W_s^T + tr Z_t E[x_0 x_0^T] Z_t^T
@@ -50,7 +49,7 @@ use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
 
-/// Up to this size of y the floor is the solution of a dense Lyapunov equation; beyond, the limit of the curve.
+/// Up to this size of y, the floor solves a dense Lyapunov equation; beyond, it is the limit of the curve.
 const DENSE_STATE: usize = 250;
 /// The most multiplications of a curve: some seconds.
 const MAX_WORK: f64 = 1e10;
@@ -64,7 +63,7 @@ pub struct GaussMarkov {
     round: MeanRound,
     dim: usize,
     root: Vec<f64>,
-    /// One for each kind of agents, or for each agent where each has noise of its own.
+    /// One for each kind of agents, or for each agent if agents have different laws of noise.
     parts: Vec<Part>,
     /// Whether noise remains from round to round.
     has_memory: bool,
@@ -86,7 +85,7 @@ struct Part {
     stationary: Mat<f64>,
 }
 
-/// The mean round L, and how the ends of local phases enter it.
+/// The mean round L, and the entry of local phases' ends into it.
 #[derive(Debug, Clone)]
 enum MeanRound {
     /// A map of u alone: FedLSA (whose mean is not linear but affine) and FedHSA.
@@ -152,7 +151,7 @@ impl GaussMarkov {
         })
     }
 
-    /// Refuses sizes at which the local phases of `parts` distinct agents in d dimensions take too long.
+    /// Rejects sizes at which the local phases of `parts` distinct agents in d dimensions take too long.
     ///
     /// # Errors
     /// When they do.
@@ -199,10 +198,10 @@ impl GaussMarkov {
         Ok(MeanSquare::floor(bias, noise))
     }
 
-    /// The error at each of `rounds` (ascending), from `theta_0` (d) and these initial controls; noise starts as the law says.
+    /// The error at each of `rounds` (ascending), from `theta_0` (d) and these initial controls; the law gives the noise at the start.
     ///
     /// # Errors
-    /// When rounds are not in ascending order or too many, or the given controls are not one vector of d numbers an agent.
+    /// When rounds are not in ascending order or too many, or the given controls are not one vector of d numbers for each agent.
     pub fn curve(&self, theta_0: &[f64], controls: &InitialControls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         if !rounds.is_sorted() {
             return Err(Error::new("rounds", "rounds that are not in ascending order", "ascending round numbers"));
@@ -261,7 +260,7 @@ impl GaussMarkov {
     /// When the computation is cancelled.
     fn stationary_noise(&self, map: &Mat<f64>) -> Result<f64> {
         let n = map.nrows();
-        // Phi^(2^j) of every part, and L^(2^j), until the former have vanished.
+        // Phi^(2^j) of every part and L^(2^j), until the powers of Phi have vanished.
         let memories: Vec<Vec<Mat<f64>>> = match self.has_memory {
             true => work::map(self.parts.len(), |k| doublings(&self.parts[k].noise.after, usize::MAX))?,
             false => vec![Vec::new(); self.parts.len()],
@@ -352,7 +351,7 @@ impl<'a> Responses<'a> {
         Self { of, round: 0, state, noise: vec![Mat::zeros(d, d); of.parts.len()], sum: 0.0, silent: 0, work: 0.0 }
     }
 
-    /// Refuses a number of rounds that takes too long.
+    /// Rejects a number of rounds that takes too long.
     fn afford(&self, rounds: f64) -> Result<()> {
         if self.work + rounds * self.work_of_round() <= MAX_WORK {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What an agent's noise does to the end of its local phase.
+//! The effect of an agent's noise on the end of its local phase.
 
 use faer::prelude::*;
 
@@ -64,9 +64,8 @@ pub(super) fn power_and_covariance(t: &Mat<f64>, q: &Mat<f64>, n: u64) -> (Mat<f
     (power, sum)
 }
 
-/// How the noise of an agent enters its round. Given the noise x before the round, a round adds
-/// `o = of_before x + e` to the end of its local phase, and its noise after the round is `after x + f`:
-/// `E e e^T = own`, `E e f^T = cross`, `E f f^T = kept`.
+/// The noise of an agent in its round. Given the noise x before the round, a round adds `o = of_before x + e` to the end of its local
+/// phase, and its noise after the round is `after x + f`: `E e e^T = own`, `E e f^T = cross`, `E f f^T = kept`.
 #[derive(Debug, Clone)]
 pub(super) struct LegNoise {
     pub of_before: Mat<f64>,
@@ -77,8 +76,8 @@ pub(super) struct LegNoise {
 }
 
 impl LegNoise {
-    /// The local phase of `h` steps of size `eta` under the mean matrix `a`, with `drift` times the noise of the first sample added to its
-    /// end. The first sample is that of the first step, or if `fresh` one before it.
+    /// The local phase of `h` steps of size `eta` under the mean matrix `a`, with `drift` times the noise of the first sample added to
+    /// its end. The first step uses the first sample, unless `fresh`: then that sample comes before the first step.
     pub fn new(a: &Mat<f64>, eta: f64, h: u64, law: &BatchLaw, drift: Option<&Mat<f64>>, fresh: bool) -> Self {
         let d = a.nrows();
         // One step of (r, x), where r is what the noise has added to the iterate.
@@ -114,7 +113,7 @@ impl LegNoise {
         }
     }
 
-    /// `sum p_c S_c - S_k` for every kind: what the first sample's noise adds to the end of FedHSA's local phase of a kind, through the
+    /// `sum p_c S_c - S_k` for every kind: the effect of the first sample's noise on the end of FedHSA's local phase, through the
     /// drift `G - g_c(theta_t, z_c0)`. `S_c` adds a constant drift to the end of a local phase.
     pub fn of_drifts<'a>(kinds: impl Iterator<Item = (&'a Mat<f64>, f64)>, eta: f64, h: u64) -> Vec<Mat<f64>> {
         let (sums, weights): (Vec<Mat<f64>>, Vec<f64>) = kinds.map(|(a, weight)| (AffinePhase::new(a, eta, h).sum, weight)).unzip();

@@ -1,4 +1,4 @@
-//! Against the whole joint system of all agents, written out step by step, and against the recursions of i.i.d. samples.
+//! Comparison with the joint system of all agents, written out step by step, and with the recursions of i.i.d. samples.
 
 use faer::prelude::*;
 
@@ -163,7 +163,7 @@ fn curve_and_floor_are_those_of_the_whole_joint_system() {
     for (rule, h, alpha, batch, from_zero) in RULES.into_iter().flat_map(|rule| {
         [(rule, 1, 1.0, 1, false), (rule, 3, 1.0, 1, true), (rule, 3, 0.8, 1, false), (rule, 2, 1.0, 3, false), (rule, 4, 1.1, 2, true)]
     }) {
-        // One law for all agents, and with a server's step of its own one for each.
+        // One law for all agents; with a server step other than 1, one law for each.
         let of = |c: u64| noise(6 + c, 2, 0.8 - 0.3 * c as f64, from_zero);
         let laws = if alpha == 1.0 { vec![of(0)] } else { vec![of(0), of(1), of(2)] };
         let setting = RoundSetting::new(0.15, h).unwrap().with_server_step(alpha).unwrap();

@@ -13,8 +13,8 @@ const MAX_NUMBERS: usize = 1 << 26;
 /// The most states for which dense K x K matrices are formed.
 const MAX_STATES: usize = 4000;
 
-/// A chain of K states whose moves are the samples of one agent. Several samples of one move from i to j are several moves,
-/// because only sums over them enter.
+/// A chain of K states whose moves are the samples of one agent. Several samples of one move from i to j count as several moves,
+/// because only sums over moves matter.
 #[derive(Debug, Clone)]
 pub struct MarkovAgent {
     /// The weight p_c of the agent in the server's mean.
@@ -27,7 +27,7 @@ pub struct MarkovAgent {
     pub stationary: Vec<f64>,
     /// The moves, sorted by the state that they leave.
     pub moves: Vec<Move>,
-    /// The number that each state has in the problem (K). Transient states have been left out.
+    /// The number of each state in the problem (K). Transient states are left out.
     pub labels: Vec<u32>,
 }
 
@@ -38,7 +38,7 @@ pub struct Move {
     pub from: u32,
     /// The state after the move.
     pub to: u32,
-    /// The probability of the move in the state `from`; those of one state sum to 1.
+    /// The probability of the move in the state `from`. The moves from one state have the sum 1.
     pub p: f64,
     /// `A` (d x d).
     pub a: Mat<f64>,
@@ -49,7 +49,7 @@ pub struct Move {
 /// `count` agents with the same chain, samples and weight, whose chains are independent.
 #[derive(Debug, Clone)]
 pub struct AgentClass {
-    /// One of the agents; its weight is that of a single agent.
+    /// One of the agents, with the weight of a single agent.
     pub agent: MarkovAgent,
     /// The number of agents.
     pub count: usize,
@@ -128,7 +128,7 @@ impl MarkovAgent {
         linalg::norm2(&sum)
     }
 
-    /// Whether every state has a single move: a cycle of K samples, as of a log that is replayed, or for K = 1 no noise at all.
+    /// Whether every state has a single move: a cycle of K samples, such as a replayed log, or for K = 1 no noise at all.
     pub fn is_deterministic(&self) -> bool {
         self.moves.len() == self.states
     }
@@ -220,7 +220,7 @@ fn closed_class(states: usize, moves: &[Move], start: usize) -> (Vec<bool>, Vec<
     let mut state = start;
     loop {
         let (after, before) = (reach(&forward, state), reach(&backward, state));
-        // From a transient state the search goes on in a state from which there is no way back: fewer states are reached from there.
+        // From a transient state the search continues in a state without a way back, from which fewer states are reached.
         match (0..states).find(|s| after[*s] && !before[*s]) {
             Some(s) => state = s,
             None => return (after, before),

@@ -9,8 +9,8 @@
 //! SCAFFLSA    each agent: H steps with the drift x_c;  x_c <- x_c + (sum p_e u_e - u_c) / (eta H);  u <- sum p_e u_e
 //! ```
 //!
-//! `x_c = xi_c - xi*_c` with `xi*_c = wbar_c`. Since `sum p_c x_c = 0` the last agent's `x_N` is computed from the others, so that no
-//! direction that a round leaves alone remains among the unknowns.
+//! `x_c = xi_c - xi*_c` with `xi*_c = wbar_c`. Since `sum p_c x_c = 0`, the last agent's `x_N` follows from the others. So no unknown
+//! direction stays unchanged by a round.
 
 use super::one_agent::step;
 use super::registers::{Instruction, RoundMap};
@@ -22,7 +22,7 @@ use fedsa::error::{Error, Result, require};
 use fedsa::linalg;
 use fedsa::sampling::ChainStart;
 
-/// The most unknowns, and the most numbers that a round works on.
+/// The most unknowns, and the most numbers within a round.
 const MAX_UNKNOWNS: usize = 1 << 20;
 const MAX_NUMBERS: usize = 1 << 25;
 
@@ -54,8 +54,9 @@ impl Joint {
     /// The recursion on the joint chain of all agents.
     ///
     /// # Errors
-    /// When there are no agents, their dimensions differ, the server's step is not 1, the batch is 0, a round has more than 10^6
-    /// samples of an agent, or there are more than 2^20 unknowns or 2^25 numbers within a round.
+    /// - When there are no agents, or their dimensions differ.
+    /// - When the server's step is not 1, or the batch is 0.
+    /// - When a round has more than 10^6 samples of an agent, or there are more than 2^20 unknowns or 2^25 numbers within a round.
     pub fn new(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule, batch: u64) -> Result<Self> {
         super::check(classes, setting)?;
         super::check_samples(setting.local_steps, batch)?;
@@ -95,7 +96,7 @@ impl Joint {
         &self.map
     }
 
-    /// About how many multiplications a round of the second moments takes, one a nanosecond.
+    /// The approximate multiplications of a round of the second moments, one per nanosecond.
     pub(crate) fn work(&self) -> f64 {
         self.map().second_work()
     }
@@ -108,12 +109,12 @@ impl Joint {
         self.map().floor()
     }
 
-    /// The error at the start of each of `rounds` (ascending), from `offset = theta_0 - theta*` (d). `controls` matter to SCAFFLSA
-    /// only, in the order of the agents.
+    /// The error at the start of each of `rounds` (ascending), from `offset = theta_0 - theta*` (d). Only SCAFFLSA uses `controls`, in
+    /// the order of the agents.
     ///
     /// # Errors
-    /// When rounds are not in ascending order, shapes differ, the start is no state of every closed class, or given controls do
-    /// not sum to 0.
+    /// When rounds are not in ascending order, shapes differ, the start is no state of every closed class, or given controls do not sum
+    /// to 0.
     pub fn curve(&self, offset: &[f64], controls: &InitialControls, start: ChainStart, rounds: &[u64]) -> Result<Vec<MarkovFloor>> {
         let d = self.map.dim();
         require(offset.len() == d, "theta_0", offset.len(), &format!("{d} numbers"))?;
@@ -141,7 +142,7 @@ impl Joint {
     }
 }
 
-/// What instructions of a round need to know.
+/// The settings of a round that its instructions use.
 struct Round<'a> {
     weights: &'a [f64],
     eta: f64,
@@ -149,7 +150,7 @@ struct Round<'a> {
     batch: u64,
 }
 
-/// The registers that last, all registers, and the instructions.
+/// The number of lasting registers, the number of all registers, and the instructions.
 type Program = (usize, usize, Vec<Instruction>);
 
 fn set(into: usize, terms: &[(f64, usize)]) -> Instruction {
@@ -160,7 +161,7 @@ impl Round<'_> {
     /// `steps` local steps of an agent on register `at`, each with `eta drift` if there is a drift.
     fn local(&self, agent: usize, at: usize, spare: usize, steps: u64, drift: Option<usize>, to: &mut Vec<Instruction>) {
         let mut one = step(agent, at, spare, self.eta, self.batch).0;
-        // `A u` is that before the drift is added.
+        // `A u` uses u before the drift is added.
         one.extend(drift.map(|drift| set(at, &[(1.0, at), (self.eta, drift)])));
         (0..steps).for_each(|_| to.extend(one.iter().cloned()));
     }

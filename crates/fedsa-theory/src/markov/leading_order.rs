@@ -70,7 +70,7 @@ impl LeadingOrder {
         })
     }
 
-    /// `tr V1`, and that of independent samples. Their ratio is the factor by which correlation multiplies the noise.
+    /// `tr V1` of these samples and of independent ones. The ratio is the factor by which correlation multiplies the noise.
     pub fn traces(&self) -> (f64, f64) {
         let trace = |m: &Mat<f64>| (0..m.nrows()).map(|i| m[(i, i)]).sum();
         (trace(&self.v1), trace(&self.v1_independent))
@@ -149,7 +149,7 @@ impl<'a> Correlations<'a> {
         products
     }
 
-    /// What the agent adds to `Abar beta`, without its weight p.
+    /// The agent's contribution to `Abar beta`, without its weight p.
     fn shift(&self, p: f64, local_steps: u64, rule: MarkovRule) -> Vec<f64> {
         let steps = local_steps as f64;
         let mut shift: Vec<f64> = self.total.iter().map(|s| p * s).collect();
@@ -178,7 +178,7 @@ impl<'a> Correlations<'a> {
     }
 }
 
-/// `sum_j M(j) a(j)` for the matrices in the rows of `after` (K x d^2) and the vectors in those of `before` (K x d).
+/// `sum_j M(j) a(j)` for the matrices in the rows of `after` (K x d^2) and the vectors in the rows of `before` (K x d).
 fn applied(before: &Mat<f64>, after: &Mat<f64>) -> Vec<f64> {
     let (k, d) = (before.nrows(), before.ncols());
     (0..d).map(|i| (0..k).map(|s| (0..d).map(|j| after[(s, i * d + j)] * before[(s, j)]).sum::<f64>()).sum()).collect()

@@ -2,13 +2,13 @@
 //!
 //! # Conventions
 //!
-//! The chain of agent c is in state `s_k` before step k and moves to `s_{k+1}`; the sample of step k belongs to the move
-//! `(s_k, s_{k+1})`. Samples of states (the switch) ignore where the move leads, samples of transitions (TD) do not. Only the
-//! number K of *states* counts. Chains run on across rounds, and are independent of each other.
+//! The chain of agent c is in state `s_k` before step k and moves to `s_{k+1}`; the sample of step k belongs to the move `(s_k,
+//! s_{k+1})`. Samples of states (the switch) ignore where the move leads, samples of transitions (TD) do not. Only the number K of
+//! *states* counts. Chains continue across rounds and are independent of each other.
 //!
-//! `u = theta - theta*` with the global root theta*; a move has `A` and `w = A theta* - b`, so that a step is
-//! `u <- u - eta (A u + w)`. Its stationary means are `Abar_c` and `wbar_c`; `wbar_c` is not 0 if agents differ, and
-//! `sum p_c wbar_c = 0`. Errors are those of `theta_t` at the start of a round.
+//! `u = theta - theta*` with the global root theta*; a move has `A` and `w = A theta* - b`, so that a step is `u <- u - eta (A u + w)`.
+//! Its stationary means are `Abar_c` and `wbar_c`; `wbar_c` is not 0 if agents differ, and `sum p_c wbar_c = 0`. Errors refer to
+//! `theta_t` at the start of a round.
 //!
 //! # What is exact
 //!
@@ -19,21 +19,21 @@
 //! | [`closure`] | any number of agents; SCAFFLSA with (N+1) d up to about 60 | closure: relative error about `eps^2`, usually far below 1% |
 //! | [`leading_order`] | all | leading order in eta: relative error O(eta), often 10 to 50% at steps in use |
 //!
-//! Settings in which a method is another one, or a closure neglects nothing, are computed and labelled as what they are:
+//! In some settings a method equals another, or a closure neglects nothing. These are computed and labelled accordingly:
 //!
-//! | setting (all agents, clear link) | is |
+//! | setting (all agents, clear link) | equals |
 //! | --- | --- |
 //! | one agent, any method and H | FedLSA: [`one_agent`], exact |
 //! | H = 1, FedHSA and SCAFFLSA | FedLSA: the drifts sum to 0 over the agents |
 //! | matrices that are not random, any method | the closure is exact (`eps^2 = 0`) |
 //! | independent samples of states, FedLSA and SCAFFLSA | the closure is exact (`eps^2 = 0`) |
 //!
-//! Two settings do not reduce under Markov samples, and are not known: FedLin with H = 1, whose second sample of a round moves the chain
-//! once more (with independent samples it is FedLSA in law), and SCAFFLSA with random talk of probability 1, which is FedLSA and is not
-//! recognised. The closure of FedHSA is exact for independent samples too, but its `eps^2` counts the sample that it holds for H steps.
+//! Two settings have no results under Markov samples. FedLin with H = 1 takes a second sample in a round, which moves the chain once
+//! more (with independent samples it is FedLSA in law). SCAFFLSA with random talk of probability 1 is FedLSA, but is not recognised.
+//! The closure of FedHSA is exact for independent samples too, but its `eps^2` counts the sample that it holds for H steps.
 //!
-//! A second moment that is split by the state of one agent only does not have a closed recursion: given theta_t, which has
-//! averaged the pasts of all agents, their states are dependent.
+//! A second moment that is split by the state of one agent only has no closed recursion. Given theta_t, which averages the pasts of all
+//! agents, the agents' states are dependent.
 
 pub mod chain;
 pub mod closure;
@@ -82,10 +82,10 @@ impl MarkovFloor {
     }
 }
 
-/// The most samples of one agent in a round.
+/// The largest number of samples of one agent in a round.
 const MAX_SAMPLES: u64 = 1_000_000;
 
-/// Checks that an agent's samples of a round can be followed one by one.
+/// Checks that an agent's samples of a round are few enough to follow one by one.
 fn check_samples(steps: u64, batch: u64) -> Result<()> {
     require(batch >= 1, "batch", batch, "at least 1")?;
     let samples = steps.saturating_mul(batch);

@@ -1,8 +1,8 @@
 //! One agent under Markov samples: exact.
 //!
-//! With `m_k(i) = E[u_k 1{s_k = i}]` and `S_k(i) = E[u_k u_k^T 1{s_k = i}]` a step is a linear map of
-//! `(m(i), S(i), pi_i)` over the states i. For one agent FedLSA, FedHSA and SCAFFLSA are the same, and the error at the start of
-//! a round is that after all its steps, whatever H.
+//! With `m_k(i) = E[u_k 1{s_k = i}]` and `S_k(i) = E[u_k u_k^T 1{s_k = i}]` a step is a linear map of `(m(i), S(i), pi_i)` over the
+//! states i. For one agent FedLSA, FedHSA and SCAFFLSA are the same. The error at the start of a round is the error after all steps of
+//! the round before, for any H.
 
 use super::registers::{Instruction, RoundMap};
 use super::stationary::CellMap;
@@ -41,7 +41,7 @@ impl OneAgent {
         &self.step
     }
 
-    /// About how many multiplications a step of the second moments takes, one a nanosecond.
+    /// The approximate multiplications of a step of the second moments, one per nanosecond.
     pub(crate) fn work(&self) -> f64 {
         self.map().second_work()
     }
@@ -74,8 +74,8 @@ impl OneAgent {
     }
 }
 
-/// One local step of an agent on register `at`, a mean of `batch` samples, and the number of registers up to the one that it may
-/// use, `spare`.
+/// One local step of an agent on register `at`, a mean of `batch` samples. It may use registers from `spare` on; the second result is
+/// the number of registers needed.
 pub(super) fn step(agent: usize, at: usize, spare: usize, eta: f64, batch: u64) -> (Vec<Instruction>, usize) {
     if batch == 1 {
         return (vec![Instruction::Sample { agent, into: at, at, scale: eta }], 0);

@@ -1,15 +1,14 @@
 //! The second moment of a round's variables, split by the joint state of the agents' chains.
 //!
-//! A round is a list of linear instructions on registers of d numbers and the constant 1. All of them stand side by side in one
-//! vector Y, and `E[Y Y^T 1{s}]` is followed for every joint state s. An instruction that uses a sample moves the chain of its
-//! agent:
+//! A round is a list of linear instructions on registers of d numbers and the constant 1. One vector Y contains them all, and the
+//! recursion follows `E[Y Y^T 1{s}]` for every joint state s. An instruction that uses a sample moves the chain of its agent:
 //!
 //! ```text
 //! X'(s') = sum over moves of agent c from s to s':  p T X(s) T^T,    T changes one register by A and w of the move
 //! ```
 //!
-//! Agents can take their steps one after another, because their chains are independent and their local variables are registers
-//! of their own. The result is exact for every method whose round is such a list.
+//! Agents can take their steps one after another, because their chains are independent and each has its own registers. The result is
+//! exact for every method whose round is such a list.
 
 use std::sync::Mutex;
 
@@ -33,7 +32,7 @@ pub(super) enum Instruction {
     Sample { agent: usize, into: Register, at: Register, scale: f64 },
 }
 
-/// A sample as an instruction sees it: `A` in row-major order and `w`, and the moves that carry it, (to, p).
+/// A sample for an instruction: `A` in row-major order and `w`, and the moves that carry it, (to, p).
 #[derive(Debug, Clone)]
 struct Sample {
     a: Vec<f64>,
@@ -41,14 +40,14 @@ struct Sample {
     moves: Vec<(usize, f64)>,
 }
 
-/// One agent's moves, grouped by the state that they leave and by sample.
+/// One agent's moves, grouped by the state before the move and by sample.
 #[derive(Debug, Clone)]
 struct Chain {
     states: usize,
     stride: usize,
     /// The samples of each state.
     samples: Vec<Vec<Sample>>,
-    /// The moves into each state if every sample has one move: the state that it leaves, the sample there, and p.
+    /// The moves into each state if every sample has one move: the state before the move, its sample there, and p.
     arrivals: Option<Vec<Vec<(usize, usize, f64)>>>,
     stationary: Vec<f64>,
     labels: Vec<u32>,
@@ -63,7 +62,7 @@ impl Chain {
             let w: Vec<f64> = m.w.iter().zip(&mean).map(|(w, mean)| w - mean).collect();
             let (a, to) = (linalg::to_rows(&m.a), (m.to as usize, m.p));
             let of_state = &mut samples[m.from as usize];
-            // Samples of states do not depend on where the move leads.
+            // Samples of states do not depend on the state after the move.
             match of_state.last_mut().filter(|last| last.a == a && last.w == w) {
                 Some(last) => last.moves.push(to),
                 None => of_state.push(Sample { a, w, moves: vec![to] }),
@@ -107,7 +106,7 @@ pub(super) struct RoundMap {
 }
 
 impl RoundMap {
-    /// The map of a round on `registers` registers of which the first `main` last; `centred` replaces `w` by `w - wbar_c`.
+    /// The map of a round on `registers` registers. The first `main` last from round to round; `centred` replaces `w` by `w - wbar_c`.
     pub(super) fn new(agents: &[&MarkovAgent], main: usize, registers: usize, round: Vec<Instruction>, centred: bool) -> Self {
         let mut stride = 1;
         let mut chains = Vec::with_capacity(agents.len());
@@ -123,14 +122,14 @@ impl RoundMap {
     /// The joint law of the chains' states at the start of a run.
     ///
     /// # Errors
-    /// When an agent's chain does not have the state, or leaves it for good.
+    /// When an agent's chain does not have the state, or leaves it permanently.
     pub(super) fn start_law(&self, start: ChainStart) -> Result<Vec<f64>> {
         let laws: Vec<Vec<f64>> = self.chains.iter().map(|c| c.start(start)).collect::<Result<_>>()?;
         let mut laws = laws.into_iter();
         Ok(joint_law(&self.chains, self.cells, |_| laws.next().unwrap_or_default()))
     }
 
-    /// Where coordinate i of `(y, 1)` is in Y.
+    /// The position of coordinate i of `(y, 1)` in Y.
     fn place(&self, i: usize) -> usize {
         if i == self.lasting() { self.side - 1 } else { i }
     }
@@ -192,12 +191,12 @@ impl RoundMap {
         Scratch { rows: vec![0.0; self.dim * self.side], image: vec![0.0; self.side * self.side] }
     }
 
-    /// One sample of a chain in all cells. The sum of a cell has the same order in both ways of taking it.
+    /// One sample of a chain in all cells. Both ways add up a cell in the same order.
     fn sample(&self, chain: &Chain, now: &[f64], next: &mut [f64], what: (Register, Register, f64)) {
         let size = self.side * self.side;
         let state = |cell: usize| cell / chain.stride % chain.states;
         if let Some(arrivals) = &chain.arrivals {
-            // Cells can be taken at once. A thread takes scratch that no other has.
+            // Cells are computed in parallel. Each thread takes scratch that no other thread uses.
             let free = Mutex::new(Vec::new());
             parallel::each_chunk(next, size, &|to, target| {
                 let mut scratch = free.lock().expect("no panics under the lock").pop().unwrap_or_else(|| self.scratch());
@@ -252,11 +251,11 @@ impl CellMap for RoundMap {
             Instruction::Sample { agent, .. } => {
                 let (samples, targets) = each(*agent);
                 let share = cells / self.chains[*agent].states as f64;
-                // The changed rows and columns and a copy of the cell for each sample, and its sum with each cell that it moves to.
+                // The changed rows and columns and a copy of the cell for each sample, and its sum with each cell to which it moves.
                 share * (samples * (d * n * (d + 4.0) + d * d * (d + 2.0) + n * n + 40.0 * d) + targets * n * n)
             }
         };
-        // Rows are added at some two numbers a nanosecond. Cells are unpacked and packed.
+        // Rows are added at about two numbers a nanosecond. Cells are unpacked and packed.
         0.6 * self.round.iter().map(of).sum::<f64>() + 2.0 * cells * n * n
     }
 

@@ -9,10 +9,10 @@ use crate::symmetric::{packed_index, packed_len};
 use fedsa::error::{Error, Result};
 use fedsa::linalg::Mat;
 
-/// A round of the moments of `(y, 1)` split into cells, where y are n numbers of which the first d are `theta - theta*`.
+/// A round of the moments of `(y, 1)` split into cells. y has n numbers; the first d are `theta - theta*`.
 ///
-/// Both maps are linear and keep the cells' constants, whose stationary value is known. The constants are an eigenvector of
-/// eigenvalue 1: they are fixed, and the rest is solved for.
+/// Both maps are linear and keep the cells' constants, whose stationary value is known. The constants are an eigenvector of eigenvalue
+/// 1, so they are fixed, and the solve is for the rest.
 pub(super) trait CellMap: Sync {
     /// The dimension d of theta.
     fn dim(&self) -> usize;
@@ -24,7 +24,7 @@ pub(super) trait CellMap: Sync {
     fn mean(&self, x: &[f64], out: &mut [f64]);
     /// One round of the packed `E[(y, 1) (y, 1)^T 1{cell}]`, `(n+1)(n+2)/2` numbers a cell.
     fn second(&self, x: &[f64], out: &mut [f64]);
-    /// About how many multiplications a round of the second moments takes, one a nanosecond.
+    /// The approximate multiplications of a round of the second moments, one per nanosecond.
     fn second_work(&self) -> f64;
 }
 
@@ -42,7 +42,7 @@ impl LinearMap for Means<'_> {
     }
 
     fn work(&self) -> f64 {
-        // Vectors in place of matrices.
+        // Vectors instead of matrices.
         2.0 * self.0.second_work() / (self.0.lasting() + 1) as f64
     }
 }
@@ -83,7 +83,7 @@ impl LinearMap for All<'_> {
 }
 
 impl dyn CellMap + '_ {
-    /// Applies a map of `long` numbers a cell to the first `short` of them, the others being 0.
+    /// Applies a map of `long` numbers per cell to the first `short` of them; the others are 0.
     fn on(&self, x: &[f64], out: &mut [f64], short: usize, long: usize, map: impl Fn(&[f64], &mut [f64])) {
         let full = extended(x, short, long);
         let mut image = vec![0.0; full.len()];
@@ -134,22 +134,21 @@ impl dyn CellMap + '_ {
         Ok(given)
     }
 
-    /// Whether second moments converge, for maps too large for eigenvalues. The map keeps covariances covariances, so its radius is
+    /// Whether second moments converge, for maps too large for eigenvalues. The map takes covariances to covariances, so its radius is
     /// below 1 exactly where `X = map(X) + I` has a solution that is positive definite in every cell.
     fn converges(&self) -> Result<bool> {
         let (n, seconds) = (self.lasting(), Seconds(self));
         let mut identity = vec![0.0; packed_len(n)];
         (0..n).for_each(|i| identity[packed_index(i, i)] = 1.0);
-        // In proportion to the law: cells that are hardly ever visited would set the scale otherwise.
+        // Proportional to the law: otherwise rarely visited cells would set the scale.
         let source: Vec<f64> = self.law().iter().flat_map(|q| identity.iter().map(move |x| q * x)).collect();
         let x = fixed_point(&seconds, &source)?;
         Ok(x.chunks_exact(packed_len(n)).zip(self.law()).all(|(cell, q)| {
-            // Rounding errors of the solution exceed what is in cells of negligible probability.
+            // In cells of negligible probability, rounding errors of the solution exceed the values.
             *q < 1e-6 || Mat::from_fn(n, n, |i, j| cell[packed_index(i, j)]).llt(Side::Lower).is_ok()
         }))
     }
 
-    /// The floor.
     pub(super) fn floor(&self) -> Result<MarkovFloor> {
         Ok(self.summed(&self.stationary()?))
     }
@@ -177,19 +176,19 @@ impl dyn CellMap + '_ {
     }
 }
 
-/// `short` numbers a cell, followed by zeros up to `long`.
+/// `short` numbers per cell, followed by zeros up to `long`.
 fn extended(x: &[f64], short: usize, long: usize) -> Vec<f64> {
     let mut out = vec![0.0; x.len() / short * long];
     out.chunks_exact_mut(long).zip(x.chunks_exact(short)).for_each(|(out, x)| out[..short].copy_from_slice(x));
     out
 }
 
-/// The first `short` of `long` numbers a cell.
+/// The first `short` of `long` numbers per cell.
 fn shortened(x: &[f64], short: usize, long: usize) -> Vec<f64> {
     x.chunks_exact(long).flat_map(|cell| cell[..short].iter().copied()).collect()
 }
 
-/// The error about a floor that does not exist.
+/// The error for a missing floor.
 pub(super) fn unstable(radius: Option<f64>) -> Error {
     let growth =
         radius.filter(|r| r.is_finite()).map_or(String::new(), |r| format!(": after many rounds each one multiplies it by {r:.6}"));

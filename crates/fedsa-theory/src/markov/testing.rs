@@ -13,7 +13,7 @@ use fedsa::problem::systems::{Moments, System, Systems};
 /// A move (from, to, p) with its `A` and `b`.
 pub type Edge = (usize, usize, f64, Mat<f64>, Vec<f64>);
 
-/// An agent as a problem describes it.
+/// An agent in a problem's terms.
 #[derive(Clone)]
 pub struct Given {
     pub weight: f64,

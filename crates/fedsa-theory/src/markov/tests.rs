@@ -18,7 +18,7 @@ use crate::testing::Draw;
 use fedsa::linalg::{self, Mat};
 use fedsa::sampling::ChainStart;
 
-/// Half a unit in the last printed digit, and a little.
+/// Half a unit in the last printed digit, and a small margin.
 fn printed(value: f64, want: f64, digit: f64) {
     assert!((value - want).abs() <= 0.51 * digit, "{value} instead of {want}");
 }
@@ -366,7 +366,7 @@ fn independent_states_give_the_recursions_of_independent_samples() {
         let curve = joint.curve(&[1.0; 2], &controls, ChainStart::Stationary, &[1, 4]).unwrap();
         curve.iter().zip(want.curve(&theta, &[1, 4]).unwrap()).for_each(|(a, b)| close(a, &b));
     }
-    // Neighbouring transitions share a state, so those of TD are not independent.
+    // Neighbouring transitions share a state, so TD's transitions are dependent.
     let mut td = r4(1, false);
     let (agents, _) = super::testing::classes(&td);
     let edges = td[0].edges.clone();
@@ -410,7 +410,7 @@ fn the_edges_of_the_switch_are_where_r2_is_one() {
     }
 }
 
-/// A log that is replayed: the error in each phase is that of the orbit.
+/// A replayed log: the error in each phase is the orbit's.
 #[test]
 fn a_cycle_has_an_exact_floor_and_no_leading_order() {
     let (a, b) = ([1.0, 0.4, 0.7], [1.0, -1.0, 0.5]);
@@ -427,10 +427,10 @@ fn a_cycle_has_an_exact_floor_and_no_leading_order() {
     let floor = one.floor().unwrap();
     assert!((floor.bias[0] - errors.iter().sum::<f64>() / 3.0).abs() < 1e-14);
     assert!((floor.mse - linalg::norm_sq(&errors) / 3.0).abs() < 1e-14);
-    // From a known state the error is that of the phase.
+    // From a known state the error is the phase's.
     let end = &one.curve(&[1.0], ChainStart::State(0), &[3001]).unwrap()[0];
     assert!((end.bias[0] - errors[0]).abs() < 1e-12 && end.noise().abs() < 1e-12);
-    // The recursion over states is the same.
+    // The recursion over states gives the same.
     let joint = joint_floor(&classes, &setting(eta, 1), MarkovRule::FedLsa).unwrap();
     assert!((joint.mse - floor.mse).abs() < 1e-14 && (joint.bias[0] - floor.bias[0]).abs() < 1e-14);
     let error = LeadingOrder::new(&classes, &setting(eta, 1), MarkovRule::FedLsa).unwrap_err();
@@ -491,7 +491,7 @@ fn what_cannot_be_computed_is_refused() {
     assert!(LeadingOrder::new(&classes(&[unstable]).0, &setting(0.1, 1), MarkovRule::FedLsa).is_err());
 }
 
-/// Systems too large for matrices: the joint chain of two TD agents is that of one agent of weight 1 on the product chain.
+/// Systems too large for matrices: the joint chain of two TD agents equals one agent of weight 1 on the product chain.
 #[test]
 fn large_systems_are_solved_by_iteration() {
     let given = r4(2, false);

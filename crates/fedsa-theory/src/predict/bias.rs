@@ -1,4 +1,4 @@
-//! Where the limit without noise is theta* itself, and what rounding leaves of a bias.
+//! Methods whose noiseless limit is theta* itself, and the rounding error of a bias.
 
 use super::Forecast;
 use super::round::Round;
@@ -7,23 +7,23 @@ use fedsa::error::Result;
 use fedsa::linalg;
 use fedsa::method::Drift;
 
-/// Why a method has no bias, whatever its step size is.
+/// The reason why a method has no bias at any step size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoBias {
     /// Control variates remove it.
     Controls,
-    /// Every step uses the mean operator, and all agents take part.
+    /// Every step uses the mean operator, and all agents participate.
     Memory,
     /// With one local step the mean of the directions is the mean operator.
     OneStep,
     /// All agents have the same system, and so the same root.
     SameSystem,
-    /// All agents have the same matrix: local steps shrink their operators alike, and those sum to 0 at theta*.
+    /// All agents have the same matrix. Local steps shrink their operators equally, and these sum to 0 at theta*.
     SameMatrix,
 }
 
 impl Forecast {
-    /// Why the limit without noise is exactly theta*; `None` where it need not be, although the computed bias may be 0 to rounding.
+    /// Why the limit without noise is exactly theta*; `None` where it may differ, although the computed bias may be 0 to rounding.
     ///
     /// # Errors
     /// When a round is not a known linear map.
@@ -38,8 +38,8 @@ impl Forecast {
         })
     }
 
-    /// What rounding leaves of the squared bias, about: that of theta*, and that of the agents' operators at theta*, whose sum is 0 and
-    /// whose size in units of theta is `||Abar^-1 gbar_c(theta*)||`.
+    /// The approximate rounding error of the squared bias: from theta*, and from the agents' operators at theta*. These have the sum 0,
+    /// and their size in units of theta is `||Abar^-1 gbar_c(theta*)||`.
     ///
     /// # Errors
     /// When a round is not a known linear map, or the mean system has no unique root.
@@ -104,13 +104,13 @@ mod tests {
             assert_eq!(reason(&different, FedLsa::new(eta, 1).shape()), Some(NoBias::OneStep));
             assert_eq!(reason(&different, FedHsa::new(eta, 5).shape()), Some(NoBias::Memory));
             assert_eq!(reason(&different, Scafflsa::new(eta, 5).shape()), Some(NoBias::Controls));
-            // Where there is a reason the computed bias is within its rounding.
+            // With a reason the computed bias is within its rounding error.
             for field in [&same, &shifted] {
                 let of = Forecast::new(field, steps);
                 assert!(of.bias_sq().unwrap() <= of.bias_rounding().unwrap());
             }
         }
-        // Without one it is above it at large steps, and below it at tiny ones.
+        // Without one it exceeds the rounding error at large steps, and is below it at tiny ones.
         let of = |eta: f64| Forecast::new(&different, FedLsa::new(eta, 5).shape());
         assert!(of(0.1).bias_sq().unwrap() > 1e10 * of(0.1).bias_rounding().unwrap());
         assert!(of(1e-16).bias_sq().unwrap() <= of(1e-16).bias_rounding().unwrap());
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(reason(&different, few.shape()), None);
     }
 
-    /// The root may be 0 although the agents' own are not.
+    /// The root may be 0 although the agents' own roots are not.
     #[test]
     fn rounding_of_operators_that_cancel_counts() {
         let field = two([1.0, 1.0], [1.0, -1.0]);

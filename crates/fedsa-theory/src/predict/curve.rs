@@ -33,11 +33,11 @@ impl Forecast {
         Ok((round, source))
     }
 
-    /// Whether the mean-square error up to this round is computed: [`Forecast::knows_curve`], and it does not take too long for so
-    /// many rounds.
+    /// Checks that the mean-square error up to this round is computed: it has a closed form ([`Forecast::knows_curve`]), and so many
+    /// rounds do not take too long.
     ///
     /// # Errors
-    /// When it is not, with the reason.
+    /// When it is not; gives the reason.
     pub fn knows_curve_to(&self, last: u64) -> Result<()> {
         self.stoppable(|| self.curve_reaches(last))
     }
@@ -56,7 +56,7 @@ impl Forecast {
         Ok(())
     }
 
-    /// How the curve is known.
+    /// The accuracy of the curve.
     ///
     /// # Errors
     /// As [`Forecast::knows_curve`].

@@ -1,4 +1,4 @@
-//! The mean-square error along the rounds as a map of a state, where it is one.
+//! The mean-square error along the rounds as a map of a state, if there is one.
 
 use super::noise::NoiseSource;
 use super::{Forecast, no_steps, unknown};
@@ -11,9 +11,9 @@ use fedsa::linalg::Mat;
 use fedsa::method::Drift;
 
 impl Forecast {
-    /// The exact mean-square error along the rounds as a map of a state, from `theta_0` (d components) and these initial controls:
-    /// that of independent samples, or of rounds without any noise. The state grows with `d^2`, and with the number of distinct
-    /// agents where they remember controls.
+    /// The exact mean-square error along the rounds as a map of a state, from `theta_0` (d components) and these initial controls, for
+    /// independent samples or rounds without any noise. The state grows with `d^2`, and for control variates with the number of
+    /// distinct agents.
     ///
     /// # Errors
     /// When there is no such map; gives the reason. [`Forecast::curve`] may know the error nevertheless.
@@ -49,7 +49,7 @@ impl Forecast {
             Drift::GlobalMemory { .. } => global_memory_map(systems, setting),
             Drift::ControlVariate { talk: None } => {
                 let map = ControlVariates::fixed_period(systems, setting);
-                // x_k = xi_k - xi*_k with xi*_k = -gbar_k(theta*), of the kinds that have agents.
+                // x_k = xi_k - xi*_k with xi*_k = -gbar_k(theta*), for the kinds that have agents.
                 let mut used = vec![false; systems.kinds.len()];
                 systems.kind_of.iter().for_each(|kind| used[*kind as usize] = true);
                 for (kind, system) in systems.kinds.iter().enumerate().filter(|(kind, _)| used[*kind]) {

@@ -12,12 +12,12 @@ use fedsa::method::Drift;
 /// The largest linear system that is solved for the floor of a delayed method.
 const DELAYED_FLOOR: usize = 2600;
 
-/// The mean and the second moment of the iterate's error in the limit of many rounds, and how they are known.
+/// The mean and the second moment of the iterate's error in the limit of many rounds, and their accuracy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PredictedFloor {
     /// The bias and the noise.
     pub value: MeanSquare,
-    /// How they are known.
+    /// Their accuracy.
     pub accuracy: Accuracy,
 }
 
@@ -60,10 +60,10 @@ impl Forecast {
         self.predicted_floor().map(|floor| floor.value)
     }
 
-    /// [`Forecast::floor`], and how it is known.
+    /// [`Forecast::floor`] and its accuracy.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Forecast::floor`].
     pub fn predicted_floor(&self) -> Result<PredictedFloor> {
         self.stoppable(|| self.computed_floor())
     }
@@ -71,7 +71,7 @@ impl Forecast {
     pub(super) fn computed_floor(&self) -> Result<PredictedFloor> {
         let (round, source) = self.floor_known()?;
         match &source {
-            // Solved by iteration, which counts what it does.
+            // The iteration counts its own work.
             NoiseSource::Chains(_) => {}
             NoiseSource::Independent if matches!(self.shape.drift, Drift::ControlVariate { .. }) => {
                 work::charge(phases_of_moments(&round, self.shape.drift))?;
@@ -88,7 +88,7 @@ impl Forecast {
         }
     }
 
-    /// How the floor is known. The floor is not computed, and may not exist.
+    /// The accuracy of the floor, which is not computed and may not exist.
     ///
     /// # Errors
     /// As [`Forecast::knows_floor`].

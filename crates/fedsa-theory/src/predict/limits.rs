@@ -1,4 +1,4 @@
-//! What limits the accuracy of a method: the parts of its floor.
+//! The parts of a method's floor.
 
 use super::noise::NoiseSource;
 use super::round::{packed, phases_of_moments, round_of_moments};
@@ -11,32 +11,32 @@ use fedsa::linalg;
 use fedsa::method::Drift;
 use fedsa::sampling::Law;
 
-/// The parts of a floor, all squared errors. They sum to the floor: each is the difference that one source makes while the
-/// sources after it are still there, in the order mixing, link, participation, samples, bias.
+/// The parts of a floor, all squared errors; their sum is the floor. The sources are removed in the order mixing, link, participation,
+/// samples, bias. Each part is the difference that its source makes while the later sources are present.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     /// The floor.
     pub floor: f64,
-    /// How the floor is known.
+    /// The accuracy of the floor.
     pub accuracy: Accuracy,
     /// The squared distance of the noiseless limit from theta*.
     pub bias: f64,
     /// The noise of independent samples, with all agents and a link that weakens all messages alike; `None` under mean sampling.
     pub samples: Option<f64>,
-    /// What the dependence of successive samples adds, to the noise and to the bias; below 0 where it helps. `None` for samples
-    /// that are independent.
+    /// The contribution of the dependence between successive samples to noise and bias; negative where it helps. `None` for independent
+    /// samples.
     pub mixing: Option<f64>,
-    /// What the randomness of the link adds; `None` where it has none.
+    /// The contribution of the link's randomness; `None` without any.
     pub link: Option<f64>,
-    /// What the choice of participants adds; `None` where all agents participate.
+    /// The contribution of the choice of participants; `None` if all agents participate.
     pub participation: Option<f64>,
 }
 
 impl Forecast {
-    /// The parts of the floor, which is read from `cache`; that must belong to this forecast.
+    /// The parts of the floor, which is read from `cache`; `cache` must belong to this forecast.
     ///
     /// # Errors
-    /// When the floor, or that without one of the sources, is not known; gives the reason.
+    /// When the floor, or the floor without one of the sources, is not known; gives the reason.
     pub fn limits(&self, cache: &FloorCache) -> Result<Limits> {
         self.stoppable(|| self.parts_of_floor(cache))
     }
@@ -66,21 +66,21 @@ impl Forecast {
             parts.participation = Some(without(&now, &mut left)?);
         }
         if self.is_sampled() {
-            // FedHSA has a bias with some of the agents only, which is then part of what participation adds.
+            // FedHSA has a bias with partial participation only; this bias then counts as part of participation.
             let bias = linalg::norm_sq(&now.bias(&now.linear()?)?);
             parts.samples = Some((left - bias).max(0.0));
         }
         Ok(parts)
     }
 
-    /// Multiplications of the floor, about one a nanosecond; 0 without noise.
+    /// Multiplications for the floor, about one per nanosecond; 0 without noise.
     ///
     /// # Errors
     /// When the floor is not known; gives the reason.
     pub fn floor_work(&self) -> Result<f64> {
         let (round, source) = self.floor_known()?;
         if let Some(cost) = self.cost_of_noise() {
-            // The numbers of a chain's moves are read from memory in every product.
+            // Every product reads the numbers of a chain's moves from memory.
             let slower = if matches!(source, NoiseSource::Chains(_)) { 2.5 } else { 1.0 };
             return Ok(slower * cost.multiplications);
         }
@@ -94,7 +94,7 @@ impl Forecast {
             (_, Drift::Zero, Some((delay, _))) => (packed(d) + delay as f64 * d * d).powi(3),
             (_, drift @ Drift::ControlVariate { .. }, _) => {
                 let state = d * (kinds + 1.0) + 1.0;
-                // Of a small state eigenvalues and a linear system, of a large one two systems, by some 25 d rounds together.
+                // For a small state, eigenvalues and a linear system. For a large state, two systems, with about 25 d rounds together.
                 let n = state * state + kinds * d * d;
                 let of_round = round_of_moments(&round);
                 let solves = if n <= DENSE as f64 { 1.3 * n.powi(3) + n * of_round } else { 25.0 * d * of_round };
@@ -104,7 +104,7 @@ impl Forecast {
         })
     }
 
-    /// Multiplications of the curve up to a round, about one a nanosecond.
+    /// Multiplications for the curve up to a round, about one per nanosecond.
     ///
     /// # Errors
     /// When the curve is not known; gives the reason.
@@ -130,8 +130,8 @@ impl Forecast {
         })
     }
 
-    /// The same forecast over a link that weakens every message by the mean factor, with the same delays, and without
-    /// randomness: no losses, no noise of agents or receivers, and no codec's error.
+    /// The same forecast over a link without randomness. It weakens every message by the mean factor and has the same delays, but no
+    /// losses, no noise of agents or receivers, and no codec error.
     ///
     /// # Errors
     /// When the link's effect on the mean of a round is not known.
@@ -165,7 +165,7 @@ mod tests {
         garnet.field(&NoFiles, Sampling::default().with_kind(kind), Isa::best()).unwrap()
     }
 
-    /// Each part against a forecast for the problem, the link or the participants that it is about.
+    /// Compares each part with a forecast for its own problem, link or participants.
     #[test]
     fn parts_are_differences_of_floors_of_settings_of_their_own() {
         let few = FedLsa::new(0.1, 4).with_participants(2);
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(limits.mixing, None);
         let sum = limits.bias + limits.samples.unwrap() + limits.link.unwrap() + limits.participation.unwrap();
         assert!((sum - limits.floor).abs() <= 1e-12 * limits.floor, "{limits:?}");
-        // Losses with probability 1/2 weaken the mean as half of the server's step does.
+        // Losses with probability 1/2 weaken the mean as half the server step does.
         let weak = few.clone().with_global_step_size(0.5);
         let without = floor(&iid, &weak, &Uplink::default());
         assert!((limits.link.unwrap() - (limits.floor - without)).abs() <= 1e-12 * limits.floor);

@@ -1,7 +1,7 @@
-//! Predictions under Markov samples of finite chains: which of the ways of [`crate::markov`] reaches.
+//! Predictions under Markov samples of finite chains: the choice among the computations in [`crate::markov`].
 //!
-//! All of them need all agents over a clear link, and a server's step of 1. A way is taken if its work is small enough, so that
-//! predictions of a file with many points take seconds.
+//! All need full participation, a clear link and the server step 1. A computation is used only if its work is small enough, so that
+//! predictions for a file with many points take seconds.
 
 use super::noise::{NoiseSource, rule_of};
 use super::round::Round;
@@ -19,32 +19,30 @@ use fedsa::linalg;
 use fedsa::method::Drift;
 use fedsa::sampling::ChainStart;
 
-/// The most multiplications of a floor or a curve: some seconds.
+/// The most multiplications for a floor or a curve: some seconds.
 const MAX_WORK: f64 = 5e9;
 /// The most unknowns of the joint chain of several agents.
 const JOINT_UNKNOWNS: usize = 20_000;
-/// The most unknowns of the closure.
 const CLOSURE_UNKNOWNS: usize = 300_000;
 /// The most numbers in the moves of all distinct agents.
 const MAX_NUMBERS: f64 = 4e6;
-/// The products of a round's map with a vector that a solution by iteration takes.
+/// The number of products of a round's map with a vector in an iterative solution.
 const PRODUCTS: f64 = 200.0;
 
-/// Hardly a floor takes fewer rounds of the map of second moments.
+/// Almost every floor takes at least this many rounds of the map of second moments.
 const FEWEST: f64 = 80.0;
 
-/// The way to a floor.
+/// The computation of a floor.
 enum Way {
     /// The chain of one agent.
     OneAgent,
     /// The joint chain of all agents.
     Joint,
-    /// The closure.
     Closure,
 }
 
 impl Way {
-    /// How what comes this way is known.
+    /// The accuracy of its result.
     fn accuracy(&self, classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> Result<Accuracy> {
         match self {
             Way::Closure => Ok(of_closure(closure::eps_squared(classes, setting, rule)?)),
@@ -53,32 +51,33 @@ impl Way {
     }
 }
 
-/// How a closure's floor is known. What it neglects has the factor `eps^2`: it is exact where that is 0 to rounding, because the agents'
-/// matrices are not random (any method), or because the states of a chain are independent (samples of states; FedLSA and SCAFFLSA).
+/// The accuracy of a closure's floor. The neglected terms have the factor `eps^2`: the floor is exact if this is 0 to rounding. That is
+/// so if the agents' matrices are not random (any method), or if the states of a chain are independent (samples of states; FedLSA and
+/// SCAFFLSA).
 fn of_closure(eps_squared: f64) -> Accuracy {
     if eps_squared <= f64::EPSILON { Accuracy::Exact } else { Accuracy::Closure { eps_squared } }
 }
 
-/// What leading order says about a floor under Markov samples.
+/// Leading-order facts about a floor under Markov samples.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct MarkovExplanation {
-    /// The noise over that of independent samples of the same law, both to leading order.
+    /// The noise relative to independent samples of the same law, both to leading order.
     pub noise_over_iid: f64,
     /// The share of the squared bias in the floor.
     pub bias_share: f64,
 }
 
-/// What a prediction takes.
+/// The cost of a prediction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PredictionCost {
     /// Memory, in bytes.
     pub bytes: f64,
-    /// Multiplications, about one a nanosecond.
+    /// Multiplications, about one per nanosecond.
     pub multiplications: f64,
 }
 
 impl Forecast {
-    /// Checks that samples are those of finite chains, and that all agents participate over a clear link.
+    /// Checks that samples come from finite chains, and that all agents participate over a clear link.
     pub(super) fn chains_known(&self, round: &Round<'_>) -> Result<()> {
         if round.few.is_some() {
             return Err(unknown("samples are not i.i.d., and not all agents participate"));
@@ -128,7 +127,7 @@ impl Forecast {
     pub(super) fn one_agent(&self, round: &Round<'_>) -> Result<MarkovAgent> {
         let class = self.classes(round)?.pop().expect("one agent");
         let d = round.systems.dim() as f64;
-        // Of a long chain without random moves there is no floor, but a curve.
+        // A long chain without random moves has no floor here, but a curve.
         let products = if class.agent.is_deterministic() { 2.0 } else { PRODUCTS };
         if products * 2.0 * class.agent.moves.len() as f64 * d.powi(3) * self.batch() as f64 > MAX_WORK {
             let what = format!("the second moments of {d} features for each of {} states", class.agent.states);
@@ -137,8 +136,8 @@ impl Forecast {
         Ok(class.agent)
     }
 
-    /// The way to the floor that reaches, and the agents' chains. Floors are those of chains in their stationary laws, which only
-    /// aperiodic chains that start elsewhere reach.
+    /// The computation that can give the floor, and the agents' chains. Floors assume chains in their stationary laws; chains that
+    /// start elsewhere reach these laws only if they are aperiodic.
     fn way(&self, round: &Round<'_>, rule: MarkovRule) -> Result<(Way, Vec<AgentClass>)> {
         let (way, classes) = self.way_from_anywhere(round, rule)?;
         if self.sampling.start != ChainStart::Stationary && any_periodic(&classes) {
@@ -159,7 +158,7 @@ impl Forecast {
         if self.batch() > 1 {
             return Err(unknown("the mean-square error of many agents under Markov samples in batches"));
         }
-        // The eigenvalues of a periodic chain, such as a log that is replayed, need not be computed.
+        // No eigenvalues for a periodic chain, such as a replayed log.
         if any_periodic(&classes) {
             return Err(unknown("a chain is periodic, and the closure for many agents needs aperiodic ones"));
         }
@@ -171,14 +170,15 @@ impl Forecast {
         Ok((Way::Closure, classes))
     }
 
-    /// Multiplications of the floor by the joint chain of all agents.
+    /// Multiplications for the floor by the joint chain of all agents.
     fn joint_work(&self, round: &Round<'_>, rule: MarkovRule, classes: &[AgentClass]) -> f64 {
         let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
         let d = round.systems.dim() as f64 * if rule == MarkovRule::Scafflsa { self.agents() as f64 } else { 1.0 };
         PRODUCTS * joint::unknowns(classes, rule) as f64 * updates * round.setting.local_steps as f64 * self.batch() as f64 * d
     }
 
-    /// The memory and the work of the floor under additive noise or Markov samples; `None` where it comes from other recursions.
+    /// The memory and the work for the floor under additive noise or Markov samples; `None` where the floor comes from other
+    /// recursions.
     pub fn cost_of_noise(&self) -> Option<PredictionCost> {
         let (round, source) = self.floor_known().ok()?;
         let d = round.systems.dim() as f64;
@@ -208,14 +208,14 @@ impl Forecast {
         }
     }
 
-    /// Checks that one of the ways reaches.
+    /// Checks that one of the computations applies.
     pub(super) fn chains_floor_way(&self, round: &Round<'_>, rule: MarkovRule) -> Result<()> {
         let (way, classes) = self.way(round, rule)?;
         if matches!(way, Way::OneAgent) { settles(&classes[0].agent) } else { Ok(()) }
     }
 
-    /// The floor, if it is likely to be found with what work is left. It takes some hundred rounds of the map, more near the edge of
-    /// stability and for small steps.
+    /// The floor, if the remaining work is likely to suffice. It takes some hundred rounds of the map, more near the edge of stability
+    /// and for small steps.
     pub(super) fn chains_floor(&self, round: &Round<'_>, rule: MarkovRule) -> Result<PredictedFloor> {
         let (way, classes) = self.way(round, rule)?;
         let setting = &round.setting;
@@ -246,13 +246,12 @@ impl Forecast {
         Ok(PredictedFloor { value: mean_square(floor), accuracy })
     }
 
-    /// How the floor is known.
     pub(super) fn chains_floor_accuracy(&self, round: &Round<'_>, rule: MarkovRule) -> Result<Accuracy> {
         let (way, classes) = self.way(round, rule)?;
         way.accuracy(&classes, &round.setting, rule)
     }
 
-    /// The way to the curve.
+    /// The computation of the curve.
     fn curve_way(&self, round: &Round<'_>, rule: MarkovRule) -> Result<(Way, Vec<AgentClass>)> {
         let (way, classes) = self.way(round, rule)?;
         if matches!(way, Way::Closure) && self.sampling.start != ChainStart::Stationary {
@@ -269,10 +268,9 @@ impl Forecast {
         if self.chains_curve_work(round, rule, last)? > MAX_WORK { Err(long_curve(last)) } else { Ok(()) }
     }
 
-    /// Multiplications of the curve up to a round.
     pub(super) fn chains_curve_work(&self, round: &Round<'_>, rule: MarkovRule, last: u64) -> Result<f64> {
         let (way, classes) = self.curve_way(round, rule)?;
-        // As floats: the product of large settings does not fit into an integer.
+        // As floats, because the product of large settings does not fit into an integer.
         let samples = last as f64 * round.setting.local_steps as f64 * self.batch() as f64;
         Ok(match way {
             Way::OneAgent => 2.0 * samples * classes[0].agent.moves.len() as f64 * (round.systems.dim() as f64).powi(3),
@@ -298,7 +296,7 @@ impl Forecast {
         rounds: &[u64],
     ) -> Result<Vec<MeanSquare>> {
         let (way, classes) = self.curve_way(round, rule)?;
-        // Classes list the agents in an order of their own, and these controls are in the order of the problem.
+        // Classes order the agents differently, and these controls are in the order of the problem.
         if rule == MarkovRule::Scafflsa && matches!(controls, InitialControls::Given(_)) {
             return Err(unknown("the mean-square error under Markov samples from given control variates"));
         }
@@ -321,7 +319,7 @@ impl Forecast {
         Ok(floors.into_iter().map(mean_square).collect())
     }
 
-    /// The agents' chains, where leading order is known.
+    /// The agents' chains, if the leading order is known.
     fn leading_order(&self) -> Result<(LeadingOrder, f64)> {
         self.of_last()?;
         let round = self.linear()?;
@@ -361,7 +359,7 @@ impl Forecast {
         self.leading_order().map(|(leading, _)| mean_square(leading.floor()))
     }
 
-    /// What leading order says about the floor.
+    /// Leading-order facts about the floor.
     ///
     /// # Errors
     /// As [`Forecast::leading_order_floor`].
@@ -377,7 +375,7 @@ impl Forecast {
     }
 }
 
-/// Refuses long chains without random moves: the eigenvalues of their maps lie on circles, where iterations hardly converge.
+/// Rejects long chains without random moves: the eigenvalues of their maps lie on circles, where iterations hardly converge.
 pub(super) fn settles(agent: &MarkovAgent) -> Result<()> {
     let is_long = OneAgent::unknowns(agent) > DENSE;
     if agent.is_deterministic() && is_long { Err(unknown("a long chain has no random moves, as a log that is replayed")) } else { Ok(()) }
@@ -388,7 +386,7 @@ fn any_periodic(classes: &[AgentClass]) -> bool {
     classes.iter().any(|class| class.agent.period() > 1)
 }
 
-/// The error of a curve of so many rounds that it is not computed.
+/// The error for a curve of too many rounds.
 fn long_curve(last: u64) -> Error {
     let what = format!("the mean-square error under Markov samples over {last} rounds");
     takes_too_long(&what, "fewer rounds, local steps, agents, states or features, or smaller batches")

@@ -1,4 +1,4 @@
-//! Where the noise of a method's rounds comes from, and its second moments.
+//! The source of the noise in a method's rounds, and its second moments.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::systems::{Moments, Systems};
 use fedsa::sampling::Law;
 
-/// Where the noise of a method's rounds comes from, and thereby which closed form applies.
+/// The source of the noise in a method's rounds. It decides which closed form applies.
 pub(super) enum NoiseSource {
     /// None: the floor is the squared bias.
     Nothing,
@@ -53,13 +53,13 @@ impl Forecast {
         self.field.second_moments(0).map(|_| ()).ok_or_else(no_moments)
     }
 
-    /// All kinds' second moments, of independent samples.
+    /// The second moments of independent samples, for all kinds.
     pub(super) fn moments(&self, systems: &Systems) -> Result<Vec<Moments>> {
         self.moments_known()?;
         self.moments_of_all(systems)
     }
 
-    /// All kinds' second moments, of single samples however they are drawn.
+    /// The second moments of single samples, however they are drawn, for all kinds.
     pub(super) fn moments_of_all(&self, systems: &Systems) -> Result<Vec<Moments>> {
         work::try_map(systems.kinds.len(), |k| self.field.second_moments(k).map(Arc::unwrap_or_clone).ok_or_else(no_moments))
     }
@@ -73,8 +73,7 @@ impl Forecast {
         self.sampling.kind != Law::Mean || round.is_noisy()
     }
 
-    /// Whether a round is a known linear map without any noise. After many rounds each one then multiplies the error by the
-    /// radius.
+    /// Whether a round is a known linear map without any noise. If so, late rounds multiply the error by the radius.
     pub fn is_noiseless(&self) -> bool {
         self.linear().is_ok_and(|round| !self.is_noisy(&round))
     }
@@ -84,7 +83,7 @@ impl Forecast {
         if self.sampling.kind == Law::Mean { Ok(None) } else { self.moments(systems).map(Some) }
     }
 
-    /// What is known exactly of rounds with this drift, if samples are independent; `moments` is `None` if operators are noiseless.
+    /// Exact results for rounds with this drift and independent samples; `moments` is `None` if operators are noiseless.
     pub(super) fn exact(
         &self,
         round: &Round<'_>,
@@ -102,7 +101,7 @@ impl Forecast {
         })
     }
 
-    /// The same of the method's own rounds and samples.
+    /// The same for the method's own rounds and samples.
     pub(super) fn own_exact(&self, round: &Round<'_>, controls: &InitialControls) -> Result<Box<dyn ExactMse>> {
         self.exact(round, self.shape.drift, self.noise_of_samples(round.systems)?.as_deref(), controls)
     }
@@ -117,12 +116,12 @@ impl Forecast {
         }
     }
 
-    /// Whether samples are those of finite chains.
+    /// Whether samples come from finite chains.
     pub(super) fn is_chain(&self) -> bool {
         self.sampling.kind == Law::Markov && self.field.facts().additive_noise().is_none()
     }
 
-    /// Where the noise of rounds comes from, if there is a closed form of the mean square.
+    /// The source of the rounds' noise, if there is a closed form of the mean square.
     pub(super) fn noise_source(&self, round: &Round<'_>) -> Result<NoiseSource> {
         if !self.is_noisy(round) {
             return Ok(NoiseSource::Nothing);

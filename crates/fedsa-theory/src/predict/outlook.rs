@@ -12,12 +12,12 @@ use fedsa::error::{ErrorKind, Result};
 use fedsa::problem::systems::{Moments, Systems};
 use fedsa::sampling::Law;
 
-/// Mean-square radii are computed up to this many multiplications for a step's map, and up to this many rows of the state of
-/// control variates, whose second moments have the square of that size.
+/// Mean-square radii are computed up to this many multiplications for a step's map and up to this many rows of the state of control
+/// variates. Its second moments have the square of that size.
 const MEAN_SQUARE_WORK: usize = 20_000_000;
 const MEAN_SQUARE_STATE: usize = 120;
-/// The mean-square radius of one agent's chain is computed up to this many unknowns, and multiplications of a step of all of them:
-/// searches for stable steps compute dozens of radii.
+/// The mean-square radius of one agent's chain is computed up to this many unknowns, and multiplications for a step of all of them.
+/// Searches for stable steps compute dozens of radii.
 const CHAIN_UNKNOWNS: usize = 2000;
 const CHAIN_PRODUCT: f64 = 1e5;
 
@@ -87,7 +87,7 @@ impl Outlook {
     }
 }
 
-/// The message about a round whose radius cannot be distinguished from 1.
+/// The message for a round whose radius cannot be distinguished from 1.
 pub const TOO_SLOW: &str = "it moves too slowly to tell: the radius of a noiseless round is 1 to rounding";
 
 /// A step size that is stable.
@@ -100,7 +100,7 @@ pub struct StableStep {
 }
 
 impl StableStep {
-    /// What limits it, in files: `mean-square`, or `mean` where the limit of the mean square was not computed.
+    /// The limit in files: `mean-square`, or `mean` if the limit of the mean square was not computed.
     pub fn limit(self) -> &'static str {
         if self.in_mean_square { "mean-square" } else { "mean" }
     }
@@ -114,7 +114,7 @@ enum Map {
     Recursion(Option<Vec<Moments>>),
     /// Additive noise does not change the map of second moments, which has the square of the mean's radius.
     Additive,
-    /// One agent's chain: its map of a step.
+    /// One agent's chain: the map of a step.
     OneAgent,
 }
 
@@ -193,7 +193,7 @@ impl MeanSquareRadius {
 
     fn computed(&self, of: &Forecast) -> Result<f64> {
         let round = of.linear()?;
-        // Products of small matrices take a quarter of a nanosecond a multiplication.
+        // Products of small matrices take a quarter of a nanosecond per multiplication.
         work::charge(0.25 * of.mean_square_work(of.local_steps().max(1.0), 0.0)?)?;
         match &self.0 {
             Map::Additive => of.radius().map(|radius| radius * radius),

@@ -18,20 +18,20 @@ pub struct Quantity {
     value: Value,
 }
 
-/// Where the value of a quantity comes from.
+/// The origin of a quantity's value.
 enum Value {
-    /// It is computed by itself.
+    /// Its own computation.
     Alone(fn(&Forecast) -> Result<f64>),
-    /// It is read from the floor.
+    /// The floor.
     Floor(fn(&MeanSquare) -> f64),
-    /// It is read from the floor to leading order.
+    /// The floor to leading order.
     LeadingOrder(fn(&MeanSquare) -> f64),
     /// The radius of the map of second moments.
     MeanSquareRadius,
 }
 
-/// The floors that quantities are read from, how they are known, and the radii, each computed once, on request. What was cancelled is
-/// computed again when it is asked for again.
+/// The floors and radii from which quantities are read, with the accuracy of the floors. Each is computed once, on request. A cancelled
+/// computation is repeated on the next request.
 #[derive(Default)]
 pub struct FloorCache {
     floor: OnceLock<Result<PredictedFloor>>,
@@ -41,7 +41,7 @@ pub struct FloorCache {
     outlook: OnceLock<Outlook>,
 }
 
-/// What `cell` keeps, or what is computed now: it is kept, unless the computation was cancelled.
+/// The value in `cell`, or else a new one, which is kept unless the computation was cancelled.
 fn kept<T>(cell: &OnceLock<Result<T>>, compute: impl FnOnce() -> Result<T>) -> Result<&T> {
     if cell.get().is_none() {
         match compute() {
@@ -56,7 +56,7 @@ impl FloorCache {
     /// The floor, as [`Forecast::predicted_floor`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Forecast::predicted_floor`].
     pub fn floor(&self, of: &Forecast) -> Result<&PredictedFloor> {
         kept(&self.floor, || of.predicted_floor())
     }
@@ -64,15 +64,15 @@ impl FloorCache {
     /// The floor to leading order, as [`Forecast::leading_order_floor`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Forecast::leading_order_floor`].
     pub fn leading_order(&self, of: &Forecast) -> Result<&MeanSquare> {
         kept(&self.leading, || of.leading_order_floor())
     }
 
-    /// How the floor is known, as [`Forecast::floor_accuracy`].
+    /// The accuracy of the floor, as [`Forecast::floor_accuracy`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Forecast::floor_accuracy`].
     pub fn floor_accuracy(&self, of: &Forecast) -> Result<Accuracy> {
         kept(&self.accuracy, || of.floor_accuracy()).copied()
     }
@@ -80,7 +80,7 @@ impl FloorCache {
     /// The radius of the map of second moments, as [`MeanSquareRadius::at`].
     ///
     /// # Errors
-    /// As there, and as [`MeanSquareRadius::new`].
+    /// As [`MeanSquareRadius::at`] and [`MeanSquareRadius::new`].
     pub fn mean_square_radius(&self, of: &Forecast) -> Result<f64> {
         kept(&self.radius, || MeanSquareRadius::new(of).and_then(|map| map.at(of))).copied()
     }
@@ -195,10 +195,10 @@ impl Quantity {
         }
     }
 
-    /// How the value would be known, which does not take the value itself; `None` if it is not a mean square.
+    /// The accuracy that the value would have, without computing the value; `None` if it is not a mean square.
     ///
     /// # Errors
-    /// As [`Forecast::floor_accuracy`], for what is read from the floor.
+    /// As [`Forecast::floor_accuracy`], for quantities that are read from the floor.
     pub fn expected_accuracy(&self, of: &Forecast, cache: &FloorCache) -> Result<Option<Accuracy>> {
         match self.value {
             Value::Alone(_) | Value::MeanSquareRadius => Ok(None),
@@ -207,7 +207,7 @@ impl Quantity {
         }
     }
 
-    /// How the value is known; `None` if it is not a mean square or does not exist. `cache` must belong to `of`.
+    /// The accuracy of the value; `None` if it is not a mean square or does not exist. `cache` must belong to `of`.
     pub fn accuracy(&self, of: &Forecast, cache: &FloorCache) -> Option<Accuracy> {
         match self.value {
             Value::Alone(_) => None,
@@ -217,7 +217,7 @@ impl Quantity {
         }
     }
 
-    /// Whether measurements may be compared with it within their standard errors: not with what is known to leading order only.
+    /// Whether measurements may be compared with the value within their standard errors; not for values to leading order only.
     pub fn is_level(&self) -> bool {
         !matches!(self.value, Value::LeadingOrder(_))
     }

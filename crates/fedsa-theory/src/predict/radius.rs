@@ -16,20 +16,20 @@ use fedsa::problem::root::{Root, RootSource};
 /// The largest size, the number of kinds times d, for which radii of control variates are computed.
 const RADIUS_SIZE: usize = 4000;
 
-/// The largest number of components for which the largest stable step is searched for: it takes the radii of many steps.
+/// The largest number of components for which the largest stable step is searched for. The search takes the radii of many steps.
 const MAX_SEARCHED: usize = 300;
 
-/// The most multiplications of the search for the largest stable step in the mean, about one a nanosecond, and in the mean square, where
-/// they take a quarter of that, and how many radii of the mean square it takes, about.
+/// Limits on the search for the largest stable step. The first two are the most multiplications in the mean (about one per nanosecond)
+/// and in the mean square (about four per nanosecond). The third is the approximate number of radii of the mean square.
 const SEARCH_WORK: f64 = 1e10;
 const SQUARE_SEARCH_WORK: f64 = 4e10;
 const STABLE_STEP_RADII: f64 = 30.0;
-/// What reduces the work of radii.
+/// Advice to reduce the work of radii.
 const LESS_DISTINCT: &str = "fewer distinct agents or features";
 
 impl Forecast {
-    /// The drift that theta depends on. With one local step of all agents over a clear link the drifts of a round sum to 0 over the agents,
-    /// and the iterates are those of FedLSA.
+    /// The drift that theta depends on. With one local step of all agents over a clear link the drifts of a round sum to 0 over the
+    /// agents, and the iterates equal FedLSA's.
     pub(super) fn drift_of_theta(&self, round: &Round<'_>) -> Drift {
         match self.shape.drift {
             Drift::ControlVariate { talk: None } | Drift::GlobalMemory { fresh: false }
@@ -59,7 +59,7 @@ impl Forecast {
         self.radius_within(f64::INFINITY).map(|(radius, _)| radius)
     }
 
-    /// [`Forecast::radius`] within about `most` multiplications, and how many it took, about one a nanosecond.
+    /// [`Forecast::radius`] within about `most` multiplications, and the number used, about one per nanosecond.
     ///
     /// # Errors
     /// As [`Forecast::radius`], and when it would take more.
@@ -109,10 +109,10 @@ impl Forecast {
         Ok((radius, work + phases))
     }
 
-    /// Multiplications of the local phases of all distinct agents.
+    /// Multiplications for the local phases of all distinct agents.
     pub(super) fn phases_work(&self, round: &Round<'_>) -> f64 {
         let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
-        // Some four small products in each doubling, which cost more than their multiplications.
+        // About four small products in each doubling, which cost more than their multiplications.
         kinds * ((round.setting.local_steps as f64).log2() + 2.0) * (4.0 * d.powi(3) + 2000.0)
     }
 
@@ -130,9 +130,9 @@ impl Forecast {
         Outlook { radius, mean_square }
     }
 
-    /// The largest step size below the first instability of the mean, with all other settings unchanged. If noise makes the
-    /// mean square diverge at this step, the result is a smaller step at which it converges. The result does not depend on the
-    /// method's own step, unless that is unstable: the result is then below it.
+    /// The largest step size below the first instability of the mean, with all other settings unchanged. If noise makes the mean square
+    /// diverge at this step, the result is a smaller step at which it converges. If the method's own step is unstable, the result is
+    /// below it; otherwise the result does not depend on it.
     ///
     /// # Errors
     /// As [`Forecast::radius`], and when the radii of so many steps take too long (counted in multiplications).
@@ -204,7 +204,7 @@ mod tests {
         garnet.field(&NoFiles, Sampling::default().with_kind(law), Isa::best()).unwrap()
     }
 
-    /// The mean converges up to 18.8, and the mean square diverges at 8 already.
+    /// The mean converges up to 18.8, but the mean square already diverges at 8.
     #[test]
     fn the_stable_step_of_control_variates_is_that_of_the_mean_square() {
         let field = garnet(7, Law::Iid);
@@ -215,7 +215,7 @@ mod tests {
         assert!(radius(found.step) < 1.0 && radius(found.step * 1.01) > 1.0 && of(found.step * 1.01).radius().unwrap() < 1.0);
     }
 
-    /// In exact arithmetic: their iterates are those of FedLSA.
+    /// In exact arithmetic their iterates equal FedLSA's.
     #[test]
     fn with_one_local_step_radii_and_stable_steps_are_those_of_fedlsa() {
         for law in [Law::Iid, Law::Markov] {

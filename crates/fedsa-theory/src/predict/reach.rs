@@ -1,4 +1,4 @@
-//! How many rounds a target takes.
+//! The number of rounds until a target.
 
 use super::{FloorCache, Forecast, Regime, unknown};
 use crate::Accuracy;
@@ -9,27 +9,27 @@ use fedsa::error::{Error, Result, require};
 use fedsa::linalg;
 use fedsa::method::Drift;
 
-/// The most rounds that are looked for.
+/// The most rounds that the search considers.
 const MAX_ROUNDS: f64 = 1e15;
 /// The most rounds along which a curve is followed, and the number of points of a pass.
 const MAX_FOLLOWED: f64 = 2e6;
 const POINTS: u64 = 64;
-/// Up to this many rounds one pass looks at all of them.
+/// Up to this many rounds, one pass looks at all of them.
 const SHORT: f64 = 1024.0;
 /// The most multiplications of a pass.
 const MAX_WORK: f64 = 6e9;
 
-/// The squared distance that rounding leaves between an iterate and a root (d), about.
+/// The approximate squared distance that rounding leaves between an iterate and a root (d).
 pub fn rounding(root: &[f64]) -> f64 {
-    /// Roundings that add up.
+    /// The number of roundings that add up.
     const MANY: f64 = 64.0;
     (MANY * f64::EPSILON).powi(2) * linalg::norm_sq(root)
 }
 
-/// Checks a mean-square error that is to be reached on a problem with this root (d).
+/// Checks a target mean-square error on a problem with this root (d).
 ///
 /// # Errors
-/// When it is not positive, or below what rounding leaves of the root.
+/// When it is not positive, or below the rounding error of the root.
 pub fn check_target(target: f64, root: &[f64]) -> Result<()> {
     require(target > 0.0 && target.is_finite(), "target", target, "a positive number")?;
     let rounding = rounding(root);
@@ -43,30 +43,30 @@ pub fn check_target(target: f64, root: &[f64]) -> Result<()> {
 /// The rounds until a target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rounds {
-    /// How many.
+    /// The number of rounds.
     pub rounds: f64,
-    /// How the curve is known that they were read from; `None` where they follow from the radii alone, as if every round shrank the
-    /// error by its radius.
+    /// The accuracy of the curve that gives them. `None` if they follow from the radii alone, as if every round shrank the error by its
+    /// radius.
     pub curve: Option<Accuracy>,
-    /// Whether the curve is known, and takes too long to follow.
+    /// Whether the curve is known but takes too long to follow.
     pub is_cut: bool,
 }
 
-/// What keeps a method above a target.
+/// The reason why a method stays above a target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Obstacle {
     /// The squared bias is at least the target.
     Bias(f64),
-    /// The floor is at least the target, and the squared bias, the second number, is not.
+    /// The floor is at least the target, but the squared bias, the second number, is not.
     Noise(f64, f64),
-    /// It diverges.
+    /// The method diverges.
     Diverges,
 }
 
 /// Whether and when a method reaches a target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reach {
-    /// No round is needed: the start has this error already, of a random start in the mean.
+    /// No round is needed: this is the error at the start (its mean for a random start).
     AtStart(f64),
     /// After these rounds.
     After(Rounds),
@@ -74,7 +74,7 @@ pub enum Reach {
     Never(Obstacle),
 }
 
-/// The error of a method whose radius cannot be distinguished from 1.
+/// The error for a method whose radius cannot be distinguished from 1.
 fn no_rate() -> Error {
     let what = "not known: the rate cannot be told from 1 at this precision, because the radius of a round is 1 to rounding";
     Error::not_known("step_size", what, "a larger step size, or more local steps")
@@ -86,10 +86,10 @@ pub fn error_at_start(theta_0: Option<&[f64]>, root: &[f64]) -> f64 {
 }
 
 impl Forecast {
-    /// When the mean-square error first is at most `target`, which may be at the start. `theta_0` (d) is the start; `None` stands for a random start with
-    /// components N(0, 1), for which rounds follow from the radii.
+    /// The first time at which the mean-square error is at most `target`, possibly the start. `theta_0` (d) is the start; `None` stands
+    /// for a random start with components N(0, 1), for which rounds follow from the radii.
     ///
-    /// A method whose floor is not known may still reach it never; the bias is looked at first. The floor and the radii are read from
+    /// If the floor is unknown, the bias alone can show that the method never reaches the target. The floor and the radii are read from
     /// `cache`, which must belong to this forecast.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl Forecast {
         let bias = self.bias_sq()?;
         let floor = cache.floor(self).ok().map(|floor| &floor.value);
         match floor {
-            // With Markov samples the mean of the floor has a bias of its own.
+            // With Markov samples the floor has its own bias.
             Some(floor) if floor.mse() >= target => {
                 let bias = floor.bias_sq();
                 return Ok(Reach::Never(if bias >= target { Obstacle::Bias(bias) } else { Obstacle::Noise(floor.mse(), bias) }));
@@ -142,7 +142,7 @@ impl Forecast {
         })
     }
 
-    /// Refuses a target that is below the floor which other noise than that of the link makes: a link's randomness does not make up for it.
+    /// Rejects a target below the floor without the link's noise, because a link's randomness cannot compensate for other noise.
     fn may_reach_over_link(&self, target: f64) -> Result<()> {
         let rest = self.clone().with_steady_link().ok().filter(|rest| rest.floor_work().is_ok_and(|work| work <= MAX_WORK));
         match rest.and_then(|rest| rest.floor().ok()).filter(|rest| rest.mse() >= target) {
@@ -154,8 +154,8 @@ impl Forecast {
         }
     }
 
-    /// The rounds until the curve is at most the target, of which there are about so many, and how the curve is known; `None` where it
-    /// takes too long to follow.
+    /// The rounds until the curve is at most the target, estimated at `about`, and the accuracy of the curve; `None` if it takes too
+    /// long to follow.
     fn rounds_exactly(&self, target: f64, about: f64, theta_0: &[f64], controls: &InitialControls) -> Result<Option<(f64, Accuracy)>> {
         if !self.is_noiseless() && self.curve_work(about as u64).is_ok_and(|work| work > MAX_WORK) {
             Ok(None)
@@ -176,10 +176,10 @@ impl Forecast {
         }
     }
 
-    /// The squared error at each of `rounds` (ascending) from `theta_0` (d), of a method without noise.
+    /// The squared error of a method without noise at each of `rounds` (ascending), from `theta_0` (d).
     ///
     /// # Errors
-    /// When the path of the mean is not known, as that of control variates, whose state is larger.
+    /// When the path of the mean is not known, for example with control variates, whose state is larger.
     pub fn noiseless_curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<f64>> {
         self.stoppable(|| self.curve_without_noise(theta_0, rounds))
     }
@@ -201,10 +201,10 @@ impl Forecast {
     }
 }
 
-/// The smallest state that is taken round by round: powers of its map take longer.
+/// States of at least this size advance round by round, because powers of their map take longer.
 const LARGE: usize = 1000;
 
-/// The first round after which the error is at most the target; `None` if it is not within `most` rounds, or takes too long.
+/// The first round after which the error is at most the target; `None` if this takes more than `most` rounds, or too long.
 fn first_of(evolution: &Evolution, target: f64, most: u64) -> Option<f64> {
     let mut state = evolution.start().to_vec();
     let mut next = vec![0.0; state.len()];
@@ -219,14 +219,14 @@ fn first_of(evolution: &Evolution, target: f64, most: u64) -> Option<f64> {
     None
 }
 
-/// The first round at which a curve is at most the target, near an estimate; `None` where it takes too many rounds to see.
+/// The first round at which a curve is at most the target, near an estimate; `None` if too many rounds are needed.
 fn first_below(target: f64, about: f64, curve: impl Fn(&[u64]) -> Result<Vec<f64>>) -> Result<Option<f64>> {
     let mut last = (2.0 * about).max(POINTS as f64);
     for _ in 0..4 {
         if last > MAX_FOLLOWED {
             return Ok(None);
         }
-        // Evenly spaced rounds cost one power of the map.
+        // Evenly spaced rounds need one power of the map.
         let (mut low, mut high) = (0, last as u64);
         loop {
             let points = if last <= SHORT { high - low } else { POINTS };
@@ -293,7 +293,7 @@ mod tests {
                 // From a random start the radii give the order.
                 let Reach::After(rough) = of.reach(target, None, &InitialControls::Zero, &cache).unwrap() else { panic!("it is reached") };
                 assert!(rough.curve.is_none() && rough.rounds > 0.2 * want && rough.rounds < 10.0 * want, "{rough:?} {want}");
-                // Below the floor the obstacle is named.
+                // Below the floor the result names the obstacle.
                 let bias = of.bias_sq().unwrap();
                 let below = of.reach(0.9 * floor.max(f64::MIN_POSITIVE), Some(&start), &InitialControls::Zero, &cache);
                 if floor == 0.0 {

@@ -1,4 +1,4 @@
-//! Which steps are stable, and where: intervals of steps, maps over step size and local steps, and what fails beyond the edge.
+//! Stable steps: intervals of step sizes, maps over step size and local steps, and the failure beyond the edge.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +13,26 @@ use fedsa::linalg::{self, Mat};
 use fedsa::method::Drift;
 use fedsa::parallel;
 
-/// The most multiplications of all radii of a scan, and of a map, about one a nanosecond. Which grid is affordable is estimated from
-/// the radius of the method's own step; a scan or a map that takes much more nevertheless is cut short.
+/// The most multiplications for all radii of a scan, and of a map, about one per nanosecond. The radius of the method's own step gives
+/// the estimate of an affordable grid. A scan or a map that takes much more is cut short.
 const SCAN_WORK: f64 = 4e9;
 const MAP_WORK: f64 = 1e10;
 const CUT: f64 = 2.0;
-/// The steps of a scan that are looked at side by side, before what they took is counted.
+/// The number of steps that a scan computes in parallel before it counts their work.
 const SIDE_BY_SIDE: usize = 16;
 
-/// Scans with a smaller ratio of neighbouring steps are fine, about 16 to a factor of 2.
+/// Scans with a smaller ratio of neighbouring steps are fine: about 16 steps per factor of 2.
 const FINE: f64 = 1.0460;
 
-/// Multiplications of the radius of a chain's second moments, about.
+/// Approximate multiplications for the radius of a chain's second moments.
 const CHAIN_WORK: f64 = 2e8;
 
 /// The judgement on a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepVerdict {
-    /// The mean converges, and so does the mean square where its map is computed.
+    /// The mean converges, and the mean square too if its map is computed.
     Stable,
-    /// The mean converges and the mean square diverges.
+    /// The mean converges, but the mean square diverges.
     MeanSquareDiverges,
     /// The mean diverges.
     MeanDiverges,
@@ -47,7 +47,7 @@ pub struct Spot {
     pub verdict: StepVerdict,
     /// The radius of a noiseless round.
     pub radius: f64,
-    /// The radius of the map of second moments, where it was computed.
+    /// The radius of the map of second moments, if it was computed.
     pub mean_square: Option<f64>,
 }
 
@@ -58,7 +58,7 @@ impl Spot {
         self.mean_square.unwrap_or(0.0).max(self.radius * self.radius)
     }
 
-    /// The radius that decides the judgement: below 1 where the step is stable.
+    /// The radius that decides the verdict: below 1 for stable steps.
     fn decides(&self) -> f64 {
         self.mean_square.unwrap_or(self.radius)
     }
@@ -69,29 +69,29 @@ impl Spot {
 pub struct StableSet {
     /// H.
     pub local_steps: u64,
-    /// Intervals of stable steps in increasing order. The first begins at 0 where the smallest step of the scan is stable; the
-    /// last ends at infinity where the largest is.
+    /// Intervals of stable steps in increasing order. The first begins at 0 if the smallest step of the scan is stable. The last ends
+    /// at infinity if the largest one is.
     pub intervals: Vec<(f64, f64)>,
-    /// The largest step that was looked at.
+    /// The largest step of the scan.
     pub looked_to: f64,
-    /// The ratio of neighbouring steps of the scan: windows that are narrower can be missed.
+    /// The ratio of neighbouring steps of the scan; it can miss narrower windows.
     pub ratio: f64,
     /// Whether the scan ended early, at `looked_to`, because it took too long.
     pub is_cut: bool,
-    /// Whether the mean square was looked at too, where there is noise.
+    /// Whether the scan includes the mean square, if there is noise.
     pub in_mean_square: bool,
 }
 
 /// The judgements on a grid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Region {
-    /// The range of step sizes, which the columns divide evenly on a logarithmic scale.
+    /// The range of step sizes; the columns divide it evenly on a logarithmic scale.
     pub steps: (f64, f64),
-    /// The range of local steps, which the rows divide likewise. A row belongs to the whole number nearest to its centre.
+    /// The range of local steps; the rows divide it in the same way. A row belongs to the whole number nearest to its centre.
     pub local_steps: (f64, f64),
     /// Rows from the fewest local steps, each from the smallest step size.
     pub spots: Vec<Vec<Spot>>,
-    /// Whether the mean square was looked at too, where there is noise.
+    /// Whether the grid includes the mean square, if there is noise.
     pub in_mean_square: bool,
     /// Whether there is noise.
     pub is_noisy: bool,
@@ -103,18 +103,18 @@ pub struct Region {
 struct Judge {
     of: Forecast,
     square: Option<MeanSquareRadius>,
-    /// Multiplications of a radius of the mean square.
+    /// Multiplications for a radius of the mean square.
     square_work: f64,
 }
 
 impl Judge {
-    /// The judgements, and the multiplications that they took.
+    /// The judgements, and their multiplications.
     fn at(&self, eta: f64, h: u64) -> (Spot, f64) {
         let of = self.of.clone().with_step(eta).with_local_steps(h);
         // A single radius may take as long as a scan.
         let Ok((radius, work)) = of.radius_within(SCAN_WORK) else { return (UNKNOWN, 0.1 * SCAN_WORK) };
         let mean = RadiusStability::of(radius);
-        // A radius of 1 to rounding, that of very small steps, counts as stable.
+        // A radius of 1 to rounding, as for very small steps, counts as stable.
         if mean == RadiusStability::Unstable {
             return (Spot { verdict: StepVerdict::MeanDiverges, radius, mean_square: None }, work);
         }
@@ -131,8 +131,8 @@ impl Judge {
 }
 
 impl Judge {
-    /// The stable ones of these steps, with H local steps; what is looked at is taken from `left`. `known` is the largest stable step
-    /// below the first instability, where it has been found already.
+    /// The stable steps among these, with H local steps; the work is taken from `left`. `known` is the largest stable step below the
+    /// first instability, if it is already known.
     fn stable_set(&self, steps: &[f64], h: u64, known: Option<StableStep>, left: &mut f64) -> StableSet {
         let is_stable = |spot: &Spot| spot.verdict == StepVerdict::Stable;
         let mut spots: Vec<Spot> = Vec::new();
@@ -159,7 +159,7 @@ impl Judge {
                 let end = |i: usize| (steps[i], spots[i].decides());
                 return stability::edge_between(|eta| Ok(at(eta).decides()), end(inside), end(outside)).unwrap_or(steps[inside]);
             }
-            // Where radii are costly, as closely as three digits need.
+            // Three digits are enough where radii are costly.
             let (mut inside, mut outside) = (steps[inside], steps[outside]);
             while (outside / inside).ln().abs() > 1e-3 {
                 let middle = (inside * outside).sqrt();
@@ -176,7 +176,7 @@ impl Judge {
                 _ => {}
             }
         }
-        // Where the search for the largest stable step has looked at the mean square, or closer.
+        // The search for the largest stable step may have included the mean square, or found the edge more accurately.
         if let Some(known) = known
             && let Some(i) = intervals.iter().position(|(low, high)| (*low..*high).contains(&known.step))
         {
@@ -193,7 +193,7 @@ impl Judge {
     }
 }
 
-/// Of a step whose radius is not known.
+/// For a step with an unknown radius.
 const UNKNOWN: Spot = Spot { verdict: StepVerdict::Unknown, radius: f64::NAN, mean_square: None };
 
 /// `count` steps from `low` to `high` with a constant ratio.
@@ -203,14 +203,14 @@ fn geometric((low, high): (f64, f64), count: usize) -> Vec<f64> {
 }
 
 impl Forecast {
-    /// Multiplications of the radius of a noiseless round with H local steps, from those with the method's own settings.
+    /// Multiplications for the radius of a noiseless round with H local steps, from the number with the method's own settings.
     fn radius_work(&self, h: f64, own: f64) -> Result<f64> {
         let more = self.clone().with_local_steps(h.round() as u64);
         Ok(own + (more.phases_work(&more.linear()?) - self.phases_work(&self.linear()?)).max(0.0))
     }
 
-    /// Multiplications of the radius of the map of second moments with H local steps; `own` are those of the radius of the mean with the
-    /// method's own settings.
+    /// Multiplications for the radius of the map of second moments with H local steps; `own` is the number for the radius of the mean
+    /// with the method's own settings.
     pub(super) fn mean_square_work(&self, h: f64, own: f64) -> Result<f64> {
         let round = self.linear()?;
         match self.noise_source(&round)? {
@@ -221,7 +221,7 @@ impl Forecast {
         }
         let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
         let doublings = 2.0 * (h.log2() + 2.0);
-        // Of a dense matrix, or by some 300 products and the eigenvalues of small matrices.
+        // A dense matrix, or about 300 products and the eigenvalues of small matrices.
         let leading = |moments: f64, product: f64| (EIGENVALUES * moments.powi(3)).min(300.0 * product + 1e9);
         Ok(match self.drift_of_theta(&round) {
             Drift::Zero => {
@@ -236,8 +236,8 @@ impl Forecast {
         })
     }
 
-    /// The judge of up to `count` steps with up to H local steps, with the mean square where it is affordable too. `own` are the
-    /// multiplications of the radius with the method's own settings.
+    /// The judge of up to `count` steps with up to H local steps, with the mean square if that is affordable too. `own` is the number
+    /// of multiplications for the radius with the method's own settings.
     fn judge(&self, count: f64, h: f64, own: f64, most: f64) -> Result<Judge> {
         let work = count * self.radius_work(h, own)?;
         if work > most {
@@ -249,8 +249,8 @@ impl Forecast {
         Ok(Judge { of: self.clone(), square, square_work })
     }
 
-    /// The range of step sizes that is looked at for up to `most` local steps: from well below the smallest edge to above the
-    /// step `2 / max_c ||Abar_c||` with which the fastest agent overshoots, and the method's own step.
+    /// The range of step sizes for up to `most` local steps. It reaches from well below the smallest edge to above the step
+    /// `2 / max_c ||Abar_c||` with which the fastest agent overshoots, and includes the method's own step.
     fn steps_of_interest(&self, most: f64) -> Result<(f64, f64)> {
         let round = self.linear()?;
         let own = round.setting.step_size;
@@ -264,10 +264,12 @@ impl Forecast {
         Ok((low, high))
     }
 
-    /// The stable step sizes for each of these numbers of local steps, with all other settings unchanged, from a scan with about 16
-    /// steps to a factor of 2, or fewer where that takes too long, and edges with a relative error of 1e-6, or 1e-3 where there are fewer. Windows narrower than the
-    /// ratio of its steps can be missed. Where even few steps take too long, numbers of local steps other than the method's own are
-    /// left out. `known` is [`Forecast::largest_stable_step`], where it is known: the method's own number of local steps has this edge.
+    /// The stable step sizes for each of these numbers of local steps, with all other settings unchanged.
+    ///
+    /// A scan has about 16 steps per factor of 2, and edges have a relative error of 1e-6. If this takes too long, the scan has fewer
+    /// steps and edges have a relative error of 1e-3. The scan can miss windows narrower than the ratio of its steps. If even few steps
+    /// take too long, only the method's own number of local steps remains. `known` is [`Forecast::largest_stable_step`] if known, and
+    /// gives this edge for the method's own number.
     ///
     /// # Errors
     /// When a round is not a known linear map, or the scan takes too long.
@@ -278,7 +280,7 @@ impl Forecast {
     fn scanned_sets(&self, local_steps: &[u64], known: Option<StableStep>) -> Result<Vec<StableSet>> {
         let (_, own_work) = self.radius_within(SCAN_WORK)?;
         let own = self.local_steps().round() as u64;
-        // The method's own first, which a scan that is cut short has looked at then.
+        // The method's own number first, so that a scan that is cut short includes it.
         let mut all = local_steps.to_vec();
         all.sort_by_key(|h| (*h != own, *h));
         let alone: Vec<u64> = all.iter().copied().filter(|h| *h == own).collect();
@@ -288,7 +290,7 @@ impl Forecast {
             let most = hs.iter().copied().max().unwrap_or(1) as f64;
             let range = self.steps_of_interest(most)?;
             let count = (of_each * (range.1 / range.0).log2()).ceil() as usize + 1;
-            // Edges take some more.
+            // Edges take some more radii.
             match self.judge(1.3 * (count * hs.len()) as f64, most, own_work, SCAN_WORK) {
                 Ok(judge) => {
                     chosen = Some(Ok((judge, hs, geometric(range, count))));
@@ -307,7 +309,7 @@ impl Forecast {
                 sets.push(judge.stable_set(&steps, *h, known, &mut left));
             }
         }
-        // What was looked at side by side is counted here.
+        // Counts the work done in parallel.
         let _ = work::record(CUT * SCAN_WORK - left);
         sets.sort_by_key(|set| local_steps.iter().position(|h| *h == set.local_steps));
         Ok(sets)
@@ -330,18 +332,18 @@ impl Forecast {
         let judge_of = |(columns, rows): (usize, usize)| {
             self.judge((columns * rows) as f64, most, own_work, MAP_WORK).map(|judge| (judge, columns, rows))
         };
-        // The finest grid on which the mean square is affordable, else the finest one for the mean.
+        // The finest grid on which the mean square is affordable, otherwise the finest one for the mean.
         let all: Vec<Result<(Judge, usize, usize)>> = grids.into_iter().map(judge_of).collect();
         let is_noisy = self.is_noisy(&self.linear()?);
         let squared = all.iter().position(|judge| judge.as_ref().is_ok_and(|(judge, ..)| judge.square.is_some()));
         let chosen = squared.or_else(|| all.iter().position(Result::is_ok)).unwrap_or(grids.len() - 1);
         let (judge, columns, rows) = all.into_iter().nth(chosen).expect("a grid")?;
         let centre = |range: (f64, f64), i: usize, count: usize| range.0 * (range.1 / range.0).powf((i as f64 + 0.5) / count as f64);
-        // Half a step around whole numbers, so that H = 1 has a row of its own.
+        // Half a step around whole numbers, so that H = 1 has its own row.
         let local_steps = (0.7, most);
         let etas: Vec<f64> = (0..columns).map(|j| centre(steps, j, columns)).collect();
         let hs: Vec<u64> = (0..rows).map(|i| (centre(local_steps, i, rows).round() as u64).max(1)).collect();
-        // Neighbouring rows of one number are computed once.
+        // Neighbouring rows of the same number are computed once.
         let mut by_h: BTreeMap<u64, Vec<Spot>> = BTreeMap::new();
         let (mut left, mut is_cut) = (CUT * MAP_WORK, false);
         for h in &hs {
@@ -359,7 +361,7 @@ impl Forecast {
         Ok(Region { steps, local_steps, spots, in_mean_square: judge.square.is_some(), is_noisy, is_cut })
     }
 
-    /// The radii with another step size: what fails beyond the largest stable step.
+    /// The radii with another step size. They show the failure beyond the largest stable step.
     ///
     /// # Errors
     /// When a round is not a known linear map.
@@ -369,8 +371,7 @@ impl Forecast {
         Ok(judge.at(eta, h as u64).0)
     }
 
-    /// The eigenvalue of largest modulus of a noiseless round, `(re, im)` with `im >= 0`; `None` where the map is not formed as a
-    /// matrix.
+    /// The eigenvalue of largest modulus of a noiseless round, `(re, im)` with `im >= 0`; `None` if the map is not formed as a matrix.
     ///
     /// # Errors
     /// As [`Forecast::radius`].
@@ -397,7 +398,7 @@ impl Forecast {
             return Ok(None);
         }
         let largest = linalg::eigenvalues(&map)?.into_iter().max_by(|x, y| x.0.hypot(x.1).total_cmp(&y.0.hypot(y.1)));
-        // Deviations within a kind of agents have maps of their own.
+        // Deviations within a kind of agents have their own maps.
         let radius = self.radius()?;
         Ok(largest.filter(|(re, im)| (re.hypot(*im) - radius).abs() <= 1e-6 * radius).map(|(re, im)| (re, im.abs())))
     }
@@ -437,7 +438,7 @@ mod tests {
         assert!((re + 1.02).abs() < 1e-9 && im == 0.0, "{re} {im}");
     }
 
-    /// SCAFFLSA has unstable windows: every edge and every window is that of the radius itself, on a finer scan.
+    /// SCAFFLSA has unstable windows. Every edge and window matches the radius on a finer scan.
     #[test]
     fn windows_are_those_of_a_finer_scan() {
         let turning = |re: f64, im: f64| vec![vec![re, im], vec![-im, re]];
@@ -458,7 +459,7 @@ mod tests {
         }
     }
 
-    /// Whether the verdict changes within 4% of a step: windows as narrow may be missed.
+    /// Whether the verdict changes within 4% of a step: the scan may miss windows this narrow.
     fn is_narrow(is_stable: &dyn Fn(f64) -> bool, eta: f64) -> bool {
         let own = is_stable(eta);
         (1..=10).any(|i| [1.0, -1.0].iter().any(|sign| is_stable(eta * (1.0 + sign * 0.0045 * f64::from(i))) != own))
@@ -488,8 +489,8 @@ mod tests {
         }
     }
 
-    /// One setting has one largest stable step, that of an independent bisection of the radius of the map of second moments, which is
-    /// formed here from samples: `(1/N^2) sum_{c != e} B_c (x) B_e + (1/N^2) sum_c E[B_c (x) B_c]` with the powers of H steps.
+    /// The largest stable step matches an independent bisection of the radius of the map of second moments. The map is formed here from
+    /// samples: `(1/N^2) sum_{c != e} B_c (x) B_e + (1/N^2) sum_c E[B_c (x) B_c]` with the powers of H steps.
     #[test]
     fn the_largest_stable_step_is_that_of_a_bisection_everywhere() {
         let (agents, steps) = (5, 3_u64);

@@ -39,12 +39,12 @@ impl Round<'_> {
         self.link.is_noisy() || self.few.is_some()
     }
 
-    /// Refuses links for which the mean square is not known for any method.
+    /// Rejects links for which the mean square is not known for any method.
     pub(super) fn has_mean_square(&self) -> Result<()> {
         self.link.only_mean.map_or(Ok(()), |why| Err(unknown(why)))
     }
 
-    /// Refuses links and participation for which only methods without memory have closed forms of the mean square.
+    /// Rejects links and participation for which only methods without memory have closed forms of the mean square.
     pub(super) fn is_plain(&self) -> Result<()> {
         if self.link.is_clear() && self.few.is_none() {
             return Ok(());
@@ -70,7 +70,7 @@ impl Round<'_> {
         self.few.map_or(1.0, |m| n * (m as f64 - 1.0) / (m as f64 * (n - 1.0)))
     }
 
-    /// The share of `v - v_c` by which an agent's control changes in the mean, `(m - 1) / (N - 1)`; 1 if all participate.
+    /// The mean share of `v - v_c` by which an agent's control changes, `(m - 1) / (N - 1)`; 1 if all participate.
     pub(super) fn share(&self) -> f64 {
         self.few.map_or(1.0, |m| (m as f64 - 1.0) / (self.agents() as f64 - 1.0))
     }
@@ -206,28 +206,29 @@ pub(super) fn packed(n: f64) -> f64 {
     n * (n + 1.0) / 2.0
 }
 
-/// About how many nanoseconds the second moments of all distinct agents' local phases with this drift take: within a factor of two of what was
-/// measured from d = 2 to 20.
+/// The approximate nanoseconds for the second moments of all distinct agents' local phases with this drift, within a factor of two of
+/// measurements from d = 2 to 20.
 pub(super) fn phases_of_moments(round: &Round<'_>, drift: Drift) -> f64 {
     // The numbers of the state at the start: (u, 1), and the drift.
     let d = round.systems.dim() as f64;
     let n = if drift == Drift::Zero { d + 1.0 } else { 2.0 * d + 1.0 };
     let steps = round.setting.local_steps.max(1);
-    // One step first, then a doubling for each binary digit of the number of steps, and one step more for each 1 of them.
+    // One step first, then a doubling for each binary digit of the number of steps, and one more step for each digit 1.
     let doublings = f64::from(steps.ilog2() + steps.count_ones() - 1);
     let (kinds, first) = (round.systems.kinds.len() as f64, 4000.0 + phase_products(round, d + 1.0));
     let phases = kinds * (first + doublings * phase_products(round, n));
-    // A correction of all agents has a part in all moments that is as large as one and a half doublings.
+    // A correction for all agents contributes to all moments, at the cost of one and a half doublings.
     if matches!(drift, Drift::GlobalMemory { .. }) { phases + 1.5 * kinds * phase_products(round, n) } else { phases }
 }
 
-/// The products of one doubling. In large products a multiplication takes much less than a nanosecond; small matrices cost their allocation.
+/// The products of one doubling. In large products a multiplication takes much less than a nanosecond; for small matrices allocation
+/// dominates.
 fn phase_products(round: &Round<'_>, n: f64) -> f64 {
     let (start, end) = (packed(n), packed(round.systems.dim() as f64));
     1800.0 + (0.05 + 4.0 / start) * start * end * (start + end)
 }
 
-/// About how many nanoseconds a round of the second moments of control variates takes.
+/// The approximate nanoseconds for a round of the second moments of control variates.
 pub(super) fn round_of_moments(round: &Round<'_>) -> f64 {
     round_work(round.systems.kinds.len() as f64, round.systems.dim() as f64)
 }

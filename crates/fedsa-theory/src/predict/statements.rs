@@ -1,4 +1,4 @@
-//! What the theorems of the sources say about a method, beside the exact value.
+//! The theorems of the sources about a method, next to the exact value.
 
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ use fedsa::problem::systems::Moments;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
 
-/// The most multiplications of an exact value, about one a nanosecond.
+/// The most multiplications for an exact value, about one per nanosecond.
 const MAX_WORK: f64 = 2e9;
 /// The most distinct agents whose constants are computed.
 pub(super) const MAX_KINDS: usize = 2000;
@@ -31,17 +31,17 @@ pub struct Statement {
     pub statement: &'static str,
     /// The quantity that is bounded.
     pub of: &'static str,
-    /// The parts of the bound; of a shape the parts of the floor, each without the factor that its source does not state.
+    /// The parts of the bound. For a shape, the parts of the floor, each without the factor that its source does not state.
     pub terms: Vec<Term>,
     /// Their sum.
     pub value: f64,
     /// Whether factors are not stated, so that the value is not a bound.
     pub is_shape: bool,
-    /// The constants of the problem in it that no other statement shares, each with its meaning; often none.
+    /// Constants of the problem that no other statement shares, each with its meaning; often none.
     pub constants: Vec<Term>,
     /// The conditions of the statement.
     pub assumptions: Vec<Assumption>,
-    /// The exact value of the quantity, where it is known and does not take too long.
+    /// The exact value of the quantity, if it is known and does not take too long.
     pub exact: Option<f64>,
 }
 
@@ -76,10 +76,14 @@ pub(super) fn condition(name: &'static str, holds: bool, text: String) -> Assump
 }
 
 impl Forecast {
-    /// What the theorems say that are about this method, after `rounds` rounds from `theta_0` (d): \[S\] Theorem A.5 with the bias about
-    /// FedLSA, 5.1 and 5.3 about SCAFFLSA, \[F\] Theorems 1 and 2 about FedHSA, \[T\] Theorem 5.4 about one agent with delays; on Markov
-    /// reward processes \[S\] Corollary 4.3 and one of \[T\] Theorems 4.2 to 4.4, by the link. Controls are 0 at the start. `tau` is the
-    /// mixing time of the samples, 1 for independent ones. Theorems whose conditions fail are there too, with the conditions.
+    /// The theorems about this method, after `rounds` rounds from `theta_0` (d), with controls of 0 at the start. `tau` is the mixing
+    /// time of the samples, 1 for independent ones. Theorems whose conditions fail are included, with the conditions.
+    ///
+    /// - FedLSA: \[S\] Theorem A.5 with the bias
+    /// - SCAFFLSA: \[S\] Theorems 5.1 and 5.3
+    /// - FedHSA: \[F\] Theorems 1 and 2
+    /// - one agent with delays: \[T\] Theorem 5.4
+    /// - Markov reward processes: \[S\] Corollary 4.3, and one of \[T\] Theorems 4.2 to 4.4, by the link
     ///
     /// # Errors
     /// When a round is not a known linear map, or constants of the theorem do not exist or take too long; gives the reason.
@@ -134,9 +138,12 @@ impl Forecast {
         Ok(all)
     }
 
-    /// The settings that the corollaries choose for a mean-square error of `target` from `theta_0` (d) with this method: \[S\] 4.4 and 4.5
-    /// for FedLSA, 5.4 for SCAFFLSA, 5.2 for random talk; on Markov reward processes 4.6 and 5.5 too, where fewer than 9e15 samples suffice
-    /// for them. None for other methods, and where a theorem asks for another problem or link.
+    /// The settings that the corollaries choose for a mean-square error of `target` from `theta_0` (d) with this method; none for other
+    /// methods, or if a theorem requires another problem or link.
+    ///
+    /// - FedLSA: \[S\] Corollaries 4.4 and 4.5
+    /// - SCAFFLSA: \[S\] Corollary 5.4; with random talk 5.2
+    /// - Markov reward processes: also \[S\] Corollaries 4.6 and 5.5, if they need fewer than 9e15 samples
     ///
     /// # Errors
     /// As [`Forecast::statements`], and when the target is not positive or takes too many samples.
@@ -194,7 +201,7 @@ impl Forecast {
         Ok(Statement::of_bound(sa.theorem_5_4(alpha, tau_max, rounds)?, more, self.exact_at(theta_0, rounds)))
     }
 
-    /// What \[S\] asks for besides the conditions of each theorem.
+    /// The general conditions of \[S\], beyond each theorem's own.
     pub(super) fn independent(&self, round: &Round<'_>) -> Vec<Assumption> {
         let (kind, batch) = (self.sampling.kind, self.sampling.batch);
         let text = match kind {
@@ -223,7 +230,7 @@ impl Forecast {
         condition("the output is the last iterate", is_last, if is_last { "last".into() } else { "an average".into() })
     }
 
-    /// The second moments of single samples, without noise those of the mean.
+    /// The second moments of single samples; without noise, of the mean.
     fn moments_of_samples(&self, round: &Round<'_>) -> Result<Vec<Moments>> {
         let (kinds, d) = (&round.systems.kinds, round.systems.dim());
         if d > EXACT_DIM || kinds.len() > MAX_KINDS {
@@ -235,7 +242,7 @@ impl Forecast {
         self.moments_of_all(round.systems)
     }
 
-    /// Whether the exact second moments are those of independent samples over a clear link.
+    /// Whether the exact second moments assume independent samples over a clear link.
     fn is_exact(&self, round: &Round<'_>) -> bool {
         matches!(self.noise_source(round), Ok(NoiseSource::Independent | NoiseSource::Nothing)) && self.output == OutputRule::Last
     }
@@ -301,7 +308,7 @@ mod tests {
         }
     }
 
-    /// The exact values are those of the curve, and of psi the part of theta is at most psi.
+    /// Exact values match the curve. For psi, the part of theta is at most psi.
     #[test]
     fn exact_values_are_those_of_the_curve() {
         let field = garnet(Law::Iid, 1);

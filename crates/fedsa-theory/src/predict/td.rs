@@ -1,4 +1,4 @@
-//! What the theorems on TD(0) say about a method on Markov reward processes.
+//! The theorems on TD(0) about a method on Markov reward processes.
 
 use super::Forecast;
 use super::round::Round;
@@ -14,13 +14,13 @@ use fedsa::problem::facts::TdFacts;
 use fedsa::sampling::Law;
 use fedsa::uplink::stage::delay::Before;
 
-/// The most multiplications of a mixing time, about one a nanosecond, and the smallest level at which it is more than rounding.
+/// The most multiplications for a mixing time, about one per nanosecond, and the smallest level above rounding.
 const MIXING_WORK: f64 = 1e9;
 const MIN_LEVEL: f64 = 1e-13;
 
 impl Forecast {
-    /// \[S\] Corollary 4.3 and \[T\] Theorem 4.2, 4.3 or 4.4 about FedLSA; none where the problem is no Markov reward process, or its
-    /// features depend on each other.
+    /// \[S\] Corollary 4.3 and \[T\] Theorem 4.2, 4.3 or 4.4 about FedLSA; none if the problem is not a Markov reward process, or its
+    /// features are linearly dependent.
     pub(super) fn td_statements(&self, round: &Round<'_>, theta_0: &[f64], start: f64, rounds: u64) -> Vec<Statement> {
         let Some(facts) = self.td_facts(round) else { return Vec::new() };
         let exact = self.exact_at(theta_0, rounds);
@@ -28,7 +28,7 @@ impl Forecast {
         plain.into_iter().chain(self.channel_theorem(round, &facts, start, rounds, exact)).collect()
     }
 
-    /// What the theorems ask of the problem.
+    /// The problem's facts for the theorems.
     fn td_facts(&self, round: &Round<'_>) -> Option<TdFacts> {
         if round.systems.kinds.len() > MAX_KINDS {
             return None;
@@ -36,7 +36,7 @@ impl Forecast {
         self.field.facts().td().filter(|facts| facts.nu > 0.0)
     }
 
-    /// The view of \[S\] on TD, where all that it asks of the problem holds.
+    /// TD in the terms of \[S\], if the problem meets all its conditions.
     pub(super) fn td_federation(&self, round: &Round<'_>) -> Option<TdFederation> {
         let facts = self.td_facts(round)?;
         let conditions = [self.processes_alone(), features_are_short(&facts), rewards_are_in_0_1(&facts)];
@@ -107,7 +107,7 @@ impl Forecast {
         Some(Statement { constants: constants(&own), ..Statement::of_bound(bound.ok()?, more, exact) })
     }
 
-    /// What \[T\] asks of the problem, the method and the codec.
+    /// The conditions of \[T\] on the problem, the method and the codec.
     fn of_processes(&self, round: &Round<'_>, facts: &TdFacts) -> Vec<Assumption> {
         let kinds = round.systems.kind_weights().into_iter().filter(|weight| *weight > 0.0).count();
         let (h, batch) = (round.setting.local_steps, self.sampling.batch);
@@ -149,7 +149,7 @@ impl Forecast {
         let law = self.field.facts().law(0).ok_or("the samples follow no known chain")?;
         let states = law.chain().map_or(0, |chain| chain.law.len()) as f64;
         let d = round.systems.dim() as f64;
-        // Some twenty powers of the chain's matrix, each of which is applied to the operators of all states.
+        // About twenty powers of the chain's matrix, each applied to the operators of all states.
         if 20.0 * (states.powi(3) + states * states * d * (d + 1.0)) > MIXING_WORK {
             return Err("it takes too long to compute".into());
         }
@@ -180,7 +180,7 @@ fn constants(all: &[(&'static str, f64)]) -> Vec<Term> {
 }
 
 fn features_are_short(facts: &TdFacts) -> Assumption {
-    // Features that are scaled to the norm 1 have it up to rounding.
+    // Normalised features have the norm 1 up to rounding.
     condition("||phi|| <= 1", facts.feature_norm <= 1.0 + 1e-12, format!("at most {:.4}", facts.feature_norm))
 }
 
@@ -217,7 +217,7 @@ mod tests {
         Uplink::default().with_media(media.to_vec())
     }
 
-    /// The statements of \[T\] are the library's bounds of what the problem is known to be, and above the exact errors.
+    /// The statements of \[T\] equal the library's bounds for the problem's facts, and exceed the exact errors.
     #[test]
     fn theorems_of_channels_are_the_bounds_of_the_link() {
         let field = process(4, Law::Iid, [0.0, 1.0]);
@@ -249,7 +249,7 @@ mod tests {
                     td.theorem_4_3(alpha, &OverTheAirMoments { mean, square, receiver_noise: 0.5, dim: 2 }, rounds)
                 }
                 3 => td.theorem_4_4(alpha, 3, rounds),
-                // The mean of four messages has the noise of a receiver whose s_w is as large: 4^2 (0.5^2 0.7 / 4) = 0.7.
+                // The mean of four messages has the noise of a receiver with this s_w: 4^2 (0.5^2 0.7 / 4) = 0.7.
                 _ => {
                     let air = OverTheAirMoments { mean: 0.7, square: 0.7, receiver_noise: 0.7f64.sqrt(), dim: 2 };
                     let want = td.theorem_4_3(alpha, &air, rounds).unwrap().value();
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(fails(&field, &small, &noisy, "[T] Theorem 4.4"), ["no messages are lost or altered"]);
     }
 
-    /// tau is that of Definition 4.2.1 at the level alpha^2.
+    /// tau follows Definition 4.2.1 at the level alpha^2.
     #[test]
     fn the_mixing_time_is_that_of_the_operator() {
         let field = process(2, Law::Markov, [0.0, 1.0]);
@@ -335,13 +335,13 @@ mod tests {
             assert!(close(got.step_size, want.step_size) && close(got.rounds, want.rounds), "{got:?} {want:?}");
         }
         assert_eq!(systems.kinds.len(), 1);
-        // Rewards beyond [0, 1] are not theirs.
+        // The corollaries do not cover rewards beyond [0, 1].
         let rich = process(3, Law::Iid, [0.0, 10.0]);
         let all = Forecast::over(&rich, &FedLsa::new(0.1, 4), &Uplink::default()).corollaries(&theta_0, 1.0).unwrap();
         assert_eq!(all.len(), 2);
     }
 
-    /// The facts are those of the exported arrays.
+    /// The facts match the exported arrays.
     #[test]
     fn facts_are_those_of_the_arrays() {
         let field = process(3, Law::Iid, [-2.0, 5.0]);
@@ -352,7 +352,7 @@ mod tests {
         let longest = arrays.find("Phi").unwrap().data().chunks(2).map(|phi| phi[0].hypot(phi[1])).fold(0.0, f64::max);
         assert!((facts.feature_norm - longest).abs() < 1e-12);
         assert_eq!(facts.gamma, arrays.find("gamma").unwrap().data()[0]);
-        // All agents share the process, so that the covariance is the mean's.
+        // All agents share the process, so the covariance is the mean's.
         let nu = linalg::eigenvalues(field.facts().gram().unwrap()).unwrap().iter().map(|(re, _)| *re).fold(f64::INFINITY, f64::min);
         assert!((facts.nu - nu).abs() < 1e-12 * nu.max(1e-3), "{facts:?} {nu}");
     }

@@ -25,7 +25,7 @@ impl Forecast {
         Self { shape: MethodShape { step_size: StepSize::Constant(eta), ..self.shape }, ..self }
     }
 
-    /// The same forecast with another number of local steps; with random talk, another mean number of them.
+    /// The same forecast with another number of local steps; with random talk, another mean number.
     #[must_use]
     pub fn with_local_steps(self, h: u64) -> Self {
         let drift = match self.shape.drift {
@@ -35,7 +35,7 @@ impl Forecast {
         Self { shape: MethodShape { local_steps: h as f64, drift, ..self.shape }, ..self }
     }
 
-    /// The same forecast with another drift, that of another method.
+    /// The same forecast with the drift of another method.
     #[must_use]
     pub fn with_drift(self, drift: Drift) -> Self {
         Self { shape: MethodShape { drift, ..self.shape }, ..self }
@@ -53,7 +53,7 @@ impl Forecast {
         Self { shape: MethodShape { participants: None, ..self.shape }, ..self }
     }
 
-    /// The same forecast for the [`twins`] of the field's agents. Twice as many participate.
+    /// The same forecast for the [`twins`] of the field's agents. Twice as many agents participate.
     #[must_use]
     pub fn with_twins(self, twins: &Arc<Systems>) -> Self {
         let participants = self.shape.participants.map(|m| 2 * m);
@@ -89,7 +89,7 @@ impl Forecast {
         }
     }
 
-    /// What theory knows of the method.
+    /// Theory's view of the method.
     pub fn shape(&self) -> &MethodShape {
         &self.shape
     }

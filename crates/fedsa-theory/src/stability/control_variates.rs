@@ -1,4 +1,4 @@
-//! SCAFFLSA's mean round as a map of the model and of the mean controls of agents that are alike.
+//! SCAFFLSA's mean round as a map of the model and of the mean controls of identical agents.
 
 use faer::prelude::*;
 
@@ -26,21 +26,20 @@ pub(crate) struct Group {
 /// The number of columns that [`ControlVariates::apply_to`] processes at once.
 const COLUMNS: usize = 64;
 
-/// SCAFFLSA: a map of the state `(u, x_1 .. x_K)`, where `u = theta - theta*`
-/// and `x_k` is the weighted mean over the agents of kind k of
-/// `x_c = xi_c - xi*_c`:
+/// SCAFFLSA: a map of the state `(u, x_1 .. x_K)`, where `u = theta - theta*` and `x_k` is the weighted mean over the agents of kind k
+/// of `x_c = xi_c - xi*_c`:
 ///
 /// ```text
 /// v_k = (S_k / E) (x_k - Abar_k u),   v = sum w_k v_k
 /// u  <- u + alpha_g E0 v,             x_k <- x_k + v - v_k
 /// ```
 ///
-/// Fixed period: `E = E0 = eta H`. Random talk with probability p, in the mean over the geometric number H of steps: the
-/// control changes by `(p / eta) (eta H) (v - v_c)`, so that `S_k` is that of the mean local phase and `E = E0 = eta / p`.
+/// Fixed period: `E = E0 = eta H`. Random talk with probability p, in the mean over the geometric number H of steps: the control
+/// changes by `(p / eta) (eta H) (v - v_c)`, so `S_k` belongs to the mean local phase and `E = E0 = eta / p`.
 ///
-/// The weighted sum of the controls does not change, and is 0 in every run. The map first projects the state on this
-/// subspace (`x_k -= sum w_j x_j`), so that the eigenvalue 1 of the conserved sum becomes 0. Within a kind, each agent's
-/// deviation from the mean follows `I - S_k / E`; [`radius`](ControlVariates::radius) includes these deviations.
+/// The weighted sum of the controls does not change, and is 0 in every run. The map first projects the state on this subspace (`x_k -=
+/// sum w_j x_j`), so that the eigenvalue 1 of the conserved sum becomes 0. Within a kind, each agent's deviation from the mean follows
+/// `I - S_k / E`; [`radius`](ControlVariates::radius) includes these deviations.
 #[derive(Debug, Clone)]
 pub struct ControlVariates {
     pub(crate) dim: usize,
@@ -49,7 +48,7 @@ pub struct ControlVariates {
     stride: f64,
     /// The share of `v - v_k` by which controls change.
     share: f64,
-    /// Whether controls are computed anew in each round (`rule = "afresh"`), so that their sum need not be 0.
+    /// Whether controls are recomputed in each round (`rule = "afresh"`), so that their sum need not be 0.
     afresh: bool,
     /// The mean factor with which answers arrive under `afresh`; otherwise `gain` and `pull` of the groups contain it.
     arrives: f64,
@@ -87,8 +86,8 @@ impl ControlVariates {
         Self { dim: systems.dim(), groups, stride: server_step * span, share: 1.0, afresh: false, arrives: 1.0 }
     }
 
-    /// The mean round if each direction arrives with a factor of mean `gain`, drawn anew in each round, and an agent subtracts
-    /// from v its own direction as it arrived (*acknowledged*): `v_k` becomes `gain v_k`.
+    /// The mean round if each direction arrives with a factor of mean `gain`, drawn independently in each round, and an agent subtracts
+    /// from v its own direction as received (*acknowledged*): `v_k` becomes `gain v_k`.
     #[must_use]
     pub fn arriving(mut self, gain: f64) -> Self {
         for group in &mut self.groups {
@@ -106,8 +105,8 @@ impl ControlVariates {
         self
     }
 
-    /// The mean round if agents send `c_c = v_c - xi_c`, which arrive with a factor of mean `gain`, and controls are computed
-    /// anew in each round (*afresh*). With `c_k = v_k - xi_k` and the mean `gain sum w_k c_k` in place of v,
+    /// The mean round if agents send `c_c = v_c - xi_c`, which arrive with a factor of mean `gain`, and controls are recomputed in each
+    /// round (*afresh*). With `c_k = v_k - xi_k` and the mean `gain sum w_k c_k` in place of v,
     ///
     /// ```text
     /// u <- u + alpha_g E0 gain (v - xbar),    x_k <- x_k - v_k + gain (v - xbar),    xbar = sum w_k x_k
@@ -188,8 +187,8 @@ impl ControlVariates {
         out
     }
 
-    /// The spectral radius over all agents: the largest of that of the kinds' means and those of `I - share S_k / E` for every
-    /// kind of two agents or more.
+    /// The spectral radius over all agents: the maximum of the radius of the kinds' means and the radii of `I - share S_k / E` for
+    /// every kind of two agents or more.
     ///
     /// # Errors
     /// As [`spectral_radius`](crate::map::spectral_radius).
@@ -197,7 +196,7 @@ impl ControlVariates {
         self.radius_within(f64::INFINITY).map(|(radius, _)| radius)
     }
 
-    /// [`radius`](Self::radius) within about `most` multiplications, and how many it took.
+    /// [`radius`](Self::radius) within about `most` multiplications, and the number used.
     ///
     /// # Errors
     /// As [`radius`](Self::radius), and when it would take more.

@@ -29,9 +29,9 @@ impl RadiusStability {
     }
 }
 
-/// The smallest step that the search considers: steps and their tolerances must be normal numbers.
+/// The smallest step of the search: steps and their tolerances must be normal numbers.
 const SMALLEST: f64 = 1e-280;
-/// The largest step that the search considers.
+/// The largest step of the search.
 const LARGEST: f64 = 1e300;
 
 /// The ratio of neighbouring steps in the scan, `2^(1/16)`. The scan can miss windows of instability that are narrower than
@@ -39,21 +39,21 @@ const LARGEST: f64 = 1e300;
 const GRID: f64 = 1.044_273_782_427_413_8;
 /// The ratio of neighbouring steps, `2^(1/4)`, at small steps, where windows of instability are wide.
 const COARSE: f64 = 1.189_207_115_002_721;
-/// The scan begins at this times `scale / steps`.
+/// The scan begins at this number times `scale / steps`.
 const FIRST: f64 = 1.0 / 1024.0;
 
-/// The largest step eta below the first instability: no step of the scan up to it is unstable, and the steps directly above
-/// it are not stable.
+/// The largest step eta below the first instability: no step of the scan up to it is unstable, and the steps directly above it are not
+/// stable.
 ///
-/// Stable steps need not form an interval: SCAFFLSA has unstable windows of eta H with stable steps above them. The scan
-/// therefore goes upward on a geometric grid and stops at the first unstable radius. Between this step and the largest
-/// stable step before it, bisection finds the edge with a relative error of 1e-6. Small steps whose radius is 1 to rounding
-/// do not stop the scan and are not its result.
+/// Stable steps need not form an interval: SCAFFLSA has unstable windows of eta H with stable steps above them. The scan therefore goes
+/// upward on a geometric grid and stops at the first unstable radius. Between this step and the largest stable step before it,
+/// bisection finds the edge with a relative error of 1e-6. A radius of 1 to rounding at small steps neither stops the scan nor counts
+/// as its result.
 ///
-/// `scale` is the step `2 / max_c ||Abar_c||`, above which a step of the fastest agent overshoots, and `steps` is the number
-/// of steps of a round. The scan begins at `scale / (1024 steps)`, with a ratio of `2^(1/4)` up to `scale / steps` and of
-/// `2^(1/16)` above. If its start is unstable, it begins lower, down to `2^-60` of that start. The result does not depend on
-/// the method's own step. It is infinite if no step up to `2^20 scale` is unstable.
+/// `scale` is the step `2 / max_c ||Abar_c||`, above which a step of the fastest agent overshoots, and `steps` is the number of steps
+/// of a round. The scan begins at `scale / (1024 steps)`, with a ratio of `2^(1/4)` up to `scale / steps` and of `2^(1/16)` above. If
+/// its start is unstable, it begins lower, down to `2^-60` of that start. The result does not depend on the method's own step. It is
+/// infinite if no step up to `2^20 scale` is unstable.
 ///
 /// # Errors
 /// Those of `radius`, or when no stable step is found.
@@ -90,11 +90,7 @@ pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, scale: f64, step
     edge(side, low, high)
 }
 
-/// The largest stable step below the window of instability that contains the unstable step `limit`, for windows that the
-/// scan has missed.
-///
-/// # Errors
-/// Those of `radius`, or when no stable step is found.
+/// The largest stable step below the window of instability that contains the unstable step `limit`, for windows that the scan missed.
 pub fn edge_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Result<f64> {
     require(limit > 0.0 && limit.is_finite(), "step_size", limit, "a positive number")?;
     let side = |eta: f64| -> Result<RadiusStability> { Ok(RadiusStability::of(radius(eta)?)) };
@@ -112,8 +108,8 @@ pub fn edge_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Result<f64
 const OCTAVES: i32 = 12;
 const STRIDE: f64 = std::f64::consts::SQRT_2;
 
-/// The largest stable step below the first instability under `limit`, or `limit` itself if there is none. For radii that are costly
-/// and known to be at least 1 above `limit`. The search goes upward from `limit 2^-12` with a ratio of `sqrt(2)`, and finds the edge
+/// The largest stable step below the first instability under `limit`, or `limit` itself if there is none. It is meant for radii that
+/// are costly and at least 1 above `limit`. The search goes upward from `limit 2^-12` with a ratio of `sqrt(2)`, and finds the edge
 /// with a relative error of 1e-6 ([`edge_between`]). If its first step is unstable, it begins lower.
 ///
 /// # Errors
@@ -144,7 +140,7 @@ pub fn stable_step_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Res
         if eta == last {
             return stable.map(|(eta, _)| eta).ok_or_else(|| no_stable_step(eta));
         }
-        // The last stretch is short: near `limit` the mean square often diverges a little before the mean.
+        // Near `limit` the stride is short, because the mean square often diverges shortly before the mean.
         eta = if eta < 0.999 * last { (eta * STRIDE).min(0.999 * last) } else { last };
         now = radius(eta)?;
     }
@@ -154,11 +150,11 @@ pub fn stable_step_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Res
 /// The relative error of edges of stable steps.
 const EDGE: f64 = 1e-6;
 
-/// The edge of stability between a stable step and one that is not, on either side of it, each with its radius: a stable step within a
-/// factor of `1 + 1e-6` of one that is not.
+/// The edge of stability between a stable step and one that is not, in either order, each with its radius. The result is a stable step
+/// within a factor of `1 + 1e-6` of one that is not.
 ///
-/// The logarithm of the radius is interpolated along that of the step (ITP of Oliveira and Takahashi, ACM TOMS 47, 2020), which takes
-/// some eight radii where bisection takes twenty, and at most one more than bisection where it is not smooth.
+/// The logarithms of radius and step are interpolated (ITP of Oliveira and Takahashi, ACM TOMS 47, 2020), which takes about eight radii
+/// instead of bisection's twenty. If the radius is not smooth, it takes at most one more than bisection.
 ///
 /// # Errors
 /// Those of `radius`.
@@ -167,7 +163,7 @@ pub fn edge_between(mut radius: impl FnMut(f64) -> Result<f64>, stable: (f64, f6
     let (origin, length) = (stable.0.ln(), (other.0 / stable.0).ln());
     let at = |t: f64| (origin + t * length).exp();
     let half = 0.5 * EDGE / length.abs();
-    // Infinite radii, and those that cannot be told from 1, are not interpolated.
+    // Infinite radii, and radii that cannot be distinguished from 1, are not interpolated.
     let value = |radius: f64| match RadiusStability::of(radius) {
         RadiusStability::Stable => radius.ln().max(-1e3),
         RadiusStability::TooSlow => f64::NAN,
@@ -244,7 +240,7 @@ mod tests {
         assert!(found < 0.02 && found > 0.02 * (1.0 - EDGE), "{found}");
     }
 
-    /// From either side, for radii that are smooth, have a kink or a jump at the edge, or are flat beside it.
+    /// From either side, for radii that are smooth, have a kink or a jump at the edge, or are flat next to it.
     #[test]
     fn edges_are_found_with_few_radii() {
         type Radius = fn(f64) -> f64;
@@ -295,7 +291,7 @@ mod tests {
 
     #[test]
     fn small_steps_are_never_called_unstable() {
-        // Over forty orders of step sizes: what is unstable lies above the edge that is named, and the edge is stable.
+        // Over forty orders of step sizes: the instability lies above the returned edge, and the edge is stable.
         for seed in 0..6 {
             let systems = Draw::new(20 + seed).systems(2, 3);
             let scale = 2.0 / systems.kinds.iter().map(|k| linalg::norm2(&k.a)).fold(0.0, f64::max);

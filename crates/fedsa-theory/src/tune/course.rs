@@ -9,30 +9,30 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, ErrorKind, Result};
 use fedsa::linalg::Mat;
 
-/// What theory says about a choice.
+/// The predicted course of a choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Course {
-    /// Whether it reaches the target.
+    /// Whether the choice reaches the target.
     pub outcome: std::result::Result<Hit, Miss>,
     /// The mean-square error after some rounds, in ascending order, beginning with the start.
     pub path: Vec<(u64, f64)>,
-    /// How the errors are known.
+    /// The accuracy of the errors.
     pub accuracy: Accuracy,
 }
 
-/// How a target is reached.
+/// The rounds and the error at the target.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Hit {
-    /// The round after which the error is at most the target, and above it one round earlier.
+    /// The round after which the error is at most the target; one round earlier it is above.
     pub rounds: u64,
     /// The error after these rounds.
     pub mse: f64,
     /// The time at which the error passes the target, between `rounds - 1` and `rounds`: interpolated in the logarithm. It
-    /// distinguishes choices that take the same number of rounds.
+    /// distinguishes choices with the same number of rounds.
     pub passes: f64,
 }
 
-/// Why a target is missed.
+/// The reason why a target is missed.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "why", rename_all = "kebab-case")]
 pub enum Miss {
@@ -43,23 +43,23 @@ pub enum Miss {
         /// The floor.
         floor: f64,
     },
-    /// More rounds are needed than are allowed; the floor is at most the target.
+    /// The target needs more rounds than allowed; the floor is at most the target.
     Slow {
-        /// The rounds that are allowed.
+        /// The allowed rounds.
         rounds: u64,
         /// The error after them.
         mse: f64,
     },
 }
 
-/// Counts the work of courses, in nanoseconds of one core, and ends them.
+/// Counts the work of courses, in nanoseconds on one core, and ends them.
 pub(super) struct Meter {
     pub spent: f64,
     most: f64,
     cancel: Cancel,
-    /// Whether nothing more is computed: the work is used up, or the token is cancelled.
+    /// Whether the computation stops: the work is used up, or the token is cancelled.
     pub has_ended: bool,
-    /// Whether the token was cancelled while something was computed.
+    /// Whether the token was cancelled during a computation.
     pub was_cancelled: bool,
 }
 
@@ -73,14 +73,14 @@ impl Meter {
         &self.cancel
     }
 
-    /// Takes note of what a computation ended in.
+    /// Records the error of a computation.
     pub fn failed(&mut self, e: &Error) {
         if e.kind() == ErrorKind::Cancelled {
             (self.has_ended, self.was_cancelled) = (true, true);
         }
     }
 
-    /// Counts work that is about to be done.
+    /// Counts work before it is done.
     fn charge(&mut self, work: f64) -> Result<()> {
         self.cancel.check().inspect_err(|e| self.failed(e))?;
         self.has_ended |= self.spent + work > self.most;
@@ -88,7 +88,7 @@ impl Meter {
         if self.has_ended { Err(ended()) } else { Ok(()) }
     }
 
-    /// Computes what counts its work itself as it goes on, such as systems that are solved by iteration.
+    /// Runs a computation that counts its own work, such as an iterative solve.
     fn counted<T>(&mut self, compute: impl FnOnce() -> Result<T>) -> Result<T> {
         self.charge(0.0)?;
         let (result, spent) = work::alone(self.most - self.spent, compute);
@@ -107,36 +107,36 @@ fn ended() -> Error {
 
 /// The largest state whose map is raised to powers.
 const POWERS: usize = 1000;
-/// What a map of n numbers is squared in, with the products with states before it and after: a multiplication of large matrices takes much less
-/// than a nanosecond, and small ones cost their allocation. Within a factor of two of what was measured from n = 6 to 1225.
+/// The cost of squaring a map of n numbers, with its products with the states before and after. In large matrices a multiplication
+/// takes much less than a nanosecond; for small ones allocation dominates. Within a factor of two of measurements from n = 6 to 1225.
 fn squaring(n: f64) -> f64 {
     1500.0 + 3.0 * n.powi(2) + 0.042 * n.powi(3)
 }
 
-/// The squarings after which an error has settled, beyond those of the rounds that are allowed.
+/// The squarings until an error has settled, beyond those for the allowed rounds.
 const SETTLING: f64 = 8.0;
-/// The most multiplications of a course that is taken round by round.
+/// The most multiplications for a course that is computed round by round.
 const MAX_WORK: f64 = 2e9;
-/// The most multiplications of a floor under noise with memory, and of the curves of a choice: a search looks at hundreds.
+/// The most multiplications for a floor under noise with memory, and for the curves of a choice: a search computes hundreds.
 const MAX_CHAIN: f64 = 3e7;
 const MAX_CURVES: f64 = 1e8;
-/// Closures with a larger eps^2 are not near enough to choose by.
+/// Closures with a larger eps^2 are too inaccurate for a choice.
 const NEAR: f64 = 0.02;
-/// An error this many times the start's counts as diverging.
+/// An error this many times larger than at the start counts as diverging.
 const DIVERGES: f64 = 1e20;
 
 /// The course of a choice towards the target, within `most` rounds.
 ///
 /// # Errors
-/// When the error is not known along the rounds, exactly or by a closure that is near; gives the reason.
+/// When the error along the rounds is not known exactly or by an accurate closure; gives the reason.
 pub fn course(forecast: &Forecast, start: &SearchStart, target: f64, most: u64) -> Result<Course> {
     course_within(forecast, start, target, most, &mut Meter::new(f64::INFINITY, &Cancel::never()))
 }
 
-/// [`course`] within the meter's work: it fails where that ends.
+/// [`course`] within the meter's work, beyond which it fails.
 pub(super) fn course_within(forecast: &Forecast, start: &SearchStart, target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     let Some(theta) = &start.theta else { return Err(unknown("the start is random")) };
-    // The moments of the local phases, of which the map consists.
+    // The moments of the local phases, from which the map is built.
     let phases = forecast.curve_work(0).unwrap_or(0.0);
     meter.charge(phases)?;
     let Ok(evolution) = forecast.evolution(theta, &start.controls) else {
@@ -159,12 +159,12 @@ fn apply(map: &Mat<f64>, x: &[f64]) -> Vec<f64> {
 }
 
 impl Hit {
-    /// A cost of all rounds with the time of the passing in place of the rounds.
+    /// The cost of all rounds, with the time of passing instead of the rounds.
     pub fn smooth(&self, cost: f64) -> f64 {
         cost * self.passes / self.rounds.max(1) as f64
     }
 
-    /// From two rounds with their errors, above the target and at most it.
+    /// From two rounds with their errors, above the target and at most the target.
     pub fn between(above: (u64, f64), below: (u64, f64), target: f64) -> Self {
         let share = (above.1 / target).ln() / (above.1 / below.1).ln();
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 1.0 };
@@ -172,23 +172,25 @@ impl Hit {
     }
 }
 
-/// Whether a state that is looked at after 1, 2, 4, .. rounds has settled.
+/// Whether a state observed after 1, 2, 4, .. rounds has settled.
 struct Settling {
-    /// How far the state moved from one power to the next, in any component, and how often in a row that has shrunk.
+    /// The distance that the state moved from one power to the next, in any component, and how often in a row it has shrunk.
     moves: Vec<f64>,
     still: u32,
     /// The largest component of the start.
     size: f64,
-    /// The error at the last look.
+    /// The error at the last observation.
     last: f64,
 }
 
 impl Settling {
-    /// After a look that found this error, and the state this far from where it was at the look before.
+    /// Records an observation: this error, and a state at this distance from the previous observation.
     ///
-    /// Settled: the error does not change over as many rounds as there were so far, and the state has moved, and twice in a row
-    /// by less than half as much as before (with small steps it moves by twice as much); or after many rounds, more than are allowed, it
-    /// does not move at all. Or, of two in a row, what is left is far below the target.
+    /// Settled means one of these:
+    /// - The error does not change over as many rounds as there were so far, and the state moved twice in a row by less than half as
+    ///   much as before (with small steps it moves by twice as much).
+    /// - After more rounds than allowed, the state does not move at all.
+    /// - The last two errors are both far below the target.
     fn has_settled(&mut self, mse: f64, step: f64, are_many: bool, target: f64) -> bool {
         let is_flat = (mse - self.last).abs() <= 1e-9 * mse;
         self.still = if step <= (1e-9 * mse).min(0.5 * self.moves.last().copied().unwrap_or(0.0)) { self.still + 1 } else { 0 };
@@ -249,7 +251,7 @@ fn doubled(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter) -> 
     Ok(of)
 }
 
-/// By the powers `M^(2^k)` of the map: doubling until the error has settled, then bisection.
+/// Computes powers `M^(2^k)` of the map: doubling until the error has settled, then bisection.
 fn by_powers(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     let exact = |outcome, path| Course { outcome, path, accuracy: Accuracy::Exact };
     let Doubled { powers, states, below, floor, mut path } = doubled(evolution, target, most, meter)?;
@@ -263,7 +265,7 @@ fn by_powers(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter) -
     } else {
         (1u64 << (k - 1), states[k - 1].clone(), states[k].clone())
     };
-    // The error is above the target after `rounds` rounds, and at most it 2^j rounds later.
+    // The error is above the target after `rounds` rounds, and at most the target 2^j rounds later.
     for j in (0..k.saturating_sub(1)).rev() {
         let middle = apply(&powers[j], &before);
         if evolution.mse(&middle) > target {
@@ -287,7 +289,7 @@ fn by_powers(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter) -
     Ok(exact(Ok(Hit::between((rounds - 1, before), (rounds, mse), target)), path))
 }
 
-/// Round by round, for large states and few rounds; the floor comes first, from a linear system.
+/// Computes round by round, for large states and few rounds; the floor comes first, from a linear system.
 fn round_by_round(forecast: &Forecast, evolution: &Evolution, of_round: f64, target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     let exact = |outcome, path| Course { outcome, path, accuracy: Accuracy::Exact };
     let mut state = evolution.start().to_vec();
@@ -335,14 +337,14 @@ fn too_long() -> Error {
     Error::not_known("", "theory takes too long to compare many choices by", "pilot runs")
 }
 
-/// The first round whose error is at most the target, after one before it: two rounds that follow each other, with their errors.
+/// The first round whose error is at most the target, after one before it: two consecutive rounds with their errors.
 fn first_between(
     mut low: (u64, f64),
     mut high: (u64, f64),
     target: f64,
     errors: &mut impl FnMut(&[u64]) -> Result<Vec<(u64, f64)>>,
 ) -> Result<((u64, f64), (u64, f64))> {
-    /// The rounds that one computation of the curve looks at between two others.
+    /// The number of rounds that one computation of the curve checks between two others.
     const PARTS: u64 = 8;
     while high.0 - low.0 > 1 {
         let gap = high.0 - low.0;
@@ -359,7 +361,7 @@ fn first_between(
     Ok((low, high))
 }
 
-/// By the curve at chosen rounds, each time from the start: at powers of two, then between the last two of them.
+/// Computes the curve at chosen rounds, each time from the start: at powers of two, then between the last two of them.
 fn by_curve(forecast: &Forecast, start: &SearchStart, theta: &[f64], target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     forecast.knows_curve()?;
     if forecast.cost_of_noise().is_some_and(|cost| cost.multiplications > MAX_CHAIN) {
@@ -423,7 +425,7 @@ mod tests {
 
     #[test]
     fn the_first_round_of_a_map_is_found() {
-        // A decay of 0.99 a round, in a plane that turns.
+        // A decay of 0.99 per round, in a plane that rotates.
         let (c, s) = (0.99 * 0.3f64.cos(), 0.99 * 0.3f64.sin());
         let turn = linalg::from_rows(2, 2, &[c, -s, s, c]);
         let start = vec![3.0, 4.0];
@@ -439,7 +441,7 @@ mod tests {
             assert_eq!(rounds(10_000), Ok(want), "{norm}");
             assert_eq!(rounds(want), Ok(want));
             let Err(Miss::Slow { rounds, mse }) = rounds(want - 1) else { panic!("{norm}: it takes {want} rounds") };
-            // The radius is 5 at the start, and shrinks by 0.99 a round.
+            // The radius is 5 at the start, and shrinks by 0.99 per round.
             let left = 25.0 * 0.99f64.powi(2 * rounds as i32);
             assert!(rounds == want - 1 && (mse - left).abs() <= 1e-9 * left, "{rounds}: {mse} {left}");
         }
@@ -453,7 +455,7 @@ mod tests {
 
     #[test]
     fn an_error_that_dips_has_not_settled() {
-        // Two modes: one turns by a quarter each round, so that the error is far below the target after 2 rounds, and grows.
+        // Two modes: one turns by a quarter in each round, so that the error is far below the target after 2 rounds, and grows.
         let map = linalg::from_rows(2, 2, &[0.0, -1.2, 1.2, 0.0]);
         // The error is the square of the first component, which is 0 after every odd round.
         let evolution = Evolution::without_noise(Box::new(map), vec![1.0, 0.0], 1);

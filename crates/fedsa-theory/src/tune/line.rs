@@ -1,4 +1,4 @@
-//! The step sizes of a line of the search, on which all other settings are the same: coarsely, and finely around one of them.
+//! The step sizes of a line of the search, on which all other settings are fixed: a coarse search, and a fine one around one of them.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::problem::Field;
 
-/// A choice that was looked at.
+/// A choice that was computed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tried {
     /// The choice.
     pub choice: SearchChoice,
-    /// What theory says about it.
+    /// Its predicted course.
     pub course: Course,
-    /// What it costs, if it reaches the target.
+    /// Its cost, if it reaches the target.
     pub cost: Option<SearchCost>,
 }
 
 impl Tried {
-    /// How it reaches the target, if it does.
+    /// Its arrival at the target, if it reaches it.
     pub fn reached(&self) -> Option<&Hit> {
         self.course.outcome.as_ref().ok()
     }
@@ -28,13 +28,13 @@ impl Tried {
 
 /// The number of halvings of the coarse search of step sizes.
 const HALVINGS: u32 = 40;
-/// A line on which no step size has reached the target ends after more than this many that are too slow.
+/// A line on which no step size has reached the target ends after more than this many slow ones.
 const SLOW: u32 = 3;
 /// The golden section ends when the interval of step sizes spans this factor.
 const FINE: f64 = 1.03;
 
-/// The step size from which the coarse search goes down: `2 / max ||Abar_c||`, above which one local step of that agent grows in some
-/// direction; without known systems, from the Lipschitz constant of the mean operators, or 1.
+/// The step size at which the coarse search begins its descent: `2 / max ||Abar_c||`, above which one local step of that agent grows in
+/// some direction. Without known systems it comes from the Lipschitz constant of the mean operators, or is 1.
 pub fn largest_step(field: &dyn Field) -> f64 {
     let of_systems = field.systems().map(|systems| systems.kinds.iter().map(|kind| linalg::norm2(&kind.a)).fold(0.0, f64::max));
     let size = of_systems.or_else(|| field.facts().monotone().map(|known| known.lipschitz));
@@ -64,7 +64,7 @@ impl Line {
     }
 }
 
-/// What was looked at on a line.
+/// The choices computed on a line.
 #[derive(Default)]
 pub(super) struct Seen {
     pub tried: Vec<Tried>,
@@ -94,7 +94,7 @@ impl Search<'_> {
         Ok(Tried { choice, course, cost })
     }
 
-    /// The cost of a choice with the time of its passing in place of its rounds; infinite if it misses.
+    /// The cost of a choice, with the time of passing instead of its rounds; infinite if it misses the target.
     pub fn smooth(&self, tried: &Tried) -> f64 {
         match (&tried.cost, tried.reached()) {
             (Some(cost), Some(hit)) => hit.smooth(cost.of(self.target.goal)),
@@ -107,10 +107,10 @@ impl Search<'_> {
         let mut seen = Seen::default();
         let (mut best, mut slow) = (f64::INFINITY, 0);
         let sizes: Vec<f64> = coarse_steps(&**self.field).collect();
-        // The step of this turn, and that of the turn before.
+        // The step of this turn, and the step of the turn before.
         let (mut at, mut before) = (0, 0);
         while let Some(step_size) = sizes.get(at) {
-            // Twice the best of the line is enough to see that it grows.
+            // Up to twice the line's best cost is enough to see that it grows.
             let tried = match self.look(line.at(*step_size), most_cost.min(2.0 * best), meter) {
                 Ok(tried) => tried,
                 Err(_) if meter.has_ended => break,
@@ -123,13 +123,13 @@ impl Search<'_> {
             };
             if let Err(Miss::Floor { floor }) = tried.course.outcome {
                 before = at;
-                // Far from the edge of stability a floor falls with the step at most as its square: half of the halvings between the
-                // floor and the target, at least one, do not pass the first step that reaches it.
+                // Far from the edge of stability, a floor falls with the step at most as its square. So half of the halvings between
+                // the floor and the target, at least one, do not skip the first step that reaches it.
                 at += ((floor / self.target.mse).log2() / 2.0).max(1.0) as usize;
                 seen.tried.push(tried);
                 continue;
             }
-            // Close to the edge it falls faster: the steps that were passed are looked at upwards.
+            // Close to the edge the floor falls faster, so the skipped steps are tried upwards.
             for passed in sizes[before..at].iter().skip(1).rev() {
                 let Ok(larger) = self.look(line.at(*passed), most_cost.min(2.0 * best), meter) else { break };
                 best = best.min(self.smooth(&larger));
@@ -144,7 +144,7 @@ impl Search<'_> {
             let cost = self.smooth(&tried);
             slow += u32::from(matches!(tried.course.outcome, Err(Miss::Slow { .. })));
             seen.tried.push(tried);
-            // A step whose floor is close to the target, or whose round nearly overshoots, is slow too, and smaller ones are faster.
+            // A step is also slow if its floor is close to the target or its round nearly overshoots; then smaller steps are faster.
             if slow > if best.is_finite() { 0 } else { SLOW } || cost > best {
                 break;
             }
@@ -153,7 +153,7 @@ impl Search<'_> {
         seen
     }
 
-    /// The golden section between the neighbours of a step size, on the logarithm.
+    /// The golden section between the neighbours of a step size, on a logarithmic scale.
     pub fn fine(&self, line: Line, around: f64, width: f64, most_cost: f64, meter: &mut Meter) -> Vec<Tried> {
         const GOLDEN: f64 = 0.618_033_988_749_894_9;
         // Above all costs, and above all logarithms of step sizes.
@@ -164,7 +164,7 @@ impl Search<'_> {
         let mut look = |at: f64| -> f64 {
             let Ok(tried) = self.look(line.at(at.exp()), most_cost, meter) else { return f64::INFINITY };
             let cost = self.smooth(&tried);
-            // Beyond the edge of what reaches the target, the search must turn back to smaller steps, also between two misses.
+            // Beyond the steps that reach the target, the search must return to smaller steps, also between two misses.
             let cost = match tried.course.outcome {
                 Ok(_) => cost,
                 Err(Miss::Slow { .. }) => MISSED * (1.0 - at / LONG),

@@ -1,13 +1,12 @@
 //! The settings of methods that reach a mean-square error at the least cost.
 //!
-//! A [`Family`] is a method with its link, whose step size eta, local steps H and server's step alpha_g are free. A
-//! [`SearchChoice`] sets them. For a choice whose mean-square error is known along the rounds ([`Forecast`]), [`course()`] computes
-//! the rounds until it is at most the target, and its floor; [`Price`] turns rounds into bits and samples. [`search()`] looks for
-//! the choice of the least cost.
+//! A [`Family`] is a method with its link and free step size eta, local steps H and server step alpha_g. A [`SearchChoice`] sets these.
+//! If its mean-square error along the rounds is known ([`Forecast`]), [`course()`] computes the rounds until the target, and the floor.
+//! [`Price`] turns rounds into bits and samples. [`search()`] finds the choice of least cost.
 //!
-//! A choice *reaches* the target after T rounds if the mean-square error of the iterate is at most the target after T rounds,
-//! above it after T - 1, and if the floor is at most the target too: that is where more rounds end. Where the matrices are far from
-//! normal, the error may rise above the target in between.
+//! A choice *reaches* the target after T rounds if the mean-square error of the iterate is at most the target after T rounds and above
+//! it after T - 1. The floor, its limit after many rounds, must be at most the target too. If the matrices are far from normal, the
+//! error may rise above the target in between.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -62,20 +61,20 @@ use fedsa::record::OutputRule;
 use fedsa::uplink::Uplink;
 use fedsa_methods::MAX_LOCAL_STEPS;
 
-/// What is to be reached, and what may be chosen.
+/// The target, and the limits of the choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchTarget {
     /// The mean-square error `E ||theta - theta*||^2`.
     pub mse: f64,
-    /// What is minimised.
+    /// The quantity to minimise.
     pub goal: Goal,
     /// The most rounds.
     pub max_rounds: u64,
     /// The most local steps.
     pub max_local_steps: u64,
-    /// H, if it is given.
+    /// H, if given.
     pub local_steps: Option<Vec<u64>>,
-    /// What messages take, where seconds are to be minimised.
+    /// The time that messages take, if seconds are the goal.
     pub network: Option<Network>,
 }
 
@@ -101,8 +100,10 @@ impl SearchTarget {
     /// Checks the target for a problem and a start.
     ///
     /// # Errors
-    /// When the error is not positive, smaller than what rounding leaves of the root, or already that of the start; when theta* is
-    /// not known; when H or the number of rounds is 0; and when samples are to be minimised that are not drawn.
+    /// - When the error is not positive, below the rounding error of the root, or already reached at the start.
+    /// - When theta* is not known.
+    /// - When H or a limit is out of range.
+    /// - When samples are the goal and none are drawn, or seconds are the goal without a network.
     pub fn check(&self, field: &dyn Field, start: &SearchStart) -> Result<()> {
         require(self.max_rounds >= 1, "max_rounds", self.max_rounds, "at least 1")?;
         let allowed = 1..=MAX_LOCAL_STEPS as u64;
@@ -150,10 +151,10 @@ impl SearchTarget {
     }
 }
 
-/// Where runs start.
+/// The start of the runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchStart {
-    /// `theta_0` (d); `None` if it is drawn anew for each seed, which theory does not know.
+    /// `theta_0` (d); `None` for a start drawn per seed, which theory does not know.
     pub theta: Option<Vec<f64>>,
     /// The control variates.
     pub controls: InitialControls,
@@ -162,7 +163,7 @@ pub struct SearchStart {
 }
 
 impl SearchStart {
-    /// From zero, with controls of zero, and with the last iterate as the output.
+    /// Starts from zero with zero controls; the output is the last iterate.
     pub fn zero(d: usize) -> Self {
         Self { theta: Some(vec![0.0; d]), controls: InitialControls::Zero, output: OutputRule::Last }
     }
@@ -171,10 +172,10 @@ impl SearchStart {
 /// Makes the settings of a method from eta, H and alpha_g.
 pub type Make = dyn Fn(f64, usize, f64) -> Result<Arc<dyn MethodSettings>> + Send + Sync;
 
-/// A method with its link, whose step size, local steps and server's step are free.
+/// A method with its link and free step size, local steps and server step.
 #[derive(Clone)]
 pub struct Family {
-    /// Its name, for messages: the method, and the codec where there are several.
+    /// Its name in messages: the method, and the codec if there are several.
     pub name: String,
     /// Makes its settings.
     pub make: Arc<Make>,
@@ -182,12 +183,12 @@ pub struct Family {
     pub link: Arc<Uplink>,
     /// Whether it has local steps; otherwise H is 1.
     pub has_local_steps: bool,
-    /// Whether it has a server's step; otherwise it is 1.
+    /// Whether it has a server step; otherwise alpha_g is 1.
     pub has_server_step: bool,
 }
 
 impl Family {
-    /// A method with local steps and a server's step.
+    /// A method with local steps and a server step.
     pub fn new(
         name: &str,
         make: impl Fn(f64, usize, f64) -> Result<Arc<dyn MethodSettings>> + Send + Sync + 'static,
@@ -236,7 +237,7 @@ pub fn rounded(x: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    //! Courses against curves that are computed round by round, and searches against grids.
+    //! Compares courses with curves that are computed round by round, and searches with grids.
 
     use std::sync::Arc;
 
@@ -273,8 +274,8 @@ mod tests {
         Arc::new(Uplink::default())
     }
 
-    /// The first round after which the curve is at most the target, by all rounds of the curve; `None` if there is none up to `most`, or
-    /// if the floor is above the target.
+    /// The first round after which the curve is at most the target, from all rounds of the curve; `None` if there is none up to `most`,
+    /// or if the floor is above the target.
     fn by_all_rounds(forecast: &Forecast, start: &SearchStart, target: f64, most: u64) -> Option<u64> {
         let rounds: Vec<u64> = (0..=most).collect();
         let floor = forecast.floor().ok()?.mse();
@@ -397,12 +398,12 @@ mod tests {
             Ok(Arc::new(ScafflsaRandom::new(step_size, talk_probability).with_global_step_size(global_step_size).with_rule(rule)))
         };
         let price = Price::of(&field, &Family::new("talk", talk, &clear()), &SearchStart::zero(3)).unwrap();
-        // A round has 1/p local steps of every agent in the mean.
+        // In the mean, a round has 1/p local steps of every agent.
         let (cost, once) = (price.cost(50, 4).samples, price.cost(50, 1).samples);
         assert!((once - 150.0).abs() < 1e-9 && (cost - 600.0).abs() < 1e-9, "{once} {cost}");
     }
 
-    /// The least cost of a grid: each of its points by all rounds of its curve.
+    /// The least cost on a grid, from all rounds of each point's curve.
     fn least_of_grid(field: &Arc<dyn Field>, families: &[Family], start: &SearchStart, target: &SearchTarget, most: u64) -> f64 {
         let mut least = f64::INFINITY;
         for family in families {
@@ -442,7 +443,7 @@ mod tests {
             let cost = best.cost.unwrap().of(goal);
             let grid = least_of_grid(&field, &families, &start, &target, 200);
             assert!(cost <= 1.05 * grid, "{goal:?}: {cost} of {best:?}, over {grid}");
-            // What it says holds: by all rounds of the curve.
+            // Its claims hold for all rounds of the curve.
             let forecast = families[best.choice.family].forecast(&field, &best.choice, &start).unwrap();
             let rounds = best.reached().unwrap().rounds;
             assert_eq!(by_all_rounds(&forecast, &start, target.mse, rounds + 5), Some(rounds));
@@ -470,7 +471,7 @@ mod tests {
         let (tried, floor) = found.lowest_floor().unwrap();
         let forecast = families[0].forecast(&field, &tried.choice, &start).unwrap();
         assert!(floor > target.mse && (forecast.floor().unwrap().mse() - floor).abs() <= 1e-6 * floor);
-        // A bias that no number of rounds takes away.
+        // A bias that no number of rounds removes.
         let coarse = SearchTarget { max_rounds: 1_000_000_000, ..target };
         let noiseless = super::tests::field(21, 3, 3, Law::Mean);
         let wide = Family { make: Arc::new(|_, h, _| Ok(Arc::new(FedLsa::new(0.5, h)))), ..self::families(&clear()).remove(0) };
@@ -556,7 +557,7 @@ mod tests {
         assert_eq!(of(5, Some(vec![7, 3, 7])), [3, 7]);
     }
 
-    /// Processor time of the release profile on one idle core with AVX-512, in microseconds an agent: local steps 1, 30 and 1000.
+    /// Processor time of the release profile on one idle core with AVX-512, in microseconds per agent: local steps 1, 30 and 1000.
     #[test]
     fn phases_are_estimated_as_they_were_measured() {
         let measured = [

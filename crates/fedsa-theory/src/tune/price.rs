@@ -1,4 +1,4 @@
-//! What rounds of a method cost.
+//! The cost of a method's rounds.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use fedsa::problem::Field;
 use fedsa::record::Ledger;
 use fedsa::round::Run;
 
-/// What a number of rounds costs.
+/// The cost of a number of rounds.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct SearchCost {
     /// Rounds.
@@ -21,24 +21,24 @@ pub struct SearchCost {
     pub bits: f64,
     /// Samples of all agents.
     pub samples: f64,
-    /// Seconds of messages, where it is known what these take. Computation is not among them.
+    /// Seconds of messages, if their time is known. Computation is not included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
 }
 
 impl SearchCost {
-    /// The part that is minimised.
+    /// The part to minimise.
     pub fn of(&self, goal: Goal) -> f64 {
         match goal {
             Goal::Rounds => self.rounds as f64,
             Goal::Bits => self.bits,
             Goal::Samples => self.samples,
-            // Refused before where they are not known.
+            // Unknown seconds were rejected before.
             Goal::Seconds => self.seconds.unwrap_or(f64::INFINITY),
         }
     }
 
-    /// Which of two costs is less: by the part that is minimised, then by samples, then by bits.
+    /// Compares two costs: by the part to minimise, then by samples, then by bits.
     pub fn compare(&self, other: &SearchCost, goal: Goal) -> Ordering {
         let key = |cost: &SearchCost| [cost.of(goal), cost.samples, cost.bits];
         let (a, b) = (key(self), key(other));
@@ -46,9 +46,9 @@ impl SearchCost {
     }
 }
 
-/// What a round of a family costs, from the ledger of a few rounds that are run; of random numbers of local steps the mean. Counts do
-/// not depend on step sizes. They are exact where all rounds after the first cost the same; over budgets that fade, they are means over
-/// these rounds.
+/// The cost of a family's round, from the ledger of a few executed rounds. With random numbers of local steps it is the mean. Counts do
+/// not depend on step sizes. They are exact if all rounds after the first cost the same; over fading budgets they are means over these
+/// rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
     /// Bits of the first round, and of each later one.
@@ -60,7 +60,7 @@ pub struct Price {
     network: Option<Network>,
 }
 
-/// The rounds that are run.
+/// The number of executed rounds.
 const ROUNDS: u64 = 33;
 
 impl Price {
@@ -99,13 +99,13 @@ impl Price {
         Ok(Self { bits: of(&bits), exchanges, samples: (2.0 * one - two, two - one), network: None })
     }
 
-    /// The same on a network, where it is known what messages take.
+    /// The same on a network, if the time of messages is known.
     #[must_use]
     pub fn on(self, network: Option<Network>) -> Self {
         Self { network, ..self }
     }
 
-    /// What rounds with H local steps cost.
+    /// The cost of rounds with H local steps.
     pub fn cost(&self, rounds: u64, local_steps: u64) -> SearchCost {
         let each = if self.samples.1 == 0.0 { self.samples.0 } else { self.samples.0 + self.samples.1 * local_steps as f64 };
         let of = |(first, later): (f64, f64)| if rounds == 0 { 0.0 } else { first + (rounds - 1) as f64 * later };
@@ -130,5 +130,5 @@ impl Price {
     }
 }
 
-/// A step size with which nothing diverges.
+/// A step size at which no method diverges.
 const TINY: f64 = 1e-9;

@@ -1,12 +1,10 @@
-//! The search for the choice of the least cost.
+//! The search for the choice of least cost.
 //!
-//! The space is searched in three steps, each of which asks for the course of a choice only within the rounds that the best
-//! cost so far would pay for:
+//! The search has three steps. Each computes the course of a choice only for as many rounds as the best cost so far allows:
 //!
-//! 1. *Coarse*: for each family, H and alpha_g, step sizes `top / 2^k`, from the largest downwards until smaller ones take more
-//!    rounds.
-//! 2. *Fine*: step sizes between the neighbours of the best one, by the golden section, where the coarse cost is near the best.
-//! 3. *Local*: H and alpha_g of the best choices are changed by factors that shrink, each time with the best step size nearby.
+//! 1. *Coarse*: for each family, H and alpha_g, step sizes `top / 2^k`, from the largest down until smaller ones take more rounds.
+//! 2. *Fine*: step sizes between the neighbours of the best one, by the golden section, if the coarse cost is near the best.
+//! 3. *Local*: H and alpha_g of the best choices change by shrinking factors, each time with the best step size nearby.
 //!
 //! The result is a function of the input: ties are resolved by the order of the search.
 
@@ -28,19 +26,19 @@ use fedsa::problem::Field;
 /// The result of a search.
 #[derive(Debug, Clone)]
 pub struct SearchResult {
-    /// All choices that were looked at, in order.
+    /// All choices that were computed, in order.
     pub tried: Vec<Tried>,
     /// The index of the best, if one reaches the target.
     pub best: Option<usize>,
-    /// For each family, the reason why its errors are not known, at least for some local steps or server's steps.
+    /// For each family, the reason why its errors are not known, for at least some local steps or server steps.
     pub unknown: Vec<Option<Error>>,
-    /// For each family, what its rounds cost, or why it cannot work.
+    /// For each family, the cost of its rounds, or the reason why it cannot work.
     pub prices: Vec<Result<Price>>,
-    /// The multiplications that it took, about one a nanosecond.
+    /// The multiplications used, about one per nanosecond.
     pub work: f64,
-    /// Whether the work was used up before it was complete, or its time.
+    /// Whether the work or the time was used up before the search was complete.
     pub is_cut: bool,
-    /// Whether it was its time.
+    /// Whether the time was used up.
     pub is_late: bool,
 }
 
@@ -50,8 +48,8 @@ impl SearchResult {
         self.best.map(|best| &self.tried[best])
     }
 
-    /// Of the choices whose floor is at most the target and that need more rounds than are allowed: the one with the smallest error
-    /// after as many rounds as were looked at, these rounds, and this error.
+    /// The choice with the smallest error among those that need more rounds than allowed and have a floor of at most the target; with
+    /// the number of rounds computed and this error.
     pub fn too_slow(&self) -> Option<(&Tried, u64, f64)> {
         let slow = self.tried.iter().filter_map(|tried| match tried.course.outcome {
             Err(Miss::Slow { rounds, mse }) => Some((tried, rounds, mse)),
@@ -60,7 +58,7 @@ impl SearchResult {
         slow.min_by(|a, b| a.2.total_cmp(&b.2))
     }
 
-    /// The choice with the lowest of the floors that are above the target, and this floor.
+    /// The choice with the lowest floor above the target, and this floor.
     pub fn lowest_floor(&self) -> Option<(&Tried, f64)> {
         let floors = self.tried.iter().filter_map(|tried| match tried.course.outcome {
             Err(Miss::Floor { floor }) => Some((tried, floor)),
@@ -70,36 +68,36 @@ impl SearchResult {
     }
 }
 
-/// What a search may take.
+/// The limits of a search.
 #[derive(Debug, Clone)]
 pub struct Effort {
-    /// The most multiplications, about one a nanosecond.
+    /// The most multiplications, about one per nanosecond.
     pub most_work: f64,
-    /// Ends the search, in an error.
+    /// Cancels the search, which then returns an error.
     pub cancel: Cancel,
-    /// When the search ends with what it has found by then, if at all. What it finds then depends on the machine.
+    /// The time at which the search ends with its results so far; none by default. The result then depends on the machine.
     pub deadline: Option<Instant>,
 }
 
 impl Default for Effort {
-    /// As much as it takes.
+    /// No limits.
     fn default() -> Self {
         Self { most_work: f64::INFINITY, cancel: Cancel::never(), deadline: None }
     }
 }
 
-/// Lines whose coarse cost is at most this many times the best are searched finely.
+/// Lines whose coarse cost is at most this many times the best get a fine search.
 const NEAR: f64 = 1.5;
-/// Every family is searched for better H and alpha_g with the largest factor, because its server's step has not been changed before; with
-/// the second those whose best cost is then at most this many times the best of all, and with the others those within [`NEAR`].
+/// With the largest factor, every family is searched for better H and alpha_g, because its server step has not changed before. With the
+/// second factor, only families whose best cost is at most this many times the overall best; with the others, those within [`NEAR`].
 const WIDE: f64 = 4.0;
-/// The factors by which H and alpha_g are changed.
+/// The factors by which H and alpha_g change.
 const FACTORS: [f64; 4] = [1.6, 1.3, 1.15, 1.07];
 
-/// The server's steps of the coarse search: 1, and what makes up for the messages that a link loses on average.
+/// The server steps of the coarse search: 1, and the step that compensates for the mean loss of messages on the link.
 pub fn server_steps(field: &dyn Field, family: &Family) -> Vec<f64> {
     let mut steps = vec![1.0];
-    // What a method sends does not depend on its step size.
+    // The messages of a method do not depend on its step size.
     let choice = SearchChoice { family: 0, step_size: largest_step(field), local_steps: 1, server_step: 1.0 };
     let Ok(settings) = family.settings(&choice, field.agents()) else { return steps };
     let (weights, start, link) = (field.weights(), vec![0.0; field.dim()], family.link.facts());
@@ -111,18 +109,18 @@ pub fn server_steps(field: &dyn Field, family: &Family) -> Vec<f64> {
     steps
 }
 
-/// Whether one choice is better than another: its cost, then its samples, its bits, and when its error passes the target.
+/// Whether one choice is better than another: by cost, then samples, then bits, then the time at which its error passes the target.
 pub fn cheaper(target: &SearchTarget, a: (&SearchCost, &Hit), b: (&SearchCost, &Hit)) -> bool {
     a.0.compare(b.0, target.goal).then(a.1.passes.total_cmp(&b.1.passes)).is_lt()
 }
 
-/// All that was looked at, with the best of it, and the work that is left.
+/// All computed choices, the best of them, and the remaining work.
 struct Record<'t> {
     target: &'t SearchTarget,
     tried: Vec<Tried>,
     best: Option<usize>,
     effort: &'t Effort,
-    /// The token of the effort, which is cancelled at its deadline too.
+    /// The effort's token, which the deadline cancels too.
     ended: Cancel,
     work: f64,
     is_cut: bool,
@@ -130,8 +128,8 @@ struct Record<'t> {
 }
 
 impl Record<'_> {
-    /// Looks at several things at once, each with an equal share of the work that is left, so that what is seen does not depend on
-    /// the number of threads. Where a share ends early, what the others leave is for those after them.
+    /// Runs several computations in parallel, each with an equal share of the remaining work, so that the results do not depend on the
+    /// number of threads. Work left over is available to later computations.
     fn side_by_side<T: Sync, S: Send>(&mut self, all: &[T], look: impl Fn(&T, &mut Meter) -> S + Sync) -> Vec<S> {
         let share = (self.effort.most_work - self.work) / all.len() as f64;
         let seen: Vec<(S, Meter)> = parallel::map(all.len(), |i| {
@@ -149,9 +147,9 @@ impl Record<'_> {
         out
     }
 
-    /// Whether the search goes on.
+    /// Whether the search continues.
     fn goes_on(&mut self) -> bool {
-        /// The share of the work with which nothing more is begun.
+        /// With less than this share of the work left, nothing more begins.
         const REST: f64 = 0.01;
         self.is_late |= self.ended.is_cancelled();
         !self.is_late && (!self.is_cut || self.work < (1.0 - REST) * self.effort.most_work)
@@ -163,7 +161,7 @@ impl Record<'_> {
 
     fn add(&mut self, all: Vec<Tried>) {
         for tried in all {
-            // Two searches may look at the same choice, within different costs.
+            // Two searches may compute the same choice with different cost limits.
             if let Some(same) = self.tried.iter_mut().find(|seen| seen.choice == tried.choice) {
                 if same.cost.is_none() && tried.cost.is_some() {
                     *same = tried;
@@ -192,8 +190,8 @@ impl Search<'_> {
                 lines.extend(steps.iter().map(|local_steps| Line { family, local_steps: *local_steps, server_step }));
             }
         }
-        // All families for each number of local steps, so that a family that takes long does not take the work of all others.
-        // Many local steps take few rounds: where rounds cost, what they reach bounds the work for fewer.
+        // All families for each number of local steps, so that a slow family does not use up the work of the others. Many local steps
+        // take few rounds: if rounds cost, their results bound the work for fewer.
         match self.target.goal {
             Goal::Samples => lines.sort_by_key(|line| line.local_steps),
             Goal::Rounds | Goal::Bits | Goal::Seconds => lines.sort_by_key(|line| Reverse(line.local_steps)),
@@ -202,7 +200,7 @@ impl Search<'_> {
     }
 }
 
-/// The lines whose best cost is near the best of all, each with its best step size.
+/// The lines whose best cost is near the overall best, each with its best step size.
 fn near_lines(of: &Search<'_>, record: &Record<'_>) -> Vec<(Line, f64)> {
     let mut best_of: Vec<(Line, f64, f64)> = Vec::new();
     for tried in &record.tried {
@@ -218,10 +216,10 @@ fn near_lines(of: &Search<'_>, record: &Record<'_>) -> Vec<(Line, f64)> {
     best_of.into_iter().filter(|(.., cost)| cost.is_finite() && *cost <= most).map(|(line, step, _)| (line, step)).collect()
 }
 
-/// Searches for the choice of the least cost among the families whose errors theory knows.
+/// Finds the choice of least cost among the families whose errors theory knows.
 ///
 /// # Errors
-/// As [`SearchTarget::check`], and when it is cancelled.
+/// As [`SearchTarget::check`], and when the search is cancelled.
 pub fn search(
     field: &Arc<dyn Field>,
     families: &[Family],
@@ -236,7 +234,7 @@ pub fn search(
     let lines = of.lines();
     let ended = effort.cancel.until(effort.deadline);
     let mut record = Record { target, tried: Vec::new(), best: None, effort, ended, work: 0.0, is_cut: false, is_late: false };
-    // Lines of the same place in the list are searched side by side: what they may cost depends on the lines before alone.
+    // Lines at the same position of the list are searched in parallel: their cost limits depend only on the lines before.
     const SIDE_BY_SIDE: usize = 4;
     for few in lines.chunks(SIDE_BY_SIDE) {
         if !record.goes_on() {
@@ -285,7 +283,7 @@ fn local(of: &Search<'_>, record: &mut Record<'_>) {
         };
         let mut done: HashSet<(u64, u64)> = HashSet::new();
         for (factor, near) in FACTORS.into_iter().zip([f64::INFINITY, WIDE, NEAR, NEAR]) {
-            // A few moves at each size.
+            // A few moves with each factor.
             for _ in 0..6 {
                 if !record.goes_on() {
                     return;
@@ -326,7 +324,7 @@ fn local(of: &Search<'_>, record: &mut Record<'_>) {
 
 #[cfg(test)]
 mod tests {
-    //! Searches on the random problems that bounds are tested on, against full grids and against the corollaries of \[S\].
+    //! Searches on the random problems of the bounds' tests, against full grids and the corollaries of \[S\].
 
     use std::sync::Arc;
 
@@ -406,7 +404,7 @@ mod tests {
         SearchStart { theta: Some(case.start.clone()), ..SearchStart::zero(case.start.len()) }
     }
 
-    /// The first problems whose second moments under SCAFFLSA are few.
+    /// The first problems with few second moments under SCAFFLSA.
     fn small(count: usize) -> Vec<Case> {
         let few = |case: &Case| case.systems.dim() * (case.systems.kinds.len() + 1) <= 4;
         cases(2 * count as u64).into_iter().filter(few).take(count).collect()
@@ -417,7 +415,7 @@ mod tests {
         start * 10f64.powf(-0.5 - 2.0 * case.share[3])
     }
 
-    /// FedLSA, SCAFFLSA and FedHSA over a clear link, with the server's step 1.
+    /// FedLSA, SCAFFLSA and FedHSA over a clear link, with the server step 1.
     fn families() -> [Family; 3] {
         let link = Arc::new(Uplink::default());
         let families = [
@@ -468,7 +466,7 @@ mod tests {
         }
     }
 
-    /// The medians of the corollaries' rounds over those of the exact theory: Corollary 4.5 with the same settings and the best ones
+    /// The medians of the corollaries' rounds over the exact theory's rounds: Corollary 4.5 with the same settings and the best ones
     /// with at most as many rounds and local steps, and Corollary 5.4.
     fn compare_with_corollaries() -> [f64; 4] {
         let [plain_family, controlled_family, _] = families();

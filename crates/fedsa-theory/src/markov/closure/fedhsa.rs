@@ -1,14 +1,15 @@
-//! FedHSA: the local phase of one agent, with the first order of what the others' first samples do to it, and the variance of the rest.
+//! FedHSA: the local phase of one agent. The effect of the other agents' first samples is kept to first order; of the rest, the
+//! variance.
 //!
-//! `theta_{c,H} = Phi_c x + Psi_c (G - g_c) x` with `g_c = [-A(z_0), -w(z_0)]`, `Psi_c = eta sum_k prod_{j>k} B_j` and
-//! `G = sum p_c g_c`. With `g_c = gbar_c + dg_c` and `Psi_c = Psibar_c + dPsi_c`, the sum over agents of `p_c Psi_c G` is
+//! `theta_{c,H} = Phi_c x + Psi_c (G - g_c) x` with `g_c = [-A(z_0), -w(z_0)]`, `Psi_c = eta sum_k prod_{j>k} B_j` and `G = sum p_c
+//! g_c`. With `g_c = gbar_c + dg_c` and `Psi_c = Psibar_c + dPsi_c`, the sum over agents of `p_c Psi_c G` is
 //!
 //! ```text
 //! sum_c p_c [ Psi_c (Gbar + p_c dg_c) + (Psbar - p_c Psibar_c) dg_c ] + sum_{c != e} p_c p_e dPsi_c dg_e
 //! ```
 //!
-//! with `Gbar = sum p_c gbar_c`, `Psbar = sum p_c Psibar_c`. The first sum is one of independent maps Pi_c. Of the second, which
-//! has mean 0, the variance is kept, as that of white noise.
+//! with `Gbar = sum p_c gbar_c`, `Psbar = sum p_c Psibar_c`. The first sum has independent maps Pi_c as terms. The second has mean 0,
+//! and white noise of the same variance replaces it.
 
 use faer::prelude::*;
 
@@ -22,8 +23,8 @@ use fedsa::linalg::Mat;
 
 /// The local phase from `x = (u, 1)`: `Pi_c = Phi_c + Psi_c (Gbar - gbar_c - (1 - p_c) dg_c) + (Psbar - p_c Psibar_c) dg_c`.
 ///
-/// With `r = dg_c(z_0) x`, the first step is `u + eta Gbar x + eta p_c r`. The others have the drift
-/// `q = (Gbar - gbar_c) x - (1 - p_c) r`, and `(Psbar - p_c Psibar_c) r` is added at the end.
+/// With `r = dg_c(z_0) x`, the first step is `u + eta Gbar x + eta p_c r`. Later steps have the drift `q = (Gbar - gbar_c) x - (1 -
+/// p_c) r`, and `(Psbar - p_c Psibar_c) r` is added at the end.
 pub struct MemoryPhase {
     steps: PhaseSteps,
     /// H - 1.
@@ -168,7 +169,7 @@ pub fn pairs(classes: &[AgentClass], memories: &[LegMemory]) -> Mat<f64> {
         psi += Scale(n * p2) * &memory.psi_noise;
         g += Scale(n * p2) * &memory.g_noise;
         both += Scale(n * p2) * &memory.both;
-        // The agent with itself is no pair.
+        // An agent forms no pair with itself.
         out -= Scale(n * p2 * p2) * (&memory.psi_noise * &memory.g_noise + crossed(d, &memory.both));
     }
     out + psi * g + crossed(d, &both)
@@ -196,7 +197,7 @@ fn crossed(d: usize, r: &Mat<f64>) -> Mat<f64> {
 }
 
 impl MemoryPhase {
-    /// The local phase of an agent among the agents of the pool.
+    /// The local phase of an agent of the pool.
     pub fn new(agent: &MarkovAgent, setting: &RoundSetting, memory: &LegMemory, pool: &Pool) -> Self {
         let (d, eta, p) = (agent.dim, setting.step_size, agent.weight);
         let mut first = Scale(eta) * &pool.g;

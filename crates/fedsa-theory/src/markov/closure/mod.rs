@@ -1,8 +1,7 @@
-//! The mean-square error of many agents by a closure: each agent's chain exactly, dependence on several chains to first order.
+//! The mean-square error of many agents by a closure: exact for each agent's chain, first order in the dependence on several chains.
 //!
-//! Kept is `M_c(i) = E[x x^T 1{s_c = i}]` for every agent c and state i of its chain, with `x = (u, 1)` (SCAFFLSA: with the
-//! controls). The closure assumes that `E[x x^T | s_1 .. s_N]` is a sum of functions of one agent's state each, so that for two
-//! agents e and f
+//! The closure keeps `M_c(i) = E[x x^T 1{s_c = i}]` for every agent c and state i of its chain, with `x = (u, 1)` (SCAFFLSA: with the
+//! controls). It assumes that `E[x x^T | s_1 .. s_N]` is a sum of functions of one agent's state each. So for two agents e and f
 //!
 //! ```text
 //! E[x x^T 1{s_e = i, s_f = k}] = pi_f(k) M_e(i) + pi_e(i) M_f(k) - pi_e(i) pi_f(k) X        X = sum_i M_c(i)
@@ -21,9 +20,9 @@
 //!
 //! The K_c are not formed: the M_c are propagated through the H steps. Only the V_e are matrices.
 //!
-//! It is exact for one agent, for samples that are independent in time, and if `A_c` is not random. Otherwise the relative error is
-//! about [`Closure::eps_squared`], and usually far below 1%. FedHSA's first samples couple the agents; what is of
-//! second order in the noise of both is added as white noise, which is exact for independent samples.
+//! The closure is exact for one agent, for samples that are independent in time, and if `A_c` is not random. Otherwise the relative
+//! error is about [`Closure::eps_squared`], and usually far below 1%. FedHSA's first samples couple the agents. White noise replaces
+//! the terms of second order in both agents' noise; this is exact for independent samples.
 
 mod fedhsa;
 mod phase;
@@ -53,9 +52,9 @@ use fedsa::linalg::{self, Mat};
 
 /// A second eigenvalue of this modulus or more is 1 to rounding.
 const PERIODIC: f64 = 1.0 - 1e-12;
-/// About how many rounds the solve for a floor applies.
+/// The approximate number of rounds that the solve for a floor applies.
 const ROUNDS: f64 = 150.0;
-/// The eigenvalues of a K x K matrix take about this times K^3 multiplications.
+/// The eigenvalues of a K x K matrix take about this number times K^3 multiplications.
 const EIGENVALUES: f64 = 30.0;
 
 /// The closure for a federation, a method and the setting of its rounds.
@@ -96,7 +95,7 @@ impl Closure {
             MarkovRule::FedHsa => Kind::Plain(fedhsa(classes, setting)?),
             MarkovRule::Scafflsa => Kind::Controlled(ControlledRound::new(classes, setting)?),
         };
-        // The numbers of a chain's moves are read from memory in every product.
+        // Every product reads the numbers of a chain's moves from memory.
         let work = 4.0 * Self::solve_work(classes, setting, rule) / ROUNDS;
         match &mut round {
             Kind::Plain(round) => round.work = work,
@@ -112,10 +111,11 @@ impl Closure {
         }
     }
 
-    /// `(eta tau sigma_A)^2 / N`, about the relative error of the closure: at most 1.0 times it in 481 cases of FedLSA. Here
+    /// `(eta tau sigma_A)^2 / N`, about the relative error of the closure: at most 1.0 times it in 481 cases of FedLSA.
+    ///
     /// `tau = lambda / (1 - lambda)` for samples of states and `1 / (1 - lambda)` for samples of transitions, with lambda the second
-    /// largest modulus of P, plus H for FedHSA; `sigma_A^2 = ||E A~^T A~||`; `tau sigma_A` is that of the agent where it is largest.
-    /// It is no bound, and the result deserves a warning where it is above .1.
+    /// largest modulus of P; FedHSA adds H. `sigma_A^2 = ||E A~^T A~||`. The agent with the largest `tau sigma_A` decides. This is no
+    /// bound; a result with more than 0.1 deserves a warning.
     pub fn eps_squared(&self) -> f64 {
         self.eps_squared
     }
@@ -133,12 +133,12 @@ impl Closure {
         }
     }
 
-    /// About how many multiplications a floor takes, with [`Closure::eps_squared`].
+    /// The approximate multiplications for a floor, with [`Closure::eps_squared`].
     pub fn work(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> f64 {
         Self::eigenvalue_work(classes) + Self::solve_work(classes, setting, rule)
     }
 
-    /// About how many multiplications a curve takes, of rounds up to `last`.
+    /// The approximate multiplications for a curve of rounds up to `last`.
     pub fn curve_work(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule, last: u64) -> f64 {
         Self::eigenvalue_work(classes) + last as f64 / ROUNDS * Self::solve_work(classes, setting, rule)
     }
@@ -165,7 +165,7 @@ impl Closure {
                 }
                 MarkovRule::Scafflsa => {
                     let (side, n) = (agents * d + 1, agents as f64);
-                    // The mean round on both sides, the noise of every other agent, and the moments themselves.
+                    // The mean round on both sides, the noise of each other agent, and the moments.
                     let others = n * (4 * d * d * side + 4 * d * side) as f64 + n * packed(2 * d + 1) * packed(d);
                     let own = phase(1 + d, 1 + d + side) + k * (others + 10.0 * (side * side) as f64);
                     c.count as f64 * ROUNDS * own + packed(2 * d + 1) * phase(1 + d, 1 + d)
@@ -178,8 +178,8 @@ impl Closure {
     /// The stationary bias and mean-square error of `theta_t`.
     ///
     /// # Errors
-    /// When the closure's own round is unstable, its result is negative, or the solve does not converge. A closure that is
-    /// stable is no proof that the method is: near the edge the exact mean-square error may diverge before.
+    /// When the closure's own round is unstable, its result is negative, or the solve does not converge. A stable closure does not
+    /// prove a stable method: near the edge the exact mean-square error may diverge first.
     pub fn floor(&self) -> Result<MarkovFloor> {
         let fixed = self.fixed()?;
         let x = self.as_round().total(&fixed);
@@ -302,12 +302,12 @@ fn of_class(class: &AgentClass, setting: &RoundSetting, phase: Box<dyn ClosurePh
 }
 
 impl dyn Round + '_ {
-    /// The states of all `M_c(i)`: the number of entries of each, and the place of the constant in it.
+    /// The states of all `M_c(i)`: the number of entries of each, and the position of its constant.
     fn entries(&self) -> usize {
         packed_len(self.side())
     }
 
-    /// `M_c(i)` if only the constant is there.
+    /// `M_c(i)` with the constant only.
     fn constants(&self) -> Vec<f64> {
         let entries = self.entries();
         let mut out = Vec::new();
@@ -348,7 +348,7 @@ impl dyn Round + '_ {
         (0..self.entries()).map(|k| totals.iter().map(|t| t[k]).sum::<f64>() / totals.len() as f64).collect()
     }
 
-    /// The nearest moments with the same X from every agent.
+    /// The nearest moments with the same X for every agent.
     fn make_consistent(&self, x: &mut [f64]) {
         let (totals, mean) = (self.totals(x), self.total(x));
         let mut blocks = x.chunks_exact_mut(self.entries());
@@ -387,7 +387,8 @@ impl LinearMap for Flat<'_> {
     }
 }
 
-/// The linear part of a round on moments with the same X from every agent. The constants are fixed: their map has the eigenvalue 1.
+/// The linear part of a round on moments with the same X for every agent. The constants are left out, because their map has the
+/// eigenvalue 1.
 struct Homogeneous<'a>(&'a dyn Round);
 
 impl LinearMap for Homogeneous<'_> {

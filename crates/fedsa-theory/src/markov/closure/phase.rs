@@ -1,4 +1,4 @@
-//! Local phases of one agent: how second moments at a round's start become those at the end, split by the state of the agent's chain.
+//! Local phases of one agent: the map from second moments at a round's start to the end, split by the state of the agent's chain.
 
 use faer::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::symmetric::{pack, packed_index, packed_len};
 use crate::work;
 use fedsa::linalg::Mat;
 
-/// Moments at the end of a local phase, for each state j in which the chain is then.
+/// Moments at the end of a local phase, for each state j of the chain at that time.
 pub struct Ends {
     /// `E[end end^T 1{s_H = j}]`, d x d.
     pub ends: Vec<Mat<f64>>,
@@ -53,7 +53,7 @@ impl ClosurePhase for PlainPhase {
     }
 }
 
-/// What a local phase does to second moments when its chain starts from the stationary law.
+/// The effect of a local phase on second moments when its chain starts from the stationary law.
 pub struct Stationary {
     /// `E[Pi 1{s_H = j}]`, d x n.
     pub by_state: Vec<Mat<f64>>,
@@ -64,7 +64,7 @@ pub struct Stationary {
 }
 
 impl Stationary {
-    /// By running the local phase from each of the `n (n + 1) / 2` second moments of a basis.
+    /// Runs the local phase from each of the `n (n + 1) / 2` second moments of a basis.
     pub fn new(phase: &dyn ClosurePhase, law: &[f64]) -> Self {
         let n = phase.start();
         let identity = Mat::<f64>::identity(n, n);
@@ -86,7 +86,7 @@ pub fn packed_map(n: usize, m: usize, map: impl Fn(&Mat<f64>) -> Mat<f64>) -> Ma
     let mut out = Mat::<f64>::zeros(packed_len(m), packed_len(n));
     for j in 0..n {
         for i in 0..=j {
-            // What is cancelled is not used.
+            // A cancelled result is not used.
             if work::is_cancelled() {
                 return out;
             }
@@ -100,7 +100,7 @@ pub fn packed_map(n: usize, m: usize, map: impl Fn(&Mat<f64>) -> Mat<f64>) -> Ma
     out
 }
 
-/// The symmetric n x n matrix of a packed one.
+/// The symmetric n x n matrix of packed numbers.
 pub fn unpack(n: usize, packed: &[f64]) -> Mat<f64> {
     Mat::from_fn(n, n, |i, j| packed[packed_index(i, j)])
 }

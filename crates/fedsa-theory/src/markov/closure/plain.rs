@@ -9,7 +9,7 @@ use crate::symmetric::{congruence, packed_index, packed_len};
 use fedsa::linalg::{self, Mat};
 use fedsa::parallel;
 
-/// Agents that are alike.
+/// Identical agents.
 pub struct ClosureClass {
     /// The number of agents.
     pub count: f64,
@@ -27,13 +27,13 @@ pub struct PlainRound {
     dim: usize,
     classes: Vec<ClosureClass>,
     others: Vec<Others>,
-    /// The variance of products of two agents that the independent maps Pi_c do not have, of FedHSA: packed d x packed D.
+    /// FedHSA's variance of products of two agents, which the independent maps Pi_c do not have: packed d x packed D.
     pairs: Option<Mat<f64>>,
-    /// About how many multiplications a round takes.
+    /// The approximate multiplications of a round.
     pub work: f64,
 }
 
-/// What the other agents do, seen from an agent of a class.
+/// The effect of the other agents on an agent of a class.
 struct Others {
     /// `L_c = C + sum_{e != c} q_e E Pi_e`, D x D.
     mean: Mat<f64>,

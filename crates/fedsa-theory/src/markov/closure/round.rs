@@ -1,4 +1,4 @@
-//! What a closure asks of a round.
+//! The interface of a closure's round.
 
 use faer::{Mat, MatRef};
 
@@ -10,7 +10,7 @@ pub(super) trait Round: Send + Sync {
     /// The stationary law of each agent's (or class's) chain.
     fn laws(&self) -> Vec<&[f64]>;
 
-    /// About how many multiplications a round takes, one a nanosecond.
+    /// The approximate multiplications of a round, one per nanosecond.
     fn work(&self) -> f64;
 
     /// One round. Column i of `now[c]` is `M_c(i)`, packed.

@@ -1,6 +1,6 @@
 //! SCAFFLSA's round: the state is `y = (u, z_1 .. z_{N-1}, 1)` with `z_c = eta H (xi_c - xi*_c)`.
 //!
-//! `z_N = -sum_{c<N} p_c z_c / p_N` is eliminated. Agents that are alike are not merged, because their controls differ.
+//! `z_N = -sum_{c<N} p_c z_c / p_N` is eliminated. Identical agents are not merged, because their controls differ.
 
 use faer::prelude::*;
 
@@ -26,11 +26,11 @@ pub struct ControlledRound {
     kind_of: Vec<usize>,
     /// The weight of every agent.
     weights: Vec<f64>,
-    /// About how many multiplications a round takes.
+    /// The approximate multiplications of a round.
     pub work: f64,
 }
 
-/// What agents of a class have in common.
+/// The parts that agents of a class share.
 struct Kind {
     law: Vec<f64>,
     phase: PlainPhase,
@@ -152,7 +152,7 @@ impl ControlledRound {
         self.combine(Some(y), &ends, y.ncols())
     }
 
-    /// `sum_e B_e noise_e B_e^T` is added; noises are d x d and symmetric.
+    /// Adds `sum_e B_e noise_e B_e^T`; noises are d x d and symmetric.
     fn add_noise(&self, noises: &[Mat<f64>], out: &mut Mat<f64>) {
         let (d, n, alpha) = (self.dim, self.agents(), self.alpha);
         let mut total = Mat::<f64>::zeros(d, d);

@@ -1,4 +1,4 @@
-//! GMRES for the fixed point of a map whose application is costly.
+//! GMRES for the fixed point of a map that is costly to apply.
 
 use crate::map::LinearMap;
 use crate::work;
@@ -10,7 +10,7 @@ const VECTORS: usize = 300;
 const NUMBERS: usize = 1 << 26;
 /// The most restarts.
 const RESTARTS: usize = 6;
-/// The relative residual at which the iteration ends, and the one that is still accepted where rounding does not allow it.
+/// The relative residual at which the iteration ends, and the residual accepted where rounding prevents it.
 const TOLERANCE: f64 = 1e-13;
 const ACCEPTED: f64 = 1e-10;
 
@@ -19,15 +19,16 @@ pub struct Solved {
     pub x: Vec<f64>,
     /// The largest modulus of the Ritz values of the map: an estimate of the radius of the map on what the source excites.
     pub radius: f64,
-    /// How often the map was applied.
+    /// The number of applications of the map.
     pub applications: usize,
 }
 
-/// The fixed point by restarted GMRES from a guess of any size. Arnoldi vectors of the map itself are built, so that its leading
-/// eigenvalues are known with the solution, those that neither the source nor the guess excites excepted.
+/// The fixed point by restarted GMRES from a guess of any size. It builds Arnoldi vectors of the map itself. So the solution comes with
+/// the leading eigenvalues of the map, except those that neither the source nor the guess excites.
 ///
 /// # Errors
-/// When the relative residual does not reach 1e-10, and the radius is below 1; when it takes more work than [`crate::work::within`] allows.
+/// When the relative residual does not reach 1e-10 and the radius is below 1, or when the solve takes more work than
+/// [`crate::work::within`] allows.
 pub fn gmres(map: &dyn LinearMap, source: &[f64], guess: &[f64]) -> Result<Solved> {
     let n = map.dim();
     let (scale, size) = (linalg::norm_sq(source).sqrt(), linalg::norm_sq(guess).sqrt());
@@ -56,7 +57,7 @@ pub fn gmres(map: &dyn LinearMap, source: &[f64], guess: &[f64]) -> Result<Solve
         }
         pass(map, &residual, TOLERANCE * scale, space, &mut solved)?;
     }
-    // Far beyond the edge of stability, where the fixed point means nothing, the iteration may fail.
+    // Far beyond the edge of stability the iteration may fail; the fixed point has no meaning there.
     if left <= ACCEPTED || solved.radius >= 1.0 {
         return Ok(solved);
     }
@@ -64,7 +65,7 @@ pub fn gmres(map: &dyn LinearMap, source: &[f64], guess: &[f64]) -> Result<Solve
     Err(Error::not_known("", what, "a step size further from the edge of stability"))
 }
 
-/// Solves `R y = g` for the upper triangle of as many columns as g has numbers; g becomes y.
+/// Solves `R y = g` for an upper triangle with as many columns as g has numbers; y overwrites g.
 fn solve_triangle(r: &Mat<f64>, g: &mut [f64]) {
     for k in (0..g.len()).rev() {
         let known: f64 = (k + 1..g.len()).map(|l| r[(k, l)] * g[l]).sum();
@@ -72,14 +73,14 @@ fn solve_triangle(r: &Mat<f64>, g: &mut [f64]) {
     }
 }
 
-/// One cycle: adds to `solved.x` what reduces the residual.
+/// One cycle: adds to `solved.x` a vector that reduces the residual.
 fn pass(map: &dyn LinearMap, residual: &[f64], tolerance: f64, space: usize, solved: &mut Solved) -> Result<()> {
     let beta = linalg::norm_sq(residual).sqrt();
     if beta == 0.0 {
         return Ok(());
     }
     let mut basis = vec![residual.iter().map(|x| x / beta).collect::<Vec<f64>>()];
-    // The Hessenberg matrix of the map, and the triangle of I - H with the rotations that make it one.
+    // The Hessenberg matrix H of the map, and the triangle of I - H with the rotations that produce it.
     let mut h = Mat::<f64>::zeros(space + 1, space);
     let (mut r, mut rotations) = (Mat::<f64>::zeros(space + 1, space), Vec::<(f64, f64)>::new());
     let mut g = vec![0.0; space + 1];
@@ -145,7 +146,7 @@ mod tests {
         let mut draw = Draw::new(71);
         for (n, spread) in [(30, 0.9), (500, 0.7), (500, 1.6)] {
             let disc: Mat<f64> = Scale(spread / (n as f64).sqrt()) * draw.matrix(n);
-            // A leading eigenvalue outside of the disc.
+            // A leading eigenvalue outside the disc.
             let m = Mat::from_fn(n, n, |i, j| disc[(i, j)] + 0.95 / n as f64);
             let source = draw.vector(n);
             let solved = gmres(&m, &source, &draw.vector(n)).unwrap();

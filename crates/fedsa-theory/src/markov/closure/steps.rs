@@ -54,13 +54,13 @@ impl SplitMoments {
         MatRef::from_column_major_slice(&self.u[i * size..(i + 1) * size], self.dim, self.dim + self.columns)
     }
 
-    /// As [`SplitMoments::u`], to be written.
+    /// As [`SplitMoments::u`], mutable.
     pub fn u_mut(&mut self, i: usize) -> MatMut<'_, f64> {
         let size = self.dim * (self.dim + self.columns);
         MatMut::from_column_major_slice_mut(&mut self.u[i * size..(i + 1) * size], self.dim, self.dim + self.columns)
     }
 
-    /// `E[e s^T 1{s_k = i}]`, to be written.
+    /// `E[e s^T 1{s_k = i}]`, mutable.
     pub fn e_mut(&mut self, i: usize) -> MatMut<'_, f64> {
         let size = self.drift * self.columns;
         MatMut::from_column_major_slice_mut(&mut self.e[i * size..(i + 1) * size], self.drift, self.columns)
@@ -87,7 +87,7 @@ impl PhaseSteps {
         let mut next = SplitMoments { u: vec![0.0; now.u.len()], e: vec![0.0; now.e.len()], ..now };
         let mut image = vec![0.0; self.dim * (self.dim + now.columns)];
         for _ in 0..count {
-            // What is cancelled is not used.
+            // A cancelled result is not used.
             if work::is_cancelled() {
                 break;
             }
@@ -108,7 +108,7 @@ impl PhaseSteps {
         }
     }
 
-    /// Adds to `out` what a move adds to `E[u (u, s)^T]`. The compiler makes loops of constant lengths for small d.
+    /// Adds a move's contribution to `E[u (u, s)^T]` to `out`. For small d the compiler makes loops of constant length.
     fn add(&self, step: &Step, u: &[f64], e: &[f64], image: &mut [f64], out: &mut [f64]) {
         match self.dim {
             1 => self.add_in(1, step, u, e, image, out),
@@ -123,8 +123,8 @@ impl PhaseSteps {
         }
     }
 
-    /// `R = E[u' (u, s)^T]`, the image of the old moments under the step, is added to the columns of s. The columns of u get
-    /// `R_uu B^T + R_ue N^T`, with `N = (-eta w, gain I)`.
+    /// Adds `R = E[u' (u, s)^T]`, the image of the old moments under the step, to the columns of s. The columns of u get `R_uu B^T +
+    /// R_ue N^T`, with `N = (-eta w, gain I)`.
     #[inline(always)]
     fn add_in(&self, d: usize, step: &Step, u: &[f64], e: &[f64], image: &mut [f64], out: &mut [f64]) {
         let (drift, p) = (self.drift, step.p);
@@ -175,11 +175,11 @@ impl PhaseSteps {
     }
 }
 
-/// `count` moves of a chain, applied to anything that is split by its state.
+/// `count` moves of a chain, applied to any quantity that is split by its state.
 pub enum Carry {
     /// `P^count`, K x K.
     Power(Mat<f64>),
-    /// Moves (from, to, p), and how often they are made.
+    /// Moves (from, to, p), and the number of times they are made.
     Moves(usize, Vec<(usize, usize, f64)>, u64),
 }
 

@@ -106,7 +106,7 @@ fn ten_agents_that_learn_values_have_the_reference_values() {
     }
 }
 
-/// Moments as the closure keeps them, of any size: all `M_c(i)`, packed, with the same X from every agent.
+/// Moments of any size in the closure's form: all `M_c(i)`, packed, with the same X for every agent.
 fn any_moments(closure: &Closure, seed: u64) -> Vec<f64> {
     let round = closure.as_round();
     let mut draw = Draw::new(seed);
@@ -121,7 +121,7 @@ fn any_moments(closure: &Closure, seed: u64) -> Vec<f64> {
 fn a_round_is_the_exact_one_projected_on_sums_over_agents() {
     for (seed, n, k, d, h, of_moves) in [(10, 3, 2, 1, 1, false), (11, 3, 2, 2, 2, true), (12, 3, 3, 1, 3, true), (13, 4, 2, 1, 2, false)] {
         let mut given = random(seed, n, k, d, of_moves);
-        // SCAFFLSA's eliminated agent is the last of those with the largest weight: the same one in both computations.
+        // SCAFFLSA eliminates the last agent among those with the largest weight: the same agent in both computations.
         given.iter_mut().for_each(|g| g.weight = 1.0 / n as f64);
         for rule in [MarkovRule::FedLsa, MarkovRule::Scafflsa] {
             let (agents, setting) = (classes(&given).0, setting(0.3, h));

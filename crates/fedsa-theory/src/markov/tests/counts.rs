@@ -1,14 +1,14 @@
 //! FedLSA with classes of exchangeable two-state agents under Markov samples: exact for hundreds of agents.
 //!
-//! The state is how many agents of each class are in state 1, so that there are `prod (n_g + 1)` cells. A round is
+//! The state is the number of agents of each class in state 1, so there are `prod (n_g + 1)` cells. A round is
 //!
 //! ```text
 //! X' = sum_{c != e} p_c p_e F_c X F_e^T + sum_c p_c^2 K_c X
 //! ```
 //!
 //! with `F_c[a, a'] = E[Pi_c 1{s_H = a'} | s_0 = a]`, `K_c` the same of `Pi_c (x) Pi_c`, and Pi_c the agent's local steps as a random
-//! matrix on (u, 1). For each term the one or two agents that act are singled out: given the counts, an agent of class g is in
-//! state 1 with probability `k_g / n_g`. The counts of the others move by sums of two binomials.
+//! matrix on (u, 1). Each term singles out the one or two agents that act: given the counts, an agent of class g is in state 1 with
+//! probability `k_g / n_g`. The counts of the other agents change by sums of two binomials.
 
 use faer::Scale;
 
@@ -57,12 +57,12 @@ type Kernels = [[Mat<f64>; 2]; 2];
 struct Term {
     /// The sides of the grid of the other agents' counts.
     rest: Vec<usize>,
-    /// For each class how many of its agents act.
+    /// The number of acting agents of each class.
     acting: Vec<usize>,
     /// For each combination of the acting agents' states and each cell of the rest: the cell of all counts, and the probability of
     /// the combination in it.
     cells: Vec<Vec<(usize, f64)>>,
-    /// What the agents do to the numbers of a cell, from each combination of states to each.
+    /// The agents' effect on the numbers of a cell, from each combination of states to each.
     actions: Vec<Vec<Mat<f64>>>,
 }
 
@@ -102,7 +102,7 @@ impl Counts {
             means.push(Term::new(&classes, &[g], each(n * class.weight, &class.mean)));
             seconds.push(Term::new(&classes, &[g], each(n * class.weight * class.weight, &class.second)));
             for (h, other) in classes.iter().enumerate().skip(g) {
-                // Ordered pairs of different agents; those of different classes in both orders, which are transposes.
+                // Ordered pairs of different agents. Pairs of different classes count in both orders, which are transposes.
                 let pairs = if g == h { n * (n - 1.0) } else { 2.0 * n * other.agents as f64 };
                 if pairs > 0.0 {
                     let factor = pairs * class.weight * other.weight;
@@ -148,7 +148,7 @@ impl Counts {
         self.map().curve(self.map().start(offset, &self.law), rounds)
     }
 
-    /// The sum of all terms of a map of `width` numbers a cell.
+    /// The sum of all terms of a map of `width` numbers per cell.
     fn sum(&self, terms: &[Term], width: usize, x: &[f64], out: &mut [f64]) {
         out.fill(0.0);
         terms.iter().for_each(|term| term.add(&self.classes, width, x, out));
@@ -176,7 +176,7 @@ impl CellMap for Counts {
         let width = packed_len(self.dim + 1) as f64;
         let of = |term: &Term| {
             let (number, states) = (term.rest.iter().product::<usize>() as f64, term.cells.len() as f64);
-            // What the agents that act do, and the moves of the others along each class.
+            // The effect of the acting agents, and the moves of the others along each class.
             let moves: f64 = term.rest.iter().map(|side| *side as f64).sum();
             states * number * width * (states * width + moves)
         };
@@ -206,7 +206,7 @@ impl Term {
         Self { cells: cells.collect(), rest, acting, actions }
     }
 
-    /// Adds what the term contributes to the next round.
+    /// Adds the term's contribution to the next round.
     fn add(&self, classes: &[Class], width: usize, x: &[f64], out: &mut [f64]) {
         let number: usize = self.rest.iter().product();
         for (to, targets) in self.cells.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! One agent whose chain is a deterministic cycle, such as a log that is replayed: exact, from its periodic orbits.
+//! One agent whose chain is a deterministic cycle, such as a replayed log: exact, from its periodic orbits.
 //!
-//! The maps over states hold too, and are compared with the orbits. Each step is an affine map that only the state decides, so an orbit of L steps has the error
-//! `u = Phi u + phi` at its start, d x d.
+//! The maps over states hold too; tests compare them with the orbits. The state alone decides the affine map of a step, so an orbit of
+//! L steps has the error `u = Phi u + phi` at its start, d x d.
 
 use faer::prelude::*;
 
@@ -13,15 +13,15 @@ use fedsa::linalg::{self, Mat};
 /// The orbits of a cycle.
 #[derive(Debug, Clone)]
 pub struct Cycle {
-    /// The spectral radius of the mean's map per step. That of the second moment's is its square.
+    /// The spectral radius of the mean's map per step. The second moment's map has its square.
     pub r1: f64,
-    /// The floor of a start that is drawn from the stationary law, if r1 < 1.
+    /// The floor of a start drawn from the stationary law, if r1 < 1.
     pub floor: Option<MarkovFloor>,
 }
 
 impl Cycle {
-    /// The orbits of an agent whose states have one move each. A step takes the mean of `batch` samples, so that there are several
-    /// orbits if K and the batch have a common divisor.
+    /// The orbits of an agent whose states have one move each. A step takes the mean of `batch` samples, so there are several orbits if
+    /// K and the batch have a common divisor.
     pub fn new(agent: &MarkovAgent, eta: f64, batch: u64) -> Result<Self> {
         let (k, d) = (agent.states, agent.dim);
         let mut seen = vec![false; k];
