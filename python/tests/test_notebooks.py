@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ def tool() -> Any:
 
 
 SOURCES = sorted((ROOT / "docs/notebooks").glob("*.py"))
+PAGES = ROOT / "docs/src/notebooks"
 # One by default.
 DEFAULT = "regression-in-few-rounds"
 
@@ -44,3 +47,15 @@ def test_notebooks_run(source: Path, tmp_path: Path) -> None:
     assert any("image/svg+xml" in output.get("data", {}) for output in outputs), "figures show themselves"
     assert any("text/html" in output.get("data", {}) for output in outputs), "tables show themselves"
     assert not list(tmp_path.iterdir()), "nothing is written unasked"
+    made = tool().page(source.stem, notebook)
+    if os.environ.get("FEDSA_WRITE_REFERENCE"):
+        PAGES.mkdir(exist_ok=True)
+        for name, text in made.items():
+            (PAGES / name).write_text(text, encoding="utf-8")
+    # Last digits depend on the processor, and seconds on the machine.
+    assert shape((PAGES / f"{source.stem}.md").read_text(encoding="utf-8")) == shape(made[f"{source.stem}.md"])
+
+
+def shape(text: str) -> str:
+    """A text without its numbers, and with single spaces."""
+    return re.sub(r"\s+", " ", re.sub(r"[-+]?\d[\d.,]*(e[-+]?\d+)?", "0", text))

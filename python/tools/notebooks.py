@@ -36,6 +36,24 @@ def notebook(source: str) -> str:
     return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
 
 
+def page(name: str, executed: Any) -> dict[str, str]:
+    """The files of the book's page about an executed notebook: their names and texts. Figures are files beside the page."""
+    files: dict[str, str] = {}
+    blocks = [f"<!-- generated from docs/notebooks/{name}.py -->"]
+    for cell in executed["cells"]:
+        text = "".join(cell["source"])
+        blocks.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if "image/svg+xml" in data:
+                picture = f"{name}-{len(files) + 1}.svg"
+                files[picture] = "".join(data["image/svg+xml"])
+                blocks.append(f"![{name}, figure {len(files)}]({picture})")
+            elif said := "".join(output.get("text", data.get("text/plain", ""))).rstrip():
+                blocks.append(f"```text\n{said}\n```")
+    return {f"{name}.md": "\n\n".join(blocks) + "\n", **files}
+
+
 def sources() -> list[Path]:
     """The sources of all notebooks."""
     return sorted(FOLDER.glob("*.py"))
