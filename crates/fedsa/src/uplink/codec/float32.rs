@@ -8,7 +8,7 @@ use super::{Codec, CodecSettings, malformed};
 use crate::error::Result;
 use crate::random::Stream;
 
-/// Sends the nearest f32, ties to even. The type is also its settings, which have no keys.
+/// Sends the nearest f32, ties to even. It has no keys.
 ///
 /// The error of a component is at most `2^-24 |x|`, or at most `2^-150` below the
 /// smallest normal f32. A finite number beyond the largest f32, `(2 - 2^-23) 2^127`,

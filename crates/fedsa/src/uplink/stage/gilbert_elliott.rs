@@ -15,7 +15,7 @@ pub struct GilbertElliott {
     /// Probability of turning bad.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub to_bad: f64,
-    /// Probability of turning good; bursts last 1/this on average.
+    /// Probability of turning good: 1 / mean length of a burst.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub to_good: f64,
     /// Probability of arrival while good.
@@ -88,8 +88,7 @@ impl Channel for GilbertElliott {
         memory[0] = u64::from(bad);
         f64::from(stream.uniform() < if bad { self.success_bad } else { self.success_good })
     }
-    /// Losses are independent only if successive states of the channel are independent, or both states have the same probability
-    /// of success.
+    /// Losses are independent only if the channel's successive states are, or if both states have the same `success`.
     fn gain_law(&self) -> GainLaw {
         let (forgets, p) = (self.to_bad + self.to_good == 1.0 || self.success_good == self.success_bad, self.success());
         GainLaw { moments: forgets.then_some((p, p)), share_arriving: p }

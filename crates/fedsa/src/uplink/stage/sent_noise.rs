@@ -1,4 +1,4 @@
-//! Noise that agents add to what they send, for simulation. Everyone who knows the run's seed can compute it: it keeps nothing private.
+//! Noise that agents add to what they send, for simulation. Anyone with the run's seed can compute it, so it gives no privacy.
 
 use serde::{Deserialize, Serialize};
 
