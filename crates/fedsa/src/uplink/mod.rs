@@ -181,7 +181,9 @@ impl Uplink {
     /// ([`crate::protocol::Protocol::encodes`]). Otherwise agents fit their answers to the budget, and no budget is too small.
     ///
     /// # Errors
-    /// - A codec needs more components.
+    /// - A codec needs more components, a trimmed mean's share is out of range, a budget never carries an encoded message, stages cannot be
+    ///   combined, or a trace has delays for another number of agents. The key is inside a method's `uplink` or `downlink`, without the
+    ///   medium's index.
     pub fn check(&self, agents: usize, d: usize, encodes: bool) -> Result<()> {
         self.codec.check_dim(d).map_err(|e| e.inside("uplink.codec"))?;
         if self.error_feedback {

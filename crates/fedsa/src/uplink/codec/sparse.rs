@@ -40,7 +40,7 @@ crate::settings::setters! { TopK {
 
 /// A random set of k components.
 ///
-/// The set is uniform over all sets of k. It is drawn from a stream that both ends can open, so indices are not sent. All others are
+/// The set is uniform over all sets of k. It is drawn from a stream that both ends can open, so indices are not sent. Other components are
 /// decoded as 0. If `unbiased`, values are multiplied by n/k: `E x^ = x` and `E ||x^ - x||^2 = (n/k - 1) ||x||^2` (a value near the largest
 /// f64 overflows to infinity). Otherwise values are not scaled: `E ||x^ - x||^2 = (1 - k/n) ||x||^2`, for error feedback. Payload: k u32,
 /// then the values by increasing index, f64.
