@@ -4,7 +4,7 @@ use crate::cancel::Cancel;
 use crate::coordinator::Step;
 use crate::error::Result;
 
-/// One round of a federation over any carrier. It is given up soon after `cancel` is set. A round that is still open is ended instead, and
+/// One round of a federation over any carrier. It is given up soon after `cancel` is set. A round that was left open is ended instead, and
 /// counts.
 ///
 /// # Errors
