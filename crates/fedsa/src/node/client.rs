@@ -21,9 +21,9 @@ pub struct ClientNode {
     field: Arc<dyn Field>,
     uplink: Arc<Uplink>,
     client: Box<dyn Client>,
-    /// The vectors that the client rule keeps.
+    /// The client rule's stored vectors.
     memory: Vec<Chunk>,
-    /// The agent, if it computes alone; else empty.
+    /// The agent, if it computes alone (otherwise empty).
     alone: Vec<Box<dyn Agent>>,
     lanes: Box<Lanes>,
     outbox: Outbox,
@@ -154,7 +154,7 @@ impl ClientNode {
         for (next, own) in next.alone.iter_mut().zip(&self.alone) {
             next.restore(&own.save())?;
         }
-        // Rounds go on, and earlier messages are none of this epoch.
+        // Round numbers go on; earlier messages do not belong to this epoch.
         let last = self.log.taken.as_ref();
         let taken = last.map(|last| Taken { round: last.round, exchange: last.exchange, bytes: Vec::new(), answer: None });
         let (feedback, log) = (self.feedback.clone(), Log { taken, own: self.log.own, ..Log::default() });
@@ -350,9 +350,9 @@ impl ClientNode {
         Envelope { agent: self.agent, mark: self.log.own.mark, settings: self.digest }
     }
 
-    /// The agent's control variate (that of [`super::ServerNode::control`]), d numbers, after `rounds` rounds, if the server's iterate is then
-    /// `theta`;
-    /// `is_included` says whether the mean of its round includes the agent's last answer. `None` for methods without controls.
+    /// The agent's control variate, as in [`super::ServerNode::control`], d numbers, after `rounds` rounds with the server's iterate
+    /// `theta`. `is_included` says whether the agent's last answer is in the mean of its round. `None` for methods without control
+    /// variates.
     pub fn control(&self, theta: &[f64], rounds: u64, is_included: bool) -> Option<Vec<f64>> {
         let controls = self.client.copied_controls()?;
         let mut xi = vec![0.0; self.field.dim()];
@@ -360,7 +360,7 @@ impl ClientNode {
         Some(xi)
     }
 
-    /// What the agent has computed since the start: its share of a run's ledger, of which the server counts messages and bits.
+    /// The agent's work since the start: its share of a run's ledger, besides the messages and bits that the server counts.
     pub fn work(&self) -> Work {
         self.work
     }
@@ -377,8 +377,8 @@ impl ClientNode {
     /// Restores a state that [`ClientNode::save`] returned for the same agent of the same federation.
     ///
     /// # Errors
-    /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are not such a state, are damaged, or were saved by a version with
-    /// another layout. The node is then unchanged.
+    /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are damaged, are not such a state, or have another version's layout.
+    /// The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let Saved { digest, agent, memory, chain, feedback, alone, work, log } = LAYOUT.read(bytes)?;
         if (digest, agent) != (self.digest, self.agent as u64) || feedback.len() != self.feedback.len() {
