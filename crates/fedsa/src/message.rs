@@ -11,7 +11,7 @@
 //! | agent: sender of a message up, recipient of a message down; `u32::MAX` for all agents | u32 |
 //! | mark: see [`Envelope::mark`] | u32 |
 //! | settings: hash of the settings of both ends | u64 |
-//! | what is told of an earlier round, if anything is: 127 u8, number of its parts u8, that round u32, its parts | |
+//! | message at the end of an earlier round, if any: 127 u8, number of its parts u8, that round u32, its parts | |
 //! | each part: tag u8, form u8, length u32, payload | |
 //! | CRC-32 (IEEE 802.3) of all bytes before | u32 |
 //!

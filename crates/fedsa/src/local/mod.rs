@@ -25,7 +25,7 @@ pub const HESSIAN_AND_PAIRS: f64 = 0.25;
 
 /// The client half of a method. An agent's answer does not depend on the other agents of its batch.
 pub trait Client: Send + Sync {
-    /// What agents keep, and how they are called.
+    /// The agents' stored vectors, and how agents are called.
     fn facts(&self) -> ClientFacts<'_>;
     /// The number of local steps of an answer in round t, used to divide work among threads.
     fn local_steps(&self, t: u64) -> usize;
@@ -57,7 +57,7 @@ impl dyn Client + '_ {
     }
 }
 
-/// What agents keep, and how they are called.
+/// The agents' stored vectors, and how agents are called.
 #[derive(Clone, Copy, Default)]
 pub struct ClientFacts<'a> {
     /// The number of vectors of d components that an agent keeps between exchanges.

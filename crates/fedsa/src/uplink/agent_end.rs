@@ -20,7 +20,7 @@ pub(crate) struct AgentEnd<'a> {
 pub(crate) enum Answer {
     /// A message.
     Sent {
-        /// What the server will decode.
+        /// The parts as the server will decode them.
         parts: Vec<(Part, Body)>,
         /// The number of bytes on the wire.
         len: usize,

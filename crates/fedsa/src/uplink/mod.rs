@@ -101,7 +101,7 @@ impl Uplink {
         self.media.iter().map(|stage| stage.act())
     }
 
-    /// What weakens or loses messages.
+    /// The stages that weaken or lose messages.
     fn channels(&self) -> impl Iterator<Item = &dyn Channel> {
         self.acts().filter_map(Act::channel)
     }
