@@ -15,9 +15,8 @@
 //! | each part: tag u8, form u8, length u32, payload | |
 //! | CRC-32 (IEEE 802.3) of all bytes before | u32 |
 //!
-//! The form of a part is the tag of its codec for numbers, [`SPARSE`] for sparse numbers (their count as u32, then the
-//! increasing indices as u32, then the values as f64), or [`PACKED`] for bytes that the method packed itself (the
-//! length is then in bytes).
+//! The form of a part is the tag of its codec for numbers, [`SPARSE`] for sparse numbers, or [`PACKED`] for bytes that the method packed
+//! itself (the length is then in bytes). Sparse numbers are their count as u32, the increasing indices as u32, then the values as f64.
 
 mod part;
 

@@ -116,8 +116,8 @@ fn check_alone(protocol: &Protocol, link: &LinkFacts) -> Result<()> {
     Ok(())
 }
 
-/// Checks that agents whose state depends on which of their answers counted can begin anew: with a copy of their control variate, or
-/// because they compute alone and resend everything.
+/// Checks that agents whose state depends on counted answers can start again: with a copy of their control variate, or because they compute
+/// alone and resend everything.
 fn check_acknowledged(client: &dyn Client, protocol: &Protocol) -> Result<()> {
     let computes_alone = client.facts().agents.is_some() && !protocol.tells_what_counted(TELL);
     if !protocol.acknowledges() || client.copied_controls().is_some() || computes_alone {
@@ -316,16 +316,16 @@ impl MethodShape {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlRule {
-    /// `afresh` if only sums arrive, messages are late, or the downlink alters models; otherwise `acknowledged`. With m of N participants:
-    /// `literal` if messages are only late, `acknowledged` if models are altered.
+    /// `afresh` if only sums arrive, messages are late, or the downlink alters models; otherwise `acknowledged`. With m of N: `literal` if
+    /// messages are only late, `acknowledged` if models are altered.
     #[default]
     Auto,
     /// As in \[S\], over any link.
     Literal,
     /// Agents subtract their message as decoded, or nothing if it was lost; `literal` over an exact link.
     Acknowledged,
-    /// Agents send `c_c = v_c - xi_c`: stable. With m of N participants it is biased, because control variates are old and other agents'
-    /// drifts are missing.
+    /// Agents send `c_c = v_c - xi_c`: stable, but biased with m of N, because control variates are old and other agents' drifts are
+    /// missing.
     Afresh,
 }
 

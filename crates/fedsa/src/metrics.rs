@@ -1,7 +1,7 @@
 //! The metrics of a run: one table of distances.
 //!
-//! An entry defines a metric completely: its name and meaning, the knowledge that it needs, and its computation. [`Observation`] has a
-//! field for each metric; columns of traces, checks, axes and schemas derive from [`METRICS`].
+//! An entry defines a metric completely: its name, meaning, needs and computation. [`Observation`] has a field for each metric. Columns of
+//! traces, checks, axes and schemas derive from [`METRICS`].
 
 use std::cell::OnceCell;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Notes: information that a reader of a result needs besides the numbers.
+//! Notes: information that a reader of a result needs in addition to the numbers.
 //!
 //! Code that finds something odd puts a [`Note`] into its result. A summary collects the notes; the terminal, Python's `warnings`,
 //! `summary.json` and the report show them. Each kind of note is one line of [`NoteCode`].

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, require};
 
-/// The law of an agent's samples.
+/// The law of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Law {
     /// No noise: `gbar_c(theta)` itself.
     Mean,
-    /// Independent draws from the stationary law `pi_c`.
+    /// Independent, from the stationary law `pi_c`.
     #[default]
     Iid,
     /// One trajectory per agent.
@@ -23,7 +23,7 @@ pub enum Law {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ChainStart {
-    /// A draw from the stationary law, per seed and agent.
+    /// Drawn from the stationary law, per seed and agent.
     #[default]
     Stationary,
     /// This state (for logs, the index of a transition).
@@ -36,7 +36,7 @@ pub enum ChainStart {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Sampling {
-    /// mean, iid or markov.
+    /// The law of samples.
     pub kind: Law,
     /// Samples averaged per step.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = MAX_BATCH)))]

@@ -34,20 +34,20 @@ choice!(StepSize, "a positive number, or { c = .., t0 = .., power = .., per = \"
     table Decay => |decay| Ok(StepSize::Decaying(decay)),
 );
 
-/// `c / (t + t0)^power`, with t the index of the round or local step.
+/// `c / (t + t0)^power`, t the round or local step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Decay {
-    /// The numerator.
+    /// Numerator.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub c: f64,
-    /// The offset: the first step size is `c / t0^power`.
+    /// Offset; the first size is `c / t0^power`.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub t0: f64,
-    /// The exponent; 1 in \[F\] Corollary 1.
+    /// Exponent; 1 in \[F\] Corollary 1.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub power: f64,
@@ -74,7 +74,7 @@ crate::settings::setters! { Decay {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Per {
-    /// Rounds: all steps of a round have the same size.
+    /// Rounds: one size per round.
     #[default]
     Round,
     /// Local steps, `t H + h`.

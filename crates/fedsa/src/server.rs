@@ -184,8 +184,8 @@ pub trait Server: Send + Sync {
     fn move_to(&mut self, _theta: Vec<f64>) {
         panic!("this server rule remembers its iterates, and cannot be moved");
     }
-    /// Forgets an agent whose own state does not match: it goes on as if none of its answers had counted. Rules whose answers contain
-    /// everything anew need not do anything.
+    /// Forgets an agent whose own state does not match: it goes on as if none of its answers had counted. Rules whose next answers contain
+    /// the full state again need not do anything.
     fn forget(&mut self, _agent: usize) {}
     /// The state ([`Server::state`]) with which the rule goes on, between two rounds, with other agents. `from` has an entry for each of
     /// these: its present number, or `None` for a new agent; `weights` are their weights. `None` if the rule stores nothing of single

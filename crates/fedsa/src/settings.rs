@@ -1,8 +1,8 @@
 //! Settings as trees, and the reader that turns them into typed settings.
 //!
-//! A file of any format is parsed into a [`Value`]. [`read`] turns it into typed settings, with serde's derived code and one concrete
-//! deserialiser, so that serde's generic code is compiled once per type. The reader is strict: it never reads a table from a list of its
-//! entries. Its errors are data: the key with all tables around it, the value, and an [`ErrorCode`].
+//! Any file is parsed into a [`Value`]. [`read`] turns it into typed settings, with one concrete deserialiser, so that serde's generic code
+//! is compiled once per type. The reader is strict: it never reads a table from a list of its entries. Its errors are data: the key with
+//! all tables around it, the value, and an [`ErrorCode`].
 //!
 //! ```
 //! use fedsa::error::ErrorCode;

@@ -111,7 +111,7 @@ struct State {
     /// The number of rounds done when the iterates were found to have diverged.
     diverged: Option<u64>,
     end: ServerEnd,
-    /// Which answers counted, if agents must know.
+    /// The counted answers, if agents must know them.
     acknowledged: Acknowledged,
     /// Answers that may still arrive and count late.
     outstanding: Outstanding,
@@ -233,7 +233,7 @@ impl Coordinator {
         self.state.step == Step::Ask
     }
 
-    /// What the carrier has to do.
+    /// The carrier's next step.
     pub fn step(&self) -> Step {
         self.state.step
     }

@@ -10,8 +10,7 @@ impl Coordinator {
     /// lost.
     ///
     /// # Errors
-    /// When a round is open; when `federation` is another one, or `from` does not fit it; when the method's messages depend on the number
-    /// of agents, or only agents know their control variates.
+    /// As [`crate::node::ServerNode::regrouped`].
     pub(crate) fn regrouped(&self, federation: &Federation, from: &[Option<usize>]) -> Result<Self> {
         self.check_regrouped(federation, from)?;
         let mut setting = federation.setting();

@@ -93,8 +93,8 @@ impl ServerEnd {
         self.arrive(of, updates)
     }
 
-    /// Delivers the answers that the media did not lose, one entry for each participant: late ones wait for their round, sums are computed
-    /// in a fixed order, and the receiver's noise is added.
+    /// Delivers the answers that the media did not lose, one entry for each participant. Late ones wait for their round, sums have a fixed
+    /// order, and the receiver's noise is added.
     fn arrive(&mut self, of: &OfExchange<'_>, mut updates: Vec<Option<ClientUpdate>>) -> Arrivals {
         let OfExchange { uplink, at, wanted, weights, asked, replay, rules, most_faults } = *of;
         let MessageKey { round, exchange, .. } = at;

@@ -68,8 +68,8 @@ fn largest_eigenvalue(diagonal: &[f64], squares: &[f64], (mut below, mut above):
 }
 
 /// The eigenvector of a matrix for its largest eigenvalue, `|theta|`, by inverse iteration: with a shift just above it, `shift I - T` is
-/// positive definite and needs no pivots. `diagonal` is T's diagonal, `beside` its numbers beside it, or -T's if `theta < 0`. `None` if T
-/// is 0.
+/// positive definite and needs no pivots. `diagonal` is T's diagonal. `beside` are T's entries beside it, or -T's if `theta < 0`. `None` if
+/// T is 0.
 fn vector(diagonal: &[f64], beside: &[f64], theta: f64) -> Option<Vec<f64>> {
     let (sign, shift, least) = (theta.signum(), theta.abs() * (1.0 + ABOVE), f64::EPSILON * theta.abs());
     // L D L^T: the entries below the diagonal of L, and the inverse of D.

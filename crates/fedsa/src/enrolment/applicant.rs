@@ -102,8 +102,8 @@ impl Applicant {
         self
     }
 
-    /// Sets the form of the model's inputs and outputs, such as names of columns and classes: a text that must be the same for all agents,
-    /// and that the server keeps with the weights ([`super::Membership::form`]).
+    /// Sets the form of the model's inputs and outputs, such as names of columns and classes. The text must be the same for all agents; the
+    /// server keeps it with the weights ([`super::Membership::form`]).
     #[must_use]
     pub fn with_form(mut self, form: String) -> Self {
         self.application.form = Some(form);
@@ -126,7 +126,7 @@ impl Applicant {
         self.apply_with(invitation, 0)
     }
 
-    /// [`Applicant::apply`] of an agent with a state whose [mark](mark_of) is `mark`; on admission it begins anew.
+    /// [`Applicant::apply`] of an agent with a state whose [mark](mark_of) is `mark`; on admission it starts again.
     ///
     /// # Errors
     /// As [`Applicant::apply`].
@@ -139,8 +139,10 @@ impl Applicant {
     /// Reads an admission.
     ///
     /// # Errors
-    /// When the bytes are damaged or not an admission of this version; when it is for other data; when the number is not the claimed one,
-    /// although that exists; when the resulting federation differs from the server's.
+    /// - The bytes are damaged, or not an admission of this version.
+    /// - The admission is for other data.
+    /// - The number is not the claimed one, although that exists.
+    /// - The resulting federation differs from the server's.
     pub fn admitted(&self, bytes: &[u8]) -> Result<Admission> {
         let FederationNotice { agent, weights, start, columns, run, digest, marks } = frame::read(Kind::Admission, bytes)?;
         self.check_marks(marks)?;

@@ -12,7 +12,7 @@ use super::{Application, Enrolment, Marks};
 use crate::error::{Result, quoted};
 use crate::protocol::refused;
 
-/// The memory of a text in a set, besides its letters.
+/// The memory of a text in a set, without its letters.
 const TEXT: usize = 2 * size_of::<String>() + 16;
 
 /// The claims of an application.

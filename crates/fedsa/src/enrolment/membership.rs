@@ -184,9 +184,11 @@ impl Membership {
     /// an earlier one.
     ///
     /// # Errors
-    /// When the bytes are damaged, or not an application of this version; when settings, columns or the dimension differ, which are named;
-    /// when its ranges are too wide ([`Membership::with_bounded`]); when the sender is already a member, or its number is taken. Nothing
-    /// changes then.
+    /// Nothing changes then.
+    /// - The bytes are damaged, or not an application of this version.
+    /// - Settings, columns or the dimension differ; the error names them.
+    /// - Its ranges are too wide ([`Membership::with_bounded`]).
+    /// - The sender is already a member, or its number is taken.
     pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
         require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
         check_later(sender, bytes, &self.state.columns, self.state.form.as_deref())?;
@@ -234,11 +236,13 @@ impl Membership {
     }
 
     /// Takes a new application of a member whose state this server cannot continue. Its next [admission](Membership::admission), with the
-    /// mark of this application, makes it begin anew.
+    /// mark of this application, makes it start again.
     ///
     /// # Errors
-    /// When the bytes are damaged, or not an application of this version; when settings or columns differ, which are named; when the sender
-    /// is not a member, or its rows or number have changed. Nothing changes then.
+    /// Nothing changes then.
+    /// - The bytes are damaged, or not an application of this version.
+    /// - Settings or columns differ; the error names them.
+    /// - The sender is not a member, or its rows or number have changed.
     pub fn renew(&mut self, sender: &str, bytes: &[u8]) -> Result<()> {
         check_later(sender, bytes, &self.state.columns, self.state.form.as_deref())?;
         let application = Application::read(&self.terms, bytes)?;

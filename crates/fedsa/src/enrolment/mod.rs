@@ -12,9 +12,9 @@
 //! Agents that join later apply in the same way, and get [`announce_to_new`]; the others get [`announce`] ([`Membership`]). An agent that
 //! leaves for good sends a [`farewell`] in place of an answer.
 //!
-//! An agent with a state of a federation begins another one, or the same anew, only if it has answered an invitation since. Its application
-//! has a [mark](mark_of) of that state, which the admission repeats, so copies of old messages delete no state. Its data also have a mark:
-//! an agent that was restarted on other data refuses the old admission.
+//! An agent with a state of a federation starts another one, or the same one again, only after it has answered an invitation. Its
+//! application has a [mark](mark_of) of that state, which the admission repeats, so copies of old messages delete no state. Its data also
+//! have a mark: an agent that was restarted on other data refuses the old admission.
 //!
 //! Both ends then build the same [`Federation`], and nodes exchange the messages of rounds. The carrier of the bytes authenticates senders
 //! ([`Enrolment::take`]). The hashes protect against mistakes, not against attacks.
@@ -276,8 +276,10 @@ impl Enrolment {
     /// Takes an application. `sender` is the identity that the carrier has authenticated. A copy changes nothing.
     ///
     /// # Errors
-    /// When the bytes are damaged, or not an application of this version; when settings differ, which are named; when the sender has sent
-    /// another application, or its number is taken; when enrolment is full. Nothing changes then.
+    /// Nothing changes then.
+    /// - The bytes are damaged, or not an application of this version.
+    /// - Settings differ; the error names them.
+    /// - The sender has sent another application, its number is taken, or enrolment is full.
     pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
         self.take_if(sender, bytes, |_| Ok(()))
     }

@@ -1,5 +1,5 @@
-//! Outliers among applicants: ranges so wide that features scaled by all agents' ranges would no longer distinguish the others' states, and
-//! rows so long that most columns of the model would belong to one agent.
+//! Outliers among applicants. Features are scaled by all agents' ranges: a very wide range would make the others' states indistinguishable.
+//! Very long rows would give most columns of the model to one agent.
 
 use std::collections::BTreeSet;
 

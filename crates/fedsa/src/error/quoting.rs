@@ -3,8 +3,8 @@
 /// The largest number of characters of a quoted value.
 pub const QUOTED: usize = 80;
 
-/// A text from a file, an argument or the environment for a message: at most [`QUOTED`] characters (twice as many with escapes), then `..`,
-/// with control characters escaped, so that it cannot control a terminal.
+/// A text from a file, an argument or the environment for a message: at most [`QUOTED`] characters (twice as many with escapes), then `..`.
+/// Control characters are escaped, so that it cannot control a terminal.
 pub fn quoted(text: impl AsRef<str>) -> String {
     let text = text.as_ref();
     let cut = text.char_indices().nth(QUOTED).map(|(end, _)| end);

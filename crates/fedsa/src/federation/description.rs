@@ -22,7 +22,7 @@ impl Description {
         Self { kind: kind.into(), sampling, dim, settings: Vec::new() }
     }
 
-    /// Adds the settings that must agree: those of the kind, or a map of names to values.
+    /// Adds the settings that must agree: the kind's settings, or a map of names to values.
     #[must_use]
     pub fn with(self, settings: &impl Serialize) -> Self {
         self.with_all_but(&[], settings)

@@ -60,8 +60,9 @@ impl Federation {
     /// output is the last iterate ([`Federation::with_output`]).
     ///
     /// # Errors
-    /// When a weight is not positive, the weights do not sum to 1, or `start` is not finite; when settings are out of range; when the link
-    /// does not fit N agents and d components; when the method cannot work over the link.
+    /// - A weight is not positive, the weights do not sum to 1, or `start` is not finite.
+    /// - Settings are out of range.
+    /// - The link does not fit N agents and d components, or the method cannot work over it.
     pub fn new(
         method: &dyn MethodSettings,
         uplink: &Uplink,

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, require};
 
-/// A server's rules for missing and faulty answers. By default missing answers count as zero, and no agent is excluded.
+/// A server's rules for missing and faulty answers; the defaults are `Zero` and `End`.
 ///
-/// Only the server uses these rules: agents need not know them, and a federation's hash does not cover them.
+/// Only the server uses them; a federation's hash does not cover them.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -52,35 +52,32 @@ impl AnswerRules {
 #[serde(rename_all = "kebab-case")]
 pub enum MissingAnswers {
     /// Zero: the server divides the sum by all participants' weight. If answers arrive with probability q, the expected step is q times as
-    /// long. Agents that answer more often weigh more.
+    /// long, and agents that answer more often weigh more.
     #[default]
     Zero,
     /// The mean of the others: the server divides the sum by the weight of the answers that arrived. The step keeps its length, is noisier,
-    /// and favours agents that answer more often; without answers it is zero. Not for methods whose control variates sum to zero, nor for
-    /// links that deliver only sums.
+    /// and favours agents that answer more often. Not for control variates that sum to zero, nor for links that deliver only sums.
     Reweighted,
 }
 
-/// The treatment of an agent with an authentic but faulty answer: its numbers are no longer finite, or far larger than the others'.
+/// The treatment of an agent whose answer is not finite, or far larger than the others'.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Faults {
-    /// Answers count. If an agent's numbers are no longer finite, the iterates have diverged, and the federation ends.
+    /// Answers count. If one is not finite, the iterates have diverged, and the federation ends.
     #[default]
     End,
-    /// The agent is excluded, with the reason ([`crate::coordinator::Coordinator::exclusions`]): this answer does not count, and the agent
-    /// gets no more questions. If half of the agents would be excluded, none is, and `end` applies.
+    /// The agent is excluded ([`crate::coordinator::Coordinator::exclusions`]): this answer does not count, and it gets no more questions.
+    /// If half of the agents would be excluded, none is, and `End` applies.
     ///
     /// An excluded agent counts as missing until it leaves the federation ([`crate::node::ServerNode::regrouped`]). Methods with control
-    /// variates then go on with the last value of its operator; methods that need the answers of all agents stop.
+    /// variates go on with the last value of its operator; theta stays with methods that need the answers of all agents.
     ///
-    /// Heterogeneous agents need a large limit, because the norms of their directions differ by factors. Only broken agents exceed 100 to
-    /// 1,000.
+    /// Heterogeneous agents' directions differ by factors; only broken agents exceed a limit of 100 to 1,000.
     Exclude {
-        /// The largest norm of a vector or matrix of an answer, relative to the usual one; above 1. The usual norm is the larger of two
-        /// medians: the median of the other answers, at least two, and the largest median so far in this exchange, of at least three
-        /// answers. The second one is for agents that join later or are readmitted, while directions of methods with control variates have
-        /// shrunk. Bytes that a method packs itself have no norm.
+        /// The largest norm of a vector or matrix of an answer, relative to the usual norm; above 1. The usual norm is the larger of two
+        /// medians: of the other answers (at least two), and the largest median so far in this exchange (of at least three answers). The
+        /// second one is for agents that join late or are readmitted. Packed bytes have no norm.
         norm_limit: f64,
     },
 }

@@ -22,8 +22,8 @@ pub const MAX_ROWS: usize = 1000;
 
 /// The client half of a method whose agents compute alone: one agent.
 pub trait Agent: Send + Sync {
-    /// Answers a question with the parts of the method's protocol, in order; without parts if its state is out of step, so that the server
-    /// must let it begin anew ([`crate::node`]).
+    /// Answers a question with the parts of the method's protocol, in order. Without parts, the agent's state is out of step, and the
+    /// server must let it start again ([`crate::node`]).
     ///
     /// # Errors
     /// With the reason, when the question cannot be answered. The agent is then unchanged.

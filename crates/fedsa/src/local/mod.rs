@@ -82,8 +82,8 @@ impl ClientFacts<'_> {
 /// The rule of control variates. With it a server restores the control variate of an agent that missed messages or has an older state.
 /// Vectors have d components.
 ///
-/// A round changes a control variate by the agent's own answer, if it counted, and by a vector shared by all agents: the round's mean v
-/// (SCAFFLSA), or the server's control variate c (Scaffold).
+/// A round changes a control variate by the agent's own answer, if it counted, and by a shared vector: the round's mean v (SCAFFLSA), or
+/// the server's control variate c (Scaffold).
 pub trait Controls: Send + Sync {
     /// Whether a server can hold copies of control variates.
     fn can_be_copied(&self) -> bool {

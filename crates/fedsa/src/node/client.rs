@@ -48,7 +48,7 @@ struct Log {
     taken: Option<Taken>,
     /// The last round that the agent answered.
     answered: Option<u64>,
-    /// The last round whose last message it received, plus one; 0 for none.
+    /// The last round whose end message it received, plus one; 0 for none.
     told: u32,
     own: OwnMark,
 }
@@ -141,8 +141,8 @@ impl ClientNode {
         Self { longest_gap: Some(rounds), ..self }
     }
 
-    /// This agent in the next epoch of its federation, with its new number. An agent that has lost its state is built anew
-    /// ([`ClientNode::new`]). The sampling process, error feedback and knowledge of Hessians go on. A server that keeps copies of control
+    /// This agent in the next epoch of its federation, with its new number. After losing its state, an agent is built with
+    /// [`ClientNode::new`]. The sampling process, error feedback and knowledge of Hessians go on. A server that keeps copies of control
     /// variates sends the agent its own; otherwise it starts again at zero. Messages of earlier epochs are refused.
     ///
     /// # Errors
@@ -360,7 +360,7 @@ impl ClientNode {
         Some(xi)
     }
 
-    /// The agent's work since the start: its share of a run's ledger, besides the messages and bits that the server counts.
+    /// The agent's work since the start: its share of a run's ledger. The server counts messages and bits.
     pub fn work(&self) -> Work {
         self.work
     }

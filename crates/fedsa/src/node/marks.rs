@@ -19,7 +19,7 @@ pub(super) fn after(before: u32, what: u32) -> u32 {
     crc32fast::hash([before.to_le_bytes(), what.to_le_bytes()].as_flattened())
 }
 
-/// The mark of a state that began anew with the question of a round.
+/// The mark of a state that started again with a round's question.
 pub(super) fn anew(round: u64) -> u32 {
     after(OUT_OF_STEP, round as u32)
 }
@@ -68,7 +68,7 @@ impl Marks {
         }
     }
 
-    /// Notes that an agent begins anew with a round's question.
+    /// Notes that an agent starts again with a round's question.
     pub fn begin_anew(&mut self, agent: usize, round: u64) {
         self.of[agent] = anew(round);
     }

@@ -28,7 +28,7 @@
 //! - Both ends keep a mark of the agent's state, a hash of the answers that it contains. Each answer contains the mark of its state. The
 //!   server refuses an answer with another mark: the agent missed a message, or was restored from an older state.
 //! - The next question then brings the agent up to date. With control variates it contains the server's copy of the agent's own, d more
-//!   numbers ([`crate::message::Part::Control`]). Otherwise it says that no answer counted, and the agent begins anew.
+//!   numbers ([`crate::message::Part::Control`]). Otherwise it says that no answer counted, and the agent starts again.
 //!
 //! Under `rule = "acknowledged"`, which `auto` chooses unless answers are late or only sums arrive, the server node keeps a copy of every
 //! agent's control variate, N d numbers. It updates the copies by the agents' formula with the decoded answers, and `sum_c p_c xi_c = 0`

@@ -15,7 +15,7 @@ use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
 use crate::metrics::Observable;
 use crate::random::{ALL, Purpose, Stream};
 
-/// What the caller has to do next.
+/// The next step of the caller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Todo {
     /// Send each agent its bytes, pass the answers to [`ServerNode::take`], then [`ServerNode::close`] the
@@ -23,7 +23,7 @@ pub enum Todo {
     Ask {
         /// The agents, in increasing order.
         to: Vec<usize>,
-        /// What to send to each of them.
+        /// The message to each of them.
         #[serde(with = "super::shared")]
         bytes: Vec<Arc<[u8]>>,
     },
@@ -31,7 +31,7 @@ pub enum Todo {
     Tell {
         /// The agents, in increasing order.
         to: Vec<usize>,
-        /// What to send to each of them.
+        /// The message to each of them.
         #[serde(with = "super::shared")]
         bytes: Vec<Arc<[u8]>>,
     },
@@ -43,7 +43,7 @@ pub enum Todo {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What the caller has to do next.
+    /// The next step of the caller.
     pub todo: Todo,
     /// The refused answers, each with its index among the given answers and the reason. The others are accepted.
     pub refused: Vec<(usize, Error)>,
@@ -55,7 +55,7 @@ pub struct ServerNode {
     /// The client half, if the server keeps copies of its control variates.
     client: Option<Box<dyn Client>>,
     digest: u64,
-    /// What the caller has to do now.
+    /// The next step of the caller.
     todo: Todo,
     copies: Copies,
     marks: Marks,
@@ -125,8 +125,10 @@ impl ServerNode {
     /// - Answers that have not counted, and the message at the end of the last round, are lost. A record of arrivals begins anew.
     ///
     /// # Errors
-    /// When a round is open; when `federation` is another one, or `from` does not fit it; when the change turns full participation into
-    /// partial or back, on which the method's messages depend; or when only agents know their control variates (`rule = "literal"`).
+    /// - A round is open.
+    /// - `federation` is another one, or `from` does not fit it.
+    /// - Full participation becomes partial, or the reverse: the method's messages depend on that.
+    /// - Only agents know their control variates (`rule = "literal"`).
     pub fn regrouped(&self, federation: &Federation, from: &[Option<usize>]) -> Result<Self> {
         let coordinator = self.coordinator.regrouped(federation, from)?;
         let mut next = Self::new(federation)?;
@@ -135,7 +137,7 @@ impl ServerNode {
         }
         next.coordinator = coordinator;
         if next.coordinator.protocol().acknowledges() {
-            // Each agent gets its own control variate. Without these, agents that are new or have another number begin anew.
+            // Each agent gets its own control variate. Without these, agents that are new or have another number start again.
             let has_controls = next.client.is_some();
             next.marks = self.marks.regrouped(from, has_controls);
             let moved = from.iter().enumerate().filter(|(c, old)| !has_controls && **old != Some(*c));
@@ -159,7 +161,7 @@ impl ServerNode {
         self.coordinator.opened()
     }
 
-    /// What the caller has to do now; after a restart, what it had to do when the state was saved.
+    /// The caller's next step; after a restart, the step when the state was saved.
     pub fn todo(&self) -> &Todo {
         &self.todo
     }
@@ -175,8 +177,8 @@ impl ServerNode {
     }
 
     /// The norm of the mean of the accepted answers to the open question, with its part: operators' values or gradients if agents send
-    /// them, otherwise directions, which are means of operators along local steps. `None` without answers, and if the method sends none of
-    /// these as d numbers.
+    /// them, otherwise directions (means of operators along local steps). `None` without answers, or if the method sends none of these as d
+    /// numbers.
     ///
     /// With all agents and without noise, operators and gradients give `||gbar||` at the question's model.
     pub fn mean_answer(&self) -> Option<(Part, f64)> {
@@ -339,8 +341,8 @@ impl ServerNode {
     /// earlier questions are also accepted: they count when the next exchange with their number ends.
     ///
     /// # Errors
-    /// When the bytes are not an answer of this agent to such a question, or come from an older state than the server assumes; the agent's
-    /// next question then brings it up to date. A refused answer does not count.
+    /// When the bytes are not an answer of this agent to such a question, or come from an older state than the server assumes. A refused
+    /// answer does not count. After an older state, the agent's next question brings it up to date.
     pub fn take(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
         let taken = self.taken(agent, bytes);
         taken.inspect_err(|reason| self.coordinator.refuse(agent, reason.clone()))

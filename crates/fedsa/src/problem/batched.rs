@@ -1,7 +1,7 @@
 //! Operators of another language or process, evaluated for many agents in one call because calls are expensive.
 //!
 //! Implement [`BatchOperators`]; [`Batched`] turns them into a field. Local steps of first-order methods then take one call per step for
-//! all agents of an exchange ([`Field::prefers_one_call`]). Results equal those of one agent at a time, bit for bit.
+//! all agents of an exchange ([`Field::prefers_one_call`]). Results equal single evaluations, bit for bit.
 
 use std::sync::Arc;
 
@@ -142,8 +142,10 @@ impl<O: BatchOperators> Batched<O> {
     /// Joins operators with their sampling.
     ///
     /// # Errors
-    /// When the batch is out of range; when mean operators are wanted but unknown; when i.i.d. sampling is set and samples have a state, or
-    /// Markov sampling and they have none; when a start of trajectories is set, which the operators decide themselves.
+    /// - The batch is out of range.
+    /// - Mean operators are wanted but unknown.
+    /// - Sampling is i.i.d. and samples have a state, or Markov and they have none.
+    /// - A start of trajectories is set; the operators decide it themselves.
     pub fn new(operators: O, sampling: Sampling, isa: Isa) -> Result<Self> {
         sampling.check().map_err(|e| e.inside("sampling"))?;
         let has_state = operators.state_len() > 0;
@@ -241,7 +243,7 @@ impl Gathered {
         }
     }
 
-    /// Sets the process and stream of lane `l` to those of a row.
+    /// Sets the process and stream of lane `l` from a row.
     fn advance(&self, lanes: &mut Lanes, l: usize, row: usize) {
         let words = lanes.chain_len;
         lanes.chains[l * words..][..words].copy_from_slice(&self.states[row * words..][..words]);

@@ -30,7 +30,7 @@ pub struct TdFacts {
 }
 
 /// Optional knowledge of a problem. A fact that is not overridden is unknown or derived from other facts: second moments from the finite
-/// law of a sample, Jacobians from linear systems or from the objective, the objective from symmetric linear systems.
+/// law of a sample, Jacobians from linear systems or the objective, and the objective from symmetric linear systems.
 ///
 /// A *kind* is an index into [`Systems::kinds`], or an agent if there are no systems. A problem that wraps another problem names it in
 /// [`Facts::base`] and overrides the facts that it changes. Derived facts follow the wrapper's own facts: its own law determines the

@@ -37,7 +37,7 @@ pub struct Chain {
     pub from: Vec<u32>,
     /// The state that each sample enters, n numbers below S.
     pub to: Vec<u32>,
-    /// The probability of each sample given its state, n numbers; those of one state sum to 1.
+    /// The probability of each sample given its state, n numbers that sum to 1 for each state.
     pub p: Vec<f64>,
     /// The stationary law of the states, S numbers summing to 1.
     pub law: Vec<f64>,

@@ -6,34 +6,34 @@ use crate::error::{Result, require};
 use crate::random::Stream;
 use crate::settings::choice;
 
-/// The rounds in which agents compute new Hessians (\[T\] sec. 2.5.1). Iteration i of \[T\] is round i - 1.
+/// The rounds of new Hessians (\[T\] sec. 2.5.1); iteration i of \[T\] is round i - 1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "schedule", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Renewal {
     /// Once, in round 0.
     Once,
-    /// In every T-th round: 0, T, 2 T, ..
+    /// Rounds 0, T, 2 T, ..
     Every {
         /// T.
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         period: u64,
     },
-    /// Iterations 1, 2, 4, 7, 12, 20, .. (distances are Fibonacci numbers) up to d - 1, then every d - 1 iterations.
+    /// Iterations 1, 2, 4, 7, 12, .. (Fibonacci distances) up to d - 1, then every d - 1.
     Fibonacci,
-    /// The server renews when the norm of the mean gradient falls by less than `factor` times its last decrease, at the latest after d
-    /// rounds.
+    /// When the norm of the mean gradient falls by less than `factor` times its last decrease, at the latest after d rounds. The server
+    /// decides.
     GradientNorm {
         /// b, in (0, 1).
         #[serde(default = "factor")]
         #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1)))]
         factor: f64,
-        /// The fewest rounds between renewals.
+        /// Fewest rounds between renewals.
         #[serde(default = "min_distance")]
         #[cfg_attr(feature = "schema", schemars(range(min = 3)))]
         min_distance: u64,
     },
-    /// In these rounds, increasing from 0.
+    /// These rounds, increasing from 0.
     Rounds {
         /// The rounds.
         rounds: Vec<u64>,
@@ -113,7 +113,7 @@ fn fibonacci(t: u64, d: usize) -> (u64, u64) {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Pairs {
-    /// The same for all agents and rounds.
+    /// The same always.
     Same(#[cfg_attr(feature = "schema", schemars(range(min = 1)))] usize),
     /// One for each agent.
     Each(Vec<usize>),

@@ -194,7 +194,7 @@ impl<C: Carrier> Session<C> {
         Self { patience, ..self }
     }
 
-    /// Sets a function that brings the carrier to its start; called now, and whenever the session starts anew.
+    /// Sets a function that brings the carrier to its start; called now, and at each restart of the session.
     #[must_use]
     pub fn prepared(mut self, prepare: Prepare<C>) -> Self {
         prepare(&mut self.carrier);
@@ -282,8 +282,8 @@ impl<C: Carrier> Session<C> {
     /// from before the round, if that state fitted into memory; otherwise from the state that the observer kept last, or from the start.
     ///
     /// # Errors
-    /// When a target cannot be measured ([`Session::with_metrics`]), when the carrier or an operator that metrics need fails, or when the
-    /// carrier has lost its state and cannot go back to the start. After a failure the same call goes on.
+    /// When a target cannot be measured ([`Session::with_metrics`]), the carrier or an operator of metrics fails, or the carrier has lost
+    /// its state and cannot go back to the start. After a failure the same call goes on.
     pub fn advance(&mut self, until: &StoppingCriteria, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
         until.check(self.metrics.as_deref())?;
         if self.carrier.is_torn() {

@@ -8,9 +8,9 @@ use crate::sums::sum;
 
 /// The server's mean of the answers that arrived, for methods that need only their sum.
 ///
-/// The weight `w_i` of an answer is the agent's `p_c` times the factor by which the message arrived. The server gets `sum_i w_i` times the
-/// mean: a missing answer has the same effect under every mean. A robust mean bounds the effect of a minority of arbitrary finite answers.
-/// It moves the root if agents' answers are not symmetric around their mean.
+/// The weight `w_i` of an answer is `p_c` times the factor by which it arrived. The server gets `sum_i w_i` times the mean, so missing
+/// answers act alike under every mean. A robust mean bounds the effect of a minority of arbitrary finite answers. It moves the root if
+/// answers are not symmetric around their mean.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -21,8 +21,7 @@ pub enum Aggregation {
     /// The weighted median of each component: the mean of the smallest values up to which the weights sum to at least half, and to more
     /// than half.
     Median,
-    /// The weighted mean of each component without the `floor(share n)` largest and as many smallest of n numbers. The value is the share,
-    /// in [0, 0.5).
+    /// The weighted mean of each component without the `floor(share n)` largest and smallest of n numbers; `0 <= share < 0.5`.
     TrimmedMean(#[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 0.5)))] f64),
 }
 

@@ -181,9 +181,11 @@ impl Uplink {
     /// ([`crate::protocol::Protocol::encodes`]). Otherwise agents fit their answers to the budget, and no budget is too small.
     ///
     /// # Errors
-    /// - A codec needs more components, a trimmed mean's share is out of range, a budget never carries an encoded message, stages cannot be
-    ///   combined, or a trace has delays for another number of agents. The key is inside a method's `uplink` or `downlink`, without the
-    ///   medium's index.
+    /// - A codec needs more components, or a trimmed mean's share is out of range.
+    /// - A budget never carries an encoded message.
+    /// - Stages cannot be combined, or a trace has delays for another number of agents.
+    ///
+    /// The key is inside a method's `uplink` or `downlink`, without the medium's index.
     pub fn check(&self, agents: usize, d: usize, encodes: bool) -> Result<()> {
         self.codec.check_dim(d).map_err(|e| e.inside("uplink.codec"))?;
         if self.error_feedback {

@@ -47,7 +47,7 @@ use crate::error::{Result, require};
 use crate::kernel::Isa;
 use crate::random::Stream;
 
-/// The settings of the uniform quantiser.
+/// A uniform quantiser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

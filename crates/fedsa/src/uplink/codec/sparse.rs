@@ -2,7 +2,13 @@
 //!
 //! k is a number, or a fraction of n rounded to the nearest whole number and at least 1. A k above n means n, but a link refuses k > d. A
 //! budget of B bits per component leaves `n B` bits for values and indices; it does not cover the count before them. At most k components
-//! are sent, as many as fit into these bits. If none fits, no message is sent.
+//! are sent, as many as fit into these bits. If none fits, no message is sent. Other components are decoded as 0.
+//!
+//! - *top-k*: among equal components the first are sent; NaN counts as the largest. The error bound suffices for convergence with error
+//!   feedback (Stich, Cordonnier and Jaggi 2018). Payload: k u32, the indices in increasing order, `ceil(log2 n)` bits each (packed like the
+//!   quantiser's levels), then the values, f64.
+//! - *rand-k*: the set is uniform over all sets of k. It is drawn from a stream that both ends can open, so indices are not sent. Scaled
+//!   values near the largest f64 overflow to infinity. Payload: k u32, then the values by increasing index, f64.
 
 use std::sync::Arc;
 
@@ -15,9 +21,7 @@ use crate::random::Stream;
 
 /// The k components of largest magnitude.
 ///
-/// Among equal components the first are sent; NaN counts as the largest. All others are decoded as 0. The codec is deterministic and
-/// biased, with `||x^ - x||^2 <= (1 - k/n) ||x||^2`, which suffices for convergence with error feedback (Stich, Cordonnier and Jaggi 2018).
-/// Payload: k u32, the indices in increasing order, `ceil(log2 n)` bits each (packed like the quantiser's levels), then the values, f64.
+/// Deterministic and biased: `||x^ - x||^2 <= (1 - k/n) ||x||^2`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -40,10 +44,7 @@ crate::settings::setters! { TopK {
 
 /// A random set of k components.
 ///
-/// The set is uniform over all sets of k. It is drawn from a stream that both ends can open, so indices are not sent. Other components are
-/// decoded as 0. If `unbiased`, values are multiplied by n/k: `E x^ = x` and `E ||x^ - x||^2 = (n/k - 1) ||x||^2` (a value near the largest
-/// f64 overflows to infinity). Otherwise values are not scaled: `E ||x^ - x||^2 = (1 - k/n) ||x||^2`, for error feedback. Payload: k u32,
-/// then the values by increasing index, f64.
+/// Scaled by n/k: `E x^ = x`, `E ||x^ - x||^2 = (n/k - 1) ||x||^2`. Unscaled, for error feedback: `E ||x^ - x||^2 = (1 - k/n) ||x||^2`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::random::Stream;
 use crate::uplink::codec::Codec;
 
-/// Bits per component and exchange.
+/// A bit budget.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -17,7 +17,7 @@ use crate::settings::choice;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "law", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Delay {
-    /// A constant delay of `rounds`.
+    /// Constant.
     Constant {
         /// Delay tau.
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
@@ -42,12 +42,12 @@ pub enum Delay {
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         max: Option<u64>,
     },
-    /// Measured delays: `delays[t]` in round t, and the last entry in later rounds.
+    /// `delays[t]` in round t, then the last entry.
     Trace {
         /// Delays by round.
         delays: Vec<Row>,
     },
-    /// The last `length` rounds of every `period` stall: delays 1, 2, .., `length`. At other times delays are uniform on `0..=short`.
+    /// 1, 2, .., `length` at the end of every period, otherwise uniform on `0..=short`.
     Stall {
         /// Rounds per period.
         period: u64,
@@ -58,7 +58,7 @@ pub enum Delay {
         #[serde(default)]
         short: u64,
     },
-    /// A delay of `rounds` with probability `probability`, otherwise 0.
+    /// `rounds` with this probability, otherwise 0.
     Spikes {
         /// Probability of a spike.
         #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
@@ -67,8 +67,8 @@ pub enum Delay {
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         rounds: u64,
     },
-    /// Real lateness (`late` only): an answer that misses its deadline counts in the round in which it arrives. Answers more than `max`
-    /// rounds late are refused. In a run without nodes answers are in time, unless it replays recorded arrivals.
+    /// Real lateness (`late` only): answers count in the round in which they arrive, at most `max` rounds late. Without nodes answers are
+    /// in time, unless a run replays recorded arrivals.
     Network {
         /// Largest accepted delay.
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
@@ -224,7 +224,7 @@ impl Delay {
     }
 }
 
-/// The server's direction in rounds before tau.
+/// The server's direction in rounds `t < tau`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -232,11 +232,11 @@ pub enum Before {
     /// The direction at `theta_0` with the first sample (\[T\] eq. 4.7).
     #[default]
     First,
-    /// Nothing arrives, and theta does not change (\[T\] eq. 5.8).
+    /// None: theta does not change (\[T\] eq. 5.8).
     Nothing,
 }
 
-/// The `delay` medium (pull): `{ kind = "delay", law = .., .., before = .. }`.
+/// The `delay` medium (pull).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -261,7 +261,7 @@ crate::settings::setters! { Pull {
     with_delay(delay: Delay) = delay;
 } }
 
-/// The `late` medium (push): `{ kind = "late", law = .., .. }`.
+/// The `late` medium (push).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]

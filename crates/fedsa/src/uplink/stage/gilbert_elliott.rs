@@ -15,7 +15,7 @@ pub struct GilbertElliott {
     /// Probability of turning bad.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub to_bad: f64,
-    /// Probability of turning good: 1 / mean length of a burst.
+    /// Probability of turning good; bursts last 1/this on average.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub to_good: f64,
     /// Probability of arrival while good.

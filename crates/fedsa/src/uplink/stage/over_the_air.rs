@@ -41,9 +41,9 @@ crate::settings::setters! { OverTheAir {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "law", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Gain {
-    /// `h = scale sqrt(x^2 + y^2)`, x, y standard normal; mean `scale sqrt(pi/2)`.
+    /// `h = scale sqrt(x^2 + y^2)`, x, y standard normal.
     Rayleigh {
-        /// The default `sqrt(2/pi)` makes the mean 1.
+        /// `sqrt(2/pi)` by default: mean 1.
         #[serde(default = "unit_mean")]
         #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
         scale: f64,

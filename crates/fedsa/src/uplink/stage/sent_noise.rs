@@ -6,7 +6,7 @@ use super::{Act, Alteration, LinkStage};
 use crate::error::{Result, require};
 use crate::random::Stream;
 
-/// `x + e`, `e ~ N(0, std^2 I)`, independent over agents and exchanges.
+/// `x + e`, `e ~ N(0, std^2 I)` independent over messages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
