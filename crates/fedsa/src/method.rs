@@ -184,7 +184,7 @@ pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Shared + S
         u32::MAX as usize
     }
 
-    /// The facts of a problem that the method needs besides samples.
+    /// The facts of a problem that the method needs, in addition to samples.
     fn needs(&self) -> Needs {
         Needs::Samples
     }

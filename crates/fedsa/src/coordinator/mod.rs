@@ -8,7 +8,7 @@
 //! open(available) -> Ask          a question is open: carry it to its recipients
 //! accept(agent, parts) ..         or hand_in(..), hand_in_sum(..) for agents in this process
 //! close() -> Ask                  another exchange of this round
-//!         -> Tell                 the round is over; its participants are told something before their next question
+//!         -> Tell                 the round is over; its last message must arrive before, or with, the next question
 //!         -> RoundOver            the round is over
 //! ```
 
@@ -396,7 +396,7 @@ impl Coordinator {
         self.state.ledger.down(0, bytes);
     }
 
-    /// Subtracts bytes from the count that will not be sent with a question after all.
+    /// Subtracts bytes that were counted with a question but will not be sent.
     pub(crate) fn discount(&mut self, bytes: usize) {
         let count = &mut self.state.ledger.bits_down;
         *count = count.saturating_sub(8 * bytes as u64);

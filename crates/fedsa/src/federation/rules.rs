@@ -55,8 +55,9 @@ pub enum MissingAnswers {
     /// long, and agents that answer more often weigh more.
     #[default]
     Zero,
-    /// The mean of the others: the server divides the sum by the weight of the answers that arrived. The step keeps its length, is noisier,
-    /// and favours agents that answer more often. Not for control variates that sum to zero, nor for links that deliver only sums.
+    /// The mean of the others: the server divides the sum by the weight of the answers that arrived. The step keeps its length (0 without
+    /// answers), is noisier, and favours agents that answer more often. Not for control variates that sum to zero, nor for links that
+    /// deliver only sums.
     Reweighted,
 }
 
@@ -71,7 +72,7 @@ pub enum Faults {
     /// If half of the agents would be excluded, none is, and `End` applies.
     ///
     /// An excluded agent counts as missing until it leaves the federation ([`crate::node::ServerNode::regrouped`]). Methods with control
-    /// variates go on with the last value of its operator; theta stays with methods that need the answers of all agents.
+    /// variates go on with the last value of its operator. Under methods that need the answers of all agents, theta no longer changes.
     ///
     /// Heterogeneous agents' directions differ by factors; only broken agents exceed a limit of 100 to 1,000.
     Exclude {

@@ -122,7 +122,7 @@ impl ServerNode {
     /// - State about the mean of all agents (curvature pairs, Krylov vectors, Anderson's history, LSTD's sums) is forgotten.
     /// - Control variates are shifted to sum to zero with the new weights. Each agent gets its own with its next question, 6 + 8 d more
     ///   bytes.
-    /// - Answers that have not counted, and the message at the end of the last round, are lost. A record of arrivals begins anew.
+    /// - Answers that have not counted, and the message at the end of the last round, are lost. A new record of arrivals starts.
     ///
     /// # Errors
     /// - A round is open.

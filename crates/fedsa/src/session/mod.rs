@@ -67,7 +67,7 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Record {
-    /// Every so many rounds, from round 0.
+    /// Every n-th round, from round 0.
     Every(u64),
     /// These rounds, in increasing order.
     At(Arc<[u64]>),
