@@ -1,4 +1,4 @@
-//! One token by which a caller stops what takes long.
+//! A token with which a caller stops long work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,17 +6,17 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 
-/// Whether what takes long is to stop. All clones are one token: whoever holds one can cancel, from any thread.
+/// Whether long work should stop. All clones are one token, and each can cancel from any thread.
 #[derive(Debug, Clone)]
 pub struct Cancel(Option<Arc<Flag>>);
 
-/// What the clones of a token share.
+/// The shared state of a token's clones.
 #[derive(Debug, Default)]
 struct Flag {
     is_set: AtomicBool,
-    /// When it is cancelled by itself.
+    /// The time at which it is cancelled automatically.
     deadline: Option<Instant>,
-    /// The token that cancels this one too.
+    /// The token that also cancels this one.
     parent: Option<Arc<Flag>>,
 }
 
@@ -35,44 +35,44 @@ impl Default for Cancel {
 }
 
 impl Cancel {
-    /// A token that nobody has cancelled yet.
+    /// A token that is not cancelled.
     pub fn new() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// A token that cannot be cancelled, for what is short. It costs nothing.
+    /// A token that cannot be cancelled, for short work. It costs nothing.
     pub const fn never() -> Self {
         Self(None)
     }
 
-    /// A token for a part of the work: it is cancelled with this one, and cancelling it does not cancel this one.
+    /// A token for a part of the work. Cancelling this token cancels the child, but not vice versa.
     #[must_use]
     pub fn child(&self) -> Self {
         Self(Some(Arc::new(Flag { parent: self.0.clone(), ..Flag::default() })))
     }
 
-    /// A token for a part of the work that is to end by a time, if there is one: as [`child`](Self::child), and cancelled from then on.
+    /// A [`child`](Self::child) that is also cancelled at the deadline, if there is one.
     #[must_use]
     pub fn until(&self, deadline: Option<Instant>) -> Self {
         Self(Some(Arc::new(Flag { deadline, parent: self.0.clone(), ..Flag::default() })))
     }
 
-    /// Asks everything that holds the token to stop soon.
+    /// Asks all work with this token to stop soon.
     pub fn cancel(&self) {
         if let Some(flag) = &self.0 {
             flag.is_set.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether it is cancelled.
+    /// Whether the token is cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.as_ref().is_some_and(|flag| flag.is_set())
     }
 
-    /// Goes on, unless it is cancelled.
+    /// Returns an error if the token is cancelled.
     ///
     /// # Errors
-    /// When it is cancelled, with the kind [`crate::error::ErrorKind::Cancelled`].
+    /// When the token is cancelled, with the kind [`crate::error::ErrorKind::Cancelled`].
     pub fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::cancelled("it was cancelled", "the same call again")) } else { Ok(()) }
     }

@@ -1,24 +1,24 @@
-//! What machines with data of their own must agree on about columns: the codes of their levels, the moments of their numbers.
+//! Facts of columns on which machines with their own data must agree: codes of levels, moments of numbers.
 
 use serde::{Deserialize, Serialize};
 
-/// The most levels of a categorical column.
+/// The largest number of levels of a categorical column.
 pub const MAX_LEVELS: usize = 1000;
-/// The most classes.
+/// The largest number of classes.
 pub const MAX_CLASSES: usize = 10_000;
 
-/// What the levels of a column are.
+/// The type of a column's levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
     /// Numbers, all of them.
     Numbers,
     /// Texts, all of them.
     Texts,
-    /// Some of both.
+    /// Numbers and texts.
     Mixed,
 }
 
-/// What levels are; `None` of no levels.
+/// The type of levels; `None` without levels.
 pub fn coding<'a>(mut levels: impl Iterator<Item = &'a str>) -> Option<Coding> {
     let first = level_number(levels.next()?).is_some();
     let all_alike = levels.all(|level| level_number(level).is_some() == first);
@@ -29,7 +29,7 @@ pub fn coding<'a>(mut levels: impl Iterator<Item = &'a str>) -> Option<Coding> {
     })
 }
 
-/// The number that a level is, where it is one: not a code such as `007`, nor an id with more digits than a double has.
+/// The value of a level that is a number; `None` for codes such as `007`, and for ids with more digits than a double has.
 pub fn level_number(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
@@ -43,7 +43,7 @@ pub fn level_number(text: &str) -> Option<f64> {
     is_exact.then_some(x)
 }
 
-/// The mean and the spread of numbers that are seen one by one (Welford 1962; joined by Chan et al. 1979).
+/// The running mean and spread of numbers (Welford 1962; joined by Chan et al. 1979).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunningMoments {
     n: f64,
@@ -53,7 +53,7 @@ pub struct RunningMoments {
 }
 
 impl RunningMoments {
-    /// Takes a number.
+    /// Adds a number.
     pub fn see(&mut self, x: f64) {
         self.n += 1.0;
         let away = x - self.mean;
@@ -61,25 +61,25 @@ impl RunningMoments {
         self.squares += away * (x - self.mean);
     }
 
-    /// Those of all of these numbers.
+    /// The moments of all these numbers.
     pub fn of(numbers: impl IntoIterator<Item = f64>) -> Self {
         let mut moments = Self::default();
         numbers.into_iter().for_each(|x| moments.see(x));
         moments
     }
 
-    /// Whether numbers of this range, both ends included, can have them.
+    /// Whether numbers in this range, ends included, can have these moments.
     pub(crate) fn are_of(self, low: f64, high: f64) -> bool {
-        /// The most numbers that are counted exactly.
+        /// The largest exact count.
         const MOST: f64 = (1u64 << 53) as f64;
         let is_count = self.n.fract() == 0.0 && (1.0..=MOST).contains(&self.n);
-        // Numbers of a range that are as far apart as can be are at its ends. What many numbers round to is no matter here.
+        // The spread is largest if all numbers are at the ends of the range. Tolerances cover rounding.
         let most = self.n * ((high - self.mean) * (self.mean - low) + 1e-12 * low.abs().max(high.abs()).powi(2)) * 1.001;
         let is_spread = (0.0..=most).contains(&self.squares) && self.squares.is_finite();
         is_count && (high - low).is_finite() && (low..=high).contains(&self.mean) && is_spread
     }
 
-    /// Those of both.
+    /// The moments of both together.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         let n = self.n + other.n;
@@ -90,7 +90,7 @@ impl RunningMoments {
         Self { n, mean: self.mean + away * (other.n / n), squares: self.squares + other.squares + away * away * (self.n * other.n / n) }
     }
 
-    /// How many numbers were seen.
+    /// The count of numbers.
     pub fn count(self) -> usize {
         self.n as usize
     }

@@ -1,9 +1,8 @@
 //! The one error of fedsa's libraries.
 //!
-//! Callers match [`Error::kind`] or the finer [`Error::code`]; neither changes once it is published. [`Error::key`],
-//! [`Error::value`], [`Error::help`] and [`Error::place`] say what is at fault, what would be accepted, and where. The words
-//! ([`Error::what`], and the error as text) are for people. Texts of libraries name settings, never flags of a program:
-//! a program adds its own.
+//! Callers match [`Error::kind`] or the finer [`Error::code`], which are stable. [`Error::key`], [`Error::value`], [`Error::help`] and
+//! [`Error::place`] give the fault, the accepted values, and the place. Texts ([`Error::what`], and the error as text) are for people.
+//! Libraries' texts name settings, never a program's flags.
 //!
 //! Divergence is not an error but an outcome of a run ([`crate::record::Outcome`]).
 //!
@@ -26,22 +25,22 @@ pub use failure::Failure;
 pub use place::{Excerpt, FileLocation};
 pub use quoting::{QUOTED, escaped, in_quotes, is_control, quoted, shown};
 
-/// Why something could not be done, and what would be accepted.
+/// An error: the fault, and the accepted values.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Error {
     code: ErrorCode,
-    /// The setting, array, column or file at fault, relative to whoever raised the error (`step_size`, `P`); outer layers
-    /// prefix it (`method[0].step_size`). Empty when it is the whole.
+    /// The setting, array, column or file at fault, relative to the raising code (`step_size`, `P`); outer layers prefix it
+    /// (`method[0].step_size`). Empty for the whole.
     pub key: String,
-    /// What is wrong, with the value.
+    /// The fault, with the value.
     pub what: String,
-    /// What would be accepted, or how to go on.
+    /// The accepted values, or how to go on.
     pub help: String,
     more: Option<Box<More>>,
 }
 
-/// What few errors have.
+/// Fields that few errors have.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct More {
     value: Option<String>,
@@ -53,7 +52,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl std::error::Error for Error {}
 
-/// The file if no line of it is known, the key, and what is wrong. The table stands for a key that it lacks.
+/// The file if no line is known, the key, and the fault. A missing key is shown as its table.
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some(place) = self.place().filter(|place| place.excerpt.is_none() && !place.file.is_empty()) {
@@ -72,7 +71,7 @@ impl std::fmt::Display for Error {
 
 /// Constructors of the kinds.
 impl Error {
-    /// An error about the setting `key`: what is wrong, and what would be accepted.
+    /// An error about the setting `key`: the fault, and the accepted values.
     pub fn new(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
         Self { code: ErrorCode::Setting, key: key.into(), what: what.into(), help: help.into(), more: None }
     }
@@ -87,17 +86,17 @@ impl Error {
         Self::new(key, what, help).coded(ErrorCode::Format)
     }
 
-    /// The refusal of a message: why, and which messages are accepted.
+    /// The refusal of a message: the reason, and the accepted messages.
     pub fn refused_message(what: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new("message", what, help).coded(ErrorCode::RefusedMessage)
     }
 
-    /// A question that theory has no answer to: why, and when it has one.
+    /// A question without an answer in theory: the reason, and when there is one.
     pub fn not_known(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new(key, what, help).coded(ErrorCode::NotKnown)
     }
 
-    /// The refusal of what needs more memory than there is.
+    /// The refusal of work that needs too much memory.
     pub fn no_memory(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new(key, what, help).coded(ErrorCode::NoMemory)
     }
@@ -107,20 +106,20 @@ impl Error {
         Self::new("", what, help).coded(ErrorCode::Machine)
     }
 
-    /// The end of what the caller has cancelled: what is left, and how to go on.
+    /// The end of cancelled work: what is left, and how to go on.
     pub fn cancelled(what: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new("", what, help).coded(ErrorCode::Cancelled)
     }
 
-    /// An error that says of no setting of the table `key` that it has the kind of value: the setting `name` is not there.
+    /// An error about the missing key `name`.
     pub fn missing_key(name: &str, help: impl Into<String>) -> Self {
         Self::new(name, format!("the key `{}` is missing", quoted(name)), help).coded(ErrorCode::MissingKey)
     }
 }
 
-/// What an error says, and errors with a part replaced.
+/// Parts of an error, and errors with a part replaced.
 impl Error {
-    /// Its kind, which says who can do something about it.
+    /// Its kind, which determines the reaction.
     pub fn kind(&self) -> ErrorKind {
         self.code.kind()
     }
@@ -130,12 +129,12 @@ impl Error {
         self.code
     }
 
-    /// The value that is not accepted, as text, where there is one.
+    /// The refused value as text, if any.
     pub fn value(&self) -> Option<&str> {
         self.more.as_ref()?.value.as_deref()
     }
 
-    /// The place in a file, where it is known.
+    /// The place in a file, if known.
     pub fn place(&self) -> Option<&FileLocation> {
         self.more.as_ref()?.place.as_ref()
     }
@@ -152,13 +151,13 @@ impl Error {
         Self { key: key.into(), ..self }
     }
 
-    /// The same error in other words.
+    /// The same error with another fault text.
     #[must_use]
     pub fn saying(self, what: impl Into<String>) -> Self {
         Self { what: what.into(), ..self }
     }
 
-    /// The same error, its words preceded by what it is about: `agent 3: ..`.
+    /// The same error with a prefix to its text, such as `agent 3: ..`.
     #[must_use]
     pub fn prefixed(mut self, about: impl std::fmt::Display) -> Self {
         self.what = format!("{about}: {}", self.what);
@@ -171,7 +170,7 @@ impl Error {
         Self { help: help.into(), ..self }
     }
 
-    /// The same error with the value that is not accepted.
+    /// The same error with the refused value.
     #[must_use]
     pub fn valued(mut self, value: impl Into<String>) -> Self {
         self.more.get_or_insert_default().value = Some(value.into());
@@ -185,8 +184,7 @@ impl Error {
         self
     }
 
-    /// The same error seen from one level further out: `inside("method[0]")`
-    /// turns `step_size` into `method[0].step_size`.
+    /// The same error from one level further out: `inside("method[0]")` turns `step_size` into `method[0].step_size`.
     #[must_use]
     pub fn inside(mut self, outer: &str) -> Self {
         self.key = match self.key.as_str() {

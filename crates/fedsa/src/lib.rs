@@ -1,14 +1,12 @@
 //! Federated stochastic approximation: find the root of the mean of N agents'
 //! operators with little communication.
 //!
-//! Agent `c` has an operator `gbar_c(theta)` in R^d, seen only through samples
-//! `g_c(theta, z)`. Wanted is `theta*` with `sum_c p_c gbar_c(theta*) = 0`, the
-//! weights `p_c` summing to 1. An operator points where theta should move:
-//! `theta += eta g`. Federated TD(0) with linear features is the main case.
+//! Agent `c` has an operator `gbar_c(theta)` in R^d, known only through samples `g_c(theta, z)`. Methods find `theta*` with `sum_c p_c
+//! gbar_c(theta*) = 0`, for weights `p_c` that sum to 1. An operator points where theta should move: `theta += eta g`. Federated TD(0) with
+//! linear features is the main case.
 //!
-//! This example runs FedLSA and SCAFFLSA on a Garnet problem with two kinds of
-//! agents. FedLSA stops at its heterogeneity bias, which theory knows exactly;
-//! SCAFFLSA goes on to the noise.
+//! This example runs FedLSA and SCAFFLSA on a Garnet problem with two kinds of agents. FedLSA stops at its heterogeneity bias, which theory
+//! predicts exactly; SCAFFLSA reaches the noise level.
 //!
 //! ```
 //! use fedsa_methods::prelude::*;
@@ -45,34 +43,33 @@
 //!
 //! # The parts
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! | --- | --- |
-//! | [`problem`] | what a problem is ([`problem::Problem`]), and with its sampling as everything downstream sees it ([`problem::Field`]); the problems are in `fedsa_problems` |
+//! | [`problem`] | problems ([`problem::Problem`]), and problems with their sampling ([`problem::Field`]); `fedsa_problems` has implementations |
 //! | [`sampling`] | mean, i.i.d. or Markov samples, batches |
 //! | [`kernel`] | the hot loop of H local steps, for each instruction set |
-//! | [`local`] | client halves: what an agent does with a message from the server |
-//! | [`protocol`] | what travels between the halves of a method |
+//! | [`local`] | client halves: agents' answers to the server's messages |
+//! | [`protocol`] | the messages between the halves of a method |
 //! | [`uplink`], [`message`] | links (codecs and media), and messages with their bytes |
-//! | [`server`] | server halves: what the server does with the answers |
-//! | [`method`] | what a method is: settings, two halves, a protocol; the methods are in `fedsa_methods` |
-//! | [`federation`] | what all ends of a federation agree on: method, link, weights, seed, start, and a digest of them |
-//! | [`enrolment`], [`columns`] | before a federation: who takes part, with which rows and columns |
+//! | [`server`] | server halves: updates from the answers |
+//! | [`method`] | methods: settings, two halves, a protocol; `fedsa_methods` has implementations |
+//! | [`federation`] | settings on which all ends of a federation agree: method, link, weights, seed, start, with a digest |
+//! | [`enrolment`], [`columns`] | before a federation: its agents, their rows and columns |
 //! | [`coordinator`] | the server's side of a federation: asks, checks and counts answers, ends rounds |
 //! | [`round`] | the in-process engine: a coordinator with all agents in this process |
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
-//! | [`session`] | rounds until a target, recorded, over any carrier of messages; ends in one [`record::Outcome`] |
+//! | [`session`] | recorded rounds up to a target, over any carrier of messages; ends in one [`record::Outcome`] |
 //! | [`metrics`], [`record`] | distances from the root; ledger, output rules and outcomes |
-//! | [`note`] | what a reader of a result must know besides its numbers |
+//! | [`note`] | information that a reader of a result needs besides its numbers |
 //! | [`saved`] | the bytes of the states that nodes, enrolments and agents save |
-//! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`parallel`], [`settings`], [`registry`], [`cancel`], [`error`] | what these share |
+//! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`parallel`], [`settings`], [`registry`], [`cancel`], [`error`] | shared parts |
 //!
 //! The library does no file or console input or output; the `fedsa` program does.
 //!
 //! # Sources
 //!
-//! \[S\] is SCAFFLSA (arXiv 2402.04114v1), \[F\] FedHSA, \[T\] Dal Fabbro's thesis
-//! (2023). Equation numbers of \[S\] are those of the PDF; "HTML eq." says that
-//! the number is that of the HTML rendering, which counts differently.
+//! \[S\] is SCAFFLSA (arXiv 2402.04114v1), \[F\] FedHSA, \[T\] Dal Fabbro's thesis (2023). Equation numbers of \[S\] refer to the PDF,
+//! "HTML eq." to the HTML rendering, which counts differently.
 
 pub mod cancel;
 pub mod columns;

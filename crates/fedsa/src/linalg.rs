@@ -1,4 +1,4 @@
-//! The few things the crate asks of dense linear algebra, on top of faer.
+//! Dense linear algebra on top of faer.
 //!
 //! faer is called sequentially everywhere: parallelism is over agents, seeds
 //! and methods, so results do not depend on the number of threads.
@@ -37,7 +37,7 @@ pub fn column(v: &[f64]) -> Mat<f64> {
 
 /// `m v`.
 pub fn mat_vec(m: &Mat<f64>, v: &[f64]) -> Vec<f64> {
-    // Column by column, as they are stored: each component is the sum over them in their order. A sum of floating-point numbers begins at -0.
+    // Column by column, as stored; each component is summed in the columns' order. A sum of floating-point numbers begins at -0.
     let mut out = vec![-0.0; m.nrows()];
     (0..m.ncols()).for_each(|j| add_scaled(&mut out, v[j], m.col_as_slice(j)));
     out
@@ -53,7 +53,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     products::dot(Isa::best(), a, b)
 }
 
-/// `x_j^T y` of n vectors `x_j` that `at` gives, each as long as y and with the bits of [`dot`].
+/// `x_j^T y` of n vectors `x_j = at(j)` of y's length, with the bits of [`dot`].
 pub fn dots<'a>(n: usize, at: impl Fn(usize) -> &'a [f64], y: &[f64]) -> Vec<f64> {
     let (fours, isa) = (n / 4 * 4, Isa::best());
     let in_fours = (0..fours).step_by(4).flat_map(|j| products::dots(isa, [at(j), at(j + 1), at(j + 2), at(j + 3)], y));
@@ -75,7 +75,7 @@ pub fn minus(a: &[f64], b: &[f64]) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| a - b).collect()
 }
 
-/// Adds `a x` to y, in so many components as both have.
+/// Adds `a x` to y, in the components that both have.
 pub fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
     products::add_scaled(Isa::best(), y, a, x);
 }
@@ -85,14 +85,14 @@ pub fn add_scaled_and_square(y: &mut [f64], a: f64, x: &[f64]) -> f64 {
     products::add_scaled_and_square(Isa::best(), y, a, x)
 }
 
-/// Scales a vector to length 1; `None` if it has none that is finite.
+/// Scales a vector to length 1; `None` if its norm is 0 or not finite.
 pub fn normalise(v: &mut [f64]) -> Option<()> {
     let norm = dot(v, v).sqrt();
     v.iter_mut().for_each(|x| *x /= norm);
     (norm > 0.0 && norm.is_finite()).then_some(())
 }
 
-/// `w -= (q . w) q` for orthonormal vectors q, which follow each other.
+/// `w -= (q . w) q` for orthonormal vectors q, stored one after the other.
 pub fn remove(w: &mut [f64], vectors: &[f64]) {
     remove::remove(Isa::best(), w, vectors);
 }
@@ -151,11 +151,11 @@ pub fn norm2(m: &Mat<f64>) -> f64 {
     m.singular_values().map_or(f64::NAN, |s| s.first().copied().unwrap_or(0.0))
 }
 
-/// The most rows or columns for which [`norm2_bound`] computes singular values: of larger matrices they take many seconds.
+/// The largest number of rows or columns for which [`norm2_bound`] computes singular values; larger matrices take many seconds.
 pub const MAX_FOR_NORM: usize = 500;
 
-/// An upper bound of the largest singular value: that value itself up to [`MAX_FOR_NORM`] rows and columns, and
-/// `sqrt(||m||_1 ||m||_inf)`, from the largest absolute sums of a column and of a row, of larger matrices.
+/// An upper bound of the largest singular value: the value itself up to [`MAX_FOR_NORM`] rows and columns, otherwise `sqrt(||m||_1
+/// ||m||_inf)`, from the largest absolute sums of columns and rows.
 pub fn norm2_bound(m: &Mat<f64>) -> f64 {
     if m.nrows().max(m.ncols()) <= MAX_FOR_NORM {
         return norm2(m);
@@ -210,8 +210,8 @@ pub fn solve_columns(m: &Mat<f64>, b: &Mat<f64>) -> Result<Mat<f64>> {
     }
 }
 
-/// Solves `m x = b` where the bound of the condition number by Frobenius norms, which costs no singular values, is at most
-/// [`MAX_CONDITION`]; `None` elsewhere, and where the solution is not finite.
+/// Solves `m x = b` if the bound of the condition number by Frobenius norms, which needs no singular values, is at most [`MAX_CONDITION`];
+/// otherwise `None`, as for solutions that are not finite.
 pub fn solve_if_regular(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
     let lu = m.partial_piv_lu();
     let bound = m.norm_l2() * lu.inverse().norm_l2();
@@ -219,15 +219,15 @@ pub fn solve_if_regular(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
     x.iter().all(|x| x.is_finite()).then_some(x)
 }
 
-/// Rows of the largest square matrices whose memory a thread keeps, and how many it keeps.
+/// The largest size of square matrices whose memory a thread keeps, and their number.
 const MAX_KEPT: (usize, usize) = (1024, 2);
 
 thread_local! {
     static SQUARES: RefCell<Vec<Mat<f64>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `see` with a d x d matrix of whatever numbers, in memory that the thread keeps for the next one of this size: to ask the system for
-/// memory of this size takes the time of some products with it.
+/// Calls `see` with a d x d matrix of arbitrary numbers, in memory that the thread keeps for reuse, because allocating it takes as long as
+/// some products with it.
 pub fn with_square<R>(d: usize, see: impl FnOnce(&mut Mat<f64>) -> R) -> R {
     let kept = SQUARES.with_borrow_mut(Vec::pop).filter(|kept| kept.nrows() == d);
     let mut square = kept.unwrap_or_else(|| Mat::zeros(d, d));
@@ -238,15 +238,15 @@ pub fn with_square<R>(d: usize, see: impl FnOnce(&mut Mat<f64>) -> R) -> R {
     seen
 }
 
-/// Whether a symmetric matrix has a Cholesky factor, which takes the place of its lower triangle. What is above the diagonal is not read.
+/// Replaces the lower triangle of a symmetric matrix by its Cholesky factor; false if it has none. The upper triangle is not read.
 pub fn factorise(a: MatMut<'_, f64>) -> bool {
     let (params, n) = (Default::default(), a.nrows());
     let mut memory = MemBuffer::new(cholesky_in_place_scratch::<f64>(n, Par::Seq, params));
     cholesky_in_place(a, Default::default(), Par::Seq, MemStack::new(&mut memory), params).is_ok()
 }
 
-/// Replaces a right-hand side by the solution with a symmetric matrix, whose Cholesky factor takes the place of its lower triangle; `None` where
-/// it has none.
+/// Replaces the right-hand side x by the solution with a symmetric matrix, and the matrix's lower triangle by its Cholesky factor; `None`
+/// if it has none.
 fn solve_by_factor(mut a: MatMut<'_, f64>, x: &mut Mat<f64>) -> Option<()> {
     factorise(a.as_mut()).then(|| solve_in_place(a.as_ref(), x.as_mut(), Par::Seq, MemStack::new(&mut [])))
 }
@@ -254,10 +254,9 @@ fn solve_by_factor(mut a: MatMut<'_, f64>, x: &mut Mat<f64>) -> Option<()> {
 /// Solves `m x = b` by Cholesky's factorisation of a symmetric positive definite d x d matrix; b and x have d components. Only the
 /// lower triangle of m is read.
 ///
-/// `None` if the factorisation finds that m is not positive definite, or if the solution is not finite (an m that is singular to working
-/// precision, or entries or a b that are not finite). Such an x is no Newton step: with an indefinite m it may lead uphill. Callers
-/// then fall back, mostly to the steepest descent. The condition number is not looked at, unlike in [`solve`]: a step along a
-/// badly conditioned Hessian is still one of descent.
+/// `None` if m is not positive definite, or the solution is not finite (m is singular to working precision, or m or b is not finite). Such
+/// an x is no Newton step: with an indefinite m it may lead uphill. Callers then fall back, mostly to steepest descent. Unlike [`solve`],
+/// it does not check the condition number: a step with a badly conditioned Hessian still leads downhill.
 pub fn solve_definite(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
     with_square(m.nrows(), |factor| {
         (0..m.ncols()).for_each(|j| factor.col_as_slice_mut(j)[j..].copy_from_slice(&m.col_as_slice(j)[j..]));
@@ -268,8 +267,8 @@ pub fn solve_definite(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
     })
 }
 
-/// [`solve_definite`] of a matrix whose rows have nothing beside the diagonal but those of some components, which increase: the others are
-/// solved for by a division, and only the rest is factorised.
+/// [`solve_definite`] for a matrix with entries beside the diagonal only in the rows and columns of `components`, which increase. Only
+/// these are factorised; the other components take a division each.
 pub fn solve_definite_within(m: &Mat<f64>, b: &[f64], components: &[u32]) -> Option<Vec<f64>> {
     let (d, n) = (m.nrows(), components.len());
     with_square(d, |factor| {
@@ -286,28 +285,28 @@ pub fn solve_definite_within(m: &Mat<f64>, b: &[f64], components: &[u32]) -> Opt
     })
 }
 
-/// Solutions of least norm, and what they leave open.
+/// Solutions of least norm, and the null space.
 #[derive(Debug, Clone)]
 pub struct LeastNorm {
     /// A solution for each column of the right-hand side.
     pub x: Mat<f64>,
-    /// An orthonormal basis of the null space of the matrix, d numbers each; none if it is regular.
+    /// An orthonormal basis of the matrix's null space, d numbers each; empty if the matrix is regular.
     pub null: Vec<Vec<f64>>,
 }
 
 impl LeastNorm {
-    /// The effective rank: how many singular values are above `d eps` of the largest.
+    /// The effective rank: the number of singular values above `d eps` times the largest.
     pub fn rank(&self) -> usize {
         self.x.nrows() - self.null.len()
     }
 }
 
-/// The solutions of `m x = b` for all columns of b, or the least-squares solutions of least norm where the square matrix m is
-/// singular to rounding. Zeros where m is 0 or not finite.
+/// The solutions of `m x = b` for all columns of b, or the least-squares solutions of least norm if the square matrix m is singular to
+/// rounding. Zeros if m is 0 or not finite.
 pub fn least_norm(m: &Mat<f64>, b: &Mat<f64>) -> LeastNorm {
     let d = m.nrows();
     let unit = |i: usize| -> Vec<f64> { (0..d).map(|j| if i == j { 1.0 } else { 0.0 }).collect() };
-    // What is 0 in every row and column, such as features that no state has, stays 0: the rest may be regular, and is smaller.
+    // Components with zero rows and columns, such as features that no state has, stay 0. The rest is smaller, and may be regular.
     let is_used = |i: usize| (0..d).any(|j| m[(i, j)] != 0.0 || m[(j, i)] != 0.0);
     let (used, unused): (Vec<usize>, Vec<usize>) = (0..d).partition(|i| is_used(*i));
     let mut null: Vec<Vec<f64>> = unused.into_iter().map(unit).collect();

@@ -11,13 +11,12 @@
 //! | agent: sender of a message up, recipient of a message down; `u32::MAX` for all agents | u32 |
 //! | mark: see [`Envelope::mark`] | u32 |
 //! | settings: hash of the settings of both ends | u64 |
-//! | what is told of an earlier round, if anything is: 127 u8, number of its parts u8, that round u32, its parts | |
+//! | message at the end of an earlier round, if any: 127 u8, number of its parts u8, that round u32, its parts | |
 //! | each part: tag u8, form u8, length u32, payload | |
 //! | CRC-32 (IEEE 802.3) of all bytes before | u32 |
 //!
-//! The form of a part is the tag of its codec for numbers, [`SPARSE`] for sparse numbers (their count as u32, then the
-//! increasing indices as u32, then the values as f64), or [`PACKED`] for bytes that the method packed itself (the
-//! length is then in bytes).
+//! The form of a part is the tag of its codec for numbers, [`SPARSE`] for sparse numbers, or [`PACKED`] for bytes that the method packed
+//! itself (the length is then in bytes). Sparse numbers are their count as u32, the increasing indices as u32, then the values as f64.
 
 mod part;
 
@@ -36,20 +35,19 @@ pub enum Body {
     Numbers(Vec<f64>),
     /// `len` numbers, which are zero except at these increasing indices.
     Sparse {
-        /// How many numbers there are, zeros included.
+        /// The number of numbers, zeros included.
         len: u32,
-        /// The indices of the numbers that are not zero.
+        /// The indices of the nonzero numbers.
         index: Vec<u32>,
         /// The numbers at these indices.
         value: Vec<f64>,
     },
-    /// Bytes whose meaning only the method's halves know.
+    /// Bytes that only the method's halves can read.
     Packed(Vec<u8>),
 }
 
 impl Body {
-    /// `len` numbers that are 0 except those with these increasing indices: with their indices if that takes fewer bytes, else
-    /// written out.
+    /// `len` numbers that are 0 except at these increasing indices: sparse if that takes fewer bytes, otherwise written out.
     ///
     /// # Panics
     /// When there are more than 2^32 numbers.
@@ -63,7 +61,7 @@ impl Body {
         body
     }
 
-    /// [`Body::shorter`] of numbers that are written out.
+    /// [`Body::shorter`] from all numbers.
     pub fn of_numbers(numbers: Vec<f64>) -> Self {
         let count = numbers.iter().filter(|x| **x != 0.0).count();
         if Body::shorter_len(numbers.len(), count) == 8 * numbers.len() || numbers.len() > u32::MAX as usize {
@@ -74,13 +72,13 @@ impl Body {
         Body::Sparse { len: numbers.len() as u32, index, value }
     }
 
-    /// The number of bytes of the payload of [`Body::shorter`] for `len` numbers of which `count` are not 0.
+    /// The payload bytes of [`Body::shorter`] for `len` numbers, `count` of them nonzero.
     pub fn shorter_len(len: usize, count: usize) -> usize {
         (8 * len).min(4 + 12 * count)
     }
 
-    /// Whether indices of sparse numbers increase, lie below the length, and are as many as the numbers. Bodies that were decoded are so;
-    /// those of a saved state need not be.
+    /// Whether indices of sparse numbers increase, lie below the length, and are as many as the numbers. Decoded bodies always are; bodies
+    /// of a saved state need not be.
     pub fn is_sound(&self) -> bool {
         let Body::Sparse { len, index, value } = self else { return true };
         index.len() == value.len() && index.is_sorted_by(|a, b| a < b) && index.last().is_none_or(|i| i < len)
@@ -131,7 +129,7 @@ impl Body {
             Body::Sparse { value, .. } => value,
             Body::Packed(_) => return None,
         };
-        // All of them first, several at a time: hardly ever is there one.
+        // First all at once, which is vectorised: such numbers are rare.
         let are_finite = numbers.iter().fold(true, |all, x| all & x.is_finite());
         if are_finite { None } else { numbers.iter().copied().find(|x| !x.is_finite()) }
     }
@@ -190,15 +188,15 @@ const CHECKSUM_BYTES: usize = 4;
 pub const MAX_ROUNDS: u64 = u32::MAX as u64 - 1;
 /// The version of the byte format.
 const VERSION: u8 = 3;
-/// What stands in place of a part's tag before the parts that are told of an earlier round.
+/// Stands in place of a part's tag before the message about an earlier round.
 const TOLD: u8 = 127;
 
 /// The agent and the federation that a message belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
-    /// The sender of a message up, or the recipient of a message down; [`ALL`] if all agents get the same message.
+    /// The sender of a message up, or the recipient of a message down; [`ALL`] for all agents.
     pub agent: usize,
-    /// From an agent whose state depends on which of its answers counted: the mark of its state ([`crate::node`]), else 0.
+    /// The mark of the sender's state, if its state depends on which of its answers counted ([`crate::node`]); otherwise 0.
     pub mark: u32,
     /// The hash of the settings of both ends ([`crate::node::Federation::digest`]).
     pub settings: u64,
@@ -221,14 +219,14 @@ pub struct Message {
     pub parts: Vec<(Part, Body)>,
 }
 
-/// What became of an agent's last answer.
+/// Whether an agent's last answer counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastAnswer {
     /// The server counted it.
     Counted,
-    /// The server did not count it, and counted an earlier one.
+    /// The server did not count it, but an earlier one.
     Lost,
-    /// The server counts no answer of the agent.
+    /// The server has counted no answer of the agent.
     NoneCounts,
 }
 
@@ -255,19 +253,19 @@ impl Message {
         found.unwrap_or_else(|| panic!("the message of round {} exchange {} has no numbers {part:?}", self.round, self.exchange))
     }
 
-    /// The last round that counted an answer of the recipient, if it is told ([`Part::Counted`]): `Some(None)` if no round did. One that is not
-    /// told takes its last answer for counted.
+    /// The last round that counted an answer of the recipient, if the message says so ([`Part::Counted`]); `Some(None)` if no round did.
+    /// Otherwise the recipient assumes that its last answer counted.
     pub fn counted(&self) -> Option<Option<u64>> {
         let said = self.find(Part::Counted).and_then(Body::numbers)?.first()?;
         Some((*said >= 0.0).then_some(*said as u64))
     }
 
-    /// What this message says of the recipient's last answer, which was one of round `answered`.
+    /// Whether the recipient's last answer, in round `answered`, counted according to this message.
     pub fn last_answer(&self, answered: Option<u64>) -> LastAnswer {
         match self.counted() {
             None => LastAnswer::Counted,
             Some(None) => LastAnswer::NoneCounts,
-            // What is told at the end of a round is about the answer of that round; a question is about the last one.
+            // A message at the end of a round is about that round's answer, a question about the last one.
             Some(round) if self.exchange != TELL && round == answered => LastAnswer::Counted,
             Some(_) => LastAnswer::Lost,
         }
@@ -280,8 +278,8 @@ impl Message {
         out.finish()
     }
 
-    /// The bytes of this question with what its recipient is told of an earlier round, if it is told anything. `open` gives the
-    /// encoder's stream for a round and exchange: both are encoded as if they travelled alone.
+    /// The bytes of this question together with a message about an earlier round, if any. `open` gives the encoder's stream for a round and
+    /// exchange; both are encoded as if sent alone.
     pub fn encode_after(
         &self,
         told: Option<&Message>,
@@ -297,7 +295,7 @@ impl Message {
         out.finish()
     }
 
-    /// The number of bytes of [`Message::encode`], without producing them.
+    /// The length of [`Message::encode`], without encoding.
     pub fn encoded_len(&self, codec: &dyn Codec) -> usize {
         let part = |(part, body): &(Part, Body)| match body {
             Body::Numbers(x) if part.may_be_encoded() => codec.encoded_len(x.len(), None).expect("there is no budget"),
@@ -311,11 +309,10 @@ impl Message {
         self.encoded_len(codec) - HEADER_BYTES + PART_HEADER_BYTES
     }
 
-    /// What is before the parts of a message: its envelope, round, exchange and number of parts, for looking before more
-    /// is read.
+    /// Reads the front of a message: its envelope, round, exchange and number of parts.
     ///
     /// # Errors
-    /// When the bytes are not a message of this version, or were damaged.
+    /// When the bytes are damaged or not a message of this version.
     pub fn front(bytes: &[u8]) -> Result<Front<'_>> {
         let Some((text, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else { return Err(malformed("too short")) };
         let Some((front, rest)) = text.split_first_chunk::<FRONT_BYTES>() else { return Err(malformed("too short")) };
@@ -341,18 +338,17 @@ impl Message {
         bytes.last_chunk().map_or(0, |checksum| u32::from_le_bytes(*checksum))
     }
 
-    /// The message that bytes hold, of parts of at most `longest` numbers or bytes; `open` gives the
-    /// encoder's stream for a round and exchange.
+    /// Decodes a message with parts of at most `longest` numbers or bytes; `open` gives the encoder's stream for a round and exchange.
     ///
     /// # Errors
-    /// When the bytes are not a message of this version made with `codec`, or were damaged.
+    /// When the bytes are damaged or not a message of this version made with `codec`.
     pub fn decode(bytes: &[u8], codec: &dyn Codec, longest: usize, open: impl Fn(u64, u8) -> Stream) -> Result<(Envelope, Self)> {
         let front = Self::front(bytes)?;
         Ok((front.envelope, front.message(codec, longest, &[], open)?))
     }
 }
 
-/// What is before the parts of a message, and the bytes of the parts.
+/// The front of a message, and the bytes of its parts.
 #[derive(Debug, Clone, Copy)]
 pub struct Front<'a> {
     /// The agent and the federation.
@@ -367,7 +363,7 @@ pub struct Front<'a> {
 }
 
 impl Front<'_> {
-    /// The message, as [`Message::decode`] reads it; `outside` are the parts of other crates that it may have.
+    /// The message, as by [`Message::decode`]; `outside` are the allowed parts of other crates.
     ///
     /// # Errors
     /// When the parts were not made with `codec`.
@@ -376,10 +372,10 @@ impl Front<'_> {
         self.question(&mut reader, open)
     }
 
-    /// The question, and what is told of an earlier round with it, if anything is.
+    /// The question, and the message about an earlier round with it, if any.
     ///
     /// # Errors
-    /// As [`Front::message`]; also when what is told is of no earlier round.
+    /// As [`Front::message`], and when that message is not about an earlier round.
     pub fn messages(
         &self,
         codec: &dyn Codec,
@@ -412,7 +408,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// What is told before the parts of a question.
+    /// The message about an earlier round before a question's parts.
     fn told(&mut self, open: impl Fn(u64, u8) -> Stream) -> Result<Option<Message>> {
         let Some(([TOLD, count, round @ ..], after)) = self.rest.split_first_chunk::<PART_HEADER_BYTES>() else { return Ok(None) };
         let (round, count) = (u64::from(u32::from_le_bytes(*round)), *count);
@@ -428,7 +424,7 @@ impl Reader<'_> {
         let Some((head, payload)) = rest.split_first_chunk::<PART_HEADER_BYTES>() else { return Err(malformed("a part is cut off")) };
         let part = Part::of_tag(head[0], outside).ok_or_else(|| malformed(format!("part {}", head[0])))?;
         let len = u32::from_le_bytes(head[2..].try_into().expect("four bytes")) as usize;
-        // The length of sparse numbers is not limited by the number of their bytes.
+        // The number of bytes does not limit the length of sparse numbers.
         if len > longest {
             return Err(malformed(format!("a part of length {len} where at most {longest} is wanted")));
         }
@@ -513,7 +509,7 @@ impl Writer {
         }
     }
 
-    /// What is told of an earlier round, before the parts of a question, in whose number they are not counted.
+    /// A message about an earlier round, before a question's parts and not counted among them.
     fn told(&mut self, told: &Message, codec: &dyn Codec, stream: &mut Stream) {
         let round = u32::try_from(told.round).expect("rounds are limited to u32");
         self.bytes.extend([TOLD, told.parts.len() as u8]);
@@ -522,7 +518,7 @@ impl Writer {
         self.bytes[2] = 0;
     }
 
-    /// A part as it stands, without a codec.
+    /// A part without a codec.
     pub fn body(&mut self, part: Part, body: &Body) {
         body.payload(self.part(part, body.form(), body.len()));
     }

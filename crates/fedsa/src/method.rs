@@ -1,4 +1,4 @@
-//! What a method is to the engine: its settings, which build its two halves and the protocol between them.
+//! Methods: settings that build two halves and the protocol between them.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct Method {
     pub client: Box<dyn Client>,
     /// The server's half.
     pub server: Box<dyn Server>,
-    /// What travels between them.
+    /// The protocol between them.
     pub protocol: Protocol,
 }
 
@@ -32,7 +32,7 @@ impl Setting<'_> {
 /// Checks that a method's halves can work over a link.
 ///
 /// # Errors
-/// When the method needs something that its link does not deliver, with the reason.
+/// With the reason, when the link does not deliver what the method needs.
 pub fn check_link(settings: &dyn MethodSettings, client: &dyn Client, protocol: &Protocol, uplink: &Uplink, d: usize) -> Result<()> {
     protocol.check()?;
     let link = uplink.facts();
@@ -48,7 +48,7 @@ pub fn check_link(settings: &dyn MethodSettings, client: &dyn Client, protocol: 
     if client.facts().agents.is_some() { check_alone(protocol, &link) } else { check_lanes(client, &link) }
 }
 
-/// Checks that what the method sends can be sent by lanes, encoded, and corrected by error feedback.
+/// Checks that the method's parts can be sent by lanes, encoded, and corrected by error feedback.
 fn check_parts(client: &dyn Client, protocol: &Protocol, uplink: &Uplink, d: usize) -> Result<()> {
     let wants = || protocol.exchanges.iter().flat_map(|exchange| &exchange.replies);
     let is_vector = |replies: &[ReplySpec]| matches!(replies, [want] if want.len == Len::Exactly(d) && want.part.unit() == Unit::Vector);
@@ -71,7 +71,7 @@ fn check_parts(client: &dyn Client, protocol: &Protocol, uplink: &Uplink, d: usi
     check_acknowledged(client, protocol)
 }
 
-/// Checks that the server of a method can take another mean of the answers than the weighted one.
+/// Checks that the method's server can use a robust mean of the answers.
 fn check_robust(settings: &dyn MethodSettings, protocol: &Protocol, link: &LinkFacts) -> Result<()> {
     let refused =
         |what: String| Err(Error::new("uplink.aggregation", what, "`mean`, or a method that averages directions, operators or gradients"));
@@ -116,8 +116,8 @@ fn check_alone(protocol: &Protocol, link: &LinkFacts) -> Result<()> {
     Ok(())
 }
 
-/// Checks that agents whose state depends on which of their answers counted can begin anew: with a copy of their control variate, or because
-/// they compute alone and say everything again.
+/// Checks that agents whose state depends on counted answers can start again: with a copy of their control variate, or because they compute
+/// alone and resend everything.
 fn check_acknowledged(client: &dyn Client, protocol: &Protocol) -> Result<()> {
     let computes_alone = client.facts().agents.is_some() && !protocol.tells_what_counted(TELL);
     if !protocol.acknowledges() || client.copied_controls().is_some() || computes_alone {
@@ -131,7 +131,7 @@ fn check_acknowledged(client: &dyn Client, protocol: &Protocol) -> Result<()> {
     ))
 }
 
-/// Checks that agents in lanes, who may remember rounds, can answer over a link.
+/// Checks that agents in lanes, which may remember rounds, can answer over a link.
 fn check_lanes(client: &dyn Client, link: &LinkFacts) -> Result<()> {
     let refused = |what: &str, help: &str| Err(Error::new("uplink", what, help));
     if client.facts().remembers_rounds && link.stale.is_some() {
@@ -166,36 +166,36 @@ pub struct Setting<'a> {
     pub start: Vec<f64>,
     /// The facts of the link.
     pub link: LinkFacts,
-    /// Whether the server moves theta after each round of the method (Anderson acceleration): agents cannot learn from the next model
-    /// what a round did.
+    /// Whether the server moves theta after each round of the method (Anderson acceleration), so that agents cannot infer a round's update
+    /// from the next model.
     pub is_accelerated: bool,
 }
 
 /// The settings of one method: the keys of `[[method]]` except `kind`, `label`, links and expectations. They build the
 /// method's halves and its protocol.
 pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Shared + Send + Sync {
-    /// Checks ranges for N agents. It is called before the functions below.
+    /// Checks ranges for N agents; called before the functions below.
     ///
     /// # Errors
     /// When a setting is out of range; names the setting.
     fn check(&self, agents: usize) -> Result<()>;
-    /// The largest d that messages of the method can hold.
+    /// The largest d that the method's messages support.
     fn largest_dimension(&self) -> usize {
         u32::MAX as usize
     }
 
-    /// What the method needs of a problem besides samples.
+    /// The facts of a problem that the method needs, in addition to samples.
     fn needs(&self) -> Needs {
         Needs::Samples
     }
-    /// Checks what the method itself needs of a link, besides what follows from its protocol ([`check_link`]).
+    /// Checks the method's own requirements on a link, besides those of its protocol ([`check_link`]).
     ///
     /// # Errors
-    /// When the method cannot work over the link, with the reason.
+    /// With the reason, when the method cannot work over the link.
     fn check_link(&self, _link: &LinkFacts) -> Result<()> {
         Ok(())
     }
-    /// What travels between the halves. By default models down and directions up, of which a sum is enough.
+    /// The protocol between the halves. By default models down, and directions up whose sum is enough.
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         Protocol::directions(setting.start.len(), Gather::Sum)
     }
@@ -207,18 +207,18 @@ pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Shared + S
     fn build(&self, setting: &Setting<'_>) -> Method {
         Method { client: self.client(setting), server: self.server(setting), protocol: self.protocol(setting) }
     }
-    /// The bytes that N agents which compute alone and their server keep for vectors of d components: beyond the
-    /// vectors of a run, which are counted for every method.
+    /// The bytes that N agents which compute alone and their server keep for vectors of d components, besides the vectors that every run
+    /// has.
     fn memory(&self, _agents: usize, _d: usize) -> f64 {
         0.0
     }
-    /// The multiply-adds of each of N agents in a round, beside its local steps, with its share of what the server computes.
+    /// The multiply-adds of each of N agents in a round besides local steps, including its share of the server's work.
     fn work(&self, _agents: usize, _d: usize) -> f64 {
         0.0
     }
-    /// What theory knows of the method.
+    /// The method's shape in theory.
     fn shape(&self) -> MethodShape;
-    /// What answers that do not arrive do to its memory over a link, as theory sees it.
+    /// The effect of missing answers on the method's memory over a link, in theory.
     fn lost(&self, _agents: usize, _link: &LinkFacts) -> MissingUpdate {
         MissingUpdate::Zero
     }
@@ -226,7 +226,7 @@ pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Shared + S
 
 erased_serde::serialize_trait_object!(MethodSettings);
 
-/// Settings as a value that a federation shares with its ends: what can be cloned has it.
+/// Settings that a federation shares with its ends; every `Clone` type has it.
 pub trait Shared {
     /// A copy of the settings.
     fn shared(&self) -> Arc<dyn MethodSettings>;
@@ -238,10 +238,10 @@ impl<S: MethodSettings + Clone + 'static> Shared for S {
     }
 }
 
-/// What a method needs of a problem.
+/// The facts of a problem that a method needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Samples alone.
+    /// Only samples.
     Samples,
     /// Losses, gradients or Hessians.
     Objective,
@@ -249,14 +249,14 @@ pub enum Needs {
     LinearOperators,
 }
 
-/// What theory knows of a method: its drift, and the settings that determine its rounds.
+/// The shape of a method in theory: its drift, and the settings that determine its rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MethodShape {
     /// The drift that a local step adds to the operator.
     pub drift: Drift,
     /// The step size.
     pub step_size: StepSize,
-    /// H; with random talk the mean of H, 1/p.
+    /// H; with random communication its mean, 1/p.
     pub local_steps: f64,
     /// The global step size.
     pub alpha_g: f64,
@@ -266,14 +266,14 @@ pub struct MethodShape {
     pub is_linear: bool,
 }
 
-/// What answers that do not arrive do to a method.
+/// The effect of missing answers on a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingUpdate {
     /// They count as zero.
     Zero,
-    /// Operators count as what arrived of the agent last; directions as zero.
+    /// Operators count as the agent's last one that arrived; directions as zero.
     Last,
-    /// Directions count as zero, and controls are kept by this rule, which is never `auto`.
+    /// Directions count as zero, and control variates follow this rule, never `auto`.
     Controls(ControlRule),
 }
 
@@ -284,13 +284,13 @@ pub enum Drift {
     Zero,
     /// `xi_c`.
     ControlVariate {
-        /// The probability of talking after a step, for random talk.
+        /// The probability of communicating after a step, for random communication.
         talk: Option<f64>,
     },
     /// `G - g_c(theta_t, z_{c,0})`.
     GlobalMemory {
-        /// Whether the first local step draws a sample of its own (FedLin) instead of `z_{c,0}` (FedHSA). The mean of a round is
-        /// the same, its mean square is not.
+        /// Whether the first local step draws its own sample (FedLin) instead of `z_{c,0}` (FedHSA). This changes the mean square of a
+        /// round, not its mean.
         fresh: bool,
     },
     /// There are no local steps.
@@ -298,7 +298,7 @@ pub enum Drift {
 }
 
 impl MethodShape {
-    /// The shape of a method without local steps, for which the theory of first-order methods makes no statement.
+    /// The shape of a method without local steps, outside the theory of first-order methods.
     pub fn without_local_steps() -> Self {
         Self {
             drift: Drift::NoSteps,
@@ -311,21 +311,21 @@ impl MethodShape {
     }
 }
 
-/// The `rule` setting: how control variates are kept over links that alter, lose or delay messages.
+/// The update of control variates over links that alter, lose or delay messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlRule {
-    /// `acknowledged`; `afresh` if only sums arrive, messages arrive late, or the downlink alters models. With m of N participants,
-    /// messages that are only late get `literal`, and altered models `acknowledged`.
+    /// `afresh` if only sums arrive, messages are late, or the downlink alters models; otherwise `acknowledged`. With m of N: `literal` if
+    /// messages are only late, `acknowledged` if models are altered.
     #[default]
     Auto,
-    /// As in \[S\], whatever the link does.
+    /// As in \[S\], over any link.
     Literal,
-    /// Agents subtract their own message as the server decoded it, or nothing if it was lost. Over an exact link this is `literal`.
+    /// Agents subtract their message as decoded, or nothing if it was lost; `literal` over an exact link.
     Acknowledged,
-    /// Agents send `c_c = v_c - xi_c`: stable. With m of N participants it is biased, because controls are from an agent's last
-    /// participation and the others' drifts are missing.
+    /// Agents send `c_c = v_c - xi_c`: stable, but biased with m of N, because control variates are old and other agents' drifts are
+    /// missing.
     Afresh,
 }
 
@@ -334,7 +334,7 @@ pub(crate) mod testing {
     use super::*;
     use crate::local::ByAgent;
 
-    /// A method of which no round is made.
+    /// A method that runs no round.
     #[derive(Debug, Clone, Serialize)]
     pub struct Unused {}
 

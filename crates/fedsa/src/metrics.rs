@@ -1,8 +1,7 @@
-//! The metrics of a run: one table of distances that are recorded at some rounds.
+//! The metrics of a run: one table of distances.
 //!
-//! An entry of the table defines a metric completely: its name and meaning, the knowledge that it needs,
-//! and its computation. [`Observation`] has a field for each metric; columns of traces, checks, axes and
-//! schemas are made from [`METRICS`].
+//! An entry defines a metric completely: its name, meaning, needs and computation. [`Observation`] has a field for each metric. Columns of
+//! traces, checks, axes and schemas derive from [`METRICS`].
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -16,12 +15,12 @@ use crate::parallel;
 use crate::problem::systems::System;
 use crate::problem::{Field, value_error};
 
-/// Whatever metrics can be taken from: a coordinator with its agents, wherever they are.
+/// The source of metrics: a coordinator with its agents.
 pub trait Observable {
     /// The coordinator.
     fn coordinator(&self) -> &Coordinator;
-    /// Calls `see` with each agent's number and the control variate `xi_c`, d components, that it will use in the next round; returns whether
-    /// the method has any and they are known here.
+    /// Calls `see` with each agent's number and its control variate `xi_c` of the next round, d components; false if the method has none,
+    /// or they are unknown here.
     fn each_control(&self, see: &mut dyn FnMut(usize, &[f64])) -> bool;
     /// The control variates `xi_c` that the next round will use, N vectors of d components, as for [`Observable::each_control`].
     fn controls(&self) -> Option<Vec<Vec<f64>>> {
@@ -30,7 +29,7 @@ pub trait Observable {
     }
 }
 
-/// A distance that is recorded along a run.
+/// A distance recorded along a run.
 pub struct Metric {
     /// Its name.
     pub name: &'static str,
@@ -55,7 +54,7 @@ pub struct Metric {
 pub enum Need {
     /// theta*.
     Root,
-    /// theta*, or a point that the caller measures from.
+    /// theta*, or the caller's centre.
     RootOrCentre,
     /// The Gram matrix of the features.
     Gram,
@@ -72,7 +71,7 @@ pub enum Need {
 pub struct Knowledge {
     /// Whether theta* is known.
     pub root: bool,
-    /// Whether there is a point that the caller measures from.
+    /// Whether the caller gives a centre.
     pub centre: bool,
     /// Whether the Gram matrix of the features is known.
     pub gram: bool,
@@ -85,8 +84,7 @@ pub struct Knowledge {
 }
 
 impl Knowledge {
-    /// The knowledge of a field, for a method with or without control variates, and with or without a point that the caller
-    /// measures from.
+    /// The knowledge of a field, for a method with or without control variates, and with or without a centre.
     pub fn of(field: &dyn Field, controls: bool, centre: bool) -> Self {
         Self {
             root: field.root().is_some(),
@@ -116,7 +114,7 @@ impl Metric {
         (self.recorded)(seen).or_else(|| (self.instead)(seen))
     }
 
-    /// What it needs and is not known; nothing where it can be taken.
+    /// A missing need; `None` if the metric can be computed.
     pub fn missing(&self, known: &Knowledge) -> Option<Need> {
         self.needs.iter().copied().find(|need| !known.has(*need))
     }
@@ -127,7 +125,7 @@ pub fn metric(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// What the entries of the table read: a federation as it stands.
+/// The input of the table's entries: the present state of a federation.
 struct View<'s> {
     of: &'s Metrics,
     run: &'s dyn Observable,
@@ -136,7 +134,7 @@ struct View<'s> {
     centre: Option<&'s [f64]>,
     /// The w of the Lyapunov function.
     control_weight: f64,
-    /// The mean loss and the mean operator at theta, where both come from one pass over the data.
+    /// The mean loss and the mean operator at theta, if both come from one pass over the data.
     at_theta: OnceCell<Option<(f64, Vec<f64>)>>,
 }
 
@@ -154,7 +152,7 @@ impl View<'_> {
     }
 }
 
-/// What a metric's entry takes from a run and from the entries before it.
+/// Computes an entry from a run and the entries before it.
 fn taken(view: &View<'_>, seen: &Observation, take: fn(&View<'_>, &Observation) -> Option<f64>) -> Option<f64> {
     take(view, seen)
 }
@@ -170,7 +168,7 @@ macro_rules! metrics {
         instead: $instead:expr,
         take: $take:expr,
     })+) => {
-        /// What is recorded of one round; absent where it is not known.
+        /// The metrics of one round; absent if unknown.
         #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
         pub struct Observation {
             $($(#[doc = $doc])+ pub $name: Option<f64>,)+
@@ -213,17 +211,17 @@ metrics! {
         instead: |_| None,
         take: |view, _| Some(linalg::distance_sq(view.theta, view.of.field.root()?)),
     }
-    /// `||theta - limit||^2`, against a point of the user's.
+    /// `||theta - limit||^2`, with the user's point `limit`.
     error {
         axis: "‖θ − centre‖²",
         degree: 2,
         needs: [RootOrCentre],
         is_predicted: true,
-        // Where nothing else is said it is measured from theta*.
+        // Without such a point: from theta*.
         instead: |seen| seen.mse,
         take: |view, _| Some(linalg::distance_sq(view.theta, view.centre?)),
     }
-    /// `||sum_c p_c gbar_c(theta)||`; not known where operators can only be sampled.
+    /// `||sum_c p_c gbar_c(theta)||`; unknown if operators can only be sampled.
     residual {
         axis: "‖mean ḡ(θ)‖",
         degree: 1,
@@ -260,8 +258,8 @@ metrics! {
             sum.filter(|_| are_known)
         },
     }
-    /// `||theta - theta*||^2 + w sum_c p_c ||xi_c - xi*_c||^2`, the Lyapunov function of
-    /// \[S\] HTML eq. 45 and 51: `w = (eta / p)^2`, or `(eta H)^2` with a fixed period.
+    /// `||theta - theta*||^2 + w sum_c p_c ||xi_c - xi*_c||^2`, Lyapunov function of \[S\] HTML eq. 45 and 51: `w = (eta / p)^2`, or `(eta
+    /// H)^2` with a fixed period.
     lyapunov {
         axis: "ψ",
         degree: 2,
@@ -288,7 +286,7 @@ metrics! {
         instead: |_| None,
         take: |view, seen| Some(seen.loss? - view.of.least_loss?),
     }
-    /// How many line searches found no step that lowers the loss enough, from the start; for methods that count them.
+    /// Line searches so far that found no step with enough decrease; for methods that count them.
     failed_searches {
         axis: "failed line searches",
         degree: 1,
@@ -297,8 +295,8 @@ metrics! {
         instead: |_| None,
         take: |view, _| view.run.coordinator().failed_searches().map(|failed| failed as f64),
     }
-    /// `||Hhat - H||_F^2 / ||H||_F^2`, the squared relative distance of the server's approximation of the mean Hessian from the mean
-    /// Hessian, where this is constant; for methods that keep an approximation.
+    /// `||Hhat - H||_F^2 / ||H||_F^2`: squared relative error of the server's approximation of a constant mean Hessian; for methods that
+    /// keep one.
     hessian_error {
         axis: "‖Ĥ − H‖² / ‖H‖²",
         degree: 2,
@@ -312,15 +310,15 @@ metrics! {
     }
 }
 
-/// What metrics need, computed once per field.
+/// The data of metrics, computed once per field.
 pub struct Metrics {
     field: Arc<dyn Field>,
     mean: Option<System>,
-    /// `||H||_F^2` of the mean Hessian H, where it is the constant matrix of `mean`.
+    /// `||H||_F^2` of the mean Hessian H, if it is the constant matrix of `mean`.
     hessian_norm_sq: Option<f64>,
-    /// `xi*_c` of every kind where operators are linear, of every agent elsewhere; empty where they are not known.
+    /// `xi*_c` of every kind if operators are linear, otherwise of every agent; empty if unknown.
     ideal: Vec<Vec<f64>>,
-    /// `f(theta*)`, where it is known.
+    /// `f(theta*)`, if known.
     least_loss: Option<f64>,
 }
 
@@ -353,7 +351,7 @@ impl Metrics {
         known
     }
 
-    /// `sum_c p_c f_c(theta)`, where it is known.
+    /// `sum_c p_c f_c(theta)`, if known.
     fn mean_loss(&self, theta: &[f64]) -> Option<f64> {
         match &self.mean {
             Some(mean) if is_of_systems(&*self.field) => Some(mean.loss(theta)),
@@ -361,35 +359,34 @@ impl Metrics {
         }
     }
 
-    /// `xi*_c = -gbar_c(theta*)`, d numbers, where `theta*` and the mean operators are known.
+    /// `xi*_c = -gbar_c(theta*)`, d numbers, if `theta*` and the mean operators are known.
     pub fn ideal_control(&self, c: usize) -> Option<&[f64]> {
         let at = self.field.systems().map_or(c, |systems| systems.kind_of[c] as usize);
         self.ideal.get(at).map(Vec::as_slice)
     }
 
-    /// What a metric needs and this problem does not tell; nothing where it can be taken.
+    /// A need of a metric that this problem lacks; `None` if the metric can be computed.
     pub(crate) fn missing(&self, name: &str) -> Option<Need> {
         metric(name)?.missing(&Knowledge::of(&*self.field, true, true))
     }
 
-    /// `||sum_c p_c gbar_c(theta)||`, where it is known.
+    /// `||sum_c p_c gbar_c(theta)||`, if known.
     pub(crate) fn residual(&self, theta: &[f64]) -> Option<f64> {
         Some(linalg::norm_sq(&self.mean_operator(theta)?).sqrt())
     }
 
-    /// `sum_c p_c gbar_c(theta)`, where it is known.
+    /// `sum_c p_c gbar_c(theta)`, if known.
     fn mean_operator(&self, theta: &[f64]) -> Option<Vec<f64>> {
         self.mean.as_ref().map_or_else(|| self.field.mean_operator(theta), |mean| Some(mean.mean(theta)))
     }
 
-    /// The metrics of a federation as it stands; `centre` is what `error` is measured from,
-    /// `control_weight` the w of the Lyapunov function.
+    /// The present metrics of a federation. `error` is measured from `centre`; `control_weight` is the w of the Lyapunov function.
     pub fn observe(&self, run: &dyn Observable, centre: Option<&[f64]>, control_weight: f64) -> Observation {
         let theta = run.coordinator().output();
         Observation::take(&View { of: self, run, theta, centre, control_weight, at_theta: OnceCell::new() })
     }
 
-    /// [`Metrics::observe`] where operators may fail.
+    /// [`Metrics::observe`] for operators that may fail.
     ///
     /// # Errors
     /// When one has failed ([`Field::failure`]). The field is then ready for the next call.
@@ -467,7 +464,7 @@ mod tests {
         }
     }
 
-    /// The loss of the mean system is the mean of the agents' losses, to rounding.
+    /// The mean system's loss is the mean of the agents' losses, to rounding.
     #[test]
     fn the_loss_of_linear_systems_is_that_of_their_mean() {
         let system = |c: f64| System { a: faer::mat![[2.0 + c, 0.5], [0.5, 1.0 + 0.3 * c]], b: vec![1.0 - c, 0.2 * c] };

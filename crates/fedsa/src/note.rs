@@ -1,16 +1,16 @@
-//! Notes: what a reader of a result must know besides the numbers.
+//! Notes: information that a reader of a result needs in addition to the numbers.
 //!
-//! Whoever finds something odd makes a [`Note`] and puts it into its result. Results pass notes on; a summary collects them, and the
-//! terminal, Python's `warnings`, `summary.json` and the report show the same ones. A kind of note is one line of [`NoteCode`].
+//! Code that finds something odd puts a [`Note`] into its result. A summary collects the notes; the terminal, Python's `warnings`,
+//! `summary.json` and the report show them. Each kind of note is one line of [`NoteCode`].
 
 use std::fmt;
 
-/// How much a note matters.
+/// The importance of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The numbers are right; this says how they came about.
+    /// The numbers are right; the note explains how they arose.
     Info,
-    /// The numbers may not mean what a reader takes them for.
+    /// The numbers may mislead a reader.
     Warning,
 }
 
@@ -24,7 +24,7 @@ impl Severity {
     }
 }
 
-/// The codes, one a kind of note: name in files, severity, what it is about.
+/// The codes, one per kind of note: name in files, severity, subject.
 macro_rules! codes {
     ($($variant:ident, $name:literal, $severity:ident, $about:literal;)*) => {
         /// The kind of a note. Codes never change; texts may.
@@ -41,12 +41,12 @@ macro_rules! codes {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// How much notes of this kind matter.
+            /// The importance of notes of this kind.
             pub fn severity(self) -> Severity {
                 match self { $(Self::$variant => Severity::$severity,)* }
             }
 
-            /// What notes of this kind are about, in a sentence.
+            /// The subject of notes of this kind, in a sentence.
             pub fn about(self) -> &'static str {
                 match self { $(Self::$variant => $about,)* }
             }
@@ -114,13 +114,12 @@ codes! {
     WeightsNotFound, "weights.not-found", Warning, "The fit of the weights did not find those that it was to find.";
 }
 
-/// Something that a reader of a result must know.
+/// Information that a reader of a result needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// Its kind.
     pub code: NoteCode,
-    /// What is so and what to do about it, in plain sentences. Settings are in backticks; what users named, as columns are, is in double
-    /// quotes.
+    /// The finding and what to do about it, in plain sentences. Settings are in backticks; users' names, such as columns, in double quotes.
     pub text: String,
 }
 
@@ -130,7 +129,7 @@ impl Note {
         Self { code, text: text.into() }
     }
 
-    /// How much it matters.
+    /// Its importance.
     pub fn severity(&self) -> Severity {
         self.code.severity()
     }

@@ -1,8 +1,8 @@
 //! Loops over agents, rows and blocks on all threads.
 //!
-//! The loop itself is compiled once, because it calls the work through a pointer: rayon's iterators are compiled anew for each
-//! closure, which was an eighth of the crate's code. What is computed for an index may not depend on the order of the calls; then
-//! results have the same bits for any number of threads.
+//! The loop calls the work through a pointer, so it is compiled once; rayon's iterators are compiled for each closure, which was an eighth
+//! of the crate's code. If the work for an index does not depend on the order of calls, results have the same bits for any number of
+//! threads.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -12,8 +12,8 @@ pub fn threads() -> usize {
     rayon::current_num_threads()
 }
 
-/// Calls `see` with ranges that together are the indices below `n`, each of at most `most` indices. As in rayon's iterators, there are
-/// some ranges for each thread, and what another thread takes over is halved again: threads that are idle find work.
+/// Calls `see` with ranges that together are the indices below `n`, each of at most `most` indices. As in rayon's iterators, each thread
+/// has several ranges, and stolen ranges are halved again, so that idle threads find work.
 pub fn ranges(n: usize, most: usize, see: &(dyn Fn(Range<usize>) + Sync)) {
     if n > 0 {
         halve(0..n, threads().max(n / most.max(1)), false, see);
@@ -35,7 +35,7 @@ pub fn each(n: usize, see: impl Fn(usize) + Sync) {
     ranges(n, usize::MAX, &|range| range.for_each(&see));
 }
 
-/// `of` each index below `n`, in order.
+/// Collects `of(i)` for each index i below `n`, in order.
 pub fn map<T: Send>(n: usize, of: impl Fn(usize) -> T + Sync) -> Vec<T> {
     map_by(n, usize::MAX, &of)
 }
@@ -51,7 +51,7 @@ pub fn map_by<T: Send>(n: usize, most: usize, of: &(dyn Fn(usize) -> T + Sync)) 
         for i in range {
             own.push(Some(of(i)));
         }
-        // Short: only moves.
+        // Held briefly: only moves.
         let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
         all[first..first + own.len()].swap_with_slice(&mut own);
     });
@@ -62,7 +62,7 @@ pub fn map_by<T: Send>(n: usize, most: usize, of: &(dyn Fn(usize) -> T + Sync)) 
     out
 }
 
-/// As [`map`]. Of several errors the first in order is returned, whichever thread was faster.
+/// [`map`] for work that can fail.
 ///
 /// # Errors
 /// The first error in order.
@@ -74,8 +74,8 @@ pub fn try_map<T: Send, E: Send>(n: usize, of: impl Fn(usize) -> Result<T, E> + 
     Ok(out)
 }
 
-/// As [`try_map`], of work that is itself shared by threads now and then: it runs on threads of the pool, which share without waking a
-/// thread up and waiting for it.
+/// [`try_map`] for work that sometimes uses several threads itself. It runs on threads of the pool, which divide work without waking
+/// another thread and waiting for it.
 ///
 /// # Errors
 /// The first error in order.
@@ -83,12 +83,12 @@ pub fn try_map_shared<T: Send, E: Send>(n: usize, of: impl Fn(usize) -> Result<T
     rayon::scope(|_| try_map(n, &of))
 }
 
-/// As [`map`]; `None` if any is.
+/// [`map`]; `None` if any result is.
 pub fn map_all<T: Send>(n: usize, of: impl Fn(usize) -> Option<T> + Sync) -> Option<Vec<T>> {
     try_map(n, |i| of(i).ok_or(())).ok()
 }
 
-/// As [`map`], of items that `of` takes.
+/// [`map`] over items that `of` consumes.
 pub fn map_into<T: Send, U: Send>(items: Vec<T>, of: impl Fn(usize, T) -> U + Sync) -> Vec<U> {
     let mut cells = Vec::with_capacity(items.len());
     for item in items {
@@ -98,8 +98,8 @@ pub fn map_into<T: Send, U: Send>(items: Vec<T>, of: impl Fn(usize, T) -> U + Sy
     map(cells.len(), |i| of(i, take(i).expect("each index is in one range")))
 }
 
-/// Both results: at the same time where there are fewer of some items than threads, so that loops over them would leave threads idle, and
-/// one after the other where there are more, which takes less memory.
+/// Computes both results: in parallel if there are fewer `items` than threads, so that loops over them leave threads idle; otherwise one
+/// after the other, which takes less memory.
 pub fn both<A: Send, B: Send>(items: usize, a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
     if items < threads() { rayon::join(a, b) } else { (a(), b()) }
 }

@@ -1,4 +1,4 @@
-//! What most programs need, in one `use`: `use fedsa::prelude::*;`.
+//! Common imports: `use fedsa::prelude::*;`.
 
 pub use crate::cancel::Cancel;
 pub use crate::error::{Error, ErrorKind, Result};

@@ -1,13 +1,12 @@
-//! The protocol of a method: what travels between its halves in a round.
+//! The protocol of a method: the messages between its halves in a round.
 //!
-//! A method builds one [`Protocol`]. From this description links are checked ([`crate::method::check_link`]), nodes
-//! validate messages from a network ([`Protocol::check_down`], [`Protocol::check_answer`]), and the engine knows what to
-//! sum. What the server needs, what an agent accepts and what a node accepts therefore agree.
+//! A method builds one [`Protocol`]. It is the basis of checks of links ([`crate::method::check_link`]), of nodes' checks of messages from
+//! a network ([`Protocol::check_down`], [`Protocol::check_answer`]), and of the engine's sums.
 
 use crate::error::{Error, Result};
 use crate::message::{Body, Form, Message, Part, TELL};
 
-/// The length of a part: the number of its numbers, or of its bytes where the method packed it itself.
+/// The length of a part, in numbers, or in bytes if the method packs it itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Len {
     /// Exactly this length.
@@ -39,7 +38,7 @@ pub enum Gather {
     Each,
 }
 
-/// A part that the server wants back.
+/// A part of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplySpec {
     /// The part.
@@ -59,8 +58,7 @@ pub struct Exchange {
     pub own: Vec<(Part, Len)>,
     /// The parts of an answer, in order.
     pub replies: Vec<ReplySpec>,
-    /// Whether a round may begin with this exchange. A round may always begin with the first; any other follows the one
-    /// before it unless this is set.
+    /// Whether a round may begin with this exchange, as it always may with the first.
     pub may_open: bool,
 }
 
@@ -69,7 +67,7 @@ pub struct Exchange {
 pub struct Protocol {
     /// The exchanges in order. A round may end after any of them.
     pub exchanges: Vec<Exchange>,
-    /// The parts of the message at a round's end, which agents do not answer; no message when empty.
+    /// The parts of the message at a round's end, which agents do not answer; no message if empty.
     pub tell: Vec<(Part, Len)>,
     /// The parts that some recipients of this message get in addition, each with its own content.
     pub tell_own: Vec<(Part, Len)>,
@@ -116,9 +114,9 @@ impl Protocol {
         (0..self.exchanges.len()).any(|e| self.wants_each(e as u8))
     }
 
-    /// Whether the agents' state depends on which of their answers to an exchange counted. An agent takes its last such answer for counted
-    /// unless it is told otherwise ([`Part::Counted`]): with its next question of such an exchange, or at the end of the round if the
-    /// method tells it something then.
+    /// Whether the agents' state depends on which of their answers to an exchange counted. An agent assumes that its last such answer
+    /// counted, unless a message says otherwise ([`Part::Counted`]): its next question of such an exchange, or the message at the end of
+    /// the round if the method has one.
     pub fn is_acknowledged(&self, exchange: u8) -> bool {
         match self.exchange(exchange) {
             Some(_) if says_what_counted(&self.tell_own) => usize::from(exchange) + 1 == self.exchanges.len(),
@@ -132,7 +130,7 @@ impl Protocol {
         (0..self.exchanges.len()).any(|e| self.is_acknowledged(e as u8))
     }
 
-    /// Whether messages with this number, [`TELL`] among them, tell agents which of their answers counted last.
+    /// Whether messages with this number ([`TELL`] included) say which of an agent's answers counted last.
     pub(crate) fn tells_what_counted(&self, exchange: u8) -> bool {
         match exchange {
             TELL => says_what_counted(&self.tell_own),
@@ -140,8 +138,8 @@ impl Protocol {
         }
     }
 
-    /// Whether answers may depend on what the server sent: false if its questions have no content. An answer to an older
-    /// question is then as good as one to the present question.
+    /// Whether answers may depend on the server's messages: false if its questions have no content. An answer to an older question then
+    /// also answers the present one.
     pub fn depends_on_model(&self) -> bool {
         self.exchanges.iter().any(|exchange| !exchange.down.is_empty() || !exchange.own.is_empty())
     }
@@ -165,10 +163,10 @@ impl Protocol {
         down.chain(told).map(|(_, len)| *len).chain(up).map(Len::largest).max().unwrap_or(0)
     }
 
-    /// The most parts that a message has.
+    /// The largest number of parts of a message.
     pub fn most_parts(&self) -> usize {
         let exchange = |e: &Exchange| (e.down.len() + e.own.len()).max(e.replies.len());
-        // A server node may send a control variate besides.
+        // A server node may add a control variate.
         1 + self.exchanges.iter().map(exchange).max().unwrap_or(0).max(self.tell.len() + self.tell_own.len())
     }
 
@@ -184,11 +182,11 @@ impl Protocol {
         self.parts().filter(|part| matches!(part, Part::Outside(_))).collect()
     }
 
-    /// Whether messages can be made and read as it says.
+    /// Checks that messages can be encoded and decoded by this description.
     ///
     /// # Errors
-    /// When an exchange wants nothing or the same part twice, a sum is wanted of what cannot be summed, or a codec would
-    /// have to encode two parts of one message.
+    /// When an exchange wants nothing or the same part twice, a summed part cannot be summed, or a codec would have to encode two parts of
+    /// one message.
     pub fn check(&self) -> Result<()> {
         let bad = |what: String| Err(Error::new("protocol", what, "parts that can be encoded, summed and told apart"));
         if self.exchanges.is_empty() || self.exchanges.len() > usize::from(TELL) {
@@ -223,10 +221,10 @@ impl Protocol {
         }
     }
 
-    /// Whether a message down is one of this method.
+    /// Checks that a message down belongs to this method.
     ///
     /// # Errors
-    /// When it has other parts; says which parts would be accepted.
+    /// When it has other parts; names the accepted ones.
     pub fn check_down(&self, down: &Message) -> Result<()> {
         let (wanted, own) = match (down.exchange, self.exchange(down.exchange)) {
             (TELL, _) if !self.tell.is_empty() => (&self.tell, &self.tell_own),
@@ -252,19 +250,19 @@ impl Protocol {
     /// Checks that these are the parts of an answer to an exchange, with finite numbers.
     ///
     /// # Errors
-    /// When there are other parts or numbers; says which parts would be accepted.
+    /// When there are other parts, or numbers that are not finite; names the accepted parts.
     pub fn check_answer(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
         self.check_answer_shape(exchange, parts)?;
         check_finite(parts)
     }
 
-    /// As [`Protocol::check_answer`], whatever the numbers are.
+    /// [`Protocol::check_answer`] without the check of numbers.
     pub(crate) fn check_answer_shape(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
         let wanted: Vec<(Part, Len)> = self.wanted(exchange).iter().map(|want| (want.part, want.len)).collect();
         check_shape(parts, &wanted)
     }
 
-    /// The answer to an exchange of an agent whose numbers are no longer finite: NaN in every number that is wanted.
+    /// The answer of an agent whose numbers are no longer finite: NaN in every number.
     pub(crate) fn diverged_answer(&self, exchange: u8) -> Vec<(Part, Body)> {
         let nan = |want: &ReplySpec| match want.part {
             part if part.form() == Form::Sparse => Body::Sparse { len: want.len.largest() as u32, index: vec![0], value: vec![f64::NAN] },
@@ -275,7 +273,7 @@ impl Protocol {
     }
 }
 
-/// Whether parts that some recipients get of their own say which of their answers counted last.
+/// Whether recipients' own parts say which of their answers counted last.
 fn says_what_counted(own: &[(Part, Len)]) -> bool {
     own.iter().any(|(part, _)| *part == Part::Counted)
 }
@@ -339,7 +337,7 @@ mod tests {
         assert!(down(1, vec![vector(Part::Operator, 3)]));
         assert!(down(TELL, vec![vector(Part::Direction, 3)]));
         let sparse = |part| vec![(part, Body::Sparse { len: 3, index: vec![1], value: vec![0.5] })];
-        // Whoever receives an operator writes it out first, whether a sum or each one is wanted.
+        // Receivers expand sparse operators, for sums and for single answers.
         assert!(protocol.check_answer(0, &sparse(Part::Operator)).is_ok());
         assert!(Protocol::operators_then_directions(3, Gather::Each).check_answer(0, &sparse(Part::Operator)).is_ok());
         assert!(down(1, sparse(Part::Operator)));
@@ -380,7 +378,7 @@ mod tests {
             assert!(with(&|p| p.exchanges[0].replies.push(want(part, Len::AtMost(3), Gather::Each))).is_ok());
             assert!(part.takes(&Body::Packed(vec![1])) && !part.takes(&Body::Numbers(vec![1.0])));
         }
-        // What is told at the end of a round is told only where the method tells anything.
+        // Only methods with `tell` have a message at the end of a round.
         let silent = Protocol::directions(3, Gather::Each);
         assert!(silent.check_down(&Message::one(0, TELL, Part::Direction, vec![0.0; 3])).is_err());
         assert!(silent.wants_each_anywhere() && !protocol.wants_each_anywhere());

@@ -1,14 +1,13 @@
 //! Keyed randomness: every draw is a function of (seed, purpose, round, agent).
 //!
-//! Nothing else decides a draw: not the thread, the lane, the method beside it
-//! or the order of evaluation. Each key opens its own xoshiro256++ stream
+//! Draws do not depend on the thread, the lane, other methods or the order of evaluation. Each key opens its own xoshiro256++ stream
 //! (Blackman and Vigna 2021), whose four words are hashes of the key.
 
 use std::convert::Infallible;
 
 use rand::rand_core::TryRng;
 
-/// What a stream is for; part of its key, so that streams never overlap.
+/// The purpose of a stream, part of its key, so that streams never overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Purpose {
@@ -16,9 +15,9 @@ pub enum Purpose {
     Sample = 1,
     /// A sample outside the local steps.
     Fresh,
-    /// Coins shared by all agents (random talk).
+    /// Draws shared by all agents (random communication).
     Coin,
-    /// Which agents take part in a round.
+    /// The participants of a round.
     Participants,
     /// The initial iterate.
     Start,
@@ -42,31 +41,31 @@ pub enum Purpose {
     Noise,
     /// A codec's dither.
     Codec,
-    /// What media do to messages.
+    /// The effects of media on messages.
     Medium,
     /// A receiver's noise.
     Receiver,
-    /// How many bits a link carries.
+    /// The number of bits that a link carries.
     Budget,
-    /// How old what arrives is.
+    /// The delay of models or answers.
     Delay,
-    /// Which iterate is given out.
+    /// The iterate that is the output.
     Output,
-    /// Which episodes are held out.
+    /// The held-out episodes.
     Holdout,
-    /// How many eigenpairs an agent sends, and the start of iterations that look for some.
+    /// The number of eigenpairs that an agent sends, and the start of iterations for eigenpairs.
     Pairs,
-    /// How a compressor of matrices rounds, and which entries it takes.
+    /// The rounding of a compressor of matrices, and its choice of entries.
     Compressor,
     /// The offsets of a quantiser's grid.
     Grid,
-    /// The start of iterations for eigenpairs of operators without a matrix, and what they look for what they missed with.
+    /// The start vectors of iterations for eigenpairs of operators without a matrix, also of the search for missed ones.
     Lanczos,
-    /// Which fold of a cross-fit an episode is in.
+    /// The fold of an episode in a cross-fit.
     Fold,
-    /// What a client rule of one's own draws besides samples.
+    /// Draws of a user's client rule, besides samples.
     Rule,
-    /// How stages of a link alter what an agent sends.
+    /// Alterations of agents' messages by stages of a link.
     Altered,
 }
 
@@ -115,7 +114,7 @@ impl Key {
         Stream { s: self.words((agent as u64).wrapping_mul(WEYL)) }
     }
 
-    /// The words of the stream of the agent whose number times [`WEYL`] is `c`.
+    /// The words of the stream of an agent whose number times [`WEYL`] is `c`.
     #[inline(always)]
     fn words(&self, c: u64) -> [u64; 4] {
         let s0 = mix(self.high.wrapping_add(c));
@@ -188,7 +187,7 @@ impl TryRng for Stream {
     }
 }
 
-/// What xoshiro256++ gives in a state with these first and last words.
+/// The output of xoshiro256++ in a state with these first and last words.
 #[inline(always)]
 const fn output(s0: u64, s3: u64) -> u64 {
     s0.wrapping_add(s3).rotate_left(23).wrapping_add(s0)
@@ -234,7 +233,7 @@ impl<const L: usize> Streams<L> {
         Streams { s: std::array::from_fn(|w| std::array::from_fn(|l| self.s[w][l])) }
     }
 
-    /// Replaces those of the first `M` lanes.
+    /// Replaces the streams of the first `M` lanes.
     #[inline(always)]
     pub fn set_first<const M: usize>(&mut self, streams: &Streams<M>) {
         self.s.iter_mut().zip(&streams.s).for_each(|(words, to)| words[..M].copy_from_slice(to));

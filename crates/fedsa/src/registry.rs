@@ -1,7 +1,6 @@
 //! Registries of problems, methods, codecs and media: one entry per kind.
 //!
-//! If a file says `kind = "garnet"`, the entry with this name reads the other keys
-//! into the settings of the kind. Only the entry contains the name.
+//! For `kind = "garnet"` in a file, the entry with this name reads the other keys into the kind's settings.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -14,11 +13,11 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use crate::error::Result;
 use crate::settings::{self, Value};
 
-/// A function of a registry: that of a table of the program, or a closure that owns data. It is called as a function.
+/// A function of a registry: static, or a closure that owns data.
 pub enum Registered<F: ?Sized + 'static> {
-    /// Of a table of the program.
+    /// A static function.
     Static(&'static F),
-    /// With data of its own, which clones share.
+    /// A closure; clones share its data.
     Shared(Arc<F>),
 }
 
@@ -49,8 +48,7 @@ type Read<T> = dyn Fn(&Value) -> Result<Box<T>> + Send + Sync;
 #[cfg(feature = "schema")]
 type MakeSchema = dyn Fn(&mut schemars::SchemaGenerator) -> schemars::Schema + Send + Sync;
 
-/// One kind of problem, method, codec or medium: an entry of a table, made with [`kind!`](crate::kind!), or a value that owns
-/// data ([`Kind::new`]).
+/// One kind of problem, method, codec or medium: a constant made with [`kind!`](crate::kind!), or a value that owns data ([`Kind::new`]).
 pub struct Kind<T: ?Sized + 'static> {
     /// The value of `kind`.
     pub name: &'static str,
@@ -127,22 +125,22 @@ pub use crate::kind;
 #[cfg(feature = "schema")]
 pub use schemars;
 
-/// The keys of a kind: settings that a table gives and, with the feature `schema`, whose schema is known.
+/// Settings of a kind: read from a table, with a JSON schema.
 #[cfg(feature = "schema")]
 pub trait KindKeys: FromTable + schemars::JsonSchema {}
 #[cfg(feature = "schema")]
 impl<S: FromTable + schemars::JsonSchema> KindKeys for S {}
 
-/// The keys of a kind: settings that a table gives.
+/// Settings of a kind: read from a table.
 #[cfg(not(feature = "schema"))]
 pub trait KindKeys: FromTable {}
 #[cfg(not(feature = "schema"))]
 impl<S: FromTable> KindKeys for S {}
 
 impl<T: ?Sized> Kind<T> {
-    /// A kind whose settings `make` joins with data that it holds, such as transitions that are in memory. `S` are the keys that a
-    /// table gives. Whatever the settings do not serialise (the data themselves) is in no file and in no hash: a run that is
-    /// continued, and nodes at other places, need the same data.
+    /// A kind whose `make` combines settings with data that it owns, such as transitions in memory. `S` are the settings that a table
+    /// gives. Files and hashes contain only what the settings serialise, not the data: a continued run, and nodes on other machines, need
+    /// the same data.
     ///
     /// ```
     /// use fedsa::method::MethodSettings;
@@ -170,7 +168,7 @@ impl<T: ?Sized> Kind<T> {
         }
     }
 
-    /// The kind with other names too.
+    /// Adds other names.
     #[must_use]
     pub fn with_aliases(self, aliases: &'static [&'static str]) -> Self {
         Self { aliases, ..self }
@@ -182,9 +180,8 @@ impl<T: ?Sized> Kind<T> {
     }
 }
 
-/// Settings as a table has them, and how they become those that the code uses: what must be checked as long as it is known
-/// which keys the table has, is checked here. [`kind!`](crate::kind!) reads every type of settings through this trait; types
-/// that derive `Deserialize` are their own form.
+/// Reads settings from a table. Checks that depend on which keys the table has belong here. [`kind!`](crate::kind!) reads all settings
+/// through this trait; types that derive `Deserialize` have it.
 pub trait FromTable: Sized {
     /// Reads the settings.
     ///
@@ -207,8 +204,8 @@ pub fn read<S: FromTable>(table: &Value) -> Result<S> {
     S::from_table(table)
 }
 
-/// Reads a value from a table, and refuses a list of its entries, which a derived enum with
-/// a tag (`law = ..`) would accept too: for `#[serde(deserialize_with)]`.
+/// For `#[serde(deserialize_with)]`: reads a value from a table. It refuses a list of the table's entries, which a derived enum with a tag
+/// (`law = ..`) would accept.
 ///
 /// # Errors
 /// As the deserialiser, and when the value is not a table.

@@ -1,17 +1,17 @@
-//! How an agent's operator is seen: its mean, independent samples, or one trajectory.
+//! How an agent samples its operator: the mean, independent samples, or one trajectory.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, require};
 
-/// The law of an agent's samples.
+/// The law of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Law {
     /// No noise: `gbar_c(theta)` itself.
     Mean,
-    /// Independent draws from the stationary law `pi_c`.
+    /// Independent, from the stationary law `pi_c`.
     #[default]
     Iid,
     /// One trajectory per agent.
@@ -23,10 +23,10 @@ pub enum Law {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ChainStart {
-    /// At a state drawn from the stationary law, per seed and agent.
+    /// Drawn from the stationary law, per seed and agent.
     #[default]
     Stationary,
-    /// At this state (a transition's index for logs).
+    /// This state (for logs, the index of a transition).
     State(u32),
 }
 
@@ -36,12 +36,12 @@ pub enum ChainStart {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Sampling {
-    /// mean, iid or markov.
+    /// The law of samples.
     pub kind: Law,
-    /// Each step averages this many samples.
+    /// Samples averaged per step.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = MAX_BATCH)))]
     pub batch: usize,
-    /// Where Markov trajectories start: `"stationary"` or `{ state = 0 }`.
+    /// Start of Markov trajectories: `"stationary"` or `{ state = 0 }`.
     pub start: ChainStart,
 }
 
@@ -51,7 +51,7 @@ crate::settings::setters! { Sampling {
     with_start(start: ChainStart) = start;
 } }
 
-/// More samples a step than this are refused.
+/// Largest number of samples per step.
 const MAX_BATCH: usize = 1_000_000;
 
 impl Default for Sampling {
@@ -62,12 +62,12 @@ impl Default for Sampling {
 
 impl Sampling {
     /// # Errors
-    /// When the batch is empty.
+    /// When `batch` is not in 1..=1,000,000.
     pub fn check(&self) -> Result<()> {
         require((1..=MAX_BATCH).contains(&self.batch), "batch", self.batch, &format!("between 1 and {MAX_BATCH}"))
     }
 
-    /// Samples a local step uses: none under the mean law.
+    /// Samples per local step: 0 under the mean law.
     #[inline]
     pub fn samples_per_step(&self) -> usize {
         if self.kind == Law::Mean { 0 } else { self.batch }

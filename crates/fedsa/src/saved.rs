@@ -6,8 +6,7 @@
 //! | the state | postcard |
 //! | CRC-32 (IEEE 802.3) of all bytes before, little endian | u32 |
 //!
-//! A state on a disk that fails is refused; without a checksum it would be another state of the same shape. The checksum does not protect
-//! against deliberate changes.
+//! The checksum detects damage by a failing disk, but not deliberate changes.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,12 +16,12 @@ use crate::error::{Error, Result};
 /// Bytes of the checksum.
 const CHECKSUM_BYTES: usize = 4;
 
-/// What is saved, and the version of its layout.
+/// The name and version of a saved layout.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
-    /// What errors call it, such as `node`.
+    /// The name in errors, such as `node`.
     pub name: &'static str,
-    /// The version, which rises with every change of the bytes. States of other versions are refused.
+    /// The version, which rises with every change of the bytes. Other versions are refused.
     pub version: u32,
 }
 
@@ -35,7 +34,7 @@ impl Layout {
     /// The state in bytes that [`Layout::write`] returned.
     ///
     /// # Errors
-    /// Of the kind [`crate::error::ErrorKind::Format`], when they are of another version, which is named, or are damaged.
+    /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are damaged or have another version, which the error names.
     pub fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T> {
         let Self { name, version } = self;
         let Ok((other, _)) = postcard::take_from_bytes::<u32>(bytes) else { return Err(self.foreign()) };
@@ -53,7 +52,7 @@ impl Layout {
         }
     }
 
-    /// The error about bytes that are not a state of what restores it.
+    /// The error about bytes that are a state of something else.
     pub fn foreign(&self) -> Error {
         let name = self.name;
         self.error(format!("not a state of this {name}"), &format!("a state that the same {name} saved, with the same settings"))
@@ -64,10 +63,10 @@ impl Layout {
     }
 }
 
-/// A part of a state as bytes, such as that of a rule.
+/// A part of a state, such as a rule's state, as bytes.
 ///
 /// # Panics
-/// When it is no plain data.
+/// When the state is not plain data.
 pub fn packed(state: &impl Serialize) -> Vec<u8> {
     postcard::to_stdvec(state).expect("plain data serialises")
 }
@@ -75,7 +74,7 @@ pub fn packed(state: &impl Serialize) -> Vec<u8> {
 /// The part in bytes that [`packed`] returned.
 ///
 /// # Errors
-/// When they are of another type.
+/// When the bytes are of another type.
 pub fn unpacked<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((state, [])) => Ok(state),

@@ -11,12 +11,12 @@ use crate::error::{Result, require};
 use crate::random::{ALL, Purpose, stream};
 use crate::settings::choice;
 
-/// The step size of a round or a step.
+/// The step size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum StepSize {
-    /// `eta` always.
+    /// Constant.
     Constant(#[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))] f64),
     /// `c / (t + t0)^power`.
     Decaying(Decay),
@@ -34,24 +34,24 @@ choice!(StepSize, "a positive number, or { c = .., t0 = .., power = .., per = \"
     table Decay => |decay| Ok(StepSize::Decaying(decay)),
 );
 
-/// `c / (t + t0)^power`, t the index of the round or of the local step.
+/// `c / (t + t0)^power`, t the round or local step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Decay {
-    /// The numerator.
+    /// Numerator.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub c: f64,
-    /// The offset; the first step size is `c / t0^power`.
+    /// Offset; the first size is `c / t0^power`.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub t0: f64,
-    /// The exponent; 1 in \[F\] Corollary 1.
+    /// Exponent; 1 in \[F\] Corollary 1.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub power: f64,
-    /// What t counts.
+    /// The unit of t.
     #[serde(default)]
     pub per: Per,
 }
@@ -74,7 +74,7 @@ crate::settings::setters! { Decay {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Per {
-    /// Rounds: all steps of a round have one size.
+    /// Rounds: one size per round.
     #[default]
     Round,
     /// Local steps, `t H + h`.
@@ -101,7 +101,7 @@ impl StepSize {
         }
     }
 
-    /// The constant step size, if it is one.
+    /// The step size, if it is constant.
     pub fn constant(&self) -> Option<f64> {
         match self {
             StepSize::Constant(eta) => Some(*eta),
@@ -125,21 +125,21 @@ impl Decay {
     }
 }
 
-/// How many local steps a round has.
+/// The number of local steps of a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LocalSteps {
     /// H.
     Fixed(usize),
-    /// Until a coin of this probability, shared by all agents, falls on "talk".
+    /// Geometric: after each step all agents communicate with the same probability, by a shared draw.
     Geometric {
-        /// The probability p of talking after a step.
+        /// The probability p of communicating after a step.
         talk: f64,
-        /// The run's seed: the coin's key names no agent.
+        /// The run's seed. The key of the draw names no agent.
         seed: u64,
     },
 }
 
-/// The step sizes of every round; both halves of a method know them.
+/// The step sizes of every round, known to both halves of a method.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepSchedule {
     /// The step size.
@@ -169,13 +169,13 @@ impl StepSchedule {
         }
     }
 
-    /// The sum of the step sizes of round t times the number of rounds up to it: a scale for what `t + 1` rounds add up to.
-    /// With a constant step size and fixed H it is the sum of all step sizes.
+    /// The sum of round t's step sizes, times `t + 1`: a scale for the total of `t + 1` rounds. With a constant step size and fixed H it is
+    /// the sum of all step sizes.
     pub fn scale_of_all(&self, t: u64) -> f64 {
         self.of(t).sum * (t + 1) as f64
     }
 
-    /// As [`StepSchedule::of`], where rounds differ.
+    /// [`StepSchedule::of`] for schedules whose rounds differ.
     fn varying(&self, t: u64) -> LocalPhase {
         let len = match self.local {
             LocalSteps::Fixed(h) => h,
@@ -198,7 +198,7 @@ impl StepSchedule {
 }
 
 impl LocalPhase {
-    /// The size of all steps, where they have one.
+    /// The size of all steps, if they share one.
     #[inline]
     pub fn constant(&self) -> Option<f64> {
         self.decay.is_none().then_some(self.eta)

@@ -1,4 +1,4 @@
-//! Server halves: what the server does with the answers that arrived, and what it asks next.
+//! Server halves of methods: they process the answers that arrived and ask the next question.
 
 use faer::Mat;
 use serde::{Deserialize, Serialize};
@@ -12,10 +12,10 @@ pub fn ordered_sum<'a>(d: usize, messages: impl Iterator<Item = (f64, &'a [f64])
     crate::sums::sum(d, messages.map(Some))
 }
 
-/// A message to all agents or some of them: a question, which they answer, or what they are told at the end of a round.
+/// A message to all or some agents: a question, or the message at the end of a round, which agents do not answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Broadcast {
-    /// The agents in increasing order; all of them when absent.
+    /// The agents in increasing order; all if absent.
     pub to: Option<Vec<usize>>,
     /// The message to all of them.
     pub down: Message,
@@ -33,20 +33,20 @@ pub struct PerRecipient {
 }
 
 impl Broadcast {
-    /// The part of its own that the `i`-th recipient gets, if it gets one.
+    /// The `i`-th recipient's own part, if it gets one.
     pub fn own_of(&self, i: usize) -> Option<(Part, Body)> {
         self.own.as_ref()?.of(i)
     }
 }
 
 impl PerRecipient {
-    /// The part of the `i`-th recipient, if it gets one.
+    /// The `i`-th recipient's part, if it gets one.
     pub fn of(&self, i: usize) -> Option<(Part, Body)> {
         Some((self.part, Body::Numbers(self.each[i].clone()?)))
     }
 }
 
-/// What arrived in one exchange.
+/// The answers that arrived in one exchange.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
     /// The round t.
@@ -55,19 +55,18 @@ pub struct Received<'a> {
     pub exchange: u8,
     /// The message that was answered, as agents decoded it: the downlink's codec may have altered it.
     pub down: &'a Message,
-    /// `sum p_c x_c` over the answers that arrived, for each part of which a sum is enough; summed in the order of
-    /// [`crate::sums`]. Where the server takes a robust mean ([`crate::uplink::Aggregation`]), their weight times that mean.
+    /// `sum p_c x_c` over the answers that arrived, for each part of which a sum is enough, in the order of [`crate::sums`]. For a robust
+    /// mean ([`crate::uplink::Aggregation`]): the answers' weight times that mean.
     pub sums: &'a [(Part, &'a [f64])],
-    /// `sum p_c` over the agents that were asked.
+    /// `sum p_c` over the participants.
     pub asked: f64,
-    /// Whether the answer arrived in this round, for each agent that was asked, in order; empty if all answers arrived, or
-    /// if the link delivers answers late.
+    /// Whether each participant's answer arrived in this round, in order; empty if all arrived, or if the link delivers answers late.
     pub arrived: &'a [bool],
-    /// The answers, in the agents' order, if the protocol wants some part of each agent; otherwise empty.
+    /// The answers, in the agents' order, if the protocol wants a part of each agent; otherwise empty.
     pub updates: &'a [ClientUpdate],
 }
 
-/// One answer at the server: a direction, a gradient, a Hessian, losses, whatever the protocol asks for.
+/// One answer at the server, with the parts that the protocol asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClientUpdate {
     /// The agent.
@@ -108,7 +107,7 @@ impl Received<'_> {
         found.unwrap_or_else(|| panic!("no sum of {part:?} is wanted in exchange {}", self.exchange)).1
     }
 
-    /// The mean of a part over the agents that were asked; a missing answer counts as zero (\[T\] eq. 4.3).
+    /// The mean of a part over the participants; a missing answer counts as zero (\[T\] eq. 4.3).
     ///
     /// # Panics
     /// As [`Received::sum`].
@@ -134,22 +133,20 @@ pub enum Next {
     },
 }
 
-/// What a server rule shows besides theta.
+/// Observable values of a server rule, besides theta.
 #[derive(Default, Clone, Copy)]
 pub struct ServerFacts<'a> {
-    /// How many line searches have failed since the start of the run; `None` for rules without a line search, and for those that do not
+    /// The number of failed line searches since the start of the run; `None` for rules without a line search, and for rules that do not
     /// count (`newton` and `shed`).
     ///
-    /// A line search compares the mean losses that agents send for the trial steps along a direction
-    /// (`Trials` of `fedsa_methods`). It fails if it accepts none of them: none lowers the loss by the share of the
-    /// promised decrease that the settings demand, or the direction does not lead downhill. What follows is the method's
-    /// own: theta stays, or moves by the last trial step. A method has at most one search in a round, so that the number is one of
-    /// rounds. A search without any answer is not counted, since the link lost it; neither are rounds that end before a search,
-    /// because the gradient is 0 or nothing arrived.
+    /// A line search compares the mean losses of trial steps along a direction (`Trials` of `fedsa_methods`). It fails if no trial lowers
+    /// the loss by the demanded share of the promised decrease, or the direction does not lead downhill. Theta then stays, or moves by the
+    /// last trial step, depending on the method. A round has at most one search. Searches without any answer do not count, nor do rounds
+    /// that end before a search, because the gradient is 0 or nothing arrived.
     ///
-    /// Part of [`Server::state`], so that a run that is resumed goes on counting; the metric `failed_searches` reports it.
+    /// Part of [`Server::state`], so that resumed runs go on counting; the metric `failed_searches` reports it.
     pub failed_searches: Option<u64>,
-    /// Where the rule says why it has failed, if it can fail: the round then does not count. [`Server::restore`] clears it.
+    /// The reason of a failure, for rules that can fail; the round then does not count. [`Server::restore`] clears it.
     pub failure: Option<&'a Failure>,
     /// The server's own control variate c (d components), which agents subtract from theirs.
     pub control: Option<&'a [f64]>,
@@ -159,24 +156,23 @@ pub struct ServerFacts<'a> {
 pub trait Server: Send + Sync {
     /// Opens round t with its first question.
     fn open(&mut self, t: u64) -> Broadcast;
-    /// Processes the answers that arrived. [`Server::accepts`] must have refused answers with packed parts that are not
-    /// of this method.
+    /// Processes the answers that arrived. [`Server::accepts`] must have accepted answers with packed parts.
     fn receive(&mut self, got: &Received<'_>) -> Next;
-    /// Checks an answer from a network whose parts and lengths are already known to be as wanted. Only methods that pack
-    /// bytes themselves need this check.
+    /// Checks an answer from a network, after its parts and lengths have been checked. Only methods that pack bytes themselves need this
+    /// check.
     ///
     /// # Errors
-    /// When the answer is not one of this method, with the reason.
+    /// With the reason, when the answer is not valid for this method.
     fn accepts(&self, _exchange: u8, _parts: &[(Part, Body)]) -> Result<()> {
         Ok(())
     }
     /// `theta_t`.
     fn theta(&self) -> &[f64];
-    /// What the rule shows besides theta.
+    /// Observable values besides theta.
     fn facts(&self) -> ServerFacts<'_> {
         ServerFacts::default()
     }
-    /// The mean Hessian of the agents as the server approximates it, d x d, for rules that have a matrix of it: its lower triangle is read.
+    /// The server's approximation of the agents' mean Hessian, d x d, for rules that store a matrix; only its lower triangle is read.
     fn hessian(&self) -> Option<Mat<f64>> {
         None
     }
@@ -188,28 +184,28 @@ pub trait Server: Send + Sync {
     fn move_to(&mut self, _theta: Vec<f64>) {
         panic!("this server rule remembers its iterates, and cannot be moved");
     }
-    /// Forgets what it holds of an agent, whose own state does not go with it: the agent goes on as one none of whose answers counted. Rules
-    /// for which such an agent's next answer says everything anew need not do anything.
+    /// Forgets an agent whose own state does not match: it goes on as if none of its answers had counted. Rules whose next answers contain
+    /// the full state again need not do anything.
     fn forget(&mut self, _agent: usize) {}
-    /// The state ([`Server::state`]) with which the rule goes on between two rounds among other agents. `from` has an entry for each of
-    /// them: its number among the present ones, `None` for one that is new; `weights` are theirs. `None` if the rule remembers nothing of
-    /// agents, or what it remembers is about the mean of the present ones: it then begins anew at `theta_t`.
+    /// The state ([`Server::state`]) with which the rule goes on, between two rounds, with other agents. `from` has an entry for each of
+    /// these: its present number, or `None` for a new agent; `weights` are their weights. `None` if the rule stores nothing of single
+    /// agents, or values that are valid only for the mean of the present ones: it then starts again at `theta_t`.
     fn regrouped(&self, _from: &[Option<usize>], _weights: &[f64]) -> Option<Vec<u8>> {
         None
     }
-    /// Everything that influences later rounds, complete between any two calls, also within a round ([`crate::saved::packed`]).
+    /// The state that influences later rounds, complete between any two calls, also within a round ([`crate::saved::packed`]).
     fn state(&self) -> Vec<u8>;
     /// Restores a state that [`Server::state`] returned with the same settings.
     ///
     /// # Errors
-    /// When it is not a state of such a rule. The rule is then unchanged.
+    /// When this is not a state of such a rule. The rule is then unchanged.
     fn restore(&mut self, state: &[u8]) -> Result<()>;
 }
 
 /// The participants of a round: all N agents, or m of them drawn without replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Participation {
-    /// m; all when absent.
+    /// m; all if absent.
     pub m: Option<usize>,
     /// The number of agents N.
     pub agents: usize,

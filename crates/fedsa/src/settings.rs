@@ -1,9 +1,8 @@
-//! Settings as trees, and the one reader that makes typed settings of them.
+//! Settings as trees, and the reader that turns them into typed settings.
 //!
-//! A file of any format is parsed into a [`Value`]. [`read`] makes typed settings of it, with serde's derived code and one
-//! concrete deserialiser: whatever reads settings goes through it, so that serde's generic code is compiled once for each
-//! type. It is strict (a table is never read from a list of its entries), and its errors are data: the key with all tables
-//! around it, the value, and a [`ErrorCode`].
+//! Any file is parsed into a [`Value`]. [`read`] turns it into typed settings, with one concrete deserialiser, so that serde's generic code
+//! is compiled once per type. The reader is strict: it never reads a table from a list of its entries. Its errors are data: the key with
+//! all tables around it, the value, and an [`ErrorCode`].
 //!
 //! ```
 //! use fedsa::error::ErrorCode;
@@ -47,7 +46,7 @@ pub enum Value {
     Float(f64),
     /// A text.
     Text(String),
-    /// A date or time in TOML's form, which no setting of fedsa has.
+    /// A date or time in TOML's form; no setting of fedsa accepts one.
     Date(String),
     /// A list.
     List(Vec<Value>),
@@ -67,8 +66,8 @@ impl Value {
         entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// As TOML of at most `most` characters, with control characters escaped. Where that is too short, `..` is in place of
-    /// the rest, and what is open there is closed. Very small and very large numbers have an exponent.
+    /// As TOML of at most `most` characters, with control characters escaped. If that is too short, `..` replaces the rest, and open
+    /// brackets are closed. Very small and very large numbers have an exponent.
     pub fn cut(&self, most: usize) -> String {
         text::cut(self, most)
     }
@@ -78,13 +77,13 @@ impl Value {
 ///
 /// # Errors
 /// When a key is unknown ([`ErrorCode::UnknownKey`]) or missing ([`ErrorCode::MissingKey`]), a value is of another type
-/// ([`ErrorCode::WrongType`], [`ErrorCode::WrongLength`]), or a name is none of those that are accepted ([`ErrorCode::UnknownName`]). The
-/// error has the key, the value and what would be accepted.
+/// ([`ErrorCode::WrongType`], [`ErrorCode::WrongLength`]), or a name is unknown ([`ErrorCode::UnknownName`]). The error has the key, the
+/// value and the accepted values.
 pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
     T::deserialize(Reader::new(value)).map_err(|e| e.seen(value).into())
 }
 
-/// Whether settings refused `key` because they have no such key, whatever its value.
+/// Whether settings refused `key` because they have no such key.
 pub fn is_unknown(refused: &Error, key: &str) -> bool {
     refused.code() == ErrorCode::UnknownKey && refused.key == key
 }
@@ -145,12 +144,12 @@ impl Serialize for Value {
     }
 }
 
-/// What [`choice!`] needs in other crates.
+/// For [`choice!`] in other crates.
 #[doc(hidden)]
 pub mod __private {
     pub use serde;
 
-    /// What a visitor accepts, in its words.
+    /// The values that a visitor accepts, as text.
     pub fn expected(visitor: &dyn serde::de::Expected) -> String {
         visitor.to_string()
     }

@@ -2,12 +2,12 @@
 
 use crate::kernel::LANES;
 
-/// The sum that every server rule sees: weighted vectors added in blocks of eight
-/// participants, in their order, then the blocks pairwise, level by level.
+/// The sum that every server rule gets. Weighted vectors are added in blocks of eight participants, in their order, then the blocks
+/// pairwise, level by level.
 ///
 /// `blocks` holds the blocks' sums, d numbers each; the result is left in the first d.
 pub fn pairwise(blocks: &mut [f64], d: usize) {
-    // With a length that is known when it is compiled, the loop takes half the time, which counts in rounds of one step.
+    // A length known at compile time halves the time of the loop, which matters in rounds of one step.
     if d == 8 { add_levels(blocks, 8) } else { add_levels(blocks, d) }
 }
 
@@ -37,8 +37,7 @@ pub fn accumulate(block: &mut [f64], weight: f64, x: &[f64]) {
     block.iter_mut().zip(x).for_each(|(sum, x)| *sum += weight * x);
 }
 
-/// [`pairwise`] over messages given one by one, as a server across machines has
-/// them: `None` for what is missing.
+/// [`pairwise`] over single messages, as a server across machines has them; `None` for a missing message.
 pub fn sum<'a>(d: usize, messages: impl Iterator<Item = Option<(f64, &'a [f64])>>) -> Vec<f64> {
     let mut blocks = Vec::new();
     for (i, message) in messages.enumerate() {

@@ -21,9 +21,9 @@ pub struct Support {
     d: usize,
     /// The places in increasing order; `None` if they are all places of the triangle.
     place: Option<Vec<u32>>,
-    /// The positions of those on the diagonal.
+    /// The positions of the places on the diagonal.
     diagonal: Vec<u32>,
-    /// The places once more, to find positions; none where they would take more memory than the places.
+    /// An index of the places, to find positions; empty if it would take more memory than `place`.
     words: Vec<Word>,
 }
 
@@ -41,10 +41,10 @@ impl TryFrom<(usize, Option<Vec<u32>>)> for Support {
     }
 }
 
-/// Where the places of 64 that follow one another are among those of a support.
+/// The positions of 64 consecutive places in a support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Word {
-    /// A bit for each place, from the lowest bit on: whether the support has it.
+    /// Bit i says whether the support has the i-th of the 64 places.
     bits: u64,
     /// The number of places of the support before these.
     before: u32,
@@ -54,12 +54,12 @@ struct Word {
 const NOWHERE: u32 = u32::MAX;
 
 thread_local! {
-    /// Memory for the positions of places that are looked for.
+    /// Reused memory for positions.
     static FOUND: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Word {
-    /// Words of all places of a triangle that has this many; `place` increases.
+    /// Words for a triangle of `all` places; `place` increases.
     fn of(place: &[u32], all: usize) -> Vec<Self> {
         let mut words = vec![Self { bits: 0, before: 0 }; all.div_ceil(64)];
         place.iter().for_each(|place| words[*place as usize / 64].bits |= 1 << (place % 64));
@@ -125,7 +125,7 @@ impl Support {
         }
     }
 
-    /// The numbers of a matrix at some places; 0 where the support has none.
+    /// The numbers of a matrix at some places; 0 at places that the support lacks.
     pub fn numbers_at(&self, x: &[f64], places: &[u32]) -> Vec<f64> {
         match &self.place {
             None => places.iter().map(|place| x[*place as usize]).collect(),
@@ -133,7 +133,7 @@ impl Support {
         }
     }
 
-    /// Whether it lacks a place for which `is` holds.
+    /// Whether the support lacks a place for which `is` holds.
     pub fn misses(&self, is: impl Fn(usize) -> bool) -> bool {
         let Some(own) = &self.place else { return false };
         let first = |place: &u32| *place as usize + 1;
@@ -185,7 +185,7 @@ impl Support {
         out
     }
 
-    /// Calls `see` with the position, place, row and column of each entry, row by row.
+    /// Calls `see(position, place, row, column)` for each entry, row by row.
     pub fn each(&self, mut see: impl FnMut(usize, usize, usize, usize)) {
         let (mut i, mut first) = (0, 0);
         for at in 0..self.len() {
@@ -198,7 +198,7 @@ impl Support {
         }
     }
 
-    /// Adds `scale` times a matrix to rows of a triangle in which all entries are stored; `out` starts with the first of these rows.
+    /// Adds `scale` times a matrix to some rows of a full triangle; `out` starts with the first of these rows.
     pub fn add_rows(&self, x: &[f64], scale: f64, rows: &Range<usize>, out: &mut [f64]) {
         let here = entries(rows.start)..entries(rows.end);
         match &self.place {
@@ -208,7 +208,7 @@ impl Support {
     }
 
     /// Adds `scale` times the numbers `value` at these places, in increasing order, to a matrix. Returns whether the sums are finite;
-    /// `None` if the support lacks the place of a number that is not 0, and then nothing is added.
+    /// `None`, without adding, if the support lacks the place of a nonzero number.
     pub fn add_at(&self, places: &[u32], value: &[f64], scale: f64, x: &mut [f64]) -> Option<bool> {
         let Some(own) = &self.place else {
             let sums = places.iter().zip(value).map(|(at, value)| {
@@ -242,7 +242,7 @@ impl Support {
         })
     }
 
-    /// The support that also has these places, in increasing order, of the triangle.
+    /// The support with these places added; they increase.
     #[must_use]
     pub fn with(&self, places: &[u32]) -> Self {
         let Some(own) = &self.place else { return self.clone() };
@@ -267,7 +267,7 @@ impl Support {
         out
     }
 
-    /// [`Support::widened`] into a vector, of which only the memory stays.
+    /// [`Support::widened`] into a vector whose memory is reused.
     pub fn widen(&self, x: &[f64], wider: &Self, out: &mut Vec<f64>) {
         out.clear();
         out.resize(wider.len(), 0.0);
@@ -285,7 +285,7 @@ impl Support {
     }
 }
 
-/// Finds the positions of places that are asked for in increasing order.
+/// Finds the positions of places that are requested in increasing order.
 fn finder(own: &[u32]) -> impl FnMut(&u32) -> u32 {
     let mut at = 0;
     move |place| {
@@ -306,8 +306,7 @@ pub fn are_places(d: usize, places: &[u32]) -> bool {
     places.is_sorted_by(|a, b| a < b) && places.last().is_none_or(|last| (*last as usize) < entries(d))
 }
 
-/// Adds `scale` times numbers at places in increasing order to a part of a triangle in which all entries are stored: those of the places
-/// `here`.
+/// Adds `scale` times numbers at increasing places to the part `here` of a full triangle.
 pub fn add_entries(places: &[u32], value: &[f64], scale: f64, here: &Range<usize>, out: &mut [f64]) {
     let from = places.partition_point(|place| (*place as usize) < here.start);
     for (place, value) in places[from..].iter().zip(&value[from..]) {

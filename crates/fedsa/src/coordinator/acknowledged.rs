@@ -1,4 +1,4 @@
-//! Which answers of each agent counted last.
+//! The last counted answer of each agent.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::server::PerRecipient;
 /// The answers of agents whose state depends on which of them counted ([`crate::protocol::Protocol::is_acknowledged`]).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Acknowledged {
-    /// Of each agent; empty as long as every round has asked all agents and counted all answers.
+    /// By agent; empty as long as every round has asked all agents and counted all answers.
     of: Vec<Rounds>,
 }
 
@@ -21,7 +21,7 @@ struct Rounds {
 }
 
 impl Acknowledged {
-    /// Notes which of the agents that were asked in a round have answers that count, of N agents. An empty list means that all have.
+    /// Notes which participants' answers counted in a round, of N agents. An empty list means all.
     pub fn see(&mut self, round: u64, asked: &[usize], arrived: &[bool], agents: usize) {
         if self.of.is_empty() && asked.len() == agents && !arrived.contains(&false) {
             return;
@@ -35,7 +35,7 @@ impl Acknowledged {
         }
     }
 
-    /// No answer of the agent counts from `round` on, of N agents.
+    /// Notes that no answer of the agent counts from `round` on, of N agents.
     pub fn forget(&mut self, round: u64, agent: usize, agents: usize) {
         self.of_all(round, agents);
         self.of[agent] = Rounds { asked: Some(round), counted: None };
@@ -54,7 +54,7 @@ impl Acknowledged {
         self.of.get(agent).is_none_or(|rounds| rounds.asked == rounds.counted)
     }
 
-    /// What recipients are told whose last answer did not count.
+    /// The own parts of recipients whose last answer did not count.
     pub fn told(&self, recipients: &[usize]) -> Option<PerRecipient> {
         if recipients.iter().all(|c| self.is_counted(*c)) {
             return None;
@@ -64,7 +64,7 @@ impl Acknowledged {
         Some(PerRecipient { part: Part::Counted, each })
     }
 
-    /// The same with other agents, of which each was `from` or is new.
+    /// The same for other agents, each `from` these or new.
     pub fn regrouped(&self, from: &[Option<usize>]) -> Self {
         let rounds = |c: &Option<usize>| c.map_or_else(Rounds::default, |c| self.of[c]);
         Self { of: if self.of.is_empty() { Vec::new() } else { from.iter().map(rounds).collect() } }

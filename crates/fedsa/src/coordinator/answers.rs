@@ -1,4 +1,4 @@
-//! Single answers: which are accepted, and which are refused and why.
+//! Single answers: their checks, acceptance and refusal.
 
 use super::handed_in::{Accepted, AgentStatus, Checked, Refusal};
 use super::{Coordinator, Replies, Reply, Step};
@@ -10,7 +10,7 @@ use crate::record::Sent;
 use crate::server::ClientUpdate;
 
 impl Coordinator {
-    /// Whether an agent may still answer, as far as the coordinator knows: it does not know of marks.
+    /// Whether an agent may still answer, without regard to marks.
     pub(crate) fn standing(&self, agent: usize) -> AgentStatus {
         let late = self.state.outstanding.oldest(agent).map(|round| AgentStatus::Late { round });
         if self.is_excluded(agent) {
@@ -24,7 +24,7 @@ impl Coordinator {
         }
     }
 
-    /// The weight of the agents that were asked the open question, and of those whose answers count.
+    /// The weight of the open question's participants, and of those whose answers count.
     pub(crate) fn weight_answered(&self) -> (f64, f64) {
         let (asked, weights) = (self.asked(), self.federation.weights());
         let has_answered = |i: usize| self.state.replies.of(i).is_some();
@@ -32,7 +32,7 @@ impl Coordinator {
         (super::asked_weight(weights, asked), answered)
     }
 
-    /// The norm of `sum p_c x_c / sum p_c` over the answers to the open question that were accepted so far, with the part that x is.
+    /// The norm of `sum p_c x_c / sum p_c` over the accepted answers to the open question, with the part x.
     pub(crate) fn mean_answer(&self) -> Option<(Part, f64)> {
         let vectors = [Part::Operator, Part::Gradient, Part::ExactGradient, Part::Direction, Part::System];
         let replies = self.state.replies.each();
@@ -57,7 +57,7 @@ impl Coordinator {
         norm.is_finite().then_some((part, norm))
     }
 
-    /// Ends the round without the answers to the open question that were accepted so far, and without asking anything more.
+    /// Ends the round without the answers to the open question, and without further questions.
     pub(crate) fn give_up(&mut self) -> Step {
         loop {
             self.state.replies = Replies::none();
@@ -66,21 +66,21 @@ impl Coordinator {
             if step != Step::Ask {
                 return step;
             }
-            // This question is sent to nobody.
+            // Further questions are not sent, and so not counted.
             self.state.ledger = ledger;
         }
     }
 
-    /// Whether the answer of an agent to an earlier question may still come, to be counted late.
+    /// Whether an agent's answer to an earlier question may still arrive and count late.
     pub(crate) fn awaits_late(&self, agent: usize, round: u64, exchange: u8) -> bool {
         self.state.outstanding.has(round, exchange, agent)
     }
 
-    /// Accepts an answer to an earlier question: it counts in the next exchange that closes of those with its number. `len` is its number
-    /// of bytes on the wire.
+    /// Accepts an answer to an earlier question: it counts when the next exchange with its number closes. `len` is its number of bytes on
+    /// the wire.
     ///
     /// # Errors
-    /// When it is not awaited, no answer of the method, or later than answers may be.
+    /// When it is not awaited, not an answer of this method, or too late.
     pub(crate) fn take_late(&mut self, agent: usize, (round, exchange): (u64, u8), parts: Vec<(Part, Body)>, len: usize) -> Result<()> {
         let (parts, is_diverged) = self.checked_parts(exchange, parts)?;
         let is_ahead = self.is_open() && exchange >= self.state.ask.down.exchange;
@@ -102,7 +102,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Checks that the question under way is one to this agent: its place among those that were asked.
+    /// Checks that the open question is to this agent; returns its place among the participants.
     ///
     /// # Errors
     /// When no question is open, or the agent was not asked.
@@ -120,14 +120,14 @@ impl Coordinator {
     /// Checks the parts of an answer to the open question; `len` is its number of bytes on the wire.
     ///
     /// # Errors
-    /// When the question was not one to this agent, or the answer is not one of this method.
+    /// When the question was not to this agent, or the answer is not one of this method.
     pub(crate) fn check(&self, agent: usize, parts: Vec<(Part, Body)>, len: usize) -> Result<Checked> {
         let at = self.place_of(agent)?;
         let (parts, is_diverged) = self.checked_parts(self.state.ask.down.exchange, parts)?;
         Ok(Checked { at, parts, is_diverged, len })
     }
 
-    /// The parts of an answer as the server half gets them, and whether the answer says that the agent's numbers are no longer finite.
+    /// The parts of an answer for the server half, and whether the agent's numbers are no longer finite.
     pub(super) fn checked_parts(&self, exchange: u8, mut parts: Vec<(Part, Body)>) -> Result<(Vec<(Part, Body)>, bool)> {
         let is_diverged = matches!(parts[..], [(Part::Diverged, _)]);
         if is_diverged {
@@ -139,7 +139,7 @@ impl Coordinator {
         Ok((parts, is_diverged))
     }
 
-    /// Counts an answer of so many bytes. Numbers that are no longer finite did not travel.
+    /// Counts an answer of `len` bytes. Numbers that are no longer finite were not sent.
     pub(super) fn count(&mut self, parts: &[(Part, Body)], is_diverged: bool, len: usize) {
         let mut sent = Sent::default();
         sent.message(len, if is_diverged { &[] } else { parts }, self.federation.dim());
@@ -150,10 +150,10 @@ impl Coordinator {
         self.state.exclusions.iter().any(|one| one.agent == agent)
     }
 
-    /// Takes an answer that was checked.
+    /// Takes a checked answer.
     ///
     /// # Errors
-    /// When the agent has answered the question otherwise.
+    /// When the agent has given another answer to the question.
     pub(crate) fn take(&mut self, agent: usize, checked: Checked) -> Result<Accepted> {
         let Checked { at, parts, is_diverged, len } = checked;
         let (asked, round) = (self.asked().len(), self.state.ask.down.round);
@@ -171,21 +171,20 @@ impl Coordinator {
     /// Accepts the answer of an agent to the open question; `len` is its number of bytes on the wire. A second copy changes nothing.
     ///
     /// # Errors
-    /// When it is not an answer of this agent to the open question. A refused answer does not count, and changes nothing; it is listed
-    /// in [`Coordinator::refusals`].
+    /// When it is not an answer of this agent to the open question. A refused answer does not count; [`Coordinator::refusals`] lists it.
     pub fn accept(&mut self, agent: usize, parts: Vec<(Part, Body)>, len: usize) -> Result<Accepted> {
         let taken = self.check(agent, parts, len).and_then(|checked| self.take(agent, checked));
         taken.inspect_err(|reason| self.refuse(agent, reason.clone()))
     }
 
-    /// Lists an answer as refused, or an agent that could not answer.
+    /// Lists a refused answer, or an agent that could not answer.
     pub(crate) fn refuse(&mut self, agent: usize, reason: Error) {
         let Message { round, exchange, .. } = self.state.ask.down;
         self.refusals.push(Refusal { agent, round, exchange, reason });
     }
 }
 
-/// `b - A theta` of a system, the numbers of A row by row and those of b.
+/// `b - A theta` of a system: A row by row, then b.
 fn operator_of(system: &Body, theta: &[f64]) -> Option<Vec<f64>> {
     let numbers = system.to_numbers();
     let (a, b) = numbers.split_at_checked(theta.len() * theta.len())?;

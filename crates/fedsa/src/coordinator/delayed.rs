@@ -18,7 +18,7 @@ impl DelayedUpdates {
         self.updates.entry((exchange, due)).or_default().push(update);
     }
 
-    /// The number of numbers on their way.
+    /// The number of stored numbers.
     pub fn len(&self) -> usize {
         self.updates.values().flatten().flat_map(|update| &update.parts).map(|(_, body)| body.len()).sum()
     }

@@ -1,4 +1,4 @@
-//! Answers that nobody should believe, and the agents that are excluded because of them.
+//! Faulty answers, and the agents that are excluded because of them.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use crate::message::{Body, Part, Unit};
 use crate::protocol::{are_finite, refused};
 use crate::server::ClientUpdate;
 
-/// An agent that is asked nothing more, because nobody should believe its answers.
+/// An agent that was excluded because of a faulty answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Exclusion {
     /// The agent.
     pub agent: usize,
-    /// The round and exchange in which its answer arrived.
+    /// The round in which its answer arrived.
     pub round: u64,
     /// The exchange within the round.
     pub exchange: u8,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// The largest median norm so far of each part of the answers to each exchange. Near the root the norms of methods with control variates
-/// shrink without a bound, and an agent that joins then, or is believed again, sends what the others sent at the start.
+/// The largest median norm so far of each part of the answers to each exchange. Near the root, norms of methods with control variates go to
+/// 0, while an agent that joins or is readmitted sends norms as large as at the start.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Medians(BTreeMap<(u8, u8), f64>);
 
 impl Medians {
-    /// The largest median before, if there is one, and sees that of answers with these norms.
+    /// Returns the largest median before, if any, and updates it with the median of these norms.
     fn see(&mut self, exchange: u8, part: Part, norms: &[Option<f64>]) -> Option<f64> {
         let mut all: Vec<f64> = norms.iter().flatten().copied().collect();
         all.sort_by(f64::total_cmp);
@@ -44,10 +44,10 @@ impl Medians {
     }
 }
 
-/// The fewest answers of which one can be far from the others.
+/// The smallest number of answers among which one can be an outlier.
 const LEAST: usize = 3;
 
-/// Removes the answers that nobody should believe, and returns their agents with the reasons. If these are more than `most`, all stay.
+/// Removes faulty answers, and returns their agents with the reasons. If there are more than `most`, none is removed.
 pub(super) fn remove(
     updates: &mut [Option<ClientUpdate>],
     exchange: u8,
@@ -80,12 +80,12 @@ pub(super) fn remove(
     updates.iter_mut().zip(faults).filter_map(remove).map(|(fault, agent)| (agent, fault)).collect()
 }
 
-/// Why an answer is none, if its numbers are not finite.
+/// The fault of an answer whose numbers are not finite.
 fn not_finite(update: &ClientUpdate) -> Option<Error> {
     (!are_finite(&update.parts)).then(|| refused("numbers that are no longer finite", "finite numbers"))
 }
 
-/// The norm of a part of an answer without a fault.
+/// The norm of a part, unless the answer has a fault.
 fn norm(update: &ClientUpdate, part: Part, fault: &Option<Error>) -> Option<f64> {
     if fault.is_some() {
         return None;
@@ -96,7 +96,7 @@ fn norm(update: &ClientUpdate, part: Part, fault: &Option<Error>) -> Option<f64>
     }
 }
 
-/// The median of all other norms for each of them (the lower one of two); `None` if there are fewer than two others.
+/// For each norm the median of all others (of two the lower one); `None` if there are fewer than two others.
 fn medians_of_others(norms: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<usize> = (0..norms.len()).filter(|i| norms[*i].is_some()).collect();
     order.sort_by(|i, j| norms[*i].unwrap_or(0.0).total_cmp(&norms[*j].unwrap_or(0.0)));
@@ -138,12 +138,12 @@ mod tests {
     #[test]
     fn the_limit_is_that_of_the_median_of_the_others() {
         assert_eq!(removed(&[&[1.0], &[2.0], &[3.0], &[1e200]]), [3]);
-        // Of 1 and 2 the lower one is the median.
+        // The median of 1 and 2 is 1.
         assert_eq!(removed(&[&[1.0], &[2.0], &[10.0]]), [0usize; 0]);
         assert_eq!(removed(&[&[1.0], &[2.0], &[10.5]]), [2]);
         assert_eq!(removed(&[&[1.0], &[f64::NAN], &[1.0]]), [1]);
         assert_eq!(removed(&[&[1.0], &[f64::NAN], &[1.0], &[1e9], &[2.0]]), [1, 3]);
-        // Nobody is far from a median of two answers, or from 0; half of the agents are not at fault.
+        // Two answers, or a median of 0, have no outliers; half of the agents are never at fault.
         assert_eq!(removed(&[&[1.0], &[1e200]]), [0usize; 0]);
         assert_eq!(removed(&[&[0.0], &[0.0], &[1.0]]), [0usize; 0]);
         assert_eq!(removed(&[&[f64::NAN], &[f64::NAN], &[1.0], &[1.0]]), [0usize; 0]);
@@ -152,7 +152,7 @@ mod tests {
         assert!(remove(&mut all, 0, Faults::End, 3, &mut Medians::default()).is_empty() && all.iter().all(Option::is_some));
     }
 
-    /// What all sent once is believed later, and what is far above it is not, also where there is no median any more.
+    /// Norms as large as all once sent are accepted later, much larger ones are not, also without a present median.
     #[test]
     fn the_largest_median_so_far_is_remembered() {
         let mut medians = Medians::default();

@@ -1,17 +1,17 @@
-//! What is handed in to a coordinator, and what it says of it.
+//! Answers that are handed in to a coordinator, and its results.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::message::{Body, Part};
 
-/// The result of an answer that was handed in.
+/// The result of an accepted answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Accepted {
     /// It counts.
     Counted,
-    /// It is a copy of the answer that counts already.
+    /// It is a copy of an answer that already counts.
     Repeated,
 }
 
@@ -21,26 +21,26 @@ pub enum Accepted {
 pub struct Refusal {
     /// The agent.
     pub agent: usize,
-    /// The round and exchange of the open question.
+    /// The round of the open question.
     pub round: u64,
     /// The exchange within the round.
     pub exchange: u8,
-    /// Why.
+    /// The reason.
     pub reason: Error,
 }
 
-/// An answer that was checked, and that is one to the open question.
+/// A checked answer to the open question.
 pub(crate) struct Checked {
-    /// The agent's place among those that were asked.
+    /// The agent's place among the participants.
     pub(super) at: usize,
     pub(super) parts: Vec<(Part, Body)>,
-    /// Whether it says that the agent's numbers are no longer finite.
+    /// Whether the agent's numbers are no longer finite.
     pub(super) is_diverged: bool,
     /// Bytes on the wire.
     pub(super) len: usize,
 }
 
-/// Whether an agent may still answer, and if not why.
+/// Whether an agent may still answer, or why not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AgentStatus {
@@ -48,17 +48,16 @@ pub enum AgentStatus {
     Awaited,
     /// Its answer to the open question counts.
     Answered,
-    /// It missed what it was told or was restored from an older state, so that its answer was refused: its next question will bring it up
-    /// to date. Waiting for it is in vain.
+    /// It missed a message or has an older state, so its answer was refused. Its next question will bring it up to date; do not wait for
+    /// it.
     OutOfStep,
-    /// It could not be reached when the round was opened.
+    /// It was not reachable when the round was opened.
     Unreachable,
-    /// It is asked nothing more: its answers were not believed ([`super::Coordinator::exclusions`]).
+    /// It was excluded because of a faulty answer ([`super::Coordinator::exclusions`]).
     Excluded,
-    /// No question is open, or the open one is not to it.
+    /// It has no open question.
     NotAsked,
-    /// It owes no answer to the open question. Its answer to the question of an earlier round, the oldest of them this one, would count
-    /// as a late one.
+    /// It has no open question, but late answers would still count, the oldest one to `round`.
     Late {
         /// The round.
         round: u64,
@@ -68,13 +67,13 @@ pub enum AgentStatus {
 /// The answers to the open question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Replies {
-    /// One entry for each agent that was asked. The list is empty while nobody has answered.
+    /// One entry for each participant. The list is empty before the first answer.
     Each(Vec<Option<Reply>>),
     /// `sum p_c x_c` over the answers that arrived, d numbers in the order of [`crate::sums`].
     Sum {
         /// The sum.
         sum: Vec<f64>,
-        /// Whether the answer arrived, for each agent that was asked; empty if all did.
+        /// Whether each participant's answer arrived; empty if all did.
         arrived: Vec<bool>,
     },
 }
@@ -94,7 +93,7 @@ impl Replies {
         Replies::Each(Vec::new())
     }
 
-    /// The answers one by one; none if there is only their sum.
+    /// The single answers; none if there is only their sum.
     pub fn each(&self) -> &[Option<Reply>] {
         match self {
             Replies::Each(each) => each,
@@ -102,12 +101,12 @@ impl Replies {
         }
     }
 
-    /// The answer of the agent at a place among those that were asked, if it has one.
+    /// The answer of the participant at a place, if any.
     pub fn of(&self, place: usize) -> Option<&Reply> {
         self.each().get(place)?.as_ref()
     }
 
-    /// Adds the answer of the agent at a place among `asked` agents.
+    /// Adds the answer of the participant at a place, of `asked` participants.
     pub fn add(&mut self, place: usize, asked: usize, reply: Reply) {
         if let Replies::Each(each) = self {
             each.resize(asked, None);

@@ -1,15 +1,14 @@
-//! The coordinator: the one place that leads the rounds of a federation.
+//! The coordinator runs the rounds of a federation.
 //!
-//! It owns the server half, the protocol, the server's end of the link, the ledger, the output rule and the round. It alone checks
-//! answers, refuses them with a reason, counts what travels, and decides whether the iterates have diverged. It does not know who
-//! carries the messages: [`crate::round::Run`] is a coordinator with agents in this process, [`crate::node::ServerNode`] a coordinator
-//! with bytes, and marks of the agents' states and copies of their control variates.
+//! It owns the server half, the protocol, the server's end of the link, the ledger, the output rule and the round. It checks answers,
+//! refuses them with a reason, counts messages, and decides whether the iterates have diverged. It is independent of the carrier of
+//! messages: [`crate::round::Run`] is a coordinator with agents in this process, [`crate::node::ServerNode`] a coordinator with bytes.
 //!
 //! ```text
 //! open(available) -> Ask          a question is open: carry it to its recipients
 //! accept(agent, parts) ..         or hand_in(..), hand_in_sum(..) for agents in this process
 //! close() -> Ask                  another exchange of this round
-//!         -> Tell                 the round is over; its participants are told something before their next question
+//!         -> Tell                 the round is over; its last message must arrive before, or with, the next question
 //!         -> RoundOver            the round is over
 //! ```
 
@@ -59,13 +58,12 @@ fn has_diverged(theta: &[f64], scale: f64) -> bool {
     !norm.is_finite() || norm > DIVERGED * (1.0 + scale)
 }
 
-/// What whoever carries the messages has to do next.
+/// The carrier's next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Step {
     /// Carry the question to its recipients, hand in their answers, and close the exchange.
     Ask,
-    /// Let the message reach each of its recipients before its next question, with which it travels. They do not answer it. The round is
-    /// over.
+    /// Deliver the message to its recipients before, or with, their next question. They do not answer it. The round is over.
     Tell,
     /// The round is over: open the next one.
     RoundOver,
@@ -78,33 +76,33 @@ pub struct Coordinator {
     server: Box<dyn Server>,
     /// 0, 1, .., N - 1.
     everyone: Vec<usize>,
-    /// The larger one of `||theta_0||` and `||theta*||`.
+    /// The larger of `||theta_0||` and `||theta*||`.
     scale: f64,
     state: State,
     /// Whether the link is clear.
     is_clear: bool,
-    /// Whether the server's end of the link needs no more than a sum: no answer is late, and their mean is taken.
+    /// Whether the server's end of the link needs only a sum: no answer is late, and the mean is the weighted one.
     adds_up: bool,
     /// The answers of the last exchange that arrived, if they are kept.
     updates: Vec<ClientUpdate>,
     keeps_letters: bool,
     /// The refused answers since the round was opened.
     refusals: Vec<Refusal>,
-    /// What nodes recorded, if it is replayed.
+    /// The replayed record of nodes, if any.
     replay: Option<Arc<Replay>>,
 }
 
-/// The state that lasts, except the server half's.
+/// The saved state, except the server half's.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 struct State {
     /// The number of rounds opened so far.
     opened: u64,
     step: Step,
-    /// The question under way, or the last one, as agents decode it.
+    /// The open or last question, as agents decode it.
     ask: Broadcast,
-    /// The question as the server wrote it, if the downlink alters messages.
+    /// The question before the downlink's codec, if that alters messages.
     written: Option<Message>,
-    /// Recipients that cannot be reached.
+    /// Unreachable recipients.
     absent: Vec<usize>,
     /// The answers so far.
     replies: Replies,
@@ -113,13 +111,13 @@ struct State {
     /// The number of rounds done when the iterates were found to have diverged.
     diverged: Option<u64>,
     end: ServerEnd,
-    /// Which answers counted, if agents must know.
+    /// The counted answers, if agents must know them.
     acknowledged: Acknowledged,
-    /// Answers that may still come, to be counted late.
+    /// Answers that may still arrive and count late.
     outstanding: Outstanding,
-    /// Agents that are asked nothing more.
+    /// Excluded agents.
     exclusions: Vec<Exclusion>,
-    /// What arrived since it was last taken, if that is recorded.
+    /// The record of arrivals since the last call, if recorded.
     record: Option<ArrivalRecord>,
 }
 
@@ -127,7 +125,7 @@ impl Coordinator {
     /// The coordinator of a federation at the start of a run.
     ///
     /// # Errors
-    /// When the method cannot work over the link, or its server half has failed already.
+    /// When the method cannot work over the link, or its server half has failed.
     pub fn new(federation: &Federation) -> Result<Self> {
         let (_, protocol) = federation.client()?;
         let server = federation.method().server(&federation.setting());
@@ -165,32 +163,32 @@ impl Coordinator {
         })
     }
 
-    /// Keeps the answers that arrive, so that [`Coordinator::updates`] returns them.
+    /// Keeps arriving answers for [`Coordinator::updates`].
     pub(crate) fn keep_letters(&mut self) {
         self.keeps_letters = true;
     }
 
-    /// Records which answers arrive from now on ([`Coordinator::take_arrivals`]). A state that is saved contains the record.
+    /// Records which answers arrive from now on ([`Coordinator::take_arrivals`]). Saved states contain the record.
     pub(crate) fn record_arrivals(&mut self) {
         self.state.record.get_or_insert_default();
     }
 
-    /// Removes and returns what was recorded of answers since the last call; nothing if that is not recorded.
+    /// Removes and returns the record since the last call; empty without recording.
     pub(crate) fn take_arrivals(&mut self) -> ArrivalRecord {
         self.state.record.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Lets answers arrive as nodes recorded it.
+    /// Replays recorded arrivals.
     pub(crate) fn replay(&mut self, replay: Arc<Replay>) {
         self.replay = Some(replay);
     }
 
-    /// What is replayed, if anything is.
+    /// The replayed record, if any.
     pub(crate) fn replayed(&self) -> Option<&Arc<Replay>> {
         self.replay.as_ref()
     }
 
-    /// By how many rounds answers may be late over this link, if they are as late as the network makes them.
+    /// The largest lateness in rounds, over a link with the law `network`.
     fn latest(&self) -> Option<u64> {
         self.uplink().late().filter(|late| late.is_of_network()).map(Delay::max)
     }
@@ -235,28 +233,28 @@ impl Coordinator {
         self.state.step == Step::Ask
     }
 
-    /// What the carrier has to do.
+    /// The carrier's next step.
     pub fn step(&self) -> Step {
         self.state.step
     }
 
-    /// What was counted since the start: exchanges, messages, bits, vectors. Samples and calls are counted by the agents.
+    /// The counts since the start: exchanges, messages, bits, vectors. Agents count samples and calls.
     pub fn ledger(&self) -> Ledger {
         self.state.ledger
     }
 
     /// The number of rounds done when the iterates were found to have diverged, if they have: `||theta||` exceeded the bound
-    /// ([`DIVERGED`]), or an agent's numbers or the iterate were not finite. No round is opened after that.
+    /// ([`DIVERGED`]), or an agent's numbers or the iterate were not finite. No more rounds are opened then.
     pub fn diverged(&self) -> Option<u64> {
         self.state.diverged
     }
 
-    /// How many line searches have found no step that lowers the loss enough, for methods that count them.
+    /// The number of line searches that found no step with enough decrease, for methods that count them.
     pub fn failed_searches(&self) -> Option<u64> {
         self.server.facts().failed_searches
     }
 
-    /// The mean Hessian of the agents as the server approximates it, for methods that keep an approximation: its lower triangle is read.
+    /// The server's approximation of the agents' mean Hessian, for methods that keep one; only its lower triangle is read.
     pub fn hessian(&self) -> Option<Mat<f64>> {
         self.server.hessian()
     }
@@ -266,56 +264,55 @@ impl Coordinator {
         self.server.facts().failure.is_some()
     }
 
-    /// Why the server half failed, if it can fail ([`ServerFacts::failure`](crate::server::ServerFacts::failure)): what it has done since is void.
+    /// Why the server half failed, if it did ([`ServerFacts::failure`](crate::server::ServerFacts::failure)); its results since are void.
     pub fn failure(&self) -> Option<Error> {
         self.server.facts().failure.and_then(Failure::get)
     }
 
-    /// The refused answers since the round was opened, in the order in which they came.
+    /// The refused answers since the round was opened, in order of arrival.
     pub fn refusals(&self) -> &[Refusal] {
         &self.refusals
     }
 
-    /// The agents that are asked nothing more because their answers were not believed, in the order in which they were excluded
-    /// ([`crate::federation::Faults::Exclude`]).
+    /// The agents that were excluded because of faulty answers, in order ([`crate::federation::Faults::Exclude`]).
     pub fn exclusions(&self) -> &[Exclusion] {
         &self.state.exclusions
     }
 
-    /// Asks an agent again that was excluded, from the next round on; whether it was.
+    /// Readmits an excluded agent from the next round on; returns whether it was excluded.
     pub(crate) fn readmit(&mut self, agent: usize) -> bool {
         let before = self.state.exclusions.len();
         self.state.exclusions.retain(|one| one.agent != agent);
         self.state.exclusions.len() < before
     }
 
-    /// The question under way, or the last message, as agents decode it.
+    /// The open question, or the last message, as agents decode it.
     pub fn question(&self) -> &Broadcast {
         &self.state.ask
     }
 
-    /// The message under way as the server wrote it, before the downlink altered it.
+    /// The present message before the downlink's codec.
     pub(crate) fn written(&self) -> &Message {
         self.state.written.as_ref().unwrap_or(&self.state.ask.down)
     }
 
-    /// The agents that were asked or told, in increasing order; those that cannot be reached among them.
+    /// The participants of the present message, in increasing order, including unreachable ones.
     pub fn asked(&self) -> &[usize] {
         self.state.ask.to.as_deref().unwrap_or(&self.everyone)
     }
 
-    /// The agents to which the message under way is to be carried: their places among [`Coordinator::asked`] and their numbers.
+    /// The agents that get the present message: their places among [`Coordinator::asked`], and their numbers.
     pub fn recipients(&self) -> impl Iterator<Item = (usize, usize)> {
         let absent = &self.state.absent;
         self.asked().iter().copied().enumerate().filter(|(_, c)| absent.binary_search(c).is_err())
     }
 
-    /// Whether the question under way reaches all agents that were asked.
+    /// Whether all participants are reachable.
     pub(crate) fn reaches_all(&self) -> bool {
         self.state.absent.is_empty()
     }
 
-    /// The agents that were asked and could not be reached: their places among those that were asked, and their numbers.
+    /// The unreachable participants: their places among [`Coordinator::asked`], and their numbers.
     pub(crate) fn missed(&self) -> impl Iterator<Item = (usize, usize)> {
         let absent = &self.state.absent;
         self.asked().iter().copied().enumerate().filter(|(_, c)| absent.binary_search(c).is_ok())
@@ -327,7 +324,7 @@ impl Coordinator {
         self.recipients().filter(move |(i, _)| is_open && self.state.replies.of(*i).is_none()).map(|(_, c)| c)
     }
 
-    /// The number of answers to the open question that were accepted so far.
+    /// The number of accepted answers to the open question.
     pub fn answered(&self) -> usize {
         self.state.replies.each().iter().flatten().count()
     }
@@ -341,10 +338,9 @@ impl Coordinator {
         self.federation.uplink()
     }
 
-    /// Opens the next round with a question. A round that is under way ends with the answers accepted so far. `available` are the
-    /// agents that can be reached, in any order; all of them if absent. A participant that cannot be reached is asked nothing,
-    /// and its answer counts as missing. After divergence or [`MAX_ROUNDS`] rounds no round is opened, and the result is
-    /// [`Step::RoundOver`].
+    /// Opens the next round with a question. An open round ends with the answers accepted so far. `available` are the reachable agents in
+    /// any order, all if absent. Unreachable participants get no question, and their answers count as missing. After divergence or
+    /// [`MAX_ROUNDS`] rounds, the result is [`Step::RoundOver`].
     pub fn open(&mut self, available: Option<&[usize]>) -> Step {
         while self.is_open() {
             self.close();
@@ -395,18 +391,18 @@ impl Coordinator {
         step
     }
 
-    /// Counts bytes that were sent down beside the message under way.
+    /// Counts additional bytes that were sent down with the present message.
     pub(crate) fn count_down(&mut self, bytes: usize) {
         self.state.ledger.down(0, bytes);
     }
 
-    /// Takes bytes off the count that were to travel with a question, and do not.
+    /// Subtracts bytes that were counted with a question but will not be sent.
     pub(crate) fn discount(&mut self, bytes: usize) {
         let count = &mut self.state.ledger.bits_down;
         *count = count.saturating_sub(8 * bytes as u64);
     }
 
-    /// Notes that whoever carries the messages keeps what is told of the last round: it is not kept twice.
+    /// Notes that the carrier stores the message at the end of the last round, so it is not stored twice.
     pub(crate) fn hand_over_tell(&mut self) {
         if self.state.step == Step::Tell {
             (self.state.step, self.state.written, self.state.ask.own) = (Step::RoundOver, None, None);
@@ -414,8 +410,8 @@ impl Coordinator {
         }
     }
 
-    /// Ends the exchange under way with the answers accepted so far. A missing answer counts as zero in the mean; the caller decides
-    /// how many answers suffice. Without any answer theta does not change, except by the receiver's noise over the air.
+    /// Ends the open exchange with the answers accepted so far. A missing answer counts as zero in the mean; the caller decides how many
+    /// answers suffice. Without any answer theta changes only by the receiver's noise over the air.
     pub fn close(&mut self) -> Step {
         if !self.is_open() {
             return self.state.step;
@@ -444,7 +440,7 @@ impl Coordinator {
         }
     }
 
-    /// Gives the server half what arrived of single answers; also whether their numbers are finite.
+    /// Gives the server half the single answers that arrived; also returns whether their numbers are finite.
     fn receive(&mut self, replies: Vec<Option<Reply>>) -> (Next, bool) {
         let Self { federation, protocol, server, everyone, state, replay, refusals, .. } = self;
         let State { ask, end, absent, outstanding, exclusions, record, .. } = state;
@@ -459,7 +455,7 @@ impl Coordinator {
             asked,
             replay: replay.as_deref(),
             rules: federation.rules(),
-            // More than half of the agents stay.
+            // More than half of the agents must stay.
             most_faults: (everyone.len().saturating_sub(1) / 2).saturating_sub(exclusions.len()),
         };
         let arrivals = end.take(&of, replies, |agent, gain| {
@@ -475,13 +471,13 @@ impl Coordinator {
             exclusions.push(Exclusion { agent: *agent, round, exchange, reason: what });
             refusals.push(Refusal { agent: *agent, round, exchange, reason: reason.clone() });
             outstanding.forget(*agent);
-            // Nothing more is asked of it in this round either.
+            // An excluded agent gets no further question in this round.
             if let Err(place) = absent.binary_search(agent) {
                 absent.insert(place, *agent);
             }
         }
         let (are_finite, is_packed) = (arrivals.are_finite(), wanted.iter().any(|want| want.part.is_packed()));
-        // In place of packed bytes an agent whose numbers are no longer finite sends none, which server halves do not read.
+        // Server halves cannot read the missing packed bytes of an agent whose numbers are no longer finite.
         let next = match are_finite || !is_packed {
             true => arrivals.with(&ask.down, arrivals.weight_of(&of, federation.rules().missing), |got| server.receive(got)),
             false => Next::Done { tell: None },
@@ -493,7 +489,7 @@ impl Coordinator {
         (next, are_finite)
     }
 
-    /// Notes which answers to the open question count, of the agents that were asked; an empty list means that all do.
+    /// Notes which participants' answers to the open question count; an empty list means all.
     fn acknowledge(&mut self, arrived: &[bool]) {
         let Self { protocol, everyone, state: State { ask, acknowledged, .. }, .. } = self;
         if protocol.is_acknowledged(ask.down.exchange) {
@@ -506,13 +502,13 @@ impl Coordinator {
         self.state.acknowledged.is_counted(agent)
     }
 
-    /// Goes on with an agent whose state does not go with what was counted of it as with one none of whose answers counted.
+    /// Treats an agent whose state does not match its counted answers as if none had counted.
     pub(crate) fn forget(&mut self, agent: usize) {
         self.state.acknowledged.forget(self.rounds(), agent, self.everyone.len());
         self.server.forget(agent);
     }
 
-    /// Ends the round: the output rule sees the iterate, and divergence is decided.
+    /// Ends the round: updates the output, and checks for divergence.
     fn end_round(&mut self, step: Step) -> Step {
         let State { output, diverged, opened, .. } = &mut self.state;
         output.see(self.server.theta(), *opened);
@@ -529,7 +525,7 @@ impl Coordinator {
     }
 }
 
-/// The number of bytes that parts of their own add to the messages of the recipients that are reached.
+/// The number of bytes that own parts add to the messages of reached recipients.
 fn own_bytes(own: &PerRecipient, is_reached: impl Fn(usize) -> bool) -> usize {
     (0..own.each.len()).filter(|i| is_reached(*i)).filter_map(|i| own.each[i].as_ref()).map(|x| PART_HEADER_BYTES + 8 * x.len()).sum()
 }

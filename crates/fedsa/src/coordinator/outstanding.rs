@@ -1,18 +1,17 @@
-//! Answers that missed the deadline of their exchange and may still come, over a link whose answers are as late as the network makes
-//! them.
+//! Answers that missed the deadline of their exchange and may still arrive, over a link with the law `network`.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The agents whose answers may still come, each with the factor by which the answer arrives, by the question.
+/// By question, the agents whose answers may still arrive, each with the factor of its answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Outstanding {
     questions: BTreeMap<(u64, u8), Vec<(usize, f64)>>,
 }
 
 impl Outstanding {
-    /// Notes an answer that has not come by the end of its exchange.
+    /// Notes an answer that missed the end of its exchange.
     pub fn miss(&mut self, round: u64, exchange: u8, agent: usize, gain: f64) {
         self.questions.entry((round, exchange)).or_default().push((agent, gain));
     }
@@ -27,19 +26,19 @@ impl Outstanding {
         self.questions.values_mut().for_each(|missing| missing.retain(|(c, _)| *c != agent));
     }
 
-    /// Whether the answer of an agent may still come.
+    /// Whether an agent's answer may still arrive.
     pub fn has(&self, round: u64, exchange: u8, agent: usize) -> bool {
         self.questions.get(&(round, exchange)).is_some_and(|missing| missing.iter().any(|(c, _)| *c == agent))
     }
 
-    /// Removes an answer that has come; the factor by which it arrives.
+    /// Removes an answer that has arrived; returns its factor.
     pub fn take(&mut self, round: u64, exchange: u8, agent: usize) -> Option<f64> {
         let missing = self.questions.get_mut(&(round, exchange))?;
         let at = missing.iter().position(|(c, _)| *c == agent)?;
         Some(missing.remove(at).1)
     }
 
-    /// The oldest round for which an answer of an agent may still come.
+    /// The oldest round to which an answer of an agent may still arrive.
     pub fn oldest(&self, agent: usize) -> Option<u64> {
         self.questions.iter().find(|(_, missing)| missing.iter().any(|(c, _)| *c == agent)).map(|((round, _), _)| *round)
     }

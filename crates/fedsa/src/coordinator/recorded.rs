@@ -1,4 +1,4 @@
-//! Which answers arrived when, as a server recorded it, so that the engine can replay a federation of nodes.
+//! Records of arrivals, with which the engine replays a federation of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,11 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::message::MAX_ROUNDS;
 
-/// Which answers arrived in the exchanges of a federation, in order: what a server has recorded since it was asked to
-/// ([`crate::node::ServerNode::recording_arrivals`]).
+/// The answers that arrived in the exchanges of a federation, as recorded by a server ([`crate::node::ServerNode::recording_arrivals`]).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ArrivalRecord {
-    /// The exchanges that were closed, in order.
+    /// The closed exchanges, in order.
     pub exchanges: Vec<ExchangeArrivals>,
 }
 
@@ -22,33 +21,33 @@ pub struct ExchangeArrivals {
     pub round: u64,
     /// The exchange within the round.
     pub exchange: u8,
-    /// The agents that computed no answer, in increasing order: they could not be reached, or were excluded.
+    /// The agents that computed no answer, in increasing order: unreachable or excluded ones.
     pub idle: Vec<usize>,
-    /// The agents whose answers arrived, each with the round that the answer is for: this one, or an earlier one for late answers.
+    /// The agents whose answers arrived, each with the answered round: this one, or an earlier one for late answers.
     pub arrived: Vec<(usize, u64)>,
 }
 
 impl ArrivalRecord {
-    /// Adds what was recorded later.
+    /// Adds a later record.
     pub fn extend(&mut self, later: ArrivalRecord) {
         self.exchanges.extend(later.exchanges);
     }
 }
 
-/// A record as the engine looks it up.
+/// A record, indexed for the engine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Replay {
     /// The agents that computed nothing in the first exchange of each round.
     idle: BTreeMap<u64, BTreeSet<usize>>,
-    /// By how many rounds the answers of each exchange were late, by agent.
+    /// The lateness in rounds of each exchange's answers, by agent.
     late: BTreeMap<(u64, u8), BTreeMap<usize, u64>>,
 }
 
 impl Replay {
-    /// Of a record of `agents` agents, whose answers may be `latest` rounds late.
+    /// Indexes a record of `agents` agents whose answers may be `latest` rounds late.
     ///
     /// # Errors
-    /// When no such federation can have had these arrivals.
+    /// When these arrivals are impossible in such a federation.
     pub fn new(record: &ArrivalRecord, agents: usize, latest: u64) -> Result<Self> {
         let (mut replay, mut rounds) = (Self::default(), 0);
         let bad = |what: String| Err(Error::new("arrivals", what, "what the server of the same federation recorded from its start"));
@@ -58,7 +57,7 @@ impl Replay {
             }
             rounds = *round + 1;
             replay.late.entry((*round, *exchange)).or_default();
-            // Agents that are excluded within a round are excluded by the engine too.
+            // The engine also excludes agents that are excluded within a round.
             replay.idle.entry(*round).or_insert_with(|| idle.iter().copied().collect());
             let known = idle.iter().chain(arrived.iter().map(|(agent, _)| agent));
             if let Some(agent) = known.copied().find(|agent| *agent >= agents) {
@@ -78,8 +77,7 @@ impl Replay {
         Ok(replay)
     }
 
-    /// By how many rounds the answer of an agent to an exchange was late; `None` if it did not arrive. Exchanges after the record, and
-    /// those that it does not have, lose nothing.
+    /// The lateness in rounds of an agent's answer; `None` if it did not arrive. Exchanges outside the record lose nothing.
     pub fn delay(&self, round: u64, exchange: u8, agent: usize) -> Option<u64> {
         match self.late.get(&(round, exchange)) {
             Some(late) => late.get(&agent).copied(),
@@ -98,7 +96,7 @@ impl Replay {
 mod tests {
     use super::*;
 
-    /// Round, exchange, who computed nothing, and what arrived.
+    /// Round, exchange, idle agents, and arrivals.
     type One<'a> = (u64, u8, &'a [usize], &'a [(usize, u64)]);
 
     fn of(exchanges: &[One<'_>]) -> ArrivalRecord {

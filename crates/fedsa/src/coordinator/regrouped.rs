@@ -5,13 +5,12 @@ use crate::error::{Error, Result, require};
 use crate::federation::Federation;
 
 impl Coordinator {
-    /// The coordinator of the next epoch, between two rounds: `federation` is [`Federation::next_epoch`] of this one's, and `from` has the
-    /// number so far of each of its agents, `None` for one that is new. Rounds, counts and the iterate go on. Answers of this epoch that
-    /// are on their way are lost.
+    /// The coordinator of the next epoch, between two rounds. `federation` is [`Federation::next_epoch`] of this one's federation; `from`
+    /// has the previous number of each of its agents, `None` for a new one. Rounds, counts and the iterate go on. Answers on their way are
+    /// lost.
     ///
     /// # Errors
-    /// When a round is under way; when `federation` is another one, or `from` does not name its agents; when the method's messages depend
-    /// on the number of agents, or its agents keep controls that only they know.
+    /// As [`crate::node::ServerNode::regrouped`].
     pub(crate) fn regrouped(&self, federation: &Federation, from: &[Option<usize>]) -> Result<Self> {
         self.check_regrouped(federation, from)?;
         let mut setting = federation.setting();

@@ -10,31 +10,31 @@ use crate::server::{Next, Received};
 use crate::uplink::MessageKey;
 
 impl Coordinator {
-    /// Whether the sum of the answers to the open question is enough: nobody looks at single ones, and none is late.
+    /// Whether the sum of the answers to the open question is enough: no rule needs single ones, and none is late.
     pub(crate) fn wants_sum(&self) -> bool {
         let exchange = self.state.ask.down.exchange;
         self.adds_up && self.replay.is_none() && !self.federation.rules().need_single_answers() && !self.protocol.wants_each(exchange)
     }
 
-    /// The factors by which the answers of the agents that were asked arrive, for whoever sums them; `None` over a clear link. The channels'
-    /// states change, so that it is called once in an exchange.
+    /// The factors by which participants' answers arrive, for the caller that sums them; `None` over a clear link. Call this once per
+    /// exchange, because it changes the channels' states.
     pub(crate) fn gains(&mut self) -> Option<Vec<f64>> {
         let Self { federation, everyone, state: State { ask, end, .. }, is_clear, .. } = self;
         let at = MessageKey { seed: federation.seed(), round: ask.down.round, exchange: ask.down.exchange, agent: ALL };
         (!*is_clear).then(|| end.gains(federation.uplink(), at, ask.to.as_deref().unwrap_or(everyone)))
     }
 
-    /// Takes the sum of the answers that arrived ([`Coordinator::wants_sum`]), d numbers, and whether each did, empty if all did. `sent` counts
-    /// the messages.
+    /// Takes the sum of the answers that arrived ([`Coordinator::wants_sum`]), d numbers, and whether each arrived (empty if all did).
+    /// `sent` counts the messages.
     pub(crate) fn hand_in_sum(&mut self, sum: &[f64], arrived: &[bool], sent: &Sent) {
         self.state.ledger.up(sent);
         let arrived = if arrived.iter().all(|arrived| *arrived) { Vec::new() } else { arrived.to_vec() };
         self.state.replies = Replies::Sum { sum: sum.to_vec(), arrived };
     }
 
-    /// Takes the answers of agents in this process: one entry for each recipient with the number of bytes on the wire, or the reason if the
-    /// agent could not answer. Answers of agents that compute `alone` are checked, as those from a network are: they may have parts of any
-    /// content. Rules side by side write vectors of the right length.
+    /// Takes the answers of agents in this process: for each recipient the answer and its number of bytes on the wire, or the reason why it
+    /// could not answer. Answers of agents that compute `alone` are checked like answers from a network, because they may have any content;
+    /// rules in lanes write vectors of the right length.
     pub(crate) fn hand_in(&mut self, answers: &mut [Option<Result<(Reply, usize)>>], alone: bool) {
         let (asked, exchange) = (self.asked().len(), self.state.ask.down.exchange);
         let recipients: Vec<(usize, usize)> = self.recipients().collect();
@@ -58,19 +58,18 @@ impl Coordinator {
         }
     }
 
-    /// The part that agents answer the open question with first.
+    /// The first part of answers to the open question.
     pub(crate) fn wanted(&self) -> Part {
         self.protocol.wanted(self.state.ask.down.exchange)[0].part
     }
 
-    /// The agents to which the message at the end of a round applies, if these are not all that were asked: their places among those, and
-    /// their numbers. If the server `keeps_copies` of control variates, they are all: it updates the copies of agents that it could not
-    /// reach too, and sends them later.
+    /// The recipients of the message at the end of a round, if not all participants: their places and numbers. With `keeps_copies` of
+    /// control variates all are meant: the server also updates the copies of unreachable agents, and sends them later.
     pub(crate) fn told(&self, keeps_copies: bool) -> Option<Vec<(usize, usize)>> {
         (!keeps_copies && !self.state.absent.is_empty()).then(|| self.recipients().collect())
     }
 
-    /// Gives the server half the sum of the answers with the receiver's noise; also whether its numbers are finite.
+    /// Gives the server half the sum of the answers with the receiver's noise; also returns whether its numbers are finite.
     pub(super) fn receive_sum(&mut self, mut sum: Vec<f64>, arrived: &[bool]) -> (Next, bool) {
         let (n, weight, part) = (self.asked().len(), asked_weight(self.federation.weights(), self.asked()), self.wanted());
         let (federation, down) = (&self.federation, &self.state.ask.down);

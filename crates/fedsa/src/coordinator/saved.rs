@@ -37,7 +37,7 @@ impl Coordinator {
     /// Restores a state that [`Coordinator::save`] returned for the same federation.
     ///
     /// # Errors
-    /// When its shape is another one. The coordinator is then unchanged.
+    /// When its shape differs. The coordinator is then unchanged.
     pub(crate) fn restore(&mut self, saved: Saved) -> Result<()> {
         let Saved { state, server } = saved;
         if state.end.channel.len() != self.state.end.channel.len() || state.output.len() != self.state.output.len() {

@@ -1,4 +1,4 @@
-//! The server's end of a link: losses, gains, late answers, receiver noise, the ordered sum, and whose answers arrived.
+//! The server's end of a link: losses, gains, late answers, receiver noise, the ordered sum, and arrivals.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,31 +16,30 @@ use crate::server::{ClientUpdate, Received};
 use crate::uplink::stage::Delay;
 use crate::uplink::{MessageKey, Uplink};
 
-/// What the server's end of a link remembers from round to round.
+/// The state of a link's server end, from round to round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ServerEnd {
     /// The media's memory of each agent, [`Uplink::media_len`] words each.
     pub channel: Vec<u64>,
     /// Answers on their way.
     pub mail: DelayedUpdates,
-    /// The usual norms of answers, where rules look at them.
+    /// The usual norms of answers, for rules that check them.
     pub medians: Medians,
 }
 
-/// What arrived in one exchange.
+/// The answers that arrived in one exchange.
 pub(crate) struct Arrivals {
-    /// The ordered sums that are wanted, or what a robust mean has in their place.
+    /// The wanted ordered sums, or weighted robust means in their place.
     pub sums: Vec<(Part, Vec<f64>)>,
-    /// Whether the answer arrived, for each agent that was asked; empty if all answers arrived, or if the link delivers
-    /// answers late.
+    /// Whether each participant's answer arrived; empty if all did, or if the link delivers answers late.
     pub arrived: Vec<bool>,
     /// The answers, in the agents' order.
     pub updates: Vec<ClientUpdate>,
-    /// Who sent what came, and the rounds that it answers; answers that are not believed among it.
+    /// The senders of arrived answers and the answered rounds, including faulty answers.
     came: Vec<(usize, u64)>,
-    /// The agents whose answers are not believed, and why.
+    /// The agents with faulty answers, and the reasons.
     pub faults: Vec<(usize, Error)>,
-    /// Whether the server half wants some part of each agent.
+    /// Whether the server half wants a part of each agent.
     wants_each: bool,
 }
 
@@ -48,16 +47,16 @@ pub(crate) struct Arrivals {
 #[derive(Clone, Copy)]
 pub(crate) struct OfExchange<'a> {
     pub uplink: &'a Uplink,
-    /// The exchange; of all agents.
+    /// The key of the exchange, for all agents.
     pub at: MessageKey,
     pub wanted: &'a [ReplySpec],
     pub weights: &'a [f64],
-    /// The agents that were asked.
+    /// The participants.
     pub asked: &'a [usize],
-    /// What nodes recorded, if it is replayed.
+    /// The replayed record of nodes, if any.
     pub replay: Option<&'a Replay>,
     pub rules: &'a AnswerRules,
-    /// The most agents that may be excluded now.
+    /// The largest number of agents that may be excluded now.
     pub most_faults: usize,
 }
 
@@ -70,17 +69,16 @@ impl ServerEnd {
         Self { channel, mail: DelayedUpdates::default(), medians: Medians::default() }
     }
 
-    /// The factors by which the messages of the agents that were asked arrive in an exchange, of all agents `at`. The channels' states change
-    /// in every exchange, also without a message.
+    /// The factors by which the participants' messages arrive in the exchange `at`. The channels' states change in every exchange, also
+    /// without a message.
     pub fn gains(&mut self, uplink: &Uplink, at: MessageKey, asked: &[usize]) -> Vec<f64> {
         let words = uplink.media_len();
         let gain = |c: &usize| uplink.gain(MessageKey { agent: *c, ..at }, &mut self.channel[c * words..(c + 1) * words]);
         asked.iter().map(gain).collect()
     }
 
-    /// Passes answers over the media: `replies` has one entry for each agent that was asked, `None` if it sent none. Over a link whose
-    /// answers are as late as the network makes them, `miss` is called with the agents without an answer, and with the factor by which
-    /// their messages arrive.
+    /// Passes answers over the media: `replies` has one entry for each participant, `None` if it sent none. Over a link with the law
+    /// `network`, calls `miss` with each agent without an answer and with its message's factor.
     pub fn take(&mut self, of: &OfExchange<'_>, replies: Vec<Option<Reply>>, mut miss: impl FnMut(usize, f64)) -> Arrivals {
         let gains = self.gains(of.uplink, of.at, of.asked);
         let is_awaited = of.replay.is_none() && of.uplink.late().is_some_and(Delay::is_of_network);
@@ -95,8 +93,8 @@ impl ServerEnd {
         self.arrive(of, updates)
     }
 
-    /// Delivers the answers that the media did not lose, one entry for each agent that was asked: late ones wait for their round,
-    /// sums are computed in a fixed order, and the receivers' noise is added.
+    /// Delivers the answers that the media did not lose, one entry for each participant. Late ones wait for their round, sums have a fixed
+    /// order, and the receiver's noise is added.
     fn arrive(&mut self, of: &OfExchange<'_>, mut updates: Vec<Option<ClientUpdate>>) -> Arrivals {
         let OfExchange { uplink, at, wanted, weights, asked, replay, rules, most_faults } = *of;
         let MessageKey { round, exchange, .. } = at;
@@ -138,12 +136,12 @@ impl ServerEnd {
 }
 
 impl Arrivals {
-    /// What a record says of them; `idle` are the agents that computed nothing.
+    /// The record of these arrivals; `idle` are the agents that computed nothing.
     pub fn recorded(&self, at: MessageKey, idle: Vec<usize>) -> ExchangeArrivals {
         ExchangeArrivals { round: at.round, exchange: at.exchange, idle, arrived: self.came.clone() }
     }
 
-    /// The weight by which sums are divided: that of the agents that were asked, or of the answers that arrived, if there are any.
+    /// The divisor of sums: the weight of the participants, or of the answers that arrived, if there are any.
     pub fn weight_of(&self, of: &OfExchange<'_>, missing: MissingAnswers) -> f64 {
         match missing {
             MissingAnswers::Reweighted if !self.updates.is_empty() => self.updates.iter().map(|update| of.weights[update.agent]).sum(),
@@ -154,15 +152,15 @@ impl Arrivals {
     /// Whether all numbers are finite.
     pub fn are_finite(&self) -> bool {
         let numbers = |update: &ClientUpdate| update.parts.iter().map(|(_, body)| body.len()).sum::<usize>();
-        // Answers with matrices are worth several threads; those with a vector are not worth the start of one.
+        // Several threads pay for answers with matrices, but not for vectors.
         if self.updates.first().is_none_or(|update| numbers(update) < 10_000) {
             return self.updates.iter().all(|update| are_finite(&update.parts));
         }
         parallel::map(self.updates.len(), |i| are_finite(&self.updates[i].parts)).into_iter().all(|are_finite| are_finite)
     }
 
-    /// Calls `see` with the arrivals as a server half gets them; `down` is the message that was answered, as agents decoded
-    /// it, and `asked` is the weight of the agents that were asked.
+    /// Calls `see` with the arrivals for a server half; `down` is the answered message as agents decoded it, and `asked` is the divisor of
+    /// sums.
     pub fn with<R>(&self, down: &Message, asked: f64, see: impl FnOnce(&Received<'_>) -> R) -> R {
         let sums: Vec<(Part, &[f64])> = self.sums.iter().map(|(part, x)| (*part, &x[..])).collect();
         let (round, exchange) = (down.round, down.exchange);
@@ -171,7 +169,7 @@ impl Arrivals {
     }
 }
 
-/// The sum of the weights of the agents that were asked.
+/// The sum of the participants' weights.
 pub(crate) fn asked_weight(weights: &[f64], asked: &[usize]) -> f64 {
     if asked.len() == weights.len() { 1.0 } else { asked.iter().map(|c| weights[*c]).sum() }
 }

@@ -1,4 +1,4 @@
-//! A basis of a Krylov space with its images, and what both kinds of iteration do with it.
+//! A basis of a Krylov space with its images, for both kinds of iteration.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par, Side};
@@ -7,11 +7,11 @@ use crate::linalg::{add_scaled, dot};
 
 /// An orthonormal basis V of a space of R^n, with W = A V and T = V^T W of a symmetric operator A.
 pub(super) struct Basis {
-    /// Room for all vectors, of which the first `len` are there.
+    /// Room for vectors; the first `len` are in use.
     v: Mat<f64>,
     w: Mat<f64>,
     t: Mat<f64>,
-    /// How many vectors there are.
+    /// The number of vectors.
     pub len: usize,
     /// The number of columns that were added last.
     last: usize,
@@ -24,12 +24,12 @@ pub(super) struct Ritz {
 }
 
 impl Basis {
-    /// No vectors of n numbers, with room for some.
+    /// An empty basis of vectors of n numbers, with room for `room`.
     pub fn new(n: usize, room: usize) -> Self {
         Self { v: Mat::zeros(n, room), w: Mat::zeros(n, room), t: Mat::zeros(room, room), len: 0, last: 0 }
     }
 
-    /// Makes room for so many vectors. What is there stays.
+    /// Makes room for more vectors, and keeps the present ones.
     pub fn grow(&mut self, room: usize) {
         let n = self.v.nrows();
         self.v.resize_with(n, room, |_, _| 0.0);
@@ -37,12 +37,12 @@ impl Basis {
         self.t.resize_with(room, room, |_, _| 0.0);
     }
 
-    /// For how many vectors there is room.
+    /// The number of vectors for which there is room.
     pub fn room(&self) -> usize {
         self.v.ncols()
     }
 
-    /// The vectors, one a column.
+    /// The vectors, one per column.
     pub fn v(&self) -> MatRef<'_, f64> {
         self.v.subcols(0, self.len)
     }
@@ -91,8 +91,7 @@ impl Basis {
         self.w() * y - self.v() * scaled
     }
 
-    /// At most `block` of the residuals of the Ritz pairs `from..to` that are longer than `bound`; `from` moves over those before the first
-    /// of them.
+    /// At most `block` residuals of the Ritz pairs `from..to` that are longer than `bound`; `from` advances to the first of them.
     pub fn unconverged(&self, ritz: &Ritz, from: &mut usize, to: usize, bound: f64, block: usize) -> Mat<f64> {
         let (mut found, mut at) = (Mat::zeros(self.v.nrows(), 0), *from);
         while at < to && found.ncols() < block {
@@ -128,7 +127,7 @@ impl Basis {
     }
 }
 
-/// The images of columns under an operator that multiplies vectors which follow each other.
+/// The images of columns under an operator that multiplies vectors stored one after the other.
 pub(super) fn images(columns: MatRef<'_, f64>, product: &mut dyn FnMut(&[f64], &mut [f64])) -> Mat<f64> {
     let vectors: Vec<f64> = columns.col_iter().flat_map(|column| column.iter().copied()).collect();
     let mut images = vec![0.0; vectors.len()];
@@ -149,15 +148,15 @@ pub(super) fn beside(a: &Mat<f64>, b: &Mat<f64>) -> Mat<f64> {
     out
 }
 
-/// What is left of a column at the least to count as a direction of its own.
+/// The smallest remaining length of a column that counts as a new direction.
 const NOTHING_LEFT: f64 = 1e-12;
 
-/// An orthonormal basis of what the columns of x add to the span of the orthonormal columns of some matrices.
+/// An orthonormal basis of the directions that the columns of x add to the span of some matrices' orthonormal columns.
 pub(super) fn orthonormal(spans: &[MatRef<'_, f64>], mut x: Mat<f64>) -> Mat<f64> {
     let n = x.nrows();
     let dimension: usize = spans.iter().map(|v| v.ncols()).sum();
     let mut left = vec![1.0; x.ncols()];
-    // Twice is enough (Kahan, Parlett), unless next to nothing is left.
+    // Twice is enough (Kahan, Parlett), unless almost nothing is left.
     for pass in 0..3 {
         for (j, left) in left.iter_mut().enumerate() {
             let column = x.col_as_slice_mut(j);

@@ -7,20 +7,20 @@ use crate::random::{Purpose, stream};
 
 /// An eigenpair has converged when its residual `||A v - theta v||` is below this share of the largest eigenvalue.
 pub(super) const TOLERANCE: f64 = 1e-13;
-/// The same where only the eigenvalue is wanted: its error is the square of the residual over the distance to the next one.
+/// The same if only the eigenvalue is wanted: its error is the squared residual over the distance to the next one.
 const TOLERANCE_OF_VALUES: f64 = 1e-8;
-/// The number of vectors that A is applied to at once: a product with a matrix takes hardly longer than one with a vector.
+/// The number of vectors that A multiplies at once: a product with a matrix takes hardly longer than one with a vector.
 pub(super) const BLOCK: usize = 4;
-/// For how many vectors beyond the wanted ones there is room at first.
+/// The initial room for vectors beyond the wanted ones.
 const ROOM: usize = 6 * BLOCK;
-/// The share of the basis, one in so many, by which it grows until pairs are looked at again, which takes the time of many products.
+/// The basis grows by 1 / this between two checks of pairs, which take the time of many products.
 const LOOKS: usize = 4;
 
 /// The m largest eigenvalues of a symmetric operator on R^n, decreasing, and in columns the eigenvectors of the first `vectors` of them; `None`
 /// if they do not converge within about `limit` products. `apply` multiplies n x k matrices by A.
 ///
-/// The basis grows by the images of the last block (block Lanczos), of which it keeps what is orthogonal to all before. A block
-/// finds as many vectors of one eigenvalue as it has columns; the caller must check that none is missing.
+/// The basis grows by the images of the last block (block Lanczos), orthogonalised against all before. A block finds at most as many
+/// vectors of one eigenvalue as it has columns; the caller must check that none is missing.
 pub(super) fn leading(
     n: usize,
     apply: &mut dyn FnMut(&Mat<f64>) -> Mat<f64>,
@@ -59,7 +59,7 @@ pub(super) fn leading(
         }
         next = orthonormal(&[basis.v()], images);
         if next.ncols() == 0 {
-            // The span is invariant: vectors from elsewhere.
+            // The span is invariant, so go on with random vectors.
             next = orthonormal(&[basis.v()], drawn());
         }
         if next.ncols() == 0 {

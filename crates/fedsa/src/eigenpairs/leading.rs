@@ -9,27 +9,27 @@ use crate::kernel::{Chunk, Isa, flat, flat_mut, to_chunks};
 use crate::linalg::{add_scaled, dot, normalise, remove};
 use crate::random::{Purpose, stream};
 
-/// The relative residual `||A v - lambda v|| / |lambda|` at which the pair is good enough; the error of lambda is its square.
+/// The accepted relative residual `||A v - lambda v|| / |lambda|`; the error of lambda is its square.
 const RESIDUAL: f64 = 1e-7;
-/// Products until the iteration starts again from the best vector so far, and how often it does.
+/// Products until the iteration restarts from the best vector, and the number of restarts.
 const PRODUCTS: usize = 40;
 const RESTARTS: usize = 10;
-/// The residual is looked at after multiples of so many products.
+/// The residual is checked after multiples of this number of products.
 const EVERY: usize = 8;
-/// Of the products that the residuals of two looks let one expect to the end, this share is made before the next look: they fall faster and faster.
+/// The share of the expected remaining products before the next check; residuals fall faster and faster.
 const AHEAD: f64 = 0.6;
 
 thread_local! {
-    /// The memory of the last matrix, for the next one.
+    /// Reused memory for the packed matrix.
     static BLOCKS: RefCell<Blocks> = const { RefCell::new(Blocks::empty()) };
 }
 
-/// The eigenvalue of largest magnitude and its eigenvector of length 1, of a symmetric matrix with d rows (lower triangle row by
-/// row). The component of largest magnitude is positive, among equal ones the first. `None` where the matrix is 0 or not finite.
+/// The eigenvalue of largest magnitude and its eigenvector of length 1, of a symmetric matrix with d rows (lower triangle row by row). The
+/// component of largest magnitude is positive, among equal ones the first. `None` if the matrix is 0 or not finite.
 ///
-/// The start is the same random vector for every matrix, in the components whose rows are not 0, so that the result is a function of
-/// the matrix, and v is 0 in all others. Where two eigenvalues of opposite sign are equally large, or the iteration ends before its residual is
-/// small, v is a vector between eigenvectors, and lambda its Rayleigh quotient.
+/// The start is the same random vector for every matrix, in the components with nonzero rows; v is 0 in the others. The result is therefore
+/// a function of the matrix. If two eigenvalues of opposite sign are equally large, or the residual does not become small, v is a mixture
+/// of eigenvectors, and lambda its Rayleigh quotient.
 pub fn leading_pair(lower: &[f64], d: usize) -> Option<(f64, Vec<f64>)> {
     let mut draws = stream(0, Purpose::Compressor, 0, 0);
     let start: Vec<f64> = (0..d).map(|_| draws.normal()).collect();
@@ -47,14 +47,14 @@ pub fn leading_pair(lower: &[f64], d: usize) -> Option<(f64, Vec<f64>)> {
     })
 }
 
-/// The components whose rows are not 0, increasing: those of the columns that occur in an agent's rows, where these are sparse.
+/// The components with nonzero rows, increasing: for sparse data, the columns in the agent's rows.
 fn nonzero(lower: &[f64], d: usize) -> Vec<u32> {
     let mut marks = vec![0; d];
     mark_nonzero(Isa::best(), lower, &mut marks);
     (0..d as u32).filter(|i| marks[*i as usize] != 0).collect()
 }
 
-/// [`leading_pair`] of a packed matrix, from a start. Vectors are filled up with zeros to whole chunks.
+/// [`leading_pair`] of a packed matrix, from a start. Vectors are padded with zeros to whole chunks.
 fn leading_of_blocks(blocks: &Blocks, start: &[f64]) -> Option<(f64, Vec<f64>)> {
     let d = start.len();
     let mut v = to_chunks(start);
@@ -89,7 +89,7 @@ fn lanczos(blocks: &Blocks, v: Vec<Chunk>, d: usize) -> Option<(Vec<Chunk>, bool
         blocks.product(isa, newest, &mut w);
         let w = flat_mut(&mut w);
         diagonal.push(dot(w, flat(newest)));
-        // Orthogonal to the last two vectors, which hold all of the product but for rounding, and then, against this, to all before.
+        // First orthogonal to the last two vectors, enough in exact arithmetic, then to all, against rounding.
         basis[k.saturating_sub(2) * width..].chunks(width).for_each(|q| remove(w, flat(q)));
         remove(w, flat(&basis));
         let norm = dot(w, w).sqrt();
@@ -119,7 +119,7 @@ fn lanczos(blocks: &Blocks, v: Vec<Chunk>, d: usize) -> Option<(Vec<Chunk>, bool
     None
 }
 
-/// After how many times [`EVERY`] products it is worth looking again, from the residuals of the look before and of this one.
+/// The number of steps of [`EVERY`] products to the next check, from the residuals of the last two checks.
 fn looks_ahead(before: Option<(usize, f64)>, (k, residual): (usize, f64)) -> usize {
     let Some((earlier, larger)) = before.filter(|(_, larger)| *larger > residual) else { return 1 };
     let products = (residual / RESIDUAL).ln() / (larger / residual).ln() * (k - earlier) as f64;
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Rows of zeros change nothing: the pair is that of the rest, and exactly 0 there.
+    /// Rows of zeros change nothing: the pair belongs to the rest, and is exactly 0 there.
     #[test]
     fn rows_of_zeros_have_no_part() {
         let mut draws = stream(6, Purpose::System, 0, 0);

@@ -1,8 +1,8 @@
-//! Eigenpairs of symmetric matrices in decreasing order: all of them, or the leading ones by an iteration. [`restarted`] finds leading ones
-//! of operators that have products and no matrix.
+//! Eigenpairs of symmetric matrices in decreasing order: all, or the leading ones by an iteration. [`restarted`] finds leading pairs of
+//! operators without a matrix.
 //!
-//! Results are functions of the matrix and of the numbers of pairs that were asked for, bit for bit. Eigenvectors have length
-//! 1, and the sign that makes their component of largest magnitude positive, the first one of several.
+//! Results depend only on the matrix and on the requested numbers of pairs, bit for bit. Eigenvectors have length 1; their component of
+//! largest magnitude, the first of several, is positive.
 
 mod basis;
 mod krylov;
@@ -21,14 +21,14 @@ use basis::images;
 pub struct Eigenpairs {
     /// The eigenvalues, decreasing. NaN if H is not finite.
     pub values: Vec<f64>,
-    /// The eigenvectors, one a column: n x m, or fewer columns where some values have no vector.
+    /// The eigenvectors, one per column: n x m, or fewer columns if some values have no vector.
     pub vectors: Mat<f64>,
 }
 
-/// The share of all pairs, one in so many, up to which the iteration is used. At n = 300 all pairs take 7 ms, and the iteration takes 1.3 ms
-/// for five and 2.3 ms for ten pairs whose eigenvalues decay, of which a factorisation takes 0.3 ms.
+/// The iteration is used for up to n / this pairs. At n = 300 all pairs take 7 ms; with decaying eigenvalues, five pairs by the iteration
+/// take 1.3 ms and ten 2.3 ms, including 0.3 ms for a factorisation.
 const FEW: usize = 20;
-/// The least n for which an iteration is used.
+/// The smallest n for which an iteration is used.
 const SMALLEST: usize = 256;
 
 impl Eigenpairs {
@@ -37,11 +37,10 @@ impl Eigenpairs {
         Self { values: Vec::new(), vectors: Mat::zeros(n, 0) }
     }
 
-    /// The first m eigenpairs, or all of them if that is cheaper or there are no more.
+    /// The first m eigenpairs, or all if that is cheaper or there are no more.
     ///
-    /// If they are few of many, a block Krylov iteration computes them. A Cholesky factorisation then proves that no larger
-    /// eigenvalue was missed, as can happen where one has many eigenvectors. If one was, or if the iteration takes too long, all
-    /// pairs are computed.
+    /// A block Krylov iteration computes few pairs of many. A Cholesky factorisation then proves that it missed no larger eigenvalue, as is
+    /// possible if one has many eigenvectors. If it did, or takes too long, all pairs are computed.
     pub fn leading(h: &Mat<f64>, m: usize) -> Self {
         let n = h.nrows();
         let m = m.min(n);
@@ -52,12 +51,11 @@ impl Eigenpairs {
         few.unwrap_or_else(|| all(h))
     }
 
-    /// The first m - 1 eigenpairs of an operator on R^n, and eigenvalue m without its vector, from products, where these take less time than to
-    /// form the matrix and to look for the pairs in it: where m is small, and the iteration of [`Eigenpairs::leading`] converges. `product`
-    /// multiplies vectors that follow each other.
+    /// The first m - 1 eigenpairs of an operator on R^n, and eigenvalue m without its vector, from products. `None` if forming the matrix
+    /// would be faster: unless m is small, and the iteration of [`Eigenpairs::leading`] converges. `product` multiplies vectors stored one
+    /// after the other.
     ///
-    /// There is no proof, and needs none: a block that is drawn at random meets as many vectors of an eigenvalue as it has columns, and no more
-    /// pairs than that are looked for.
+    /// No proof is needed: a random block meets as many vectors of an eigenvalue as it has columns, and no more pairs are wanted.
     pub fn of_products(n: usize, m: usize, product: &mut dyn FnMut(&[f64], &mut [f64])) -> Option<Self> {
         if m > krylov::BLOCK || !has_few(n, m) {
             return None;
@@ -67,16 +65,15 @@ impl Eigenpairs {
         Some(Self { values, vectors })
     }
 
-    /// The same pairs and those after them, all n. The leading pairs keep their bits, also where an eigenvalue of several
-    /// vectors is on both sides of their end: the others are those of H on the space that is orthogonal to them, and no value
-    /// of theirs exceeds the last leading one.
+    /// All n pairs. These leading pairs keep their bits, even if a multiple eigenvalue is on both sides of their end. The others are the
+    /// eigenpairs of H on the orthogonal space, with no value above the last leading one.
     pub fn completed(self, h: &Mat<f64>) -> Self {
         let (n, m) = (h.nrows(), self.values.len());
         if m == 0 || m == n || !is_finite(h) {
             return if m == n { self } else { Self::leading(h, n) };
         }
         let v = &self.vectors;
-        // P H P with P = I - V V^T, less a shift in the span of V below all other eigenvalues.
+        // P H P with P = I - V V^T, minus a shift in the span of V to below all other eigenvalues.
         let hv = h * v;
         let inner = v.transpose() * &hv;
         let norm = h.norm_l2();
@@ -88,7 +85,7 @@ impl Eigenpairs {
         let mut vectors = Mat::zeros(n, n);
         vectors.subcols_mut(0, m).copy_from(v);
         vectors.subcols_mut(m, n - m).copy_from(&rest.vectors);
-        // An eigenvalue on both sides of the end is found twice, with different rounding errors. NaN stays.
+        // A multiple eigenvalue on both sides of the end is found twice, with different rounding errors. NaN stays.
         let last = self.values[m - 1];
         let rest = rest.values.into_iter().map(|l| if l > last { last } else { l });
         let values = self.values.into_iter().chain(rest).collect();
@@ -128,7 +125,7 @@ pub fn smallest(h: &Mat<f64>) -> f64 {
         && let Some((values, _)) = krylov::leading(n, &mut |x| factor.solve(x), 1, 1, n / 4)
     {
         let least = 1.0 / values[0];
-        // Proves that there is no smaller one.
+        // Proves that there is no smaller eigenvalue.
         let shift = least * (1.0 - 1e-6) - f64::EPSILON * h.norm_l2();
         let is_least = with_square(n, |below| {
             below.copy_from(h);
@@ -159,7 +156,7 @@ fn all(h: &Mat<f64>) -> Eigenpairs {
     pairs
 }
 
-/// The first m pairs by an iteration, if it converges and none was missed.
+/// The first m pairs by an iteration, if it converges and misses none.
 fn by_iteration(h: &Mat<f64>, m: usize) -> Option<Eigenpairs> {
     let n = h.nrows();
     let (values, mut vectors) = krylov::leading(n, &mut |x| h * x, m, m, n / 3)?;

@@ -1,13 +1,13 @@
-//! Leading eigenpairs of a symmetric operator that is given by its products alone, from a bounded number of vectors.
+//! Leading eigenpairs of a symmetric operator from its products, with a bounded number of vectors.
 //!
-//! Block Lanczos with thick restarts, as a Davidson iteration without preconditioner: the basis V grows by the residuals of the leading
-//! Ritz pairs that have not converged, a block at a time, and is cut back to the leading Ritz vectors when it is full. The images W = A V
-//! are kept too, so that an iteration may start from any vectors, such as the eigenvectors of an earlier operator, and residuals are what
-//! they are. Pairs that are already known are locked: the iteration takes place in the space that is orthogonal to them.
+//! Block Lanczos with thick restarts, as a Davidson iteration without preconditioner. The basis V grows, a block at a time, by the
+//! residuals of leading Ritz pairs that have not converged; a full basis is cut back to the leading Ritz vectors. The images W = A V are
+//! also kept, so an iteration may start from any vectors, such as eigenvectors of an earlier operator, and residuals are exact. Known pairs
+//! are locked: the iteration stays orthogonal to them.
 //!
-//! Nobody can prove from products alone that no eigenvalue was missed. Before pairs are accepted a random block, orthogonal to everything
-//! before it, is followed for some steps: it finds further eigenvectors of an eigenvalue that has more of them than a block has
-//! columns, and eigenvectors that a start near an earlier operator's lacks.
+//! Products alone cannot prove that no eigenvalue was missed. Before pairs are accepted, the iteration continues for some steps from a
+//! random block orthogonal to the basis. This finds further eigenvectors of an eigenvalue that has more than a block has columns, and
+//! eigenvectors that the start lacks.
 
 use faer::Mat;
 
@@ -17,16 +17,16 @@ use crate::random::Stream;
 
 /// The number of vectors by which the basis grows.
 const BLOCK: usize = 4;
-/// How many vectors the basis has room for beyond the wanted ones, or half as many as are wanted if that is more.
+/// The room for vectors beyond the wanted ones; half of the wanted number if that is more.
 const EXTRA: usize = 16;
-/// How many blocks are added without finding anything before pairs are accepted; the first one is random.
+/// The number of blocks, the first one random, that must find nothing before pairs are accepted.
 const CHECKS: usize = 3;
-/// Products for each wanted pair and each vector of a block, after which pairs are taken as they are; and for the smallest eigenvalue, which
-/// is not set off from those next to it where eigenvalues decay.
+/// The largest numbers of products per wanted pair and vector of a block: in general, and for the smallest eigenvalue, which is badly
+/// separated if eigenvalues decay.
 const MAX_PRODUCTS: usize = 50;
 const MAX_FOR_SMALLEST: usize = 400;
 
-/// Writes the products of the operator and some vectors of n numbers, which follow each other, one after the other into the second argument.
+/// Writes the operator's products with vectors of n numbers, stored one after the other, into the second argument.
 pub type Product<'a> = dyn FnMut(&[f64], &mut [f64]) + 'a;
 
 /// A search for leading eigenpairs of a symmetric operator on R^n.
@@ -37,23 +37,23 @@ pub struct Search<'a> {
     pub product: &'a mut Product<'a>,
     /// A pair has converged when `||A v - theta v||` is at most this share of the largest eigenvalue in magnitude.
     pub tolerance: f64,
-    /// What draws the start, and the blocks that look for what was missed.
+    /// Draws the start, and the blocks that search for missed pairs.
     pub draws: Stream,
-    /// Products for each wanted pair and each vector of a block, after which pairs are taken as they are.
+    /// The largest number of products per wanted pair and vector of a block; pairs are then taken without convergence.
     most_products: usize,
 }
 
 impl<'a> Search<'a> {
-    /// Of an operator, with a tolerance and random draws.
+    /// A search for pairs of an operator, with a tolerance and random draws.
     pub fn new(n: usize, product: &'a mut Product<'a>, tolerance: f64, draws: Stream) -> Self {
         Self { n, product, tolerance, draws, most_products: MAX_PRODUCTS }
     }
 
-    /// The known pairs, with their bits, and `more` pairs after them, or as many as there are. The iteration starts from the columns of
-    /// `near`, n rows, which may be none. Pairs that have not converged after about 50 products for each pair are taken as they
-    /// are; NaN if products are not finite.
+    /// The known pairs, with their bits, and up to `more` pairs after them. The iteration starts from the columns of `near`, n rows,
+    /// possibly none. Pairs that have not converged after about 50 products each are taken without convergence; NaN if products are not
+    /// finite.
     ///
-    /// No value exceeds the last known one: where one eigenvalue is on both sides, it is found twice, with different errors.
+    /// No value exceeds the last known one: a multiple eigenvalue on both sides is found twice, with different errors.
     pub fn extend(mut self, known: Eigenpairs, more: usize, near: &Mat<f64>) -> Eigenpairs {
         let q = known.values.len();
         let more = more.min(self.n - q);
@@ -70,8 +70,8 @@ impl<'a> Search<'a> {
         Eigenpairs { values: known.values.into_iter().chain(values).collect(), vectors }
     }
 
-    /// The smallest eigenvalue, by the same iteration with the operator's negative: to the tolerance, or, where that has not been reached after
-    /// about 2000 products, a value above it. NaN if products are not finite.
+    /// The smallest eigenvalue, by the same iteration with the negative operator: to the tolerance, or a value above it after about 2000
+    /// products. NaN if products are not finite.
     pub fn smallest(self) -> f64 {
         let Search { n, product, tolerance, draws, .. } = self;
         let mut minus = |x: &[f64], out: &mut [f64]| {
@@ -104,7 +104,7 @@ impl<'a> Search<'a> {
             let passed = converged;
             let mut next = basis.unconverged(&ritz, &mut converged, m.min(k), bound, BLOCK);
             if next.ncols() == 0 && passed > 0 {
-                // Those that had converged before are looked at again.
+                // Check pairs again that had converged.
                 converged = 0;
                 next = basis.unconverged(&ritz, &mut converged, m.min(k), bound, BLOCK);
             }
@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
             }
             let mut added = self.grow(&mut basis, known, next)?;
             if added == 0 {
-                // The span is invariant: vectors from elsewhere.
+                // The span is invariant, so go on with random vectors.
                 let drawn = self.block();
                 added = self.grow(&mut basis, known, drawn)?;
             }
@@ -143,18 +143,18 @@ impl<'a> Search<'a> {
         Mat::from_fn(self.n, BLOCK, |_, _| self.draws.normal())
     }
 
-    /// Adds to a basis what columns add to its span and to that of the known vectors, as far as there is room. Returns how many vectors
-    /// were added; `None` if a product is not finite.
+    /// Extends a basis by the directions that columns add to its span and the known vectors, as far as there is room. Returns the number of
+    /// added vectors; `None` if a product is not finite.
     fn grow(&mut self, basis: &mut Basis, known: &Eigenpairs, columns: Mat<f64>) -> Option<usize> {
         let spans = [known.vectors.as_ref(), basis.v()];
-        // Once more: columns that nearly depend on each other lose their orthogonality to the spans as they are scaled.
+        // Twice, because nearly dependent columns lose orthogonality when they are scaled.
         let columns = orthonormal(&spans, orthonormal(&spans, columns));
         let columns = columns.subcols(0, columns.ncols().min(basis.room() - basis.len));
         let mut images = images(columns, self.product);
         if !is_finite(&images) {
             return None;
         }
-        // What images have in the span of known vectors is the error of these.
+        // Components of images in the span of known vectors are the errors of these.
         if !known.values.is_empty() {
             images = &images - &known.vectors * (known.vectors.transpose() * &images);
         }

@@ -65,7 +65,7 @@ fn leading_pairs_are_those_of_the_matrix() {
     }
 }
 
-/// The values decrease also where rounding errors make the second half of a multiple eigenvalue the larger one.
+/// The values decrease even if rounding errors make the second half of a multiple eigenvalue larger.
 #[test]
 fn completed_values_decrease_across_a_multiple_eigenvalue() {
     let mut draws = stream(6, Purpose::Pairs, 1, 0);
@@ -79,7 +79,7 @@ fn completed_values_decrease_across_a_multiple_eigenvalue() {
             check(&h, &completed, &values, 1e-11);
         }
     }
-    // A value that is too large by more than rounding shows that the order is kept whatever the decomposition says.
+    // A value that is too large by more than rounding shows that the order is enforced.
     let h = Mat::<f64>::identity(3, 3);
     let low = Eigenpairs { values: vec![1.0 - 1e-12], vectors: Mat::from_fn(3, 1, |i, _| if i == 0 { 1.0 } else { 0.0 }) };
     assert_eq!(low.completed(&h).values, vec![1.0 - 1e-12; 3]);
@@ -116,7 +116,7 @@ fn special_matrices_are_decomposed() {
     }
 }
 
-/// The products of a matrix with vectors that follow each other.
+/// The products of a matrix with vectors stored one after the other.
 fn multiply(h: &Mat<f64>, x: &[f64], out: &mut [f64]) {
     for (x, out) in x.chunks(h.nrows()).zip(out.chunks_mut(h.nrows())) {
         let image = h * Mat::from_fn(x.len(), 1, |i, _| x[i]);
@@ -159,7 +159,7 @@ fn pairs_from_products_are_those_of_the_matrix() {
             check(&h, &pairs, &values, 2.0 * tolerance);
             assert!(pairs.values.is_sorted_by(|a, b| a >= b));
             assert!(count <= 50 * (m + 4) + 8, "{kind}, m = {m}: {count} products");
-            // Where a gap follows, the vectors span what those of the full decomposition span.
+            // If a gap follows, the vectors have the span of the full decomposition's vectors.
             if m < n && values[m - 1] - values[m] > 1e-3 {
                 let basis = whole.vectors.subcols(0, m);
                 let off = (&pairs.vectors - basis * (basis.transpose() * &pairs.vectors)).norm_l2();
@@ -173,13 +173,13 @@ fn pairs_from_products_are_those_of_the_matrix() {
         let mut product = |x: &[f64], out: &mut [f64]| multiply(&h, x, out);
         let search = Search::new(n, &mut product, 1e-8, stream(2, Purpose::Lanczos, 0, 0));
         let least = search.smallest();
-        // The least of values that decay (kinds 0 and 2) is not set off from its neighbours: what is found lies above it.
+        // The smallest of decaying values (kinds 0 and 2) is badly separated: the found value lies above it.
         let off = if kind == 0 || kind == 2 { 1e-4 } else { 1e-8 };
         assert!(least > values[n - 1] - 1e-8 && least < values[n - 1] + off * values[0], "{kind}: {least:e} {:e}", values[n - 1]);
     }
 }
 
-/// Up to as many pairs as a block has columns, also where one eigenvalue has that many vectors; the last one is a value alone.
+/// Up to as many pairs as a block has columns, even of one eigenvalue; the last one has no vector.
 #[test]
 fn few_pairs_of_products_are_those_of_the_matrix() {
     let mut draws = stream(9, Purpose::Pairs, 1, 0);
@@ -200,7 +200,7 @@ fn few_pairs_of_products_are_those_of_the_matrix() {
             if m > 1 {
                 check(&h, &known, &values, 1e-12);
             }
-            // Those after them are found in the matrix.
+            // The matrix gives the other pairs.
             check(&h, &known.completed(&h), &values, 1e-11);
             assert_eq!(Eigenpairs::of_products(n, m, &mut product), Some(found), "the same bits again");
         }
@@ -211,7 +211,7 @@ fn few_pairs_of_products_are_those_of_the_matrix() {
     assert_eq!(Eigenpairs::of_products(n, 2, &mut none), None);
 }
 
-/// Pairs that are known keep their bits, and those after them are the next ones, also where a multiple eigenvalue is on both sides.
+/// Known pairs keep their bits, and the next ones follow, also if a multiple eigenvalue is on both sides.
 #[test]
 fn known_pairs_stay_as_they_are() {
     let mut draws = stream(8, Purpose::Pairs, 1, 0);
@@ -244,7 +244,7 @@ fn a_warm_start_saves_products_and_misses_nothing() {
     let (pairs, warm) = by_products(&next, Eigenpairs::none(n), 12, &old.vectors, 1e-8, 2);
     check(&next, &pairs, &all(&next).values, 2e-8);
     assert!(2 * warm < cold, "{warm} of {cold} products");
-    // The same operator again: the start, and the blocks that look for what is missing.
+    // The same operator again: only the start, and the blocks that search for missed pairs.
     let (again, few) = by_products(&h, Eigenpairs::none(n), 12, &old.vectors, 1e-8, 3);
     check(&h, &again, &values, 2e-8);
     assert_eq!(few, 12 + 3 * 4);

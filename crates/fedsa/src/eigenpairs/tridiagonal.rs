@@ -1,17 +1,17 @@
-//! The leading eigenpair of a small symmetric tridiagonal matrix. All eigenvalues, as libraries compute them, take ten times as long.
+//! The leading eigenpair of a small symmetric tridiagonal matrix, ten times as fast as all eigenvalues by a library.
 
 use crate::linalg::normalise;
 
-/// Points of an interval that are looked at side by side: the divisions of one wait for each other.
+/// Points of an interval that are tested side by side, because one point's divisions wait for each other.
 const POINTS: usize = 8;
-/// Steps of the inverse iteration, and how far its shift is above the eigenvalue.
+/// Steps of the inverse iteration, and the relative distance of its shift above the eigenvalue.
 const STEPS: usize = 3;
 const ABOVE: f64 = 32.0 * f64::EPSILON;
-/// How much larger one eigenvalue may be than another by rounding alone.
+/// The relative difference of eigenvalues that rounding can explain.
 const ROUNDING: f64 = 8.0 * f64::EPSILON;
 
-/// The eigenvalue of largest magnitude, of two equally large ones the positive one, and its eigenvector of length 1. `beside` are the numbers
-/// beside the diagonal, one fewer than on it. `None` where the matrix is 0 or not finite.
+/// The eigenvalue of largest magnitude, of two equally large ones the positive one, and its eigenvector of length 1. `beside` are the
+/// numbers beside the diagonal, one fewer than on it. `None` if the matrix is 0 or not finite.
 pub fn leading_pair(diagonal: &[f64], beside: &[f64]) -> Option<(f64, Vec<f64>)> {
     let squares: Vec<f64> = beside.iter().map(|b| b * b).collect();
     let minus: Vec<f64> = diagonal.iter().map(|a| -a).collect();
@@ -28,13 +28,13 @@ pub fn leading_pair(diagonal: &[f64], beside: &[f64]) -> Option<(f64, Vec<f64>)>
     Some((theta, vector(towards, beside, theta)?))
 }
 
-/// Bounds of all eigenvalues (Gershgorin); `None` where they are not finite.
+/// Bounds of all eigenvalues (Gershgorin); `None` if they are not finite.
 fn bounds(diagonal: &[f64], beside: &[f64]) -> Option<(f64, f64)> {
     let next = |i: usize| beside.get(i).map_or(0.0, |b| b.abs());
     let radii = (0..diagonal.len()).map(|i| next(i) + i.checked_sub(1).map_or(0.0, next));
     let widen = |(below, above): (f64, f64), (a, r): (&f64, f64)| (below.min(a - r), above.max(a + r));
     let (below, above) = diagonal.iter().zip(radii).fold((f64::INFINITY, f64::NEG_INFINITY), widen);
-    // A minimum passes over NaN.
+    // A minimum ignores NaN.
     let is_finite = diagonal.iter().chain(beside).all(|x| x.is_finite()) && below.is_finite() && above.is_finite();
     is_finite.then_some((below, above))
 }
@@ -52,7 +52,7 @@ fn exceed(diagonal: &[f64], squares: &[f64], x: &[f64; POINTS]) -> [bool; POINTS
     are
 }
 
-/// The largest eigenvalue, which is between these bounds: the least number that is found to exceed all of them, to rounding.
+/// The largest eigenvalue, between these bounds: the smallest number that exceeds all eigenvalues, to rounding.
 fn largest_eigenvalue(diagonal: &[f64], squares: &[f64], (mut below, mut above): (f64, f64)) -> f64 {
     while above - below > f64::EPSILON * below.abs().max(above.abs()) {
         let share = (above - below) / (POINTS + 1) as f64;
@@ -68,15 +68,16 @@ fn largest_eigenvalue(diagonal: &[f64], squares: &[f64], (mut below, mut above):
 }
 
 /// The eigenvector of a matrix for its largest eigenvalue, `|theta|`, by inverse iteration: with a shift just above it, `shift I - T` is
-/// positive definite and needs no pivots. `diagonal` is that of T, `beside` that of T or of -T with `theta < 0`. `None` where T is 0.
+/// positive definite and needs no pivots. `diagonal` is T's diagonal. `beside` are T's entries beside it, or -T's if `theta < 0`. `None` if
+/// T is 0.
 fn vector(diagonal: &[f64], beside: &[f64], theta: f64) -> Option<Vec<f64>> {
     let (sign, shift, least) = (theta.signum(), theta.abs() * (1.0 + ABOVE), f64::EPSILON * theta.abs());
-    // L D L^T: what is below the diagonal of L, and the inverse of D.
+    // L D L^T: the entries below the diagonal of L, and the inverse of D.
     let (mut below, mut inverse) = (Vec::with_capacity(beside.len()), Vec::with_capacity(diagonal.len()));
     let mut taken = 0.0;
     for (i, a) in diagonal.iter().enumerate() {
         let pivot = shift - a - taken;
-        // Rounding may leave nothing of the last ones.
+        // Rounding may cancel the last pivots.
         let by = 1.0 / pivot.max(least);
         inverse.push(by);
         if let Some(b) = beside.get(i) {
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
     use crate::random::{Purpose, stream};
 
-    /// Random tridiagonal matrices, and graded ones whose leading eigenvalue the first rows have nearly to themselves, as after many steps.
+    /// Random tridiagonal matrices, and graded ones whose leading eigenvector is nearly within the first rows, as after many steps.
     #[test]
     fn vectors_of_tridiagonal_matrices_are_those_of_the_full_decomposition() {
         let mut draws = stream(6, Purpose::System, 0, 0);

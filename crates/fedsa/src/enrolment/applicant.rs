@@ -9,52 +9,53 @@ use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::protocol::refused;
 
-/// An agent that wants to take part.
+/// An agent that applies to take part.
 #[derive(Clone)]
 pub struct Applicant {
     terms: Terms,
     application: Application,
 }
 
-/// What an agent is told when it is admitted.
+/// The content of an agent's admission.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Admission {
-    /// The federation, of which the server has the same.
+    /// The federation, equal to the server's.
     pub federation: Federation,
     /// The agent's number.
     pub agent: usize,
     /// The columns of all agents.
     pub columns: Vec<ColumnSummary>,
-    /// That of the application with which it was admitted ([`Applicant::apply_with`]).
+    /// The mark of the admitted application ([`Applicant::apply_with`]).
     pub mark: u64,
 }
 
-/// What an application says of the agent's state and data, and its admission repeats: by these the agent knows that it is meant for what it has.
+/// Marks of an agent's state and data. The admission repeats the application's marks, so the agent knows that the admission is for its
+/// present state and data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Marks {
-    /// Of the state with which it has applied ([`Applicant::apply_with`]).
+    /// The mark of the state with which it applied ([`Applicant::apply_with`]).
     #[serde(with = "postcard::fixint::le")]
     pub state: u64,
-    /// Of the data with which it has applied ([`Applicant::mark_of_data`]).
+    /// The mark of the data with which it applied ([`Applicant::mark_of_data`]).
     #[serde(with = "postcard::fixint::le")]
     pub data: u64,
 }
 
-/// What an agent that has a state of a federation says with its application, and is told with its admission: by this it knows that the
-/// admission is meant for this state. An agent without one has the mark 0.
+/// The mark of an agent's state of a federation: part of its application and repeated by its admission. An agent without a state has the
+/// mark 0.
 pub fn mark_of(state: &[u8]) -> u64 {
     u64::from_le_bytes(*Sha256::digest(state).first_chunk().expect("32 bytes")).max(1)
 }
 
 impl Applicant {
-    /// What tells the agent's data from others, as far as it says anything of them: its rows, columns and form, and its settings.
+    /// The mark of the agent's data: a hash of its rows, columns, form and settings.
     pub fn mark_of_data(&self) -> u64 {
         mark_of(&frame::written(Kind::Application, &Application { agent: None, marks: Marks::default(), ..self.application.clone() }))
     }
 
-    /// Those of an application with a state of which `state` is the mark.
+    /// The marks of an application with a state whose mark is `state`.
     pub fn marks(&self, state: u64) -> Marks {
         Marks { state, data: self.mark_of_data() }
     }
@@ -68,7 +69,7 @@ impl Applicant {
         Err(refused("an admission for other rows, columns or settings than this agent has now", help))
     }
 
-    /// An agent with this many rows, by which it may be weighted.
+    /// An agent with this many rows, which may determine its weight.
     #[must_use]
     pub fn new(terms: &Terms, rows: u64) -> Self {
         let application =
@@ -76,15 +77,15 @@ impl Applicant {
         Self { terms: terms.clone(), application }
     }
 
-    /// Claims a number; otherwise the server gives it one, in the order of applications. Where fewer agents come than there are numbers, those
-    /// with the highest ones take the places of those who have not.
+    /// Claims a number; otherwise the server assigns one, in the order of applications. If fewer agents apply than there are numbers,
+    /// agents with the highest numbers take unused lower ones.
     #[must_use]
     pub fn with_agent(mut self, agent: u32) -> Self {
         self.application.agent = Some(agent);
         self
     }
 
-    /// Says the dimension, where that does not depend on other agents' data.
+    /// Sets the dimension, if it does not depend on other agents' data.
     ///
     /// # Panics
     /// When it is 2^32 or more.
@@ -94,25 +95,25 @@ impl Applicant {
         self
     }
 
-    /// Says what is known of its columns, where features are made of all agents' data.
+    /// Sets summaries of its columns, if features depend on all agents' data.
     #[must_use]
     pub fn with_columns(mut self, columns: Vec<ColumnSummary>) -> Self {
         self.application.columns = columns;
         self
     }
 
-    /// Says what the model's weights are to be applied to, such as names of columns and classes: a text that all agents must have the same, and
-    /// that the server keeps with the weights ([`super::Membership::form`]).
+    /// Sets the form of the model's inputs and outputs, such as names of columns and classes. The text must be the same for all agents; the
+    /// server keeps it with the weights ([`super::Membership::form`]).
     #[must_use]
     pub fn with_form(mut self, form: String) -> Self {
         self.application.form = Some(form);
         self
     }
 
-    /// Refuses an application that is longer than messages may be.
+    /// Checks that the application does not exceed the length of messages.
     ///
     /// # Errors
-    /// When the names of its columns, or what they hold, are too long together.
+    /// When its columns' names and values are too long together.
     pub fn check(&self) -> Result<()> {
         written(&self.application).map(|_| ())
     }
@@ -120,12 +121,12 @@ impl Applicant {
     /// Answers an invitation. The same invitation gets the same answer.
     ///
     /// # Errors
-    /// When it is none of this version, was damaged, or its settings differ from those of this agent, which are named; as [`Applicant::check`].
+    /// When the bytes are damaged or not an invitation of this version; when settings differ, which are named; as [`Applicant::check`].
     pub fn apply(&self, invitation: &[u8]) -> Result<Vec<u8>> {
         self.apply_with(invitation, 0)
     }
 
-    /// [`Applicant::apply`] of an agent that has a state, of which `mark` is the [mark](mark_of): an admission with it is one to begin anew.
+    /// [`Applicant::apply`] of an agent with a state whose [mark](mark_of) is `mark`; on admission it starts again.
     ///
     /// # Errors
     /// As [`Applicant::apply`].
@@ -135,15 +136,17 @@ impl Applicant {
         written(&Application { marks: self.marks(mark), ..self.application.clone() })
     }
 
-    /// Reads what the server tells an agent that takes part.
+    /// Reads an admission.
     ///
     /// # Errors
-    /// When it is none of this version or was damaged; when it is for other data than the agent has; when the number is not the one that was
-    /// claimed, though there is such a number; when the federation that follows is not the one that the server has.
+    /// - The bytes are damaged, or not an admission of this version.
+    /// - The admission is for other data.
+    /// - The number is not the claimed one, although that exists.
+    /// - The resulting federation differs from the server's.
     pub fn admitted(&self, bytes: &[u8]) -> Result<Admission> {
         let FederationNotice { agent, weights, start, columns, run, digest, marks } = frame::read(Kind::Admission, bytes)?;
         self.check_marks(marks)?;
-        // A number that a federation of so few agents does not have is another one there.
+        // A claimed number beyond the number of agents was replaced.
         let claimed = self.application.agent.filter(|own| (*own as usize) < weights.len());
         if agent as usize >= weights.len() || claimed.is_some_and(|own| own != agent) {
             return Err(refused(format!("agent number {agent} of {} agents", weights.len()), "this agent's number"));
@@ -155,7 +158,7 @@ impl Applicant {
         Ok(Admission { federation, agent: agent as usize, columns, mark: marks.state })
     }
 
-    /// The federation that was founded with this start and these columns, with these weights.
+    /// The federation with this start, these columns and these weights.
     pub(super) fn federation(&self, weights: &[f64], start: Vec<f64>, columns: &[ColumnSummary]) -> Result<Federation> {
         columns.iter().try_for_each(ColumnSummary::check)?;
         if self.application.dim.is_some_and(|own| own as usize != start.len()) {

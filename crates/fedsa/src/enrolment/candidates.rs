@@ -1,4 +1,4 @@
-//! Those who would take part, of whom some are left out: what the others have together, without joining the columns of all once more for each.
+//! Applicants of whom some may be left out: the others' columns together, without joining all columns again for each choice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,23 +7,23 @@ use super::outliers::median;
 use super::{Application, ColumnContent, ColumnSummary, DistinctValues, Enrolment, State, said_dim};
 use crate::error::{Error, Result};
 
-/// Those who would take part, of whom some are left out.
+/// Applicants of whom some may be left out.
 pub struct Candidates<'a> {
     enrolment: &'a Enrolment,
     taken: Vec<(&'a str, &'a Application)>,
     excluded: Vec<(&'a str, Error)>,
     is_out: Vec<bool>,
-    /// Of each column.
+    /// By column.
     values: Vec<Holders>,
 }
 
-/// The values of a column of categories or labels, and who has them; nothing of other columns.
+/// The values of a column of categories or labels, and the agents with them; empty for other columns.
 struct Holders {
-    /// The positions of each agent's values among all values in increasing order.
+    /// The positions of each agent's values among all sorted values.
     of: Vec<Vec<u32>>,
-    /// How many of those who are not left out have each value.
+    /// The number of remaining agents with each value.
     count: Vec<u32>,
-    /// The positions of values that somebody has who is not left out.
+    /// The positions of values that a remaining agent has.
     present: BTreeSet<u32>,
 }
 
@@ -56,20 +56,20 @@ impl Holders {
     }
 }
 
-/// The columns by which alone agents are put in an order: labels, and those with most that is rare.
+/// The number of single columns by which agents are ordered: labels, and columns with the most rare values.
 const MAX_ASPECTS: usize = 9;
 
-/// By how much each of these numbers exceeds that of most agents.
+/// The excess of each number over the median.
 fn beyond_most(numbers: Vec<f64>) -> Vec<f64> {
     let usual = median(numbers.iter().copied());
     numbers.into_iter().map(|number| (number - usual).max(0.0)).collect()
 }
 
 impl Enrolment {
-    /// Those who would take part now.
+    /// The present candidates.
     ///
     /// # Errors
-    /// When fewer agents than there must be can take part.
+    /// When too few agents can take part.
     pub fn candidates(&self) -> Result<Candidates<'_>> {
         let (taken, excluded) = self.numbered(None)?;
         let columns = taken.first().map_or(0, |(_, one)| one.columns.len());
@@ -77,7 +77,7 @@ impl Enrolment {
         Ok(Candidates { enrolment: self, is_out: vec![false; taken.len()], taken, excluded, values })
     }
 
-    /// The same enrolment without these who have applied.
+    /// The same enrolment without these applicants.
     #[must_use]
     pub fn without<'a>(&self, senders: impl IntoIterator<Item = &'a str>) -> Self {
         let senders: BTreeSet<&str> = senders.into_iter().collect();
@@ -88,36 +88,36 @@ impl Enrolment {
 }
 
 impl Candidates<'_> {
-    /// The number of agents that are not left out.
+    /// The number of remaining agents.
     pub fn agents(&self) -> usize {
         self.is_out.iter().filter(|out| !**out).count()
     }
 
-    /// How many of those who would take part can be left out, so that there are enough.
+    /// The number of candidates that can be left out so that enough remain.
     pub fn spare(&self) -> usize {
         self.taken.len().saturating_sub(*self.enrolment.agents.start())
     }
 
-    /// Who an agent is.
+    /// An agent's sender.
     pub fn sender(&self, agent: usize) -> &str {
         self.taken[agent].0
     }
 
-    /// Those who cannot take part whoever is left out, and why: their columns or their dimension are not those of most agents.
+    /// The applicants that are not candidates, and the reasons: their columns or dimension differ from those of most agents.
     pub fn excluded(&self) -> Vec<(String, Error)> {
         self.excluded.iter().map(|(who, e)| ((*who).to_string(), e.clone())).collect()
     }
 
-    /// Leaves an agent out.
+    /// Leaves out an agent.
     ///
     /// # Panics
-    /// When it is left out already.
+    /// When it is already left out.
     pub fn leave_out(&mut self, agent: usize) {
         assert!(!std::mem::replace(&mut self.is_out[agent], true), "agent {agent} is left out");
         self.values.iter_mut().for_each(|column| column.leave_out(agent));
     }
 
-    /// Takes an agent back that was left out.
+    /// Takes back an agent that was left out.
     ///
     /// # Panics
     /// When it is not left out.
@@ -126,8 +126,8 @@ impl Candidates<'_> {
         self.values.iter_mut().for_each(|column| column.take_back(agent));
     }
 
-    /// All who would take part, those first that have most values of categories and labels that nobody else has, and numbered columns that most do
-    /// not have; in the order of their numbers where that is the same.
+    /// All candidates, sorted by the number of categories and labels that no other agent has, plus numbered columns beyond those of most
+    /// agents, largest first; equal ones by their numbers.
     pub fn suspects(&self) -> Vec<usize> {
         let mut alone: Vec<usize> = self.widths().into_iter().map(|more| more as usize).collect();
         for column in &self.values {
@@ -140,16 +140,15 @@ impl Candidates<'_> {
         suspects
     }
 
-    /// How many columns beyond those of most agents each of them has.
+    /// The number of columns of each candidate beyond those of most agents.
     fn widths(&self) -> Vec<f64> {
         let last = |one: &Application| one.columns.iter().filter_map(ColumnSummary::counted).map(|columns| columns.last).max().unwrap_or(0);
         beyond_most(self.taken.iter().map(|(_, one)| f64::from(last(one))).collect())
     }
 
-    /// All who would take part in several orders, those with the rarest values first: by all columns together, and by single ones. Of a value that
-    /// several agents have each of them counts for its share, and of each column what most agents have does not count: two who say the same are
-    /// not hidden behind each other, nor one who has much of its own in one column behind others who have a little in another. What is in the
-    /// way may be in one column, while most agents have rare values in others.
+    /// All candidates in several orders, rarest values first: by all columns together, and by single columns, because most agents may have
+    /// rare values in columns without a problem. A value that k agents share counts 1/k for each, so that two equal agents do not hide each
+    /// other. In each column the usual amount does not count, so that many rare values in one column outweigh a few in others.
     pub fn orders(&self) -> Vec<Vec<usize>> {
         let of_column = |column: &Holders| {
             let share = |at: &u32| 1.0 / f64::from(column.count[*at as usize]);
@@ -160,7 +159,7 @@ impl Candidates<'_> {
         let mut together = vec![0.0; self.taken.len()];
         aspects.iter().for_each(|(_, aspect)| together.iter_mut().zip(aspect).for_each(|(sum, rare)| *sum += rare));
         aspects.retain(|(_, aspect)| aspect.iter().any(|rare| *rare > 0.0));
-        // A column of labels has few values, and is not to be missed.
+        // Labels first, so that a column of few labels is always included.
         let by_sum = |a: &[f64], b: &[f64]| b.iter().sum::<f64>().total_cmp(&a.iter().sum());
         aspects.sort_by(|(are_labels, a), (other, b)| other.cmp(are_labels).then_with(|| by_sum(a, b)));
         let suspects = self.suspects();
@@ -177,10 +176,10 @@ impl Candidates<'_> {
         self.taken.first().is_some_and(|(_, one)| matches!(one.columns[column].content, ColumnContent::Labels(_)))
     }
 
-    /// The columns of those who are not left out.
+    /// The columns of the remaining agents.
     ///
     /// # Errors
-    /// When a column has more values than there may be, before these are put together.
+    /// When a column has too many values; checked before they are joined.
     pub fn columns(&self) -> Result<Vec<ColumnSummary>> {
         let rest: Vec<&Application> = self.taken.iter().zip(&self.is_out).filter(|(_, out)| !**out).map(|((_, one), _)| *one).collect();
         let Some(first) = rest.first() else { return Ok(Vec::new()) };
@@ -208,17 +207,17 @@ impl Candidates<'_> {
         (0..first.columns.len()).map(together).collect()
     }
 
-    /// What they say of their data ([`super::Applicant::with_form`]).
+    /// The form of their data ([`super::Applicant::with_form`]).
     pub fn form(&self) -> Option<&str> {
         self.taken.first()?.1.form.as_deref()
     }
 
-    /// The number of components that they say.
+    /// Their number of components.
     pub fn said_dim(&self) -> Option<usize> {
         said_dim(&self.taken)
     }
 
-    /// Refuses a federation of those who are not left out, of so many components and with these columns, as [`Enrolment::close`] would.
+    /// Checks a federation of the remaining agents with this dimension and these columns, as [`Enrolment::close`] would.
     ///
     /// # Errors
     /// As [`Enrolment::close`].

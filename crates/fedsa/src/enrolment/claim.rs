@@ -1,4 +1,4 @@
-//! What an application claims, judged before the server keeps it: the memory that it takes as it is decoded, and the model that it would make.
+//! Checks of an application before the server keeps it: the memory of its decoded form, and the resulting model.
 
 use std::fmt;
 
@@ -12,18 +12,18 @@ use super::{Application, Enrolment, Marks};
 use crate::error::{Result, quoted};
 use crate::protocol::refused;
 
-/// What a text in a set takes beside its letters.
+/// The memory of a text in a set, without its letters.
 const TEXT: usize = 2 * size_of::<String>() + 16;
 
-/// What an agent says of itself when it applies.
+/// The claims of an application.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Claim<'a> {
     /// Its columns.
     pub columns: &'a [ColumnSummary],
-    /// What weights are to be applied to.
+    /// The form of the model's inputs and outputs.
     pub form: Option<&'a str>,
-    /// The dimension that it says.
+    /// Its dimension.
     pub dim: Option<usize>,
 }
 
@@ -32,19 +32,19 @@ impl Application {
         Claim { columns: &self.columns, form: self.form.as_deref(), dim: self.dim.map(|dim| dim as usize) }
     }
 
-    /// The bytes of memory that it takes, about.
+    /// Its approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
         size_of::<Self>() + self.columns.iter().map(memory_of).sum::<usize>() + self.form.as_ref().map_or(0, String::len)
     }
 }
 
-/// The bytes of memory that a column takes in a list that has grown, about.
+/// The approximate memory of a column in a grown list, in bytes.
 fn memory_of(column: &ColumnSummary) -> usize {
     let texts = column.values().into_iter().flat_map(|values| values.rows.keys()).map(|name| TEXT + name.len()).sum::<usize>();
     2 * size_of::<ColumnSummary>() + column.name.len() + texts
 }
 
-/// An application of which one column at a time is decoded.
+/// An application, decoded one column at a time.
 #[derive(Deserialize)]
 struct Sized {
     _terms: TermsHashes,
@@ -57,7 +57,7 @@ struct Sized {
 }
 
 impl Sized {
-    /// The bytes of memory that columns and form take, about.
+    /// The approximate memory of columns and form, in bytes.
     fn bytes(&self) -> usize {
         self.columns.bytes + self.form.as_ref().map_or(0, String::len)
     }
@@ -67,11 +67,11 @@ fn mega(bytes: f64) -> String {
     format!("{:.1} MB", bytes / 1e6)
 }
 
-/// What the columns of a federation let the applications of later agents take, at the least.
+/// The smallest limit on the memory of a later agent's application, in bytes.
 const LEAST: usize = 1 << 16;
 
-/// Refuses the application of an agent that comes later and that takes far more memory than the columns with which the federation was founded,
-/// before it is decoded as a whole: it may have no others.
+/// Refuses a later agent's application that takes far more memory than the federation's founding columns, before it is decoded as a whole;
+/// other columns are not allowed.
 pub(super) fn check_later(sender: &str, bytes: &[u8], founded: &[ColumnSummary], form: Option<&str>) -> Result<()> {
     let claimed: Sized = frame::read(Kind::Application, bytes)?;
     let most = LEAST + 2 * (founded.iter().map(memory_of).sum::<usize>() + form.map_or(0, str::len));
@@ -83,7 +83,7 @@ pub(super) fn check_later(sender: &str, bytes: &[u8], founded: &[ColumnSummary],
     Err(refused(what, &format!("the {} columns with which the federation was founded", founded.len())))
 }
 
-/// How many columns there are, and the bytes of memory that they take together.
+/// The number of columns, and their memory in bytes.
 struct SizeOfColumns {
     count: usize,
     bytes: usize,
@@ -115,13 +115,13 @@ impl<'de> Visitor<'de> for Sizing {
 }
 
 impl Enrolment {
-    /// The same, which keeps applications of at most so many bytes of memory.
+    /// Limits the memory of all applications together, in bytes.
     #[must_use]
     pub fn with_memory(self, bytes: f64) -> Self {
         Self { memory: Some(bytes), ..self }
     }
 
-    /// Refuses an application that would take more memory than there is beside those of others, before it is decoded as a whole.
+    /// Refuses an application that would exceed the memory of all applications, before it is decoded as a whole.
     pub(super) fn check_memory(&self, sender: &str, bytes: &[u8]) -> Result<()> {
         let Some(memory) = self.memory else { return Ok(()) };
         let claimed: Sized = frame::read(Kind::Application, bytes)?;

@@ -1,4 +1,4 @@
-//! What agents say of their columns, and what that makes of all agents' columns.
+//! Summaries of agents' columns, and of all agents' columns together.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,26 +11,26 @@ use crate::columns::RunningMoments;
 use crate::columns::{Coding, MAX_LEVELS, coding};
 use crate::error::{Error, ErrorCode, Result, quoted};
 
-/// The most bytes of a name.
+/// The largest length of a name, in bytes.
 const LONGEST_NAME: usize = 1_000;
 
-/// What is known of one column, of one agent or of several, without a row.
+/// The summary of a column of one or several agents, without rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ColumnSummary {
     /// The name.
     pub name: String,
-    /// What it holds.
+    /// Its content.
     pub content: ColumnContent,
 }
 
-/// What a column holds.
+/// The content of a column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ColumnContent {
     /// Numbers.
     Numbers {
-        /// The smallest, and the largest one.
+        /// The smallest and the largest number.
         range: (f64, f64),
         /// Their count, mean and spread.
         moments: RunningMoments,
@@ -44,12 +44,12 @@ pub enum ColumnContent {
 }
 
 impl ColumnContent {
-    /// The most different values of categories, or of labels.
+    /// The largest number of distinct categories, or labels.
     pub(super) fn most_values(&self) -> usize {
         if matches!(self, Self::Labels(_)) { MAX_CLASSES } else { MAX_LEVELS }
     }
 
-    /// The error about so many values of a column.
+    /// The error about too many values of a column.
     pub(super) fn refused_values(&self, name: &str, n: usize) -> Error {
         let (what, accepted) = match self {
             Self::Labels(_) => ("labels", "1 to 10,000 labels of at most 1,000 bytes, all numbers or all names"),
@@ -59,20 +59,20 @@ impl ColumnContent {
     }
 }
 
-/// The columns without names of sparse rows, of which an agent's own rows may lack the last ones.
+/// The unnamed columns of sparse rows; an agent's own rows may lack the last ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CountedColumns {
     /// The number of rows.
     pub rows: u64,
-    /// The last column that a row has, the first one being 1.
+    /// The last column of any row, from 1.
     pub last: u32,
-    /// The numbers that rows store.
+    /// The number of stored numbers.
     pub stored: u64,
 }
 
 impl CountedColumns {
-    /// Of so many rows with this last column, which store so many numbers.
+    /// A summary of `rows` rows with this last column and `stored` stored numbers.
     pub fn new(rows: u64, last: u32, stored: u64) -> Self {
         Self { rows, last, stored }
     }
@@ -83,29 +83,29 @@ impl CountedColumns {
     }
 }
 
-/// The different values of a column.
+/// The distinct values of a column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DistinctValues {
     /// The values as texts, with the number of rows of each.
     #[serde(deserialize_with = "few_names")]
     pub rows: BTreeMap<String, u64>,
-    /// Whether they are numbers, at all ends.
+    /// Whether they are numbers, for all agents.
     pub are_numbers: bool,
 }
 
 impl DistinctValues {
-    /// Of rows, each of which has one of them.
+    /// Values by their number of rows.
     pub fn new(rows: BTreeMap<String, u64>, are_numbers: bool) -> Self {
         Self { rows, are_numbers }
     }
 
-    /// The number of rows, as far as it can be counted.
+    /// The number of rows, saturating.
     pub fn count(&self) -> u64 {
         self.rows.values().fold(0, |sum, rows| sum.saturating_add(*rows))
     }
 
-    /// The values in increasing order: of numbers by size, of texts as they are written.
+    /// The sorted values: numbers by size, texts alphabetically.
     pub fn sorted(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.rows.keys().map(String::as_str).collect();
         if self.are_numbers {
@@ -115,9 +115,9 @@ impl DistinctValues {
         names
     }
 
-    /// Whether there are rows and values, at most so many, of the type that they are said to have.
+    /// Whether there are rows and values, not too many, of the declared type.
     fn are_possible(&self) -> bool {
-        // A number has one text, so that none is there twice.
+        // Each number has only one text, so none occurs twice.
         let is_number = |name: &String| name.parse().is_ok_and(|x: f64| x.is_finite() && (x + 0.0).to_string() == *name);
         let is_one = |(name, rows): (&String, &u64)| *rows > 0 && !is_long(name) && (!self.are_numbers || is_number(name));
         !self.rows.is_empty() && self.rows.iter().all(is_one)
@@ -140,10 +140,10 @@ impl ColumnSummary {
         Self::new(name, range, moments)
     }
 
-    /// Of numbers with these moments. The range covers them, and may cover others, such as those of next states.
+    /// A summary of numbers with these moments. The range covers them, and possibly others, such as next states.
     ///
     /// # Errors
-    /// When no numbers have them.
+    /// When no numbers can have these moments.
     pub fn new(name: impl Into<String>, range: (f64, f64), moments: RunningMoments) -> Result<Self> {
         Self { name: name.into(), content: ColumnContent::Numbers { range, moments } }.checked()
     }
@@ -164,15 +164,15 @@ impl ColumnSummary {
         Self { name: name.into(), content: ColumnContent::Labels(values) }.checked()
     }
 
-    /// Of columns without names.
+    /// A summary of unnamed columns.
     ///
     /// # Errors
-    /// When there are none, or rows store more numbers than there are.
+    /// When there are none, or rows store too many numbers.
     pub fn of_counted(name: impl Into<String>, columns: CountedColumns) -> Result<Self> {
         Self { name: name.into(), content: ColumnContent::Counted(columns) }.checked()
     }
 
-    /// The column, of this end's own data.
+    /// Checks a column of this end's own data.
     fn checked(self) -> Result<Self> {
         self.check().map_err(|e| e.coded(ErrorCode::Data))?;
         Ok(self)
@@ -186,7 +186,7 @@ impl ColumnSummary {
         }
     }
 
-    /// Of how many rows it is.
+    /// The number of rows.
     pub(super) fn count(&self) -> u64 {
         match &self.content {
             ColumnContent::Numbers { moments, .. } => moments.count() as u64,
@@ -195,7 +195,7 @@ impl ColumnSummary {
         }
     }
 
-    /// The different values of categories, or of labels.
+    /// The distinct values of categories or labels.
     pub fn values(&self) -> Option<&DistinctValues> {
         match &self.content {
             ColumnContent::Numbers { .. } | ColumnContent::Counted(_) => None,
@@ -203,15 +203,15 @@ impl ColumnSummary {
         }
     }
 
-    /// What is known of columns without names.
+    /// The summary of unnamed columns.
     pub fn counted(&self) -> Option<&CountedColumns> {
         if let ColumnContent::Counted(columns) = &self.content { Some(columns) } else { None }
     }
 
-    /// Refuses what no column has, such as more categories than a column may have.
+    /// Checks that values are possible, such as the number of categories.
     ///
     /// # Errors
-    /// When it is so.
+    /// When a value is impossible.
     pub fn check(&self) -> Result<()> {
         let refused =
             |what: String, accepted: &str| Err(Error::refused_message(format!("column `{}`: {what}", quoted(&self.name)), accepted));
@@ -243,7 +243,7 @@ impl ColumnSummary {
         }
     }
 
-    /// Of the rows of both. Columns of other types are refused before ([`difference`]).
+    /// Adds the rows of another column; [`difference`] has refused other types.
     fn join(&mut self, other: &Self) {
         match (&mut self.content, &other.content) {
             (ColumnContent::Numbers { range, moments }, ColumnContent::Numbers { range: others, moments: of_others }) => {
@@ -263,15 +263,14 @@ impl ColumnSummary {
         }
     }
 
-    /// Whether both are categories, of which one has numbers and texts, as in one process where only files of numbers and files of texts do not go
-    /// together.
+    /// Whether both are categories, one of them with numbers and texts. As in one process, only pure numbers and pure texts do not mix.
     fn may_be_coded_as(&self, other: &Self) -> bool {
         let (ColumnContent::Categories(a), ColumnContent::Categories(b)) = (&self.content, &other.content) else { return false };
         let is_mixed = |values: &DistinctValues| coding(values.rows.keys().map(String::as_str)) == Some(Coding::Mixed);
         self.name == other.name && (is_mixed(a) || is_mixed(b))
     }
 
-    /// What distinguishes it from others: the name, and the type in words.
+    /// The name and the type, in words.
     pub(super) fn form(&self) -> (&str, &'static str) {
         let kind = match &self.content {
             ColumnContent::Numbers { .. } => "numbers",
@@ -285,7 +284,7 @@ impl ColumnSummary {
     }
 }
 
-/// Names of which no more are kept than a check needs to refuse them, so that whoever sends more takes no memory with them.
+/// Reads names, but only as many as a check needs to refuse them, so that a malicious message takes no memory.
 fn few_names<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<BTreeMap<String, u64>, D::Error> {
     deserializer.deserialize_map(FewNames)
 }
@@ -314,7 +313,7 @@ fn is_long(name: &str) -> bool {
     name.len() > LONGEST_NAME
 }
 
-/// What distinguishes the columns of two agents, in words; `None` if they have the same names and types in the same order.
+/// The difference between two agents' columns, in words; `None` if names and types are the same in the same order.
 pub(super) fn difference(a: &[ColumnSummary], b: &[ColumnSummary]) -> Option<String> {
     let said = |one: &ColumnSummary| format!("`{}` of {}", quoted(&one.name), one.form().1);
     let lacks = |all: &[ColumnSummary], one: &ColumnSummary| all.iter().all(|other| other.name != one.name);
@@ -330,7 +329,7 @@ pub(super) fn difference(a: &[ColumnSummary], b: &[ColumnSummary]) -> Option<Str
     Some(format!("column {} is {} in place of {}", at + 1, said(&b[at]), said(&a[at])))
 }
 
-/// A column whose categories are numbers in one of these, and texts in the other, with an example of each: of most agents, and of this one.
+/// A column whose categories are numbers for most agents and texts for this one, or vice versa, with an example of each.
 pub(super) fn two_codings<'a>(most: &'a [ColumnSummary], own: &'a [ColumnSummary]) -> Option<(&'a str, [&'a str; 2])> {
     let of = |(most, own): (&'a ColumnSummary, &'a ColumnSummary)| {
         let (ColumnContent::Categories(a), ColumnContent::Categories(b)) = (&most.content, &own.content) else { return None };
@@ -341,7 +340,7 @@ pub(super) fn two_codings<'a>(most: &'a [ColumnSummary], own: &'a [ColumnSummary
     most.iter().zip(own).find_map(of)
 }
 
-/// A category, a label or a numbered column that `founded` do not have, in words.
+/// A category, a label or a numbered column that `founded` lacks, in words.
 pub(super) fn unknown_value(founded: &[ColumnSummary], own: &[ColumnSummary]) -> Option<String> {
     let of = |(known, own): (&ColumnSummary, &ColumnSummary)| {
         if let (Some(known), Some(own)) = (known.counted(), own.counted()) {
@@ -391,7 +390,7 @@ mod tests {
         let all = joined([&a[..], &b[..]].into_iter());
         let all = all[0].values().unwrap();
         assert_eq!((all.count(), all.rows["red"], all.sorted()), (20, 10, vec!["blue", "green", "red"]));
-        // Of numbers the order is by size, whoever comes first.
+        // Numbers are sorted by size, in any order of agents.
         let [few, many] =
             [&["10", "-1"][..], &["9", "10", "2.5"]].map(|texts| vec![ColumnSummary::of_labels("y", values(texts, true)).unwrap()]);
         for order in [[&few[..], &many], [&many, &few]] {
@@ -416,7 +415,7 @@ mod tests {
 
     #[test]
     fn what_no_numbers_have_is_refused() {
-        // As postcard reads them from another end.
+        // As read from another end's bytes.
         let moments = |n: f64, mean: f64, squares: f64| -> RunningMoments {
             postcard::from_bytes(&postcard::to_stdvec(&(n, mean, squares)).unwrap()).unwrap()
         };
@@ -443,7 +442,7 @@ mod tests {
         ];
         assert!(bad.iter().all(|one| one.check().is_err()));
         assert!(ColumnSummary::of_numbers("x", [1.0, f64::NAN]).is_err() && ColumnSummary::of_numbers("x", []).is_err());
-        // Numbers at both ends are as far apart as can be, and far from 0 what they round to is large.
+        // Numbers at both ends have the largest spread, and far from 0 their rounding errors are large.
         for two in [[0.1, 0.7], [-1e9, 3.0], [1e16, 1e16 + 2.0], [1e150, -1e150]] {
             for n in [2, 3, 1000] {
                 assert!(ColumnSummary::of_numbers("x", two.into_iter().cycle().take(n)).is_ok(), "{two:?} {n}");

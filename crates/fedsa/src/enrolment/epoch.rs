@@ -1,4 +1,4 @@
-//! What agents are told when others join or leave.
+//! Announcements to agents when others join or leave.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::federation::Federation;
 use crate::protocol::refused;
 
-/// The server tells an agent who the others are now.
+/// The server's announcement of an epoch to an agent.
 #[derive(Serialize, Deserialize)]
 pub(super) struct EpochTold {
     pub agent: u32,
@@ -16,25 +16,24 @@ pub(super) struct EpochTold {
     pub weights: Vec<f64>,
     #[serde(with = "postcard::fixint::le")]
     pub digest: u64,
-    /// For one that is new.
+    /// For a new agent.
     pub new: Option<ToldToNew>,
 }
 
-/// What an agent is told that knows no earlier epoch.
+/// The additional content for an agent that knows no earlier epoch.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ToldToNew {
     start: Vec<f64>,
-    /// The columns of all.
+    /// The columns of all agents.
     columns: Vec<ColumnSummary>,
     /// The number of the run.
     #[serde(with = "postcard::fixint::le")]
     run: u64,
-    /// Those of its application.
+    /// The marks of its application.
     marks: Marks,
 }
 
-/// What the server sends an agent with this number in a later epoch of a federation that the agent knows; 8 bytes for each agent of the
-/// epoch, and some 30 more.
+/// The announcement of a later epoch to an agent that knows the federation; 8 bytes for each agent of the epoch, and about 30 more.
 ///
 /// # Panics
 /// When there is no such agent.
@@ -42,8 +41,8 @@ pub fn announce(federation: &Federation, agent: usize) -> Vec<u8> {
     written(federation, agent, None)
 }
 
-/// What the server sends an agent that joins in this epoch in place of an admission: 8 bytes for each component of the start and the columns
-/// more. The columns are those with which the federation was founded, and the marks are those of its application ([`Applicant::marks`]).
+/// The announcement to an agent that joins in this epoch, in place of an admission: 8 more bytes for each component of the start, and the
+/// columns. `columns` are the founding columns, `marks` the marks of its application ([`Applicant::marks`]).
 ///
 /// # Panics
 /// When there is no such agent.
@@ -58,11 +57,11 @@ fn written(federation: &Federation, agent: usize, new: Option<ToldToNew>) -> Vec
     frame::written(Kind::Epoch, &EpochTold { agent: agent as u32, epoch, weights, digest, new })
 }
 
-/// Reads what the server announces to an agent that knows an earlier epoch, `before`: the federation, and the agent's number in it.
+/// Reads an announcement to an agent that knows an earlier epoch, `before`: the federation, and the agent's number in it.
 ///
 /// # Errors
-/// When the bytes are no announcement of this version or were damaged; when the epoch is no later one; when the federation that follows is
-/// not the one that the server has.
+/// When the bytes are damaged or not an announcement of this version; when the epoch is not later; when the resulting federation differs
+/// from the server's.
 pub fn announced(before: &Federation, bytes: &[u8]) -> Result<(Federation, usize)> {
     let told: EpochTold = frame::read(Kind::Epoch, bytes)?;
     if told.epoch <= before.epoch() {
@@ -72,10 +71,10 @@ pub fn announced(before: &Federation, bytes: &[u8]) -> Result<(Federation, usize
     Ok((federation, told.agent as usize))
 }
 
-/// Whether bytes announce what an agent with this number in this federation knows already.
+/// Whether bytes announce this federation and this number, which the agent already knows.
 ///
 /// # Errors
-/// When the bytes are no announcement of this version or were damaged.
+/// When the bytes are damaged or not an announcement of this version.
 pub fn repeats(federation: &Federation, agent: usize, bytes: &[u8]) -> Result<bool> {
     let told: EpochTold = frame::read(Kind::Epoch, bytes)?;
     Ok((told.epoch, told.digest, told.agent as usize) == (federation.epoch(), federation.digest(), agent))
@@ -100,7 +99,7 @@ fn later(before: &Federation, told: &EpochTold) -> Result<Federation> {
 }
 
 impl Applicant {
-    /// Reads what the server tells an agent that joins a federation later.
+    /// Reads the announcement to an agent that joins later.
     ///
     /// # Errors
     /// As [`Applicant::admitted`].

@@ -1,4 +1,4 @@
-//! The bytes of enrolment: what it is, the version, a value, and a checksum.
+//! The bytes of enrolment: the kind, the version, a value, and a checksum.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,16 +7,16 @@ use sha2::{Digest, Sha256};
 use crate::error::Result;
 use crate::protocol::refused;
 
-/// The version of the protocol of enrolment and rounds. Ends of other versions are refused, and both versions are named.
+/// The version of the protocol of enrolment and rounds. Ends of other versions are refused; the error names both versions.
 pub const VERSION: u16 = 6;
 
-/// What every message of enrolment begins with; no message of a round does ([`crate::message`] has its version there).
+/// The start of every message of enrolment, and of no message of a round ([`crate::message`] has its version there).
 const MAGIC: [u8; 4] = *b"fsaE";
 
-/// The most bytes of a message.
+/// The largest length of a message, in bytes.
 pub(super) const LONGEST: usize = 1 << 26;
 
-/// What is accepted.
+/// The accepted length, in words.
 pub(super) const ACCEPTED: &str = "at most 64 MiB";
 
 const FRONT: usize = MAGIC.len() + 2 + 1;
@@ -56,7 +56,7 @@ pub(super) fn written(kind: Kind, value: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// Whether bytes are a message of enrolment, and not one of a round.
+/// Whether bytes are a message of enrolment, not of a round.
 pub(super) fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
@@ -66,10 +66,10 @@ pub(super) fn is_of(kind: Kind, bytes: &[u8]) -> bool {
     is_one(bytes) && bytes.get(FRONT - 1) == Some(&(kind as u8))
 }
 
-/// The value that bytes hold.
+/// Decodes a value.
 ///
 /// # Errors
-/// When they are no message of this kind and version, or were damaged.
+/// When the bytes are damaged or not a message of this kind and version.
 pub(super) fn read<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T> {
     let expected = || format!("{} of this version", kind.name());
     if bytes.len() < FRONT + CHECKSUM || !is_one(bytes) {

@@ -1,4 +1,4 @@
-//! Who takes part in a federation, from one epoch to the next: the server's side of joining and leaving.
+//! The members of a federation, from one epoch to the next: the server's side of joining and leaving.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -26,13 +26,13 @@ const LAYOUT: Layout = Layout { name: "membership", version: 5 };
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Member {
-    /// Who it is, in the carrier's words.
+    /// The sender, as the carrier names it.
     pub sender: String,
     /// Its rows.
     pub rows: u64,
-    /// The number that it has claimed, under which nobody else joins: two agents with one number would have the same data.
+    /// The claimed number. No other agent joins with it, because two agents with one number would have the same data.
     claimed: Option<u32>,
-    /// Those of its application, which its admission repeats.
+    /// The marks of its application, which its admission repeats.
     marks: Marks,
 }
 
@@ -42,11 +42,11 @@ impl Member {
     }
 }
 
-/// The agents of a federation, and those who wait for the next epoch.
+/// The agents of a federation, and the applicants for the next epoch.
 ///
-/// Agents apply at any time ([`Membership::take`]). Between two rounds the server opens the next epoch for those who stay and those who have
-/// applied ([`Membership::next_epoch`]), with weights by their rows, or equal ones, as the terms say. Features are those of the columns with
-/// which the federation was founded: states of agents that come later, and are outside of these ranges, count as those at their ends.
+/// Agents apply at any time ([`Membership::take`]). Between two rounds the server opens the next epoch for the agents that stay and the
+/// applicants ([`Membership::next_epoch`]), with weights by rows or equal weights, as in the terms. Features use the ranges of the founding
+/// columns: later agents' states outside these ranges are clipped.
 ///
 /// ```
 /// use fedsa::enrolment::{Applicant, Enrolment, Terms, announced};
@@ -80,19 +80,19 @@ pub struct Membership {
     bounded: Vec<String>,
 }
 
-/// What lasts.
+/// The saved state.
 #[derive(Clone, Serialize, Deserialize)]
 struct State {
     epoch: u64,
-    /// By their numbers.
+    /// The members by number.
     members: Vec<Member>,
     weights: Vec<f64>,
-    /// The columns with which the federation was founded.
+    /// The founding columns.
     columns: Vec<ColumnSummary>,
-    /// What all agents say that weights are to be applied to.
+    /// The common form of the agents' data.
     form: Option<String>,
     start: Vec<f64>,
-    /// Those who have applied since.
+    /// The applicants since.
     waiting: Vec<Member>,
     /// The number of the run.
     run: u64,
@@ -113,13 +113,13 @@ impl Membership {
         Self { terms: terms.clone(), agents, federation, state, bounded: Vec::new() }
     }
 
-    /// The same, which no agent joins whose range of one of these columns reaches a million times as far from the middle of that of the
-    /// federation as that does ([`super::Enrolment::outliers`]).
+    /// Sets bounded columns: no agent joins whose range of one of them reaches a million times as far from the middle of the federation's
+    /// range as this range does ([`super::Enrolment::outliers`]).
     pub fn with_bounded(self, columns: Vec<String>) -> Self {
         Self { bounded: columns, ..self }
     }
 
-    /// The same, whose server counts answers by these rules.
+    /// Sets the rules by which the server counts answers.
     ///
     /// # Errors
     /// As [`Federation::with_rules`].
@@ -132,32 +132,32 @@ impl Membership {
         &self.federation
     }
 
-    /// Those who take part, by their numbers.
+    /// The members, by number.
     pub fn members(&self) -> &[Member] {
         &self.state.members
     }
 
-    /// The columns with which the federation was founded.
+    /// The founding columns.
     pub fn columns(&self) -> &[ColumnSummary] {
         &self.state.columns
     }
 
-    /// What all agents say that weights are to be applied to ([`super::Applicant::with_form`]).
+    /// The common form of the agents' data ([`super::Applicant::with_form`]).
     pub fn form(&self) -> Option<&str> {
         self.state.form.as_deref()
     }
 
-    /// Those who have applied for the next epoch, in order.
+    /// The applicants for the next epoch, in order.
     pub fn waiting(&self) -> &[Member] {
         &self.state.waiting
     }
 
-    /// What to send to those who may join.
+    /// The invitation to agents that may join.
     pub fn invitation(&self) -> Vec<u8> {
         frame::written(Kind::Invitation, &Invitation { terms: self.terms.hashes() })
     }
 
-    /// What an agent is sent that knows an earlier epoch of this federation.
+    /// The announcement to an agent that knows an earlier epoch of this federation.
     ///
     /// # Panics
     /// When there is no agent with this number.
@@ -165,7 +165,7 @@ impl Membership {
         announce(&self.federation, agent)
     }
 
-    /// What an agent is sent that knows nothing of the federation: because it is new, or has lost its state.
+    /// The admission of an agent that does not know the federation: a new one, or one that has lost its state.
     ///
     /// # Panics
     /// When there is no agent with this number.
@@ -180,12 +180,15 @@ impl Membership {
         frame::written(Kind::Admission, &FederationNotice { agent: agent as u32, weights, start, columns, run, digest, marks })
     }
 
-    /// Takes an application for the next epoch. `sender` is who sent it, as whoever carries the bytes has authenticated it. A later one
-    /// takes the place of an earlier one.
+    /// Takes an application for the next epoch. `sender` is the identity that the carrier has authenticated. A later application replaces
+    /// an earlier one.
     ///
     /// # Errors
-    /// When the bytes are no application, are of another version, or were damaged; when settings, columns or the dimension differ, which are
-    /// named; when its ranges are out of all proportion ([`Membership::with_bounded`]); when the sender takes part already, or its number is somebody else's. Nothing changes then.
+    /// Nothing changes then.
+    /// - The bytes are damaged, or not an application of this version.
+    /// - Settings, columns or the dimension differ; the error names them.
+    /// - Its ranges are too wide ([`Membership::with_bounded`]).
+    /// - The sender is already a member, or its number is taken.
     pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
         require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
         check_later(sender, bytes, &self.state.columns, self.state.form.as_deref())?;
@@ -211,7 +214,7 @@ impl Membership {
         Ok(Accepted::Counted)
     }
 
-    /// Refuses an application whose columns, form or dimension do not go with those of the federation.
+    /// Checks that an application's columns, form and dimension fit the federation.
     fn check_columns(&self, application: &Application) -> Result<()> {
         let State { columns, form, .. } = &self.state;
         if let Some(what) = difference(columns, &application.columns) {
@@ -232,12 +235,14 @@ impl Membership {
         Ok(())
     }
 
-    /// Takes the application of an agent that takes part and is to begin anew, because it has a state that this server cannot go on from: its
-    /// next [admission](Membership::admission) has the mark of this application.
+    /// Takes a new application of a member whose state this server cannot continue. Its next [admission](Membership::admission), with the
+    /// mark of this application, makes it start again.
     ///
     /// # Errors
-    /// When the bytes are no application, are of another version, or were damaged; when settings or columns differ, which are named; when the
-    /// sender does not take part, or has other rows or another number now. Nothing changes then.
+    /// Nothing changes then.
+    /// - The bytes are damaged, or not an application of this version.
+    /// - Settings or columns differ; the error names them.
+    /// - The sender is not a member, or its rows or number have changed.
     pub fn renew(&mut self, sender: &str, bytes: &[u8]) -> Result<()> {
         check_later(sender, bytes, &self.state.columns, self.state.form.as_deref())?;
         let application = Application::read(&self.terms, bytes)?;
@@ -255,12 +260,12 @@ impl Membership {
         Ok(())
     }
 
-    /// The next epoch, without those who are `leaving` and with those who have applied, as far as there is room for them, and the number so
-    /// far of each of its agents ([`crate::node::ServerNode::regrouped`]). Those who stay keep their numbers where these are still numbers;
-    /// the others fill the free ones in order.
+    /// The next epoch, without the `leaving` members and with the applicants, as far as there is room, and the previous number of each of
+    /// its agents ([`crate::node::ServerNode::regrouped`]). Agents that stay keep numbers that still exist; the others fill the free ones
+    /// in order.
     ///
     /// # Errors
-    /// When fewer agents than there must be would be left; as [`Federation::next_epoch`].
+    /// When too few agents would be left; as [`Federation::next_epoch`].
     pub fn next_epoch(&self, leaving: &[&str]) -> Result<(Self, Vec<Option<usize>>)> {
         let State { members, waiting, .. } = &self.state;
         let staying: Vec<usize> = (0..members.len()).filter(|c| !leaving.contains(&&members[*c].sender[..])).collect();
@@ -285,16 +290,16 @@ impl Membership {
         Ok((Self { terms, agents, federation, state, bounded }, from))
     }
 
-    /// The state as bytes, for a server that is started again.
+    /// The state as bytes, for a server that is restarted.
     pub fn save(&self) -> Vec<u8> {
         LAYOUT.write(&(VERSION, self.terms.hashes(), &self.state))
     }
 
-    /// The membership of a state that [`Membership::save`] returned, of a federation with these terms; `agents` says how many there must be,
-    /// and how many there can be.
+    /// The membership from a state of [`Membership::save`], of a federation with these terms; `agents` is the range of the number of
+    /// agents.
     ///
     /// # Errors
-    /// When it is not a state of such a federation, is damaged, or was saved by a version with another layout.
+    /// When the state is damaged, of another federation, or has another version's layout.
     pub fn restored(terms: &Terms, agents: RangeInclusive<usize>, bytes: &[u8]) -> Result<Self> {
         let (version, hashes, state) = LAYOUT.read::<(u16, TermsHashes, State)>(bytes)?;
         let are_sound = state.weights.len() == state.members.len() && state.columns.iter().all(|column| column.check().is_ok());

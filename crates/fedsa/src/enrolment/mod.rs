@@ -1,7 +1,7 @@
-//! Enrolment: who takes part, how many rows they have, and what must agree, before there is a federation.
+//! Enrolment: finds the agents, their rows and the settings that must agree, before there is a federation.
 //!
-//! A federation needs weights, and features may need ranges of all agents' data, before its first round. Nobody has them: agents are
-//! started by other people, on other machines.
+//! Before its first round a federation needs weights, and features may need ranges of all agents' data. Agents run on other people's
+//! machines, so these must be collected:
 //!
 //! ```text
 //! server  invitation   -> every agent that can be reached: hashes of the server's settings
@@ -9,15 +9,15 @@
 //! server  admission    -> its number, all weights, the start, the columns of all, and the hash of the federation
 //! ```
 //!
-//! Those who join later apply in the same way, and are told with [`announce_to_new`] what those who stay are told with [`announce`]
-//! ([`Membership`]). An agent that leaves for good says so in place of an answer ([`farewell`]).
+//! Agents that join later apply in the same way, and get [`announce_to_new`]; the others get [`announce`] ([`Membership`]). An agent that
+//! leaves for good sends a [`farewell`] in place of an answer.
 //!
-//! An agent that has a state of a federation begins another one, or the same anew, only if it has answered an invitation since: its
-//! application has a [mark](mark_of) of that state, which the admission repeats. Copies of old messages take no state from anybody. Its data have
-//! a mark too: an agent that was started again on other data refuses what admits those with which it has applied.
+//! An agent with a state of a federation starts another one, or the same one again, only after it has answered an invitation. Its
+//! application has a [mark](mark_of) of that state, which the admission repeats, so copies of old messages delete no state. Its data also
+//! have a mark: an agent that was restarted on other data refuses the old admission.
 //!
-//! Both ends then build the same [`Federation`], and nodes exchange the messages of rounds. Whoever carries the bytes says who sent
-//! them ([`Enrolment::take`]): an identity that it has authenticated. The hashes guard against mistakes and not against attacks.
+//! Both ends then build the same [`Federation`], and nodes exchange the messages of rounds. The carrier of the bytes authenticates senders
+//! ([`Enrolment::take`]). The hashes protect against mistakes, not against attacks.
 //!
 //! ```
 //! use fedsa::enrolment::{Applicant, Enrolment, Terms};
@@ -76,46 +76,45 @@ use terms::TermsHashes;
 /// Saved enrolments.
 const LAYOUT: Layout = Layout { name: "enrolment", version: 6 };
 
-/// The most bytes of the name of a sender.
+/// The largest length of a sender's name, in bytes.
 const LONGEST_SENDER: usize = 1_000;
 
-/// The most rows of an agent, which numbers of 32 bits count. One that said more than any can have would weigh more than all others.
+/// The largest number of rows of an agent. An agent with an impossible number would outweigh all others.
 const MAX_ROWS: u64 = u32::MAX as u64;
 
-/// What an application of another form has.
+/// Describes an application of another form.
 const OTHER_FORM: &str = "data of another form: other columns, another number of them, other classes, or other scales of targets";
 
-/// The most components that an agent may say. The server makes a start of so many before it knows who is wrong, and an admission, which
-/// contains the start, would be longer than messages may be.
+/// The largest dimension in an application. An admission contains the start, and larger ones would exceed the length of messages.
 pub const MAX_COMPONENTS: u32 = (frame::LONGEST / 8) as u32;
 
-/// The server asks who takes part.
+/// The server's invitation.
 #[derive(Serialize, Deserialize)]
 struct Invitation {
     terms: TermsHashes,
 }
 
-/// An agent says who it is.
+/// An agent's application.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Application {
     terms: TermsHashes,
     /// Its number, if it has one.
     agent: Option<u32>,
     rows: u64,
-    /// The dimension, where it does not depend on what other agents have.
+    /// The dimension, if it does not depend on other agents' data.
     dim: Option<u32>,
     columns: Vec<ColumnSummary>,
-    /// What weights are to be applied to ([`Applicant::with_form`]).
+    /// The form of the agent's data ([`Applicant::with_form`]).
     form: Option<String>,
-    /// What its admission is to repeat.
+    /// The marks that its admission repeats.
     marks: Marks,
 }
 
 impl Application {
-    /// The application that bytes hold.
+    /// Decodes and checks an application.
     ///
     /// # Errors
-    /// When the bytes are none of this version, or were damaged; when settings differ; when no agent has such rows or columns.
+    /// When the bytes are damaged, or not an application of this version; when settings differ; when values are impossible.
     fn read(terms: &Terms, bytes: &[u8]) -> Result<Self> {
         let application: Self = frame::read(Kind::Application, bytes)?;
         terms.hashes().check(&application.terms)?;
@@ -123,7 +122,7 @@ impl Application {
         Ok(application)
     }
 
-    /// Refuses what no agent has.
+    /// Refuses impossible values.
     fn check(&self) -> Result<()> {
         if !(1..=MAX_ROWS).contains(&self.rows) {
             return Err(refused(format!("{} rows", self.rows), "one row or more, fewer than 2^32"));
@@ -137,7 +136,7 @@ impl Application {
             if !names.insert(&column.name) {
                 return Err(refused(format!("two columns `{}`", quoted(&column.name)), "columns of different names"));
             }
-            // Levels are those of all rows of its files, of which it may use some (`samples`).
+            // Levels cover all rows of its files, of which it may use some (`samples`).
             let most = if column.values().is_some() { MAX_ROWS } else { self.rows };
             if column.count() > most {
                 let what = format!("column `{}`: {} rows of {most}", quoted(&column.name), column.count());
@@ -148,23 +147,23 @@ impl Application {
     }
 }
 
-/// The server tells an agent what the federation is.
+/// The server's admission of an agent.
 #[derive(Serialize, Deserialize)]
 struct FederationNotice {
     agent: u32,
     weights: Vec<f64>,
     start: Vec<f64>,
     columns: Vec<ColumnSummary>,
-    /// The number of the run ([`Federation::of_run`]). It has a fixed length, and so has the digest, so that all runs cost the same.
+    /// The number of the run ([`Federation::of_run`]). Run and digest have a fixed length, so that all runs cost the same.
     #[serde(with = "postcard::fixint::le")]
     run: u64,
     #[serde(with = "postcard::fixint::le")]
     digest: u64,
-    /// Those of the agent's application.
+    /// The marks of the agent's application.
     marks: Marks,
 }
 
-/// Messages and bits of enrolment, which are not those of rounds ([`crate::record::Ledger`]).
+/// Messages and bits of enrolment, counted apart from rounds ([`crate::record::Ledger`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EnrolmentCost {
@@ -182,49 +181,49 @@ pub struct Enrolment {
     terms: Terms,
     agents: RangeInclusive<usize>,
     state: State,
-    /// The most bytes of memory that applications take together.
+    /// The limit on the memory of all applications, in bytes.
     memory: Option<f64>,
-    /// Those that they take.
+    /// The memory that they take, in bytes.
     held: usize,
 }
 
 /// The dimension of an application, the names of its columns with their types, and its form.
 type Shape<'a> = (Option<u32>, Vec<(&'a str, &'static str)>, Option<&'a str>);
 
-/// Those who can take part, in the order of their numbers, and those who cannot, and why.
+/// The agents that can take part, in the order of their numbers; the others, with the reasons.
 type Sorted<'a> = (Vec<(&'a str, &'a Application)>, Vec<(&'a str, Error)>);
 
-/// What lasts.
+/// The saved state.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct State {
-    /// Who has applied, in order.
+    /// The applications, in order.
     applied: Vec<(String, Application)>,
     cost: EnrolmentCost,
-    /// The number of the run that is to be founded.
+    /// The number of the future run.
     run: u64,
 }
 
 impl State {
-    /// The bytes of memory that applications take together.
+    /// The memory of all applications, in bytes.
     fn held(&self) -> usize {
         self.applied.iter().map(|(_, one)| one.memory()).sum()
     }
 }
 
-/// The federation of those who have applied.
+/// The federation of the applicants.
 #[non_exhaustive]
 pub struct Enrolled {
     /// The federation.
     pub federation: Federation,
-    /// What is to be sent to each agent, in the order of their numbers.
+    /// The admissions, in the order of the agents' numbers.
     pub admissions: Vec<Admitted>,
-    /// Those who cannot take part, and why: their columns or their dimension are not those of most agents.
+    /// The excluded applicants, with the reasons: their columns or dimension differ from those of most agents.
     pub excluded: Vec<(String, Error)>,
     /// The columns of all agents.
     pub columns: Vec<ColumnSummary>,
-    /// Who takes part, from this first epoch on.
+    /// The membership, from this first epoch on.
     pub membership: Membership,
-    /// What enrolment has cost, these admissions included.
+    /// The cost of enrolment, including these admissions.
     pub cost: EnrolmentCost,
 }
 
@@ -232,21 +231,21 @@ pub struct Enrolled {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Admitted {
-    /// Who it is, in the carrier's words.
+    /// The sender, as the carrier names it.
     pub sender: String,
     /// Its number.
     pub agent: usize,
     /// Its rows.
     pub rows: u64,
-    /// What is to be sent to it.
+    /// Its admission.
     pub bytes: Vec<u8>,
 }
 
 impl Enrolment {
-    /// Nobody has applied yet. `agents` says how many there must be, and how many there can be.
+    /// An enrolment without applications; `agents` is the range of the number of agents.
     ///
     /// # Errors
-    /// When that is no number of agents.
+    /// When the range is empty or impossible.
     pub fn new(terms: &Terms, agents: RangeInclusive<usize>) -> Result<Self> {
         let given = format!("{} to {}", agents.start(), agents.end());
         require(
@@ -259,15 +258,14 @@ impl Enrolment {
         Ok(Self { terms: terms.clone(), agents, state: State::default(), memory: None, held: 0 })
     }
 
-    /// The same, for a run with this number ([`Federation::of_run`]), which agents are told as they are admitted. A server that is started again
-    /// before there is a federation goes on with the number that was saved.
+    /// Sets the number of the run ([`Federation::of_run`]), which admissions contain. A restored server keeps its saved number.
     #[must_use]
     pub fn with_run(mut self, run: u64) -> Self {
         self.state.run = run;
         self
     }
 
-    /// What to send to everybody who can be reached, `count` agents. It may be sent again to those who come later.
+    /// The invitation to `count` agents. It may be sent again to agents that come later.
     pub fn invite(&mut self, count: usize) -> Vec<u8> {
         let bytes = frame::written(Kind::Invitation, &Invitation { terms: self.terms.hashes() });
         self.state.cost.messages += count as u64;
@@ -275,20 +273,21 @@ impl Enrolment {
         bytes
     }
 
-    /// Takes an application. `sender` is who sent it, as whoever carries the bytes has authenticated it. A copy changes nothing.
+    /// Takes an application. `sender` is the identity that the carrier has authenticated. A copy changes nothing.
     ///
     /// # Errors
-    /// When the bytes are no application, are of another version, or were damaged; when settings differ, which are named; when the
-    /// sender has applied otherwise, or its number is somebody else's; when there are as many agents as there can be. Nothing changes
-    /// then.
+    /// Nothing changes then.
+    /// - The bytes are damaged, or not an application of this version.
+    /// - Settings differ; the error names them.
+    /// - The sender has sent another application, its number is taken, or enrolment is full.
     pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
         self.take_if(sender, bytes, |_| Ok(()))
     }
 
-    /// [`Enrolment::take`] of an application whose claim is accepted.
+    /// [`Enrolment::take`] if `judge` accepts the application's claim.
     ///
     /// # Errors
-    /// As [`Enrolment::take`]; that of `judge`; when the application takes more memory than there is ([`Enrolment::with_memory`]).
+    /// As [`Enrolment::take`]; the error of `judge`; when the application takes too much memory ([`Enrolment::with_memory`]).
     pub fn take_if(&mut self, sender: &str, bytes: &[u8], judge: impl FnOnce(Claim<'_>) -> Result<()>) -> Result<Accepted> {
         require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
         self.check_memory(sender, bytes)?;
@@ -311,7 +310,7 @@ impl Enrolment {
         Ok(Accepted::Counted)
     }
 
-    /// Refuses a number that there is not, or that somebody has.
+    /// Refuses a number that does not exist or is taken.
     fn check_number(&self, claimed: Option<u32>) -> Result<()> {
         let Some(number) = claimed else { return Ok(()) };
         if number as usize >= *self.agents.end() {
@@ -324,12 +323,12 @@ impl Enrolment {
         Ok(())
     }
 
-    /// Those who have applied, in order.
+    /// The applicants, in order.
     pub fn applied(&self) -> impl Iterator<Item = &str> {
         self.state.applied.iter().map(|(sender, _)| &sender[..])
     }
 
-    /// Forgets the application of a sender, if it has made one.
+    /// Forgets a sender's application, if any.
     pub fn withdraw(&mut self, sender: &str) {
         let held = &mut self.held;
         self.state.applied.retain(|(other, one)| {
@@ -339,7 +338,7 @@ impl Enrolment {
         });
     }
 
-    /// How many agents there must be.
+    /// The smallest number of agents.
     pub fn least(&self) -> usize {
         *self.agents.start()
     }
@@ -354,33 +353,33 @@ impl Enrolment {
         self.state.applied.len() >= *self.agents.end()
     }
 
-    /// The columns of those who would take part now: what features of all agents' data are made of.
+    /// The columns of the present candidates, from which features of all agents' data are built.
     pub fn columns(&self) -> Vec<ColumnSummary> {
         let taken = self.numbered(None).map(|(taken, _)| taken).unwrap_or_default();
         joined(taken.iter().map(|(_, one)| &one.columns[..]))
     }
 
-    /// What those who would take part now say of their data ([`Applicant::with_form`]).
+    /// The form of the present candidates' data ([`Applicant::with_form`]).
     pub fn form(&self) -> Option<&str> {
         let (taken, _) = self.numbered(None).ok()?;
         taken.first()?.1.form.as_deref()
     }
 
-    /// The number of those who would take part now in a federation of `dim` components, or of as many as they have said, and that number of
-    /// components, where it is known.
+    /// The number of candidates for a federation of `dim` components (by default their dimension), and the dimension, if known.
     ///
     /// # Errors
-    /// When fewer agents than there must be can take part.
+    /// When too few agents can take part.
     pub fn sizes(&self, dim: Option<usize>) -> Result<(usize, Option<usize>)> {
         let (taken, _) = self.numbered(dim)?;
         Ok((taken.len(), dim.or_else(|| said_dim(&taken))))
     }
 
-    /// Founds the federation of those who have applied: with as many components as `dim` says, or as they have said. The same
-    /// applications give the same federation, so that a server that was restored may call it again.
+    /// Founds the federation of the applicants, with `dim` components (by default their dimension). The same applications give the same
+    /// federation, so a restored server may call it again.
     ///
     /// # Errors
-    /// When fewer agents than there must be can take part, who and why; when dimensions are not known; when no column has what all agents' columns make together; as [`Federation::new`].
+    /// When too few agents can take part, with the excluded ones and the reasons; when the dimension is unknown; when the joined columns
+    /// are impossible; as [`Federation::new`].
     pub fn close(&self, dim: Option<usize>) -> Result<Enrolled> {
         let (taken, excluded) = self.numbered(dim)?;
         let columns = joined(taken.iter().map(|(_, one)| &one.columns[..]));
@@ -401,10 +400,9 @@ impl Enrolment {
         Ok(Enrolled { federation, admissions, excluded, columns, membership, cost })
     }
 
-    /// The federation of agents with so many rows each, and these columns together. What can be refused without a vector of its components is
-    /// refused before there is one.
+    /// The federation of agents with these rows and joined columns. Checks that need no vector of d components come first.
     fn federation_of(&self, rows: &[u64], dim: Option<usize>, columns: &[ColumnSummary]) -> Result<Federation> {
-        // Agents would refuse them.
+        // Agents would refuse such columns.
         columns.iter().try_for_each(ColumnSummary::check)?;
         let dim = dim.ok_or_else(|| Error::new("dim", "no agent says its dimension", "the number of components of the model"))?;
         let bytes = admission_bytes(rows.len(), dim, columns);
@@ -415,7 +413,7 @@ impl Enrolment {
         Ok(self.terms.federation(&self.terms.weights(rows), self.terms.start_of(dim)?, columns)?.of_run(self.state.run))
     }
 
-    /// Those who can take part in the order of their numbers, and those who cannot.
+    /// The agents that can take part, in the order of their numbers, and the others.
     fn numbered(&self, dim: Option<usize>) -> Result<Sorted<'_>> {
         let mut excluded = Vec::new();
         let mut taken: Vec<(&str, &Application)> = Vec::new();
@@ -423,7 +421,7 @@ impl Enrolment {
         for (sender, one) in &self.state.applied {
             let of_dim = dim.is_some_and(|dim| one.dim.is_some_and(|own| own as usize != dim)).then(|| dim.unwrap_or_default());
             let expected = of_dim.or(common.dim.filter(|dim| one.dim != Some(*dim)).map(|dim| dim as usize));
-            // What counts of an agent must not depend on what is only known once it does: nobody says a dimension where most do not.
+            // An agent with a dimension is excluded if most agents have none, because the dimension then follows from all agents' columns.
             let says_alone = one.dim.is_some() && common.dim.is_none();
             if let Some((column, [usual, own])) = two_codings(&common.columns, &one.columns) {
                 // Without one of them the others would have another model.
@@ -451,7 +449,8 @@ impl Enrolment {
         }
         let n = taken.len();
         let mut places: Vec<Option<(&str, &Application)>> = vec![None; n];
-        // Where fewer have come than there are numbers, those with the highest ones take the places of those who have not, as where agents leave.
+        // If fewer agents have applied than there are numbers, agents with the highest numbers take unused lower ones, as after agents
+        // leave.
         taken.sort_by_key(|(_, one)| one.agent.unwrap_or(u32::MAX));
         let mut others = Vec::new();
         for one in taken {
@@ -465,7 +464,7 @@ impl Enrolment {
         Ok((filled.collect(), excluded))
     }
 
-    /// An application with the columns and the dimension that most have; of several kinds that are equally common the first.
+    /// An application with the most common columns, dimension and form; of equally common ones the first.
     fn most_common(&self) -> Option<&Application> {
         let mut kinds: Vec<(&Application, usize)> = Vec::new();
         let mut seen: BTreeMap<Shape<'_>, usize> = BTreeMap::new();
@@ -489,16 +488,15 @@ impl Enrolment {
         Error::new("agents", what, format!("at least {} agents", self.agents.start()))
     }
 
-    /// The state as bytes, for a server that is started again.
+    /// The state as bytes, for a server that is restarted.
     pub fn save(&self) -> Vec<u8> {
         LAYOUT.write(&(VERSION, self.terms.hashes(), &self.state))
     }
 
-    /// Goes on from a state that [`Enrolment::save`] returned.
+    /// Restores a state of [`Enrolment::save`].
     ///
     /// # Errors
-    /// When it is not a state of an enrolment with these settings, is damaged, or was saved by a version with another layout. Nothing changes
-    /// then.
+    /// When the state is damaged, of other settings, or has another version's layout. Nothing changes then.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (version, terms, state) = LAYOUT.read::<(u16, TermsHashes, State)>(bytes)?;
         if version != VERSION || terms != self.terms.hashes() {
@@ -510,13 +508,13 @@ impl Enrolment {
     }
 }
 
-/// The bytes of an admission, at most: a number takes up to ten bytes.
+/// The largest length of an admission in bytes: a number takes up to ten.
 fn admission_bytes(agents: usize, dim: usize, columns: &[ColumnSummary]) -> usize {
     let columns = postcard::to_stdvec(columns).expect("plain data serialises").len();
     columns + size_of::<f64>() * agents.saturating_add(dim) + 100
 }
 
-/// The dimension that agents say.
+/// The agents' dimension, if any has one.
 fn said_dim(taken: &[(&str, &Application)]) -> Option<usize> {
     taken.iter().find_map(|(_, one)| one.dim).map(|dim| dim as usize)
 }
@@ -526,12 +524,12 @@ pub fn is_admission(bytes: &[u8]) -> bool {
     frame::is_of(Kind::Admission, bytes)
 }
 
-/// Whether bytes are a message of enrolment, and not one of a round: an agent that is told both looks here first.
+/// Whether bytes are a message of enrolment, not of a round. Agents that get both check this first.
 pub fn is_enrolment(bytes: &[u8]) -> bool {
     frame::is_one(bytes)
 }
 
-/// What an agent answers, to whatever it is asked, that leaves for good.
+/// The answer, to any question, of an agent that leaves for good.
 pub fn farewell() -> Vec<u8> {
     frame::written(Kind::Farewell, &())
 }

@@ -1,5 +1,5 @@
-//! Agents whose ranges are so far from those of most that features scaled by the ranges of all would tell the others' states no longer apart,
-//! and those whose rows end so far behind those of most that the model would be made of columns that nobody else has.
+//! Outliers among applicants. Features are scaled by all agents' ranges: a very wide range would make the others' states indistinguishable.
+//! Very long rows would give most columns of the model to one agent.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,19 @@ use super::{ColumnSummary, Enrolment};
 use crate::error::{Error, quoted};
 use crate::protocol::refused;
 
-/// How many times as far as most agents' ranges one may reach from the middle of all. Others are told apart by a millionth of the range then,
-/// which no honest difference between agents comes to, and a placeholder such as 1e30 for a missing number does.
+/// The largest accepted reach of a range from the common middle, relative to the median reach. No honest difference between agents is as
+/// large, but placeholders for missing numbers, such as 1e30, are.
 const FURTHEST: f64 = 1e6;
 
-/// What is accepted in place of such a range.
+/// The accepted ranges, in words.
 pub(super) const FAR_ENOUGH: &str = "ranges that are at most a million times as wide as those of most agents";
 
-/// Fewer agents do not tell who is wrong.
+/// With fewer agents it is unknown which one is wrong.
 const LEAST: usize = 3;
 
 impl Enrolment {
-    /// Those whose range of one of these columns reaches a million times as far from the middle of all agents' ranges as those of most do, each
-    /// with the reason. Nobody where fewer than three have applied, or where most have the same number everywhere.
+    /// The agents, with the reason, whose range of one of these columns reaches more than a million times as far from the median middle as
+    /// the median reach. None if fewer than three have applied, or most have a constant column.
     pub fn outliers(&self, names: &[String]) -> Vec<(String, Error)> {
         let Ok((taken, _)) = self.numbered(None) else { return Vec::new() };
         let mut found: Vec<(String, Error)> = Vec::new();
@@ -47,8 +47,8 @@ impl Enrolment {
 }
 
 impl Enrolment {
-    /// Those whose columns without names end more than `limit` times as far as those of most agents do, each with the reason. Nobody where fewer
-    /// than three have applied.
+    /// The agents, with the reason, whose last unnamed column is more than `limit` times the median last column. None if fewer than three
+    /// have applied.
     pub fn wide(&self, limit: f64) -> Vec<(String, Error)> {
         let Ok((taken, _)) = self.numbered(None) else { return Vec::new() };
         let columns = taken.first().map_or(0, |(_, one)| one.columns.len());
@@ -68,7 +68,7 @@ impl Enrolment {
     }
 }
 
-/// That an agent's range of a column reaches so far beyond the one with which the federation was founded, in words.
+/// Describes an agent's range of a column that reaches too far beyond the founding range.
 pub(super) fn beyond(founded: &[ColumnSummary], own: &[ColumnSummary], name: &str) -> Option<String> {
     let of = |columns: &[ColumnSummary]| columns.iter().find(|column| column.name == name)?.range();
     let ((low, high), (own_low, own_high)) = (of(founded)?, of(own)?);
@@ -79,7 +79,7 @@ pub(super) fn beyond(founded: &[ColumnSummary], own: &[ColumnSummary], name: &st
     })
 }
 
-/// The middle one of some numbers, of an even number of them the lower one.
+/// The median of some numbers, the lower one of two.
 pub(super) fn median(numbers: impl Iterator<Item = f64>) -> f64 {
     let mut numbers: Vec<f64> = numbers.collect();
     let middle = numbers.len().saturating_sub(1) / 2;

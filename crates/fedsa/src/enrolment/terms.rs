@@ -1,4 +1,4 @@
-//! What both ends know before anybody has applied: method, link, seed, start, and what the problem is.
+//! Terms: settings that both ends know before enrolment: method, link, seed, start, and the problem's description.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::protocol::refused;
 use crate::record::OutputRule;
 use crate::uplink::Uplink;
 
-/// What all ends are given, each by its own operator.
+/// The settings that each end's operator provides.
 #[derive(Clone)]
 pub struct Terms {
     method: Arc<dyn MethodSettings>,
@@ -32,7 +32,7 @@ enum Share {
     Equal,
 }
 
-/// Hashes of all terms, each by itself, so that a refusal can name what differs.
+/// Separate hashes of all terms, so that a refusal can name the difference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct TermsHashes {
     method: u64,
@@ -63,8 +63,8 @@ impl TermsHashes {
 }
 
 impl Terms {
-    /// A method over a clear link with seed 0, from zero, whose agents are weighted by their rows. The problem's settings are those that
-    /// all ends must have the same; its dimension may be unknown before agents have applied, and is not one of them.
+    /// A method over a clear link with seed 0, start 0 and weights by rows. `problem` has the settings that must agree at all ends. Its
+    /// dimension need not agree, because it may be unknown before agents apply.
     #[must_use]
     pub fn new(method: &dyn MethodSettings, problem: Description) -> Self {
         let (method, problem) = (method.shared(), problem.of_dim(0));
@@ -95,15 +95,15 @@ impl Terms {
         Self { start: Some(start), ..self }
     }
 
-    /// Weights agents equally, whatever they have.
+    /// Weights agents equally.
     #[must_use]
     pub fn with_equal_weights(self) -> Self {
         Self { share: Share::Equal, ..self }
     }
 
-    /// The shares of agents with so many rows.
+    /// The weights of agents with these rows.
     pub(super) fn weights(&self, rows: &[u64]) -> Vec<f64> {
-        // Many agents may have 2^53 rows each.
+        // 128 bits: many agents may have 2^53 rows each.
         let all: u128 = rows.iter().map(|n| u128::from(*n)).sum();
         match self.share {
             Share::Equal => vec![1.0 / rows.len() as f64; rows.len()],
@@ -130,7 +130,7 @@ impl Terms {
         Ok(start.clone())
     }
 
-    /// Whether a first iterate is the one of these terms.
+    /// Whether a first iterate agrees with these terms.
     pub(super) fn agrees_on(&self, start: &[f64]) -> bool {
         match &self.start {
             Some(own) => own == start,

@@ -1,4 +1,4 @@
-//! What no agent says, and no state has.
+//! Impossible applications and states.
 
 use super::*;
 use crate::method::testing::Unused;
@@ -13,7 +13,7 @@ fn application(agent: Option<u32>, rows: u64, dim: u32) -> Application {
     Application { terms: enrolment().terms.hashes(), agent, rows, dim: Some(dim), columns: Vec::new(), form: None, marks: Marks::default() }
 }
 
-/// The server would make a start of 34 GB before it knew who is wrong.
+/// The server would otherwise allocate a start of 34 GB before it refuses.
 #[test]
 fn an_application_of_too_many_components_is_refused() {
     let mut enrolment = enrolment();
@@ -23,7 +23,7 @@ fn an_application_of_too_many_components_is_refused() {
     }
 }
 
-/// Agents refuse columns of more categories than there may be: the server says so before it tells them.
+/// The server refuses columns with too many categories before it sends them, because agents would refuse them.
 #[test]
 fn categories_of_all_agents_that_are_too_many_are_named() {
     let mut enrolment = enrolment();
@@ -36,7 +36,7 @@ fn categories_of_all_agents_that_are_too_many_are_named() {
     assert!(e.what.contains("`colour`: 1200 categories") && e.help.contains("1 to 1,000"), "{e:?}");
 }
 
-/// What no agent has is refused where it comes, with the reason, and leaves the others alone.
+/// The server rejects applications with impossible values, with the reason, and keeps the others.
 #[test]
 fn impossible_counts_are_refused_one_by_one() {
     let mut enrolment = enrolment();
@@ -62,7 +62,7 @@ fn impossible_counts_are_refused_one_by_one() {
     assert_eq!(enrolment.close(None).unwrap().federation.weights(), [0.5, 0.5]);
 }
 
-/// The median is not moved by those who are far away, of whom there are fewer.
+/// A minority of distant ranges does not move the median.
 #[test]
 fn ranges_of_placeholders_are_those_of_outliers() {
     let of = |ranges: &[(f64, f64)]| {
@@ -81,14 +81,14 @@ fn ranges_of_placeholders_are_those_of_outliers() {
     assert_eq!(of(&[&usual[..], &[(0.0, 1e30)]].concat()), "3");
     assert_eq!(of(&[&[(-1e30, 0.0), (1e12, 1e12 + 1.0)], &usual[..]].concat()), "01");
     assert_eq!(of(&[&[(-1e150, 1e150)], &usual[..]].concat()), "0");
-    // Agents that differ by much and not by all, and those of whom one alone has different numbers.
+    // Agents that differ moderately, and agents of which only one has different numbers.
     assert_eq!(of(&[(0.0, 1.0), (0.0, 1e5), (-1e5, 3.0)]), "");
     assert_eq!(of(&[(2.0, 2.0), (2.0, 2.0), (2.0, 900.0)]), "");
-    // Of two nobody knows who is wrong.
+    // With two agents it is unknown which one is wrong.
     assert_eq!(of(&[(0.0, 1.0), (0.0, 1e30)]), "");
 }
 
-/// Where the number of components follows from the columns of all, nobody says one, and whoever does is left out before columns are joined.
+/// If the dimension follows from all agents' columns, an agent with its own dimension is excluded before columns are joined.
 #[test]
 fn an_agent_that_alone_says_a_number_of_components_is_excluded() {
     let mut all = Enrolment::new(&enrolment().terms, 2..=3).unwrap();
@@ -98,7 +98,7 @@ fn an_agent_that_alone_says_a_number_of_components_is_excluded() {
         let one = Application { columns, dim, ..application(None, 7, 4) };
         all.take(who, &frame::written(Kind::Application, &one)).unwrap();
     }
-    // Also where the number that it says is that of the others' columns with its own.
+    // Also if its dimension is the one of all columns together.
     for dim in [4, 1] {
         let enrolled = all.close(Some(dim)).unwrap();
         assert_eq!(enrolled.excluded.iter().map(|(who, _)| &who[..]).collect::<Vec<_>>(), ["b"]);

@@ -3,7 +3,7 @@
 /// The kinds of errors, with the meaning of each.
 macro_rules! kinds {
     ($($(#[doc = $about:literal])+ $kind:ident,)+) => {
-        /// What kind of thing an error is about. A program's exit status and a caller's reaction follow from it.
+        /// The kind of an error, which determines a program's exit status and a caller's reaction.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind {
@@ -14,7 +14,7 @@ macro_rules! kinds {
             /// All kinds.
             pub const ALL: &[ErrorKind] = &[$(ErrorKind::$kind),+];
 
-            /// What errors of this kind are about, in a line.
+            /// The subject of errors of this kind, in a line.
             pub fn about(self) -> &'static str {
                 match self { $(ErrorKind::$kind => concat!($($about),+).trim_ascii_start(),)+ }
             }
@@ -33,18 +33,18 @@ kinds! {
     RefusedMessage,
     /// Theory has no answer.
     NotAvailable,
-    /// More memory would be needed than there is.
+    /// Not enough memory.
     NoMemory,
-    /// The machine failed: disk, network, threads. What was written until then is kept.
+    /// The machine failed: disk, network, threads. Files written before remain.
     Machine,
-    /// The caller has cancelled it.
+    /// The caller cancelled the work.
     Cancelled,
 }
 
-/// The codes of all errors, with the kind of each, and the text that never changes.
+/// The codes of all errors, each with its kind and stable name.
 macro_rules! codes {
     ($($(#[doc = $about:literal])+ $code:ident: $kind:ident, $name:literal;)+) => {
-        /// What is wrong, finer than [`ErrorKind`]. New codes may be added; the meaning of a code and its text never change.
+        /// The fault, finer than [`ErrorKind`]. New codes may be added; a code's meaning and name never change.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorCode {
@@ -65,7 +65,7 @@ macro_rules! codes {
                 match self { $(ErrorCode::$code => $name,)+ }
             }
 
-            /// What is wrong where an error has this code, in a line.
+            /// The fault of errors with this code, in a line.
             pub fn about(self) -> &'static str {
                 match self { $(ErrorCode::$code => concat!($($about),+).trim_ascii_start(),)+ }
             }
@@ -74,71 +74,71 @@ macro_rules! codes {
 }
 
 codes! {
-    /// A setting that cannot be used, for a reason without a code of its own.
+    /// A setting that cannot be used, for another reason.
     Setting: Setting, "setting";
-    /// A key that no setting has.
+    /// An unknown key.
     UnknownKey: Setting, "setting.unknown-key";
-    /// A key of other kinds than that of the table.
+    /// A key of another kind than the table's.
     NotForKind: Setting, "setting.not-for-kind";
-    /// A setting that is needed and not there; the key is that of the setting.
+    /// A required setting is missing; the error's key names it.
     MissingKey: Setting, "setting.missing-key";
-    /// A value of a type that the setting does not have.
+    /// A value of the wrong type.
     WrongType: Setting, "setting.wrong-type";
-    /// A list of another length than the setting has.
+    /// A list of the wrong length.
     WrongLength: Setting, "setting.wrong-length";
-    /// A name that is not one of those that the setting may have.
+    /// An unknown name.
     UnknownName: Setting, "setting.unknown-name";
-    /// A table that does not say its kind.
+    /// A table without a kind.
     NoKind: Setting, "setting.no-kind";
-    /// A number or a name outside the range of the setting.
+    /// A number or a name outside the setting's range.
     OutOfRange: Setting, "setting.out-of-range";
-    /// A setting without effect beside the others.
+    /// A setting without effect, given the others.
     NoEffect: Setting, "setting.no-effect";
     /// A text that is not TOML.
     NotToml: Setting, "setting.not-toml";
-    /// A text that is not the assignment `KEY=VALUE`, or the key, that is asked for.
+    /// A text that is not the wanted assignment `KEY=VALUE`, or key.
     NotAnAssignment: Setting, "setting.not-an-assignment";
-    /// A place for results at which there are some already.
+    /// A folder for results that already has some.
     OutputExists: Setting, "setting.output-exists";
-    /// A place for results that something else occupies, or that can be no folder.
+    /// A path for results that is occupied or cannot be a folder.
     OutputUnusable: Setting, "setting.output-unusable";
-    /// A place for results in which a run is in progress.
+    /// A folder for results with a run in progress.
     OutputBusy: Setting, "setting.output-busy";
     /// A sweep where a single point is wanted.
     Sweep: Setting, "setting.sweep";
     /// No method, codec or step size is left to choose from.
     NoCandidate: Setting, "setting.no-candidate";
-    /// A target that none of the methods that were tried reaches within their limits.
+    /// A target that no tried method reaches within its limits.
     TargetNotReached: Setting, "setting.target-not-reached";
-    /// Data that cannot be used, for a reason without a code of its own.
+    /// Data that cannot be used, for another reason.
     Data: Data, "data";
-    /// A file that is not there.
+    /// A missing file.
     NoFile: Data, "data.no-file";
-    /// A column of the name of a new one.
+    /// A column with the name of a new one.
     ColumnExists: Data, "data.column-exists";
     /// A file that cannot be opened or read.
     Unreadable: Data, "data.unreadable";
-    /// Data that another source must provide: there is no address, or what is there is another file.
+    /// Data without a source: no address, or another file at the address.
     NoSource: Data, "data.no-source";
-    /// Bytes of another format or version than this one reads, or damaged ones.
+    /// Bytes that are damaged, or of another format or version.
     Format: Format, "format";
-    /// A run that was interrupted and has no results yet.
+    /// An interrupted run without results.
     Unfinished: Format, "format.unfinished";
     /// The saved state of a run with other settings, other data or another version.
     OtherRun: Format, "format.other-run";
-    /// A message that is refused.
+    /// A refused message.
     RefusedMessage: RefusedMessage, "refused-message";
     /// Theory has no answer.
     NotKnown: NotAvailable, "not-known";
-    /// No estimate of greatest likelihood: separated classes, or columns that are combinations of others.
+    /// No maximum-likelihood estimate: separated classes, or linearly dependent columns.
     NoEstimate: NotAvailable, "not-known.no-estimate";
-    /// It needs more memory than there is.
+    /// Not enough memory.
     NoMemory: NoMemory, "no-memory";
     /// The machine failed.
     Machine: Machine, "machine";
     /// The network or a server failed.
     Network: Machine, "machine.network";
-    /// The caller has cancelled it.
+    /// The caller cancelled the work.
     Cancelled: Cancelled, "cancelled";
 }
 

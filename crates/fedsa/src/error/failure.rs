@@ -1,13 +1,13 @@
-//! Where a rule that can fail says so.
+//! Failures of rules and operators.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::Error;
 
-/// Why a call of operators or of a rule failed: the first reason, until it is forgotten.
+/// Why a call of operators or of a rule failed: the first reason, until cleared.
 ///
-/// The functions of the hot loops return no errors. What can fail keeps a `Failure`, at which its caller looks after each exchange; what
-/// was computed since the failure is void.
+/// Functions of hot loops return no errors. Code that can fail keeps a `Failure`, which its caller checks after each exchange; results
+/// since the failure are void.
 #[derive(Debug, Default)]
 pub struct Failure(Mutex<Option<Error>>);
 
@@ -31,12 +31,12 @@ impl Failure {
         self.reason().is_some()
     }
 
-    /// Forgets the reason: whoever calls it has gone back to before what is void.
+    /// Forgets the reason; the caller has gone back to a state before it.
     pub fn clear(&self) {
         *self.reason() = None;
     }
 
-    /// Does `call`, unless a call has failed before; its result if it worked.
+    /// Runs `call`, unless a call has failed before; returns its result if it succeeded.
     pub fn unless_failed<T>(&self, call: impl FnOnce() -> Result<T, Error>) -> Option<T> {
         if self.is_set() {
             return None;

@@ -1,4 +1,4 @@
-//! Where in a file an error is.
+//! Places of errors in files.
 
 use std::ops::Range;
 
@@ -7,9 +7,9 @@ use std::ops::Range;
 pub struct FileLocation {
     /// The file's name.
     pub file: String,
-    /// The line, from 1, where it is known.
+    /// The line from 1, if known.
     pub line: Option<usize>,
-    /// The column in bytes, from 1, where it is known.
+    /// The column in bytes from 1, if known.
     pub column: Option<usize>,
     /// The lines around the place, for people.
     pub excerpt: Option<Excerpt>,

@@ -1,16 +1,15 @@
-//! Texts of files, arguments and libraries as messages show them.
+//! Texts of files, arguments and libraries in messages.
 
-/// The most characters of a value that a message quotes.
+/// The largest number of characters of a quoted value.
 pub const QUOTED: usize = 80;
 
-/// A text from a file, an argument or the environment as a message quotes it: at most
-/// [`QUOTED`] characters (twice as many with escapes), followed by `..` where there are more, and with control characters
-/// escaped, so that nothing in it reaches a terminal as a command.
+/// A text from a file, an argument or the environment for a message: at most [`QUOTED`] characters (twice as many with escapes), then `..`.
+/// Control characters are escaped, so that it cannot control a terminal.
 pub fn quoted(text: impl AsRef<str>) -> String {
     let text = text.as_ref();
     let cut = text.char_indices().nth(QUOTED).map(|(end, _)| end);
     let mut out = escaped(&text[..cut.unwrap_or(text.len())]);
-    // An escape is longer than what it stands for.
+    // Escapes lengthen the text.
     let long = out.char_indices().nth(2 * QUOTED).map(|(end, _)| end);
     out.truncate(long.unwrap_or(out.len()));
     if cut.is_some() || long.is_some() {
@@ -19,13 +18,12 @@ pub fn quoted(text: impl AsRef<str>) -> String {
     out
 }
 
-/// A word of a user, such as the name of a column, as notes and helps have it: in double quotes, and without the backticks that settings are in.
+/// A user's word, such as the name of a column, for notes and help texts: in double quotes, without backticks, which mark settings.
 pub fn in_quotes(word: impl AsRef<str>) -> String {
     format!("\"{}\"", quoted(word).replace('`', "'"))
 }
 
-/// A key, a path or what a library says, for a message: at most 500 characters, and control
-/// characters escaped.
+/// A key, a path or a library's text for a message: at most 500 characters, with control characters escaped.
 pub fn shown(text: impl std::fmt::Display) -> String {
     const MOST: usize = 500;
     let mut text = escaped(&text.to_string());
@@ -36,7 +34,7 @@ pub fn shown(text: impl std::fmt::Display) -> String {
     text
 }
 
-/// A text of any length with its control characters escaped, line breaks too: `\n`, `\u{1b}`.
+/// A text of any length with control characters and line breaks escaped: `\n`, `\u{1b}`.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -45,7 +43,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// Whether a character steers a terminal or reorders text instead of being shown.
+/// Whether a character controls a terminal or reorders text.
 pub fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,8 +1,8 @@
-//! One form of settings as bytes, for hashes: the same for the same settings, on every machine and in every build.
+//! A canonical form of settings as bytes, for hashes: the same on every machine and in every build.
 //!
-//! Every value is a letter for its type, its length where it has one, and its content. Names of structs, fields and variants are
-//! written as serde has them, numbers as 64 bits (integers as 128), so that the width of a field does not matter. This is not a format
-//! to read from; `postcard` and JSON leave out what distinguishes two kinds with the same settings.
+//! Every value is a letter for its type, its length if it has one, and its content. Names of structs, fields and variants are serde's.
+//! Numbers have 64 bits (integers 128), so the width of a field does not matter. The form cannot be decoded; unlike `postcard` and JSON, it
+//! distinguishes two kinds with the same settings.
 
 use serde::ser::{self, Serialize};
 use sha2::{Digest, Sha256};
@@ -10,13 +10,13 @@ use sha2::{Digest, Sha256};
 /// Writes the canonical form.
 pub(super) struct Canonical<'a> {
     out: Vec<u8>,
-    /// Fields of the outermost struct or map that are left out.
+    /// Omitted fields of the outermost struct or map.
     skipped: &'a [&'a str],
-    /// How many structs and maps are open.
+    /// The number of open structs and maps.
     depth: usize,
 }
 
-/// The canonical form of settings, without these fields of theirs.
+/// The canonical form of settings, without the fields `skipped`.
 pub(super) fn bytes(value: &(impl Serialize + ?Sized), skipped: &[&str]) -> Vec<u8> {
     let mut canonical = Canonical { out: Vec::new(), skipped, depth: 0 };
     value.serialize(&mut canonical).expect("settings are numbers, texts, lists and tables");
@@ -62,7 +62,7 @@ impl Canonical<'_> {
     }
 }
 
-/// No value fails but one whose own `Serialize` does.
+/// Only a value's own `Serialize` can fail.
 #[derive(Debug)]
 pub(super) struct Never(String);
 
@@ -218,7 +218,7 @@ macro_rules! fields {
 
 fields! { SerializeStruct, SerializeStructVariant, }
 
-/// A table whose keys come one by one; a flattened struct is one. Keys are texts.
+/// A table whose keys come one by one, such as a flattened struct. Keys are texts.
 pub(super) struct Table<'a, 'b> {
     to: &'a mut Canonical<'b>,
     key: Vec<u8>,
@@ -228,7 +228,7 @@ impl ser::SerializeMap for Table<'_, '_> {
     type Ok = ();
     type Error = Never;
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Never> {
-        // A text in canonical form: a letter and its length before it.
+        // Without the text's letter and length.
         self.key = bytes(key, &[]).split_off(9);
         Ok(())
     }
@@ -307,7 +307,7 @@ mod tests {
         assert_ne!(bytes(&(vec![1, 2], vec![3]), &[]), bytes(&(vec![1], vec![2, 3]), &[]));
     }
 
-    /// SHA-256 of the canonical form, computed by hand with another implementation.
+    /// SHA-256 of the canonical form, from another implementation.
     #[test]
     fn the_digest_is_the_start_of_sha_256() {
         let by_hand = b"{\x01\0\0\0\0\0\0\0Xk\x01\0\0\0\0\0\0\0ai\x10\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0)";

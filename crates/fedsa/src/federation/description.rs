@@ -1,12 +1,12 @@
-//! What the ends of a federation must agree on beside method and link: the problem that the agents solve.
+//! The description of the agents' problem, on which the ends of a federation must agree.
 
 use serde::Serialize;
 
 use super::canonical::{Canonical, bytes};
 use crate::sampling::Sampling;
 
-/// What the agents' problem is, as far as all of them must have the same: its kind, its settings (discount, features, ridge, ..), how
-/// samples are drawn, and the dimension. Whoever starts an end gives it; data, rows and paths are no part of it.
+/// The common part of the agents' problem: its kind, settings (discount, features, ridge, ..), sampling and dimension, without data, rows
+/// and paths. Each end's operator provides it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Description {
     kind: String,
@@ -22,13 +22,13 @@ impl Description {
         Self { kind: kind.into(), sampling, dim, settings: Vec::new() }
     }
 
-    /// With the settings that the ends must have the same: those of the kind, or a map of names to values.
+    /// Adds the settings that must agree: the kind's settings, or a map of names to values.
     #[must_use]
     pub fn with(self, settings: &impl Serialize) -> Self {
         self.with_all_but(&[], settings)
     }
 
-    /// As [`Description::with`], without the settings of these names, in which the ends may differ: where an end's data are.
+    /// [`Description::with`] without settings of these names, in which the ends may differ, such as paths of data.
     #[must_use]
     pub fn with_all_but(self, own: &[&str], settings: &(impl Serialize + ?Sized)) -> Self {
         Self { settings: bytes(settings, own), ..self }
@@ -39,7 +39,7 @@ impl Description {
         Self { dim, ..self }
     }
 
-    /// With a value that is known later, which the ends must have the same in addition.
+    /// Adds a value that is known later and must agree.
     pub(crate) fn agreeing_on(mut self, more: &impl Serialize) -> Self {
         self.settings.extend(bytes(more, &[]));
         self
@@ -50,7 +50,7 @@ impl Description {
         self.sampling
     }
 
-    /// All of it but for how samples are drawn.
+    /// Everything except sampling.
     pub(crate) fn without_sampling(&self) -> (&str, usize, &[u8]) {
         (&self.kind, self.dim, &self.settings)
     }

@@ -1,4 +1,4 @@
-//! What all ends of a federation share: the method, the link, the weights, the seed, the start, and what the problem is.
+//! Federations: the method, link, weights, seed, start and problem description that all ends share.
 //!
 //! The engine ([`crate::round::Run`]), the server ([`crate::node::ServerNode`]) and agents ([`crate::node::ClientNode`]) are built
 //! from one [`Federation`], with the same checks.
@@ -21,7 +21,7 @@ use crate::protocol::Protocol;
 use crate::record::OutputRule;
 use crate::uplink::Uplink;
 
-/// The settings that all ends of a federation share. Clones share what is large.
+/// The settings that all ends of a federation share. Clones share large parts.
 #[derive(Clone)]
 pub struct Federation {
     method: Arc<dyn MethodSettings>,
@@ -34,9 +34,9 @@ pub struct Federation {
     root: f64,
     problem: Option<Arc<Description>>,
     rules: AnswerRules,
-    /// How often agents have joined or left.
+    /// The number of epochs before: how often agents have joined or left.
     epoch: u64,
-    /// What tells this run from others with the same settings.
+    /// Distinguishes runs with the same settings.
     run: u64,
 }
 
@@ -60,8 +60,9 @@ impl Federation {
     /// output is the last iterate ([`Federation::with_output`]).
     ///
     /// # Errors
-    /// When a weight is not positive, the weights do not sum to 1, or `start` is not finite; when settings are out of range; when the
-    /// link does not suit N agents and d components; when the method cannot work over the link.
+    /// - A weight is not positive, the weights do not sum to 1, or `start` is not finite.
+    /// - Settings are out of range.
+    /// - The link does not fit N agents and d components, or the method cannot work over it.
     pub fn new(
         method: &dyn MethodSettings,
         uplink: &Uplink,
@@ -100,8 +101,7 @@ impl Federation {
         Ok(all)
     }
 
-    /// A federation on the data of a field, over a clear link, from `theta_0 = 0`, with seed 0 and the last iterate as output, if
-    /// nothing else is set.
+    /// Builds a federation on the data of a field. Defaults: a clear link, `theta_0 = 0`, seed 0, and the last iterate as output.
     pub fn builder(method: &dyn MethodSettings) -> Builder {
         Builder {
             method: method.shared(),
@@ -114,27 +114,26 @@ impl Federation {
         }
     }
 
-    /// Sets which function of the iterates the output is.
+    /// Sets the output rule.
     #[must_use]
     pub fn with_output(self, output: OutputRule) -> Self {
         Self { output, ..self }
     }
 
-    /// Says where the root is, d components. A server has diverged when its iterate is far from everything it knows: without
-    /// the root it knows `theta_0` only ([`crate::coordinator::DIVERGED`]).
+    /// Sets the root, d components, for the test of divergence; by default it uses only `theta_0` ([`crate::coordinator::DIVERGED`]).
     #[must_use]
     pub fn with_root(self, root: &[f64]) -> Self {
         Self { root: norm_sq(root).sqrt(), ..self }
     }
 
-    /// Says what the problem is, so that agents that solve another problem are refused ([`Federation::digest`]).
+    /// Sets the problem's description, so that agents with another problem are refused ([`Federation::digest`]).
     #[must_use]
     pub fn of_problem(self, problem: Description) -> Self {
         Self { problem: Some(Arc::new(problem)), ..self }
     }
 
-    /// Gives the run a number, 0 by default: nodes refuse messages and states of another run of the same settings. It changes no number of
-    /// the run. Whoever starts a run draws the number, and all its ends have the same ([`crate::enrolment::Enrolment::with_run`]).
+    /// Sets the number of the run, 0 by default. Nodes refuse messages and states of another run with the same settings. It does not affect
+    /// results. The starter of a run draws the number for all ends ([`crate::enrolment::Enrolment::with_run`]).
     #[must_use]
     pub fn of_run(self, run: u64) -> Self {
         Self { run, ..self }
@@ -143,7 +142,7 @@ impl Federation {
     /// Sets how the server counts answers.
     ///
     /// # Errors
-    /// When the method or the link cannot have such rules.
+    /// When the method or the link does not support these rules.
     pub fn with_rules(self, rules: AnswerRules) -> Result<Self> {
         rules.check()?;
         let is_sum_only = self.uplink.facts().is_sum_only;
@@ -159,16 +158,16 @@ impl Federation {
         Ok(Self { rules, ..self })
     }
 
-    /// The federation after agents have joined or left: with these weights, in the next epoch, and otherwise the same. Its hash is
-    /// another one, so that messages of the epoch before are refused.
+    /// The federation of the next epoch, after agents have joined or left: with these weights, and otherwise the same. Its hash differs, so
+    /// that messages of earlier epochs are refused.
     ///
     /// # Errors
-    /// As [`Federation::new`], and when a setting of the method does not suit the new number of agents.
+    /// As [`Federation::new`], and when a setting of the method does not fit the new number of agents.
     pub fn next_epoch(&self, weights: impl Into<Arc<[f64]>>) -> Result<Self> {
         self.at_epoch(weights, self.epoch + 1)
     }
 
-    /// As [`Federation::next_epoch`], in a later epoch.
+    /// [`Federation::next_epoch`] for any later epoch.
     ///
     /// # Errors
     /// As [`Federation::next_epoch`].
@@ -178,7 +177,7 @@ impl Federation {
         Ok(Self { weights, epoch, ..self.clone() })
     }
 
-    /// How control variates are kept over the link, if the method has any.
+    /// The update rule of control variates over the link, if the method has any.
     fn control_rule(&self) -> Option<ControlRule> {
         match self.method.lost(self.agents(), &self.uplink.facts()) {
             MissingUpdate::Controls(rule) => Some(rule),
@@ -186,12 +185,12 @@ impl Federation {
         }
     }
 
-    /// Whether agents subtract from v what they computed, whether it arrived or not: nobody else then knows their controls.
+    /// Whether agents subtract their computed direction from v, even if it did not arrive: only they then know their control variates.
     pub(crate) fn keeps_controls_literally(&self) -> bool {
         self.control_rule() == Some(ControlRule::Literal)
     }
 
-    /// How often agents have joined or left: 0 at the start.
+    /// The epoch, 0 at the start: how often agents have joined or left.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -201,7 +200,7 @@ impl Federation {
         self.run
     }
 
-    /// Whether this is `other` in another epoch, whoever its agents are.
+    /// Whether this is `other` in another epoch, with any agents.
     pub(crate) fn continues(&self, other: &Self) -> bool {
         let hash = |all: &Self| {
             let Self { method, uplink, seed, start, problem, run, .. } = all;
@@ -225,10 +224,10 @@ impl Federation {
         self.start.len()
     }
 
-    /// The bytes that an end needs, about, before it is built: vectors of d components, and what the method keeps of `agents` agents, which
-    /// are all at a server and one at an agent.
+    /// The approximate memory of an end in bytes, before it is built: vectors of d components, and the method's state for `agents` agents
+    /// (all at a server, one at an agent).
     pub fn memory(&self, agents: usize) -> f64 {
-        // Iterates, a question and an answer with their bytes; of each agent a control variate with a copy, and an answer.
+        // Iterates, a question and an answer with their bytes; per agent a control variate with a copy, and an answer.
         let vectors = 8.0 + 3.0 * agents as f64;
         8.0 * self.dim() as f64 * vectors + self.method.memory(agents, self.dim())
     }
@@ -258,7 +257,7 @@ impl Federation {
         self.output
     }
 
-    /// The larger one of `||theta_0||` and `||theta*||`.
+    /// The larger of `||theta_0||` and `||theta*||`.
     pub(crate) fn scale(&self) -> f64 {
         norm_sq(&self.start).sqrt().max(self.root)
     }
@@ -283,7 +282,7 @@ impl Federation {
         Ok((client, protocol))
     }
 
-    /// Checks that the link can be one between machines.
+    /// Checks that the link is possible between machines.
     ///
     /// # Errors
     /// When it has old models (pull).
@@ -295,10 +294,10 @@ impl Federation {
         Ok(())
     }
 
-    /// Checks that an agent's or all agents' data suit the federation.
+    /// Checks that the data of one or all agents fit the federation.
     ///
     /// # Errors
-    /// When the dimension is another one, or the method needs what the problem does not have.
+    /// When the dimension differs, or the problem lacks what the method needs.
     pub(crate) fn check_field(&self, field: &dyn Field) -> Result<()> {
         require(field.dim() == self.dim(), "start", format!("{} components", self.dim()), &format!("{} components", field.dim()))?;
         check_needs(&*self.method, field)
@@ -306,9 +305,8 @@ impl Federation {
 
     /// The hash of all settings. Messages contain it, and a node refuses messages of another federation.
     ///
-    /// It covers the method with its settings, the link, the weights, the seed, the start, the epoch, the run ([`Federation::of_run`]), and the
-    /// problem's [`Description`] if there is one ([`Federation::of_problem`]): neither data nor paths. It protects against mistakes and not
-    /// against attacks.
+    /// It covers the method with its settings, the link, weights, seed, start, epoch, run ([`Federation::of_run`]), and the problem's
+    /// [`Description`], if any ([`Federation::of_problem`]), but neither data nor paths. It protects against mistakes, not against attacks.
     pub fn digest(&self) -> u64 {
         let Self { method, uplink, weights, seed, start, problem, epoch, run, .. } = self;
         let settings = (&**method, &**uplink, &**weights, seed, &**start, problem.as_deref());
@@ -348,12 +346,12 @@ impl Builder {
         Self { start: Some(start.into()), ..self }
     }
 
-    /// Which function of the iterates the output is.
+    /// The output rule.
     pub fn output(self, output: OutputRule) -> Self {
         Self { output, ..self }
     }
 
-    /// What the problem is, so that agents that solve another problem are refused.
+    /// The problem's description, so that agents with another problem are refused.
     pub fn problem(self, problem: Description) -> Self {
         Self { problem: Some(problem), ..self }
     }
@@ -363,7 +361,7 @@ impl Builder {
         Self { run, ..self }
     }
 
-    /// The federation of the agents whose data a field has.
+    /// The federation of the agents in a field.
     ///
     /// # Errors
     /// As [`Federation::new`]; and when the problem lacks what the method needs.
@@ -387,7 +385,7 @@ impl Builder {
     }
 }
 
-/// Checks that messages of the method hold vectors of d components.
+/// Checks that messages of the method support vectors of d components.
 fn check_dimension(settings: &dyn MethodSettings, d: usize) -> Result<()> {
     let most = settings.largest_dimension();
     if d <= most {
@@ -400,7 +398,7 @@ fn check_dimension(settings: &dyn MethodSettings, d: usize) -> Result<()> {
 /// Checks that the problem has what the method needs.
 ///
 /// # Errors
-/// When the method needs an objective or linear operators and the problem has none.
+/// When the method needs an objective or linear operators, and the problem has none.
 pub fn check_needs(settings: &dyn MethodSettings, field: &dyn Field) -> Result<()> {
     check_dimension(settings, field.dim())?;
     let facts = field.facts();

@@ -1,8 +1,8 @@
-//! Products of one symmetric matrix with many vectors: its lower triangle is packed into blocks first, which takes the time of a few products
-//! and makes each of them twice as fast as [`super::triangle`] is.
+//! Products of one symmetric matrix with many vectors. Its lower triangle is first packed into blocks, which takes the time of a few
+//! products and makes products twice as fast as in [`super::triangle`].
 //!
-//! Blocks of 8 x 8 numbers follow each other row by row of blocks, and in a block its rows, a chunk each; blocks on the diagonal are whole. For
-//! each row of blocks K = 0, 1, ..., with rows a_r, r = 0, ..., 7, of the blocks J = 0, ..., K - 1 before the diagonal,
+//! Blocks of 8 x 8 numbers are stored row by row of blocks, each block by its rows, a chunk each; diagonal blocks are whole. For each row
+//! of blocks K = 0, 1, ..., with rows a_r, r = 0, ..., 7, of the blocks J = 0, ..., K - 1 before the diagonal,
 //!
 //! ```text
 //! out_J = a_r v_r + out_J      in the order of r, with the components v_r of v_K,
@@ -24,7 +24,7 @@ pub struct Blocks {
     /// Blocks in a row or a column of the whole matrix.
     width: usize,
     data: Vec<Chunk>,
-    /// The memory of the last entries within some components, for the next ones.
+    /// Reused memory for [`Blocks::pack_within`].
     within: Vec<f64>,
 }
 
@@ -34,12 +34,12 @@ const fn before(row: usize) -> usize {
 }
 
 impl Blocks {
-    /// No matrix.
+    /// No matrix yet.
     pub const fn empty() -> Self {
         Self { width: 0, data: Vec::new(), within: Vec::new() }
     }
 
-    /// Packs a matrix with d rows in place of the one before. `lower` has `d (d + 1) / 2` numbers, row by row.
+    /// Packs a matrix with d rows, replacing the last one. `lower` has `d (d + 1) / 2` numbers, row by row.
     ///
     /// # Panics
     /// When lengths do not fit.
@@ -65,7 +65,7 @@ impl Blocks {
         }
     }
 
-    /// Packs the rows and columns of some components, increasing, of a matrix as [`Blocks::pack`] packs it.
+    /// Like [`Blocks::pack`], but only the rows and columns of some components, which increase.
     pub fn pack_within(&mut self, lower: &[f64], components: &[u32]) {
         let mut within = std::mem::take(&mut self.within);
         within.clear();
@@ -77,7 +77,7 @@ impl Blocks {
         self.within = within;
     }
 
-    /// `out = A v`: both have the chunks of d, those of v filled up with zeros.
+    /// `out = A v`, in whole chunks; v is padded with zeros.
     ///
     /// # Panics
     /// When lengths do not fit, or the instruction set is not available.
@@ -96,7 +96,7 @@ impl Blocks {
     }
 }
 
-/// Eight sums, and as many components of v, in thirty-two registers.
+/// Eight sums and eight components of v in thirty-two registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
 unsafe fn avx512(data: &[Chunk], v: &[Chunk], out: &mut [Chunk]) {
@@ -104,7 +104,7 @@ unsafe fn avx512(data: &[Chunk], v: &[Chunk], out: &mut [Chunk]) {
     unsafe { all_rows::<vector::Avx512, 8>(data, v, out) }
 }
 
-/// Four sums, of two registers each, in sixteen.
+/// Four sums, of two registers each, in sixteen registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2(data: &[Chunk], v: &[Chunk], out: &mut [Chunk]) {
@@ -112,7 +112,7 @@ unsafe fn avx2(data: &[Chunk], v: &[Chunk], out: &mut [Chunk]) {
     unsafe { all_rows::<vector::Avx2, 4>(data, v, out) }
 }
 
-/// The rows of blocks, of which C rows are read side by side, a divisor of 8.
+/// All rows of blocks, C rows side by side; C divides 8.
 ///
 /// # Safety
 /// The instruction set of V is available; there are as many blocks as v has chunks, and out has as many.
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn products_are_the_definition_on_every_instruction_set() {
-        // Larger and smaller ones in turn: nothing is left of the one before.
+        // Larger and smaller ones in turn, so that leftovers would show.
         let mut blocks = Blocks::empty();
         for d in [0, 77, 1, 3, 8, 9, 31, 32, 7, 64, 4] {
             let numbers = |n: usize, f: f64| -> Vec<f64> { (0..n).map(|i| (i as f64 * f).sin()).collect() };

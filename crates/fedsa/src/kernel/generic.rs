@@ -6,7 +6,7 @@ use super::{Isa, Lanes};
 use crate::problem::Problem;
 use crate::random::Stream;
 
-/// Writes an agent's operator at an iterate into its last argument, d numbers; the chain and the stream are those of its samples.
+/// Writes an agent's operator at an iterate into the last argument, d numbers, with the chain and the stream of its samples.
 type Operator<'a> = dyn FnMut(usize, &[f64], &mut [u64], &mut Stream, &mut [f64]) + 'a;
 
 /// Runs the local phase for all lanes: `theta += eta_h (g + drift)` for every `eta_h`, where g is the mean of `batch` samples
@@ -21,8 +21,7 @@ pub fn observe<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch:
     with_operator(problem, batch, isa, &mut |d, operator| observations(d, lanes, advance, operator));
 }
 
-/// Calls `see` with d and the operator of a problem on an instruction set. Of all the code here, only the operator is compiled for each
-/// problem and each instruction set.
+/// Calls `see` with d and the operator of a problem on an instruction set. Only the operator is compiled per problem and instruction set.
 fn with_operator<P: Problem>(problem: &P, batch: usize, isa: Isa, see: &mut dyn FnMut(usize, &mut Operator<'_>)) {
     assert!(isa.is_available());
     let d = problem.dim();
@@ -63,7 +62,7 @@ per_isa! {
 }
 
 per_isa! {
-    /// `theta += eta (g + drift)` in every component, as a step of [`local_phase`] does it.
+    /// `theta += eta (g + drift)` in every component, a step of [`local_phase`].
     fn step(eta: f64, g: &[f64], drift: &[f64], theta: &mut [f64]) {
         moved(eta, g, drift, theta);
     }
@@ -78,7 +77,7 @@ fn moved(eta: f64, g: &[f64], drift: &[f64], theta: &mut [f64]) {
 }
 
 fn observations(d: usize, lanes: &mut Lanes, advance: bool, operator: &mut Operator<'_>) {
-    // Of chains that stay, copies are advanced.
+    // Without `advance`, copies of the chains are advanced.
     let mut copies = if advance { Vec::new() } else { lanes.chains.clone() };
     for l in 0..lanes.len {
         let words = l * lanes.chain_len..(l + 1) * lanes.chain_len;
@@ -142,12 +141,12 @@ fn operator<P: Problem>(
     one: &mut [f64],
 ) {
     if batch == 0 {
-        // A field under mean sampling is refused if its mean operators are not known.
+        // Fields with unknown mean operators are refused under mean sampling.
         let is_known = problem.mean(agent, theta, g);
         debug_assert!(is_known);
         return;
     }
-    // One place that samples and applies, so that both are compiled into it once.
+    // Only here, so that `sample` and `apply` are inlined once.
     for i in 0..batch {
         problem.sample(agent, theta, chain, stream, z);
         problem.apply(agent, theta, z, if i == 0 { &mut *g } else { &mut *one });

@@ -11,7 +11,7 @@
 //! The generic kernel ([`generic`]) runs every problem through its `sample` and `apply`. `fedsa_problems` has faster
 //! ones for some problems; tests compare their results with the generic kernel's, bit for bit.
 
-/// A function that is compiled for every instruction set, of which the first argument names one.
+/// A function that is compiled for every instruction set; the first argument selects one.
 #[macro_export]
 macro_rules! per_isa {
     ($(#[$doc:meta])* fn $name:ident$(<$f:ident: $bound:path>)?($($arg:ident: $type:ty),* $(,)?) $(-> $out:ty)? $body:block) => {
@@ -143,7 +143,7 @@ pub struct Lanes {
     pub agents: [usize; LANES],
     /// The agents' numbers in the federation, which key their random draws.
     pub identities: [usize; LANES],
-    /// How many lanes are in use.
+    /// The number of lanes in use.
     pub len: usize,
     /// Chunks per vector.
     pub width: usize,
@@ -161,7 +161,7 @@ pub struct Lanes {
     pub streams: Streams<LANES>,
     /// `g_c(theta, z)` of every lane after an observation, `width` chunks each.
     pub observed: Vec<Chunk>,
-    /// The step sizes of the local phase under way.
+    /// The step sizes of the present local phase.
     pub(crate) etas: Vec<f64>,
     /// The common value of `etas`, if all are known to be equal.
     pub(crate) eta: Option<f64>,
@@ -169,7 +169,7 @@ pub struct Lanes {
     pub(crate) opened: ((u64, Purpose, u64), Key),
     /// The iterate that all lanes started from, `width` chunks.
     pub(crate) start: Vec<Chunk>,
-    /// Working memory of the kernels, and where their idle lanes write; `width` chunks.
+    /// Working memory of the kernels and output of idle lanes; `width` chunks.
     pub spare: Vec<Chunk>,
 }
 

@@ -1,11 +1,10 @@
-//! Products of vectors that are computed outside of local steps.
+//! Products of vectors outside local steps.
 //!
-//! Multiplications and additions are rounded one by one but where `mul_add` is written, so that the bits are those of the loops as they are
-//! written.
+//! Multiplications and additions round one by one except in `mul_add`, so results have exactly the bits of the written loops.
 
 use super::tree;
 
-/// [`dot`] as it is compiled into others.
+/// [`dot`], for inlining.
 #[inline(always)]
 fn sum_of_products(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0f64; 8];
@@ -17,13 +16,13 @@ fn sum_of_products(a: &[f64], b: &[f64]) -> f64 {
     tree(sums) + rest
 }
 
-/// [`add_scaled`] as it is compiled into others.
+/// [`add_scaled`], for inlining.
 #[inline(always)]
 fn add(y: &mut [f64], a: f64, x: &[f64]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += a * x);
 }
 
-/// [`lengthen`] as it is compiled into others.
+/// [`lengthen`], for inlining.
 #[inline(always)]
 pub fn lengthened(trace: &mut [f64], decay: f64, ratio: f64, phi: &[f64]) {
     trace.iter_mut().zip(phi).for_each(|(trace, phi)| *trace = ratio * decay.mul_add(*trace, *phi));
@@ -44,14 +43,14 @@ per_isa! {
 }
 
 per_isa! {
-    /// The inner product of vectors of the same length: eight partial sums, then the rest.
+    /// The inner product of vectors of equal length: eight partial sums, then the rest.
     fn dot(a: &[f64], b: &[f64]) -> f64 {
         sum_of_products(a, b)
     }
 }
 
 per_isa! {
-    /// [`dot`] of four vectors with one of the same length, side by side: each of them alone would wait for its own sums.
+    /// [`dot`] of four vectors with y, side by side, because each alone would wait for its own sums.
     fn dots(four: [&[f64]; 4], y: &[f64]) -> [f64; 4] {
         assert!(four.iter().all(|x| x.len() == y.len()));
         let mut sums = [[0.0f64; 8]; 4];
@@ -69,7 +68,7 @@ per_isa! {
 }
 
 per_isa! {
-    /// [`add_scaled`], and the square of the sum as [`dot`] has it.
+    /// [`add_scaled`], and the square of the sum by [`dot`].
     fn add_scaled_and_square(y: &mut [f64], a: f64, x: &[f64]) -> f64 {
         assert_eq!(x.len(), y.len());
         let mut sums = [0.0f64; 8];
@@ -87,15 +86,14 @@ per_isa! {
 }
 
 per_isa! {
-    /// Adds `a x` to y, in so many components as both have.
+    /// Adds `a x` to y, in the components that both have.
     fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
         add(y, a, x);
     }
 }
 
 per_isa! {
-    /// Marks the rows and columns of a symmetric matrix (lower triangle row by row) that have a number other than 0: their marks are not 0
-    /// afterwards, those of others stay as they are.
+    /// Marks the nonzero rows and columns of a symmetric matrix (lower triangle row by row) with a nonzero mark; other marks do not change.
     fn mark_nonzero(lower: &[f64], marks: &mut [u64]) {
         let mut rest = lower;
         for i in 0..marks.len() {
@@ -114,8 +112,8 @@ per_isa! {
 }
 
 per_isa! {
-    /// Adds `scale v v^T` to a lower triangle row by row, of which v has the rows. Rows where `scale v_i` is 0 are left as they are. Returns whether
-    /// the sums in all others are finite.
+    /// Adds `scale v v^T` to a lower triangle row by row. Rows with `scale v_i = 0` do not change. Returns whether the other rows are
+    /// finite.
     fn add_outer(lower: &mut [f64], scale: f64, v: &[f64]) -> bool {
         let (mut rest, mut zeros) = (lower, [0.0; 8]);
         for (i, x) in v.iter().enumerate() {
@@ -129,7 +127,7 @@ per_isa! {
             for (y, x) in row.iter_mut().zip(v) {
                 for ((y, x), zero) in y.iter_mut().zip(x).zip(&mut zeros) {
                     *y += a * x;
-                    // Not zero where a factor is not finite.
+                    // Not zero if a factor is not finite.
                     *zero += 0.0 * *y;
                 }
             }
@@ -142,7 +140,7 @@ per_isa! {
     }
 }
 
-/// [`add_pair`] and [`set_pair`] as they are compiled into others; `from` gives what a number is added to.
+/// [`add_pair`] and [`set_pair`]; `from` maps the stored number to the one that is added to.
 #[inline(always)]
 fn pair(s: &mut [f64], p: &mut [f64], l: f64, v: &[f64], from: impl Fn(f64) -> f64) {
     let mut at = 0;
@@ -165,7 +163,7 @@ per_isa! {
 }
 
 per_isa! {
-    /// [`add_pair`] to zeros in place of what s and p have. A sum that begins with 0 is never -0.
+    /// [`add_pair`] to zeros instead of s and p. A sum that begins with 0 is never -0.
     fn set_pair(s: &mut [f64], p: &mut [f64], l: f64, v: &[f64]) {
         pair(s, p, l, v, |_| 0.0);
     }
@@ -286,7 +284,7 @@ mod tests {
                     for x in [f64::NAN, f64::NEG_INFINITY] {
                         let mut with = vec![0.25; s.len()];
                         with[at] = x;
-                        // Row 0 is left, because a begins with 0.
+                        // Row 0 does not change, because a begins with 0.
                         assert_eq!(add_outer(isa, &mut with, -0.7, &a), a[i] == 0.0);
                     }
                 }

@@ -1,8 +1,8 @@
-//! What is left of a vector once its parts along orthonormal vectors are removed.
+//! Removes the components of a vector along orthonormal vectors.
 //!
-//! For four vectors at a time, their inner products with the same w first: eight partial sums, element i going to sum i mod 8 (`mul_add`),
-//! reduced by [`super::tree`]; then, component by component, `w = -(q_k . w) q_k + w` for one after the other (`mul_add`). The vectors that are
-//! left over follow one after the other, with multiplications and additions that are rounded one by one.
+//! Four vectors at a time: first their inner products with the same w, in eight partial sums, element i going to sum i mod 8 (`mul_add`),
+//! reduced by [`super::tree`]. Then, component by component, `w = -(q_k . w) q_k + w` for each in turn (`mul_add`). Remaining vectors
+//! follow one by one, with separately rounded multiplications and additions.
 
 use super::Isa;
 use super::products::{add_scaled, dot};
@@ -11,7 +11,7 @@ use super::vector::{self, Vector, WIDTH};
 /// Vectors that are removed together.
 const SIDE: usize = 4;
 
-/// `w -= (q . w) q` for orthonormal vectors q, which follow each other.
+/// `w -= (q . w) q` for orthonormal vectors q, stored one after the other.
 ///
 /// # Panics
 /// When the instruction set is not available.
@@ -99,7 +99,7 @@ mod tests {
     fn what_is_left_is_orthogonal_on_every_instruction_set() {
         let numbers = |n: usize, f: f64| -> Vec<f64> { (0..n).map(|i| (i as f64 * f).sin()).collect() };
         for (d, count) in [(1, 1), (5, 3), (6, 5), (9, 4), (31, 11), (64, 8)] {
-            // Orthonormal vectors, and what is left by the definition.
+            // Orthonormal vectors, and the result by definition.
             let mut vectors: Vec<f64> = Vec::new();
             let without = |w: &mut Vec<f64>, vectors: &[f64]| {
                 for q in vectors.chunks(d) {

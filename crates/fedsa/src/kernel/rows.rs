@@ -1,13 +1,12 @@
-//! What surrounds the steps of a block: its streams, directions, control variates and weighted sum.
+//! The work around the steps of a block: streams, directions, control variates and the weighted sum.
 //!
-//! With one step a round this is most of the work. Each function is compiled once per instruction
-//! set; element by element, every operation rounds once and nothing is contracted, so that all agree
-//! to the bit with the loops as they are written.
+//! With one step per round this is most of the work. Each function is compiled once per instruction set. Every operation rounds once,
+//! element by element, without contraction, so all agree to the bit with the written loops.
 
 use super::{Chunk, Isa, LANES};
 use crate::random::{Key, Streams};
 
-/// A function that is compiled for every instruction set and runs on the best.
+/// A function that is compiled for every instruction set and runs on the best one.
 macro_rules! on_best {
     ($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block) => {
         $(#[$doc])*
@@ -26,7 +25,7 @@ macro_rules! on_best {
     };
 }
 
-/// The functions of this module on an instruction set of one's own choice.
+/// The functions of this module on a chosen instruction set.
 #[allow(non_camel_case_types, reason = "a namespace")]
 struct on;
 
@@ -44,14 +43,14 @@ on_best! {
 }
 
 on_best! {
-    /// Writes `theta` to `start`, padded with the zeros that are there, and to every lane of `iterates`.
+    /// Writes `theta` to `start`, whose padding is zero, and to every lane of `iterates`.
     fn place(theta: &[f64], start: &mut [Chunk], iterates: &mut [Chunk]) {
         let (whole, rest) = theta.as_chunks();
         start.iter_mut().zip(whole).for_each(|(to, from)| to.0 = *from);
         if !rest.is_empty() {
             start[whole.len()].0[..rest.len()].copy_from_slice(rest);
         }
-        // Component by component: whole lanes would be copied by a library call each, dear for a chunk or two.
+        // Chunk by chunk: copying whole lanes would be a library call each, expensive for one or two chunks.
         for (k, from) in start.iter().enumerate() {
             iterates[k..].iter_mut().step_by(start.len()).for_each(|to| *to = *from);
         }
@@ -59,8 +58,8 @@ on_best! {
 }
 
 on_best! {
-    /// `v_l = (theta_l - start) / sum` for every lane of `out`; `start` is one vector. With `corrects` ([`corrects`]) quotients are products
-    /// with the inverse, corrected twice, which are the quotients that a division rounds to (Markstein 1990), as long as they are finite.
+    /// `v_l = (theta_l - start) / sum` for every lane of `out`; `start` is one vector. With `corrects` ([`corrects`]) quotients are
+    /// products with the inverse, corrected twice; if finite, they equal the rounded division (Markstein 1990).
     fn directions(theta: &[Chunk], start: &[Chunk], sum: f64, corrects: bool, out: &mut [Chunk]) {
         let (width, inverse) = (start.len(), 1.0 / sum);
         if corrects {
@@ -83,7 +82,7 @@ on_best! {
     }
 }
 
-/// `a / by`, where [`corrects`] says so; not finite where the quotient is not.
+/// `a / by`, if [`corrects`]; not finite if the quotient is not.
 #[inline(always)]
 fn corrected(a: f64, by: f64, inverse: f64) -> f64 {
     let q = a * inverse;
@@ -91,9 +90,9 @@ fn corrected(a: f64, by: f64, inverse: f64) -> f64 {
     (-q.mul_add(by, -a)).mul_add(inverse, q)
 }
 
-/// Whether [`corrected`] gives quotients by `by` of the differences from the numbers `from`, as long as they are finite. Nothing underflows:
-/// differences from numbers that are not tiny are 0, or not tiny either. A model with a component of 0 is divided. So is every one without
-/// fused operations, which would be library calls.
+/// Whether [`corrected`] is exact for the division by `by` of differences from the numbers `from`, if finite. Then nothing underflows:
+/// differences from numbers that are not tiny are 0 or not tiny. Models with a component of 0 are divided, and all models without hardware
+/// FMA.
 pub(crate) fn corrects(isa: Isa, by: f64, from: &[f64]) -> bool {
     /// `2^-600` and `2^-64`.
     const TINY: f64 = f64::from_bits((1023 - 600) << 52);
@@ -101,7 +100,7 @@ pub(crate) fn corrects(isa: Isa, by: f64, from: &[f64]) -> bool {
     isa != Isa::Portable && (TINY_SUM..=1.0 / TINY_SUM).contains(&by) && from.iter().all(|x| x.abs() >= TINY)
 }
 
-/// By how much a lane's control variate moves.
+/// The change of a lane's control variate.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ControlMove {
     /// `v = (theta - base) / scale`.
@@ -117,7 +116,7 @@ on_best! {
         let width = theta.len();
         let is_other = |x: &Chunk, y: &Chunk| x.0.iter().zip(&y.0).fold(0, |other, (x, y)| other | (x.to_bits() ^ y.to_bits())) != 0;
         for k in 0..width {
-            // Mostly all agents have the same base: v is divided out once.
+            // Mostly all agents have the same base, and v is computed once.
             let (mut base, mut scale, mut v) = (Chunk([f64::NAN; 8]), f64::NAN, Chunk::default());
             for ((at, moved), drift) in at.iter().zip(moves).zip(drift.chunks_exact_mut(width)) {
                 let kept = &mut memory[*at..][..3 * width];
@@ -138,8 +137,7 @@ on_best! {
 }
 
 on_best! {
-    /// Keeps what is sent, `own = v_l`, or `own = v_l -= xi` if `afresh`; and `base = theta` where the agents keep it,
-    /// in vectors as in [`settle`].
+    /// Stores the answer, `own = v_l`, or `own = v_l -= xi` if `afresh`; and `base = theta` if `has_base`, in vectors as in [`settle`].
     fn keep(memory: &mut [Chunk], at: &[usize], theta: &[Chunk], has_base: bool, afresh: bool, v: &mut [Chunk]) {
         let width = theta.len();
         for (at, v) in at.iter().zip(v.chunks_exact_mut(width)) {
@@ -183,7 +181,7 @@ mod tests {
     use crate::kernel::{chunks, flat};
     use crate::random::{Purpose, stream};
 
-    /// Everything that the functions write, on an instruction set, for `len` agents of `d` components.
+    /// All output of the functions on an instruction set, for `len` agents of `d` components.
     fn written(isa: Isa, d: usize, len: usize, afresh: bool) -> Vec<u64> {
         let width = chunks(d);
         let mut draw = stream(5, Purpose::Fresh, 0, d);
@@ -236,7 +234,7 @@ mod tests {
         for _ in 0..20_000 {
             let (by, q) = (number(100).abs(), number(600));
             assert!(corrects(Isa::Avx2, by, &[1.0, q]) && !corrects(Isa::Portable, by, &[1.0, q]));
-            // Near products quotients are as near as can be to what rounding decides.
+            // Near products, quotients are closest to the boundaries of rounding.
             let near = (q * by).to_bits();
             for a in [number(600), f64::from_bits(near), f64::from_bits(near + 1), f64::from_bits(near - 1), 0.0, -0.0, by, -q] {
                 assert_eq!(corrected(a, by, 1.0 / by).to_bits(), (a / by).to_bits(), "{a:?} by {by:e}");

@@ -2,16 +2,16 @@
 
 use super::Isa;
 
-/// The magnitude of a number as bits in the same order; that of NaN is above all.
+/// The magnitude of a number as bits in the same order; NaN is the largest.
 #[inline(always)]
 pub fn size(x: f64) -> u64 {
     x.to_bits() << 1
 }
 
-/// Room for positions that are written beyond the last one.
+/// Room for positions written beyond the last one.
 const SLACK: usize = 8;
 
-/// Writes the positions of all numbers of which the [`size`] is no less than `least` to `out`, in increasing order.
+/// Writes the positions of all numbers with [`size`] at least `least` to `out`, in increasing order.
 ///
 /// # Panics
 /// When there are more than 2^32 numbers, or the instruction set is not available.
@@ -28,8 +28,8 @@ pub fn at_least(isa: Isa, x: &[f64], least: u64, out: &mut Vec<u32>) {
     out.truncate(found);
 }
 
-/// Positions from `first` on. Every one is written, and the next one takes its place unless it is one of those: there are no branches to be
-/// guessed. Returns how many are.
+/// Positions from `first` on; returns their number. Every position is written, and overwritten unless it is wanted, so there are no
+/// branches.
 fn one_by_one(first: u32, x: &[f64], least: u64, out: &mut [u32]) -> usize {
     let mut found = 0;
     for (at, x) in (first..).zip(x) {

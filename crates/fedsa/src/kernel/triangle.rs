@@ -1,14 +1,14 @@
-//! Products of symmetric matrices, of which the lower triangle is stored row by row, with vectors.
+//! Products of symmetric matrices (lower triangles row by row) with vectors.
 //!
-//! Each row a_i, i = 0, 1, ..., is used in both directions, `out_k = a_ik v_i + out_k` for k < i, and then `out_i = out_i + a_i . v`, where the
-//! columns before the last multiple of 8 up to i - i mod 4 go to eight partial sums, reduced by [`super::tree`], and the others follow one after
-//! the other. Each line rounds once (`mul_add`), on every instruction set. Four rows are read side by side, so that v and what is written are
+//! Each row a_i, i = 0, 1, ..., is used in both directions, `out_k = a_ik v_i + out_k` for k < i, and then `out_i = out_i + a_i . v`. There
+//! the columns before the last multiple of 8 up to i - i mod 4 go to eight partial sums, reduced by [`super::tree`], and the others follow
+//! one by one. Each line rounds once (`mul_add`), on every instruction set. Four rows are processed side by side, so that v and out are
 //! read once for them.
 
 use super::Isa;
 use super::vector::{self, Vector};
 
-/// Rows that are read side by side.
+/// Rows processed side by side.
 const ROWS: usize = 4;
 /// Elements of a chunk.
 const WIDTH: usize = 8;
@@ -62,7 +62,7 @@ unsafe fn all_rows<V: Vector>(lower: &[f64], v: &[f64], out: &mut [f64]) {
     }
 }
 
-/// Rows `first..first + N`, of which so many chunks are whole.
+/// Rows `first..first + N`, with `whole` whole chunks.
 ///
 /// # Safety
 /// As [`all_rows`]; the rows exist, and the chunks end before the diagonal of the first of them.

@@ -12,32 +12,32 @@ pub const WIDTH: usize = 8;
 /// available, inlined into a function compiled for that set.
 #[allow(clippy::missing_safety_doc, reason = "the trait's own section holds for all of them")]
 pub trait Vector: Copy {
-    /// The number of chunks of a matrix-vector product that are computed side by side. Each takes four registers for sums.
+    /// The number of chunks of a matrix-vector product computed side by side, each with four registers for sums.
     const ROWS: usize;
-    /// A chunk.
+    /// Loads a chunk.
     unsafe fn load(p: *const Chunk) -> Self;
-    /// To a chunk.
+    /// Stores a chunk.
     unsafe fn store(self, p: *mut Chunk);
-    /// Eight numbers from anywhere.
+    /// Loads eight unaligned numbers.
     unsafe fn load_from(p: *const f64) -> Self;
-    /// Eight numbers to anywhere.
+    /// Stores eight unaligned numbers.
     unsafe fn store_to(self, p: *mut f64);
-    /// The first n < 8 numbers from anywhere, and zeros; nothing after them is read.
+    /// Loads the first n < 8 unaligned numbers, then zeros; reads nothing after them.
     unsafe fn load_first(p: *const f64, n: usize) -> Self;
-    /// The first n < 8 numbers to anywhere; nothing after them is written.
+    /// Stores the first n < 8 numbers, unaligned; writes nothing after them.
     unsafe fn store_first(self, p: *mut f64, n: usize);
     /// Eight times x.
     unsafe fn splat(x: f64) -> Self;
-    /// The numbers at eight places after p, all of which can be read.
+    /// The numbers at eight readable places after p.
     #[inline(always)]
     unsafe fn gather(p: *const f64, places: &[u16; WIDTH]) -> Self {
         // SAFETY: the caller says that there are numbers at these places.
         unsafe { Self::load(&Chunk(places.map(|place| *p.add(place as usize)))) }
     }
-    /// Asks for a chunk that will be read soon. Changes nothing.
+    /// Prefetches a chunk that will be read soon.
     #[inline(always)]
     unsafe fn prefetch(_: *const Chunk) {}
-    /// Whether there are registers for some thirty vectors.
+    /// Whether there are registers for about thirty vectors.
     const HAS_ROOM: bool;
     /// `self + o`.
     unsafe fn add(self, o: Self) -> Self;
@@ -51,7 +51,7 @@ pub trait Vector: Copy {
     unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self;
     /// [`tree`] of each of `L` values.
     unsafe fn sums<const L: usize>(v: &[Self; L]) -> [f64; L];
-    /// `x_l - tree(v_l)` of each of `L` values; what is in further places means nothing.
+    /// `x_l - tree(v_l)` of each of `L` values; further places are undefined.
     #[inline(always)]
     unsafe fn differences<const L: usize>(x: &Chunk, v: &[Self; L]) -> Chunk {
         // SAFETY: as the caller says.
@@ -330,7 +330,7 @@ mod x86 {
     }
 
     impl Avx512 {
-        /// [`tree`] of each of `L` values, of which the last one fills the other places.
+        /// [`tree`] of each of `L` values; the last one fills the other places.
         #[inline(always)]
         unsafe fn trees<const L: usize>(v: &[Self; L]) -> Self {
             // 14 shuffles and 7 additions for eight sums.
@@ -357,7 +357,7 @@ mod tests {
 
     fn takes_first<V: Vector>() {
         for n in 0..WIDTH {
-            // What follows is not to be seen.
+            // Numbers after the first n must not be read.
             let from: [f64; WIDTH] = std::array::from_fn(|i| if i < n { 1.0 + i as f64 } else { f64::NAN });
             let (mut loaded, mut stored) = ([-1.0; WIDTH], [-1.0; WIDTH]);
             // SAFETY: the caller has looked for the instruction set; there are n numbers, and room for eight.

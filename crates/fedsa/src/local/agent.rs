@@ -1,4 +1,4 @@
-//! Agents that compute alone: each has a typed state of its own, and an objective instead of samples.
+//! Agents that compute alone: each has its own typed state, and an objective instead of samples.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,35 +17,35 @@ use crate::problem::{Facts, LinearOperators, Objective};
 use crate::random::{Key, Purpose, Stream};
 use crate::triangle::Support;
 
-/// The most rows of a Hessian that is formed for products with it: 8 MB.
+/// The largest number of rows of a Hessian that is formed for products: 8 MB.
 pub const MAX_ROWS: usize = 1000;
 
 /// The client half of a method whose agents compute alone: one agent.
 pub trait Agent: Send + Sync {
-    /// Answers a question with the parts that the method's protocol wants, in their order; without parts if its state is of no use, so that the
-    /// server must let it begin anew ([`crate::node`]).
+    /// Answers a question with the parts of the method's protocol, in order. Without parts, the agent's state is out of step, and the
+    /// server must let it start again ([`crate::node`]).
     ///
     /// # Errors
-    /// When the question cannot be answered; gives the reason. The agent is then unchanged.
+    /// With the reason, when the question cannot be answered. The agent is then unchanged.
     fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>>;
-    /// Is called after the answer was encoded: `parts` is what the server can decode, or `None` if the link's budget carried
-    /// no message. Is not called if the link alters no messages.
+    /// Called after the answer was encoded, if the link alters messages: `parts` are the parts that the server can decode, or `None` if the
+    /// link's budget carried no message.
     fn sent(&mut self, _parts: Option<&[(Part, Body)]>) {}
     /// Receives the message that participants get at the end of a round and do not answer.
     fn told(&mut self, _at: &LocalContext<'_>, _down: &Message) {}
-    /// Everything that influences the agent's later answers, as bytes.
+    /// The state that influences the agent's later answers, as bytes.
     fn save(&self) -> Vec<u8>;
     /// Restores a state that [`Agent::save`] returned.
     ///
     /// # Errors
-    /// When the bytes are not the state of such an agent. The agent is then unchanged.
+    /// When these are not the state of such an agent. The agent is then unchanged.
     fn restore(&mut self, bytes: &[u8]) -> Result<()>;
 }
 
-/// Makes the agent with a number in the federation.
+/// Makes an agent from its number in the federation.
 pub type MakeAgent = Box<dyn Fn(usize) -> Box<dyn Agent> + Send + Sync>;
 
-/// What agents that compute alone know of their problem.
+/// The facts of a problem for agents that compute alone.
 #[derive(Clone, Copy)]
 pub struct AgentFacts<'a> {
     objective: Option<&'a dyn Objective>,
@@ -53,14 +53,14 @@ pub struct AgentFacts<'a> {
 }
 
 impl<'a> AgentFacts<'a> {
-    /// What a problem's facts give.
+    /// From a problem's facts.
     pub fn of(facts: &'a dyn Facts) -> Self {
         Self { objective: facts.objective(), linear_operators: facts.linear_operators() }
     }
 }
 
-/// What an agent has in one exchange: its number in the federation, its objective, and the number of bits that its link
-/// carries. Calls of the objective are counted.
+/// The context of an agent in one exchange: its number in the federation, its objective, and its link's bits. Calls of the objective are
+/// counted.
 pub struct LocalContext<'a> {
     /// The agent's number in the federation, which keys its random draws.
     pub agent: usize,
@@ -68,7 +68,7 @@ pub struct LocalContext<'a> {
     pub round: u64,
     /// The exchange within the round.
     pub exchange: u8,
-    /// The number of bits that the agent's link carries in this exchange; `None` if there is no limit.
+    /// The number of bits that the agent's link carries in this exchange; `None` without a limit.
     pub bits: Option<u64>,
     seed: u64,
     known: AgentFacts<'a>,
@@ -87,7 +87,7 @@ impl<'a> LocalContext<'a> {
     /// The objective.
     ///
     /// # Panics
-    /// When the problem has none: the method must say that it needs one ([`crate::method::MethodSettings::needs`]).
+    /// When the problem has none: the method must declare the need ([`crate::method::MethodSettings::needs`]).
     fn objective(&self) -> &'a dyn Objective {
         self.known.objective.expect("a problem with an objective")
     }
@@ -116,8 +116,7 @@ impl<'a> LocalContext<'a> {
         b.iter().zip(&product).map(|(b, ax)| b - ax).collect()
     }
 
-    /// `A_c` row by row, followed by `b_c`: d (d + 1) numbers, d of the length of theta; those that are not 0 with their indices
-    /// if that is shorter.
+    /// `A_c` row by row, then `b_c`: d (d + 1) numbers, sparse if that is shorter.
     pub fn system(&self, d: usize) -> Body {
         self.count(|calls| calls.hessians += 1);
         let (mut index, mut value) = (Vec::new(), Vec::new());
@@ -166,22 +165,21 @@ impl<'a> LocalContext<'a> {
         self.triangle_again(theta)
     }
 
-    /// [`LocalContext::hessian_triangle`] where it does not count.
+    /// [`LocalContext::hessian_triangle`] without counting.
     fn triangle_again(&self, theta: &[f64]) -> Vec<f64> {
         with_square(theta.len(), |hessian| {
             self.hessian_again(theta, hessian);
-            // Columns of the upper triangle are rows of the lower one.
+            // Columns of the upper triangle are rows of the lower triangle.
             (0..theta.len()).flat_map(|i| &hessian.col_as_slice(i)[..=i]).copied().collect()
         })
     }
 
-    /// Where the agent's Hessian may differ from 0; `None` where any entry may.
+    /// The entries of the agent's Hessian that may differ from 0; `None` if all may.
     pub fn hessian_support(&self) -> Option<Arc<Support>> {
         self.objective().hessian_support(self.place)
     }
 
-    /// Writes `grad f_c(theta)`, d components, and the entries of `Hess f_c(theta)` on its support, or those of the lower triangle row by
-    /// row.
+    /// Writes `grad f_c(theta)`, d components, and the entries of `Hess f_c(theta)` on its support, or its lower triangle row by row.
     pub fn gradient_and_hessian(&self, theta: &[f64], gradient: &mut [f64], hessian: &mut [f64]) {
         self.count(|calls| {
             calls.gradients += 1;
@@ -190,18 +188,18 @@ impl<'a> LocalContext<'a> {
         self.objective().gradient_and_hessian(self.place, theta, gradient, hessian);
     }
 
-    /// Counts a Hessian, of which the agent computes what it needs with functions that do not count.
+    /// Counts a Hessian that the agent evaluates with functions that do not count.
     pub fn count_hessian(&self) {
         self.count(|calls| calls.hessians += 1);
     }
 
-    /// The first m - 1 eigenpairs of `Hess f_c(theta)` and eigenvalue m, where they can be had in less time than it takes to form it
+    /// The first m - 1 eigenpairs of `Hess f_c(theta)` and eigenvalue m, if they take less time than forming it
     /// ([`Eigenpairs::of_products`]). Does not count.
     pub fn leading_pairs(&self, theta: &[f64], m: usize) -> Option<Eigenpairs> {
         Eigenpairs::of_products(theta.len(), m, &mut self.objective().hessian_products(self.place, theta))
     }
 
-    /// [`LocalContext::hessian`] at a point where it has been counted, such as after a restart, which must not change the counts.
+    /// [`LocalContext::hessian`] without counting, at a point where it was counted before, such as after a restart.
     pub fn hessian_again(&self, theta: &[f64], out: &mut Mat<f64>) {
         self.objective().hessian(self.place, theta, out);
     }
@@ -212,13 +210,13 @@ impl<'a> LocalContext<'a> {
         self.objective().hessian_vector(self.place, theta, v, out);
     }
 
-    /// [`LocalContext::hessian_vector`] for several products at one theta, with the same bits; each is counted. Vectors may follow each other.
+    /// [`LocalContext::hessian_vector`] for several products at one theta, with the same bits; each is counted.
     pub fn hessian_products(&self, theta: &[f64]) -> impl FnMut(&[f64], &mut [f64]) {
         self.counted(self.objective().hessian_products(self.place, theta), theta.len())
     }
 
-    /// [`LocalContext::hessian_products`] for about so many products with one vector each: with the formed Hessian, of at most `MAX_ROWS`
-    /// rows, where that takes less time, which changes last digits. Each product counts, and the Hessian does not.
+    /// [`LocalContext::hessian_products`] for about `products` products with one vector each. It forms the Hessian, of at most `MAX_ROWS`
+    /// rows, if that takes less time, which changes last digits. Products count, but not the Hessian.
     pub fn many_products<'b>(&'b self, theta: &'b [f64], products: usize) -> HessianProducts<'b> {
         let d = theta.len();
         if d > MAX_ROWS || !self.objective().is_better_formed(self.place, products) {
@@ -235,7 +233,7 @@ impl<'a> LocalContext<'a> {
         Box::new(self.counted(Box::new(product), d))
     }
 
-    /// Products with vectors of n numbers that count.
+    /// Counted products with vectors of n numbers.
     fn counted<'b>(&'b self, mut product: HessianProducts<'a>, n: usize) -> impl FnMut(&[f64], &mut [f64]) + use<'a, 'b> {
         move |v: &[f64], out: &mut [f64]| {
             self.count(|calls| calls.hessian_vectors += (v.len() / n.max(1)) as u64);
@@ -243,7 +241,7 @@ impl<'a> LocalContext<'a> {
         }
     }
 
-    /// The components in which the agent's Hessians differ from a multiple of the identity, where that is known.
+    /// The components in which the agent's Hessians differ from a multiple of the identity, if known.
     pub fn active(&self) -> Option<ActiveComponents> {
         self.objective().active(self.place)
     }
@@ -253,7 +251,7 @@ impl<'a> LocalContext<'a> {
         self.counted(self.objective().products_within(self.place, theta, components), components.len())
     }
 
-    /// The run's seed, for streams that the server opens too.
+    /// The run's seed, for streams that the server also opens.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -308,7 +306,7 @@ mod tests {
         }
     }
 
-    /// Many products are those one by one, to rounding where the Hessian is formed. They count as what they are, and the Hessian does not.
+    /// Many products equal single ones, to rounding if the Hessian is formed. Products count, but not the Hessian.
     #[test]
     fn many_products_are_those_one_by_one() {
         for d in [1, 7, 8, 30] {

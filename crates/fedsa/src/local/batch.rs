@@ -1,4 +1,4 @@
-//! A batch: the agents for which a client rule answers in one call, and what it answers.
+//! A batch: the agents for which a client rule answers in one call, and their answers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::problem::calls::Calls;
 use crate::random::{Key, Purpose};
 use crate::schedule::LocalPhase;
 
-/// Some agents, as a client half works on them: a lane each, in blocks of eight. Vectors have d components.
+/// Some agents for a client half: one lane each, in blocks of eight. Vectors have d components.
 pub struct AgentBatch<'a> {
     field: &'a Arc<dyn Field>,
     d: usize,
     seed: u64,
-    /// Eight agents each, but for the last.
+    /// Eight agents each, except the last.
     blocks: &'a mut [Lanes],
     /// The number of agents.
     len: usize,
@@ -30,19 +30,19 @@ pub struct AgentBatch<'a> {
     first: usize,
     samples: u64,
     calls: Calls,
-    /// The agents from `first` on, where they compute alone; else empty.
+    /// The agents from `first` on, if they compute alone (otherwise empty).
     alone: &'a mut [Box<dyn Agent>],
-    /// The part that an agent gets beside the question, for each agent; empty where none gets one.
+    /// The additional part of each agent's question; empty if none has one.
     own: Vec<Option<(Part, Body)>>,
-    /// The number of bits that each agent's link carries, where there is a limit.
+    /// The number of bits that each agent's link carries, if limited.
     bits: Vec<Option<u64>>,
-    /// True once the round is to be abandoned.
+    /// Set when the round is to be abandoned.
     stop: Option<&'a Cancel>,
-    /// The agents' last answers, or fewer; `None` where an agent answered the round before and that round's mean includes the answer.
+    /// The agents' last answers, or fewer; `None` for an agent whose answer is in the mean of the round before.
     last: Vec<Option<Last>>,
 }
 
-/// The last answer of an agent, whose messages the network may have lost.
+/// The last answer of an agent whose messages the network may have lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Last {
     /// The round that the agent answered last; `None` before its first answer.
@@ -51,9 +51,9 @@ pub struct Last {
     pub is_included: bool,
 }
 
-/// The multiplications of each lane between two looks at the token, if operators are dense: a few milliseconds.
+/// The multiplications of each lane between two checks of the token, for dense operators: a few milliseconds.
 const WORK_BETWEEN_LOOKS: usize = 1 << 24;
-/// The most local steps between two looks at the token, and so the greatest length of the buffer of step sizes.
+/// The largest number of local steps between two checks of the token, and so of buffered step sizes.
 const STEPS_BETWEEN_LOOKS: usize = 8192;
 
 /// One agent of a batch; vectors have d components.
@@ -64,7 +64,7 @@ pub struct Lane<'a, const K: usize> {
     pub drift: &'a mut [f64],
     /// The last observation `g_c(theta, z)`.
     pub observed: &'a [f64],
-    /// The first K vectors that the agent keeps.
+    /// The first K stored vectors of the agent.
     pub memory: [&'a mut [f64]; K],
 }
 
@@ -73,7 +73,7 @@ impl<'a> AgentBatch<'a> {
     /// each. `blocks` hold the states of the agents' sampling processes, eight agents each.
     ///
     /// # Panics
-    /// When there are no agents, or other than their blocks.
+    /// When there are no agents, or the number of blocks does not fit.
     #[inline]
     pub fn new(
         field: &'a Arc<dyn Field>,
@@ -87,7 +87,7 @@ impl<'a> AgentBatch<'a> {
         assert!(!agents.is_empty() && blocks.len() == agents.len().div_ceil(LANES));
         for (lanes, agents) in blocks.iter_mut().zip(agents.chunks(LANES)) {
             lanes.len = agents.len();
-            // Idle lanes get the last agent.
+            // Idle lanes repeat the last agent.
             let agents = match agents.first_chunk() {
                 Some(agents) => *agents,
                 None => std::array::from_fn(|l| agents[l.min(agents.len() - 1)]),
@@ -100,24 +100,24 @@ impl<'a> AgentBatch<'a> {
         Self { field, d, seed, blocks, len, memory, stride, first, samples, calls, alone: &mut [], own, bits, stop: None, last }
     }
 
-    /// Gives the batch the agents from the first one on, where agents compute alone.
+    /// Adds the agents that compute alone, from the first one on.
     #[must_use]
     pub fn with_agents(self, alone: &'a mut [Box<dyn Agent>]) -> Self {
         Self { alone, ..self }
     }
 
-    /// Whether its agents compute alone.
+    /// Whether the agents compute alone.
     pub(crate) fn computes_alone(&self) -> bool {
         !self.alone.is_empty()
     }
 
-    /// Sets what the agent in lane `l`, which computes alone, is sent beside the question.
+    /// Sets an additional part of the question for the agent in lane `l`, which computes alone.
     pub fn set_own(&mut self, l: usize, own: (Part, Body)) {
         self.own.resize(self.len, None);
         self.own[l] = Some(own);
     }
 
-    /// Sets the number of bits that the link of the agent in lane `l` carries in this exchange. By default there is no limit.
+    /// Sets the number of bits that the link of the agent in lane `l` carries in this exchange; by default there is no limit.
     pub fn set_bits(&mut self, l: usize, bits: Option<u64>) {
         self.bits.resize(self.len, None);
         self.bits[l] = bits;
@@ -128,8 +128,8 @@ impl<'a> AgentBatch<'a> {
         &mut *self.alone[self.blocks[l / LANES].agents[l % LANES] - self.first]
     }
 
-    /// Calls `see` with the agent in lane `l` that computes alone, with what it has in this exchange, and with the message `down` as it gets
-    /// it. Its calls count.
+    /// Calls `see` with the agent in lane `l` that computes alone, its context in this exchange, and its message, `down` with any
+    /// additional part. Its calls count.
     pub(super) fn alone<T>(&mut self, l: usize, down: &Message, see: impl FnOnce(&mut dyn Agent, &LocalContext<'_>, &Message) -> T) -> T {
         let lanes = &self.blocks[l / LANES];
         let (place, agent) = (lanes.agents[l % LANES], lanes.identities[l % LANES]);
@@ -152,7 +152,7 @@ impl<'a> AgentBatch<'a> {
         self.last[l] = Some(last);
     }
 
-    /// Whether the mean of the round before includes answers of all agents of the batch.
+    /// Whether the mean of the round before includes the answers of all agents of the batch.
     #[inline]
     pub fn is_in_step(&self) -> bool {
         self.last.is_empty()
@@ -189,13 +189,13 @@ impl<'a> AgentBatch<'a> {
         0..self.len
     }
 
-    /// The agents as rows that can be handed to another language: copies, of which a call that fails leaves nothing.
+    /// Copies of the agents as rows, for another language; a failed call then changes nothing.
     pub fn rows(&self) -> AgentRows {
         let memory: Vec<&[Chunk]> = self.lanes().map(|l| &self.memory[self.kept(l)]).collect();
         AgentRows::new(self.field, self.seed, self.blocks.to_vec(), &memory, self.stop.cloned())
     }
 
-    /// Takes what the agents of [`AgentBatch::rows`] keep now.
+    /// Takes the stored vectors of [`AgentBatch::rows`].
     pub fn take_memory(&mut self, rows: &AgentRows) {
         for l in self.lanes() {
             let kept = self.kept(l);
@@ -203,8 +203,8 @@ impl<'a> AgentBatch<'a> {
         }
     }
 
-    /// Answers with a part of n d numbers, agent after agent, and takes what the agents of [`AgentBatch::rows`] have become. After an operator
-    /// their processes stay: the steps of the second exchange begin with the same samples, and count them.
+    /// Answers with a part of n d numbers, agent after agent, and takes the state of [`AgentBatch::rows`]. After an operator the sampling
+    /// processes do not advance: the steps of the second exchange begin with the same samples, and count them.
     pub fn answer_with(&mut self, rows: &AgentRows, part: Part, values: &[f64], out: &mut Outbox) {
         self.take_memory(rows);
         values.chunks_exact(self.d).enumerate().for_each(|(l, x)| out.send(l, part).copy_from_slice(x));
@@ -223,7 +223,7 @@ impl<'a> AgentBatch<'a> {
         at..at + self.stride
     }
 
-    /// The agent in lane `l`, with the first K of the vectors that it keeps.
+    /// The agent in lane `l`, with its first K stored vectors.
     #[inline]
     pub fn lane<const K: usize>(&mut self, l: usize) -> Lane<'_, K> {
         let (d, kept) = (self.d, self.kept(l));
@@ -276,8 +276,8 @@ impl<'a> AgentBatch<'a> {
         }
     }
 
-    /// Updates the agents' control variates with the iterate at which all lanes started, and sets the drifts to them; `moved` is by how much
-    /// that of a lane moves. The first three vectors of an agent's memory are its control, its last answer and the last model.
+    /// Updates the agents' control variates from the iterate at which all lanes started, and sets the drifts to them; `moved` is the change
+    /// of each lane. The first three vectors of an agent's memory are its control variate, its last answer and the last model.
     #[inline]
     pub fn settle(&mut self, moved: impl Fn(usize) -> ControlMove, afresh: bool) {
         let (first, stride) = (self.first, self.stride);
@@ -312,8 +312,8 @@ impl<'a> AgentBatch<'a> {
         out.parts[..self.len].fill(Some(part));
     }
 
-    /// Opens the agents' random streams of (round, purpose). Every call starts the streams at their beginning, so that two
-    /// exchanges of a round can use the same samples.
+    /// Opens the agents' random streams of (round, purpose). Every call opens them at their start, so that two exchanges of a round can use
+    /// the same samples.
     #[inline]
     pub fn open_streams(&mut self, purpose: Purpose, round: u64) {
         let of = (self.seed, purpose, round);
@@ -360,12 +360,12 @@ impl<'a> AgentBatch<'a> {
         let before = self.samples;
         self.count(1);
         if !advance {
-            // The next step uses the same samples and counts them.
+            // The next step will count these samples.
             self.samples = before;
         }
     }
 
-    /// Counts one evaluation of each lane's operator that another batch made at a past model.
+    /// Counts one evaluation of each lane's operator that another batch made at an old model.
     pub(crate) fn count_observation(&mut self) {
         self.calls.operators += (self.len * self.field.sampling().samples_per_step().max(1)) as u64;
     }
@@ -381,10 +381,10 @@ impl<'a> AgentBatch<'a> {
     }
 }
 
-/// Sets the lanes' step sizes to those of some of a local phase's steps.
+/// Sets the lanes' step sizes for some steps of a local phase.
 #[inline]
 fn set_etas(lanes: &mut Lanes, phase: &LocalPhase, steps: Range<usize>) {
-    // A local phase with constant steps mostly has the step sizes of the block before.
+    // With a constant step size, the buffer mostly has these step sizes already.
     let eta = phase.constant();
     if eta.is_none() || lanes.eta != eta || lanes.etas.len() != steps.len() {
         phase.fill(steps, &mut lanes.etas);
@@ -400,11 +400,11 @@ pub struct Outbox {
     values: Vec<Chunk>,
     /// The part of each lane's message, if it has sent one.
     parts: Vec<Option<Part>>,
-    /// What a lane has in place of a vector, for each lane or fewer.
+    /// Each lane's content instead of a vector, for all lanes or fewer.
     other: Vec<Option<Other>>,
 }
 
-/// What a lane has in place of a vector that arrives.
+/// A lane's content instead of a vector that arrives.
 #[derive(Debug, Clone)]
 pub(crate) enum Other {
     /// Parts.
@@ -418,12 +418,12 @@ pub(crate) enum Other {
 }
 
 impl Outbox {
-    /// No answers; for vectors of `d` components.
+    /// No answers, for vectors of `d` components.
     pub fn new(d: usize) -> Self {
         Self { d, values: Vec::new(), parts: Vec::new(), other: Vec::new() }
     }
 
-    /// Removes all answers, and makes room for those of a batch of n agents.
+    /// Removes all answers, and makes room for n agents.
     #[inline]
     pub fn clear(&mut self, n: usize) {
         if self.parts.len() < n {
@@ -434,18 +434,18 @@ impl Outbox {
         self.other.clear();
     }
 
-    /// Sets what lane `l` has in place of a vector.
+    /// Sets the content of lane `l` instead of a vector.
     pub(crate) fn set(&mut self, l: usize, other: Other) {
         self.other.resize(self.parts.len(), None);
         self.other[l] = Some(other);
     }
 
-    /// Removes and returns what lane `l` has in place of a vector.
+    /// Removes and returns the content of lane `l` instead of a vector.
     pub(crate) fn take_other(&mut self, l: usize) -> Option<Other> {
         self.other.get_mut(l).and_then(Option::take)
     }
 
-    /// Sets what the server can decode of the answer of lane `l`; nothing if the link's budget carried no message.
+    /// Sets the answer of lane `l` as the server can decode it; `None` if the link's budget carried no message.
     pub(crate) fn arrived(&mut self, l: usize, parts: Option<&[(Part, Body)]>) {
         match (self.parts[l], parts) {
             (Some(part), Some([(_, Body::Numbers(x))])) => self.send(l, part).copy_from_slice(x),
@@ -455,8 +455,8 @@ impl Outbox {
         }
     }
 
-    /// The parts of lane `l` that the server can decode, none if the link's budget carried no message; nothing if the agent has sent no
-    /// parts.
+    /// The parts of lane `l` that the server can decode, `Some(None)` if the link's budget carried no message; `None` if the agent has sent
+    /// no parts.
     pub fn decoded(&self, l: usize) -> Option<Option<&[(Part, Body)]>> {
         match self.other.get(l)?.as_ref()? {
             Other::Parts(parts) => Some(Some(parts)),
@@ -465,7 +465,7 @@ impl Outbox {
         }
     }
 
-    /// Removes and returns the answer of lane `l` as it arrives, if it has one.
+    /// Removes and returns the answer of lane `l` as it arrives, if any.
     ///
     /// # Errors
     /// Why the agent could not answer.
@@ -497,7 +497,7 @@ impl Outbox {
         self.parts[l].map(|part| (part, &flat(&self.values[l * width..(l + 1) * width])[..self.d]))
     }
 
-    /// The answers of these lanes, d numbers each, agent after agent; zeros where there is none.
+    /// The answers of these lanes, d numbers each, agent after agent; zeros for missing ones.
     pub fn rows(&self, lanes: Range<usize>) -> Vec<f64> {
         let zero = vec![0.0; self.d];
         lanes.flat_map(|l| self.sent(l).map_or(&zero[..], |(_, x)| x)).copied().collect()

@@ -5,7 +5,7 @@ use super::{Agent, AgentBatch, Client, ClientFacts, MakeAgent, Outbox};
 use crate::error::Result;
 use crate::message::Message;
 
-/// The client rule of agents that compute alone: a batch is answered agent after agent.
+/// The client rule of agents that compute alone, which answer one after the other.
 pub struct ByAgent(MakeAgent);
 
 impl ByAgent {

@@ -8,8 +8,8 @@ use crate::kernel::{self, Chunk, LANES, Lanes, chunks, flat, flat_mut};
 use crate::problem::Field;
 use crate::random::{Key, Purpose, Stream};
 
-/// The agents of a batch ([`super::AgentBatch::rows`]): n of them, a row each, with copies of what they keep, of their sampling processes and
-/// of their random streams.
+/// The n agents of a batch ([`super::AgentBatch::rows`]), one row each, with copies of their stored vectors, sampling processes and random
+/// streams.
 pub struct AgentRows {
     field: Arc<dyn Field>,
     seed: u64,
@@ -17,7 +17,7 @@ pub struct AgentRows {
     blocks: Vec<Lanes>,
     /// Their numbers in the federation.
     agents: Vec<usize>,
-    /// What they keep: n d numbers for each vector.
+    /// The stored vectors, n d numbers each.
     memory: Vec<Vec<f64>>,
     stop: Option<Cancel>,
     /// The round whose streams are open.
@@ -26,7 +26,7 @@ pub struct AgentRows {
     evaluations: usize,
 }
 
-/// The most local steps between two looks at the token.
+/// The largest number of local steps between two checks of the token.
 const STEPS_BETWEEN_LOOKS: usize = 1024;
 
 impl AgentRows {
@@ -50,28 +50,28 @@ impl AgentRows {
         self.field.dim()
     }
 
-    /// Vector `j` that the agents keep, n d numbers.
+    /// The agents' stored vector `j`, n d numbers.
     pub fn memory(&mut self, j: usize) -> &mut [f64] {
         &mut self.memory[j]
     }
 
-    /// The agents' random streams for draws that are not samples of their operators: one for each, of the round that is open.
+    /// The agents' random streams for draws other than samples, one for each agent, of the open round.
     ///
     /// # Errors
-    /// When none is.
+    /// When no round is open.
     pub fn streams(&self) -> Result<Vec<Stream>> {
         let key = Key::new(self.seed, Purpose::Rule, self.open_round()?);
         Ok(self.agents.iter().map(|c| key.stream(*c)).collect())
     }
 
-    /// The round that is open.
+    /// The open round.
     fn open_round(&self) -> Result<u64> {
         let closed = || Error::new("agents", "a step or a draw of agents that have answered", "steps and draws while the rule answers");
         self.round.ok_or_else(closed)
     }
 
-    /// Opens the samples of a round: steps and observations take the next ones of it. The second exchange of a round begins with the samples of
-    /// the first again. Without this call there are no steps and no draws.
+    /// Opens the samples of a round, which steps and observations use in turn. Must precede steps and draws. The second exchange of a round
+    /// begins with the first one's samples.
     pub fn open(&mut self, round: u64) {
         self.round = Some(round);
         let key = Key::new(self.seed, Purpose::Sample, round);
@@ -106,7 +106,7 @@ impl AgentRows {
         self.field.failure().map_or(Ok(()), Err)
     }
 
-    /// Evaluates `g_c(theta_c, z)`, z the next sample of the round, at n d numbers `theta`, which it replaces.
+    /// Replaces the n d numbers `theta` by `g_c(theta_c, z)`, with z the next sample of the round.
     ///
     /// # Errors
     /// As [`AgentRows::steps`].
@@ -134,7 +134,7 @@ impl AgentRows {
         }
     }
 
-    /// Writes the vectors of a row as its agent keeps them.
+    /// Writes the stored vectors of a row's agent.
     pub(super) fn write_memory(&self, row: usize, kept: &mut [Chunk]) {
         let d = self.dim();
         for (vector, kept) in self.memory.iter().zip(kept.chunks_exact_mut(chunks(d))) {

@@ -1,4 +1,4 @@
-//! The names of parts of messages, and what a name determines.
+//! The names of parts of messages, and their properties.
 
 use std::fmt;
 
@@ -9,12 +9,11 @@ use super::Body;
 /// Makes [`Part`] with the tags of its variants from one table.
 macro_rules! parts {
     ($($(#[doc = $doc:literal])+ $name:ident = $tag:literal,)+) => {
-        /// The name of a part of a message. It determines the forms of its content, whether a codec may alter it, and what the
-        /// ledger counts it as.
+        /// The name of a part of a message. It determines the part's forms, whether a codec may alter it, and its unit in the ledger.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Part {
             $($(#[doc = $doc])+ $name,)+
-            /// A part of a method outside of this crate ([`OutsidePart`]).
+            /// A part of a method outside this crate ([`OutsidePart`]).
             Outside(OutsidePart),
         }
 
@@ -40,16 +39,16 @@ parts! {
     Direction = 2,
     /// An operator's value `g_c(theta_t, z)`, or the mean of several; d numbers.
     Operator = 3,
-    /// The last round that counted an answer of the agent, -1 for none; one number. An agent is sent it whose last answer did not count
+    /// The last round that counted an answer of the agent, -1 for none; one number. Only agents whose last answer did not count get it
     /// ([`crate::protocol::Protocol::is_acknowledged`]).
     Counted = 4,
-    /// The agent's control variate `xi_c`; d numbers. A server node sends it to an agent that lost its control.
+    /// The agent's control variate `xi_c`; d numbers. A server node sends it to an agent that is out of step.
     Control = 5,
     /// The gradient of an agent's objective, or the mean of several; d numbers.
     Gradient = 7,
     /// A symmetric matrix, its lower triangle row by row; d (d + 1) / 2 numbers.
     Hessian = 8,
-    /// Losses at several trial points, and what goes with them; one number each.
+    /// Losses at several trial points, and related numbers; one number each.
     Losses = 9,
     /// A step that the server proposes; d numbers.
     Step = 10,
@@ -57,7 +56,7 @@ parts! {
     Correction = 11,
     /// Bytes that a method packed itself.
     Packed = 12,
-    /// Instead of an answer: the agent's numbers are no longer finite; no numbers.
+    /// Replaces an answer whose numbers are no longer finite; no numbers.
     Diverged = 13,
     /// A linear system: the matrix `A_c` row by row, then `b_c`; d (d + 1) numbers.
     System = 14,
@@ -65,15 +64,13 @@ parts! {
     Product = 15,
     /// The server's control variate c; d numbers.
     ServerControl = 16,
-    /// Leading eigenvalues of an agent's Hessian: the round of the Hessian, the index of the first eigenvalue that follows, rho,
-    /// then the eigenvalues.
+    /// Leading eigenvalues of an agent's Hessian: the Hessian's round, the index of the first eigenvalue, rho, then the eigenvalues.
     Eigenvalues = 17,
     /// The eigenvectors of these eigenvalues, one after the other; d numbers each, sparse if that is shorter and the server wants no matrices.
     Eigenvectors = 18,
     /// The round of the last renewal that the server decided on; one number.
     Renewal = 19,
-    /// The distances of a learned matrix from the agent's Hessian, in the Frobenius norm: before the correction that the answer
-    /// holds, and after it; two numbers.
+    /// The Frobenius distances of a learned matrix from the agent's Hessian before and after the answer's correction; two numbers.
     Deviation = 22,
     /// A matrix `lambda v v^T`: the number lambda, then v; d + 1 numbers.
     RankOne = 23,
@@ -81,20 +78,19 @@ parts! {
     Entries = 24,
     /// A symmetric matrix in bytes that a method packed itself.
     PackedMatrix = 25,
-    /// The gradient of an agent's objective, which no codec alters and no budget pays for; d numbers.
+    /// The gradient of an agent's objective, outside codec and budget; d numbers.
     ExactGradient = 26,
-    /// Which of an agent's eigenvectors are refined by how many bits a component, packed by the method.
+    /// The bits per component by which each of an agent's eigenvectors is refined, packed by the method.
     Refinement = 27,
-    /// The bits themselves, packed by the method.
+    /// The refining bits, packed by the method.
     Digits = 28,
     /// A matrix `lambda v v^T` in bytes that a method packed itself.
     PackedPair = 30,
-    /// The number of the trial step of a line search at which the gradient is wanted too, from 1; one number.
+    /// The trial step of a line search, from 1, at which the gradient is also wanted; one number.
     Trial = 31,
 }
 
-/// A part that a method outside of this crate declares: numbers 128 to 255 are reserved for such parts. Both halves of the method
-/// use the same constant:
+/// A part of a method outside this crate, with a number from 128 to 255. Both halves of the method use the same constant:
 ///
 /// ```
 /// use fedsa::message::{Form, OutsidePart, Part, Unit};
@@ -115,9 +111,9 @@ pub struct OutsidePart {
 pub enum Form {
     /// Numbers. Readers get all of them ([`Body::Numbers`]).
     Numbers,
-    /// Numbers that may be sent as those that are not zero with their places, if that is shorter. Readers get all of them.
+    /// Numbers that may be sent sparse if that is shorter. Readers get all of them.
     NumbersOrSparse,
-    /// The same, but readers get them as they were sent, and have to read both forms.
+    /// Numbers that may be sent sparse; readers get the sent form, and must read both.
     Either,
     /// Pairs of a place and a value ([`Body::Sparse`]).
     Sparse,
@@ -126,12 +122,10 @@ pub enum Form {
 }
 
 impl OutsidePart {
-    /// A part with the number `tag` in messages, content of this form, the unit in which the ledger counts it, and whether a codec
-    /// may alter it, which only numbers allow.
+    /// A part with the number `tag` in messages, its form, its unit in the ledger, and whether a codec may alter it (numbers only).
     ///
     /// # Panics
-    /// When the tag is below 128, or content that does not consist of numbers may be encoded; in a constant this is an error of the
-    /// compiler.
+    /// When the tag is below 128, or `may_be_encoded` is set for content other than numbers; in a constant this is a compile error.
     pub const fn new(tag: u8, form: Form, unit: Unit, may_be_encoded: bool) -> Self {
         assert!(tag >= 128, "numbers below 128 belong to the parts of fedsa");
         assert!(!may_be_encoded || matches!(form, Form::Numbers | Form::NumbersOrSparse), "a codec encodes numbers");
@@ -144,7 +138,7 @@ impl OutsidePart {
 pub enum Unit {
     /// A vector of d components.
     Vector,
-    /// As many vectors of d components as there are.
+    /// One or more vectors of d components.
     Vectors,
     /// Single numbers.
     Scalars,
@@ -194,7 +188,7 @@ impl Part {
         }
     }
 
-    /// Whether its content is bytes that a method packed itself.
+    /// Whether its content is packed by the method.
     pub fn is_packed(self) -> bool {
         self.form() == Form::Packed
     }
@@ -208,15 +202,15 @@ impl Part {
         }
     }
 
-    /// Writes content out as its readers get it: whoever takes messages from a network calls this once they are checked.
+    /// Expands content to the form that readers get; called on messages from a network after their check.
     pub(crate) fn settle(self, body: &mut Body) {
         if self.form() == Form::NumbersOrSparse {
             body.write_out();
         }
     }
 
-    /// Whether a codec may alter the part, and the link's bit budget applies to it. All other parts are sent exactly,
-    /// whatever the budget is.
+    /// Whether a codec may alter the part, and the link's bit budget applies to it. All other parts are sent exactly, regardless of the
+    /// budget.
     pub fn may_be_encoded(self) -> bool {
         use Part::{Direction, Gradient, Model, Operator, Product, Step, System};
         match self {

@@ -21,9 +21,9 @@ pub struct ClientNode {
     field: Arc<dyn Field>,
     uplink: Arc<Uplink>,
     client: Box<dyn Client>,
-    /// The vectors that the client rule keeps.
+    /// The client rule's stored vectors.
     memory: Vec<Chunk>,
-    /// The agent, if it computes alone; else empty.
+    /// The agent, if it computes alone (otherwise empty).
     alone: Vec<Box<dyn Agent>>,
     lanes: Box<Lanes>,
     outbox: Outbox,
@@ -37,30 +37,30 @@ pub struct ClientNode {
     feedback: Vec<f64>,
     work: Work,
     log: Log,
-    /// The most rounds by which a question may be ahead of the last one.
+    /// The largest number of rounds by which a question may be ahead of the last one.
     longest_gap: Option<u64>,
 }
 
 /// The last messages of the agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Log {
-    /// The last message that it accepted.
+    /// The last accepted message.
     taken: Option<Taken>,
-    /// The last round that it answered.
+    /// The last round that the agent answered.
     answered: Option<u64>,
-    /// The number of rounds of whose end it has been told, if agents are told anything.
+    /// The last round whose end message it received, plus one; 0 for none.
     told: u32,
     own: OwnMark,
 }
 
-/// What an agent knows of its own state ([`marks`]).
+/// The agent's own mark ([`marks`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct OwnMark {
     /// The mark.
     mark: u32,
-    /// The last round that it answered in an exchange whose answers change its state.
+    /// The last round with an answer that may change the state.
     changed: Option<u64>,
-    /// The checksum of that answer, of which it does not know yet whether it counted; 0 for none.
+    /// The checksum of that answer while the agent does not know whether it counted; 0 for none.
     pending: u32,
 }
 
@@ -87,12 +87,11 @@ struct Saved {
 }
 
 impl ClientNode {
-    /// Agent `agent` of a federation at the start of a run. Its data are those of agent `place` in `field`, which may
-    /// contain only the data of this agent.
+    /// Agent `agent` of a federation at the start of a run. It uses the data of agent `place` in `field`, which need not contain other
+    /// agents' data.
     ///
     /// # Errors
-    /// When there is no such agent or place, the field has another dimension, the method cannot work over the link, or it
-    /// needs what the problem does not have.
+    /// When there is no such agent or place, the field has another dimension, or the method cannot work over the link or on this problem.
     pub fn new(federation: &Federation, field: &Arc<dyn Field>, place: usize, agent: usize) -> Result<Self> {
         let field = Arc::clone(field);
         federation.check_real()?;
@@ -134,18 +133,17 @@ impl ClientNode {
         })
     }
 
-    /// Refuses questions of rounds that are more than so many rounds ahead of the last one that it accepted, or of the start. An agent
-    /// answers no earlier round than the last: one forged question of a round that is never reached would silence it for good. By default
-    /// every later round is accepted, because an agent may have been away for long.
+    /// Refuses questions of rounds more than `rounds` ahead of the last accepted one, or of the start. Agents never answer earlier rounds,
+    /// so one forged question of a very late round would silence the agent for good. By default every later round is accepted, because an
+    /// agent may have been away for long.
     #[must_use]
     pub fn with_longest_gap(self, rounds: u64) -> Self {
         Self { longest_gap: Some(rounds), ..self }
     }
 
-    /// This agent in a later epoch of its federation, with the number that it has there; one of an epoch that it does not know is built
-    /// anew ([`ClientNode::new`]), and so is one that has lost its state. Its sampling process, error feedback and what it knows of
-    /// Hessians go on. Its control variate is sent by the server that keeps a copy, and is otherwise zero again, with which controls sum to
-    /// zero. Messages of the epoch before are refused.
+    /// This agent in the next epoch of its federation, with its new number. After losing its state, an agent is built with
+    /// [`ClientNode::new`]. The sampling process, error feedback and knowledge of Hessians go on. A server that keeps copies of control
+    /// variates sends the agent its own; otherwise it starts again at zero. Messages of earlier epochs are refused.
     ///
     /// # Errors
     /// As [`ClientNode::new`].
@@ -156,22 +154,21 @@ impl ClientNode {
         for (next, own) in next.alone.iter_mut().zip(&self.alone) {
             next.restore(&own.save())?;
         }
-        // Rounds go on, and earlier messages are none of this epoch.
+        // Round numbers go on; earlier messages do not belong to this epoch.
         let last = self.log.taken.as_ref();
         let taken = last.map(|last| Taken { round: last.round, exchange: last.exchange, bytes: Vec::new(), answer: None });
         let (feedback, log) = (self.feedback.clone(), Log { taken, own: self.log.own, ..Log::default() });
         Ok(Self { feedback, work: self.work, log, longest_gap: self.longest_gap, ..next })
     }
 
-    /// Processes a message of the server, and returns the answer if the message wants one. A copy of the last message gets
-    /// the same answer again, and changes nothing.
+    /// Processes a message of the server, and returns the answer if the message is a question. A copy of the last message gets the same
+    /// answer, and changes nothing.
     ///
     /// # Errors
-    /// When this method's server does not send such a message to this agent now: the message is damaged, of another
-    /// federation, for another agent, of an earlier round or exchange, or out of step with the agent. The agent is then
-    /// unchanged.
+    /// When the message is damaged, of another federation, for another agent, of an earlier round or exchange, or out of step with the
+    /// agent. The agent is then unchanged.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
-        // Of a message of an earlier epoch there are no bytes any more, and no bytes are no copy of it.
+        // A message of an earlier epoch has no stored bytes, which equal no message.
         if let Some(taken) = self.log.taken.as_ref().filter(|taken| taken.bytes == bytes && !bytes.is_empty()) {
             return Ok(taken.answer.clone());
         }
@@ -195,7 +192,7 @@ impl ClientNode {
             message.parts.iter_mut().for_each(|(part, body)| part.settle(body));
         }
         self.in_order(&down)?;
-        // What comes with its control contains what it was told before.
+        // A control variate from the server includes the effect of earlier messages.
         let told = told.filter(|told| control.is_none() && self.is_news(told));
         let answer = self.followed(told, &down, control)?;
         if down.exchange != TELL {
@@ -246,18 +243,18 @@ impl ClientNode {
         }
     }
 
-    /// Whether what is told of a round is about an answer of this agent. One that is told that the mean does not include its answer need not
-    /// have answered.
+    /// Whether a message at the end of a round concerns an answer of this agent. If it says which answers count, the agent need not have
+    /// answered.
     fn may_be_told(&self, told: &Message) -> bool {
         self.log.answered == Some(told.round) || told.counted().is_some()
     }
 
-    /// Whether the agent may be told this, and has not been.
+    /// Whether the message is for this agent, and new.
     fn is_news(&self, told: &Message) -> bool {
         u64::from(self.log.told) <= told.round && self.may_be_told(told)
     }
 
-    /// [`ClientNode::follow`], of which nothing is left where operators fail that are evaluated elsewhere, or a rule that can fail.
+    /// [`ClientNode::follow`], undone if operators that are evaluated elsewhere, or a rule, fail.
     fn followed(&mut self, told: Option<Message>, down: &Message, control: Option<Vec<f64>>) -> Result<Option<Vec<u8>>> {
         let can_fail = self.field.prefers_one_call() || self.client.facts().prefers_one_call;
         let before = can_fail.then(|| self.save());
@@ -273,7 +270,8 @@ impl ClientNode {
         answer
     }
 
-    /// Processes an accepted message, and returns the bytes of the answer, if there is one. What the rule refuses changes nothing.
+    /// Processes an accepted message, and returns the bytes of the answer, if there is one. A message that the rule refuses changes
+    /// nothing.
     fn follow(&mut self, down: &Message, control: Option<Vec<f64>>) -> Result<Option<Vec<u8>>> {
         let own = self.log.own;
         let last = self.acknowledge(down, control.is_some());
@@ -318,12 +316,12 @@ impl ClientNode {
         Ok(answer.into_bytes())
     }
 
-    /// Learns from a message whether the last answer counted, and keeps the mark of the state up to date; what the agent answered last, if the
-    /// message says whether that counted.
+    /// Reads from a message whether the last answer counted, and updates the mark of the state. Returns the last answer, if the message
+    /// says whether it counted.
     fn acknowledge(&mut self, down: &Message, has_control: bool) -> Option<Last> {
         let (OwnMark { mark, changed, pending }, t) = (&mut self.log.own, down.round);
         if has_control {
-            // The memory is then as after an answer of zero to the round before, which counted: see `put`.
+            // The memory is then as after a counted answer of zero to the round before: see `put`.
             (*mark, *pending) = (marks::anew(t), 0);
             return None;
         }
@@ -352,9 +350,9 @@ impl ClientNode {
         Envelope { agent: self.agent, mark: self.log.own.mark, settings: self.digest }
     }
 
-    /// The agent's control variate (that of [`super::ServerNode::control`]), d numbers, after `rounds` rounds, if the server's iterate is then
-    /// `theta`;
-    /// `is_included` says whether the mean of its round includes the agent's last answer. `None` for methods without controls.
+    /// The agent's control variate, as in [`super::ServerNode::control`], d numbers, after `rounds` rounds with the server's iterate
+    /// `theta`. `is_included` says whether the agent's last answer is in the mean of its round. `None` for methods without control
+    /// variates.
     pub fn control(&self, theta: &[f64], rounds: u64, is_included: bool) -> Option<Vec<f64>> {
         let controls = self.client.copied_controls()?;
         let mut xi = vec![0.0; self.field.dim()];
@@ -362,7 +360,7 @@ impl ClientNode {
         Some(xi)
     }
 
-    /// What the agent has computed since the start: its share of a run's ledger, of which the server counts messages and bits.
+    /// The agent's work since the start: its share of a run's ledger. The server counts messages and bits.
     pub fn work(&self) -> Work {
         self.work
     }
@@ -379,8 +377,8 @@ impl ClientNode {
     /// Restores a state that [`ClientNode::save`] returned for the same agent of the same federation.
     ///
     /// # Errors
-    /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are not such a state, are damaged, or were saved by a version with
-    /// another layout. The node is then unchanged.
+    /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are damaged, are not such a state, or have another version's layout.
+    /// The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let Saved { digest, agent, memory, chain, feedback, alone, work, log } = LAYOUT.read(bytes)?;
         if (digest, agent) != (self.digest, self.agent as u64) || feedback.len() != self.feedback.len() {

@@ -16,7 +16,7 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// Copies of N controls of d components, all 0.
+    /// Copies of N control variates of d components, all 0.
     pub fn new(n: usize, dim: usize) -> Self {
         Self { dim, xi: vec![0.0; n * dim] }
     }
@@ -26,8 +26,8 @@ impl Copies {
         self.xi.get(c * self.dim..(c + 1) * self.dim).filter(|xi| !xi.is_empty())
     }
 
-    /// The copies of the agents of the next epoch, each `from` these or new: `xi_c -= sum p_k xi_k` with the new weights `p_k`,
-    /// so that they sum to zero.
+    /// The copies of the next epoch's agents, each `from` these or new. `xi_c -= sum p_k xi_k` with the new weights `p_k` makes them sum to
+    /// zero.
     pub fn regrouped(&self, from: &[Option<usize>], weights: &[f64]) -> Self {
         let d = self.dim;
         let mut next = Self::new(from.len(), d);
@@ -42,8 +42,8 @@ impl Copies {
         next
     }
 
-    /// Updates the copies at the end of a round that led to `theta`, as the agents will update their controls. `down` is what the agents
-    /// that were asked are told at the end of the round, or its question if they are told nothing.
+    /// Updates the copies at the end of a round that led to `theta`, as the agents will update their control variates. `down` is the
+    /// message at the end of the round, or its question if there is no such message.
     pub fn settle(&mut self, controls: &dyn Controls, down: &Message, asked: &[usize], updates: &[ClientUpdate], theta: &[f64]) {
         let (d, shared) = (self.dim, controls.shared(down, theta));
         let mut updates = updates.iter().peekable();

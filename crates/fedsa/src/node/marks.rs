@@ -1,7 +1,7 @@
-//! Marks: what an agent's state is made of, in 32 bits.
+//! Marks: 32-bit hashes of the answers in agents' states.
 //!
-//! A mark is a hash of the answers that a state contains because the server counted them, and of the rounds of whose end the agent has been
-//! told. Both ends compute it; an agent's answer contains the mark of the state from which it was computed.
+//! A mark is a hash of the counted answers that a state contains, and of the rounds whose last message the agent has received. Both ends
+//! compute it. An answer contains the mark of the state from which it was computed.
 
 use std::collections::BTreeSet;
 
@@ -10,40 +10,40 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::protocol::refused;
 
-/// The mark of a state that the agent itself knows to be out of step: no other state has it, but by chance.
+/// The mark of a state that the agent itself knows to be out of step. Other states have it only by chance.
 pub(super) const OUT_OF_STEP: u32 = u32::MAX;
 
-/// The mark of a state with mark `before` after an answer with this checksum counted, or after the agent was told of the end of this many
-/// rounds.
+/// The mark after `before`, once an answer with the checksum `what` counted, or the agent received the message at the end of round `what -
+/// 1`.
 pub(super) fn after(before: u32, what: u32) -> u32 {
     crc32fast::hash([before.to_le_bytes(), what.to_le_bytes()].as_flattened())
 }
 
-/// The mark of a state that began anew with the question of a round.
+/// The mark of a state that started again with a round's question.
 pub(super) fn anew(round: u64) -> u32 {
     after(OUT_OF_STEP, round as u32)
 }
 
-/// The marks that the agents' states are to have, as the server node knows them; none for methods whose agents need not know which of
-/// their answers counted.
+/// The marks that the server node expects of the agents' states; empty for methods whose agents need not know which of their answers
+/// counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Marks {
     of: Vec<u32>,
-    /// Whether the state of each agent had another mark, or may have, and the agent has not shown since that it is in step.
+    /// Whether each agent's state had, or may have, another mark, and no later answer has had the right one.
     behind: Vec<bool>,
-    /// The checksums of the answers to the open question, one for each agent that was asked; 0 without one.
+    /// The checksums of the participants' answers to the open question; 0 for a missing answer.
     answers: Vec<u32>,
     /// The agents whose answers to the open question had another mark.
     refused: BTreeSet<usize>,
 }
 
 impl Marks {
-    /// Of N agents at the start of a federation.
+    /// The marks of N agents at the start of a federation.
     pub fn new(agents: usize) -> Self {
         Self { of: vec![0; agents], behind: vec![false; agents], ..Self::default() }
     }
 
-    /// Of the agents of the next epoch, each `from` these or new. All are taken to be `behind`, or none.
+    /// The marks of the next epoch's agents, each `from` these or new. `behind` applies to all.
     pub fn regrouped(&self, from: &[Option<usize>], behind: bool) -> Self {
         let of = from.iter().map(|old| old.and_then(|old| self.of.get(old)).copied().unwrap_or(0)).collect();
         Self { of, behind: vec![behind; from.len()], ..Self::default() }
@@ -59,7 +59,7 @@ impl Marks {
         self.refused.contains(&c)
     }
 
-    /// Notes that a question went out, and to how many agents if their answers change their states.
+    /// Notes that a question was sent; `asked` is the number of participants, if answers change their states.
     pub fn ask(&mut self, asked: Option<usize>) {
         self.refused.clear();
         if let Some(asked) = asked {
@@ -68,7 +68,7 @@ impl Marks {
         }
     }
 
-    /// Notes that the question of a round lets an agent begin anew.
+    /// Notes that an agent starts again with a round's question.
     pub fn begin_anew(&mut self, agent: usize, round: u64) {
         self.of[agent] = anew(round);
     }
@@ -87,7 +87,7 @@ impl Marks {
         Err(refused(what, "an answer to the agent's next question, which will bring it up to date"))
     }
 
-    /// Notes the answer of the agent at place `at` among those that were asked.
+    /// Notes the answer of the participant at place `at`.
     pub fn take(&mut self, at: usize, agent: usize, checksum: u32) {
         self.answers[at] = checksum;
         self.behind[agent] = false;
@@ -100,12 +100,12 @@ impl Marks {
         }
     }
 
-    /// Notes that the agents that were asked are told of the end of a round.
+    /// Notes the message at the end of a round to the participants.
     pub fn tell(&mut self, asked: &[usize], round: u64) {
         asked.iter().for_each(|c| self.of[*c] = after(self.of[*c], round as u32 + 1));
     }
 
-    /// The agents among those that were asked that did not answer: nobody knows what reached them, and they are taken to be behind.
+    /// Marks the participants that did not answer as behind, because it is unknown which messages reached them; returns them.
     pub fn leave_behind(&mut self, asked: &[usize]) -> Vec<usize> {
         let silent = asked.iter().zip(&self.answers).filter(|(_, answer)| **answer == 0).map(|(c, _)| *c);
         silent.inspect(|c| self.behind[*c] = true).collect()

@@ -1,41 +1,40 @@
 //! The halves of a method across machines: bytes in, bytes out.
 //!
-//! [`ClientNode`] is one agent, [`ServerNode`] is the server. The caller carries the bytes between them, for example
-//! through threads or Flower. The results are those of the in-process engine, bit for bit (`tests/conformance.rs`). Nodes
-//! also contain the two ends of a simulated link: the agent's end (budget, codec, error feedback) and the server's end
-//! (losses, noise, late answers). Old models (pull) exist in the engine only, because no real federation has them.
+//! [`ClientNode`] is one agent, [`ServerNode`] is the server. The caller carries the bytes between them, for example through threads or
+//! Flower. Results equal the in-process engine's, bit for bit (`tests/conformance.rs`). Nodes also contain the two ends of a simulated
+//! link: the agent's end (budget, codec, error feedback) and the server's end (losses, noise, late answers). Only the engine simulates old
+//! models (pull).
 //!
-//! The network may lose, repeat, delay, reorder and damage messages, and nodes may die and be restored from a saved
-//! state. A node refuses a message that does not belong to this federation at this point, states the reason, and is
-//! unchanged. A repeated question gets the same bytes again. A missing answer counts as zero in its round, or as
-//! [`crate::federation::AnswerRules`] say; over a link with `law = "network"` it counts in the round in which it comes.
+//! The network may lose, repeat, delay, reorder and damage messages, and nodes may be restored from a saved state. A node refuses a message
+//! that does not belong to this federation at this point, with the reason, and does not change. A repeated question gets the same bytes
+//! again. A missing answer counts as zero in its round, or by [`crate::federation::AnswerRules`]; over a link with `law = "network"` it
+//! counts in the round in which it arrives.
 //!
 //! Agents join and leave between two rounds ([`ServerNode::regrouped`], [`ClientNode::regrouped`]).
 //!
-//! What participants are told at the end of a round travels with their next questions, and an agent that gets it again does not act on it
-//! twice. [`ServerNode::finish`] tells those who are asked no more.
+//! The message at the end of a round travels with the participants' next questions; agents act on it once. [`ServerNode::finish`] sends it
+//! to agents without a next question.
 //!
-//! Save the server node ([`ServerNode::save`]) after every [`ServerNode::open`] and [`ServerNode::close`], before sending
-//! what they return. A server that restarts without its saved state starts a new federation and needs another seed.
+//! Save the server node ([`ServerNode::save`]) after every [`ServerNode::open`] and [`ServerNode::close`], before sending the returned
+//! messages. A server that restarts without its saved state starts a new federation and needs another seed.
 //!
-//! # What was counted
+//! # Counted answers
 //!
-//! Agents of some methods keep what their answers have changed: control variates, learned Hessians, which eigenpairs they have sent. Their
-//! states must contain the answers that the server counted, and no others. One mechanism serves all of these methods:
+//! Some methods' agents keep state that their answers change: control variates, learned Hessians, sent eigenpairs. These states must
+//! contain the answers that the server counted, and no others:
 //!
-//! - An agent takes its last answer for counted, unless its next message says which one counted last ([`crate::message::Part::Counted`]). A
-//!   network that loses nothing has no such parts.
-//! - Both ends keep a mark of the agent's state, a hash of the answers that it contains. Each answer contains the mark of the state
-//!   from which it was computed. The server refuses an answer with another mark: the agent missed a message, or was restored from an older
-//!   state.
-//! - The next question then brings the agent up to date. With control variates it contains the server's copy of the agent's own, d numbers
-//!   more ([`crate::message::Part::Control`]); otherwise it says that no answer counts, and the agent begins anew.
+//! - An agent assumes that its last answer counted, unless its next message says which one counted last
+//!   ([`crate::message::Part::Counted`]). Without losses there are no such parts.
+//! - Both ends keep a mark of the agent's state, a hash of the answers that it contains. Each answer contains the mark of its state. The
+//!   server refuses an answer with another mark: the agent missed a message, or was restored from an older state.
+//! - The next question then brings the agent up to date. With control variates it contains the server's copy of the agent's own, d more
+//!   numbers ([`crate::message::Part::Control`]). Otherwise it says that no answer counted, and the agent starts again.
 //!
-//! The server node keeps a copy of every agent's control variate, N d numbers, and updates the copies by the agents' formula with the answers
-//! that it decoded. `sum_c p_c xi_c = 0` holds for these copies. This is so under `rule = "acknowledged"`, which `auto` is unless answers are
-//! late or only sums arrive; and for Scaffold with some of the agents, whose server changes c by the answers that change the copies, so that
-//! `sum_c p_c c_c = c`. Under `afresh` the error of a lost message lasts one round; under `literal`, which `auto` is if answers are late and
-//! some of the agents participate, it stays.
+//! Under `rule = "acknowledged"`, which `auto` chooses unless answers are late or only sums arrive, the server node keeps a copy of every
+//! agent's control variate, N d numbers. It updates the copies by the agents' formula with the decoded answers, and `sum_c p_c xi_c = 0`
+//! holds for them. With Scaffold and some of the agents, the server changes c by the same answers, so `sum_c p_c c_c = c`. Under `afresh`
+//! the error of a lost message lasts one round. Under `literal`, which `auto` chooses if answers are late and some agents participate, it
+//! stays.
 
 mod client;
 mod copies;

@@ -1,4 +1,4 @@
-//! What agents are told of the rounds in which they took part, which travels with their next questions.
+//! Messages at the end of rounds, which travel with the participants' next questions.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::message::{Body, Message, Part, TELL};
 use crate::protocol::Protocol;
 
-/// What agents have not been told yet.
+/// Messages that agents have not received yet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct PendingTells {
-    /// What all participants of a round are told, by the round.
+    /// The parts for all participants, by round.
     rounds: BTreeMap<u64, RoundTell>,
-    /// What each agent is told of the last round in which a question reached it; empty for methods that tell nothing.
+    /// Each agent's pending message, about the last round in which a question reached it; empty for methods without such messages.
     of: Vec<Option<Pending>>,
 }
 
@@ -20,11 +20,11 @@ pub(super) struct PendingTells {
 struct RoundTell {
     /// As the server wrote it.
     parts: Vec<(Part, Body)>,
-    /// How many agents are still to be told.
+    /// The number of agents without this message.
     left: u64,
 }
 
-/// What one agent is told.
+/// One agent's pending message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Pending {
     /// The round.
@@ -34,13 +34,13 @@ struct Pending {
 }
 
 impl PendingTells {
-    /// Nothing yet, for N agents.
+    /// No messages, for N agents.
     pub fn new(protocol: &Protocol, agents: usize) -> Self {
         let of = if protocol.tell.is_empty() { Vec::new() } else { vec![None; agents] };
         Self { rounds: BTreeMap::new(), of }
     }
 
-    /// Adds what is told of a round to these agents, with the part of its own of each.
+    /// Adds a round's message to these agents, each with its own part.
     pub fn add(&mut self, told: &Message, to: impl Iterator<Item = (usize, Option<(Part, Body)>)>) {
         let mut left = 0;
         for (c, own) in to {
@@ -53,7 +53,7 @@ impl PendingTells {
         }
     }
 
-    /// What agent `c` is still to be told, if anything.
+    /// The pending message to agent `c`, if any.
     pub fn get(&self, c: usize) -> Option<Message> {
         let pending = self.of.get(c)?.as_ref()?;
         let mut parts = self.rounds[&pending.round].parts.clone();
@@ -61,8 +61,7 @@ impl PendingTells {
         Some(Message { round: pending.round, exchange: TELL, parts })
     }
 
-    /// The round of which all of these agents are to be told the same; `Some(None)` if nobody is to be told anything, and `None` if they
-    /// differ.
+    /// The round of the pending message, if it is the same for all these agents; `Some(None)` if none has one, and `None` if they differ.
     pub fn common(&self, agents: &[usize]) -> Option<Option<u64>> {
         let of = |c: &usize| self.of.get(*c).and_then(Option::as_ref);
         let first = agents.first().and_then(of).map(|pending| pending.round);
@@ -70,7 +69,7 @@ impl PendingTells {
         agents.iter().all(is_same).then_some(first)
     }
 
-    /// Forgets what agent `c` is told, because it is on its way, or of no use any more.
+    /// Forgets the message to agent `c`, because it is sent or useless.
     pub fn remove(&mut self, c: usize) {
         let Some(pending) = self.of.get_mut(c).and_then(Option::take) else { return };
         if let Some(told) = self.rounds.get_mut(&pending.round) {
@@ -81,12 +80,12 @@ impl PendingTells {
         }
     }
 
-    /// The agents that are still to be told something, in increasing order.
+    /// The agents with pending messages, in increasing order.
     pub fn agents(&self) -> Vec<usize> {
         (0..self.of.len()).filter(|c| self.of[*c].is_some()).collect()
     }
 
-    /// The number of numbers that are kept.
+    /// The number of stored numbers.
     pub fn len(&self) -> usize {
         self.rounds.values().flat_map(|told| &told.parts).map(|(_, body)| body.len()).sum::<usize>() + self.of.len()
     }

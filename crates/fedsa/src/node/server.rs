@@ -15,7 +15,7 @@ use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
 use crate::metrics::Observable;
 use crate::random::{ALL, Purpose, Stream};
 
-/// What the caller has to do next.
+/// The next step of the caller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Todo {
     /// Send each agent its bytes, pass the answers to [`ServerNode::take`], then [`ServerNode::close`] the
@@ -23,16 +23,15 @@ pub enum Todo {
     Ask {
         /// The agents, in increasing order.
         to: Vec<usize>,
-        /// What to send to each of them.
+        /// The message to each of them.
         #[serde(with = "super::shared")]
         bytes: Vec<Arc<[u8]>>,
     },
-    /// Send each agent its bytes; agents do not answer. Only [`ServerNode::finish`] wants this: otherwise what agents are told travels with
-    /// their next questions.
+    /// Send each agent its bytes; agents do not answer. Only [`ServerNode::finish`] returns this.
     Tell {
         /// The agents, in increasing order.
         to: Vec<usize>,
-        /// What to send to each of them.
+        /// The message to each of them.
         #[serde(with = "super::shared")]
         bytes: Vec<Arc<[u8]>>,
     },
@@ -40,37 +39,37 @@ pub enum Todo {
     RoundOver,
 }
 
-/// The result of a set of answers.
+/// The result of [`ServerNode::receive`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What the caller has to do next.
+    /// The next step of the caller.
     pub todo: Todo,
-    /// The refused answers, each with its index among the given answers and the reason. All other answers count.
+    /// The refused answers, each with its index among the given answers and the reason. The others are accepted.
     pub refused: Vec<(usize, Error)>,
 }
 
-/// The server of a federation: a coordinator with bytes, marks of the agents' states and copies of their control variates.
+/// The server of a federation: a coordinator plus the bytes of messages, marks of agents' states and copies of their control variates.
 pub struct ServerNode {
     coordinator: Coordinator,
     /// The client half, if the server keeps copies of its control variates.
     client: Option<Box<dyn Client>>,
     digest: u64,
-    /// What the caller has to do now.
+    /// The next step of the caller.
     todo: Todo,
     copies: Copies,
     marks: Marks,
     untold: PendingTells,
-    /// Why the last exchange could not be ended.
+    /// Why the last exchange could not end.
     failure: Option<Error>,
 }
 
-/// An answer that was decoded.
+/// A decoded answer.
 struct Decoded {
     /// The mark of the agent's state.
     mark: u32,
     parts: Vec<(Part, Body)>,
-    /// The earlier question that it answers, if it is a late one.
+    /// The earlier question that it answers, if it is late.
     late: Option<(u64, u8)>,
 }
 
@@ -85,7 +84,7 @@ struct Saved {
     untold: PendingTells,
 }
 
-/// [`Saved`] without copies: copies of controls may fill much of the memory.
+/// [`Saved`] without copying, because control variates may fill much of the memory.
 #[derive(Serialize)]
 struct Saving<'a> {
     digest: u64,
@@ -97,7 +96,7 @@ struct Saving<'a> {
 }
 
 impl ServerNode {
-    /// The server of a federation at the start of a run. The server does not need the problem.
+    /// The server of a federation at the start of a run. It does not need the problem.
     ///
     /// # Errors
     /// When the method cannot work over the link, or the link has old models (pull).
@@ -115,18 +114,21 @@ impl ServerNode {
         Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies, marks, untold, failure: None })
     }
 
-    /// The server of the next epoch, in which agents have joined or left since the last round. `federation` is
-    /// [`Federation::next_epoch`] of this server's, and `from` has the number so far of each of its agents, `None` for one that is new.
+    /// The server of the next epoch, after agents have joined or left. `federation` is [`Federation::next_epoch`] of this server's
+    /// federation. `from` has the previous number of each of its agents, `None` for a new agent.
     ///
-    /// Rounds, counts and the iterate go on. What is known of those who stay is kept where the method keeps it by agent (control variates,
-    /// eigenpairs, learned and last Hessians, last operators); what is known of those who left is gone; what a method knows of the mean of
-    /// all (curvature pairs, Krylov vectors, Anderson's history, LSTD's sums) is forgotten. Controls are made to sum to zero with the new
-    /// weights, and every agent is sent its own with its next question, 6 + 8 d bytes more than otherwise. Answers of this epoch that have
-    /// not counted are lost, and so is what was to be told at the end of the last round. A record of arrivals begins anew.
+    /// - Rounds, counts and the iterate go on.
+    /// - State per agent (control variates, eigenpairs, learned and last Hessians, last operators) is kept for agents that stay.
+    /// - State about the mean of all agents (curvature pairs, Krylov vectors, Anderson's history, LSTD's sums) is forgotten.
+    /// - Control variates are shifted to sum to zero with the new weights. Each agent gets its own with its next question, 6 + 8 d more
+    ///   bytes.
+    /// - Answers that have not counted, and the message at the end of the last round, are lost. A new record of arrivals starts.
     ///
     /// # Errors
-    /// When a round is under way; when `federation` is another one, or `from` does not name its agents; when the method's messages depend
-    /// on the number of agents (all participate, or no longer all), or only agents know their controls (`rule = "literal"`).
+    /// - A round is open.
+    /// - `federation` is another one, or `from` does not fit it.
+    /// - Full participation becomes partial, or the reverse: the method's messages depend on that.
+    /// - Only agents know their control variates (`rule = "literal"`).
     pub fn regrouped(&self, federation: &Federation, from: &[Option<usize>]) -> Result<Self> {
         let coordinator = self.coordinator.regrouped(federation, from)?;
         let mut next = Self::new(federation)?;
@@ -135,7 +137,7 @@ impl ServerNode {
         }
         next.coordinator = coordinator;
         if next.coordinator.protocol().acknowledges() {
-            // Each agent is sent its own control. Without controls those that are new, or have another number, begin anew.
+            // Each agent gets its own control variate. Without these, agents that are new or have another number start again.
             let has_controls = next.client.is_some();
             next.marks = self.marks.regrouped(from, has_controls);
             let moved = from.iter().enumerate().filter(|(c, old)| !has_controls && **old != Some(*c));
@@ -144,8 +146,7 @@ impl ServerNode {
         Ok(next)
     }
 
-    /// The coordinator, which knows the iterate, the output, what was counted, what was refused, and whether the iterates have
-    /// diverged.
+    /// The coordinator, which knows the iterate, the output, the counts, refused answers, and whether the iterates have diverged.
     pub fn coordinator(&self) -> &Coordinator {
         &self.coordinator
     }
@@ -155,12 +156,12 @@ impl ServerNode {
         self.coordinator.theta()
     }
 
-    /// The number of rounds opened so far. Rounds done are those of [`Coordinator::rounds`].
+    /// The number of rounds opened so far; [`Coordinator::rounds`] is the number done.
     pub fn opened(&self) -> u64 {
         self.coordinator.opened()
     }
 
-    /// What the caller has to do now; after a restart, what it had to do when the state was saved.
+    /// The caller's next step; after a restart, the step when the state was saved.
     pub fn todo(&self) -> &Todo {
         &self.todo
     }
@@ -170,41 +171,39 @@ impl ServerNode {
         self.coordinator.diverged()
     }
 
-    /// The number of answers to the present question that were accepted so far.
+    /// The number of accepted answers to the present question.
     pub fn answered(&self) -> usize {
         self.coordinator.answered()
     }
 
-    /// The norm of the mean of the answers to the open question that were accepted so far, with the part that it is of: operators' values or
-    /// gradients where agents send them, otherwise directions, which are means of operators along their local steps. `None` without
-    /// answers, and where a method sends none of these as d numbers.
+    /// The norm of the mean of the accepted answers to the open question, with its part: operators' values or gradients if agents send
+    /// them, otherwise directions (means of operators along local steps). `None` without answers, or if the method sends none of these as d
+    /// numbers.
     ///
-    /// Of all agents and without noise, operators and gradients give `||gbar||` at the question's model.
+    /// With all agents and without noise, operators and gradients give `||gbar||` at the question's model.
     pub fn mean_answer(&self) -> Option<(Part, f64)> {
         self.coordinator.mean_answer()
     }
 
-    /// The server's copy of the control that agent `c` keeps, d numbers, for methods with control variates: `xi_c`, and `c_c` of Scaffold
-    /// with some of the agents, whose `xi_c` is `c_c - c` ([`Observable::each_control`]).
+    /// The server's copy of agent `c`'s control variate, d numbers, if the method has any: `xi_c`; for Scaffold with some of the agents
+    /// `c_c`, with `xi_c = c_c - c` ([`Observable::each_control`]).
     pub fn control(&self, c: usize) -> Option<&[f64]> {
         self.copies.of(c)
     }
 
-    /// Why the last call could not end the exchange under way, if the server half can fail and has failed
-    /// ([`crate::server::ServerFacts::failure`]). The question is then still open, with the answers that were accepted, and the next call tries
-    /// again.
+    /// Why the server half failed to end the open exchange in the last call ([`crate::server::ServerFacts::failure`]), if it did. The
+    /// question is then still open, with its accepted answers, and the next call tries again.
     pub fn failure(&self) -> Option<&Error> {
         self.failure.as_ref()
     }
 
-    /// Opens the next round. A round that is under way ends with the answers accepted so far. After divergence or
-    /// [`crate::message::MAX_ROUNDS`] rounds no round is opened, and the result is [`Todo::RoundOver`].
+    /// Opens the next round. An open round ends with the answers accepted so far. After divergence or [`crate::message::MAX_ROUNDS`]
+    /// rounds, the result is [`Todo::RoundOver`].
     pub fn open(&mut self) -> Todo {
         self.open_for(None)
     }
 
-    /// As [`ServerNode::open`], for the agents that can be reached, in any order: the others are sent nothing, and their answers count as
-    /// missing.
+    /// [`ServerNode::open`] for the reachable agents, in any order. The others get no question, and their answers count as missing.
     pub fn open_for(&mut self, available: Option<&[usize]>) -> Todo {
         while self.coordinator.is_open() {
             self.close();
@@ -240,17 +239,17 @@ impl ServerNode {
         place(self.coordinator.federation().seed(), round, exchange, ALL).stream(Purpose::Codec)
     }
 
-    /// The recipients of the question under way, and the bytes for each: the same for all, except for parts of its own and for what it is
-    /// told of an earlier round.
+    /// The recipients of the open question, and the bytes for each: the same for all, except for own parts and messages about earlier
+    /// rounds.
     fn written(&mut self) -> (Vec<usize>, Vec<Arc<[u8]>>) {
         let (coordinator, settings) = (&self.coordinator, self.digest);
         let (ask, down, downlink) = (coordinator.question(), coordinator.written(), &*coordinator.federation().uplink().downlink);
-        // An agent that is behind is sent its control with the first question of a round, and nothing else of its own.
+        // An agent that is behind gets its control variate with the first question of a round, and no other part of its own.
         let is_first = down.exchange == 0;
         let to_send = |c: usize| self.copies.of(c).filter(|_| is_first && self.marks.is_behind(c));
         let (places, to): (Vec<usize>, Vec<usize>) = coordinator.recipients().unzip();
-        // If some recipients get a part of their own, or only some agents are asked, a copy of the message that reaches another
-        // agent must be refused. Every message then names its recipient.
+        // If recipients get different messages, or only some agents are asked, every message names its recipient, so that other agents
+        // refuse it.
         let is_for_all = ask.to.is_none() && ask.own.is_none() && !to.iter().any(|c| to_send(*c).is_some());
         if is_for_all && self.untold.common(&to).is_some() {
             let told = to.first().and_then(|c| self.untold.get(*c));
@@ -285,9 +284,9 @@ impl ServerNode {
         (to, bytes)
     }
 
-    /// Tells agents what has not reached them, because they were not asked since: for the end of a federation, whose agents then know all
-    /// that they can know. The result is [`Todo::Tell`], or [`Todo::RoundOver`] if there is nothing to tell; nothing changes while a question is
-    /// open. What is told was counted with its round, as a part of the next question: as messages of their own these have 21 bytes more.
+    /// For the end of a federation: sends agents pending messages of earlier rounds. The result is [`Todo::Tell`], or [`Todo::RoundOver`]
+    /// if there are none; nothing changes while a question is open. These messages were counted with their rounds, as parts of next
+    /// questions; on their own they have 21 more bytes.
     pub fn finish(&mut self) -> Todo {
         let to = self.untold.agents();
         if self.coordinator.is_open() || to.is_empty() {
@@ -305,7 +304,7 @@ impl ServerNode {
         self.todo.clone()
     }
 
-    /// Decodes an answer to the present question, or to an earlier one whose answer may come late.
+    /// Decodes an answer to the present question, or to an earlier one that may still be answered.
     fn decoded(&self, agent: usize, bytes: &[u8]) -> Result<Decoded> {
         let Message { round, exchange, .. } = self.coordinator.question().down;
         let front = Message::front(bytes);
@@ -338,13 +337,12 @@ impl ServerNode {
         Ok(Decoded { mark: envelope.mark, parts, late })
     }
 
-    /// Accepts an answer to the present question. A second copy changes nothing. Over a link whose answers are as late as the network
-    /// makes them (`late` with `law = "network"`), also an answer to an earlier question that has not come yet: it counts when the next
-    /// exchange with its number ends.
+    /// Accepts an answer to the present question. A second copy changes nothing. Over a link with `late` and `law = "network"`, answers to
+    /// earlier questions are also accepted: they count when the next exchange with their number ends.
     ///
     /// # Errors
-    /// When the bytes are not an answer of this agent to such a question, or were computed from an older state than the server
-    /// assumes; the agent's next question then brings it up to date. A refused answer does not count, and changes nothing else.
+    /// When the bytes are not an answer of this agent to such a question, or come from an older state than the server assumes. A refused
+    /// answer does not count. After an older state, the agent's next question brings it up to date.
     pub fn take(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
         let taken = self.taken(agent, bytes);
         taken.inspect_err(|reason| self.coordinator.refuse(agent, reason.clone()))
@@ -368,9 +366,8 @@ impl ServerNode {
         Ok(())
     }
 
-    /// Ends the exchange under way with the answers accepted so far. A missing answer counts as zero in the mean. The caller
-    /// decides how many answers suffice. Without any answer theta does not change, except by the receiver's noise over the
-    /// air.
+    /// Ends the open exchange with the answers accepted so far. A missing answer counts as zero in the mean. The caller decides how many
+    /// answers suffice. Without any answer theta changes only by the receiver's noise over the air.
     pub fn close(&mut self) -> Todo {
         if !self.coordinator.is_open() {
             return self.todo.clone();
@@ -392,13 +389,13 @@ impl ServerNode {
         self.ended(&asked, step)
     }
 
-    /// Follows the coordinator after the end of an exchange, in which these agents were asked.
+    /// Follows the coordinator after the end of an exchange; `asked` are its participants.
     fn ended(&mut self, asked: &[usize], step: Step) -> Todo {
         let todo = self.follow(step);
         if step == Step::Tell {
             self.keep_told();
         }
-        // After divergence no round is opened, and the copies are of no use.
+        // After divergence no round is opened, so copies are useless.
         if step != Step::Ask && self.coordinator.diverged().is_none() {
             self.settle(asked, step);
         }
@@ -406,13 +403,13 @@ impl ServerNode {
         todo
     }
 
-    /// Keeps what is told at the end of a round for the next question to each agent.
+    /// Keeps the message at the end of a round for each agent's next question.
     fn keep_told(&mut self) {
         let ask = self.coordinator.question();
         self.untold.add(self.coordinator.written(), self.coordinator.recipients().map(|(i, c)| (c, ask.own_of(i))));
     }
 
-    /// Whether an agent may still answer, and if not why.
+    /// Whether an agent may still answer, or why not.
     pub fn standing(&self, agent: usize) -> AgentStatus {
         match self.coordinator.standing(agent) {
             AgentStatus::Awaited if self.marks.is_refused(agent) => AgentStatus::OutOfStep,
@@ -420,21 +417,19 @@ impl ServerNode {
         }
     }
 
-    /// The agents that may still answer the present question, in increasing order: waiting for others is in vain.
+    /// The agents that may still answer the present question, in increasing order.
     pub fn may_still_answer(&self) -> Vec<usize> {
         self.coordinator.awaited().filter(|c| self.standing(*c) == AgentStatus::Awaited).collect()
     }
 
-    /// The share of the answers to the present question that were accepted so far, by the weights of the agents that were asked; 0 if no
-    /// question is open.
+    /// The share of accepted answers to the present question, by participants' weights; 0 if no question is open.
     pub fn share_answered(&self) -> f64 {
         let (asked, answered) = self.coordinator.weight_answered();
         if self.coordinator.is_open() { answered / asked } else { 0.0 }
     }
 
-    /// Gives the round up: it ends without the answers to the present question that were accepted so far, and nothing more is asked in
-    /// it. Theta does not change, except by the receiver's noise over the air, so that the next round repeats this one with other
-    /// samples.
+    /// Gives the round up: it ends without the answers to the present question, and without further questions. Theta changes only by the
+    /// receiver's noise over the air, so the next round repeats this one with other samples.
     pub fn give_up(&mut self) -> Todo {
         if !self.coordinator.is_open() {
             return self.todo.clone();
@@ -444,20 +439,20 @@ impl ServerNode {
         self.ended(&asked, step)
     }
 
-    /// Asks an agent again that was excluded ([`Coordinator::exclusions`]), from the next round on; whether it was excluded.
+    /// Readmits an excluded agent ([`Coordinator::exclusions`]) from the next round on; returns whether it was excluded.
     pub fn readmit(&mut self, agent: usize) -> bool {
         self.coordinator.readmit(agent)
     }
 
-    /// Records which answers arrive from now on ([`ServerNode::take_arrivals`]). A saved state contains what was recorded and not taken.
+    /// Records which answers arrive from now on ([`ServerNode::take_arrivals`]). Saved states contain records that have not been taken.
     #[must_use]
     pub fn recording_arrivals(mut self) -> Self {
         self.coordinator.record_arrivals();
         self
     }
 
-    /// Removes and returns which answers arrived since the last call, if that is recorded. From the start of a federation, such records
-    /// let the engine repeat its iterates ([`crate::round::Run::replaying`]).
+    /// Removes and returns the record of arrivals since the last call, if there is one. With records from its start, the engine can repeat
+    /// a federation's iterates ([`crate::round::Run::replaying`]).
     pub fn take_arrivals(&mut self) -> ArrivalRecord {
         self.coordinator.take_arrivals()
     }
@@ -469,7 +464,7 @@ impl ServerNode {
         Progress { refused, todo: self.close() }
     }
 
-    /// Updates the copies of the agents' controls as the agents will update theirs.
+    /// Updates the copies of control variates as the agents will update theirs.
     fn settle(&mut self, asked: &[usize], step: Step) {
         let Self { coordinator, client, copies, marks, .. } = self;
         let Some(controls) = client.as_ref().and_then(|client| client.copied_controls()) else { return };
@@ -479,11 +474,11 @@ impl ServerNode {
         }
         marks.tell(asked, coordinator.question().down.round);
         let uplink = coordinator.federation().uplink();
-        // Over such a link agents are silent that are in step.
+        // With a budget, agents that are in step may also be silent.
         if uplink.budget().is_some() {
             return;
         }
-        // Nobody knows whether an agent that did not answer got what it was told with the question. It is sent its control instead of more.
+        // It is unknown whether a silent agent received the messages with the question. It gets its control variate instead.
         let downlink = &*uplink.downlink;
         let mut unsent = 0;
         for c in marks.leave_behind(asked) {
@@ -502,8 +497,8 @@ impl ServerNode {
         8 * (self.coordinator.state_len() + 2 * self.copies.xi.len() + self.untold.len()) + todo
     }
 
-    /// The state of the node, as bytes, between any two calls. A server that saves its state before it sends messages can be
-    /// restarted without any effect on the results.
+    /// The state of the node, as bytes, between any two calls. A server that saves its state before it sends messages can be restarted
+    /// without effect on the results.
     pub fn save(&self) -> Vec<u8> {
         let Self { coordinator, digest, todo, copies, marks, untold, .. } = self;
         LAYOUT.write(&Saving { digest: *digest, coordinator: coordinator.save(), todo, copies, marks, untold })
@@ -512,8 +507,8 @@ impl ServerNode {
     /// Restores a state that [`ServerNode::save`] returned for the same federation.
     ///
     /// # Errors
-    /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are not such a state, are damaged, or were saved by a version with
-    /// another layout. The node is then unchanged.
+    /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are damaged, are not such a state, or have another version's layout.
+    /// The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let Saved { digest, coordinator, todo, copies, marks, untold } = LAYOUT.read(bytes)?;
         if digest != self.digest {

@@ -1,4 +1,4 @@
-//! Named arrays: what a problem is built from and exported as.
+//! Named arrays, from which problems are built and to which they are exported.
 //!
 //! The library neither reads nor writes files; the program turns an `.npz`
 //! into [`Arrays`] and back.
@@ -51,7 +51,7 @@ pub fn count(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |n, &size| n.checked_mul(size))
 }
 
-/// A shape as Python prints it: `()`, `(3,)`, `(3, 4)`; of very many dimensions the first ones.
+/// A shape as Python prints it: `()`, `(3,)`, `(3, 4)`; at most the first 12 dimensions.
 pub fn shape_text(shape: &[usize]) -> String {
     const MOST: usize = 12;
     match shape {
@@ -87,7 +87,7 @@ impl Arrays {
     /// The array called `name`.
     ///
     /// # Errors
-    /// When there is none; the message lists those there are.
+    /// When there is none; the message lists the existing names.
     pub fn get(&self, name: &str) -> Result<&Array> {
         self.find(name).ok_or_else(|| {
             let found = match self.0.len() {

@@ -1,8 +1,7 @@
-//! Operators that are evaluated for many agents in one call, because a call costs more than an agent: those of another language or
-//! another process.
+//! Operators of another language or process, evaluated for many agents in one call because calls are expensive.
 //!
-//! Whoever has such operators implements [`BatchOperators`]; [`Batched`] makes a field of them. Local steps of first-order methods then
-//! take one call a step for all agents of an exchange ([`Field::prefers_one_call`]), with the results of one agent at a time, bit for bit.
+//! Implement [`BatchOperators`]; [`Batched`] turns them into a field. Local steps of first-order methods then take one call per step for
+//! all agents of an exchange ([`Field::prefers_one_call`]). Results equal single evaluations, bit for bit.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::problem::systems::Moments;
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
 
-/// What operators are evaluated at: n rows, one for each agent of the call. No agent is in a call twice.
+/// The arguments of a call: n rows, one for each agent. No agent is in a call twice.
 #[derive(Debug)]
 pub struct BatchCall<'a> {
     /// The agents' places in the data, increasing.
@@ -34,7 +33,7 @@ pub struct BatchCall<'a> {
     pub out: &'a mut [f64],
 }
 
-/// N agents' operators, evaluated for some of the agents in one call. What is computed of an agent must not depend on who shares the call.
+/// N agents' operators, evaluated for some agents in one call. An agent's results must not depend on the other agents of the call.
 ///
 /// A call that fails ends the round, which does not count ([`Field::failure`]).
 pub trait BatchOperators: Send + Sync + 'static {
@@ -49,7 +48,7 @@ pub trait BatchOperators: Send + Sync + 'static {
     /// Writes the initial state of agent `c`'s sampling process.
     ///
     /// # Errors
-    /// Why there is none.
+    /// When there is no initial state, with the reason.
     fn start(&self, _c: usize, _stream: &mut Stream, _state: &mut [u64]) -> Result<()> {
         Ok(())
     }
@@ -57,11 +56,11 @@ pub trait BatchOperators: Send + Sync + 'static {
     fn is_state(&self, _c: usize, _state: &[u64]) -> bool {
         true
     }
-    /// Draws a sample of each agent of the call, advances its process, and evaluates its operator. The law of the sample may depend on the
-    /// agent's iterate.
+    /// For each agent of the call: draws a sample, advances the process, and evaluates the operator. The law of the sample may depend on
+    /// the agent's iterate.
     ///
     /// # Errors
-    /// Why that is not possible.
+    /// When the operators cannot be evaluated, with the reason.
     fn sample(&self, call: BatchCall<'_>) -> Result<()>;
     /// Whether the mean operators are known.
     fn has_mean(&self) -> bool {
@@ -70,7 +69,7 @@ pub trait BatchOperators: Send + Sync + 'static {
     /// Writes `gbar_c(theta_c)` of these agents, n d numbers.
     ///
     /// # Errors
-    /// Why that is not possible.
+    /// When the operators cannot be evaluated, with the reason.
     fn mean(&self, _agents: &[usize], _theta: &[f64], _out: &mut [f64]) -> Result<()> {
         Err(Error::not_known("mean", "the mean operators are not known", "samples"))
     }
@@ -81,30 +80,30 @@ pub trait BatchOperators: Send + Sync + 'static {
     /// Writes the Jacobian of `gbar_c` at theta, d x d row by row.
     ///
     /// # Errors
-    /// Why that is not possible.
+    /// When the operators cannot be evaluated, with the reason.
     fn jacobian(&self, _c: usize, _theta: &[f64], _out: &mut [f64]) -> Result<()> {
         Err(Error::not_known("jacobian", "the Jacobians are not known", "differences"))
     }
-    /// `theta*`, d components, where it is known without computing it.
+    /// `theta*`, d components, if known without computation.
     fn root(&self) -> Option<&[f64]> {
         None
     }
 }
 
-/// Operators with what became of their calls.
+/// Operators with the first failure of their calls.
 struct Operators<O> {
     inner: O,
-    /// Why the first call failed that did.
+    /// The reason of the first failed call.
     failure: Failure,
 }
 
 impl<O: BatchOperators> Operators<O> {
-    /// Calls the operators, unless a call has failed; whether it worked.
+    /// Calls the operators, unless a call has failed; returns whether it succeeded.
     fn call(&self, call: impl FnOnce(&O) -> Result<()>) -> bool {
         self.failure.unless_failed(|| call(&self.inner)).is_some()
     }
 
-    /// `gbar_c(theta_c)` of these agents; NaN where a call fails.
+    /// `gbar_c(theta_c)` of these agents; NaN if a call fails.
     fn means(&self, agents: &[usize], theta: &[f64], out: &mut [f64]) -> bool {
         let is_known = self.inner.has_mean();
         if is_known && !self.call(|operators| operators.mean(agents, theta, out)) {
@@ -143,8 +142,10 @@ impl<O: BatchOperators> Batched<O> {
     /// Joins operators with their sampling.
     ///
     /// # Errors
-    /// When the batch is 0; when mean operators are asked for that are not known; when samples are to be independent and have a state,
-    /// or to be those of a trajectory and have none; when a start of trajectories is given, which operators decide themselves.
+    /// - The batch is out of range.
+    /// - Mean operators are wanted but unknown.
+    /// - Sampling is i.i.d. and samples have a state, or Markov and they have none.
+    /// - A start of trajectories is set; the operators decide it themselves.
     pub fn new(operators: O, sampling: Sampling, isa: Isa) -> Result<Self> {
         sampling.check().map_err(|e| e.inside("sampling"))?;
         let has_state = operators.state_len() > 0;
@@ -171,7 +172,7 @@ impl<O: BatchOperators> Batched<O> {
         &self.operators.inner
     }
 
-    /// Evaluates the rows' operators, each the mean of a batch of samples, or the mean operator; zeros where a call fails.
+    /// Evaluates the rows' operators: each the mean of a batch of samples, or the mean operator; zeros if a call fails.
     fn evaluate(&self, rows: &mut Gathered) {
         let batch = self.sampling.samples_per_step();
         let Gathered { agents, theta, states, streams, g, one, .. } = rows;
@@ -242,7 +243,7 @@ impl Gathered {
         }
     }
 
-    /// Moves the process and stream of lane `l` on to those of a row.
+    /// Sets the process and stream of lane `l` from a row.
     fn advance(&self, lanes: &mut Lanes, l: usize, row: usize) {
         let words = lanes.chain_len;
         lanes.chains[l * words..][..words].copy_from_slice(&self.states[row * words..][..words]);

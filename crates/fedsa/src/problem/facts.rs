@@ -29,20 +29,18 @@ pub struct TdFacts {
     pub feature_norm: f64,
 }
 
-/// Optional knowledge of a problem. A fact that is not overridden is unknown, or is derived from other facts:
-/// second moments from the finite law of a sample, Jacobians from linear systems or from the objective,
-/// the objective from symmetric linear systems.
+/// Optional knowledge of a problem. A fact that is not overridden is unknown or derived from other facts: second moments from the finite
+/// law of a sample, Jacobians from linear systems or the objective, and the objective from symmetric linear systems.
 ///
-/// A *kind* is an index into [`Systems::kinds`], or an agent if there are no systems.
-/// A problem that wraps another problem names it in [`Facts::base`] and overrides what it changes. What is derived from a
-/// fact that it overrides is derived from its own: a wrapper with a law of its own has the moments of that law, one with
-/// systems of its own their objective. Where it hides a fact of the base (`None`), facts derived from that are unknown.
+/// A *kind* is an index into [`Systems::kinds`], or an agent if there are no systems. A problem that wraps another problem names it in
+/// [`Facts::base`] and overrides the facts that it changes. Derived facts follow the wrapper's own facts: its own law determines the
+/// moments, its own systems the objective. If it hides a fact of the base (`None`), facts derived from it are unknown.
 pub trait Facts: Send + Sync {
     /// The facts of the wrapped problem, used for facts that are not overridden.
     fn base(&self) -> Option<&dyn Facts> {
         None
     }
-    /// Whether operators are evaluated elsewhere, so that nothing is known of them here.
+    /// Whether operators are evaluated elsewhere, and are unknown here.
     fn is_elsewhere(&self) -> bool {
         self.base().is_some_and(Facts::is_elsewhere)
     }
@@ -50,8 +48,7 @@ pub trait Facts: Send + Sync {
     fn systems(&self) -> Option<&Systems> {
         self.base()?.systems()
     }
-    /// Whether the solution of least norm is the root where the mean of linear systems is singular; otherwise such a problem is
-    /// refused.
+    /// Whether the root is the solution of least norm if the mean linear system is singular; otherwise such a problem is refused.
     fn takes_least_norm(&self) -> bool {
         self.base().is_some_and(Facts::takes_least_norm)
     }
@@ -69,8 +66,8 @@ pub trait Facts: Send + Sync {
             _ => self.systems().filter(|systems| systems.is_symmetric()).map(|systems| systems as &dyn Objective),
         }
     }
-    /// The Jacobian of `gbar_c` at theta into `out`, d x d: entry (i, j) is the derivative of component i by `theta_j`.
-    /// Returns whether it is known, which must not depend on c or theta. If it is unknown, `out` does not change.
+    /// The Jacobian of `gbar_c` at theta into `out`, d x d: entry (i, j) is the derivative of component i by `theta_j`. Returns whether it
+    /// is known, which must not depend on c or theta. An unknown Jacobian does not change `out`.
     fn jacobian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) -> bool {
         if let Some(systems) = self.systems() {
             out.copy_from(-&systems.of(c).a);
@@ -100,29 +97,27 @@ pub trait Facts: Send + Sync {
     fn additive_noise(&self) -> Option<Vec<NoiseLaw>> {
         self.base().filter(|base| same(self.systems(), base.systems()))?.additive_noise()
     }
-    /// A certificate that the mean operator has exactly one root, if the problem has one. Derived from linear systems.
+    /// A certificate that the mean operator has exactly one root, if known. Derived from linear systems.
     fn monotone(&self) -> Option<Monotone> {
         match (self.systems(), self.base()) {
             (own, Some(base)) if same(own, base.systems()) => base.monotone(),
             (own, _) => own.and_then(Monotone::of_systems),
         }
     }
-    /// A point near a root of the mean operator, from which Newton's method starts again if it fails from 0; `None` if
-    /// the problem knows none. It is computed on every call.
+    /// A point near a root of the mean operator, if known: Newton's method restarts there if it fails from 0. It is computed on every call.
     fn near_root(&self) -> Option<Vec<f64>> {
         self.base()?.near_root()
     }
-    /// The root of the mean operator by the problem's own solver, or the reason why it is not known; no other solver is then tried. `None`
-    /// if the problem has no such solver. What is cancelled ends soon, and its result is not used.
+    /// The root of the mean operator by the problem's own solver, or the reason why it is unknown; no other solver is then tried. `None` if
+    /// the problem has no solver. After `cancel` it ends soon, and its result is not used.
     fn own_root(&self, cancel: &Cancel) -> Option<Result<Root, String>> {
         self.base().filter(|base| same(self.systems(), base.systems()))?.own_root(cancel)
     }
-    /// The multiplications of a local step where they are not about d^2, or d of a sample.
+    /// The multiplications of a local step, if not about d^2 (mean operators) or d (a sample).
     fn step_work(&self) -> Option<usize> {
         self.base()?.step_work()
     }
-    /// The approximate time of a local step on one sample, in nanoseconds on one core, where it is more than that of a product or
-    /// two of vectors.
+    /// The approximate time of a local step on one sample, in ns on one core, if longer than a product or two of vectors.
     fn sample_ns(&self) -> Option<f64> {
         self.base()?.sample_ns()
     }
@@ -134,18 +129,17 @@ pub trait Facts: Send + Sync {
     fn gram(&self) -> Option<&Mat<f64>> {
         self.base()?.gram()
     }
-    /// The projected Bellman error of operators that may have importance ratios: of GTD2, TDC, and off-policy TD. It is computed on
-    /// every call.
+    /// The projected Bellman error of operators with importance ratios: GTD2, TDC, and off-policy TD. It is computed on every call.
     fn projected_bellman(&self) -> Option<ProjectedBellman> {
         self.base().filter(|base| same(self.systems(), base.systems()))?.projected_bellman()
     }
-    /// The systems `A_c`, `b_c` of TD, of dimension d, from which those of GTD2 and TDC, of dimension 2 d, are made; `None` where the
-    /// systems are TD's own.
+    /// TD's systems `A_c`, `b_c` of dimension d, underlying the systems of GTD2 and TDC, of dimension 2 d; `None` if the systems are TD's
+    /// own.
     fn td_systems(&self) -> Option<&Systems> {
         self.base().filter(|base| same(self.systems(), base.systems()))?.td_systems()
     }
-    /// What theorems on TD(0) learning of finite Markov reward processes ask for; `None` for other problems. It is computed on every
-    /// call. Additive noise ([`Facts::additive_noise`]) is not part of it.
+    /// The quantities of theorems on TD(0) learning of finite Markov reward processes; `None` for other problems. They are computed on
+    /// every call, without additive noise ([`Facts::additive_noise`]).
     fn td(&self) -> Option<TdFacts> {
         self.base().filter(|base| same(self.systems(), base.systems()))?.td()
     }
@@ -163,8 +157,8 @@ pub trait Facts: Send + Sync {
 /// ||gbar_c(x) - gbar_c(y)||     <=  lipschitz ||x - y||          for every agent c
 /// ```
 ///
-/// Single agents need not be monotone. FedHSA's analysis assumes both (\[F\], strong monotonicity of the mean, Lipschitz
-/// local operators). Constants are bounds: the operators may be better.
+/// Single agents need not be monotone. FedHSA's analysis assumes both (\[F\], strong monotonicity of the mean, Lipschitz local operators).
+/// The constants are bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Monotone {
     /// The modulus of strong monotonicity of the mean operator, positive.
@@ -174,13 +168,13 @@ pub struct Monotone {
 }
 
 impl Monotone {
-    /// The certificate, if the modulus is positive, and not by rounding only: above 1e-12 of the Lipschitz constant.
+    /// The certificate, if the modulus exceeds 1e-12 of the Lipschitz constant, and so is not positive by rounding only.
     pub fn of(modulus: f64, lipschitz: f64) -> Option<Self> {
         const ROUNDING: f64 = 1e-12;
         (modulus > 0.0 && modulus > ROUNDING * lipschitz).then_some(Self { modulus, lipschitz })
     }
 
-    /// That of linear systems: the least eigenvalue of the symmetric part of the mean of `Abar_c`, and `max_c ||Abar_c||`.
+    /// The certificate of linear systems: the smallest eigenvalue of the symmetric part of the mean of `Abar_c`, and `max_c ||Abar_c||`.
     pub fn of_systems(systems: &Systems) -> Option<Self> {
         let mean = systems.mean().a;
         let symmetric = faer::Scale(0.5) * (&mean + mean.transpose());
@@ -194,12 +188,12 @@ pub fn least_eigenvalue(symmetric: &Mat<f64>) -> Option<f64> {
     eigenvalues.into_iter().min_by(f64::total_cmp)
 }
 
-/// Whether the systems of a wrapper are those of its base, and not its own.
+/// Whether a wrapper has its base's systems.
 fn same(own: Option<&Systems>, base: Option<&Systems>) -> bool {
     own.map(std::ptr::from_ref) == base.map(std::ptr::from_ref)
 }
 
-/// The facts of a problem of which nothing is known.
+/// The facts of a problem about which nothing is known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unknown;
 
@@ -233,7 +227,7 @@ mod tests {
         }
     }
 
-    /// What a wrapper changes.
+    /// The facts that a wrapper changes.
     #[derive(Clone, Copy, PartialEq)]
     enum Changes {
         Nothing,

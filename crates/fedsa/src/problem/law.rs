@@ -1,4 +1,4 @@
-//! The finite law of a sample, from which means, second moments and mixing times are computed.
+//! The finite law of a sample, with its means, second moments and mixing times.
 
 use faer::Mat;
 
@@ -19,8 +19,8 @@ enum Values<'a> {
     Any(Operator<'a>),
 }
 
-/// The law of one sample z of one agent: finitely many values `0..n`, their probabilities, the operator at each of them, and
-/// the Markov chain that trajectories follow.
+/// The law of one sample z of one agent: values `0..n`, their probabilities, the operator at each value, and the Markov chain of
+/// trajectories.
 pub struct FiniteLaw<'a> {
     d: usize,
     /// The stationary probability of each z, n of them, summing to 1.
@@ -37,15 +37,15 @@ pub struct Chain {
     pub from: Vec<u32>,
     /// The state that each sample enters, n numbers below S.
     pub to: Vec<u32>,
-    /// The probability of each sample given its state, n numbers; those of one state sum to 1.
+    /// The probability of each sample given its state, n numbers that sum to 1 for each state.
     pub p: Vec<f64>,
     /// The stationary law of the states, S numbers summing to 1.
     pub law: Vec<f64>,
 }
 
-/// The largest number of states S for which a dense matrix is formed, whose products take S^3 operations.
+/// The largest number of states S for a dense matrix, whose products take S^3 operations.
 const MAX_STATES: usize = 4000;
-/// A second eigenvalue of this modulus or more is that of a periodic or reducible chain.
+/// Chains with a second eigenvalue of this modulus or more count as periodic or reducible.
 const PERIODIC: f64 = 1.0 - 1e-12;
 
 impl<'a> FiniteLaw<'a> {
@@ -146,8 +146,8 @@ impl<'a> FiniteLaw<'a> {
 
     /// The second moments of `(A(z), b(z))`; `None` if operators are not linear.
     ///
-    /// With `v = (A, b)` as d^2 + d numbers, `E v v^T` is a sum of products of matrices, `n (d^2 + d)^2`
-    /// operations for n values, in which every entry of the moments occurs.
+    /// With `v = (A, b)` as d^2 + d numbers, `E v v^T` contains every entry of the moments. It is a sum of matrix products, `n (d^2 + d)^2`
+    /// operations for n values.
     pub fn moments(&self) -> Option<Moments> {
         /// The number of values in a matrix product.
         const BLOCK: usize = 128;
@@ -205,8 +205,8 @@ impl<'a> FiniteLaw<'a> {
             see(z, &mut v);
             mean.iter_mut().zip(&v).for_each(|(mean, v)| *mean += w * v);
         }
-        // Whether the larger of the norms of A and b exceeds eps. The Frobenius norm of A, at most sqrt(d) times its norm, decides
-        // most cases without singular values.
+        // Whether the larger norm of A and b exceeds eps. The Frobenius norm of A, at most sqrt(d) times its 2-norm, decides most cases
+        // without singular values.
         let exceeds = |away: &[f64]| {
             let (a, b) = away.split_at(d * d);
             let frobenius = linalg::norm_sq(a).sqrt();
@@ -272,7 +272,7 @@ impl Chain {
             (0..states).map(from).fold(0.0, f64::max)
         };
         let p = self.matrix()?;
-        // Such a chain stays 1/2 or more away from its stationary law, whatever its period: no need for high powers.
+        // Such a chain stays at least 1/2 away from its stationary law, so high powers are not needed.
         if eps < 0.5 && second_modulus(&p)? >= PERIODIC {
             return Ok(None);
         }
@@ -286,8 +286,8 @@ fn second_modulus(p: &Mat<f64>) -> Result<f64> {
     Ok(moduli.get(1).copied().unwrap_or(0.0))
 }
 
-/// The smallest t for which `holds(P^t)`, for a statement that remains true for larger t. The search doubles t until the
-/// statement holds, and then bisects. `None` if the statement does not hold for `2^62`.
+/// The smallest t with `holds(P^t)`, for a statement that stays true for larger t: doubles t until it holds, then bisects. `None` if it
+/// does not hold for `2^62`.
 fn first_power(p: &Mat<f64>, holds: impl Fn(&Mat<f64>) -> bool) -> Option<u64> {
     let one = Mat::<f64>::identity(p.nrows(), p.nrows());
     if holds(&one) {
@@ -328,6 +328,6 @@ pub struct NoiseLaw {
     pub std: f64,
     /// `E x x^T` in the stationary law, `Sigma = M Sigma M^T + std^2 I`, d x d.
     pub covariance: Mat<f64>,
-    /// `E x_0 x_0^T` of the noise before the first sample, whose mean is 0, d x d.
+    /// `E x_0 x_0^T` of the zero-mean noise before the first sample, d x d.
     pub start: Mat<f64>,
 }

@@ -1,12 +1,11 @@
 //! Linear operators: problems whose mean operators are affine, `gbar_c(theta) = b_c - A_c theta`.
 //!
-//! Methods that build the solution of `sum_c p_c A_c theta = sum_c p_c b_c` at the server ask agents for products `A_c q`, or
-//! for `A_c` and `b_c` themselves.
+//! Methods that solve `sum_c p_c A_c theta = sum_c p_c b_c` at the server ask agents for products `A_c q`, or for `A_c` and `b_c`.
 
 use crate::linalg;
 use crate::problem::systems::Systems;
 
-/// The agents' `Abar_c`, d x d, and `bbar_c`, d numbers. All are means over the agent's whole law, not of one sample.
+/// The agents' `Abar_c`, d x d, and `bbar_c`, d numbers. All are means over the agent's whole law.
 pub trait LinearOperators: Send + Sync {
     /// `out = Abar_c q`, d numbers.
     fn product(&self, c: usize, q: &[f64], out: &mut [f64]);

@@ -1,8 +1,7 @@
 //! Problems: the agents' operators, their samples, their roots.
 //!
-//! A problem provides `sample` and `apply` ([`Problem`]). Together with a sampling it is a
-//! [`Field`], the only form in which local rules, the round loop and the record see it.
-//! Mean operators and all other knowledge of a problem ([`Facts`]) are optional.
+//! A problem provides `sample` and `apply` ([`Problem`]). Local rules, the round loop and the record use it as a [`Field`], a problem with
+//! its sampling. Mean operators and all other knowledge of a problem ([`Facts`]) are optional.
 
 pub mod arrays;
 pub mod batched;
@@ -44,8 +43,7 @@ pub type StepKernel<P> = fn(&P, &mut [Lanes], &[f64], Isa);
 
 /// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.
 ///
-/// An operator points where theta should move. When a problem is built, it is determined
-/// whether `sample` draws independently or along a chain.
+/// An operator points where theta should move. Building a problem fixes whether `sample` draws independently or along a chain.
 pub trait Problem: Sized + Send + Sync + 'static {
     /// One observation z. The kernel reuses it as a buffer.
     type Obs: Default;
@@ -64,17 +62,17 @@ pub trait Problem: Sized + Send + Sync + 'static {
     fn is_state(&self, _c: usize, _chain: &[u64]) -> bool {
         true
     }
-    /// Draws z for agent `c` and advances its process. `theta` is the agent's iterate `theta_{c,h}` of d components, at which the sample will
-    /// be used; all samples of a batch have the same one.
+    /// Draws z for agent `c` and advances its process. `theta` is the agent's iterate `theta_{c,h}` of d components, where the sample will
+    /// be used; it is the same for a batch.
     ///
-    /// The law of z may depend on theta, as it does where the agent acts by theta. `gbar_c(theta)` is then the mean of `g_c(theta, z)` over the
-    /// law that theta itself induces, and [`Facts::jacobian`] includes the derivative of that law. Facts on one law for all theta are to be left
-    /// out, so that nobody predicts with them: [`Facts::law`], [`Facts::moments`], [`Problem::local_phase`].
+    /// The law of z may depend on theta, for example if theta is the agent's policy. `gbar_c(theta)` is then the mean of `g_c(theta, z)`
+    /// over the law that theta induces, and [`Facts::jacobian`] includes the derivative of that law. Omit what assumes one law for all
+    /// theta: [`Facts::law`], [`Facts::moments`], [`Problem::local_phase`].
     fn sample(&self, c: usize, theta: &[f64], chain: &mut [u64], stream: &mut Stream, z: &mut Self::Obs);
     /// `out = g_c(theta, z)`; theta and out have d components.
     fn apply(&self, c: usize, theta: &[f64], z: &Self::Obs, out: &mut [f64]);
-    /// `out = gbar_c(theta)`, and true. Problems whose operators can only be sampled omit this function: false means that
-    /// the mean operators are unknown, and must not depend on c or theta.
+    /// `out = gbar_c(theta)`, and true. Problems whose operators can only be sampled omit this function. The result false (unknown mean
+    /// operators) must not depend on c or theta.
     fn mean(&self, _c: usize, _theta: &[f64], _out: &mut [f64]) -> bool {
         false
     }
@@ -82,8 +80,8 @@ pub trait Problem: Sized + Send + Sync + 'static {
     fn facts(&self) -> &dyn Facts {
         &Unknown
     }
-    /// The problem's own kernel for the H local steps, where speed matters: on mean operators under [`Law::Mean`], else with one sample per
-    /// step. Without one [`generic::local_phase`](crate::kernel::generic::local_phase) makes them.
+    /// The problem's own fast kernel for the H local steps: on mean operators under [`Law::Mean`], otherwise with one sample per step.
+    /// Without one, [`generic::local_phase`](crate::kernel::generic::local_phase) makes the steps.
     fn local_phase(&self, _law: Law) -> Option<StepKernel<Self>> {
         None
     }
@@ -105,47 +103,47 @@ pub trait Field: Send + Sync {
     fn sampling(&self) -> Sampling;
     /// The initial state of agent `c`'s sampling process.
     fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]);
-    /// Whether agent `c`'s sampling process can be in this state, which a checkpoint says.
+    /// Whether agent `c`'s sampling process can be in this state, read from a checkpoint.
     fn is_state(&self, c: usize, chain: &[u64]) -> bool;
     /// `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane of these blocks.
     fn local_phase(&self, blocks: &mut [Lanes], etas: &[f64]);
-    /// `g_c(theta, z)` of every lane with the next sample of its stream, into
-    /// `lanes.observed`. The lane's process and stream move on only if `advance`.
+    /// `g_c(theta, z)` of every lane with the next sample of its stream, into `lanes.observed`. The lane's process and stream advance only
+    /// if `advance`.
     fn observe(&self, blocks: &mut [Lanes], advance: bool);
-    /// Whether a call costs more than an agent: the participants of an exchange then share each call.
+    /// Whether calls are expensive, so that the participants of an exchange share each call.
     fn prefers_one_call(&self) -> bool {
         false
     }
-    /// `out = gbar_c(theta)`, and true; false where operators can only be sampled.
+    /// `out = gbar_c(theta)`, and true; false if operators can only be sampled.
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool;
-    /// `gbar_c(theta)` of every agent, N d numbers, where that takes one call and the mean operators are known.
+    /// `gbar_c(theta)` of every agent, N d numbers, if that takes one call and the mean operators are known.
     fn means_in_one_call(&self, _theta: &[f64]) -> Option<Vec<f64>> {
         None
     }
     /// Whether the mean operators are known.
     fn has_mean(&self) -> bool;
-    /// Further knowledge of the problem, whatever the sampling.
+    /// Further knowledge of the problem.
     fn facts(&self) -> &dyn Facts;
-    /// `theta*` and where it comes from, or the reason why it is not known; computed when it is asked for.
+    /// `theta*` and its source, or the reason why it is unknown; computed on the first call.
     fn solution(&self) -> std::result::Result<&Root, &str>;
-    /// Computes `theta*` now, unless it has been computed before: [`Field::solution`] is then at hand. That it is not known is no error.
+    /// Computes `theta*` now, for [`Field::solution`], unless it has been computed before. An unknown root is no error.
     ///
     /// # Errors
-    /// When it is cancelled; the next call begins again.
+    /// When cancelled; the next call begins again.
     fn solve(&self, cancel: &Cancel) -> Result<()>;
-    /// Gives `theta*` as it was computed before (checkpoints carry it, because factorisations may differ in the last bits between
-    /// instruction sets). Has no effect once the field has computed it.
+    /// Sets `theta*` from a checkpoint, because factorisations may differ in the last bits between instruction sets. Has no effect once the
+    /// field has computed it.
     fn set_root(&self, root: Vec<f64>);
-    /// The same field on the generic kernel, portable: the slow twin of every other.
+    /// The same field on the portable generic kernel, the slow reference for all others.
     fn generic(&self) -> Arc<dyn Field>;
-    /// Why operators could not be evaluated, where they are evaluated elsewhere and have failed: what was computed since is void.
+    /// The failure of operators that are evaluated elsewhere; results computed since are void.
     fn failure(&self) -> Option<Error> {
         None
     }
-    /// Forgets [`Field::failure`]: whoever calls it has gone back to before what is void.
+    /// Forgets [`Field::failure`]; the caller has gone back to a state before it.
     fn recover(&self) {}
 
-    /// `theta*`, where it is known.
+    /// `theta*`, if known.
     fn root(&self) -> Option<&[f64]> {
         self.solution().ok().map(|root| &root.theta[..])
     }
@@ -153,17 +151,17 @@ pub trait Field: Send + Sync {
     fn systems(&self) -> Option<&Systems> {
         self.facts().systems()
     }
-    /// [`Facts::moments`] of a kind of agents: computed once, unless those of all kinds take much memory.
+    /// [`Facts::moments`] of a kind of agents, computed once unless all kinds' moments take much memory.
     fn second_moments(&self, kind: usize) -> Option<Arc<Moments>>;
-    /// Second moments of one sample of a kind of agents, where samples are drawn independently.
+    /// Second moments of one sample of a kind of agents, if samples are independent.
     fn moments(&self, kind: usize) -> Option<Moments> {
         (self.sampling().kind == Law::Iid).then(|| self.second_moments(kind).map(Arc::unwrap_or_clone)).flatten()
     }
 }
 
-/// Functions that are compiled once, and not once for each kind of problem.
+/// Functions that are compiled once, not per kind of problem.
 impl dyn Field + '_ {
-    /// Checks that nothing has failed when the sampling processes were started.
+    /// Checks that the start of the sampling processes has not failed.
     ///
     /// # Errors
     /// [`Field::failure`], which is then forgotten.
@@ -172,14 +170,14 @@ impl dyn Field + '_ {
         self.recover();
         failure.map_or(Ok(()), Err)
     }
-    /// `sum_c p_c f_c(theta)`, computed in parallel and summed in the agents' order; `None` where operators are not minus gradients.
+    /// `sum_c p_c f_c(theta)`, computed in parallel and summed in the agents' order; `None` if operators are not minus gradients.
     pub fn mean_loss(&self, theta: &[f64]) -> Option<f64> {
         let objective = self.facts().objective()?;
         let losses: Vec<f64> = parallel::map(self.agents(), |c| self.weights()[c] * objective.loss(c, theta));
         Some(losses.iter().sum())
     }
-    /// `sum_c p_c f_c(theta)` and `sum_c p_c gbar_c(theta)`, with the bits of `mean_loss` and `mean_operator`, and what they
-    /// share computed once; `None` where one of them is not known, and where the operators are those of linear systems.
+    /// `sum_c p_c f_c(theta)` and `sum_c p_c gbar_c(theta)`, with the bits of `mean_loss` and `mean_operator`, but with shared work done
+    /// once. `None` if one is unknown, and for linear systems.
     pub fn mean_loss_and_operator(&self, theta: &[f64]) -> Option<(f64, Vec<f64>)> {
         if self.systems().is_some() || self.prefers_one_call() || !self.has_mean() {
             return None;
@@ -200,8 +198,7 @@ impl dyn Field + '_ {
         sums.truncate(d);
         Some((losses.iter().flatten().sum(), sums))
     }
-    /// `sum_c p_c gbar_c(theta)`, d numbers, in parallel and in the order of [`sums`]; `None` where
-    /// operators can only be sampled.
+    /// `sum_c p_c gbar_c(theta)`, d numbers, in parallel and in the order of [`sums`]; `None` if operators can only be sampled.
     pub fn mean_operator(&self, theta: &[f64]) -> Option<Vec<f64>> {
         if let Some(systems) = self.systems() {
             return Some(systems.mean().mean(theta));

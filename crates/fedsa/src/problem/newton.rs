@@ -8,19 +8,19 @@ use crate::parallel;
 use crate::problem::Field;
 use crate::problem::root::{MAX_DIM, Root, RootSource};
 
-/// The residual relative to its scale at which a point of Newton's method counts as a root.
+/// The largest residual of a root found by Newton's method, relative to its scale.
 pub const CERTIFIED: f64 = 1e-12;
-/// The condition number above which a Jacobian by differences, with relative errors of some 1e-10, counts as singular.
+/// The condition number above which a Jacobian by differences, with relative errors of about 1e-10, counts as singular.
 const MAX_CONDITION: f64 = 1e9;
 const SINGULAR: &str = "the Jacobian of the mean operator is singular, to its accuracy, where the operator vanishes";
-/// Steps of all kinds that are tried before giving up.
+/// The largest number of steps of all kinds.
 const MAX_STEPS: usize = 300;
-/// Armijo's share of the predicted decrease, and how often a step is halved before another kind is taken.
+/// Armijo's share of the predicted decrease, and the number of halvings before another kind of step is taken.
 const ARMIJO: f64 = 1e-4;
 const HALVINGS: i32 = 12;
 
-/// The mean over agents `sum_c p_c x_c` of vectors of `len` numbers, computed in parallel. Agents are summed in a
-/// fixed number of groups, each in the agents' order, and the groups pairwise: the same bits for any number of threads.
+/// The mean over agents `sum_c p_c x_c` of vectors of `len` numbers, computed in parallel. Agents are summed in a fixed number of groups,
+/// in the agents' order, and the groups pairwise: the same bits for any number of threads.
 fn mean_in_groups(weights: &[f64], len: usize, x: impl Fn(usize, &mut [f64]) + Sync) -> Vec<f64> {
     const GROUPS: usize = 64;
     let size = weights.len().div_ceil(GROUPS).max(1);
@@ -37,9 +37,8 @@ fn mean_in_groups(weights: &[f64], len: usize, x: impl Fn(usize, &mut [f64]) + S
     groups
 }
 
-/// The Jacobian of `gbar_c` at theta, d x d, and whether the problem knew it: otherwise it is of central
-/// differences, with steps of `eps^(1/3) max(1, |theta_j|)` and relative errors of some 1e-10.
-/// `None` when neither the Jacobian nor the mean operator is known.
+/// The Jacobian of `gbar_c` at theta, d x d, and its source: the problem, or central differences with steps of `eps^(1/3) max(1,
+/// |theta_j|)` and relative errors of about 1e-10. `None` if neither the Jacobian nor the mean operator is known.
 pub fn jacobian(field: &dyn Field, c: usize, theta: &[f64]) -> Option<(Mat<f64>, RootSource)> {
     let d = theta.len();
     let mut out = Mat::zeros(d, d);
@@ -63,11 +62,11 @@ pub fn jacobian(field: &dyn Field, c: usize, theta: &[f64]) -> Option<(Mat<f64>,
     Some((out, RootSource::Differences))
 }
 
-/// The Jacobian of the mean operator `sum_c p_c gbar_c`, unless it is cancelled.
+/// The Jacobian of the mean operator `sum_c p_c gbar_c`, unless cancelled.
 fn mean_jacobian(field: &dyn Field, theta: &[f64], cancel: &Cancel) -> Result<Mat<f64>, String> {
     let d = theta.len();
     let rows = mean_in_groups(field.weights(), d * d, |c, out| {
-        // What is left is not used.
+        // The unfinished result is not used.
         if cancel.is_cancelled() {
             return;
         }
@@ -94,22 +93,20 @@ fn mean_size(field: &dyn Field, theta: &[f64]) -> f64 {
     size[0]
 }
 
-/// The root of a mean operator that is known point by point, by a damped Newton method from `start`.
+/// The root of a mean operator with known values, by a damped Newton method from `start`.
 ///
-/// A Newton step `J s = -gbar` is halved until the residual norm falls by Armijo's share and the next step with the
-/// same Jacobian would not be longer: where operators saturate, J is tiny and a step that goes far beyond the root may
-/// find a smaller residual by chance. Where the Jacobian is
-/// singular or no such step is found, a step of implicit pseudo-time is taken instead, `(diag(1 / delta) - J) s = gbar`,
-/// which follows the flow `theta' = gbar(theta)`: operators point where theta should move. A component's pseudo-time
-/// step doubles while that of the operator keeps its sign and is divided by four when it turns.
+/// A Newton step `J s = -gbar` is halved until the residual norm falls by Armijo's share, and the next step with the same Jacobian would
+/// not be longer. The second condition is for operators that saturate: J is tiny, and a step far beyond the root may find a smaller
+/// residual by chance. If the Jacobian is singular or no such step is found, an implicit pseudo-time step is taken instead, `(diag(1 /
+/// delta) - J) s = gbar`, which follows the flow `theta' = gbar(theta)`. A component's pseudo-time step doubles while the operator's
+/// component keeps its sign, and is divided by four when the sign changes.
 ///
-/// The point is accepted if `||gbar|| <= 1e-12 scale`, `scale = ||gbar(start)|| + ||J||_F ||theta|| + sum_c p_c
-/// ||gbar_c(theta)||`, and the Jacobian there is not singular: the root is then isolated. It is not checked
-/// whether other roots exist.
+/// The point is accepted if `||gbar|| <= 1e-12 scale`, `scale = ||gbar(start)|| + ||J||_F ||theta|| + sum_c p_c ||gbar_c(theta)||`, and the
+/// Jacobian there is not singular, so that the root is isolated. Other roots may exist.
 ///
 /// # Errors
-/// The reason why no root is known: operators that can only be sampled, too many components, no convergence, or
-/// a singular Jacobian; or that it was cancelled, which is looked at in each step.
+/// The reason why no root is known: operators that can only be sampled, too many components, no convergence, a singular Jacobian, or
+/// cancellation, which is checked in each step.
 pub fn newton(field: &dyn Field, start: &[f64], cancel: &Cancel) -> Result<Root, String> {
     let d = field.dim();
     if !field.has_mean() {
@@ -173,14 +170,14 @@ fn measured(field: &dyn Field, theta: Vec<f64>) -> Point {
     (theta, g, norm)
 }
 
-/// The longest of `step`, its half, its quarter, .. from a point with a residual of `norm` that lowers the residual by enough, and the next
-/// step of the same Jacobian too.
+/// The longest of `step`, its half, its quarter, .. that lowers the residual `norm` by enough, and does not lengthen the next step with the
+/// same Jacobian.
 fn damped(field: &dyn Field, theta: &[f64], norm: f64, step: &[f64], jacobian: &Mat<f64>, certified: bool) -> Option<Point> {
     (0..=HALVINGS).find_map(|k| {
         let t = 0.5f64.powi(k);
         let next = measured(field, theta.iter().zip(step).map(|(x, s)| t.mul_add(*s, *x)).collect());
         let (_, g, below) = &next;
-        // A root is polished as long as that pays.
+        // A certified root is improved while the residual at least halves.
         let falls = *below <= if certified { 0.5 } else { 1.0 - ARMIJO * t } * norm && norm > 0.0;
         let natural = || linalg::solve(jacobian, g).is_ok_and(|left| linalg::norm_sq(&left) <= linalg::norm_sq(step));
         (falls && natural()).then_some(next)

@@ -1,7 +1,7 @@
 //! Objectives: problems whose operators are minus gradients, `gbar_c = -grad f_c`.
 //!
-//! The root of the mean operator is then the stationary point of `sum_c p_c f_c`, which
-//! second-order methods look for with losses, gradients and Hessians.
+//! The root of the mean operator is then the stationary point of `sum_c p_c f_c`, which second-order methods find with losses, gradients
+//! and Hessians.
 
 use std::sync::Arc;
 
@@ -23,38 +23,36 @@ pub struct ActiveComponents {
     pub outside: f64,
 }
 
-/// The agents' losses `f_c` in R^d, with derivatives. All are deterministic: they are
-/// means over the agent's whole law, not of one sample.
+/// The agents' losses `f_c` in R^d, with derivatives. All are deterministic: means over the agent's whole law.
 pub trait Objective: Send + Sync {
     /// `f_c(theta)`; theta has d components.
     fn loss(&self, c: usize, theta: &[f64]) -> f64;
     /// `out = grad f_c(theta) = -gbar_c(theta)`, d numbers.
     fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]);
-    /// [`Objective::loss`], and [`Objective::gradient`] into `gradient`, with the same bits: what they share may be computed once.
+    /// [`Objective::loss`], and [`Objective::gradient`] into `gradient`, with the same bits; shared work may be done once.
     fn loss_and_gradient(&self, c: usize, theta: &[f64], gradient: &mut [f64]) -> f64 {
         self.gradient(c, theta, gradient);
         self.loss(c, theta)
     }
     /// The Hessian of `f_c` at theta into `out`, d x d and symmetric.
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>);
-    /// Where the Hessian of `f_c` may differ from 0, at whatever theta, and its diagonal; `None` where any entry may.
+    /// The entries of the Hessian of `f_c` that may differ from 0 at any theta, and its diagonal; `None` if all may.
     fn hessian_support(&self, _c: usize) -> Option<Arc<Support>> {
         None
     }
-    /// [`Objective::gradient`], d numbers, and the entries of [`Objective::hessian`] on its support, with the same bits. Without a support
-    /// the entries are those of the lower triangle row by row, d (d + 1) / 2 numbers.
+    /// [`Objective::gradient`], d numbers, and the entries of [`Objective::hessian`] on its support, with the same bits. Without a support:
+    /// the lower triangle row by row, d (d + 1) / 2 numbers.
     fn gradient_and_hessian(&self, c: usize, theta: &[f64], gradient: &mut [f64], hessian: &mut [f64]) {
         self.gradient(c, theta, gradient);
         dense_hessian(self, c, theta, hessian);
     }
-    /// Whether these are the losses of the problem's linear systems ([`Systems`]), so that the mean loss is that of the mean system.
+    /// Whether these are the losses of the problem's linear systems ([`Systems`]), so that the mean loss is the mean system's loss.
     fn is_of_systems(&self) -> bool {
         false
     }
-    /// `out = (Hessian of f_c at theta) v`, d numbers, without forming the Hessian where that is possible.
+    /// `out = (Hessian of f_c at theta) v`, d numbers, without forming the Hessian if possible.
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]);
-    /// [`Objective::hessian_vector`] for several products at one theta, with the same bits: what they share may be computed once. Vectors may
-    /// be given one after the other, in as many pieces as one likes.
+    /// [`Objective::hessian_vector`] for several products at one theta, with the same bits; shared work may be done once.
     fn hessian_products<'a>(&'a self, c: usize, theta: &[f64]) -> HessianProducts<'a> {
         let theta = theta.to_vec();
         let d = theta.len().max(1);
@@ -62,18 +60,17 @@ pub trait Objective: Send + Sync {
             v.chunks(d).zip(out.chunks_mut(d)).for_each(|(v, out)| self.hessian_vector(c, &theta, v, out));
         })
     }
-    /// Whether so many products with one Hessian of `f_c` take less time with its matrix, which is formed for them, than by
-    /// [`Objective::hessian_products`]. The answer alters last digits: it depends on the agent alone, not on which agents are in this process.
+    /// Whether it is faster to form a Hessian of `f_c` for this many products than to use [`Objective::hessian_products`]. The answer
+    /// affects last digits, so it must depend on the agent only, not on the other agents in this process.
     fn is_better_formed(&self, _c: usize, _products: usize) -> bool {
         false
     }
-    /// Where the Hessians of `f_c` differ from a multiple of the identity, if that is known and few components: an agent with sparse rows has
-    /// curvature in the columns that occur in its rows, and the ridge elsewhere.
+    /// The components in which Hessians of `f_c` differ from a multiple of the identity, if known and few. An agent with sparse rows has
+    /// curvature in the columns of its rows, and the ridge elsewhere.
     fn active(&self, _c: usize) -> Option<ActiveComponents> {
         None
     }
-    /// [`Objective::hessian_products`] with the rows and columns of the Hessian that [`Objective::active`] gives: vectors have a number for
-    /// each of these components.
+    /// [`Objective::hessian_products`] restricted to the components of [`Objective::active`]; vectors have one number for each.
     fn products_within<'a>(&'a self, c: usize, theta: &[f64], components: &'a [u32]) -> HessianProducts<'a> {
         let mut product = self.hessian_products(c, theta);
         let (mut whole, mut image, n) = (vec![0.0; theta.len()], vec![0.0; theta.len()], components.len().max(1));
@@ -99,15 +96,15 @@ pub fn dense_hessian(objective: &(impl Objective + ?Sized), c: usize, theta: &[f
     linalg::with_square(d, |dense| {
         objective.hessian(c, theta, dense);
         match objective.hessian_support(c) {
-            // Columns of the upper triangle are rows of the lower one.
+            // Columns of the upper triangle are rows of the lower triangle.
             None => (0..d).for_each(|i| out[entries(i)..entries(i + 1)].copy_from_slice(&dense.col_as_slice(i)[..=i])),
             Some(support) => support.each(|at, _, i, j| out[at] = dense[(j, i)]),
         }
     });
 }
 
-/// Quadratic losses `f_c(theta) = theta^T A_c theta / 2 - b_c^T theta` of linear systems with symmetric
-/// `A_c`. They are losses of the systems only where [`Systems::is_symmetric`] holds.
+/// Quadratic losses `f_c(theta) = theta^T A_c theta / 2 - b_c^T theta` of linear systems with symmetric `A_c`. They are losses of the
+/// systems only if [`Systems::is_symmetric`].
 impl Objective for Systems {
     fn loss(&self, c: usize, theta: &[f64]) -> f64 {
         self.of(c).loss(theta)

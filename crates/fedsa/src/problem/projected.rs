@@ -1,13 +1,13 @@
-//! The mean-square projected Bellman error, which GTD2 and TDC minimise where TD has no root.
+//! The mean-square projected Bellman error, which GTD2 and TDC minimise.
 //!
 //! ```text
 //! MSPBE(theta) = (b - A theta)^T C^+ (b - A theta)
 //! A = E rho phi (phi - gamma phi')^T,   b = E rho r phi,   C = E phi phi^T
 //! ```
 //!
-//! (Sutton et al. 2009, "Fast gradient-descent methods for temporal-difference learning with linear function approximation",
-//! eq. 4 and 7.) `C^+` is the inverse on the span of the features: b and the columns of A lie in that span. Where A is regular
-//! the minimum is 0, at TD's root; where it is singular there may be many minima, of which that of least norm is meant.
+//! (Sutton et al. 2009, "Fast gradient-descent methods for temporal-difference learning with linear function approximation", eq. 4 and 7.)
+//! `C^+` is the inverse on the span of the features: b and the columns of A lie in that span. If A is regular the minimum is 0, at TD's
+//! root. If A is singular there may be many minima; the one of least norm is used.
 
 use faer::{Mat, Side};
 
@@ -26,16 +26,16 @@ pub struct ProjectedBellman {
 /// Weights that minimise the projected Bellman error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Minimiser {
-    /// `theta`, d numbers: of all minima that of least norm.
+    /// `theta`, d numbers: the minimum of least norm.
     pub theta: Vec<f64>,
-    /// `C^+ (b - A theta)`, d numbers, to which the second half of the iterate of GTD2 and TDC goes; 0 where A is regular.
+    /// `C^+ (b - A theta)`, d numbers: the limit of the second half of the iterate of GTD2 and TDC; 0 if A is regular.
     pub auxiliary: Vec<f64>,
     /// The effective rank of A.
     pub rank: usize,
 }
 
 impl ProjectedBellman {
-    /// From A and b, and C, d x d, which is symmetric. `None` if C is not finite.
+    /// From A, b and the symmetric C, d x d. `None` if C is not finite.
     pub fn new(mean: System, c: &Mat<f64>) -> Option<Self> {
         if !c.is_all_finite() {
             return None;
@@ -44,13 +44,13 @@ impl ProjectedBellman {
         let eigen = c.self_adjoint_eigen(Side::Lower).ok()?;
         let values = eigen.S().column_vector();
         let largest = (0..d).map(|i| values[i]).fold(0.0, f64::max);
-        // What is as small is rounding.
+        // Smaller eigenvalues are rounding errors.
         let kept: Vec<usize> = (0..d).filter(|i| values[*i] > d as f64 * f64::EPSILON * largest).collect();
         let whitening = Mat::from_fn(kept.len(), d, |k, j| eigen.U()[(j, kept[k])] / values[kept[k]].sqrt());
         Some(Self { mean, whitening })
     }
 
-    /// The effective rank of C: how many directions of the features the states span.
+    /// The effective rank of C: the dimension of the span of the states' features.
     pub fn feature_rank(&self) -> usize {
         self.whitening.nrows()
     }
@@ -65,14 +65,14 @@ impl ProjectedBellman {
         linalg::norm_sq(&self.whitened(theta))
     }
 
-    /// Where it is least.
+    /// The minimiser of the error.
     pub fn minimiser(&self) -> Minimiser {
         let (System { a, b }, d) = (&self.mean, self.mean.b.len());
         let solved = linalg::least_norm(a, &linalg::column(b));
         if solved.rank() == d {
             return Minimiser { theta: solved.x.col_as_slice(0).to_vec(), auxiliary: vec![0.0; d], rank: d };
         }
-        // min ||W b - W A theta||, of which W A, r x d, is filled up with rows of zeros.
+        // min ||W b - W A theta||, with W A, r x d, padded by rows of zeros.
         let (r, product) = (self.feature_rank(), &self.whitening * a);
         let square = Mat::from_fn(d, d, |i, j| if i < r { product[(i, j)] } else { 0.0 });
         let right = linalg::mat_vec(&self.whitening, b);

@@ -1,11 +1,11 @@
-//! Roots `theta*` of mean operators, and where they come from.
+//! Roots `theta*` of mean operators, and their sources.
 
-/// Where a root comes from.
+/// The source of a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RootSource {
     /// A linear solve of the mean system.
     Linear,
-    /// The solution of least norm of a mean system that is singular.
+    /// The solution of least norm of a singular mean system.
     LeastNorm {
         /// The effective rank of the mean system ([`crate::linalg::LeastNorm::rank`]).
         rank: usize,
@@ -14,7 +14,7 @@ pub enum RootSource {
     Newton,
     /// Newton's method with Jacobians by central differences of the mean operators.
     Differences,
-    /// Given from outside: a checkpoint.
+    /// Read from a checkpoint.
     Given,
 }
 
@@ -23,9 +23,9 @@ pub enum RootSource {
 pub struct Root {
     /// `theta*`, d numbers.
     pub theta: Vec<f64>,
-    /// Where it comes from.
+    /// Its source.
     pub source: RootSource,
 }
 
-/// The most components of theta: a step factorises a d x d matrix.
+/// The largest number of components of theta for Newton's method, whose steps factorise a d x d matrix.
 pub const MAX_DIM: usize = 2000;

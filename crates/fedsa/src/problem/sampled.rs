@@ -14,11 +14,11 @@ use crate::problem::systems::{Moments, Systems};
 use crate::random::Stream;
 use crate::sampling::{Law, Sampling};
 
-/// The root of a field, by one linear solve or by Newton's method from 0 ([`newton::newton`]) and, where that fails, from
+/// The root of a field, by one linear solve, or by Newton's method from 0 ([`newton::newton`]) and, if that fails, from
 /// [`Facts::near_root`].
 ///
 /// # Errors
-/// Why it is not known, or that it was cancelled.
+/// Why it is unknown, or that it was cancelled.
 fn solved(field: &dyn Field, cancel: &Cancel) -> std::result::Result<Root, String> {
     let (facts, d) = (field.facts(), field.dim());
     if let Some(root) = facts.own_root(cancel) {
@@ -40,38 +40,38 @@ fn solved(field: &dyn Field, cancel: &Cancel) -> std::result::Result<Root, Strin
     }
 }
 
-/// The root of a field, which is computed when somebody asks for it.
+/// The root of a field, computed on first use.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KeptRoot(OnceLock<std::result::Result<Root, String>>);
 
 impl KeptRoot {
-    /// `theta*`, or why it is not known.
+    /// `theta*`, or why it is unknown.
     pub fn of(&self, field: &dyn Field) -> std::result::Result<&Root, &str> {
         kept(&self.0, || solved(field, &Cancel::never())).as_ref().map_err(String::as_str)
     }
 
-    /// Computes it, if it is not there.
+    /// Computes it, unless it is known.
     ///
     /// # Errors
     /// When it was cancelled.
     pub fn solve(&self, field: &dyn Field, cancel: &Cancel) -> Result<()> {
         if self.0.get().is_none() {
             let root = solved(field, cancel);
-            // What was cancelled is no answer.
+            // A cancelled computation has no result.
             cancel.check()?;
             let _ = self.0.set(root);
         }
         Ok(())
     }
 
-    /// Sets it, as a checkpoint has it. Whoever asked before has another one, and goes on with it.
+    /// Sets the root of a checkpoint. Has no effect if a root is set.
     pub fn set(&self, theta: Vec<f64>) {
         let _ = self.0.set(Ok(Root { theta, source: RootSource::Given }));
     }
 }
 
-/// What `cell` keeps. It is computed outside of the cell: a thread of the pool that waits for others in the middle of the computation
-/// takes up another task, and may come here again. What several threads compute at once has the same bits, and the first one is kept.
+/// The value of `cell`, computed outside the cell: a thread of the pool that waits during the computation takes another task, and may come
+/// here again. Threads that compute it at once get the same bits, and the first value is kept.
 fn kept<T>(cell: &OnceLock<T>, compute: impl FnOnce() -> T) -> &T {
     if cell.get().is_none() {
         let _ = cell.set(compute());
@@ -85,24 +85,24 @@ pub struct Sampled<P> {
     problem: Arc<P>,
     sampling: Sampling,
     isa: Isa,
-    /// The problem's own kernel for this sampling, if it has one. It is looked up once: a local phase of one step takes nanoseconds.
+    /// The problem's own kernel for this sampling, if it has one; cached, because a local phase of one step takes nanoseconds.
     own: Option<StepKernel<P>>,
-    /// Whether the problem's own kernels are passed over.
+    /// Whether the problem's own kernels are skipped.
     generic: bool,
     has_mean: bool,
     root: KeptRoot,
-    /// The second moments of each kind that were asked for; empty where they would take more than [`KEPT_MOMENTS`].
+    /// The cached second moments of each kind; empty if they would take more than [`KEPT_MOMENTS`].
     moments: Vec<OnceLock<Option<Arc<Moments>>>>,
 }
 
-/// The most bytes of second moments that are kept.
+/// The largest cache of second moments, in bytes.
 const KEPT_MOMENTS: usize = 1 << 28;
 
 impl<P: Problem> Sampled<P> {
     /// Joins a problem (built for `sampling`) with its sampling.
     ///
     /// # Errors
-    /// When the batch is 0, or mean operators are asked for that are not known.
+    /// When the batch is out of range, or mean operators are wanted but unknown.
     pub fn new(problem: P, sampling: Sampling, isa: Isa) -> Result<Self> {
         sampling.check().map_err(|e| e.inside("sampling"))?;
         let d = problem.dim();
@@ -241,7 +241,7 @@ mod tests {
         field.solve(&Cancel::new()).unwrap();
         let root = field.solution().unwrap().theta[0];
         assert!((1.0 - root - root.powi(3)).abs() < 1e-14);
-        // What is known needs no time.
+        // A known root needs no time.
         field.solve(&cancel).unwrap();
     }
 }

@@ -1,8 +1,7 @@
-//! The linear systems of a linear problem, as theory and the record see them.
+//! The linear systems of a linear problem.
 //!
-//! A linear operator is `g_c(theta, z) = b_c(z) - A_c(z) theta` (\[S\] eq. 1-2).
-//! Agents that share tables share a [`System`]: a million agents on two
-//! kernels have two systems.
+//! A linear operator is `g_c(theta, z) = b_c(z) - A_c(z) theta` (\[S\] eq. 1-2). Agents with the same tables share a [`System`]: a million
+//! agents on two kernels have two systems.
 
 use std::sync::OnceLock;
 
@@ -28,15 +27,15 @@ impl System {
         linalg::mat_vec(&self.a, theta).iter().zip(&self.b).map(|(ax, b)| b - ax).collect()
     }
 
-    /// `theta^T A theta / 2 - b^T theta`, of which `gbar` is minus the gradient where A is symmetric.
+    /// `theta^T A theta / 2 - b^T theta`; `gbar` is minus its gradient if A is symmetric.
     pub fn loss(&self, theta: &[f64]) -> f64 {
         let product = linalg::mat_vec(&self.a, theta);
         theta.iter().zip(&product).zip(&self.b).map(|((x, ax), b)| x * (0.5 * ax - b)).sum()
     }
 }
 
-/// Second moments of one agent's samples `(A(z), b(z))` under i.i.d. sampling,
-/// one sample a step. `vec` stacks rows: entry `(i, j)` of a d x d matrix is `i * d + j`.
+/// Second moments of one agent's samples `(A(z), b(z))` under i.i.d. sampling, one sample per step. `vec` stacks rows: entry `(i, j)` of a
+/// d x d matrix is `i * d + j`.
 #[derive(Debug, Clone)]
 pub struct Moments {
     /// `E[A (x) A]`, d^2 x d^2: row `(i, k)`, column `(j, l)` holds `E[A_ij A_kl]`.
@@ -59,7 +58,7 @@ impl Moments {
     }
 }
 
-/// All agents' systems, shared ones once.
+/// All agents' systems, each distinct one once.
 #[derive(Debug, Clone)]
 pub struct Systems {
     /// The distinct systems.
@@ -68,12 +67,12 @@ pub struct Systems {
     pub kind_of: Vec<u32>,
     /// The agents' weights `p_c`, summing to 1.
     pub weights: Vec<f64>,
-    /// Whether all matrices are symmetric, once somebody has asked.
+    /// Whether all matrices are symmetric (cached).
     is_symmetric: OnceLock<bool>,
 }
 
 impl Systems {
-    /// These systems. The matrices must not change once somebody has asked whether they are symmetric.
+    /// These systems. The matrices must not change after [`Systems::is_symmetric`].
     pub fn new(kinds: Vec<System>, kind_of: Vec<u32>, weights: Vec<f64>) -> Self {
         Self { kinds, kind_of, weights, is_symmetric: OnceLock::new() }
     }
@@ -106,8 +105,7 @@ impl Systems {
         w
     }
 
-    /// Whether every `Abar_c` is symmetric, to rounding: the operators are then minus the gradients of quadratics.
-    /// Looked at once.
+    /// Whether every `Abar_c` is symmetric, to rounding: the operators are then minus the gradients of quadratics. Cached.
     pub fn is_symmetric(&self) -> bool {
         const ROUNDING: f64 = 1e-14;
         *self.is_symmetric.get_or_init(|| {
@@ -152,7 +150,7 @@ impl Systems {
         Root { theta, source: if rank < self.dim() { RootSource::LeastNorm { rank } } else { RootSource::Linear } }
     }
 
-    /// The root `theta*_c` of each kind's own operator; `Err` names the agent.
+    /// The root `theta*_c` of a kind's own operator; `Err` names the agent.
     pub fn local_root(&self, kind: usize) -> Result<Vec<f64>> {
         let system = &self.kinds[kind];
         linalg::solve(&system.a, &system.b).map_err(|e| {

@@ -1,4 +1,4 @@
-//! The counts of a run: one table, from which columns, axes and costs are made.
+//! The counts of a run: the one table behind columns, axes and costs.
 
 use super::Ledger;
 
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn every_count_of_a_ledger_has_its_entry() {
-        // Not `..`: a new field of the ledger must be put here, and needs an entry.
+        // Without `..`, so that a new field of the ledger fails to compile until it has an entry.
         let ledger = Ledger::from_names(|name| name.len() as u64);
         let Ledger { exchanges, samples, messages, bits_up, bits_down, vectors_up, matrices_up, scalars_up, calls } = ledger;
         let Calls { operators, losses, gradients, hessians, hessian_vectors } = calls;

@@ -1,4 +1,4 @@
-//! The ledger: what a run has cost.
+//! The ledger: the cost of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,12 +7,11 @@ use crate::problem::calls::Calls;
 
 /// Counts since the start of a run, over all agents.
 ///
-/// A message counts once, when it is sent, whether it arrives, arrives late or is lost. A
-/// message that the link's budget does not carry is not sent.
+/// A message counts once, when it is sent, even if it is late or lost. A message that the link's budget does not carry is not sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Exchanges: a message down to the participants and their answers. What participants are told at the end of a round travels with their
-    /// next question: it counts as bits of the round, and as no message or exchange.
+    /// Exchanges: a message down to the participants and their answers. The message at the end of a round travels with the next question;
+    /// it adds only bits.
     pub exchanges: u64,
     /// Samples drawn by all agents.
     pub samples: u64,
@@ -26,7 +25,7 @@ pub struct Ledger {
     pub vectors_up: u64,
     /// Matrices, or corrections of one, from agents to the server.
     pub matrices_up: u64,
-    /// Single numbers from agents to the server, as the losses of a line search.
+    /// Single numbers from agents to the server, such as losses of a line search.
     pub scalars_up: u64,
     /// Evaluations of operators, losses and derivatives by all agents.
     pub calls: Calls,
@@ -39,7 +38,7 @@ impl Ledger {
         self.bits_down += 8 * bytes as u64;
     }
 
-    /// Counts what agents sent in an exchange.
+    /// Counts the agents' messages of an exchange.
     pub(crate) fn up(&mut self, sent: &Sent) {
         self.messages += sent.messages;
         self.bits_up += 8 * sent.bytes;
@@ -48,7 +47,7 @@ impl Ledger {
         self.scalars_up += sent.scalars;
     }
 
-    /// These counts with what agents have computed.
+    /// These counts plus the agents' work.
     #[must_use]
     pub fn with(self, work: Work) -> Self {
         let mut sum = self;
@@ -58,7 +57,7 @@ impl Ledger {
     }
 }
 
-/// What an agent, or several, have computed since the start: the part of a ledger that the server does not see.
+/// Computations of one or more agents since the start: the part of a ledger that the server does not see.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     /// Samples drawn.
@@ -77,7 +76,7 @@ impl Work {
     }
 }
 
-/// Counts of what agents send in one exchange.
+/// Counts of agents' messages in one exchange.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Messages that were sent.
@@ -93,7 +92,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Counts one message with these parts, of a run with models of d components, and this number of bytes.
+    /// Counts one message of `bytes` bytes with these parts; models have d components.
     pub fn message(&mut self, bytes: usize, parts: &[(Part, Body)], d: usize) {
         self.messages += 1;
         self.bytes += bytes as u64;

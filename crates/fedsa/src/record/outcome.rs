@@ -1,4 +1,4 @@
-//! Outcomes of runs: one table of names, and the decision whether a run that missed its target has stalled.
+//! Outcomes of runs: their names, and the test whether a run that missed its target has stalled.
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -8,17 +8,16 @@ pub enum Outcome {
     Completed,
     /// The target was reached.
     Converged,
-    /// All rounds are done, and the target was not reached.
+    /// The target was not reached.
     MaxRounds(Missed),
-    /// All rounds are done, the target was not reached, and the metric made almost no progress in the last half of the
-    /// rounds.
+    /// The target was not reached, and the metric made almost no progress in the last half of the rounds.
     Stalled(Missed),
-    /// The iterates left every bound.
+    /// The iterates diverged.
     Diverged {
         /// In this round.
         round: u64,
     },
-    /// It was interrupted before its end.
+    /// The run was interrupted.
     Interrupted,
 }
 
@@ -30,11 +29,11 @@ pub struct Missed {
     pub metric: &'static str,
     /// Its value at the end.
     pub value: f64,
-    /// What was to be reached.
+    /// The target.
     pub target: f64,
-    /// How many rounds more it would take at the rate of the last half of the rounds.
+    /// The missing rounds at the rate of the last half of the rounds.
     pub more_rounds: Option<f64>,
-    /// Whether the last half of the rounds brought the metric hardly nearer.
+    /// Whether the metric hardly improved in the last half of the rounds.
     pub has_stalled: bool,
 }
 
@@ -48,16 +47,14 @@ pub const OUTCOMES: &[(&str, &str)] = &[
     ("interrupted", "the run was interrupted before its end"),
 ];
 
-/// A run has stalled if in the last half of its rounds the metric fell to no less than this share of
-/// its least value before.
+/// A run has stalled if the metric's minimum in the last half of its rounds is at least this share of the minimum before.
 const STALLED: f64 = 0.9;
-/// The least number of rounds after which a run can have stalled.
+/// Shorter runs cannot have stalled.
 const EARLY: u64 = 20;
 
 impl Outcome {
-    /// Of a run that has diverged after so many rounds, or has not; whether it reached a target, and by how much it missed
-    /// each of those that it did not. Any of several targets would have done: the one that was
-    /// missed by least speaks.
+    /// The outcome of a run. `diverged` is the number of rounds after which it diverged, if it did; `missed` are the targets that it did
+    /// not reach. One reached target suffices; of missed targets, the one with the smallest value / target is reported.
     pub fn of(diverged: Option<u64>, has_reached: bool, missed: impl Iterator<Item = Missed>) -> Self {
         match diverged {
             Some(round) => return Outcome::Diverged { round },
@@ -97,8 +94,8 @@ impl Outcome {
 }
 
 impl Missed {
-    /// How far a metric ended from a target that was not reached. `rounds` are the recorded rounds
-    /// with the metric, where it is known; nothing where its last value is not.
+    /// The distance of a metric from a missed target. `rounds` are the recorded rounds with the metric's values, where known; `None` if the
+    /// last value is unknown.
     pub fn of(metric: &'static str, target: f64, rounds: &[(u64, Option<f64>)]) -> Option<Self> {
         let (last, value) = *rounds.last()?;
         let value = value?;

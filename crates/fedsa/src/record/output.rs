@@ -1,4 +1,4 @@
-//! Output rules: which function of the server's iterates a method returns.
+//! Output rules: the function of the server's iterates that a method returns.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ impl Output {
         Self { rule, count: 0, mean, total: 1.0, seed }
     }
 
-    /// The number of numbers that it keeps.
+    /// The number of stored numbers.
     pub(crate) fn len(&self) -> usize {
         self.mean.len()
     }
@@ -60,8 +60,8 @@ impl Output {
         }
     }
 
-    /// Replaces the drawn iterate with probability `w_t / W_t`. Each iterate has then been
-    /// drawn with a probability proportional to its weight. Ratios of weights do not overflow.
+    /// Replaces the drawn iterate with probability `w_t / W_t`, so that each iterate is drawn with a probability proportional to its
+    /// weight. Ratios of weights do not overflow.
     fn draw(&mut self, theta: &[f64], t: u64, q: f64) {
         self.count += 1;
         self.total = self.total * q + 1.0;

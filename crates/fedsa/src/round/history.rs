@@ -1,4 +1,4 @@
-//! Past rounds, which answers to stale models need.
+//! Past rounds, for answers to stale models.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub(super) struct Past {
 }
 
 impl History {
-    /// The number that stands for a round before the first, for which there is no answer.
+    /// Stands for a round before the first, which has no answer.
     pub const NOTHING: u64 = u64::MAX;
 
     /// Adds the message of an exchange. The first exchange opens a round; the `reach` rounds before it are kept.

@@ -1,7 +1,7 @@
 //! The in-process engine: a coordinator with all agents in this process.
 //!
-//! Agents are processed in batches, batches in parallel (`sweep`). Results do not depend on the number of threads, because every random draw
-//! has a key and every sum has a fixed order.
+//! Agents are processed in batches, batches in parallel (`sweep`). Results do not depend on the number of threads: every random draw has a
+//! key, and every sum a fixed order.
 
 mod history;
 mod one;
@@ -34,12 +34,12 @@ pub use crate::federation::check_needs;
 pub use crate::sums::{accumulate, pairwise, sum};
 pub use one::{Advanced, Exchanges, round};
 
-/// One run: a federation whose agents are all in this process, on the data of a field.
+/// A federation with all agents in this process, on the data of a field.
 pub struct Run {
     field: Arc<dyn Field>,
     coordinator: Coordinator,
     client: Box<dyn Client>,
-    /// Agents that compute alone; else empty.
+    /// Agents that compute alone (otherwise empty).
     alone: Vec<Box<dyn Agent>>,
     state: State,
     scratch: Scratch,
@@ -52,7 +52,7 @@ pub struct Run {
 /// The agents' state that lasts from round to round.
 #[derive(Debug, Clone)]
 struct State {
-    /// The vectors that agents in lanes keep.
+    /// The stored vectors of agents in lanes.
     memory: Vec<Chunk>,
     /// The agents' sampling processes.
     chains: Vec<u64>,
@@ -60,37 +60,37 @@ struct State {
     feedback: Vec<f64>,
     /// Past rounds, for stale models.
     history: History,
-    /// What the agents have computed.
+    /// The agents' work.
     work: Work,
-    /// The round that each agent answered last, if arrivals are replayed; otherwise empty.
+    /// The round that each agent answered last, if arrivals are replayed (otherwise empty).
     answered: Vec<Option<u64>>,
 }
 
 /// Buffers that rounds reuse.
 struct Scratch {
     worker: Worker,
-    /// The number of local steps that was last looked up, and what an answer with them costs: asked for in each round, which may be short.
+    /// The last number of local steps and the cost of an answer with them, cached because rounds may be short.
     cost: Option<(usize, Cost)>,
-    /// The sums of blocks of eight agents, d numbers each; empty where answers are single.
+    /// The sums of blocks of eight agents, d numbers each; empty if answers are single.
     blocks: Vec<f64>,
-    /// Whether each answer arrives, where sums are over a link that loses or alters; else empty.
+    /// Whether each answer arrives, for sums over a link that loses or alters messages; otherwise empty.
     arrived: Vec<bool>,
-    /// The answers of single agents; empty where they are summed.
+    /// The answers of single agents; empty if they are summed.
     answers: Vec<Option<Result<(Reply, usize)>>>,
 }
 
 impl Scratch {
-    /// How `n` participants that make so many local steps, some of them at an older model if `is_stale`, are shared out among threads.
+    /// How `n` participants are divided among threads; with `is_stale` some answer an older model.
     fn shares(&mut self, field: &dyn Field, n: usize, local_steps: usize, is_stale: bool) -> Shares {
         let Cost { ns, fewest, usual } = match self.cost {
             Some((steps, cost)) if steps == local_steps => cost,
             _ => self.cost.insert((local_steps, cost(field, local_steps))).1,
         };
-        // Agents that answer an older model go one by one, and with them their batch.
+        // Agents with an older model are computed one by one, so their batch stays small.
         Shares::new(n, ns, fewest, if is_stale { LANES } else { usual }, rayon::current_num_threads)
     }
 
-    /// Makes room for the sums of n agents' answers, d numbers for eight of them, where the link `has_gains` also for whose arrive; or for
+    /// Makes room for the sums of n agents' answers, d numbers for each eight agents, and with `has_gains` for which of them arrive; or for
     /// single answers.
     fn make_room(&mut self, n: usize, d: usize, wants_sum: bool, has_gains: bool) {
         self.blocks.clear();
@@ -137,7 +137,7 @@ impl Run {
         Ok(Self { coordinator, field, client, alone, state, scratch, is_torn: false, failure: Failure::default() })
     }
 
-    /// The coordinator, which knows the iterate, the output, what was refused, and whether the iterates have diverged.
+    /// The coordinator, which knows the iterate, the output, refused answers, and whether the iterates have diverged.
     pub fn coordinator(&self) -> &Coordinator {
         &self.coordinator
     }
@@ -202,11 +202,11 @@ impl Run {
 
     /// Runs one round, and abandons it soon after `cancel` is set.
     pub fn advance(&mut self, cancel: &Cancel) -> Advanced {
-        // Why it has failed is said by `failure`.
+        // `failure` has the reason of an error.
         round(self, cancel).unwrap_or(Advanced::Cancelled)
     }
 
-    /// What was done, unless operators or a rule have failed meanwhile: the round is then void.
+    /// `done`, unless operators or a rule failed meanwhile, which makes the round void.
     fn unless_failed<T>(&mut self, done: T) -> Result<T> {
         match self.failure() {
             None => Ok(done),
@@ -236,8 +236,8 @@ impl Run {
         self.is_torn || self.failure().is_some()
     }
 
-    /// Why operators could not be evaluated, where they are evaluated elsewhere ([`Field::failure`]), or why a rule failed that can
-    /// ([`Client::answer`], [`crate::server::ServerFacts::failure`]). The run must then be restored or restarted.
+    /// Why operators that are evaluated elsewhere failed ([`Field::failure`]), or why a rule failed ([`Client::answer`],
+    /// [`crate::server::ServerFacts::failure`]). The run must then be restored or restarted.
     pub fn failure(&self) -> Option<Error> {
         self.field.failure().or_else(|| self.failure.get()).or_else(|| self.coordinator.failure())
     }
@@ -247,7 +247,7 @@ impl Run {
         self.client.local_steps(self.round())
     }
 
-    /// The answers of the participants to the open question: they compute and send them, and the coordinator takes them.
+    /// The participants answer the open question, and the coordinator takes the answers.
     fn answer(&mut self, cancel: &Cancel) {
         let reached = Reached::of(&self.coordinator, &mut self.state.answered);
         let Run { field, client, alone, coordinator, state, scratch, failure, .. } = self;
@@ -256,11 +256,11 @@ impl Run {
         let shares = match () {
             () if !alone.is_empty() => Shares::of_alone(n, parallel::threads()),
             () if field.prefers_one_call() || client.facts().prefers_one_call => Shares::of_one_call(n),
-            // An answer with an operator takes one evaluation, without local steps.
+            // An answer with an operator takes one evaluation and no local steps.
             () if coordinator.wanted() == Part::Operator => scratch.shares(&**field, n, 1, is_stale),
             () => scratch.shares(&**field, n, client.local_steps(coordinator.question().down.round), is_stale),
         };
-        // Blocks of fewer than eight agents are summed once all answers are there.
+        // Answers of smaller blocks are summed once all are there.
         let wants_sum = shares.lanes >= LANES && coordinator.wants_sum();
         let gains = if wants_sum { coordinator.gains() } else { None };
         let (d, federation, ask) = (field.dim(), coordinator.federation(), coordinator.question());
@@ -346,7 +346,7 @@ impl Exchanges for Run {
         self.unless_failed(step)
     }
 
-    /// Carries the open question to the participants, and hands their answers in; false if it was cancelled.
+    /// Carries the open question to the participants and hands in their answers; false if cancelled.
     fn exchange(&mut self, cancel: &Cancel) -> Result<bool> {
         self.catch_up();
         self.answer(cancel);
@@ -354,7 +354,7 @@ impl Exchanges for Run {
         self.unless_failed(!self.is_torn)
     }
 
-    /// Ends an exchange whose answers have been handed in.
+    /// Ends an exchange after its answers have been handed in.
     fn close(&mut self) -> Result<Step> {
         let step = self.coordinator.close();
         self.unless_failed(step)
@@ -392,19 +392,19 @@ impl Observable for Run {
     }
 }
 
-/// What an agent's answer costs.
+/// The cost of an agent's answer.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     /// The approximate time in nanoseconds.
     ns: f64,
-    /// The smallest number of lanes that are almost as efficient as eight. Steps on samples wait for their own sums, and other lanes fill this
+    /// The smallest number of lanes that is almost as efficient as eight. Steps on samples wait for their own sums; other lanes fill this
     /// time.
     fewest: usize,
-    /// The agents of a batch: more than eight where what surrounds the steps of a block takes as long as its agents, and vectors are few chunks.
+    /// Agents per batch: more than eight if the overhead of a block is as long as its agents' work, and vectors have few chunks.
     usual: usize,
 }
 
-/// What an answer with this number of local steps costs.
+/// The cost of an answer with this number of local steps.
 fn cost(field: &dyn Field, local_steps: usize) -> Cost {
     let (d, width) = (field.dim() as f64, chunks(field.dim()));
     let sparse = field.facts().step_work().map(|work| work as f64);
@@ -451,7 +451,7 @@ mod tests {
         }
     }
 
-    /// Eight agents whose steps read matrices from memory are worth two threads, although a local phase has few steps.
+    /// Eight agents whose steps read matrices from memory are worth two threads, even with few local steps.
     #[test]
     fn slow_samples_are_shared_out() {
         let field = Sampled::new(Slow, Sampling::default(), Isa::best()).unwrap();

@@ -1,15 +1,14 @@
-//! One round, whoever carries its messages.
+//! One round over any carrier.
 
 use crate::cancel::Cancel;
 use crate::coordinator::Step;
 use crate::error::Result;
 
-/// One round of a federation, whoever carries its messages. It is given up soon after `cancel` is set. A round that was left open before is
-/// ended first, and counts.
+/// One round of a federation over any carrier. It is given up soon after `cancel` is set. A round that was left open is ended instead, and
+/// counts.
 ///
 /// # Errors
-/// When messages cannot be carried at all, or a rule or an operator that can fail has failed. Answers that are missing or refused are no
-/// error.
+/// When messages cannot be carried at all, or a rule or an operator has failed. Missing or refused answers are no error.
 pub fn round<C: Exchanges + ?Sized>(carrier: &mut C, cancel: &Cancel) -> Result<Advanced> {
     if carrier.is_torn() {
         return Ok(Advanced::Cancelled);
@@ -20,11 +19,11 @@ pub fn round<C: Exchanges + ?Sized>(carrier: &mut C, cancel: &Cancel) -> Result<
         return Ok(Advanced::Over);
     }
     while step == Step::Ask {
-        // The agents answer. The coordinator checks the answers and counts what travels.
+        // The agents answer. The coordinator checks the answers and counts messages.
         if !carrier.exchange(cancel)? {
             return Ok(Advanced::Cancelled);
         }
-        // The server rule receives what arrived. It asks again, or the round is over.
+        // The server rule receives the answers. It asks again, or the round is over.
         step = carrier.close()?;
     }
     if step == Step::Tell {
@@ -33,9 +32,9 @@ pub fn round<C: Exchanges + ?Sized>(carrier: &mut C, cancel: &Cancel) -> Result<
     Ok(Advanced::Round)
 }
 
-/// What carries the messages of rounds: this process ([`super::Run`]), or bytes between nodes ([`crate::session::Nodes`]).
+/// A carrier of the messages of rounds: this process ([`super::Run`]), or bytes between nodes ([`crate::session::Nodes`]).
 pub trait Exchanges {
-    /// Opens the next round with a question to the agents that can be reached; [`Step::RoundOver`] if there is no further round.
+    /// Opens the next round with a question to the reachable agents; [`Step::RoundOver`] if there is no further round.
     ///
     /// # Errors
     /// When no agent can be reached, or a rule or an operator has failed.
@@ -45,19 +44,19 @@ pub trait Exchanges {
     /// # Errors
     /// When messages cannot be carried at all, or a rule or an operator has failed.
     fn exchange(&mut self, cancel: &Cancel) -> Result<bool>;
-    /// Ends the exchange: what is to be done next.
+    /// Ends the exchange, and returns the next step.
     ///
     /// # Errors
     /// When the server rule has failed.
     fn close(&mut self) -> Result<Step>;
-    /// Tells the participants what they are to know at the end of the round ([`Step::Tell`]).
+    /// Carries the message at the end of the round to the participants ([`Step::Tell`]).
     ///
     /// # Errors
     /// As [`Exchanges::exchange`].
     fn tell(&mut self) -> Result<()> {
         Ok(())
     }
-    /// Whether a cancelled round left no state between two rounds, so that the carrier must be restored or restarted.
+    /// Whether a round was cancelled in its middle, so that the carrier must be restored or restarted.
     fn is_torn(&self) -> bool {
         false
     }

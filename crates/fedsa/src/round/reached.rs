@@ -1,9 +1,9 @@
-//! The agents that a question reaches, where some are asked that it does not reach.
+//! The agents that a question reaches, if it does not reach all.
 
 use crate::coordinator::Coordinator;
 use crate::server::PerRecipient;
 
-/// The agents that a question reaches, which need not be all that are asked.
+/// The agents that a question reaches: all participants, or some of them.
 pub struct Reached {
     agents: Vec<usize>,
     own: Option<PerRecipient>,
@@ -11,8 +11,8 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// Those of the open question, if arrivals are replayed or it does not reach all. `last` are the rounds that all agents answered last; they are brought up to
-    /// date.
+    /// The agents that the open question reaches; `None` if it reaches all and arrivals are not replayed. `last` are the rounds that all
+    /// agents answered last; they are updated.
     pub fn of(coordinator: &Coordinator, last: &mut Vec<Option<u64>>) -> Option<Self> {
         let is_replay = coordinator.replayed().is_some();
         if !is_replay && coordinator.reaches_all() {
@@ -28,12 +28,13 @@ impl Reached {
         Some(Self { agents, own, answered })
     }
 
-    /// The agents, and what each of them gets of its own.
+    /// The agents, and the part of its own that each of them gets.
     pub fn parts(&self) -> (&[usize], Option<&PerRecipient>) {
         (&self.agents, self.own.as_ref())
     }
 
-    /// The round that each of them answered last, if arrivals are replayed: otherwise who answers has answered the round before.
+    /// The round that each of them answered last, if arrivals are replayed. Otherwise every agent that answers has also answered the round
+    /// before.
     pub fn answered(&self) -> Option<&[Option<u64>]> {
         self.answered.as_deref()
     }

@@ -1,4 +1,4 @@
-//! A run whose answers arrive as a server of nodes recorded it.
+//! Runs that replay the arrivals that a server of nodes recorded.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use crate::local::{AgentMemory, Controls, put, stride};
 use crate::message::{Message, Part};
 
 impl Run {
-    /// A run whose answers arrive as the server of the same federation recorded it from its start
-    /// ([`crate::node::ServerNode::recording_arrivals`]). The same agents take part, and the same answers arrive in the same rounds, so
-    /// that the iterates are those of the nodes, bit for bit, as long as an agent's answer depends on the questions that it answered: a
-    /// server cannot know whether a question or its answer was lost, and here it is the answer. Sampling processes, error feedback,
-    /// control variates, eigenpairs and learned Hessians of an agent that has missed a question, or that has lost its state, therefore differ.
+    /// Replays the arrivals that the server of the same federation recorded from its start
+    /// ([`crate::node::ServerNode::recording_arrivals`]). The same agents take part, and the same answers arrive in the same rounds.
+    /// Iterates agree with the nodes', bit for bit, if agents' answers depend only on the questions that they answered. A server cannot
+    /// know whether a question or its answer was lost; the replay loses the answer. If an agent missed a question or lost its state, its
+    /// sampling process, error feedback, control variate, eigenpairs and learned Hessian therefore differ.
     ///
-    /// After the recorded rounds answers arrive as the link has it. The ledger counts what agents send, also what did not arrive.
+    /// After the recorded rounds, answers arrive as over the link. The ledger counts all sent messages, also lost ones.
     ///
     /// # Errors
-    /// When the record cannot be one of this federation.
+    /// When the record cannot belong to this federation.
     pub fn replaying(mut self, record: &ArrivalRecord) -> Result<Self> {
         let federation = self.coordinator.federation();
         let latest = federation.uplink().late().map_or(0, |late| late.max());
         let replay = Replay::new(record, federation.agents(), latest)?;
         self.coordinator.replay(Arc::new(replay));
-        // An agent that misses the first round computes from its start what the rounds have added to its control.
+        // An agent that misses the first round computes from its start the changes of its control variate.
         let (d, client) = (self.field.dim(), &self.client);
         if let Some(controls) = client.copied_controls() {
             let start = self.coordinator.federation().start();
@@ -33,8 +33,8 @@ impl Run {
         Ok(self)
     }
 
-    /// Brings the controls of agents that miss the open question up to date, where agents learn what a round did from the next model and
-    /// cannot learn it later: the server sends them their controls when it reaches them again.
+    /// Updates the control variates of agents that miss the open question, for methods whose agents infer a round's update from the next
+    /// model and cannot infer it later. A server of nodes sends them their control variates when it reaches them again.
     pub(super) fn catch_up(&mut self) {
         let Run { field, client, coordinator, state, .. } = self;
         if coordinator.replayed().is_none() {

@@ -1,4 +1,4 @@
-//! Saved runs: all that influences later rounds, as bytes.
+//! Saved runs: the state that influences later rounds, as bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ struct Saved {
     agents: Vec<Vec<u8>>,
 }
 
-/// [`Saved`] without copies: a state may fill half of the memory.
+/// [`Saved`] without copies, because a state may fill half of the memory.
 #[derive(Serialize)]
 struct Saving<'a> {
     digest: u64,
@@ -52,7 +52,7 @@ impl Run {
     /// The state of the run, as bytes.
     ///
     /// # Errors
-    /// When the last round was cancelled before its end: such a state is no state between two rounds. When operators have failed.
+    /// When the last round was cancelled before its end, or operators have failed.
     pub fn save(&self) -> Result<Vec<u8>> {
         self.failure().map_or(Ok(()), Err)?;
         if self.is_torn {
@@ -76,8 +76,8 @@ impl Run {
     /// Restores a state that [`Run::save`] returned for a run with the same settings.
     ///
     /// # Errors
-    /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are not such a state, are damaged, or were saved by a version with
-    /// another layout. The run is then unchanged.
+    /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are damaged, are not such a state, or have another version's layout.
+    /// The run is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let saved: Saved = LAYOUT.read(bytes)?;
         if saved.digest != self.coordinator.federation().digest() || !self.is_of_these_data(&saved) {
@@ -85,7 +85,7 @@ impl Run {
         }
         let before: Vec<Vec<u8>> = self.alone.iter().map(|agent| agent.save()).collect();
         let mut restored = self.alone.iter_mut().zip(&saved.agents).map(|(agent, bytes)| agent.restore(bytes));
-        // The coordinator is the last one that can refuse its state.
+        // The coordinator comes last: nothing after it can refuse a state.
         if !restored.all(|one| one.is_ok()) || self.coordinator.restore(saved.coordinator).is_err() {
             self.alone.iter_mut().zip(&before).for_each(|(agent, bytes)| agent.restore(bytes).expect("its own state"));
             return Err(LAYOUT.foreign());
@@ -99,7 +99,7 @@ impl Run {
         Ok(())
     }
 
-    /// Whether a saved state has the shape of this one, and its sampling processes are those of agents with these data.
+    /// Whether a saved state has the shape of this one, with sampling processes that are possible on these data.
     fn is_of_these_data(&self, saved: &Saved) -> bool {
         let (state, words) = (&self.state, self.field.chain_len().max(1));
         let mut chains = saved.chains.chunks(words).enumerate();

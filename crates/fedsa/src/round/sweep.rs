@@ -17,16 +17,16 @@ use crate::sums::accumulate;
 use crate::uplink::stage::delay::Before;
 use crate::uplink::{AgentEnd, Answer, MessageKey, Uplink};
 
-/// The state of the agents that a task works on: `first` and those after it.
+/// The state of a task's agents, from `first` on.
 pub(super) struct Agents<'a> {
     pub first: usize,
-    /// What client rules keep.
+    /// The memory of client rules.
     pub memory: &'a mut [Chunk],
     /// Sampling processes.
     pub chains: &'a mut [u64],
-    /// What codecs left out.
+    /// Stored errors of codecs (error feedback).
     pub feedback: &'a mut [f64],
-    /// Agents that compute alone; else empty.
+    /// Agents that compute alone (otherwise empty).
     pub alone: &'a mut [Box<dyn Agent>],
 }
 
@@ -52,18 +52,18 @@ impl<'a> Agents<'a> {
     }
 }
 
-/// Where a task puts what agents send: sums of blocks, or single answers. The others are empty.
+/// Where a task puts answers: into sums of blocks, or as single answers. The other fields are empty.
 pub(super) struct Rows<'a> {
-    /// The weighted sums of the answers of eight participants that arrive, d numbers each.
+    /// The weighted sums of the answers that arrive from eight participants, d numbers each.
     pub blocks: &'a mut [f64],
-    /// Whether the answer of each participant arrives, where blocks are summed over a link that is not clear.
+    /// Whether each participant's answer arrives, if blocks are summed over a link that is not clear.
     pub arrived: &'a mut [bool],
-    /// The answer of each participant and its number of bytes on the wire, if it has one, or why it has none.
+    /// Each participant's answer and its number of bytes on the wire, or the reason why it has none.
     pub answers: &'a mut [Option<Result<(Reply, usize)>>],
 }
 
 impl<'a> Rows<'a> {
-    /// Splits before the participant `n`, a multiple of eight where there are blocks' sums.
+    /// Splits before the participant `n`, a multiple of eight if blocks are summed.
     pub(super) fn split(self, n: usize, d: usize) -> (Self, Self) {
         let (b0, b1) = if self.blocks.is_empty() { (&mut [][..], &mut [][..]) } else { self.blocks.split_at_mut(n / LANES * d) };
         let (h0, h1) = if self.arrived.is_empty() { (&mut [][..], &mut [][..]) } else { self.arrived.split_at_mut(n) };
@@ -72,17 +72,17 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// What one thread needs to process blocks.
+/// One thread's buffers for blocks.
 pub(super) struct Worker {
-    /// Those of a batch, eight agents each.
+    /// The blocks of a batch, eight agents each.
     pub blocks: Vec<Lanes>,
     pub outbox: Outbox,
-    /// Of one agent at a stale model.
+    /// For one agent at a stale model.
     single: Lanes,
     one: Outbox,
-    /// What one agent kept between the exchanges of a past round.
+    /// One agent's memory between the exchanges of a past round.
     past_memory: Vec<Chunk>,
-    /// What codecs write.
+    /// Buffers of codecs.
     bytes: Vec<u8>,
     decoded: Vec<f64>,
     /// The numbers of bytes of a block's answers on the wire.
@@ -90,7 +90,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// For agents of a field. Those that compute `alone` have no vectors side by side.
+    /// For agents of a field; agents that compute `alone` need no vectors side by side.
     pub(super) fn new(field: &dyn Field, alone: bool) -> Self {
         let (d, chain_len) = (if alone { 0 } else { field.dim() }, field.chain_len());
         Self {
@@ -106,15 +106,15 @@ impl Worker {
     }
 }
 
-/// What a task's agents sent, and what they computed.
+/// The messages and the work of a task's agents.
 pub(super) type Counted = (Sent, Work);
 
-/// How the participants of an exchange are shared out among threads.
+/// How the participants of an exchange are divided among threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shares {
-    /// Participants of a task that is not divided further.
+    /// Participants per undivided task.
     pub grain: usize,
-    /// Agents of a batch: eight, fewer where threads would idle, or more where steps are few.
+    /// Agents per batch: eight, fewer if threads would idle, more if steps are few.
     pub lanes: usize,
 }
 
@@ -124,20 +124,20 @@ impl Shares {
         Self { grain: n.max(1), lanes: n.next_multiple_of(LANES).max(LANES) }
     }
 
-    /// Of `n` participants that compute alone, for so many threads: agents' work differs, and no thread is to wait long for the others.
+    /// `n` participants that compute alone, in small tasks because agents' work differs and no thread should wait long.
     pub fn of_alone(n: usize, threads: usize) -> Self {
         const TASKS: usize = 16;
         Self { grain: n.div_ceil(TASKS * threads).max(1), lanes: 1 }
     }
 
-    /// Of `n` participants that take `ns` nanoseconds each; batches have `fewest` agents or more, and where threads do not ask for fewer `usual`.
+    /// `n` participants that take `ns` nanoseconds each. Batches have `usual` agents, or fewer to use all threads, but at least `fewest`.
     ///
-    /// Handing a task over takes some microseconds until another thread wakes up, so that tasks are to take some 50: small
-    /// rounds stay on one thread, and the blocks of eight are divided only where that evens out long work.
+    /// Waking another thread takes some microseconds, so tasks should take about 50. Small rounds stay on one thread, and blocks of eight
+    /// are divided only to balance long work.
     pub fn new(n: usize, ns: f64, fewest: usize, usual: usize, threads: impl FnOnce() -> usize) -> Self {
         const TASK_NS: f64 = 50_000.0;
         let whole = Self { grain: n.max(1), lanes: usual };
-        // Threads are not even counted for small rounds: that would start them.
+        // Small rounds do not count threads, because counting starts them.
         if n as f64 * ns < 2.0 * TASK_NS {
             return whole;
         }
@@ -145,7 +145,7 @@ impl Shares {
         if threads == 1 {
             return whole;
         }
-        // How long the longest thread has to work, in agents.
+        // The work of the busiest thread, in agents.
         let longest = |lanes: usize| n.div_ceil(lanes).div_ceil(threads) * lanes;
         let mut lanes = whole.lanes;
         let mut tried = LANES / 2;
@@ -160,7 +160,7 @@ impl Shares {
     }
 }
 
-/// One exchange, seen by the threads that work on it.
+/// One exchange, as shared by its threads.
 pub(super) struct Job<'a> {
     pub field: &'a Arc<dyn Field>,
     /// The agents' weights `p_c`.
@@ -170,12 +170,12 @@ pub(super) struct Job<'a> {
     pub history: &'a History,
     pub seed: u64,
     pub down: &'a Message,
-    /// What some participants are sent of their own, in their order.
+    /// A part with a content of its own for some participants, in their order.
     pub own: Option<&'a PerRecipient>,
     /// The round that each participant answered last, if some were not asked in the round before.
     pub answered: Option<&'a [Option<u64>]>,
     pub participants: &'a [usize],
-    /// The factors by which the participants' answers arrive, where they are summed over a link that is not clear.
+    /// The factors by which participants' answers arrive, if they are summed over a link that is not clear.
     pub gains: Option<&'a [f64]>,
     /// Whether this is the round's last exchange, in which local steps are made.
     pub is_last: bool,
@@ -265,7 +265,7 @@ impl Job<'_> {
         (counted, computed)
     }
 
-    /// Adds the answers of a block that arrive to the sums of its agents, eight by eight, and counts what was sent.
+    /// Adds a block's answers that arrive to the sums of each eight agents, and counts messages.
     fn add(
         &self,
         block: &[usize],
@@ -285,8 +285,8 @@ impl Job<'_> {
         }
     }
 
-    /// Sends the answer of agent `c` in lane `l` over the link; the outbox then has what the server will decode. Returns the number of bytes on
-    /// the wire, 0 without a message. `feedback` is what the codec left out. What codecs write goes into `bytes` and `decoded`.
+    /// Sends the answer of agent `c` in lane `l` over the link; the outbox then has the answer as the server will decode it. Returns the
+    /// number of bytes on the wire, 0 without a message. `feedback` is the codec's stored error; `bytes` and `decoded` are buffers.
     #[inline(always)]
     fn send(&self, l: usize, c: usize, feedback: &mut [f64], outbox: &mut Outbox, (bytes, decoded): (&mut Vec<u8>, &mut [f64])) -> usize {
         let at = MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: c };
@@ -314,14 +314,14 @@ impl Job<'_> {
         len
     }
 
-    /// Calls a rule, and keeps the reason if it fails. Rules that cannot fail take no lock.
+    /// Calls a rule, and keeps the reason if it fails.
     fn attempt(&self, call: impl FnOnce() -> Result<()>) {
         if let Err(reason) = call() {
             self.failure.set(reason);
         }
     }
 
-    /// A block of participants, of which the first one is at `place` among them; `memory` and `alone` are those of agents from `first` on.
+    /// A block of participants from `place` on; `memory` and `alone` start at agent `first`.
     #[inline]
     fn batch<'b>(
         &'b self,
@@ -346,7 +346,7 @@ impl Job<'_> {
         batch
     }
 
-    /// Calls `copy` with the sampling process that each agent of a block keeps, and with that of its lane.
+    /// Calls `copy` with each agent's stored sampling process and with its lane's sampling process.
     #[inline(always)]
     fn each_chain(&self, batch: &[usize], first: usize, kept: &mut [u64], blocks: &mut [Lanes], copy: impl Fn(&mut [u64], &mut [u64])) {
         let len = self.strides.chains;
@@ -357,8 +357,8 @@ impl Job<'_> {
         }
     }
 
-    /// Lets a batch with agents that answer an earlier round answer this one too: a sampling process goes on along the iterates of this round,
-    /// on which its law may depend. Where there are no processes the answers are only counted. Those of agents in time stay in `outbox`.
+    /// Makes agents that answered an earlier round also answer this one: sampling processes advance along this round's iterates, on which
+    /// their law may depend. Without such processes the answers are only counted. Answers of agents in time stay in `outbox`.
     fn go_on(&self, batch: &mut AgentBatch<'_>, answers: &[u64], outbox: &mut Outbox) {
         if self.strides.chains > 0 {
             self.attempt(|| self.client.answer(batch, self.down, outbox));
@@ -373,7 +373,7 @@ impl Job<'_> {
         }
     }
 
-    /// Adds what a block has sent, whose first agent is at `place` of the batch, to its sum, over a clear link.
+    /// Adds a block's answers to its sum, over a clear link; its first agent is at `place` of the batch.
     #[inline(always)]
     fn sum(&self, block: &[usize], place: usize, outbox: &Outbox, sum: &mut [f64], counted: &mut Sent) {
         let weights = self.weights;
@@ -401,7 +401,7 @@ impl Job<'_> {
         }
     }
 
-    /// The rounds that the agents of a batch answer, if they are not all this one.
+    /// The rounds that the agents of a batch answer; `None` if all answer this one.
     fn answered_rounds(&self, batch: &[usize]) -> Option<Vec<u64>> {
         let pull = self.uplink.pull()?;
         let t = self.down.round;
@@ -415,8 +415,8 @@ impl Job<'_> {
         rounds.iter().any(|round| *round != t).then_some(rounds)
     }
 
-    /// Answers for the agents of a batch that have not answered yet as they would have in past rounds, one agent at a time: exchange by exchange
-    /// up to this one, with what was told then, and from where their sampling processes were then.
+    /// Computes answers of past rounds for those agents of a batch that have none yet, one agent at a time. Each exchange up to this one is
+    /// repeated with the messages and the sampling process of the past round.
     fn answer_stale(
         &self,
         block: &[usize],
@@ -448,8 +448,8 @@ impl Job<'_> {
     }
 }
 
-/// Hands the lanes of a batch what their agents are sent of their own before `round`, at these places among the recipients: the last round
-/// whose mean includes an answer of theirs. `answered` are the rounds that they answered last, if that is not the round before.
+/// Tells the agents of a batch, at these places among the recipients, their own parts before `round`: the last round whose mean includes
+/// their answer. `answered` are the rounds that they answered last, if not the round before.
 pub(super) fn tell_own(
     batch: &mut AgentBatch<'_>,
     own: &PerRecipient,
@@ -486,19 +486,19 @@ mod tests {
     #[test]
     fn only_long_work_is_shared_out() {
         let of = |n, ns, threads| Shares::new(n, ns, 1, LANES, || threads);
-        // A hundred agents of one step stay together, and so does everything on one thread.
+        // A hundred agents with one step stay together, as does all work on one thread.
         assert_eq!(of(100, 24.0, 2), Shares { grain: 100, lanes: LANES });
         assert_eq!(of(8, 1e9, 1), Shares { grain: 8, lanes: LANES });
-        // Many blocks are not divided, few are as far as it evens out the work.
+        // Many blocks are not divided; few blocks are divided as far as that balances the work.
         assert_eq!(of(100_000, 60.0, 2).lanes, LANES);
-        // Batches of more agents stay, and divide the tasks.
+        // Larger batches stay whole; tasks are multiples of them.
         let shares = Shares::new(100_000, 60.0, 4, 64, || 2);
         assert!(shares.lanes == 64 && shares.grain.is_multiple_of(64));
         assert_eq!(of(16, 1e6, 2), Shares { grain: LANES, lanes: LANES });
         assert_eq!(of(8, 1e6, 2), Shares { grain: 4, lanes: 4 });
         assert_eq!(of(8, 1e6, 8), Shares { grain: 1, lanes: 1 });
         assert_eq!(Shares::new(8, 1e6, 4, LANES, || 8), Shares { grain: 4, lanes: 4 });
-        // Parts that would not be worth a task are none.
+        // Blocks are not divided into parts too small for a task.
         assert_eq!(of(8, 20_000.0, 2).lanes, 4);
         assert_eq!(of(8, 20_000.0, 8).lanes, 4);
     }

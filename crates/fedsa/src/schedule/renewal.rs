@@ -1,4 +1,4 @@
-//! When agents compute their Hessians anew, and how many eigenpairs they send in a round.
+//! Renewals of agents' Hessians, and the number of eigenpairs that agents send in a round.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +6,20 @@ use crate::error::{Result, require};
 use crate::random::Stream;
 use crate::settings::choice;
 
-/// The rounds in which an agent computes a new Hessian (\[T\] sec. 2.5.1). Iteration i of \[T\] is round i - 1.
+/// The rounds of new Hessians (\[T\] sec. 2.5.1); iteration i of \[T\] is round i - 1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "schedule", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Renewal {
     /// Once, in round 0.
     Once,
-    /// In every T-th round: 0, T, 2 T, ..
+    /// Rounds 0, T, 2 T, ..
     Every {
         /// T.
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         period: u64,
     },
-    /// At iterations 1, 2, 4, 7, 12, 20, .., whose distances are Fibonacci numbers, until d - 1 is reached; then every d - 1 iterations.
+    /// Iterations 1, 2, 4, 7, 12, .. (Fibonacci distances) up to d - 1, then every d - 1.
     Fibonacci,
     /// When the norm of the mean gradient falls by less than `factor` times its last decrease, at the latest after d rounds. The server
     /// decides.
@@ -28,12 +28,12 @@ pub enum Renewal {
         #[serde(default = "factor")]
         #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1)))]
         factor: f64,
-        /// The fewest rounds between renewals.
+        /// Fewest rounds between renewals.
         #[serde(default = "min_distance")]
         #[cfg_attr(feature = "schema", schemars(range(min = 3)))]
         min_distance: u64,
     },
-    /// In these rounds, increasing from 0.
+    /// These rounds, increasing from 0.
     Rounds {
         /// The rounds.
         rounds: Vec<u64>,
@@ -77,8 +77,8 @@ impl Renewal {
         }
     }
 
-    /// How many rounds from round t on come before the next renewal, round t included: at most d. Where the server decides, how
-    /// many certainly do after a renewal in round t.
+    /// The number of rounds from t (included) to the next renewal, at most d. If the server decides: the number that certainly follow a
+    /// renewal in round t.
     pub fn rounds_left(&self, t: u64, d: usize) -> u64 {
         let next = match self {
             Renewal::Once => None,
@@ -108,16 +108,16 @@ fn fibonacci(t: u64, d: usize) -> (u64, u64) {
     (last - 1, last + most - 1)
 }
 
-/// The number of eigenpairs that an agent sends in a round, `d_t`.
+/// Eigenpairs per agent and round, `d_t`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Pairs {
-    /// The same for all agents and rounds.
+    /// The same always.
     Same(#[cfg_attr(feature = "schema", schemars(range(min = 1)))] usize),
     /// One for each agent.
     Each(Vec<usize>),
-    /// Drawn by each agent in each round, uniform on 1..7.
+    /// Drawn per agent and round.
     Drawn(Drawn),
 }
 
@@ -130,7 +130,7 @@ pub enum Drawn {
     Random,
 }
 
-/// The most pairs that [`Drawn::Random`] draws.
+/// The largest number that [`Drawn::Random`] draws.
 const MAX_DRAWN: usize = 7;
 
 choice!(Pairs, "a positive whole number, a list of such numbers (one for each agent), or \"random\"",
@@ -141,7 +141,7 @@ choice!(Pairs, "a positive whole number, a list of such numbers (one for each ag
 
 impl Pairs {
     /// # Errors
-    /// When a number is 0 or there is not one for each of N agents (`usize::MAX` where N is not yet known).
+    /// When a number is 0, or their number is not N (`usize::MAX` if N is not yet known).
     pub fn check(&self, agents: usize) -> Result<()> {
         match self {
             Pairs::Same(n) => require(*n >= 1, "pairs", n, "at least 1"),
@@ -153,7 +153,7 @@ impl Pairs {
         }
     }
 
-    /// The most that agent c sends in a round.
+    /// The largest number that agent c sends in a round.
     pub fn most(&self, c: usize) -> usize {
         match self {
             Pairs::Same(n) => *n,
@@ -162,7 +162,7 @@ impl Pairs {
         }
     }
 
-    /// The most that any agent sends in a round.
+    /// The largest number that any agent sends in a round.
     pub fn most_of_all(&self) -> usize {
         match self {
             Pairs::Each(list) => list.iter().copied().max().unwrap_or(0),

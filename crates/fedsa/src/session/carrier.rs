@@ -1,4 +1,4 @@
-//! What carries the messages of a federation: this process, or bytes between nodes.
+//! Carriers of a federation's messages: this process, or bytes between nodes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,33 +11,32 @@ use crate::node::{ServerNode, Todo};
 use crate::record::Ledger;
 use crate::round::{Exchanges, Run};
 
-/// A federation with something that carries its messages: what a [`super::Session`] advances, one [round](crate::round::round) after another.
+/// A federation with a carrier of its messages, which a [`super::Session`] advances [round](crate::round::round) by round.
 ///
-/// A session may be shared between threads where its carrier may: a [`Run`] is `Sync`, and [`Nodes`] are where their transport is, of
-/// which it is not asked.
+/// A session is `Sync` if its carrier is: a [`Run`] is, and [`Nodes`] are if their transport is.
 pub trait Carrier: Exchanges + Observable + Send {
-    /// Sends again what could not be sent when the session last ended; called before a session goes on.
+    /// Repeats messages that failed when the session last ended; called before a session goes on.
     ///
     /// # Errors
     /// As [`Exchanges::exchange`].
     fn resend(&mut self) -> Result<()> {
         Ok(())
     }
-    /// Tells agents what would travel with their next questions; called when a session ends.
+    /// Sends agents the messages that would travel with their next questions; called when a session ends.
     ///
     /// # Errors
     /// As [`Exchanges::exchange`].
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
-    /// The counts since the start, with the agents' work as far as it is known here.
+    /// The counts since the start, with the agents' work as far as known here.
     fn counts(&self) -> Ledger;
-    /// The local steps of a participant in the next round, by which the time of a round is estimated; 0 if they are not known here.
+    /// A participant's local steps in the next round, to estimate the round's time; 0 if unknown here.
     fn next_local_steps(&self) -> usize {
         0
     }
-    /// Whether a round that is cancelled stays open and goes on later. Otherwise what was done of it is lost: a short round is then ended
-    /// first, and before a long one the state is kept.
+    /// Whether a cancelled round stays open and goes on later. Otherwise its work is lost: sessions end short rounds first, and keep the
+    /// state before long ones.
     fn keeps_cancelled_rounds(&self) -> bool {
         false
     }
@@ -46,17 +45,17 @@ pub trait Carrier: Exchanges + Observable + Send {
     /// The state between two rounds, as bytes.
     ///
     /// # Errors
-    /// When the last round was cancelled in its middle.
+    /// When the last round was cancelled before its end.
     fn save(&self) -> Result<Vec<u8>>;
     /// Goes on from a state that [`Carrier::save`] returned.
     ///
     /// # Errors
-    /// When it is not a state of this federation.
+    /// When this is not a state of this federation.
     fn restore(&mut self, state: &[u8]) -> Result<()>;
     /// Goes back to the start.
     ///
     /// # Errors
-    /// When that is not possible here.
+    /// When this carrier cannot.
     fn restart(&mut self) -> Result<()>;
 }
 
@@ -129,22 +128,22 @@ impl<C: Carrier + ?Sized> Carrier for Box<C> {
     }
 }
 
-/// What carries bytes between a server and its agents: threads, a file system, somebody else's network.
+/// A carrier of bytes between a server and its agents: threads, a file system, another program's network.
 ///
-/// When a call fails, the session's call fails, and the session can go on: what was to be sent is then sent again, also to agents that
-/// have got it already. They give the same answer to a copy, and are otherwise unchanged.
+/// If a call fails, the session's call fails, and a later call repeats the messages, also to agents that have received them. Agents repeat
+/// their answer to a copy, and do not change.
 pub trait Transport: Send {
-    /// The agents that can be reached now, in any order; `None` if all can. If none can, no round is opened: the session's call fails, with
-    /// the kind [`crate::error::ErrorKind::Machine`], and goes on when it is called again.
+    /// The agents that are reachable now, in any order; `None` if all are. If none is, no round is opened: the session's call fails with
+    /// the kind [`crate::error::ErrorKind::Machine`], and can be repeated.
     fn reachable(&mut self) -> Option<Vec<usize>> {
         None
     }
-    /// Sends each of the agents `to` its bytes, and returns the answers that came until `deadline`, in any order, each with the agent
-    /// that sent it. Answers to earlier questions that have come meanwhile may be among them: the server counts or refuses them. Gives up
-    /// soon after `cancel` is set. `server` waits meanwhile: a transport may keep its state before anything leaves.
+    /// Sends each of the agents `to` its bytes, and returns the answers that arrive until `deadline`, in any order, each with its agent.
+    /// They may include answers to earlier questions: the server counts or refuses them. Gives up soon after `cancel` is set. A transport
+    /// may save the state of `server` before it sends.
     ///
     /// # Errors
-    /// When nothing can be carried any more. An agent that does not answer is no error: its answer is missing.
+    /// When nothing can be carried any more. A missing answer is no error.
     fn exchange(
         &mut self,
         server: &ServerNode,
@@ -153,56 +152,55 @@ pub trait Transport: Send {
         deadline: Option<Instant>,
         cancel: &Cancel,
     ) -> Result<Vec<(usize, Vec<u8>)>>;
-    /// Sends each of the agents `to` its bytes, which nobody answers: what they would be told with their next questions, when a session ends.
+    /// Sends each of the agents `to` its bytes at the end of a session, instead of with the next question. Agents do not answer.
     ///
     /// # Errors
     /// As [`Transport::exchange`].
     fn tell(&mut self, server: &ServerNode, to: &[usize], bytes: &[Arc<[u8]>]) -> Result<()>;
-    /// The server has refused an answer, which does not count.
+    /// Callback: the server has refused an answer, which does not count.
     fn refused(&mut self, _agent: usize, _reason: &Error) {}
 }
 
-/// How many answers an exchange needs.
+/// The number of answers that an exchange needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Quorum {
-    /// Answers of agents that have this share of the weight of all that were asked, in \[0, 1\].
+    /// Answers with this share of the participants' weight, in \[0, 1\].
     Share(f64),
-    /// Answers of so many agents, or of all that were asked if these are fewer.
+    /// This many answers, or all if there are fewer participants.
     Agents(usize),
 }
 
-/// A server whose agents are reached through a transport.
+/// A server that reaches its agents through a transport.
 pub struct Nodes<T> {
     server: ServerNode,
     transport: T,
     patience: Option<Duration>,
     quorum: Quorum,
     repeats: u32,
-    /// Whether some recipients may not have got what the server tells them at the end of a session.
+    /// Whether some recipients may lack the server's message at the end of a session.
     is_untold: bool,
 }
 
 impl<T: Transport> Nodes<T> {
-    /// A server and what carries its bytes. It waits for every answer, however long that takes.
+    /// A server and its transport. It waits for every answer without a time limit.
     pub fn new(server: ServerNode, transport: T) -> Self {
         let is_untold = tells(&server);
         Self { server, transport, patience: None, quorum: Quorum::Agents(0), repeats: 0, is_untold }
     }
 
-    /// Waits at most so long for the answers of an exchange; those that have not come by then are missing.
+    /// Limits the wait for answers of an exchange; later answers are missing.
     #[must_use]
     pub fn waiting(self, patience: Duration) -> Self {
         Self { patience: Some(patience), ..self }
     }
 
-    /// Ends an exchange only with so many answers. Where fewer have come by the deadline, the agents that may still answer are asked again,
-    /// up to `repeats` times, each time with as long a deadline. If there are still fewer, or nobody is left who may still answer, the
-    /// round is given up ([`ServerNode::give_up`]): its answers do not count, and the next round repeats it. By default no answer is
-    /// needed.
+    /// Sets the number of answers that an exchange needs; by default none. If fewer have arrived by the deadline, agents that may still
+    /// answer are asked again, up to `repeats` times, each time with the same time limit. If that is not enough, or no agent is left that
+    /// may answer, the round is given up ([`ServerNode::give_up`]): its answers do not count, and the next round repeats it.
     ///
     /// # Errors
-    /// When no exchange can have so many answers.
+    /// When no exchange can have that many answers.
     pub fn needing(self, quorum: Quorum, repeats: u32) -> Result<Self> {
         let n = self.server.coordinator().federation().agents();
         match quorum {
@@ -212,11 +210,11 @@ impl<T: Transport> Nodes<T> {
         Ok(Self { quorum, repeats, ..self })
     }
 
-    /// Whether the open question has as many answers as are needed.
+    /// Whether the open question has enough answers.
     fn has_quorum(&self) -> bool {
         let coordinator = self.server.coordinator();
         match self.quorum {
-            // Sums of the same weights in another order differ in their last bits.
+            // Tolerance: sums of weights in another order differ in their last bits.
             Quorum::Share(share) => self.server.share_answered() >= share - 1e-12,
             Quorum::Agents(k) => coordinator.answered() >= k.min(coordinator.asked().len()),
         }
@@ -227,23 +225,23 @@ impl<T: Transport> Nodes<T> {
         &self.server
     }
 
-    /// The server. What is changed in it between two rounds is the caller's responsibility.
+    /// The server. The caller is responsible for changes between two rounds.
     pub fn server_mut(&mut self) -> &mut ServerNode {
         &mut self.server
     }
 
-    /// What carries the bytes.
+    /// The transport.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
     }
 }
 
-/// What is to be done in a round. What agents are told travels with their next questions.
+/// The step of a round. Messages at the end of a round travel with the next questions.
 fn step_of(todo: &Todo) -> Step {
     if matches!(todo, Todo::Ask { .. }) { Step::Ask } else { Step::RoundOver }
 }
 
-/// Whether a server tells agents something at the end of a session. A saved state does not say whether it was sent.
+/// Whether a server has a message at the end of a session. A saved state does not say whether it was sent.
 fn tells(server: &ServerNode) -> bool {
     matches!(server.todo(), Todo::Tell { .. })
 }
@@ -267,7 +265,7 @@ impl<T> Observable for Nodes<T> {
 }
 
 impl<T: Transport> Exchanges for Nodes<T> {
-    /// For the agents that can be reached; a question that is still open goes on.
+    /// Asks the reachable agents; a question that is still open goes on.
     fn open(&mut self) -> Result<Step> {
         self.resend()?;
         if self.server.coordinator().is_open() {
@@ -279,7 +277,7 @@ impl<T: Transport> Exchanges for Nodes<T> {
             if let Some(c) = agents.iter().find(|c| **c >= n) {
                 return Err(Error::new("reachable", format!("agent {c} of {n} agents"), format!("agents below {n}")));
             }
-            // A round without answers would be spent on nobody.
+            // A round without agents would be wasted.
             if agents.is_empty() {
                 return Err(Error::machine("no agent can be reached", "the same call again, when an agent can be reached"));
             }
@@ -287,7 +285,7 @@ impl<T: Transport> Exchanges for Nodes<T> {
         Ok(step_of(&self.server.open_for(reachable.as_deref())))
     }
 
-    /// Until there are enough answers, or nobody is left who may still answer.
+    /// Goes on until there are enough answers, or no agent is left that may answer.
     fn exchange(&mut self, cancel: &Cancel) -> Result<bool> {
         let Todo::Ask { mut to, mut bytes } = self.server.todo().clone() else { return Ok(true) };
         for _ in 0..=self.repeats {
@@ -298,7 +296,7 @@ impl<T: Transport> Exchanges for Nodes<T> {
                     self.transport.refused(*agent, &reason);
                 }
             }
-            // The question stays open; the next call asks it again, and agents repeat what they answered.
+            // The question stays open; the next call asks it again, and agents repeat their answers.
             if cancel.is_cancelled() {
                 return Ok(false);
             }

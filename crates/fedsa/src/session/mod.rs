@@ -1,8 +1,7 @@
-//! A session: a federation that goes on until a target, and records how.
+//! A session: runs a federation up to a target, and records rounds.
 //!
-//! It works over any [`Carrier`]: agents in this process ([`crate::round::Run`]), nodes over bytes ([`Nodes`] with a [`Transport`]). It
-//! records rounds, stops at targets, and ends in one [`Outcome`]. It can be cancelled at any time and goes on afterwards, also in another
-//! process ([`Session::state`]).
+//! It works over any [`Carrier`]: agents in this process ([`crate::round::Run`]), or nodes over bytes ([`Nodes`] with a [`Transport`]). It
+//! ends in one [`Outcome`]. It can be cancelled at any time and goes on afterwards, also in another process ([`Session::state`]).
 
 mod carrier;
 mod recorded;
@@ -23,18 +22,18 @@ use crate::metrics::{Metrics, Observation};
 use crate::record::Outcome;
 use crate::round::{Advanced, round};
 
-/// Callbacks about the progress of a session, and the place where its states are kept.
+/// Callbacks of a session: its progress, and the storage of its states.
 pub trait Observer {
     /// A round was recorded.
     fn recorded(&mut self, _row: &Recorded) {}
-    /// A round was carried.
+    /// A round was run.
     fn advanced(&mut self) {}
-    /// Whether a state is to be kept now; asked before each round.
+    /// Whether to keep a state now; called before each round.
     fn wants_state(&mut self) -> bool {
         false
     }
-    /// Whether a state of so many bytes fits into memory, beside the session. States are kept in memory before long rounds only, which
-    /// are abandoned when the session is cancelled.
+    /// Whether a state of so many bytes fits into memory beside the session. States are held in memory only before long rounds, which are
+    /// abandoned when the session is cancelled.
     fn fits(&mut self, _bytes: usize) -> bool {
         true
     }
@@ -42,7 +41,7 @@ pub trait Observer {
     fn keep(&mut self, _state: &State) -> bool {
         false
     }
-    /// The state that was kept last, if it can be had again.
+    /// The state that was kept last, if it is still available.
     fn kept(&mut self) -> Option<State> {
         None
     }
@@ -55,7 +54,7 @@ impl Observer for () {}
 pub struct State {
     /// Rounds done.
     pub round: u64,
-    /// What was recorded.
+    /// The recorded rounds.
     pub rows: Vec<Recorded>,
     /// The state of the carrier.
     #[serde(with = "serde_bytes")]
@@ -64,11 +63,11 @@ pub struct State {
     pub seconds: f64,
 }
 
-/// Which rounds a session records, besides its last one.
+/// The rounds that a session records, besides its last one.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Record {
-    /// Every so many rounds, from round 0.
+    /// Every n-th round, from round 0.
     Every(u64),
     /// These rounds, in increasing order.
     At(Arc<[u64]>),
@@ -82,7 +81,7 @@ impl Record {
         }
     }
 
-    /// The first of these rounds that is not before `round`; the last of all numbers if there is none.
+    /// The first of these rounds that is not before `round`; `u64::MAX` if there is none.
     fn next(&self, round: u64) -> u64 {
         match self {
             Record::Every(_) if round == 0 => 0,
@@ -92,35 +91,34 @@ impl Record {
     }
 }
 
-/// Rounds that last a small part of a session's patience are short. So many follow a round that is timed before the next one is: two looks at the
-/// clock take as long as some agents.
+/// The number of short rounds between two that are timed: reading the clock twice takes as long as some agents.
 const UNTIMED: u64 = 63;
-/// The part of the patience that a short round lasts at most.
+/// The longest such short round, as a share of the patience.
 const SHORT: f64 = 1e-3;
 
 /// The longest round for which a cancelled session waits by default.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// A round before it is carried.
+/// A round before it runs.
 struct ExpectedRound {
     /// The local steps of a participant.
     steps: f64,
-    /// What abandons it.
+    /// Abandons the round.
     cancel: Cancel,
-    /// The state before it, if it may be abandoned and no state was kept elsewhere.
+    /// The state before the round, if it may be abandoned and no state was kept elsewhere.
     state: Option<State>,
 }
 
-/// What brings a carrier to its start.
+/// Brings a carrier to its start.
 type Prepare<C> = Arc<dyn Fn(&mut C) + Send + Sync>;
 
-/// A federation that goes on until a target.
+/// Runs a federation up to a target.
 pub struct Session<C> {
     carrier: C,
-    /// Without the agents' data nothing is known of errors.
+    /// Absent without the agents' data.
     metrics: Option<Arc<Metrics>>,
     record: Record,
-    /// The next round that is recorded, as far as it has been looked up.
+    /// The cached next round to record.
     due: Option<u64>,
     centre: Option<Arc<[f64]>>,
     control_weight: f64,
@@ -131,11 +129,11 @@ pub struct Session<C> {
     round: u64,
     /// The time of all rounds until it was last counted, in seconds.
     seconds: f64,
-    /// Since when the time is not counted, while the session goes on.
+    /// When the time was last counted, while the session goes on.
     since: Option<Instant>,
     /// Seconds per local step in the last round; unknown before the first whole round.
     pace: Option<f64>,
-    /// The number of rounds that need not be timed.
+    /// How many more rounds need not be timed.
     untimed: u64,
     /// `||gbar(theta_0)||`, once a target is relative to it.
     at_start: Option<f64>,
@@ -190,13 +188,13 @@ impl<C: Carrier> Session<C> {
         Self { control_weight, ..self }
     }
 
-    /// The longest round for which a cancelled session waits; a longer one is abandoned. A quarter of a second by default.
+    /// The longest round that a cancelled session waits for, 0.25 s by default; a longer one is abandoned.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// What brings a carrier to its start, if that is not how it is built; called now, and whenever the session starts anew.
+    /// Sets a function that brings the carrier to its start; called now, and at each restart of the session.
     #[must_use]
     pub fn prepared(mut self, prepare: Prepare<C>) -> Self {
         prepare(&mut self.carrier);
@@ -208,7 +206,7 @@ impl<C: Carrier> Session<C> {
         &self.carrier
     }
 
-    /// The carrier. What is changed in it between two calls of [`Session::advance`] is the caller's responsibility.
+    /// The carrier. The caller is responsible for changes between two calls of [`Session::advance`].
     pub fn carrier_mut(&mut self) -> &mut C {
         &mut self.carrier
     }
@@ -241,7 +239,7 @@ impl<C: Carrier> Session<C> {
     /// The state between two rounds.
     ///
     /// # Errors
-    /// When the last round was cancelled in its middle; [`Session::advance`] then goes on from an earlier state.
+    /// When the last round was cancelled before its end; [`Session::advance`] then goes on from an earlier state.
     pub fn state(&self) -> Result<State> {
         let carrier = self.carrier.save()?;
         Ok(State { round: self.round, rows: self.rows.clone(), carrier, seconds: self.seconds })
@@ -250,7 +248,7 @@ impl<C: Carrier> Session<C> {
     /// Goes on from a state of a session of the same federation. Rounds that this session does not record are left out.
     ///
     /// # Errors
-    /// When it is no such state. The session is then unchanged, or goes on from the start.
+    /// When this is not such a state. The session is then unchanged, or goes on from the start.
     pub fn restore(&mut self, state: State) -> Result<()> {
         self.carrier.restore(&state.carrier)?;
         let round = self.carrier.coordinator().rounds();
@@ -268,7 +266,7 @@ impl<C: Carrier> Session<C> {
     /// Goes back to round 0.
     ///
     /// # Errors
-    /// When the carrier cannot.
+    /// When the carrier cannot go back.
     pub fn restart(&mut self) -> Result<()> {
         self.carrier.restart()?;
         if let Some(prepare) = &self.prepare {
@@ -280,13 +278,12 @@ impl<C: Carrier> Session<C> {
     }
 
     /// Goes on until a target is reached, all rounds are done, the iterates diverge, or it is cancelled. Afterwards the session can go on
-    /// with the same or another target. A short round is ended before a cancelled session returns. A long one is abandoned: the session
-    /// then stands where it stood before the round if a state of it fitted into memory, and otherwise goes on from the state that the
-    /// observer kept last, or from the start.
+    /// with the same or another target. A cancelled session ends a short round and abandons a long one. After an abandoned round it goes on
+    /// from before the round, if that state fitted into memory; otherwise from the state that the observer kept last, or from the start.
     ///
     /// # Errors
-    /// When a target cannot be measured ([`Session::with_metrics`]); when the carrier or an operator that metrics need fails, or the carrier
-    /// has lost its state and cannot go back to the start. After a failure the same call goes on.
+    /// When a target cannot be measured ([`Session::with_metrics`]), the carrier or an operator of metrics fails, or the carrier has lost
+    /// its state and cannot go back to the start. After a failure the same call goes on.
     pub fn advance(&mut self, until: &StoppingCriteria, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
         until.check(self.metrics.as_deref())?;
         if self.carrier.is_torn() {
@@ -294,13 +291,13 @@ impl<C: Carrier> Session<C> {
         }
         self.since = Some(Instant::now());
         let mut outcome = self.go_on(until, cancel, observer);
-        // A session that was interrupted goes on, and tells agents the rest with their next questions.
+        // An interrupted session goes on later, and the messages travel with the next questions.
         if outcome.as_ref().is_ok_and(|outcome| *outcome != Outcome::Interrupted)
             && let Err(reason) = self.carrier.finish()
         {
             outcome = Err(reason);
         }
-        // An abandoned round takes no time of the session, which goes on from before it.
+        // The time of an abandoned round does not count, since the session goes on from before it.
         if !matches!(outcome, Ok(Outcome::Interrupted)) {
             self.count_time();
         }
@@ -321,7 +318,7 @@ impl<C: Carrier> Session<C> {
         }
     }
 
-    /// Records where the session stands, and looks whether it ends there.
+    /// Records the round if it is due, and checks whether the session ends.
     fn before_round(&mut self, until: &StoppingCriteria, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Option<Outcome>> {
         let (t, diverged) = (self.carrier.coordinator().rounds(), self.diverged());
         self.round = t;
@@ -346,12 +343,12 @@ impl<C: Carrier> Session<C> {
         Ok(None)
     }
 
-    /// Whether round t is recorded. Rounds come in their order, and most of them are before the next one that is.
+    /// Whether round t is recorded.
     fn is_due(&mut self, t: u64) -> bool {
         self.next_due(t) == t
     }
 
-    /// The first round that is recorded and not before t.
+    /// The first recorded round that is not before t.
     fn next_due(&mut self, t: u64) -> u64 {
         match self.due.filter(|due| *due >= t) {
             Some(due) => due,
@@ -359,7 +356,7 @@ impl<C: Carrier> Session<C> {
         }
     }
 
-    /// Whether the session ends because of how its round did.
+    /// The outcome, if the session ends with this round.
     fn after_round(&self, advanced: Advanced, until: &StoppingCriteria, observer: &mut dyn Observer) -> Option<Outcome> {
         match advanced {
             Advanced::Round => observer.advanced(),
@@ -369,7 +366,7 @@ impl<C: Carrier> Session<C> {
         None
     }
 
-    /// `||gbar(theta_0)||`, where it is known: the session may not have recorded round 0, or may have begun later.
+    /// `||gbar(theta_0)||` if known, also for sessions that did not record round 0.
     fn residual_at_start(&self) -> Option<f64> {
         match self.rows.first() {
             Some(row) if row.round == 0 => row.seen.residual,
@@ -377,7 +374,7 @@ impl<C: Carrier> Session<C> {
         }
     }
 
-    /// Counts the time until now, where the session goes on alone.
+    /// Counts the time until now, while the session goes on.
     fn count_time(&mut self) {
         let Some(since) = self.since else { return };
         let now = Instant::now();
@@ -385,7 +382,7 @@ impl<C: Carrier> Session<C> {
         self.since = Some(now);
     }
 
-    /// Carries a round: a short one to its end, a long one until it is cancelled.
+    /// Runs a round: a short one to its end, a long one until it is cancelled.
     fn carry(&mut self, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Advanced> {
         if self.carrier.keeps_cancelled_rounds() {
             let advanced = round(&mut self.carrier, cancel)?;
@@ -406,17 +403,17 @@ impl<C: Carrier> Session<C> {
         Ok(advanced)
     }
 
-    /// How long the next round is expected to last, as a share of the patience; infinitely long before the first whole round.
+    /// The expected time of the next round, as a share of the patience; infinite before the first whole round.
     fn expected(&self) -> f64 {
         self.pace.map_or(f64::INFINITY, |pace| pace * self.local_steps() / self.patience.as_secs_f64())
     }
 
-    /// The local steps of a participant in the next round, 1 where there are none.
+    /// A participant's local steps in the next round, 1 if there are none.
     fn local_steps(&self) -> f64 {
         self.carrier.next_local_steps().max(1) as f64
     }
 
-    /// How the next round is to be carried: a short one to its end, a long one until it is cancelled, with a state before it.
+    /// Prepares the next round: a short one runs to its end, a long one until it is cancelled, with a state before it.
     fn expect_round(&mut self, cancel: &Cancel, observer: &mut dyn Observer) -> Result<ExpectedRound> {
         let steps = self.local_steps();
         if self.expected() <= 1.0 {
@@ -429,7 +426,7 @@ impl<C: Carrier> Session<C> {
         Ok(ExpectedRound { steps, cancel: cancel.clone(), state })
     }
 
-    /// Keeps the state before a round that was cancelled, and takes the pace of one that took so many `seconds`.
+    /// Keeps the state before a cancelled round, and updates the pace from the round's `seconds`.
     fn end_round(&mut self, round: ExpectedRound, advanced: Advanced, seconds: f64, observer: &mut dyn Observer) -> Result<()> {
         let ExpectedRound { steps, state, .. } = round;
         if let (Advanced::Cancelled, Some(state)) = (advanced, state) {
@@ -443,7 +440,7 @@ impl<C: Carrier> Session<C> {
         let pace = seconds / steps;
         self.pace = match advanced {
             Advanced::Round => Some(pace),
-            // It would have taken longer.
+            // The whole round would have taken longer.
             Advanced::Cancelled => self.pace.map(|before| before.max(pace)),
             Advanced::Over => self.pace,
         };

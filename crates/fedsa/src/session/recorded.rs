@@ -14,8 +14,8 @@ pub struct Recorded {
     pub ledger: Ledger,
     /// The metrics.
     pub seen: Observation,
-    /// The seconds since the start, of federations of machines. Runs in one process have none, so that equal runs have equal rows, and states
-    /// do not keep it.
+    /// The seconds since the start, in federations of machines. Runs in one process have none, so that equal runs have equal rows. States
+    /// do not keep them.
     #[serde(skip)]
     pub seconds: Option<f64>,
 }
@@ -26,7 +26,7 @@ impl Recorded {
         (count.of)(self.round, &self.ledger)
     }
 
-    /// A metric by its name; `error` is `mse` if it is measured from theta*.
+    /// A metric by its name; `error` is `mse` if measured from theta*.
     pub fn metric(&self, name: &str) -> Option<f64> {
         metrics::metric(name)?.value(&self.seen)
     }

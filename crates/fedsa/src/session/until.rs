@@ -1,12 +1,11 @@
-//! Until when a session goes on.
+//! Stopping criteria of sessions.
 
 use super::Recorded;
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Need};
 use crate::record::{Missed, Outcome};
 
-/// Until when a session goes on: a number of rounds, or the first recorded round in which a target is reached. Any of several targets
-/// does.
+/// A session stops after a number of rounds, or at the first recorded round that reaches any target.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StoppingCriteria {
@@ -23,30 +22,30 @@ pub struct StoppingCriteria {
 }
 
 impl StoppingCriteria {
-    /// So many rounds from the start.
+    /// This many rounds from the start.
     pub fn rounds(rounds: u64) -> Self {
         Self { rounds, ..Self::default() }
     }
 
-    /// Or when the squared error is at most `mse`.
+    /// Adds the target: squared error at most `mse`.
     #[must_use]
     pub fn mse(self, mse: f64) -> Self {
         Self { mse: Some(mse), ..self }
     }
 
-    /// Or when the residual is at most `residual`.
+    /// Adds the target: residual at most `residual`.
     #[must_use]
     pub fn residual(self, residual: f64) -> Self {
         Self { residual: Some(residual), ..self }
     }
 
-    /// Or when the residual is at most this share of what it was at the start.
+    /// Adds the target: residual at most this share of the residual at the start.
     #[must_use]
     pub fn relative_residual(self, share: f64) -> Self {
         Self { relative_residual: Some(share), ..self }
     }
 
-    /// Or when the loss is at most `gap` above the least one.
+    /// Adds the target: loss at most `gap` above its minimum.
     #[must_use]
     pub fn gap(self, gap: f64) -> Self {
         Self { gap: Some(gap), ..self }
@@ -55,7 +54,7 @@ impl StoppingCriteria {
     /// Checks that every target can be measured with these metrics.
     ///
     /// # Errors
-    /// When one cannot, because there are no metrics or because the problem does not tell what it needs.
+    /// When one cannot, because there are no metrics, or the problem lacks a fact that it needs.
     pub fn check(&self, metrics: Option<&Metrics>) -> Result<()> {
         let targets = [
             ("mse", "mse", self.mse),
@@ -77,30 +76,29 @@ impl StoppingCriteria {
         Ok(())
     }
 
-    /// The levels at which a run stops that had the residual `at_start` in round 0.
+    /// The residuals at which a run stops that had `at_start` in round 0.
     fn residuals(&self, at_start: Option<f64>) -> impl Iterator<Item = f64> {
         let relative = self.relative_residual.zip(at_start).map(|(share, at_start)| share * at_start);
         self.residual.into_iter().chain(relative)
     }
 
-    /// The target residual of a run with the residual `at_start` in round 0: the larger one of `residual` and `relative_residual`; `None`
-    /// without a target.
+    /// The target residual of a run with the residual `at_start` in round 0: the larger of the two targets; `None` without one.
     pub fn residual_asked(&self, at_start: Option<f64>) -> Option<f64> {
         self.residuals(at_start).max_by(f64::total_cmp)
     }
 
-    /// Whether the last of these recorded rounds has reached a target, of a run with the residual `at_start` in round 0.
+    /// Whether the last recorded round has reached a target; the residual in round 0 was `at_start`.
     pub fn is_reached(&self, rows: &[Recorded], at_start: Option<f64>) -> bool {
         let Some(last) = rows.last() else { return false };
-        // A residual that overflows at the start is no reference.
+        // An overflowing residual at the start is no reference.
         let below = |target: f64, name| target.is_finite() && last.metric(name).is_some_and(|y| y <= target);
         self.mse.is_some_and(|x| below(x, "mse"))
             || self.gap.is_some_and(|x| below(x, "gap"))
             || self.residuals(at_start).any(|x| below(x, "residual"))
     }
 
-    /// How a run ended that recorded these rounds, had the residual `at_start` in round 0, and did not go on: whether it has diverged
-    /// after so many rounds, and whether it reached a target.
+    /// The outcome of a run that recorded these rounds and had the residual `at_start` in round 0. `diverged` is the number of rounds after
+    /// which it diverged, if it did.
     pub fn outcome(&self, rows: &[Recorded], at_start: Option<f64>, diverged: Option<u64>, has_reached: bool) -> Outcome {
         let targets = [("mse", self.mse), ("residual", self.residual_asked(at_start)), ("gap", self.gap)];
         let missed = targets.into_iter().filter_map(|(metric, target)| {

@@ -1,8 +1,8 @@
 //! Settings of one of several types.
 
-/// Implements `Deserialize` for a choice between a number, a whole number, a text, a list and a table. Arguments: the text of
-/// what is accepted, and for each form its type and the conversion into the choice, which may refuse with the text of what
-/// is accepted. The reader then knows the place of an error within the form, which it does not for serde's untagged enums.
+/// Implements `Deserialize` for a choice between a number, a whole number, a text, a list and a table. Arguments: the text that names the
+/// accepted values, and for each form its type and the conversion into the choice. A conversion refuses with a text of accepted values.
+/// Unlike serde's untagged enums, errors have their place within the form.
 ///
 /// ```
 /// /// A level, or several.

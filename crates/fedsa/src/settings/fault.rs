@@ -1,4 +1,4 @@
-//! What is wrong with a tree of settings: the error of the reader.
+//! The reader's error.
 
 use std::fmt::Display;
 
@@ -13,9 +13,9 @@ pub struct ReadError(Box<Fault>);
 
 #[derive(Debug)]
 struct Fault {
-    /// The key, seen from the table in which reading began.
+    /// The key, from the table in which reading began.
     path: String,
-    /// The value that is not accepted. An error gets it where it is seen first, that is, closest to the value.
+    /// The refused value, set closest to it.
     value: Option<String>,
     what: What,
 }
@@ -32,7 +32,7 @@ enum What {
         name: String,
         accepted: &'static [&'static str],
     },
-    /// A value of another type or length; `found` is the value if serde saw it apart from the tree.
+    /// A value of another type or length; `found` is the value if serde reported one.
     Refused {
         code: ErrorCode,
         found: Option<Value>,
@@ -55,7 +55,7 @@ impl ReadError {
         Self::new(What::Refused { code: ErrorCode::WrongLength, found: None, accepted })
     }
 
-    /// A key that a table does not have.
+    /// An unknown key of a table.
     pub(super) fn unknown_key(name: &str, accepted: &'static [&'static str]) -> Self {
         Self::new(What::UnknownKey { name: name.into(), accepted })
     }
@@ -78,8 +78,8 @@ impl ReadError {
         append(&mut self.0.path, &inner);
     }
 
-    /// Notes the value that was read when the error arose. Enums with a tag (`law = ..`) collect their table before they read
-    /// it, so that errors within it arise at the table: the one entry that is the value at fault is then looked up.
+    /// Notes the value that was read when the error arose. Enums with a tag (`law = ..`) collect their table before they read it, so errors
+    /// within it arise at the table. The entry at fault is then looked up, if only one can be meant.
     pub(super) fn seen(mut self, value: &Value) -> Self {
         let fault = &mut *self.0;
         if fault.value.is_some() || !fault.path.is_empty() {
@@ -101,7 +101,7 @@ impl ReadError {
     }
 }
 
-/// The most characters of a value in a message.
+/// The largest number of characters of a value in a message.
 pub(super) const SHORT: usize = 60;
 
 fn append(path: &mut String, inner: &str) {
@@ -111,7 +111,7 @@ fn append(path: &mut String, inner: &str) {
     path.push_str(inner);
 }
 
-/// The one value within `value` that is wanted, and its key; `None` if there are several or none.
+/// The only wanted value within `value`, and its key; `None` if there are several or none.
 fn only<'v>(value: &'v Value, wanted: &dyn Fn(&Value) -> bool) -> Option<(String, &'v Value)> {
     fn find<'v>(value: &'v Value, path: &str, wanted: &dyn Fn(&Value) -> bool, found: &mut Vec<(String, &'v Value)>) {
         let mut each = |name: String, inner: &'v Value| {
@@ -173,7 +173,7 @@ impl Display for ReadError {
 impl std::error::Error for ReadError {}
 
 impl serde::de::Error for ReadError {
-    /// The text is what would be accepted: that is what choices between types say.
+    /// The text names the accepted values, as choices between types pass it.
     fn custom<T: Display>(accepted: T) -> Self {
         Self::wrong_type(&accepted.to_string())
     }
@@ -208,7 +208,7 @@ impl serde::de::Error for ReadError {
     }
 }
 
-/// The value that serde found, if it is one that a tree can be searched for.
+/// The value that serde found, if a tree can contain it.
 fn tree(found: Unexpected<'_>) -> Option<Value> {
     Some(match found {
         Unexpected::Bool(yes) => Value::Bool(yes),
@@ -220,8 +220,7 @@ fn tree(found: Unexpected<'_>) -> Option<Value> {
     })
 }
 
-/// The types of serde's own code in a user's words; it uses these where a table is collected before it is read. Everything
-/// else says itself what it accepts.
+/// The type names of serde's own code in users' words. Serde uses them where it collects a table before it reads it.
 fn plain(expected: &str) -> String {
     use super::words::{BOOL, LIST, NAME, NUMBER, TABLE, TEXT, WHOLE, WHOLE_POSITIVE};
     match expected {

@@ -1,4 +1,4 @@
-//! Names that were probably meant.
+//! Suggestions for misspelt names.
 
 use crate::error::quoted;
 

@@ -1,10 +1,9 @@
 //! The deserialiser of settings.
 //!
-//! Derived serde code accepts a list of values for a struct, in the order of its fields: a file with
-//! `step_size = [0.1, 0.2]` would get the schedule `c = 0.1, t0 = 0.2`. The reader refuses this for all structs. Enums with
-//! a tag (`law = ..`) read their content without telling the reader its type; fields of such types use
-//! [`crate::registry::table`]. A choice between types is a [`crate::choice!`], because serde's untagged enums have no place
-//! for an error.
+//! Derived serde code accepts a list of values for a struct, in the order of its fields: a file with `step_size = [0.1, 0.2]` would get the
+//! schedule `c = 0.1, t0 = 0.2`. The reader refuses this for all structs. Enums with a tag (`law = ..`) do not tell the reader their type;
+//! fields of such types use [`crate::registry::table`]. A choice between types is a [`crate::choice!`], because errors of serde's untagged
+//! enums have no place.
 
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor};
@@ -31,7 +30,7 @@ impl<'a> Reader<'a> {
         ReadError::wrong_type(accepted).seen(self.0)
     }
 
-    /// An outcome whose error knows the value.
+    /// Adds the value to an error.
     #[inline]
     fn seen<T>(self, outcome: Result<T>) -> Result<T> {
         outcome.map_err(|e| e.seen(self.0))
@@ -222,7 +221,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     }
 }
 
-/// A date, in the form in which the `toml` crate hands it to its own types.
+/// A date, in the form that the `toml` crate uses for its own types.
 struct Date<'a>(Option<&'a str>);
 
 impl<'de> MapAccess<'de> for Date<'_> {

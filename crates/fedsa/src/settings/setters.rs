@@ -1,6 +1,6 @@
 //! Setters of settings.
 
-/// Functions `with_x` that set the key `x`. Settings gain keys, and therefore other crates cannot write them as literals.
+/// Functions `with_x` that set the key `x`. Settings may gain keys, so other crates cannot write them as literals.
 #[macro_export]
 macro_rules! setters {
     ($settings:ident { $($with:ident($key:ident: $of:ty) = $value:expr;)+ }) => {

@@ -77,7 +77,7 @@ fn errors_are_data() {
     }
 }
 
-/// Tables with a tag are collected before they are read: the entry at fault is looked up.
+/// Tables with a tag are collected before they are read, so the entry at fault is looked up.
 #[test]
 fn errors_in_tables_with_a_tag_have_the_key_where_one_entry_can_be_meant() {
     use ErrorCode::{MissingKey, UnknownKey, UnknownName, WrongType};

@@ -15,7 +15,7 @@ fn is_plain(x: f64) -> bool {
     x == 0.0 || !x.is_finite() || (1e-4..1e16).contains(&x.abs())
 }
 
-/// A number as TOML has it.
+/// A number in TOML.
 fn number(x: f64) -> String {
     match x {
         x if x.is_nan() => "nan".into(),
@@ -24,14 +24,14 @@ fn number(x: f64) -> String {
     }
 }
 
-/// A text with room for so many characters. What appends to it says whether all fitted; only what closes follows what did not.
+/// A text with room for a number of characters. Methods that append return whether all fitted; after a cut only closing braces follow.
 struct Cut {
     text: String,
     left: usize,
 }
 
 impl Cut {
-    /// Appends a text as far as there is room, and `..` for the rest.
+    /// Appends as much of a text as there is room for, and `..` for the rest.
     fn part(&mut self, text: &str) -> bool {
         let end = text.char_indices().nth(self.left).map(|(end, _)| end);
         let shown = &text[..end.unwrap_or(text.len())];
@@ -40,7 +40,7 @@ impl Cut {
         if end.is_some() { self.rest() } else { true }
     }
 
-    /// Appends a text, or `..` where there is no room for all of it.
+    /// Appends a text, or `..` if not all of it fits.
     fn whole(&mut self, text: &str) -> bool {
         if text.chars().count() <= self.left { self.part(text) } else { self.rest() }
     }
@@ -53,7 +53,7 @@ impl Cut {
 
     fn value(&mut self, value: &Value, most: usize) -> bool {
         match value {
-            // What is cut off need not be made.
+            // Characters beyond the cut are not formatted.
             Value::Text(text) => self.part(&format!("{:?}", text.chars().take(most + 1).collect::<String>())),
             Value::Float(x) => self.whole(&number(*x)),
             Value::Integer(i) => self.whole(&i.to_string()),
@@ -94,7 +94,7 @@ impl Cut {
 mod tests {
     use super::*;
 
-    /// What is cut off is `..`, between elements and within texts; what is open is closed, and what fits is whole.
+    /// Cuts are shown as `..`, between elements and within texts; open braces are closed.
     #[test]
     fn values_are_cut_with_their_braces_closed() {
         let rounds = Value::List([1, 2, 4, 7, 12].map(Value::Integer).to_vec());

@@ -1,4 +1,4 @@
-//! What readers accept, in the words of users.
+//! Accepted values, as messages to users name them.
 
 pub(super) const WHOLE_POSITIVE: &str = "a whole number, at least 0";
 pub(super) const WHOLE: &str = "a whole number";

@@ -11,7 +11,7 @@ pub(crate) struct AgentEnd<'a> {
     pub uplink: &'a Uplink,
     /// The round, the exchange and the agent.
     pub at: MessageKey,
-    /// What error feedback has kept of the agent's messages, [`Uplink::feedback_len`] numbers.
+    /// The agent's stored errors (error feedback), [`Uplink::feedback_len`] numbers.
     pub feedback: &'a mut [f64],
 }
 
@@ -20,27 +20,27 @@ pub(crate) struct AgentEnd<'a> {
 pub(crate) enum Answer {
     /// A message.
     Sent {
-        /// What the server will decode.
+        /// The parts as the server will decode them.
         parts: Vec<(Part, Body)>,
         /// The number of bytes on the wire.
         len: usize,
-        /// These bytes, where they were asked for or had to be made.
+        /// The bytes, if requested or needed to compute `parts`.
         bytes: Vec<u8>,
     },
     /// No message: the link's budget does not carry it.
     NotCarried,
-    /// A message without numbers: the agent's are no longer finite.
+    /// A message without numbers, because the agent's numbers are no longer finite.
     Diverged {
         /// The number of bytes on the wire.
         len: usize,
-        /// These bytes, where they were asked for.
+        /// The bytes, if requested.
         bytes: Vec<u8>,
     },
 }
 
 impl Answer {
-    /// What the server will decode over a link that alters messages, `None` if it carried no message; nothing over other links, and if the agent's
-    /// numbers are no longer finite.
+    /// Over a link that alters messages: the parts that the server will decode, or `Some(None)` if the budget carried no message. `None`
+    /// over other links, and if the agent's numbers are no longer finite.
     pub fn altered(&self, uplink: &Uplink) -> Option<Option<&[(Part, Body)]>> {
         match self {
             _ if !uplink.alters() => None,
@@ -66,9 +66,9 @@ impl AgentEnd<'_> {
         self.uplink.allowance(self.at, d)
     }
 
-    /// Sends one vector: writes its payload into `bytes` and what the server will decode into `decoded`, both reused. Returns the
-    /// number of bytes on the wire, or `None` if the budget carries no message; `decoded` is then 0. Over a link that alters nothing
-    /// no bytes are made.
+    /// Sends one vector: writes its payload into `bytes` and the vector that the server will decode into `decoded`, both reused. Returns
+    /// the number of bytes on the wire, or `None` if the budget carries no message; `decoded` is then 0. Over a link that alters nothing
+    /// `bytes` is not written.
     pub fn send_vector(&mut self, x: &[f64], bytes: &mut Vec<u8>, decoded: &mut [f64]) -> Option<u64> {
         let payload = if self.uplink.alters() {
             let mut altered = self.at.stream(Purpose::Altered);
@@ -80,8 +80,8 @@ impl AgentEnd<'_> {
         Some((HEADER_BYTES + PART_HEADER_BYTES + payload) as u64)
     }
 
-    /// Sends the parts of an answer. Parts that may be encoded pass the codec, with error feedback for parts of d numbers. The bytes
-    /// are made where `envelope` is given; otherwise only if the link alters messages, because their number is known.
+    /// Sends the parts of an answer. Parts that may be encoded pass the codec, with error feedback for parts of d numbers. Bytes are made
+    /// if `envelope` is given or the link alters messages; otherwise their number is known without them.
     pub fn send(&mut self, parts: Vec<(Part, Body)>, envelope: Option<&Envelope>) -> Answer {
         let MessageKey { round, exchange, .. } = self.at;
         if !are_finite(&parts) {
@@ -99,7 +99,7 @@ impl AgentEnd<'_> {
         Answer::Sent { parts, len: bytes.len(), bytes }
     }
 
-    /// Writes the parts, and returns what the server will decode; `None` if the budget carries no message.
+    /// Writes the parts, and returns them as the server will decode them; `None` if the budget carries no message.
     fn write(&mut self, mut parts: Vec<(Part, Body)>, writer: &mut Writer) -> Option<Vec<(Part, Body)>> {
         let Self { uplink, at, feedback } = self;
         let (alters, mut altered) = (uplink.alters(), at.stream(Purpose::Altered));
@@ -127,7 +127,7 @@ impl AgentEnd<'_> {
     }
 }
 
-/// The bytes of an answer that is a part without numbers, instead of what is wanted.
+/// The bytes of an answer that consists of one part without numbers.
 pub(crate) fn without_numbers(part: Part, round: u64, exchange: u8, envelope: &Envelope) -> Vec<u8> {
     let mut writer = Writer::new(round, exchange, envelope);
     writer.body(part, &Body::Numbers(Vec::new()));

@@ -1,4 +1,4 @@
-//! What the server makes of the answers of an exchange where their sum is enough.
+//! Means of the answers of an exchange.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,11 +6,11 @@ use crate::error::{Result, require};
 use crate::parallel;
 use crate::sums::sum;
 
-/// The mean that the server takes of the answers that arrived, where a method needs only their sum.
+/// The server's mean of the answers that arrived, for methods that need only their sum.
 ///
-/// Answers have weights `w_i`: the agent's `p_c`, times the factor by which the message arrived. The server gets `sum_i w_i` times the mean, so
-/// that a missing answer has the same effect under every mean. A robust mean bounds the effect of a minority of agents with arbitrary
-/// finite answers. Its root differs from the root of the mean if agents differ, and their answers are not symmetric around their mean.
+/// The weight `w_i` of an answer is `p_c` times the factor by which it arrived. The server gets `sum_i w_i` times the mean, so missing
+/// answers act alike under every mean. A robust mean bounds the effect of a minority of arbitrary finite answers. It moves the root if
+/// answers are not symmetric around their mean.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -18,17 +18,15 @@ pub enum Aggregation {
     /// The weighted mean.
     #[default]
     Mean,
-    /// The weighted median of each component. With equal weights it is the value in the middle, or the mean of the two in the middle. In
-    /// general it is the mean of the lower and the upper median. They are the first values, in increasing order, with at least half of the
-    /// weight, and with more than half.
+    /// The weighted median of each component: the mean of the smallest values up to which the weights sum to at least half, and to more
+    /// than half.
     Median,
-    /// The weighted mean of each component without the `floor(share n)` largest and as many smallest of the n numbers. The value is the
-    /// share, in [0, 0.5).
+    /// The weighted mean of each component without the `floor(share n)` largest and smallest of n numbers; `0 <= share < 0.5`.
     TrimmedMean(#[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 0.5)))] f64),
 }
 
 impl Aggregation {
-    /// Whether it is the mean.
+    /// Whether this is the weighted mean.
     pub fn is_mean(&self) -> bool {
         *self == Self::Mean
     }
@@ -42,8 +40,8 @@ impl Aggregation {
         require((0.0..0.5).contains(&share), "aggregation.trimmed_mean", share, "a share of the answers in [0, 0.5)")
     }
 
-    /// `sum_i w_i` times the mean of messages of d numbers, which are given with their weights; `None` for what is missing. The result of a
-    /// robust mean does not depend on their order.
+    /// `sum_i w_i` times the mean of messages of d numbers with their weights; `None` for a missing message. A robust mean does not depend
+    /// on the order of messages.
     pub(crate) fn of<'a>(self, d: usize, messages: impl Iterator<Item = Option<(f64, &'a [f64])>>) -> Vec<f64> {
         if self.is_mean() {
             return sum(d, messages);
@@ -56,7 +54,7 @@ impl Aggregation {
         })
     }
 
-    /// The same of one component: values in increasing order with their weights.
+    /// [`Aggregation::of`] of one component: values in increasing order with their weights.
     fn of_sorted(self, values: &[(f64, f64)]) -> f64 {
         let weight_of = |values: &[(f64, f64)]| -> f64 { values.iter().map(|(_, w)| w).sum() };
         let weight = weight_of(values);
@@ -74,17 +72,17 @@ impl Aggregation {
         weight * robust
     }
 
-    /// How many of n answers, one or more, are left out at either end; one or more remain.
+    /// How many of n >= 1 answers are left out at either end; at least one remains.
     fn left_out(self, n: usize) -> usize {
         let Self::TrimmedMean(share) = self else { return 0 };
         ((share * n as f64 + ROUNDING) as usize).min((n - 1) / 2)
     }
 }
 
-/// Sums of weights that differ by less, relatively, are the same half of the weight, and numbers of answers that differ by less are the same.
+/// Tolerance: relative, for sums of weights compared with half of the weight; absolute, for numbers of answers.
 const ROUNDING: f64 = 1e-9;
 
-/// The least value that this weight or more does not exceed.
+/// The smallest value up to which the weights sum to at least `weight`.
 fn first_with(values: &[(f64, f64)], weight: f64) -> f64 {
     let mut below = 0.0;
     let found = values.iter().find(|(_, w)| {

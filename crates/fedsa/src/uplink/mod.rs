@@ -1,8 +1,8 @@
 //! Links between agents and the server.
 //!
-//! An uplink has two ends. The agent's end has the stages that alter what is sent, the bit budget of the exchange, the codec and error
-//! feedback. The server's end delivers one message per agent (which may be lost, weakened or late) or only the sum of all messages, and takes
-//! a mean of them. The page `docs/src/reference/links.md` describes what links do to messages.
+//! An uplink has two ends. The agent's end has the altering stages, the bit budget of the exchange, the codec and error feedback. The
+//! server's end delivers one message per agent (which may be lost, weakened or late) or only the sum of all messages, and takes their mean.
+//! The page `docs/src/reference/links.md` describes what links do to messages.
 
 pub(crate) mod agent_end;
 pub mod aggregation;
@@ -21,17 +21,17 @@ use stage::bit_budget::BitBudget;
 use stage::delay::{Delay, Pull};
 use stage::{Act, Alteration, Channel, LinkStage};
 
-/// A link: the codec and the stages of agents' messages, the mean that the server takes of them, and the codec of the server's messages.
+/// A link: the codec and stages of agents' messages, the server's mean, and the codec of the server's messages.
 #[derive(Debug, Clone, serde::Serialize)]
 #[non_exhaustive]
 pub struct Uplink {
     /// The codec of the agents' messages.
     pub codec: Arc<dyn Codec>,
-    /// Whether an agent adds what the codec left out of one message to its next message.
+    /// Whether an agent adds the codec's error of one message to its next message.
     pub error_feedback: bool,
     /// The stages that messages pass, in order.
     pub media: Vec<Arc<dyn LinkStage>>,
-    /// The mean that the server takes of the answers.
+    /// The server's mean of the answers.
     #[serde(skip_serializing_if = "Aggregation::is_mean")]
     pub aggregation: Aggregation,
     /// The codec of the server's messages.
@@ -53,11 +53,11 @@ impl Default for Uplink {
     }
 }
 
-/// What a link does to messages, as methods need to know it. An agent can know that its message was altered; it cannot
-/// know that its message was lost, late or summed.
+/// The link's effects on messages that methods depend on. An agent knows alterations of its message, but not whether it was lost, late or
+/// summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkFacts {
-    /// A codec, a budget or another stage alters agents' messages. An agent knows what the server will decode.
+    /// A codec, a budget or another stage alters agents' messages. An agent can compute the decoded message.
     pub is_altered: bool,
     /// Stages weaken or lose messages. An agent does not know what arrives.
     pub is_lost: bool,
@@ -83,7 +83,7 @@ impl LinkFacts {
 }
 
 impl Uplink {
-    /// What the link does to messages.
+    /// The link's effects on messages.
     pub fn facts(&self) -> LinkFacts {
         LinkFacts {
             is_altered: self.alters(),
@@ -101,7 +101,7 @@ impl Uplink {
         self.media.iter().map(|stage| stage.act())
     }
 
-    /// What weakens or loses messages.
+    /// The stages that weaken or lose messages.
     fn channels(&self) -> impl Iterator<Item = &dyn Channel> {
         self.acts().filter_map(Act::channel)
     }
@@ -145,8 +145,8 @@ impl Uplink {
         self.facts() == LinkFacts::default()
     }
 
-    /// Whether all that agents send, vectors of `d` components, arrives at once and unaltered; `encodes` as for [`Uplink::check`]. A bit
-    /// budget alters nothing by itself: it may carry no message, or a codec may round by it.
+    /// Whether agents' vectors of `d` components all arrive at once and unaltered; `encodes` as for [`Uplink::check`]. A bit budget alters
+    /// nothing by itself: it may carry no message, or make a codec send fewer bits.
     pub fn delivers_all(&self, d: usize, encodes: bool) -> bool {
         let is_altered = !self.codec.is_exact() || self.alters_vectors();
         let but_for_budget = LinkFacts { is_altered, has_budget: false, is_robust: false, ..self.facts() };
@@ -178,12 +178,14 @@ impl Uplink {
     }
 
     /// Checks the link for `agents` agents and vectors of `d` components; `encodes` says whether the codec encodes any part of an answer
-    /// ([`crate::protocol::Protocol::encodes`]). Otherwise agents choose what they send by the budget, and none is too small.
+    /// ([`crate::protocol::Protocol::encodes`]). Otherwise agents fit their answers to the budget, and no budget is too small.
     ///
     /// # Errors
-    /// When a codec needs more components, the share of a trimmed mean is out of range, a budget never carries a message that is encoded, or a trace has
-    /// delays for another number of agents. The key is that of a method's `uplink` or
-    /// `downlink`, without the medium's place in its list.
+    /// - A codec needs more components, or a trimmed mean's share is out of range.
+    /// - A budget never carries an encoded message.
+    /// - Stages cannot be combined, or a trace has delays for another number of agents.
+    ///
+    /// The key is inside a method's `uplink` or `downlink`, without the medium's index.
     pub fn check(&self, agents: usize, d: usize, encodes: bool) -> Result<()> {
         self.codec.check_dim(d).map_err(|e| e.inside("uplink.codec"))?;
         if self.error_feedback {
@@ -208,7 +210,7 @@ impl Uplink {
         self.channels().map(|channel| channel.gain_law().share_arriving).product::<f64>() * sent
     }
 
-    /// The number of numbers that error feedback keeps per agent: a vector of d components for each exchange of a round.
+    /// The number of stored numbers per agent for error feedback: d for each exchange of a round.
     pub fn feedback_len(&self, d: usize, exchanges: usize) -> usize {
         if self.error_feedback { exchanges * d } else { 0 }
     }
@@ -229,10 +231,10 @@ impl Uplink {
         }
     }
 
-    /// The agent's end of one vector: alters `x` by the stages in their order, encodes what they leave into `bytes` (cleared first), with
-    /// error feedback if there is any, and sets `decoded` to what the server will decode. Error feedback keeps what the codec leaves out,
-    /// and nothing of what stages alter. Returns whether there is a message. If the budget carries none, the result is
-    /// `false`, and `decoded` is 0. `altered` is the stream of the message for what stages draw; its parts share it.
+    /// The agent's end of one vector. The stages alter `x` in their order, then the codec encodes it into `bytes` (cleared first), with
+    /// error feedback if the link has it. `decoded` becomes the vector that the server will decode. Error feedback stores the codec's
+    /// error, without the stages' alterations. Returns whether there is a message; if the budget carries none, `decoded` is 0. `altered` is
+    /// the message's stream for the stages' draws, shared by its parts.
     pub fn encode(
         &self,
         at: MessageKey,
@@ -302,8 +304,8 @@ impl Uplink {
         }
     }
 
-    /// The number of bits that the link carries for vectors of d components in an exchange, if it has a budget. The agent
-    /// knows this number before it chooses what to send.
+    /// The number of bits that the link carries for vectors of d components in an exchange, if it has a budget. The agent knows it before
+    /// it chooses what to send.
     pub fn allowance(&self, at: MessageKey, d: usize) -> Option<u64> {
         self.budget().map(|budget| u64::from(budget.draw(&mut at.stream(Purpose::Budget))) * d as u64)
     }

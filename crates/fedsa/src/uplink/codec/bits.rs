@@ -1,15 +1,13 @@
 //! Integers of b bits, packed without gaps.
 //!
-//! Value i takes the bits `i b .. (i + 1) b` of the bit string whose bit p is bit
-//! `p mod 8` of byte `p / 8`; the last byte is padded with zeros. Values are packed in
-//! blocks of [`BLOCK`], each of which starts at a byte. Within a block neighbours are
-//! merged in pairs while twice the width fits into a word, from b to 2b to 4b and so on,
-//! so that at most half as many values pass the serial loop; the compiler vectorises the
-//! merging loops.
+//! Value i takes the bits `i b .. (i + 1) b` of the bit string whose bit p is bit `p mod 8` of byte `p / 8`; the last byte is padded with
+//! zeros. Values are packed in blocks of [`BLOCK`], each of which starts at a byte. Within a block neighbours are merged in pairs (widths
+//! b, 2b, 4b, ..) while twice the width fits into a word. At most half as many values then pass the serial loop, and the compiler
+//! vectorises the merging loops.
 
 /// Values per block; a multiple of 8.
 pub(super) const BLOCK: usize = 128;
-/// Up to this number of values merging costs more than it saves.
+/// Up to this number of values, merging costs more than it saves.
 const SHORT: usize = 16;
 
 /// The bytes that `n` integers of `b` bits take.
@@ -75,7 +73,7 @@ pub(super) fn unpack_block(bytes: &[u8], b: u32, out: &mut [u64]) {
     split(&a, b, out);
 }
 
-/// Merges neighbours of `b` bits into integers of `2b` bits; returns the number of these.
+/// Merges neighbours of `b` bits into integers of `2b` bits; returns their number.
 #[inline(always)]
 fn merge(values: &[u64], b: u32, out: &mut [u64]) -> usize {
     let pairs = values.chunks_exact(2);

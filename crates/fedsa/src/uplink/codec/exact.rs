@@ -12,7 +12,7 @@ use crate::random::Stream;
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Exact;
 
-/// The settings of [`Exact`], which have no keys.
+/// The settings of [`Exact`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

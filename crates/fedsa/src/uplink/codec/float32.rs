@@ -1,4 +1,8 @@
-//! 32 bits per component: each number is rounded to the nearest f32.
+//! 32 bits per component: each number is rounded to the nearest f32, ties to even.
+//!
+//! The error of a component is at most `2^-24 |x|`, or at most `2^-150` below the smallest normal f32. A finite number beyond the largest f32,
+//! `(2 - 2^-23) 2^127`, becomes the largest f32 of the same sign; infinities and NaN are kept. Rounding is deterministic, and therefore biased.
+//! Payload: n f32, little endian.
 
 use std::sync::Arc;
 
@@ -8,12 +12,7 @@ use super::{Codec, CodecSettings, malformed};
 use crate::error::Result;
 use crate::random::Stream;
 
-/// Sends the nearest f32, ties to even. The type is also its settings, which have no keys.
-///
-/// The error of a component is at most `2^-24 |x|`, or at most `2^-150` below the
-/// smallest normal f32. A finite number beyond the largest f32, `(2 - 2^-23) 2^127`,
-/// becomes the largest f32 of the same sign; infinities and NaN are kept. Rounding is
-/// deterministic, and therefore biased. Payload: n f32, little endian.
+/// Sends the nearest f32.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -1,8 +1,7 @@
 //! Codecs: one agent's vector to bytes and back.
 //!
-//! A codec is pure: the memory from message to message (error feedback) belongs to the
-//! link. Random choices come from a stream that both ends can open, so that the
-//! decoder can subtract a dither that was not sent.
+//! A codec has no state: the link keeps the stored errors of error feedback. Random choices come from a stream that both ends can open, so
+//! a dither or the indices of random components need not be sent.
 
 mod bits;
 mod exact;
@@ -28,18 +27,17 @@ pub trait Codec: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
     /// The number of bytes of `n` encoded numbers if the link carries `budget` bits per
     /// component (without a limit if absent); `None` if the link cannot carry them.
     fn encoded_len(&self, n: usize, budget: Option<u32>) -> Option<usize>;
-    /// Appends the bytes of `x` to `out`. Their number is [`Codec::encoded_len`], which must
-    /// not be `None`.
+    /// Appends the [`Codec::encoded_len`] bytes of `x` to `out`. The length must not be `None`.
     fn encode(&self, x: &[f64], budget: Option<u32>, stream: &mut Stream, out: &mut Vec<u8>);
-    /// Reads `out.len()` numbers from the start of `bytes`; returns how many bytes they took.
-    /// `stream` is the encoder's, opened anew.
+    /// Reads `out.len()` numbers from the start of `bytes`; returns how many bytes they took. `stream` is the encoder's stream from its
+    /// start.
     ///
     /// # Errors
-    /// When this codec did not produce the bytes. Never panics.
+    /// When this codec did not produce the bytes.
     fn decode(&self, bytes: &[u8], stream: &mut Stream, out: &mut [f64]) -> Result<usize>;
     /// The smallest number of bytes of `n` encoded numbers. It limits what a decoder may allocate.
     fn min_len(&self, n: usize) -> usize;
-    /// Whether decoding restores every bit. The engine then need not produce the bytes.
+    /// Whether decoding restores every bit; the engine then skips encoding.
     fn is_exact(&self) -> bool {
         false
     }

@@ -8,8 +8,8 @@
 //! dither:      q_j = floor(y_j + u_j + 1/2),   x^_j = (q_j - u_j) D - s
 //! nearest:     q_j = floor(y_j + 1/2),         x^_j = q_j D - s
 //! ```
-//! with `u_j` uniform on `[-1/2, 1/2)`, i.i.d., from the stream that both ends can
-//! open. Source: \[T\] Def. 4.2.2; the same rounding as QSGD's up to the scale.
+//! with `u_j` uniform on `[-1/2, 1/2)`, i.i.d., from a stream that both ends can open. Source: \[T\] Def. 4.2.2; the same rounding as
+//! QSGD's up to the scale.
 //!
 //! **Error** `e = x^ - x`, n components:
 //! - *stochastic* (non-subtractive dither): `E e = 0`, `|e_j| < D`,
@@ -20,28 +20,22 @@
 //! - *nearest*: `|e_j| <= D/2`, biased and deterministic, for use with error feedback.
 //!   Ties are rounded up.
 //!
-//! **In f64.** `y_j` is held in fixed point with `F = min(32, 52 - b)` bits behind the
-//! point, and `u_j + 1/2` is `r / 2^F` with r uniform on `0 .. 2^F - 1`, so that
-//! `q = (Y + r) >> F` for the integer `Y = 2^F y` rounded. Then `P(q = floor(Y / 2^F) + 1)`
-//! is the fraction of `Y / 2^F`, exactly, so `E q = Y / 2^F`, exactly: the only bias is the
-//! rounding of Y, at most `2^-(F+1) D`, beside the rounding of `x / s + 1`, its product with
-//! `2^(F-1) (2^b - 1)` and the decoder's, together below `2^-50 s`. For `b <= 20` the first
-//! is `2^-33` steps, which is visible only in a mean over about 2^64 components, as the noise is
-//! up to D/2; for larger b it is below `2^-51 s` too. The dither that is
-//! subtracted is `(r + 1/2) / 2^F - 1/2`, so that for every Y the error is uniform on `2^F`
-//! points that are symmetric about 0, with variance `D^2/12 (1 - 2^-2F)`.
-//! Two components share a draw of 64 bits. From 52 bits on, D has the size of the rounding
-//! error of s: all rounding is to nearest, without random draws, and `|e_j| <= 2^-49 s`.
-//! If s is subnormal, add the smallest subnormal number to every bound.
+//! **In f64.** `y_j` is held in fixed point with `F = min(32, 52 - b)` bits behind the point, and `u_j + 1/2` is `r / 2^F` with r uniform
+//! on `0 .. 2^F - 1`. With the integer `Y = 2^F y`, rounded, `q = (Y + r) >> F`. Then `P(q = floor(Y / 2^F) + 1)` is exactly the fraction
+//! of `Y / 2^F`, so `E q = Y / 2^F`. The only bias is the rounding of Y, at most `2^-(F+1) D`, and the rounding of `x / s + 1`, of its
+//! product with `2^(F-1) (2^b - 1)` and in the decoder, together below `2^-50 s`. For `b <= 20` the first is `2^-33` steps, visible only in
+//! a mean over about 2^64 components, as the noise is up to D/2. For larger b it is below `2^-51 s`. The subtracted dither is `(r + 1/2) /
+//! 2^F - 1/2`, so for every Y the error is uniform on `2^F` points, symmetric about 0, with variance `D^2/12 (1 - 2^-2F)`. Two components
+//! share a draw of 64 bits. From 52 bits on, D has the size of the rounding error of s: all rounding is to nearest, without random draws,
+//! and `|e_j| <= 2^-49 s`. If s is subnormal, add the smallest subnormal number to every bound.
 //!
 //! **Special cases.** x = 0 is decoded as 0 for every b. If x contains an infinity or NaN, all
 //! components are decoded as NaN. Numbers up to the largest f64 are allowed; if subtracting the
 //! dither would exceed it, the result is the largest f64.
 //!
-//! **Payload**, little endian: b u8, s f64, then the q_j, b bits each without gaps, lowest bit
-//! first, padded to a whole byte with zeros (not read); `9 + ceil(n b / 8)` bytes. A budget counts
-//! the bits of the components, not the nine bytes before them: with budget B a component has
-//! `min(b, B)` bits, and no message is sent if B = 0.
+//! **Payload**, little endian: b u8, s f64, then the q_j, b bits each without gaps, lowest bit first, padded to a whole byte with zeros
+//! (not read); `9 + ceil(n b / 8)` bytes. A budget does not count the nine bytes before the components. With budget B a component has
+//! `min(b, B)` bits; no message is sent if B = 0.
 
 use std::sync::Arc;
 
@@ -53,7 +47,7 @@ use crate::error::{Result, require};
 use crate::kernel::Isa;
 use crate::random::Stream;
 
-/// The settings of the uniform quantiser.
+/// A uniform quantiser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -68,7 +62,7 @@ pub struct Quantised {
 }
 
 impl Quantised {
-    /// With `bits` bits a component, and unbiased rounding.
+    /// With `bits` bits per component and stochastic rounding.
     pub const fn new(bits: u32) -> Self {
         Self { bits, rounding: Rounding::Stochastic }
     }
@@ -79,7 +73,7 @@ crate::settings::setters! { Quantised {
     with_rounding(rounding: Rounding) = rounding;
 } }
 
-/// How a number becomes one of the levels.
+/// Rounding to levels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -87,9 +81,9 @@ pub enum Rounding {
     /// Up or down at random, unbiased.
     #[default]
     Stochastic,
-    /// With a dither that the decoder subtracts: unbiased, error independent of x.
+    /// A dither that the decoder subtracts: unbiased, error independent of x.
     Dither,
-    /// To the nearest; biased.
+    /// To nearest, biased.
     Nearest,
 }
 
@@ -104,7 +98,7 @@ impl CodecSettings for Quantised {
 
 /// Bytes before the packed levels.
 const HEAD: usize = 9;
-/// From this number of bits on all rounding is to nearest, because `b + F` must not exceed 52.
+/// From this number of bits on, all rounding is to nearest, because `b + F` must not exceed 52.
 const FINE: u32 = 52;
 /// 2^52: an f64 in [2^52, 2^53) has an integer as its mantissa.
 const TWO52: f64 = (1u64 << 52) as f64;
@@ -127,7 +121,7 @@ impl Quantiser {
     }
 }
 
-/// The settings alone: what is written enters the hash that all ends of a federation share, whatever their processors are.
+/// Only the settings: this text enters a federation's hash, which must not depend on processors.
 impl std::fmt::Debug for Quantiser {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.settings.fmt(f)
@@ -255,7 +249,7 @@ impl Work for Encode<'_> {
     #[inline(always)]
     fn run(self) -> f64 {
         let Encode { b, rounding, x, stream, out } = self;
-        // Without their signs, f64 are ordered as their bits are, NaN above all.
+        // Without signs, f64 have the same order as their bits; NaN is the largest.
         let scale = x.iter().map(|x| (x.to_bits() & (u64::MAX >> 1)) as i64).fold(0, i64::max);
         let scale = f64::from_bits(scale as u64);
         if !scale.is_finite() {

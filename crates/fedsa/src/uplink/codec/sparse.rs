@@ -1,10 +1,14 @@
 //! Sparsification: k of the n components, the largest or random ones.
 //!
-//! k is a number, or a fraction of n rounded to the nearest whole number and at least 1.
-//! A k above n means n (a link refuses it for the vectors of a problem). A budget of B bits
-//! a component leaves `n B` bits for values and indices; the count before them is outside the
-//! budget. As many components are sent as fit into these bits, at most k. If no component fits,
-//! there is no message.
+//! k is a number, or a fraction of n rounded to the nearest whole number and at least 1. A k above n means n, but a link refuses k > d. A
+//! budget of B bits per component leaves `n B` bits for values and indices; it does not cover the count before them. At most k components
+//! are sent, as many as fit into these bits. If none fits, no message is sent. Other components are decoded as 0.
+//!
+//! - *top-k*: among equal components the first are sent; NaN counts as the largest. The error bound suffices for convergence with error
+//!   feedback (Stich, Cordonnier and Jaggi 2018). Payload: k u32, the indices in increasing order, `ceil(log2 n)` bits each (packed like the
+//!   quantiser's levels), then the values, f64.
+//! - *rand-k*: the set is uniform over all sets of k. It is drawn from a stream that both ends can open, so indices are not sent. Scaled
+//!   values near the largest f64 overflow to infinity. Payload: k u32, then the values by increasing index, f64.
 
 use std::sync::Arc;
 
@@ -15,14 +19,9 @@ use super::{Codec, CodecSettings, malformed};
 use crate::error::{Error, Result, require};
 use crate::random::Stream;
 
-/// The settings of top-k.
+/// The k components of largest magnitude.
 ///
-/// Sends the k components of largest magnitude, among equal ones the first; NaN counts as
-/// the largest. All others are decoded as 0. The codec is deterministic and biased, with
-/// `||x^ - x||^2 <= (1 - k/n) ||x||^2`, which suffices for convergence with error feedback
-/// (Stich, Cordonnier and Jaggi 2018).
-/// Payload: k u32, the indices in increasing order, `ceil(log2 n)` bits each
-/// (packed as the quantiser's levels are), then the values, f64.
+/// Deterministic and biased: `||x^ - x||^2 <= (1 - k/n) ||x||^2`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -43,14 +42,9 @@ crate::settings::setters! { TopK {
     with_fraction(fraction: impl Into<Option<f64>>) = fraction.into();
 } }
 
-/// The settings of rand-k.
+/// A random set of k components.
 ///
-/// Sends k components, drawn uniformly from all sets of k. The choice comes from the stream
-/// that both ends can open, so that indices need not be sent. All others are decoded as 0.
-/// If `unbiased`, values are multiplied by n/k: `E x^ = x` and
-/// `E ||x^ - x||^2 = (n/k - 1) ||x||^2` (a value near the largest f64 overflows to infinity).
-/// Otherwise values are not scaled: `E ||x^ - x||^2 = (1 - k/n) ||x||^2`, for error feedback.
-/// Payload: k u32, then the values by increasing index, f64.
+/// Scaled by n/k: `E x^ = x`, `E ||x^ - x||^2 = (n/k - 1) ||x||^2`. Unscaled, for error feedback: `E ||x^ - x||^2 = (1 - k/n) ||x||^2`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -70,7 +64,7 @@ pub struct RandK {
 }
 
 impl Default for RandK {
-    /// Unbiased, without a number of components yet.
+    /// Unbiased, with neither `k` nor `fraction` set.
     fn default() -> Self {
         Self { k: None, fraction: None, unbiased: yes() }
     }
@@ -114,7 +108,7 @@ fn check(k: Option<usize>, fraction: Option<f64>) -> Result<()> {
     }
 }
 
-/// The number of components that are sent.
+/// The number of components to send.
 #[derive(Debug, Clone, Copy, Serialize)]
 enum Count {
     Number(usize),
@@ -158,7 +152,7 @@ impl Count {
 
     /// The smallest number of components of a message under any budget.
     fn fewest(self, n: usize, bits: u32) -> usize {
-        // The smallest budget that fits one; budgets are whole numbers of bits.
+        // The smallest whole budget that fits one component.
         let smallest = (bits as usize).div_ceil(n.max(1)) as u32;
         self.within(n, bits, Some(smallest)).expect("one fits")
     }

@@ -1,8 +1,8 @@
 //! A bit budget (\[T\] eq. 3.26): the number of bits per component that the link carries in an exchange.
 //!
-//! The budget is `B_i = floor(B)` bits, or with Rayleigh fading `B_i = floor(B log2(1 + gamma_i Gamma))`,
-//! `gamma_i ~ Exp(1)`. The agent knows it before it encodes. If the budget carries no message, the agent sends none; if the agent packs
-//! what it sends by itself (`q-shed`), it sends as much as the budget carries, which may be nothing.
+//! The budget is `B_i = floor(B)` bits, or with Rayleigh fading `B_i = floor(B log2(1 + gamma_i Gamma))`, `gamma_i ~ Exp(1)`. The agent
+//! knows it before it encodes. If the budget carries no message, the agent sends none. An agent that packs its message itself (`q-shed`)
+//! sends as much as the budget carries, possibly nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::random::Stream;
 use crate::uplink::codec::Codec;
 
-/// Bits per component and exchange.
+/// A bit budget.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -19,7 +19,7 @@ pub struct BitBudget {
     /// Bits per component B.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub bits: f64,
-    /// Signal-to-noise ratio of Rayleigh fading; no fading by default.
+    /// Signal-to-noise ratio of Rayleigh fading, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub fading_snr: Option<f64>,
@@ -58,7 +58,7 @@ impl BitBudget {
     /// Checks that the budget can carry vectors of `d` components with this codec.
     ///
     /// # Errors
-    /// When it never carries one.
+    /// When the budget never carries one.
     pub fn carries(&self, codec: &dyn Codec, d: usize) -> Result<()> {
         // The largest number that a stream draws.
         if codec.encoded_len(d, Some(self.at(1.0 - f64::EPSILON / 2.0))).is_some() {
@@ -76,8 +76,8 @@ impl BitBudget {
 }
 
 impl BitBudget {
-    /// The probability that it carries a message: `B log2(1 + gamma Gamma) >= b`, gamma ~ Exp(1), with b the fewest bits a
-    /// component that `carries` any.
+    /// The probability that the budget carries a message: `B log2(1 + gamma Gamma) >= b`, `gamma ~ Exp(1)`, with b the fewest bits per
+    /// component that `carries` accepts.
     pub fn share_carried(&self, carries: impl Fn(u32) -> bool) -> f64 {
         let Some(snr) = self.fading_snr else { return f64::from(carries(self.bits.floor() as u32)) };
         let Some(fewest) = (0..=64).find(|bits| carries(*bits)) else { return 0.0 };

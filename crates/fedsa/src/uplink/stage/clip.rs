@@ -1,4 +1,4 @@
-//! Clipping: an agent shortens a vector that is longer than some norm before it sends it.
+//! Clipping: before it sends a vector, an agent shortens it to at most some norm.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,12 +1,10 @@
 //! Delays: old models (pull) and late answers (push).
 //!
-//! **Pull** (\[T\] eq. 4.7): in round k the server uses agent i's direction at
-//! `theta_{(k - tau_ik)+}` with that round's sample. A direction may be used twice or
-//! never, so this medium needs methods without state from round to round. Past models and
-//! past states of the agents' chains are kept; directions are computed on use.
+//! **Pull** (\[T\] eq. 4.7): in round k the server uses agent i's direction at `theta_{(k - tau_ik)+}` with that round's sample. A
+//! direction may be used twice or never, so this medium needs methods whose agents keep no state between rounds. Past models and past
+//! states of the agents' chains are kept; directions are computed on use.
 //!
-//! **Push**: an answer arrives tau rounds after it was asked for. In a round no answer, one
-//! answer or several answers of an agent may arrive.
+//! **Push**: an answer arrives tau rounds after its question. In one round, any number of an agent's answers may arrive.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +17,7 @@ use crate::settings::choice;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "law", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Delay {
-    /// A constant delay of `rounds`.
+    /// Constant.
     Constant {
         /// Delay tau.
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
@@ -39,21 +37,19 @@ pub enum Delay {
         /// Mean before truncation.
         #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
         mean: f64,
-        /// Largest delay; ten times the mean by default.
+        /// Largest delay; `10 mean` by default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         max: Option<u64>,
     },
-    /// Measured delays: `delays[t]` in round t, and the last entry in later rounds.
+    /// `delays[t]` in round t, then the last entry.
     Trace {
         /// Delays by round.
         delays: Vec<Row>,
     },
-    /// Every `period` rounds the link stalls for `length` of them: the delay then grows
-    /// by one each round, from 0 to `length`; uniform on `0..=short` at other times. The
-    /// first stall ends the first period.
+    /// 1, 2, .., `length` at the end of every period, otherwise uniform on `0..=short`.
     Stall {
-        /// Rounds between the ends of stalls.
+        /// Rounds per period.
         period: u64,
         /// Rounds per stall.
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
@@ -62,7 +58,7 @@ pub enum Delay {
         #[serde(default)]
         short: u64,
     },
-    /// Single spikes: a delay of `rounds` with probability `probability`, otherwise 0.
+    /// `rounds` with this probability, otherwise 0.
     Spikes {
         /// Probability of a spike.
         #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
@@ -71,9 +67,8 @@ pub enum Delay {
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         rounds: u64,
     },
-    /// As late as answers come over a real network (`late` only): an answer that misses the deadline of its exchange counts in the
-    /// round in which it comes, and one that comes more than `max` rounds late is refused. Nothing is drawn: in a run without
-    /// nodes answers are in time, unless it replays arrivals that nodes have recorded.
+    /// Real lateness (`late` only): answers count in the round in which they arrive, at most `max` rounds late. Without nodes answers are
+    /// in time, unless a run replays recorded arrivals.
     Network {
         /// Largest accepted delay.
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
@@ -110,7 +105,7 @@ impl Row {
     }
 }
 
-/// The longest delay that is accepted. Past rounds are kept for as long.
+/// The longest accepted delay. Past rounds are kept for as long.
 pub const MAX_DELAY: u64 = 1_000_000;
 
 impl Delay {
@@ -159,7 +154,7 @@ impl Delay {
         }
     }
 
-    /// Whether the delays are those of a real network.
+    /// Whether the delays come from a real network.
     pub fn is_of_network(&self) -> bool {
         matches!(self, Delay::Network { .. })
     }
@@ -178,7 +173,7 @@ impl Delay {
             Delay::Constant { .. } | Delay::Network { .. } => {}
         }
         if let Delay::Geometric { mean, max: None } = self {
-            // As it is typed: digits of numbers beyond the integers of f64 mean nothing.
+            // Large means in exponent form: their digits beyond the precision of f64 are meaningless.
             let shown = if *mean < 1e15 { mean.to_string() } else { format!("{mean:e}") };
             let accepted = format!("at most {}, or max, a longest delay of at most {MAX_DELAY} rounds", MAX_DELAY / 10);
             return require(self.max() <= MAX_DELAY, "mean", shown, &accepted);
@@ -198,10 +193,10 @@ impl Delay {
         require(self.max() <= MAX_DELAY, key, self.max(), &format!("a delay of at most {MAX_DELAY} rounds"))
     }
 
-    /// Checks that a trace suits this number of agents.
+    /// Checks a trace for this number of agents.
     ///
     /// # Errors
-    /// When a row of a trace has neither one delay nor one per agent.
+    /// When a row of a trace has neither one delay for all agents nor one per agent.
     pub fn check_agents(&self, agents: usize) -> Result<()> {
         let Delay::Trace { delays } = self else { return Ok(()) };
         let odd = delays.iter().enumerate().find_map(|(t, row)| match row {
@@ -229,7 +224,7 @@ impl Delay {
     }
 }
 
-/// The server's direction in the first rounds, which have no answer as old as the delay.
+/// The server's direction in rounds `t < tau`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -237,11 +232,11 @@ pub enum Before {
     /// The direction at `theta_0` with the first sample (\[T\] eq. 4.7).
     #[default]
     First,
-    /// Nothing arrives, and theta does not change (\[T\] eq. 5.8).
+    /// None: theta does not change (\[T\] eq. 5.8).
     Nothing,
 }
 
-/// The `delay` medium (pull): `{ kind = "delay", law = .., .., before = .. }`.
+/// The `delay` medium (pull).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -255,7 +250,7 @@ pub struct Pull {
 }
 
 impl Pull {
-    /// With these delays, and the default before the first models.
+    /// With these delays and the default `before`.
     pub fn new(delay: Delay) -> Self {
         Self { before: Before::default(), delay }
     }
@@ -266,7 +261,7 @@ crate::settings::setters! { Pull {
     with_delay(delay: Delay) = delay;
 } }
 
-/// The `late` medium (push): `{ kind = "late", law = .., .. }`.
+/// The `late` medium (push).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]

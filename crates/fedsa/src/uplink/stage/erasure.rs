@@ -6,7 +6,7 @@ use super::{Act, Channel, GainLaw, LinkStage};
 use crate::error::{Result, require};
 use crate::random::Stream;
 
-/// A message arrives with probability `success`, independently of all others.
+/// Messages arrive independently with probability `success`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

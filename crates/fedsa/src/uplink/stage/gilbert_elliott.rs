@@ -88,8 +88,7 @@ impl Channel for GilbertElliott {
         memory[0] = u64::from(bad);
         f64::from(stream.uniform() < if bad { self.success_bad } else { self.success_good })
     }
-    /// Losses are independent only if successive states of the channel are independent, or both states have the same probability
-    /// of success.
+    /// Losses are independent only if the channel's successive states are, or if both states have the same `success`.
     fn gain_law(&self) -> GainLaw {
         let (forgets, p) = (self.to_bad + self.to_good == 1.0 || self.success_good == self.success_bad, self.success());
         GainLaw { moments: forgets.then_some((p, p)), share_arriving: p }

@@ -1,7 +1,7 @@
 //! Stages: what happens to messages between the agents and the server. Files call them media.
 //!
-//! Stages are stacked in the order of the file. All random choices are keyed by
-//! (seed, round and exchange, agent), so that results do not depend on who computes them.
+//! Messages pass the stages in the order of the file. All random choices are keyed by (seed, round and exchange, agent), so results do not
+//! depend on which process computes them.
 
 pub mod bit_budget;
 pub mod clip;
@@ -31,9 +31,9 @@ pub const KINDS: &[Kind<dyn LinkStage>] = &[
     kind!("noise", "each agent adds Gaussian noise to what it sends, for simulation", sent_noise::SentNoise),
 ];
 
-/// One stage of a link, which is its settings too.
+/// One stage of a link; the type is also its settings.
 pub trait LinkStage: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
-    /// What the stage does.
+    /// The stage's effect.
     fn act(&self) -> Act<'_>;
     /// Checks ranges.
     ///
@@ -46,20 +46,20 @@ pub trait LinkStage: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
 
 erased_serde::serialize_trait_object!(LinkStage);
 
-/// What a stage does, and so who knows of it.
+/// A stage's effect, which determines who knows of it.
 #[derive(Clone, Copy)]
 pub enum Act<'a> {
-    /// An agent alters what it sends, and knows what the server will decode: its memory takes that (`Client::sent`), as over a codec.
+    /// An agent alters its message before it sends it. As over a codec, its memory takes the decoded message (`Client::sent`).
     Alters(&'a dyn Alteration),
-    /// An agent may send so many bits, and knows how many.
+    /// A limit on the bits that an agent may send. The agent knows it.
     Limits(&'a BitBudget),
-    /// Messages are weakened or lost on their way, which an agent does not know.
+    /// Messages are weakened or lost on their way. The agent does not know.
     Weakens(&'a dyn Channel),
     /// Messages are weakened or lost, and the server gets only their sum.
     AddsUp {
-        /// What weakens them.
+        /// The channel that weakens them.
         channel: &'a dyn Channel,
-        /// The standard deviation of N w, w the Gaussian noise that the receiver adds to each component of the mean over N agents.
+        /// The standard deviation of N w, with w the receiver's Gaussian noise in each component of the mean over N agents.
         receiver_noise: f64,
     },
     /// The server uses directions at old models.
@@ -69,7 +69,7 @@ pub enum Act<'a> {
 }
 
 impl<'a> Act<'a> {
-    /// What weakens or loses messages, if the stage does.
+    /// The channel that weakens or loses messages, if the stage is one.
     pub fn channel(self) -> Option<&'a dyn Channel> {
         match self {
             Self::Weakens(channel) | Self::AddsUp { channel, .. } => Some(channel),
@@ -80,10 +80,10 @@ impl<'a> Act<'a> {
 
 /// How an agent alters what it sends.
 pub trait Alteration {
-    /// Alters a vector before it is sent. The stream is that of the agent's message.
+    /// Alters a vector before it is sent, with the stream of the agent's message.
     fn alter(&self, x: &mut [f64], stream: &mut Stream);
-    /// The standard deviation of each component of what is added, if that is noise and nothing else. Theory assumes that this noise has mean
-    /// 0, is independent over components, agents and exchanges, and arrives with the factor of its message.
+    /// The standard deviation per component, if the alteration only adds noise. Theory assumes that the noise has mean 0, is independent
+    /// over components, agents and exchanges, and arrives with the factor of its message.
     fn noise(&self) -> Option<f64> {
         None
     }
@@ -106,19 +106,19 @@ pub trait Channel {
 /// The law of the factors by which messages arrive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GainLaw {
-    /// `E h` and `E h^2` of a factor h, where factors are independent over agents and exchanges.
+    /// `E h` and `E h^2` of a factor h; `None` if factors are not independent over agents and exchanges.
     pub moments: Option<(f64, f64)>,
     /// The share of messages that arrive, weakened or not.
     pub share_arriving: f64,
 }
 
-// These stages are what `Act` names, and so are here.
+// `Act` names the types of these stages, so their implementations are here.
 
 impl LinkStage for BitBudget {
     fn act(&self) -> Act<'_> {
         Act::Limits(self)
     }
-    /// Whether it carries a message depends on the method: `Uplink::check`.
+    /// `Uplink::check` checks whether the budget carries a message, which depends on the method.
     fn check(&self) -> Result<()> {
         require(self.bits > 0.0 && self.bits.is_finite(), "bits", self.bits, "a positive number of bits a component")?;
         require(self.fading_snr.is_none_or(|s| s > 0.0 && s.is_finite()), "fading_snr", self.fading_snr.unwrap_or(0.0), "positive")

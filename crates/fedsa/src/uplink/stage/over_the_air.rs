@@ -1,7 +1,7 @@
 //! Over-the-air computation (\[T\] eq. 4.4): `v = (1/N) sum h_i g_i + w`.
 //!
-//! The gains `h_i` are independent over agents and exchanges; `w ~ N(0, s_w^2 / N^2 I)`,
-//! N the number of agents that were asked. The server gets the sum only.
+//! The gains `h_i` are independent over agents and exchanges; `w ~ N(0, s_w^2 / N^2 I)`, N the number of participants. The server gets only
+//! the sum.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use super::{Act, Channel, GainLaw, LinkStage};
 use crate::error::{Result, require};
 use crate::random::Stream;
 
-/// Analogue messages, of which the receiver gets the sum.
+/// Analogue messages: the server gets only their sum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -25,7 +25,7 @@ pub struct OverTheAir {
 }
 
 impl Default for OverTheAir {
-    /// Gains of the default law, without noise.
+    /// Gains of the default law, no noise.
     fn default() -> Self {
         Self { gain: Gain::default(), receiver_noise: 0.0 }
     }
@@ -41,19 +41,19 @@ crate::settings::setters! { OverTheAir {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "law", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Gain {
-    /// `h = scale sqrt(x^2 + y^2)`, x, y standard normal; mean `scale sqrt(pi/2)`.
+    /// `h = scale sqrt(x^2 + y^2)`, x, y standard normal.
     Rayleigh {
-        /// By default `sqrt(2/pi)`, so that the mean is 1.
+        /// `sqrt(2/pi)` by default: mean 1.
         #[serde(default = "unit_mean")]
         #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
         scale: f64,
     },
     /// `h = sqrt((line_of_sight + scale x)^2 + (scale y)^2)`.
     Rician {
-        /// The amplitude of the direct path.
+        /// Amplitude of the direct path.
         #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
         line_of_sight: f64,
-        /// The scale of the scattered paths.
+        /// Scale of the scattered paths.
         #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
         scale: f64,
     },
@@ -96,9 +96,8 @@ impl Gain {
     }
 }
 
-/// `scale sqrt(pi/2) 1F1(-1/2; 1; -K)` with `K = line_of_sight^2 / (2 scale^2)`: for K below 100 as
-/// `e^-K sum_n (3/2)_n K^n / n!^2`, whose terms are all positive (Kummer); above, where the asymptotic series
-/// `line_of_sight sum_n ((-1/2)_n)^2 / (n! K^n)` has terms below 1e-16, by that.
+/// `scale sqrt(pi/2) 1F1(-1/2; 1; -K)` with `K = line_of_sight^2 / (2 scale^2)`: for K < 100 as `e^-K sum_n (3/2)_n K^n / n!^2`, with
+/// positive terms (Kummer); above, by the asymptotic series `line_of_sight sum_n ((-1/2)_n)^2 / (n! K^n)`, whose terms fall below 1e-16.
 fn rician_mean(line_of_sight: f64, scale: f64) -> f64 {
     let k = (line_of_sight / scale).powi(2) / 2.0;
     let (mut term, mut sum) = (1.0, 1.0);

@@ -1,4 +1,4 @@
-//! Noise that agents add to what they send, for simulation. Everyone who knows the run's seed can compute it: it keeps nothing private.
+//! Noise that agents add to what they send, for simulation. Anyone with the run's seed can compute it, so it gives no privacy.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::{Act, Alteration, LinkStage};
 use crate::error::{Result, require};
 use crate::random::Stream;
 
-/// `x + e`, `e ~ N(0, std^2 I)`, independent over agents and exchanges.
+/// `x + e`, `e ~ N(0, std^2 I)` independent over messages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
