@@ -337,6 +337,49 @@ fn delays_of_methods_with_local_steps_are_those_written_out() {
     }
 }
 
+/// A direction counts where the model that it answers is near the present one, at stale models and late.
+#[test]
+fn directions_that_count_by_the_distance_of_their_models_are_those_written_out() {
+    let agents: Vec<_> = (0..5).map(|c| ([[1.0 + 0.1 * c as f64, 0.3], [-0.2, 0.8]], [c as f64 - 3.0, 1.0])).collect();
+    let field = field(&crate::common::linear(&agents), Law::Mean);
+    let (step, threshold, tau, d) = (0.1, 0.15, 2, field.dim());
+    let by_hand = ByHand { field: &field, eta: step, h: 1, alpha: 1.0 };
+    for kind in ["delay-adaptive-sa", "dasa"] {
+        let method = method(kind, &format!(r#"{{"step_size": {step}, "threshold": {threshold}}}"#));
+        for medium in ["delay", "late"] {
+            let uplink = link(EXACT, false, &[&format!(r#"{{"kind": "{medium}", "law": "constant", "rounds": {tau}}}"#)]).unwrap();
+            let mut engine = run(&field, &*method, &uplink, 5);
+            let (mut thetas, mut skipped) = (vec![vec![0.0; d]], 0);
+            for t in 0..60_usize {
+                let old = if medium == "late" { t.checked_sub(tau) } else { Some(t.saturating_sub(tau)) };
+                let near = old.filter(|s| crate::common::distance(&thetas[t], &thetas[*s]) <= threshold);
+                skipped += usize::from(old.is_some() && near.is_none());
+                // With equal distances DASA takes the mean of three of the five agents, from another one on in each round.
+                let of = |s: usize| match kind {
+                    "dasa" => mean_of_half(&field, &thetas[s], t).iter().map(|x| step * x).collect(),
+                    _ => by_hand.moved(&thetas[s], None),
+                };
+                let moved = near.map_or(vec![0.0; d], of);
+                thetas.push(thetas[t].iter().zip(&moved).map(|(x, s)| x + s).collect());
+                engine.step();
+                assert!(crate::common::distance(engine.theta(), &thetas[t + 1]) < 1e-12, "{kind} over {medium}, round {t}");
+            }
+            assert!((1..50).contains(&skipped), "{kind} over {medium}: {skipped} of 60 rounds are skipped");
+        }
+    }
+}
+
+/// The mean operator of three of five agents: of those from number `3 t mod 5` on.
+fn mean_of_half(field: &Arc<dyn Field>, theta: &[f64], t: usize) -> Vec<f64> {
+    let mut sum = vec![0.0; theta.len()];
+    let mut g = sum.clone();
+    for i in 0..3 {
+        assert!(field.mean((3 * t + i) % 5, theta, &mut g));
+        sum.iter_mut().zip(&g).for_each(|(sum, g)| *sum += g / 3.0);
+    }
+    sum
+}
+
 /// Without noise FedHSA reaches the root whatever the delays, which FedLSA with local steps does not.
 #[test]
 fn fedhsa_reaches_the_root_over_delays() {
