@@ -50,38 +50,38 @@ pub struct Cli {
 pub enum Command {
     /// Fit a regression or classification model to rows with targets
     Fit(FitArgs),
-    /// Evaluate a policy from logged transitions: fit its value function
+    /// Evaluate a policy: fit its value function to logged transitions
     Evaluate(EvaluateArgs),
     /// Apply fitted weights to data: add a column of values or predictions
     Predict(PredictArgs),
     /// Run an experiment file
     Run(RunArgs),
-    /// Validate an experiment file; report what would run, its stability and its time
+    /// Validate an experiment file; report its runs, stability and time
     Check(CheckArgs),
-    /// Predict accuracy, costs and stable steps of an experiment file without running it
+    /// Predict accuracy, costs and stable steps of an experiment file
     Theory(TheoryArgs),
-    /// Run bundled experiments: figures of papers, and studies of our own
+    /// Run bundled experiments: figures of papers, and further studies
     Reproduce(ReproduceArgs),
-    /// Write an HTML page on runs: settings, results, interactive curves
+    /// Write an HTML page with settings, results and curves of runs
     Report(ReportArgs),
     /// Merge the parts of a sweep that fedsa run --points ran
     Merge(MergeArgs),
-    /// Find the method, step size, local steps and codec that reach a mean-square error at least cost
+    /// Find the cheapest method, step size, local steps and codec for a mean-square error
     Tune(TuneArgs),
     /// Write the problem of an experiment file as arrays
     Export(ExportArgs),
-    /// A federation on Flower, of machines with data of their own
+    /// Federations of machines with their own data, on Flower
     #[command(subcommand)]
     Federation(FederationCommand),
-    /// Run one agent of a federation: it keeps its data and answers over a local socket
+    /// Run one agent of a federation, which answers over a local socket
     Agent(AgentArgs),
-    /// Draw the figure of a finished run again
+    /// Redraw the figure of a finished run
     Plot(PlotArgs),
     /// List the runs in a folder: state, outcomes, checks, time
     List(ListArgs),
     /// Compare two finished runs: settings, results, checks
     Diff(DiffArgs),
-    /// Public data sets: list, fetch and verify them
+    /// List, fetch and verify public data sets
     #[command(subcommand)]
     Data(DataCommand),
     /// Print the manual page of the program or of a command
@@ -171,7 +171,7 @@ pub struct ReproduceArgs {
     /// Id of a bundled experiment, the first part of several ids, or all
     #[arg(required_unless_present = "list")]
     pub id: Option<String>,
-    /// List the bundled experiments with their titles, times on two cores and data sets
+    /// List bundled experiments: title, time on two cores, data sets
     #[arg(long)]
     pub list: bool,
     /// Print the experiment file instead of running it
@@ -199,7 +199,7 @@ pub struct CheckArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Check only these sweep points and their memory, such as 3,7-12; checks of results are left out
+    /// Check only these sweep points, such as 3,7-12, and their memory, without checks of results
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub points: Option<String>,
     #[command(flatten)]
@@ -218,7 +218,7 @@ pub struct TheoryArgs {
     /// Print all numbers as JSON
     #[arg(long, conflicts_with = "full")]
     pub json: bool,
-    /// Draw the predicted curves (theory-curves) and stable steps (theory-stability) into this folder, in the formats of the file's figure
+    /// Folder for pictures of predicted curves (theory-curves) and stable steps (theory-stability), in the formats of the file's figure
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Replace pictures of these names
@@ -286,7 +286,7 @@ pub struct PredictArgs {
 pub struct PlotArgs {
     /// Folder of a finished run
     pub dir: PathBuf,
-    /// Draw for a paper or slides: size, letters, lines that differ without colours
+    /// Style for a paper or slides: size, letters, lines that differ without colours
     #[arg(long, value_name = "STYLE")]
     pub style: Option<FigureStyleArg>,
     /// Set a key of the figure, such as figure.x=bits_up, or the title; figure={..} replaces all keys
@@ -347,13 +347,13 @@ pub struct FitArgs {
     pub common: Common,
 }
 
-/// Options of commands that make an experiment of their settings.
+/// Options of commands that turn their settings into an experiment.
 #[derive(Args, Debug)]
 pub struct TaskArgs {
-    /// Only write a Flower app with the settings of these options and data into a new or empty folder. See fedsa federation limits
+    /// Only write a Flower app with these settings into a new or empty folder. See fedsa federation limits
     #[arg(long, value_name = "DIR", help_heading = FEDERATION)]
     pub federation: Option<PathBuf>,
-    /// Set a dotted key of the experiment file made from the options
+    /// Set a dotted key of the resulting experiment file
     #[arg(long, value_name = "KEY=VALUE", help_heading = OUTPUT, hide_short_help = true)]
     pub set: Vec<String>,
 }

@@ -8,13 +8,13 @@ use super::values::{ProgressMode, timeout};
 
 #[derive(Subcommand, Debug)]
 pub enum DataCommand {
-    /// List the public data sets: name, size, content, source, source of the checksums
+    /// List public data sets: name, size, content, sources
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Fetch data sets into the cache, $XDG_CACHE_HOME/fedsa or ~/.cache/fedsa, and verify them. Interrupted fetches continue
+    /// Fetch data sets into the cache, $XDG_CACHE_HOME/fedsa or ~/.cache/fedsa, and verify them; continue interrupted fetches
     Fetch(FetchArgs),
     /// Compare data sets with their checksums; exit status 1 if a file differs or is missing
     Verify(VerifyArgs),
@@ -28,7 +28,7 @@ pub struct FetchArgs {
     /// Copy from this folder instead of downloading
     #[arg(long, value_name = "DIR", conflicts_with = "url_base")]
     pub from: Option<PathBuf>,
-    /// Mirror to download from, as URL/libsvm/w8a; by default the environment variable FEDSA_DATA_URL, else the canonical sources
+    /// Mirror, as URL/libsvm/w8a; by default $FEDSA_DATA_URL, else the canonical sources
     #[arg(long, value_name = "URL")]
     pub url_base: Option<String>,
     /// Replace cached files that differ

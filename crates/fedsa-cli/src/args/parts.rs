@@ -9,8 +9,8 @@ use super::values::ProgressMode;
 /// Which part of a sweep runs.
 #[derive(Args, Debug)]
 pub struct PartArgs {
-    /// Run only these sweep points, such as 3,7-12, numbered as in fedsa check --json. Processes may share the folder; fedsa merge puts
-    /// their parts together. A repeated command continues its part
+    /// Run only these sweep points, such as 3,7-12, numbered as in fedsa check --json. Processes may share the folder; fedsa merge joins
+    /// their parts. A repeated command continues its part
     #[arg(long, value_name = "LIST", conflicts_with = "overwrite", allow_hyphen_values = true)]
     pub points: Option<String>,
     /// Run only these seeds of the points, such as 0-4

@@ -15,7 +15,7 @@ use crate::config::schema_parts;
 pub struct Check {
     /// The kind of check.
     pub kind: String,
-    /// The statement; by default made from the other keys.
+    /// The statement; by default composed of the other keys.
     #[serde(default)]
     pub name: Option<String>,
     /// Label of the checked method.
@@ -47,10 +47,10 @@ pub struct Check {
     /// Relative tolerance (absolute for `slope`); 0 by default.
     #[serde(default)]
     pub tolerance: Option<f64>,
-    /// Standard errors allowed beside the tolerance; 3 by default, 0 with one seed.
+    /// Standard errors added to the tolerance; 3 by default, 0 with one seed.
     #[serde(default)]
     pub se: Option<f64>,
-    /// Allows the larger of tolerance and standard errors, not their sum.
+    /// Allows the larger of tolerance and standard errors instead of their sum.
     #[serde(default)]
     pub larger: bool,
     /// The smallest accepted value.
@@ -74,10 +74,10 @@ pub struct Check {
     /// Checks only points where predicted `bias2` exceeds this multiple of `noise`.
     #[serde(default)]
     pub bias_over_noise: Option<f64>,
-    /// Why the check fails. If it holds, it is not as expected.
+    /// Why the check fails. A check that holds is then unexpected.
     #[serde(default)]
     pub expected_to_fail: Option<String>,
-    /// Treatment of a check that no run can answer.
+    /// How a check is treated that no run can answer.
     #[serde(default)]
     pub unmeasured: Unmeasured,
 }
@@ -105,14 +105,14 @@ impl Check {
     }
 }
 
-/// Treatment of a check that no run can answer.
+/// How a check is treated that no run can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unmeasured {
-    /// The file is refused as bad input.
+    /// The file is bad input.
     #[default]
     Error,
-    /// The check is reported as not measured, and does not affect the exit status. The program writes this into `config.toml` if options of
-    /// the command line leave a check unmeasured.
+    /// The check counts as not measured and leaves the exit status alone. The program writes this into `config.toml` if command-line
+    /// options leave a check unmeasured.
     Note,
 }

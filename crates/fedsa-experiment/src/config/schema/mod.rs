@@ -28,7 +28,7 @@ pub(super) struct Top {
     pub id: Option<String>,
     /// The title of the figure; the id by default.
     pub title: Option<String>,
-    /// A description for readers of the file; the program ignores it.
+    /// A description for readers; the program ignores it.
     #[expect(dead_code, reason = "for readers of the file only")]
     description: Option<String>,
     /// The agents' operators.
@@ -59,7 +59,7 @@ pub(super) struct Top {
     /// The checks of the results.
     #[serde(default)]
     pub check: Vec<Check>,
-    /// How the ends of a federation of machines wait for each other; a run in one process does not look at it.
+    /// Timeouts and rules for answers in a federation of machines; runs in one process ignore it.
     #[serde(default)]
     pub federation: FederationSpec,
     /// Smaller settings for `--quick`: dotted keys and values.
@@ -68,7 +68,7 @@ pub(super) struct Top {
     quick: Option<Value>,
 }
 
-/// `[run]`, in which a sweep may set any key.
+/// The schema of `[run]`, any key of which a sweep may set.
 fn run_schema(generator: &mut SchemaGenerator) -> Schema {
     let mut run = RunSpec::json_schema(generator);
     run.remove("required");
