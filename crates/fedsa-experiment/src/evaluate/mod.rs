@@ -1,7 +1,7 @@
-//! Policy evaluation: logged transitions to the weights of a value function.
+//! Policy evaluation: from logged transitions to the weights of a value function.
 //!
-//! [`evaluate`] does all at once. [`Evaluation::new`] reads the logs and settles features and method, and [`Evaluation::of_logs`] takes
-//! logs that are in memory; [`Evaluation::run`] computes the weights. [`Evaluated`] is data; [`Evaluated::write`] makes files of it.
+//! [`evaluate`] does everything. [`Evaluation::new`] reads the logs and determines features and method; [`Evaluation::of_logs`] takes logs
+//! in memory; [`Evaluation::run`] computes the weights. [`Evaluated`] holds the results, and [`Evaluated::write`] writes files.
 
 pub mod comparison;
 mod evaluated;
@@ -52,47 +52,47 @@ pub use policy_value::PolicyDifference;
 pub(crate) use policy_value::difference_json;
 pub use settings::{AUTO, EvaluateSettings};
 
-/// Reads the logs of the settings and computes the weights of their value function, without writing anything.
+/// Reads the logs and computes the weights of their value function, without writing files.
 ///
 /// # Errors
-/// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
+/// When a setting or a file cannot be used, the memory does not suffice, or it is cancelled.
 pub fn evaluate(settings: &EvaluateSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<Evaluated, Error> {
     Evaluation::new(settings, cancel)?.run(RunSettings::default(), observer, cancel)?.results(observer, cancel)
 }
 
-/// Logs that were read, with their features.
+/// Logs with their features.
 #[non_exhaustive]
 pub struct Data {
-    /// What a pass over the logs told, and the held-out episodes.
+    /// The summary of a pass over the logs, and the held-out episodes.
     pub logs: Surveyed,
     /// The settings of the problem.
     pub settings: Logs,
-    /// The episodes of each agent, without those that are held out.
+    /// The episodes of each agent, without held-out ones.
     pub episodes: Vec<EpisodeSummary>,
     /// The features.
     pub map: FeatureMap,
-    /// In how many transitions each column of the state is outside of its range, and counts as its end.
+    /// The number of transitions with each state column outside of its range, and clipped to its end.
     pub clipped: Vec<usize>,
-    /// How the features were chosen, if they were to be by held-out episodes.
+    /// The choice of the features, if they were chosen.
     pub features: Option<FeatureChoice>,
-    /// The positions of the columns that the value is drawn over, if they were named.
+    /// The positions of the columns of the picture of values, if they were named.
     pub value_columns: Vec<usize>,
-    /// What is asked of the value of the policy.
+    /// The settings of the policy's value.
     pub policy_value: PolicyValueSettings,
-    /// The value of another policy, if there are logs of one to compare with.
+    /// The comparison with another policy, if there are logs of one.
     pub against: Option<PolicyDifference>,
-    /// The logs with ratios as they are, where some are clipped.
+    /// The logs with unclipped ratios, if some are clipped.
     unclipped: Option<Surveyed>,
 }
 
 impl Data {
-    /// Why there is no value because of the importance ratios, if they are used.
+    /// Why importance ratios prevent a value, if they are used.
     fn wrong_ratios(&self) -> Option<String> {
         let wrong = if self.settings.ratios { self.logs.wrong_ratios() } else { Vec::new() };
         (!wrong.is_empty()).then(|| notes::no_value(&wrong))
     }
 
-    /// How good the policy is; `None` also where rows are not in the order of time, so that the starts of episodes are not known.
+    /// The value of the policy; `None` also if rows are not in the order of time, because the starts of episodes are then unknown.
     fn policy_value(&self) -> Result<Option<PolicyValue>> {
         if LogsRead::of(self).is_shuffled() {
             return Ok(None);
@@ -106,12 +106,12 @@ impl Data {
     }
 }
 
-/// An evaluation whose logs are read, and whose method is settled.
+/// An evaluation with its logs read and its method determined.
 #[non_exhaustive]
 pub struct Evaluation {
     /// The logs.
     pub data: Data,
-    /// The choice of the method, unless the settings name one, or samples are drawn.
+    /// The choice of the method, unless the settings name one or samples are drawn.
     pub choice: Option<Choice>,
     experiment: Experiment,
     built: BuiltProblem,
@@ -119,7 +119,7 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Reads the logs of the settings, and chooses features and method where the settings name none.
+    /// Reads the logs, and chooses features and method if the settings name none.
     ///
     /// # Errors
     /// When a setting or file cannot be used, or the problem does not fit into memory; when it is cancelled.

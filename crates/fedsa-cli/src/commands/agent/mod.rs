@@ -155,7 +155,8 @@ mod unix {
         }
     }
 
-    /// Answers the messages of a client until it disconnects. The inner result has the failures of the client; the outer one has those of this machine, which end the agent.
+    /// Answers the messages of a client until it disconnects. The inner result has the client's failures; the outer one has this machine's,
+    /// which end the agent.
     fn converse(mut stream: UnixStream, resident: &mut Resident) -> Result<std::io::Result<()>, Error> {
         let prepared = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
         if let Err(e) = prepared {
