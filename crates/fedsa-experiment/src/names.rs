@@ -1,4 +1,4 @@
-//! The names that experiment files may use: metrics, counts, predicted quantities.
+//! The names in experiment files: metrics, counts, predicted quantities.
 
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ pub fn counts() -> Vec<&'static str> {
     COUNTS.iter().map(|count| count.name).collect()
 }
 
-/// The names of what curves are drawn along.
+/// The names of all axes of curves.
 pub fn axes() -> Vec<&'static str> {
     counts().into_iter().chain([Axis::SECONDS]).collect()
 }

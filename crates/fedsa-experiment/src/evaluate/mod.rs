@@ -125,17 +125,16 @@ impl Evaluation {
     /// When a setting or file cannot be used, or the problem does not fit into memory; when it is cancelled.
     pub fn new(settings: &EvaluateSettings, cancel: &Cancel) -> Result<Self, Error> {
         let files = DiskFiles::new(Places::from_env("")).with_cancel(cancel);
-        // Features that were logged are the default where every log has some. What cannot be opened is refused below.
+        // Logged features are the default if every log has some. Files that cannot be opened are refused below.
         let has_features = || logs::has_features(&settings.logs, &files.places, &settings.form()).unwrap_or(false);
         Self::with(settings, &files, settings.logs.len(), has_features)
     }
 
-    /// Takes logs that are in memory, one an agent, and chooses features and method where the settings name none. Features of the logs
-    /// themselves are columns whose names begin with `phi_`. The experiment then names no files: its settings can be read again, but not
-    /// run without the logs.
+    /// Takes logs in memory, one per agent, and chooses features and method if the settings name none. Columns whose names begin with
+    /// `phi_` are the logs' own features. The experiment names no files: its settings can be read again, but not run without the logs.
     ///
     /// # Errors
-    /// As [`Evaluation::new`]; when the settings name files besides (key `logs`).
+    /// As [`Evaluation::new`]; when the settings also name files (key `logs`).
     pub fn of_logs<L: Into<MemoryLog>>(settings: &EvaluateSettings, logs: Vec<L>, cancel: &Cancel) -> Result<Self, Error> {
         if !settings.logs.is_empty() {
             return Err(Error::new("logs", "files, and logs in memory", "one of them"));
@@ -151,11 +150,11 @@ impl Evaluation {
         Self::with(settings, &files, count, || has_features)
     }
 
-    /// As [`Evaluation::new`], with logs from `files`; `count` is the number of logs as far as it is known.
+    /// As [`Evaluation::new`], with logs from `files`; `count` is the number of logs as far as known.
     fn with(settings: &EvaluateSettings, files: &DiskFiles, count: usize, has_features: impl FnOnce() -> bool) -> Result<Self, Error> {
         let began = Instant::now();
         let is_auto = settings.named_method().is_none();
-        // Settings are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
+        // Settings are checked before the logs are read. This includes settings of local steps, even if the chosen method may have none.
         let unread = settings.experiment()?;
         unread.settings()?;
         let before = Method::before(settings);
@@ -210,7 +209,7 @@ impl Evaluation {
         if is_auto && settings.sampling == "mean" { prepared.with_choice(settings, files.cancel()) } else { Ok(prepared) }
     }
 
-    /// The same with a method that is chosen. The choice knows the problem, which is then that of the run.
+    /// The same with a chosen method. The choice builds the problem, which the run then uses.
     fn with_choice(self, settings: &EvaluateSettings, cancel: &Cancel) -> Result<Self, Error> {
         let first = &self.experiment;
         let demand = Demand::new(settings.step_size(), settings.local_steps() as usize)
@@ -222,12 +221,12 @@ impl Evaluation {
         Ok(Self { choice: Some(choice), experiment, ..self })
     }
 
-    /// When the logs began to be read.
+    /// The time at which reading of the logs began.
     pub fn began(&self) -> Instant {
         self.began
     }
 
-    /// How good the policy is, without a run.
+    /// The value of the policy, without a run.
     ///
     /// # Errors
     /// When a log cannot be read.
@@ -257,7 +256,7 @@ impl Evaluation {
     }
 }
 
-/// Refuses held-out episodes where there are too many features for the errors on them.
+/// Refuses held-out episodes if there are too many features to compute their errors.
 fn check_held_out(logs: &Surveyed, map: &FeatureMap) -> Result<()> {
     if map.sparse().is_some() && !logs.held.is_empty() {
         let what = format!("held-out episodes with {} features", map.len());
@@ -266,18 +265,18 @@ fn check_held_out(logs: &Surveyed, map: &FeatureMap) -> Result<()> {
     Ok(())
 }
 
-/// The value of the policy of the other logs, by the same features and settings; ranges and statistics of features are those of the other
-/// logs where they are not given.
+/// The value of the policy of the other logs, by the same features and settings. Ranges and statistics of features come from the other
+/// logs, unless they are given.
 fn against(settings: &EvaluateSettings, features: &FeatureSpec, places: &Places, cancel: &Cancel) -> Result<Option<PolicyDifference>> {
     if settings.against.is_empty() {
         return Ok(None);
     }
-    // The same settings went with the logs that are evaluated.
+    // These settings fit the evaluated logs, so that the other logs are at fault.
     let named = |e: Error| match e.kind() {
         ErrorKind::Cancelled => e,
         _ => Error::new("against", e.what.clone(), e.help.clone()).coded(e.code()),
     };
-    // A file may be named in several ways.
+    // A file may have several names.
     let files = |sources: &[String]| places.distinct(sources, &logs::EXTENSIONS);
     let is_same = !files(&settings.logs).is_disjoint(&files(&settings.against));
     if is_same || settings.against.iter().any(|logs| settings.logs.contains(logs)) {
@@ -304,10 +303,10 @@ fn against(settings: &EvaluateSettings, features: &FeatureSpec, places: &Places,
     Ok(Some(PolicyDifference { against: other.logs, other: value }))
 }
 
-/// The default features: a weight for each value of a single column of few whole numbers, which are states of a finite environment; for
-/// others [`smooth_features`].
+/// The default features: a weight for each value of a single column of few whole numbers, which are states of a finite environment;
+/// otherwise [`smooth_features`].
 fn default_features(logs: &Surveyed) -> FeatureSpec {
-    /// The most such values.
+    /// The largest number of such values.
     const MOST: f64 = 64.0;
     match logs.whole_ranges().as_deref() {
         Some([(lo, hi)]) if hi - lo < MOST && lo < hi => FeatureSpec::OneHot {},
@@ -315,7 +314,7 @@ fn default_features(logs: &Surveyed) -> FeatureSpec {
     }
 }
 
-/// As many features of quantities as can be evaluated quickly.
+/// As many features of continuous columns as can be evaluated quickly.
 fn smooth_features(columns: usize) -> FeatureSpec {
     let fourier = [3, 2, 1].map(|order| (FeatureSpec::Fourier { order, scaled: false }, 64));
     let all = fourier.into_iter().chain([(FeatureSpec::Polynomial { order: 2 }, 100)]);

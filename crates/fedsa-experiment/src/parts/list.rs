@@ -1,4 +1,4 @@
-//! Which runs of a sweep a part has: points, and seeds of them.
+//! The runs of a part of a sweep: points and seeds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,23 +13,23 @@ pub const POINTS: &str = "points";
 /// The key of errors about a range of seeds.
 pub const SEED_RANGE: &str = "seed_range";
 
-/// Numbers of points of a sweep, from 0: ranges without gaps, in order. As text: `3,7-12`.
+/// Numbers of points of a sweep, from 0: increasing ranges. As text: `3,7-12`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PointList(Vec<(usize, usize)>);
 
-/// Seeds from the first to the last, both included. As text: `0-4`.
+/// Seeds from the first to the last, inclusive. As text: `0-4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeedRange {
     first: u64,
     last: u64,
 }
 
-/// A part of a sweep: all methods at these points, with these seeds, or with all.
+/// A part of a sweep: all methods at these points, with these seeds or all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepPart {
     /// The points.
     pub points: PointList,
-    /// The seeds, of those of the experiment.
+    /// The seeds, among the experiment's.
     pub seeds: Option<SeedRange>,
 }
 
@@ -57,7 +57,7 @@ impl FromStr for PointList {
 }
 
 impl PointList {
-    /// These points, in order and each once.
+    /// These points, sorted and without repetition.
     pub fn of(points: impl IntoIterator<Item = usize>) -> Self {
         Self::of_ranges(points.into_iter().map(|point| (point, point)).collect())
     }
