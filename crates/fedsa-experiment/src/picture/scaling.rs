@@ -26,7 +26,7 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor) -> 
     figure
 }
 
-/// What panels of floors have in common.
+/// The common data of panels of floors.
 struct Floors<'a> {
     plan: &'a Plan,
     results: &'a Results,
