@@ -16,10 +16,10 @@ pub struct AgentArgs {
     /// State folder, created if missing. An agent restarted with it continues
     #[arg(long, value_name = "DIR")]
     pub state: PathBuf,
-    /// Number of this agent; by default the server assigns one
+    /// Number of this agent; by default assigned by the server
     #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, u64::from(u32::MAX) - 1))]
     pub agent: Option<u64>,
-    /// Socket on which the agent answers; DIR/socket by default
+    /// Socket of the agent; by default DIR/socket
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Leave the federation for good: the agent answers this to every message

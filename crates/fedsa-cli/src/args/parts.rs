@@ -13,7 +13,7 @@ pub struct PartArgs {
     /// their parts. A repeated command continues its part
     #[arg(long, value_name = "LIST", conflicts_with = "overwrite", allow_hyphen_values = true)]
     pub points: Option<String>,
-    /// Run only these seeds of the points, such as 0-4
+    /// Run only these seeds, such as 0-4
     #[arg(long, value_name = "FIRST-LAST", requires = "points", allow_hyphen_values = true)]
     pub seed_range: Option<String>,
 }
@@ -22,13 +22,13 @@ pub struct PartArgs {
 pub struct MergeArgs {
     /// Folder in which the parts ran
     pub dir: PathBuf,
-    /// Print the summary as JSON instead of the report
+    /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
     /// Print only errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Progress; auto: a bar on a terminal, lines elsewhere
+    /// Progress; auto: bar on a terminal, else lines
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub progress: ProgressMode,
 }

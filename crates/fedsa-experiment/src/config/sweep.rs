@@ -26,7 +26,7 @@ pub struct Sweep {
     /// The values; with `keys`, lists of one value per key.
     #[schemars(with = "Vec<serde_json::Value>", length(min = 1))]
     values: Vec<Value>,
-    /// The coordinate's name; by default the last part of the (first) key, or as many last parts as distinguish it from other sweeps.
+    /// The coordinate's name; by default the last part of the first key, or as many parts as distinguish sweeps.
     #[serde(default)]
     name: Option<String>,
     /// A text for each value, for figures and traces.

@@ -38,13 +38,13 @@ pub struct EvaluateSettings {
     /// Names of columns: s_0=x,reward=r,done=terminal, or s_*=obs_*,next_*=next_obs_*
     #[arg(long, value_name = "NAME=FIELD,..", help_heading = options::DATA, value_parser = options::named_columns, default_value = "", hide_default_value = true)]
     pub columns: BTreeMap<String, String>,
-    /// Column that names the agent of each row; by default each file is an agent
+    /// Column with the agent of each row; by default each file is an agent
     #[arg(long, value_name = "COLUMN", help_heading = options::DATA)]
     pub agent_column: Option<String>,
     /// Unreadable rows: refuse, or skip and count them by file and reason
     #[arg(long, value_name = "HOW", help_heading = options::DATA, value_parser = options::one_of::<BadRows>(), hide_possible_values = true, default_value = "refuse", hide_short_help = true)]
     pub bad_rows: BadRows,
-    /// Keep rows of environments' automatic resets; by default they are left out and counted
+    /// Keep rows of automatic resets, which are otherwise left out and counted
     #[arg(long, help_heading = options::DATA, hide_short_help = true)]
     pub keep_autoreset_rows: bool,
     /// Share of each agent's episodes to hold out, drawn by `seed`, to compare federated with local weights. Needs the column episode
@@ -55,14 +55,14 @@ pub struct EvaluateSettings {
     /// tiles:8x4(s_0, s_1)'; auto: least held-out error. By default logged columns phi_*, else by the number of columns
     #[arg(long, value_name = "FEATURES", help_heading = options::MODEL)]
     pub features: Option<String>,
-    /// Largest number of features for `features = auto`; 256 by default
+    /// Largest number for `features = auto`; 256 by default
     #[arg(long, value_name = "N", help_heading = options::MODEL, value_parser = |text: &str| options::between(text, 1, 65_536), hide_short_help = true)]
     #[schemars(range(min = 1, max = 65_536))]
     pub max_features: Option<u64>,
     /// Ranges of state columns, such as s_0=-1.2:0.6,s_1=-0.07:0.07; by default from the data
     #[arg(long, value_name = "COLUMN=LOW:HIGH,..", help_heading = options::MODEL, value_parser = options::ranges, default_value = "", hide_default_value = true)]
     pub ranges: BTreeMap<String, [f64; 2]>,
-    /// Discount factor; 1 only if every episode ends in a terminal state
+    /// Discount factor; 1 only if every episode terminates
     #[arg(long, value_name = "GAMMA", help_heading = options::MODEL, default_value_t = 0.99)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
@@ -73,7 +73,7 @@ pub struct EvaluateSettings {
     /// Operator: td, or gtd2 or tdc, which minimise the projected Bellman error and converge off-policy where td diverges
     #[arg(long, value_name = "OPERATOR", help_heading = options::MODEL, value_parser = options::one_of::<TdOperator>(), hide_possible_values = true, default_value = "td", hide_short_help = true)]
     pub operator: TdOperator,
-    /// Ratio of the two steps of gtd2 and tdc; 1 by default
+    /// Ratio of the steps of gtd2 and tdc; 1 by default
     #[arg(long, value_name = "K", help_heading = options::MODEL, hide_short_help = true)]
     pub kappa: Option<f64>,
     /// EPS I is added to every agent's A_c; by default a small share of the features' mean square, 0 for none
@@ -86,10 +86,10 @@ pub struct EvaluateSettings {
     /// Scaling of features: none, or equal-squares (equal mean squares over all data)
     #[arg(long, value_name = "SCALING", help_heading = options::MODEL, value_parser = options::one_of::<Scaling>(), hide_possible_values = true, default_value = "none", hide_short_help = true)]
     pub scaling: Scaling,
-    /// Level of the intervals of values
+    /// Level of intervals
     #[arg(long, value_name = "LEVEL", help_heading = options::INFERENCE, default_value_t = 0.95, hide_short_help = true)]
     pub level: f64,
-    /// Logs of another policy: the report has the difference of values, with interval
+    /// Logs of another policy, for the difference of values
     #[arg(long, value_name = "LOGS", num_args = 1.., help_heading = options::INFERENCE)]
     pub against: Vec<String>,
     /// Method, or auto: the one that reaches `tol` with the fewest bits. anderson accelerates fedhsa
@@ -98,7 +98,7 @@ pub struct EvaluateSettings {
     /// Keep the matrices A_c with agents: auto does not choose lstd
     #[arg(long, help_heading = options::METHOD, hide_short_help = true)]
     pub keep_matrices: bool,
-    /// Transitions of local steps: mean (all), iid or markov
+    /// Transitions of steps: mean (all), iid or markov
     #[arg(long, value_name = "HOW", help_heading = options::METHOD, default_value = "mean", hide_short_help = true)]
     pub sampling: String,
     /// Local step size, of methods with local steps; 1 by default
@@ -118,7 +118,7 @@ pub struct EvaluateSettings {
     /// Seed of the run and of held-out episodes
     #[arg(long, value_name = "SEED", help_heading = options::METHOD, default_value_t = 0, value_parser = options::whole, hide_short_help = true)]
     pub seed: u64,
-    /// One or two state columns for the picture of the value function; by default those along which it varies most
+    /// One or two state columns for the picture of values; by default those with most variation
     #[arg(long, value_name = "COLUMNS", help_heading = options::OUTPUT, value_parser = options::names, default_value = "", hide_default_value = true, hide_short_help = true)]
     pub value_columns: ::std::vec::Vec<String>,
     /// Changes of the resulting experiment.

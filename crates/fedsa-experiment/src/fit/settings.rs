@@ -92,7 +92,7 @@ pub struct FitSettings {
     /// Column of targets; by default the label of LIBSVM files or IDX images, or the column target or label
     #[arg(long, value_name = "COLUMN", help_heading = options::DATA)]
     pub target: Option<String>,
-    /// Column that names the agent of each row
+    /// Column with the agent of each row
     #[arg(long, value_name = "COLUMN", help_heading = options::DATA)]
     pub group: Option<String>,
     /// Division of rows: shuffled (default), even, sorted, by-label, similarity:SHARE, dirichlet:ALPHA, files (one per agent), or by-column
@@ -126,17 +126,17 @@ pub struct FitSettings {
     /// (against a reference class), huber
     #[arg(long, value_name = "MODEL", help_heading = options::MODEL, value_parser = options::one_of::<Model>(), hide_possible_values = true, default_value = "logistic")]
     pub model: Model,
-    /// Positive class of the logistic model, against all others
+    /// Positive class of logistic, against all others
     #[arg(long, value_name = "CLASS", allow_hyphen_values = true, help_heading = options::MODEL)]
     pub positive: Option<String>,
-    /// Reference class of the multinomial model; the first by default
+    /// Reference class of multinomial; the first by default
     #[arg(long, value_name = "CLASS", allow_hyphen_values = true, help_heading = options::MODEL, hide_short_help = true)]
     pub reference: Option<String>,
-    /// Dispersion alpha of the negative-binomial model: variance mean + alpha mean^2
+    /// Dispersion alpha of negative-binomial: variance mean + alpha mean^2
     #[arg(long, value_name = "X", help_heading = options::MODEL, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub dispersion: Option<f64>,
-    /// Residual above which Huber's loss is linear, in units of the target
+    /// Residual above which Huber's loss is linear, in target units
     #[arg(long, value_name = "X", help_heading = options::MODEL, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub huber_delta: Option<f64>,
@@ -151,7 +151,7 @@ pub struct FitSettings {
     /// Whether to fit an intercept; by default for tables (CSV, Parquet, arrays, frames) and with `inference`
     #[arg(long, value_name = "true|false", help_heading = options::MODEL, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub intercept: Option<bool>,
-    /// Apply the ridge to the intercept too
+    /// Apply the ridge to the intercept
     #[arg(long, help_heading = options::MODEL, hide_short_help = true)]
     pub penalise_intercept: bool,
     /// Weights of agents: rows (by number of rows), or equal (1/N)
@@ -161,7 +161,7 @@ pub struct FitSettings {
     /// agents). The ridge is then 0
     #[arg(long, value_name = "KIND", help_heading = options::INFERENCE, value_parser = options::one_of::<CovarianceKind>(), hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "model")]
     pub inference: Option<CovarianceKind>,
-    /// Level of the intervals
+    /// Level of intervals
     #[arg(long, value_name = "LEVEL", help_heading = options::INFERENCE, requires = "inference", default_value_t = 0.95, hide_short_help = true)]
     pub level: f64,
     /// Method, or auto: chosen for `objective` among methods that use all rows in a round. By default the first of `compare`, else auto
@@ -176,7 +176,7 @@ pub struct FitSettings {
     /// Bits per second of all messages, for `objective = seconds`
     #[arg(long, value_name = "BITS", help_heading = options::METHOD, hide_short_help = true)]
     pub bandwidth: Option<f64>,
-    /// Methods to run on the same data and draw together. Without `method` the first gives the weights
+    /// Methods to compare on the same data. Without `method` the first gives the weights
     #[arg(long, value_name = "METHODS", value_delimiter = ',', help_heading = options::METHOD, hide_short_help = true)]
     pub compare: Vec<String>,
     /// Stop when the mean loss has a gradient norm of at most this; 0 for never
@@ -200,7 +200,7 @@ pub struct FitSettings {
     /// Local steps in a round, of methods that have them; 10 by default
     #[arg(long, value_name = "H", help_heading = options::METHOD, value_parser = options::whole, hide_short_help = true)]
     pub local_steps: Option<u64>,
-    /// Seed of the run, the division of rows, and held-out rows
+    /// Seed of the run, of the partition, and of held-out rows
     #[arg(long, value_name = "SEED", help_heading = options::METHOD, default_value_t = 0, value_parser = options::whole, hide_short_help = true)]
     pub seed: u64,
     /// Changes of the resulting experiment.

@@ -32,7 +32,7 @@ pub struct TuneSettings {
     /// quantised with 4, 6, 8 and 12 bits
     #[arg(long, value_name = "CODECS", help_heading = options::METHOD, value_delimiter = ',')]
     pub codecs: Vec<String>,
-    /// Candidate numbers of local steps; by default all up to `max_local_steps`
+    /// Candidate local steps; by default all up to `max_local_steps`
     #[arg(long, value_name = "H1,H2,..", help_heading = options::METHOD, value_delimiter = ',', value_parser = options::whole)]
     pub local_steps: Vec<u64>,
     /// Largest number of local steps
@@ -43,13 +43,13 @@ pub struct TuneSettings {
     #[arg(long, value_name = "N", help_heading = options::METHOD, default_value_t = tune::DEFAULT_MAX_ROUNDS, value_parser = |text: &str| options::between(text, 1, fedsa::message::MAX_ROUNDS))]
     #[schemars(range(min = 1))]
     pub max_rounds: u64,
-    /// Method whose link, start and output all candidates get, if the experiment's methods differ in them
+    /// Method whose link, start and output candidates get, if the experiment's methods differ
     #[arg(long, value_name = "LABEL", help_heading = options::METHOD)]
     pub like: Option<String>,
     /// Search time in seconds or with a unit (90s, 10m, 2h), as estimated for one core, so that answers do not depend on the machine
     #[arg(long, value_name = "TIME", help_heading = options::METHOD, default_value = "60", value_parser = options::time)]
     pub budget: f64,
-    /// Time limit by the clock: the search ends with the best so far, which depends on the machine
+    /// Time limit by the clock; the answer then depends on the machine
     #[arg(long, value_name = "TIME", help_heading = options::METHOD, value_parser = options::time)]
     pub time_limit: Option<f64>,
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[schemars(rename = "Federation")]
 #[non_exhaustive]
 pub struct FederationSpec {
-    /// Seconds for which the server waits for agents before round 0.
+    /// Seconds of waiting for agents before round 0.
     #[schemars(range(min = 0))]
     pub connect: f64,
     /// Seconds of an exchange. Later answers are missing, or late over a link with `law = "network"`.
@@ -19,12 +19,12 @@ pub struct FederationSpec {
     pub deadline: f64,
     /// Answers that an exchange needs; all, if fewer agents are asked.
     pub least_answers: u64,
-    /// Share of the asked agents' weight whose answers an exchange needs.
+    /// Share of the asked agents' weight that an exchange needs.
     #[schemars(range(min = 0, max = 1))]
     pub least_share: f64,
-    /// Repetitions of an exchange with too few answers. After them the round changes nothing.
+    /// Repetitions of an exchange with too few answers; then the round changes nothing.
     pub repeats: u64,
-    /// Missing answers count as zero, or as the mean of the others.
+    /// Missing answers count as zero or as the others' mean.
     pub missing: MissingAnswers,
     /// Excludes agents whose answer is not finite, or has a norm above this multiple of the others' median. By default a non-finite answer
     /// ends the federation.
@@ -33,10 +33,10 @@ pub struct FederationSpec {
     /// Excludes agents whose last LIBSVM column is more than this many times as large as most agents', if three or more have come.
     #[schemars(range(min = 1))]
     pub width_limit: f64,
-    /// Consecutive rounds without an answer after which an agent has left for good; never by default.
+    /// Consecutive rounds without an answer after which an agent has left; never by default.
     #[schemars(range(min = 1))]
     pub leave_after: Option<u64>,
-    /// Seconds between two rounds in which the server waits for new agents.
+    /// Seconds of waiting for new agents between rounds.
     #[schemars(range(min = 0))]
     pub invite: f64,
     /// The most rounds by which a question may be ahead of the last one that an agent accepted; no limit by default.

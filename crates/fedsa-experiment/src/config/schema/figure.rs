@@ -19,52 +19,51 @@ pub struct FigureSpec {
     /// The horizontal axis. Curves: a count such as `round`, or several; scaling and cost: a coordinate; table: the coordinate of its
     /// columns.
     pub x: Option<AxisNames>,
-    /// The metric; several for curves and scaling. By default `mse`, or `residual` if `theta*` is unknown.
+    /// The metric; several for curves and scaling. By default `mse`, or `residual` without `theta*`.
     pub y: Option<MetricNames>,
-    /// The count that measures cost; `bits_up` by default.
+    /// The count; `bits_up` by default.
     pub cost: Option<String>,
-    /// Levels of the metric to reach, one panel each; required for cost.
+    /// Levels to reach, one panel each; required for cost.
     pub level: Option<Levels>,
-    /// Whether levels are shares of the metric's mean at round 0.
+    /// Whether levels are shares of the mean at round 0.
     pub relative: bool,
-    /// Whether the horizontal axis is logarithmic; by default for scaling and cost with positive values.
+    /// Whether x is logarithmic; by default for scaling and cost with positive values.
     pub x_log: Option<bool>,
-    /// Whether the vertical axis is logarithmic; true by default.
+    /// Whether y is logarithmic; true by default.
     pub y_log: Option<bool>,
-    /// Labels of the methods to draw; all by default.
+    /// Labels of the methods; all by default.
     pub methods: Option<Vec<String>>,
-    /// Labels of the points to draw; all by default.
+    /// Labels of the points; all by default.
     pub points: Option<Vec<String>>,
     /// Over seeds: the mean (default) with `band`, or the median with the 10% and 90% quantiles.
     pub centre: Option<CurveCentre>,
-    /// The band around means: `error` by default for scaling and beside predictions, else `deviation`.
+    /// The band around means; `error` by default for scaling and beside predictions, else `deviation`.
     pub band: Option<Band>,
-    /// Coordinates with a panel per value, or in a table a group of rows. By default all for curves, else none.
+    /// Coordinates with a panel per value (in a table a group of rows); by default all for curves, else none.
     pub panels: Option<Vec<String>>,
     /// Predicted quantities as dashes: `{ LABEL = ["bias2", "floor"] }`.
     pub levels: BTreeMap<String, Vec<String>>,
-    /// Labels of methods whose predicted mean-square error is drawn.
+    /// Labels of methods with their predicted mean-square error.
     pub exact: Vec<String>,
-    /// Whether each panel has one below it with the ratio of measured to exact means.
+    /// Whether panels below show the ratio of measured to exact means.
     pub ratios: bool,
     /// The slope of a grey line, on logarithmic axes.
     pub slope: Option<f64>,
-    /// The range of the vertical axis, `[low, high]`; by default from the data.
+    /// The range of y, `[low, high]`; by default from the data.
     pub y_range: Option<[f64; 2]>,
-    /// Whether panels of a metric share a vertical range, in all panels or in a row; by default if each fills a fifth of it.
+    /// Whether panels of a metric, all or in a row, share a y range; by default if each fills a fifth.
     pub share_y: Option<bool>,
     /// Panels per row, as far as `width` has room.
     pub columns: Option<usize>,
-    /// The destination of the picture; a screen by default. Styles distinguish lines by dashes and markers, and omit caption, notes and
-    /// title (slides keep it).
+    /// The destination; a screen by default. Styles use dashes and markers, and omit caption, notes and title (slides keep it).
     pub style: Option<FigureStyle>,
     /// Pixels, 300 to 4000, 96 per inch; by default 720 for one column of panels, else 900.
     pub width: Option<f64>,
-    /// Dots per inch of a PNG, 24 to 1200; 192 by default, 300 with a style.
+    /// Dots per inch of PNG, 24 to 1200; by default 192, with a style 300.
     pub dpi: Option<f64>,
     /// The colours.
     pub theme: Theme,
-    /// The files to write; by default svg and png, all with a style.
+    /// The formats; by default svg and png, all with a style.
     pub formats: Option<Vec<Format>>,
 }
 

@@ -16,10 +16,10 @@ use crate::config::link::{DownlinkSpec, UplinkSpec};
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::config) struct MethodCommon {
-    /// The method's name in tables, pictures, checks and dotted keys; by default its kind.
+    /// The name in tables, pictures, checks and dotted keys; by default the kind.
     #[serde(default)]
     pub label: Option<String>,
-    /// The method's own `theta_0`; by default that of `[run]`.
+    /// The method's `theta_0`; by default the run's.
     #[serde(default)]
     pub start: Option<StartSpec>,
     /// The initial control variates.
@@ -28,7 +28,7 @@ pub(in crate::config) struct MethodCommon {
     /// The reference point of the metric `error`.
     #[serde(default)]
     pub measure_from: Centre,
-    /// The iterate or average that is measured and written.
+    /// The measured iterate or average.
     #[serde(default)]
     pub output: OutputSpec,
     /// The status with which its runs must end.
@@ -160,7 +160,7 @@ choice!(Expect, "\"ok\", \"diverges\", \"misses-target\", or [{ at = { .. }, sta
     list Vec<ExpectAt> => |list| Ok(Expect::At(list)),
 );
 
-/// The expected status at some sweep points.
+/// The expected status at some points.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

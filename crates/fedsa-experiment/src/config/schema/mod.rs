@@ -24,11 +24,11 @@ use super::sweep::{Sweep, Variant};
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Top {
-    /// The experiment's name; the output folder is `out/<id>`.
+    /// The name; the output folder is `out/<id>`.
     pub id: Option<String>,
-    /// The title of the figure; the id by default.
+    /// The figure's title; by default the id.
     pub title: Option<String>,
-    /// A description for readers; the program ignores it.
+    /// A description, ignored by the program.
     #[expect(dead_code, reason = "for readers of the file only")]
     description: Option<String>,
     /// The agents' operators.
@@ -59,10 +59,10 @@ pub(super) struct Top {
     /// The checks of the results.
     #[serde(default)]
     pub check: Vec<Check>,
-    /// Timeouts and rules for answers in a federation of machines; runs in one process ignore it.
+    /// Timeouts and rules for answers in federations of machines; ignored in one process.
     #[serde(default)]
     pub federation: FederationSpec,
-    /// Smaller settings for `--quick`: dotted keys and values.
+    /// Dotted keys and values of `--quick`.
     #[expect(dead_code, reason = "applied to the tree")]
     #[schemars(schema_with = "schema_parts::quick")]
     quick: Option<Value>,

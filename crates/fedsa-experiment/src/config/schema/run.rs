@@ -29,19 +29,19 @@ pub struct RunSpec {
     /// Targets at which a run stops early.
     #[serde(default, skip_serializing_if = "Stop::is_never")]
     pub stop: Stop,
-    /// How methods are treated that cannot work over their link.
+    /// Treatment of methods that cannot work over their link.
     #[serde(default, skip_serializing_if = "Refused::is_error")]
     pub refused: Refused,
 }
 
-/// How methods are treated that cannot work over their link.
+/// Treatment of methods that cannot work over their link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refused {
     /// The file is bad input.
     #[default]
     Error,
-    /// The method does not run, and results give the reason. For tables of combinations.
+    /// The method does not run; results give the reason.
     Skip,
 }
 
