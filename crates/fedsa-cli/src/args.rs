@@ -24,7 +24,7 @@ pub use report::ReportArgs;
 use values::seconds;
 pub use values::{FigureStyleArg, ProgressMode};
 
-/// What the program's exit status says.
+/// The meaning of the program's exit statuses.
 const EXIT_STATUS: &str = "Exit status: 0 done, every check and every run as expected; 1 done, but a check or a run is not as expected; \
                            2 bad input, nothing written; 3 the machine failed (disk, memory, a permission), what was written is kept; \
                            130 interrupted, checkpoints written.";

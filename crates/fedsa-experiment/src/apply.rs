@@ -82,7 +82,7 @@ pub struct Applied {
     pub added: Vec<String>,
     /// The quality of the predictions, if the data have targets.
     pub quality: Option<PredictionQuality>,
-    /// What a reader of the predictions must know.
+    /// Notes for readers of the predictions.
     pub notes: Vec<Note>,
     /// The files that were read; data files in the order of the rows.
     pub files: Vec<PathBuf>,

@@ -1,4 +1,4 @@
-//! The kinds of problems, methods, codecs and media in experiment files: fedsa's own, and those of other crates.
+//! The kinds of problems, methods, codecs and media in experiment files: fedsa's own, and other crates'.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -89,7 +89,7 @@ impl fmt::Debug for Kinds {
     }
 }
 
-/// fedsa's kinds, followed by those of other crates.
+/// fedsa's kinds, followed by other crates'.
 fn joined<T: ?Sized>(own: &[Kind<T>], more: &[Kind<T>], what: &str, taken: &[&str]) -> Result<Vec<Kind<T>>> {
     let mut names: HashSet<&str> = taken.iter().copied().collect();
     for kind in own.iter().chain(more) {

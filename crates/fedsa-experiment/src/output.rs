@@ -122,7 +122,7 @@ fn column_name(name: &str, coordinates: &[String]) -> String {
     column
 }
 
-/// The names of all coordinates, in the order in which points have them.
+/// The names of all coordinates, in the order of the points.
 fn coordinates(plan: &Plan) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (name, _) in plan.points.iter().flat_map(|planned| &planned.point.coordinates) {

@@ -25,7 +25,7 @@ pub struct Summary {
     pub id: String,
     /// The wall time in all, in seconds.
     pub seconds: f64,
-    /// One entry per method and point, in the order of the file: all methods of a point, then those of the next.
+    /// One entry per method and point, in the order of the file: all methods of a point, then the next point.
     pub entries: Vec<Entry>,
     /// For fits and evaluations, the costs of methods and the quality of weights.
     pub tables: Vec<SummaryTable>,
@@ -55,7 +55,7 @@ pub struct Entry {
     pub is_note: bool,
     /// The likely reason why it missed its target, in words.
     pub reason: Option<String>,
-    /// What would help, in words.
+    /// The remedy, in words.
     pub remedy: Option<String>,
     /// The cost of reaching its target, if it did.
     pub cost: Option<TargetCost>,

@@ -6,7 +6,7 @@ use crate::numbers;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SummaryTable {
-    /// What it is about.
+    /// Its title.
     pub title: String,
     /// The columns.
     pub columns: Vec<SummaryColumn>,

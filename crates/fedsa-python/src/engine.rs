@@ -180,7 +180,7 @@ pub fn call_back<T: Send>(
 pub type Calls<C> = Sender<Option<C>>;
 
 /// [`call_back`] for work that sends requests to the waiting thread, which `answer` handles with the interpreter's lock. An exception of
-/// `answer` ends the work like a signal. After that `answer` is told that Python is no longer available.
+/// `answer` ends the work like a signal. Later calls of `answer` have `true` as last argument, and must not use Python any more.
 ///
 /// # Errors
 /// As [`call_back`], and exceptions of `answer`.

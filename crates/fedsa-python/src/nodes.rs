@@ -50,7 +50,7 @@ impl AgentData {
         self.metrics.get_or_init(|| Arc::new(Metrics::new(&self.field)))
     }
 
-    /// Refuses data that are not those of all agents.
+    /// Refuses data of another number of agents or components.
     ///
     /// # Errors
     /// When numbers of agents or components differ.

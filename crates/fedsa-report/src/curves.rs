@@ -95,7 +95,7 @@ pub fn curves(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Curves
     Curves { json, shown, all: all.len(), records }
 }
 
-/// The series of the page; for a large sweep, those of points that are spread over it.
+/// The series of the page; for a large sweep, the series of points spread over it.
 fn some_points<'a>(all: &[(usize, &'a Series)]) -> Vec<(usize, Group<'a>)> {
     let share = MAX_SERIES as f64 / all.len() as f64;
     let mut points: HashMap<(usize, &str), usize> = HashMap::new();

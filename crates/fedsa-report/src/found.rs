@@ -11,7 +11,7 @@ use crate::run::ReportedRun;
 /// The largest number of methods with their settings.
 const MAX_METHODS: usize = 6;
 
-/// What ran: the problem, rounds and seeds, methods with their steps, and sweeps. Empty if the settings are unknown.
+/// The experiment that ran: the problem, rounds and seeds, methods with their steps, and sweeps. Empty if the settings are unknown.
 pub fn ran(run: &ReportedRun) -> String {
     let Ok(settings) = run.config.parse::<toml::Table>() else { return String::new() };
     let part = |name: &str| settings.get(name).and_then(toml::Value::as_table);

@@ -78,7 +78,7 @@ fn data(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: &[
     data
 }
 
-/// What ran, and the verdict.
+/// The problem, rounds, methods and sweeps that ran, and the verdict.
 fn head(runs: &[ReportedRun], title: &str) -> String {
     let ids = |run: &ReportedRun| run.summary["id"].as_str().filter(|id| *id != title).map(str::to_string);
     let id = match runs {
@@ -102,7 +102,7 @@ fn described(run: &ReportedRun) -> String {
     text.map_or(String::new(), |text| format!("<p>{}</p>\n", escaped(text)))
 }
 
-/// What ran, in one line.
+/// The experiment that ran, in one line.
 fn ran(run: &ReportedRun) -> String {
     let text = found::ran(run);
     if text.is_empty() { text } else { format!("<p class=\"ran\">{}</p>\n", escaped(&text)) }

@@ -178,7 +178,7 @@ pub fn load(path: &Path, overrides: &Overrides, quick: bool, kinds: &Kinds) -> R
     Ok((parse(&name, &text, overrides, quick, kinds)?, base))
 }
 
-/// The path that stands for standard input.
+/// The path of standard input.
 const STDIN: &str = "-";
 
 /// Reads the text of an experiment with its overrides.

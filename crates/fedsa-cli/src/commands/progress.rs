@@ -41,7 +41,7 @@ struct Lines {
     next: Instant,
     /// Local steps of an earlier run.
     found: f64,
-    /// Completed local steps, including those of an earlier run.
+    /// Completed local steps, including an earlier run's.
     done: f64,
     total: f64,
     /// Whether runs may end early, at a target.

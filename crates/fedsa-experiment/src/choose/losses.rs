@@ -15,7 +15,7 @@ use toml::{Table, Value};
 /// The method for losses: it obtains curvature from the cheapest source.
 pub const ADAPTIVE: &str = "adaptive-newton";
 
-/// The most components with which the server factorises whole Hessians in every round.
+/// The largest number of components with which the server factorises whole Hessians in every round.
 const MAX_WHOLE: usize = 4096;
 /// Rounds of Newton's method from zero weights to a gradient norm of 1e-9, roughly: 8 to 12 on the data sets of the guide.
 const NEWTON_ROUNDS: f64 = 9.0;
@@ -41,7 +41,7 @@ const PACE: f64 = 1e9;
 /// The speed of products of dense matrices relative to this, cautiously: a factor of 14 was measured with AVX-512.
 const DENSE: f64 = 8.0;
 
-/// What a federation can know of its losses before the first round.
+/// The facts that a federation can know of its losses before the first round.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LossFacts {

@@ -19,7 +19,7 @@ pub struct Document {
     pub text: String,
     /// The text as a tree, with overrides applied.
     pub table: Table,
-    /// The keys that overrides set, in the order in which the overrides were applied.
+    /// The keys that overrides set, in the order of application.
     pub origins: Vec<Origin>,
     /// The kinds that it may name.
     pub kinds: Kinds,

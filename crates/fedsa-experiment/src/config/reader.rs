@@ -35,7 +35,7 @@ pub struct MethodSpec {
     pub measure_from: Centre,
     /// The output: an iterate or an average.
     pub output: OutputSpec,
-    /// The status with which its runs are expected to end.
+    /// The expected status of its runs.
     pub expect: Option<ExpectedStatus>,
     /// The index of the entry of `expect` that applies, if `expect` is a list.
     pub expected_by: Option<usize>,

@@ -35,7 +35,7 @@ pub struct DeployedRun {
     pub seconds: f64,
     /// The further content of `federation` in `summary.json`.
     pub told: serde_json::Value,
-    /// What a reader of the results must know.
+    /// Notes for readers of the results.
     pub notes: Vec<Note>,
 }
 

@@ -18,7 +18,7 @@ pub struct TaskSettings {
     pub text: String,
     /// The number of agents in the data that were read.
     pub agents: usize,
-    /// What a reader must know.
+    /// Notes for readers.
     pub notes: Vec<Note>,
 }
 

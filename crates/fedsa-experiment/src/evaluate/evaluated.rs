@@ -29,7 +29,7 @@ use crate::summary::Summary;
 use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
 use crate::{numbers, output};
 
-/// The files of an evaluation in addition to those of a run and its pictures.
+/// The files of an evaluation in addition to a run's files and pictures.
 pub(super) const NAMES: [&str; 2] = ["weights.json", "weights.npz"];
 
 /// The largest number of features whose names `weights.json` lists.

@@ -30,7 +30,7 @@ fn hears_all(point: &SweepPoint) -> bool {
 #[derive(Clone)]
 pub(super) struct Method {
     pub kind: String,
-    /// Its settings, if they are not those of the evaluation.
+    /// Its settings, if they differ from the evaluation's.
     settings: Option<Table>,
     /// The number of rounds that suffices, if it is known.
     rounds: Option<u64>,

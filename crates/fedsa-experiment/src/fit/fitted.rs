@@ -27,7 +27,7 @@ use crate::run::Ran;
 use crate::summary::Summary;
 use crate::tables::{Shown, SummaryColumn, SummaryTable};
 
-/// The files of a fit in addition to those of a run.
+/// The files of a fit in addition to a run's.
 pub(super) const NAMES: [&str; 2] = ["weights.json", "weights.npz"];
 
 /// The costs of a method.

@@ -290,7 +290,7 @@ impl FitSettings {
             let what = format!("given, and the method is not chosen for few seconds but for few {goal}");
             return Err(Error::new(key, what, format!("`objective = seconds`, or no `{key}`")));
         }
-        // Batches are refused of their own.
+        // Batches have their own refusal.
         let named = self.named()?;
         if self.batch.is_none() && self.sampling != "mean" && named.iter().all(|kind| self.needs_all_rows(kind)) {
             let what = format!("`{}`, and {} uses all rows of an agent in every round", quoted(&self.sampling), quoted(&named[0]));
@@ -302,7 +302,7 @@ impl FitSettings {
     /// Refuses losses for which the inference would be wrong.
     ///
     /// # Errors
-    /// When there is a ridge, or agents are not weighted by their rows: the estimate is then not that of maximum likelihood.
+    /// When there is a ridge, or agents are not weighted by their rows: the estimate is then not a maximum-likelihood estimate.
     pub(super) fn check_inference(&self, ridge: f64, by_rows: bool) -> Result<()> {
         if ridge != 0.0 {
             let what = format!("{ridge:?}, beside inference: standard errors of coefficients with a ridge are not defined");

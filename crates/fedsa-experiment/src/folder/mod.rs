@@ -44,7 +44,7 @@ const LOCK: &str = "lock";
 /// The file to which lines are appended while runs are in progress.
 pub const GROWING: &str = "trace.jsonl";
 
-/// The possible names of outputs with descriptions, except those of [`VALUE_PICTURES`] and [`TUNING`].
+/// The possible names of outputs with descriptions, except [`VALUE_PICTURES`] and [`TUNING`].
 pub const OUTPUTS: &[(&str, &str)] = &[
     (SUMMARY, "outcomes, floors, predictions, costs and checks; written last"),
     ("config.toml", "the file as it ran, with defaults written out and paths absolute"),

@@ -32,7 +32,7 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
 struct Costs<'a> {
     plan: &'a Plan,
     results: &'a Results,
-    /// The coordinate on the horizontal axis, and those of the panels.
+    /// The coordinate on the horizontal axis, and the panels' coordinates.
     axis: &'a str,
     by: &'a [String],
     metric: &'a str,

@@ -31,7 +31,7 @@ struct Floors<'a> {
     plan: &'a Plan,
     results: &'a Results,
     predictor: &'a Predictor,
-    /// The coordinate on the horizontal axis, and those of the panels.
+    /// The coordinate on the horizontal axis, and the panels' coordinates.
     axis: &'a str,
     by: &'a [String],
     metrics: &'a [&'a str],

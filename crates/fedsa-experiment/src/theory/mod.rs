@@ -109,7 +109,7 @@ pub struct TheoryReport {
     pub title: String,
     /// Its problems; none in a brief report.
     pub problems: Vec<ProblemTheory>,
-    /// Its methods at all points, in the order of the file: all methods of a point, then those of the next.
+    /// Its methods at all points, in the order of the file: all methods of a point, then the next point.
     pub methods: Vec<MethodTheory>,
     /// The omitted computations.
     pub left_out: Vec<LeftOut>,

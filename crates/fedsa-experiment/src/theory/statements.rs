@@ -13,7 +13,7 @@ use crate::plan::ResolvedStart;
 /// Statements of theorems about a method.
 #[derive(Debug, Clone)]
 pub struct Theorems {
-    /// The rounds after which they are evaluated: those of the file.
+    /// The rounds after which they are evaluated: the file's number.
     pub rounds: u64,
     /// The theorems, each with its conditions.
     pub statements: KnownOrReason<Vec<Statement>>,

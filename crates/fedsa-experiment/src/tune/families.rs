@@ -17,7 +17,7 @@ use crate::config::link::{self, DownlinkSpec, UplinkSpec};
 use crate::config::{self, find_kind, read_kind};
 use crate::kinds::Kinds;
 
-/// The candidate methods if none are named, in addition to those of the file with a step size.
+/// The candidate methods if none are named, in addition to the file's methods with a step size.
 const METHODS: [&str; 3] = ["fedlsa", "scafflsa", "fedhsa"];
 /// The codecs of `auto`.
 const CODECS: [&str; 6] = ["exact", "float32", "quantised:4", "quantised:6", "quantised:8", "quantised:12"];
@@ -116,7 +116,7 @@ fn kind_name(table: &Table) -> String {
     table.get("kind").and_then(Value::as_str).unwrap_or_default().to_string()
 }
 
-/// The names of the candidate methods: those of the options, or the default ones and those of the file with a step size.
+/// The names of the candidate methods: the options', or the default ones and the file's methods with a step size.
 fn method_names(kinds: &Kinds, options: &TuneSettings, tables: &[Table]) -> Vec<String> {
     let mut names: Vec<String> = options.methods.clone();
     if names.is_empty() {

@@ -56,7 +56,7 @@ impl Page {
             if last.is_empty() {
                 self.lines.push(head.trim_end().to_string());
             } else if before + NARROWEST > WIDTH && head.chars().count() + last.chars().count() > WIDTH {
-                // A line of its own.
+                // A separate line.
                 self.lines.push(head.trim_end().to_string());
                 let indent = INDENT.repeat(4);
                 self.lines.extend(wrapped(last, &indent, &indent));

@@ -31,7 +31,7 @@ pub(in crate::config) struct MethodCommon {
     /// The measured iterate or average.
     #[serde(default)]
     pub output: OutputSpec,
-    /// The status with which its runs must end.
+    /// The expected status of its runs.
     #[serde(default)]
     pub expect: Option<Expect>,
     /// The link from agents to the server.
@@ -145,7 +145,7 @@ impl OutputSpec {
     }
 }
 
-/// The status with which a run must end.
+/// The expected status of a run.
 #[derive(Debug, Clone, PartialEq, JsonSchema)]
 #[schemars(untagged)]
 pub enum Expect {

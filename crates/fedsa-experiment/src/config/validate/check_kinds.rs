@@ -7,7 +7,7 @@ use toml::Value;
 use crate::config::Check;
 use crate::names::{self, QUANTITIES};
 
-/// What a kind of check accepts.
+/// The keys and values that a kind of check accepts.
 pub struct CheckRules {
     /// The name of the kind.
     pub name: &'static str,
