@@ -39,8 +39,8 @@ type FitResult<'py> = (String, String, RanResults, Option<Bound<'py, PyArray2<f6
 /// A column from Python.
 type Numbers<'py> = Option<PyReadonlyArray1<'py, f64>>;
 
-/// Rows from Python: X, targets, the names of the columns of an array, row weights, an offset that is no column of X, and a number of agents or
-/// the number of each row's agent.
+/// Rows from Python: X, targets, column names of an array, row weights, an offset that is no column of X, and the number of agents or each
+/// row's agent.
 pub type GivenRows<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Vec<String>>, Numbers<'py>, Numbers<'py>, Bound<'py, PyAny>);
 
 /// The JSON schema of a task: its settings with texts, defaults and ranges.

@@ -41,7 +41,7 @@ pub struct EvaluateSettings {
     /// Column with the agent of each row; by default each file is an agent
     #[arg(long, value_name = "COLUMN", help_heading = options::DATA)]
     pub agent_column: Option<String>,
-    /// Unreadable rows: refuse, or skip and count them by file and reason
+    /// Unreadable rows: refuse, or skip and count by file and reason
     #[arg(long, value_name = "HOW", help_heading = options::DATA, value_parser = options::one_of::<BadRows>(), hide_possible_values = true, default_value = "refuse", hide_short_help = true)]
     pub bad_rows: BadRows,
     /// Keep rows of automatic resets, which are otherwise left out and counted
@@ -70,7 +70,7 @@ pub struct EvaluateSettings {
     #[arg(long, value_name = "LAMBDA", help_heading = options::MODEL, default_value_t = 0.0, hide_short_help = true)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lambda: f64,
-    /// Operator: td, or gtd2 or tdc, which minimise the projected Bellman error and converge off-policy where td diverges
+    /// Operator: td; gtd2 or tdc minimise the projected Bellman error, and converge off-policy where td diverges
     #[arg(long, value_name = "OPERATOR", help_heading = options::MODEL, value_parser = options::one_of::<TdOperator>(), hide_possible_values = true, default_value = "td", hide_short_help = true)]
     pub operator: TdOperator,
     /// Ratio of the steps of gtd2 and tdc; 1 by default
@@ -80,10 +80,10 @@ pub struct EvaluateSettings {
     #[arg(long, value_name = "EPS", help_heading = options::MODEL)]
     #[schemars(range(min = 0.0))]
     pub ridge: Option<f64>,
-    /// Largest importance ratio; the report gives the number of clipped ones and their effect on the mean. None by default
+    /// Importance ratios are clipped at this value; the report gives their number and effect on the mean. None by default
     #[arg(long, value_name = "RATIO", help_heading = options::MODEL, hide_short_help = true)]
     pub max_importance_ratio: Option<f64>,
-    /// Scaling of features: none, or equal-squares (equal mean squares over all data)
+    /// Scaling of features; equal-squares: equal mean squares over all data
     #[arg(long, value_name = "SCALING", help_heading = options::MODEL, value_parser = options::one_of::<Scaling>(), hide_possible_values = true, default_value = "none", hide_short_help = true)]
     pub scaling: Scaling,
     /// Level of intervals
@@ -95,7 +95,7 @@ pub struct EvaluateSettings {
     /// Method, or auto: the one that reaches `tol` with the fewest bits. anderson accelerates fedhsa
     #[arg(long, value_name = "METHOD", help_heading = options::METHOD, default_value = AUTO)]
     pub method: String,
-    /// Keep the matrices A_c with agents: auto does not choose lstd
+    /// Keep the matrices A_c with agents: `method = auto` does not choose lstd
     #[arg(long, help_heading = options::METHOD, hide_short_help = true)]
     pub keep_matrices: bool,
     /// Transitions of steps: mean (all), iid or markov
@@ -110,8 +110,7 @@ pub struct EvaluateSettings {
     /// Largest number of rounds
     #[arg(long, value_name = "N", help_heading = options::METHOD, value_parser = options::whole, default_value_t = 20_000, hide_short_help = true)]
     pub max_rounds: u64,
-    /// Stop when the mean operator's norm is at most this multiple of its norm at zero weights; 0 for never. By default 1e-12, or what
-    /// rounding allows
+    /// Stop at this multiple of the mean operator's norm at zero weights; 0 for never. By default 1e-12, or what rounding allows
     #[arg(long, value_name = "RESIDUAL", help_heading = options::METHOD, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub tol: Option<f64>,

@@ -95,7 +95,7 @@ pub struct FitSettings {
     /// Column with the agent of each row
     #[arg(long, value_name = "COLUMN", help_heading = options::DATA)]
     pub group: Option<String>,
-    /// Division of rows: shuffled (default), even, sorted, by-label, similarity:SHARE, dirichlet:ALPHA, files (one per agent), or by-column
+    /// Division of rows: shuffled (default), even, sorted, by-label, similarity:SHARE, dirichlet:ALPHA, files (one per agent), by-column
     /// (default with `group`)
     #[arg(long, value_name = "HOW", help_heading = options::DATA, value_parser = partition, hide_short_help = true)]
     pub partition: Option<Partition>,
@@ -115,15 +115,14 @@ pub struct FitSettings {
     #[arg(long, value_name = "X", help_heading = options::DATA, hide_short_help = true)]
     pub divide_by: Option<f64>,
     /// Scale columns to mean 0 and standard deviation 1, by row weights; sparse columns are not centred. The ridge applies to scaled
-    /// columns; coefficients are those of unscaled ones
+    /// columns, coefficients to the original ones
     #[arg(long, alias = "standardize", help_heading = options::DATA)]
     pub standardise: bool,
     /// Number of principal components to project on
     #[arg(long, value_name = "DIM", help_heading = options::DATA, value_parser = options::at_least_1, hide_short_help = true)]
     #[schemars(range(min = 1))]
     pub pca: Option<u64>,
-    /// Model: logistic (two classes, or one against the rest), least-squares, poisson, gamma, negative-binomial (log links), multinomial
-    /// (against a reference class), huber
+    /// Model; logistic: two classes, or one against the rest; multinomial: against a reference class
     #[arg(long, value_name = "MODEL", help_heading = options::MODEL, value_parser = options::one_of::<Model>(), hide_possible_values = true, default_value = "logistic")]
     pub model: Model,
     /// Positive class of logistic, against all others
@@ -143,8 +142,8 @@ pub struct FitSettings {
     /// Column added to linear predictors, such as a log exposure
     #[arg(long, value_name = "COLUMN", help_heading = options::MODEL, hide_short_help = true)]
     pub offset: Option<String>,
-    /// Ridge mu: mu/2 ||coefficients||^2 is added to the mean loss, without the intercept (but see `penalise_intercept`). 1e-5 by default,
-    /// 0 with `inference`
+    /// Ridge mu: mu/2 ||coefficients||^2 is added to the mean loss, without intercept (see `penalise_intercept`). 1e-5 by default, 0 with
+    /// `inference`
     #[arg(long, value_name = "MU", help_heading = options::MODEL)]
     #[schemars(range(min = 0.0))]
     pub ridge: Option<f64>,
@@ -154,11 +153,10 @@ pub struct FitSettings {
     /// Apply the ridge to the intercept
     #[arg(long, help_heading = options::MODEL, hide_short_help = true)]
     pub penalise_intercept: bool,
-    /// Weights of agents: rows (by number of rows), or equal (1/N)
+    /// Weights of agents: by number of rows, or 1/N each
     #[arg(long, value_name = "HOW", help_heading = options::MODEL, value_parser = options::one_of::<AgentWeights>(), hide_possible_values = true, default_value = "rows", hide_short_help = true)]
     pub weighting: AgentWeights,
-    /// Standard errors, intervals, p-values, deviance and AIC, from agents' sums. KIND: model, sandwich (HC0), hc1, or clustered (by
-    /// agents). The ridge is then 0
+    /// Standard errors, intervals, p-values, deviance and AIC, from agents' sums; sandwich: HC0; clustered: by agents. The ridge is then 0
     #[arg(long, value_name = "KIND", help_heading = options::INFERENCE, value_parser = options::one_of::<CovarianceKind>(), hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "model")]
     pub inference: Option<CovarianceKind>,
     /// Level of intervals
@@ -167,7 +165,7 @@ pub struct FitSettings {
     /// Method, or auto: chosen for `objective` among methods that use all rows in a round. By default the first of `compare`, else auto
     #[arg(long, value_name = "METHOD", help_heading = options::METHOD)]
     pub method: Option<String>,
-    /// Cost that auto minimises: bits, rounds, or seconds of computation and messages (`latency`, `bandwidth`)
+    /// Cost that auto minimises; seconds: of computation and messages (`latency`, `bandwidth`)
     #[arg(long, value_name = "COST", help_heading = options::METHOD, value_parser = options::one_of::<Goal>(), hide_possible_values = true, default_value = "bits", hide_short_help = true)]
     pub objective: Goal,
     /// Seconds of an exchange of any size, for `objective = seconds`
@@ -179,7 +177,7 @@ pub struct FitSettings {
     /// Methods to compare on the same data. Without `method` the first gives the weights
     #[arg(long, value_name = "METHODS", value_delimiter = ',', help_heading = options::METHOD, hide_short_help = true)]
     pub compare: Vec<String>,
-    /// Stop when the mean loss has a gradient norm of at most this; 0 for never
+    /// Stop at this gradient norm of the mean loss; 0 for never
     #[arg(long, value_name = "NORM", help_heading = options::METHOD, default_value_t = 1e-9, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub tol: f64,

@@ -15,8 +15,7 @@ pub struct TuneSettings {
     /// Mean-square error to reach
     #[arg(long, value_name = "EPS2", help_heading = options::MODEL)]
     pub target_mse: f64,
-    /// Cost to minimise: rounds, bits of all messages, samples of all agents, or seconds of messages (`latency`, `bandwidth`) without
-    /// computation
+    /// Cost to minimise; bits: of all messages; samples: of all agents; seconds: of messages without computation (`latency`, `bandwidth`)
     #[arg(long, value_name = "COST", help_heading = options::MODEL, value_parser = options::one_of::<Goal>(), hide_possible_values = true, default_value = "bits")]
     pub objective: Goal,
     /// Seconds of an exchange of any size, for `objective = seconds`
@@ -46,7 +45,7 @@ pub struct TuneSettings {
     /// Method whose link, start and output candidates get, if the experiment's methods differ
     #[arg(long, value_name = "LABEL", help_heading = options::METHOD)]
     pub like: Option<String>,
-    /// Search time in seconds or with a unit (90s, 10m, 2h), as estimated for one core, so that answers do not depend on the machine
+    /// Search time in seconds or with a unit (90s, 10m, 2h), estimated for one core, independent of the machine
     #[arg(long, value_name = "TIME", help_heading = options::METHOD, default_value = "60", value_parser = options::time)]
     pub budget: f64,
     /// Time limit by the clock; the answer then depends on the machine

@@ -62,7 +62,7 @@ pub struct Check {
     /// The round of the metric; the last by default.
     #[serde(default)]
     pub by: Option<u64>,
-    /// The first round; 0 by default.
+    /// The first round that counts; 0 by default.
     #[serde(default)]
     pub after: Option<u64>,
     /// The level to reach.

@@ -51,7 +51,7 @@ pub struct FigureSpec {
     pub slope: Option<f64>,
     /// The range of y, `[low, high]`; by default from the data.
     pub y_range: Option<[f64; 2]>,
-    /// Whether panels of a metric, all or in a row, share a y range; by default if each fills a fifth.
+    /// Whether panels of a metric, all or in a row, share a y range; by default if each fills a fifth of it.
     pub share_y: Option<bool>,
     /// Panels per row, as far as `width` has room.
     pub columns: Option<usize>,
