@@ -24,7 +24,7 @@ pub use report::ReportArgs;
 use values::seconds;
 pub use values::{FigureStyleArg, ProgressMode};
 
-/// What the program's exit status says.
+/// The meaning of the program's exit statuses.
 const EXIT_STATUS: &str = "Exit status: 0 done, every check and every run as expected; 1 done, but a check or a run is not as expected; \
                            2 bad input, nothing written; 3 the machine failed (disk, memory, a permission), what was written is kept; \
                            130 interrupted, checkpoints written.";
@@ -50,38 +50,38 @@ pub struct Cli {
 pub enum Command {
     /// Fit a regression or classification model to rows with targets
     Fit(FitArgs),
-    /// Evaluate a policy from logged transitions: fit its value function
+    /// Evaluate a policy: fit its value function to logged transitions
     Evaluate(EvaluateArgs),
     /// Apply fitted weights to data: add a column of values or predictions
     Predict(PredictArgs),
     /// Run an experiment file
     Run(RunArgs),
-    /// Validate an experiment file; report what would run, its stability and its time
+    /// Validate an experiment file; report runs, stability and time
     Check(CheckArgs),
-    /// Predict accuracy, costs and stable steps of an experiment file without running it
+    /// Predict accuracy, costs and stable steps of an experiment file
     Theory(TheoryArgs),
-    /// Run bundled experiments: figures of papers, and studies of our own
+    /// Run bundled experiments: figures of papers, and further studies
     Reproduce(ReproduceArgs),
-    /// Write an HTML page on runs: settings, results, interactive curves
+    /// Write an HTML page with settings, results and curves of runs
     Report(ReportArgs),
     /// Merge the parts of a sweep that fedsa run --points ran
     Merge(MergeArgs),
-    /// Find the method, step size, local steps and codec that reach a mean-square error at least cost
+    /// Find the cheapest method, step size, local steps and codec for a mean-square error
     Tune(TuneArgs),
     /// Write the problem of an experiment file as arrays
     Export(ExportArgs),
-    /// A federation on Flower, of machines with data of their own
+    /// Federations of machines with their own data, on Flower
     #[command(subcommand)]
     Federation(FederationCommand),
-    /// Run one agent of a federation: it keeps its data and answers over a local socket
+    /// Run one agent of a federation, which answers over a local socket
     Agent(AgentArgs),
-    /// Draw the figure of a finished run again
+    /// Redraw the figure of a finished run
     Plot(PlotArgs),
     /// List the runs in a folder: state, outcomes, checks, time
     List(ListArgs),
     /// Compare two finished runs: settings, results, checks
     Diff(DiffArgs),
-    /// Public data sets: list, fetch and verify them
+    /// List, fetch and verify public data sets
     #[command(subcommand)]
     Data(DataCommand),
     /// Print the manual page of the program or of a command
@@ -98,19 +98,19 @@ pub enum Command {
 /// Options of all commands that run experiments.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Common {
-    /// Continue an interrupted run, or extend a finished one by rounds or seeds
+    /// Continue a run, or extend it by rounds or seeds
     #[arg(long, conflicts_with = "overwrite", help_heading = OUTPUT)]
     pub resume: bool,
-    /// Replace the run in the output folder; files that fedsa did not write are kept
+    /// Replace the run in the output folder; other files stay
     #[arg(long, help_heading = OUTPUT)]
     pub overwrite: bool,
-    /// Run settings that are known to be unstable
+    /// Run unstable settings
     #[arg(long, help_heading = OUTPUT, hide_short_help = true)]
     pub force: bool,
     /// Print only errors
     #[arg(long, short, help_heading = OUTPUT)]
     pub quiet: bool,
-    /// Progress; auto: a bar on a terminal, lines elsewhere
+    /// Progress; auto: bar on a terminal, else lines
     #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = OUTPUT, hide_short_help = true)]
     pub progress: ProgressMode,
     /// Seconds between checkpoints
@@ -121,19 +121,19 @@ pub struct Common {
 /// Overrides of an experiment file.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Overrides {
-    /// Seeds 0, 1, .., N - 1 instead of the file's
+    /// Use the seeds 0 to N - 1
     #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, MAX_INTEGER))]
     pub seeds: Option<u64>,
-    /// Rounds instead of the file's
+    /// Number of rounds
     #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, MAX_INTEGER))]
     pub rounds: Option<u64>,
-    /// Set a dotted key, such as method.FedLSA.step_size=0.01
+    /// Set a dotted key: method.FedLSA.step_size=0.01
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Remove a dotted key, such as run.stop; before --set
+    /// Remove a dotted key, before --set: run.stop
     #[arg(long, value_name = "KEY")]
     pub unset: Vec<String>,
-    /// Sweep a dotted key, such as method.*.step_size=0.01,0.1
+    /// Sweep a dotted key: method.*.step_size=0.01,0.1
     #[arg(long, value_name = "KEY=V1,V2,..")]
     pub sweep: Vec<String>,
 }
@@ -149,13 +149,13 @@ impl Overrides {
 pub struct RunArgs {
     /// Experiment file; - for standard input
     pub file: PathBuf,
-    /// Output folder; out/ID by default, with the file's id
+    /// Output folder; by default out/ID
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Use the smaller settings of the file's quick table
+    /// Use the file's quick settings
     #[arg(long)]
     pub quick: bool,
-    /// Print the summary as JSON instead of the report
+    /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -168,19 +168,19 @@ pub struct RunArgs {
 
 #[derive(Args, Debug)]
 pub struct ReproduceArgs {
-    /// Id of a bundled experiment, the first part of several ids, or all
+    /// Id of a bundled experiment, the first part of several, or all
     #[arg(required_unless_present = "list")]
     pub id: Option<String>,
-    /// List the bundled experiments with their titles, times on two cores and data sets
+    /// List bundled experiments: title, time on two cores, data sets
     #[arg(long)]
     pub list: bool,
-    /// Print the experiment file instead of running it
+    /// Only print the experiment file
     #[arg(long)]
     pub print: bool,
-    /// Use the smaller settings of the quick tables; failed checks are then notes
+    /// Use quick settings; failed checks are then notes
     #[arg(long)]
     pub quick: bool,
-    /// Output folder; out/ID by default. For several experiments, its parent
+    /// Output folder, or its parent for several experiments; by default out/ID
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
@@ -193,18 +193,18 @@ pub struct ReproduceArgs {
 pub struct CheckArgs {
     /// Experiment file; - for standard input
     pub file: PathBuf,
-    /// Check the smaller settings of the file's quick table
+    /// Check the file's quick settings
     #[arg(long)]
     pub quick: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Check only these sweep points and their memory, such as 3,7-12; checks of results are left out
+    /// Check only these sweep points (3,7-12), without checks of results
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub points: Option<String>,
     #[command(flatten)]
     pub overrides: Overrides,
-    /// Accept settings that are known to be unstable
+    /// Accept unstable settings
     #[arg(long)]
     pub force: bool,
 }
@@ -218,7 +218,7 @@ pub struct TheoryArgs {
     /// Print all numbers as JSON
     #[arg(long, conflicts_with = "full")]
     pub json: bool,
-    /// Draw the predicted curves (theory-curves) and stable steps (theory-stability) into this folder, in the formats of the file's figure
+    /// Folder for pictures of predicted curves (theory-curves) and stable steps (theory-stability), in the figure's formats
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Replace pictures of these names
@@ -230,26 +230,26 @@ pub struct TheoryArgs {
 
 #[derive(Args, Debug)]
 pub struct TuneArgs {
-    /// Experiment file with the problem and the link; - for standard input
+    /// Experiment file with problem and link; - for standard input
     pub file: PathBuf,
     #[command(flatten)]
     pub settings: TuneSettings,
-    /// Output folder; out/ID-tune by default, with the file's id
+    /// Output folder; by default out/ID-tune
     #[arg(long, value_name = "DIR", help_heading = OUTPUT)]
     pub out: Option<PathBuf>,
     /// Continue an interrupted tuning
     #[arg(long, conflicts_with = "overwrite", help_heading = OUTPUT)]
     pub resume: bool,
-    /// Replace the tuning in the output folder; files that fedsa did not write are kept
+    /// Replace the tuning in the output folder; other files stay
     #[arg(long, help_heading = OUTPUT)]
     pub overwrite: bool,
-    /// Print the summary as JSON instead of the report
+    /// Print the summary as JSON
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,
     /// Print only errors
     #[arg(long, short, help_heading = OUTPUT)]
     pub quiet: bool,
-    /// Progress; auto: a bar on a terminal, nothing elsewhere
+    /// Progress; auto: bar on a terminal, else nothing
     #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = OUTPUT)]
     pub progress: ProgressMode,
     #[command(flatten)]
@@ -286,10 +286,10 @@ pub struct PredictArgs {
 pub struct PlotArgs {
     /// Folder of a finished run
     pub dir: PathBuf,
-    /// Draw for a paper or slides: size, letters, lines that differ without colours
+    /// Style for a paper or slides
     #[arg(long, value_name = "STYLE")]
     pub style: Option<FigureStyleArg>,
-    /// Set a key of the figure, such as figure.x=bits_up, or the title; figure={..} replaces all keys
+    /// Set a key of the figure (figure.x=bits_up; figure={..} for all), or the title
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }
@@ -347,13 +347,13 @@ pub struct FitArgs {
     pub common: Common,
 }
 
-/// Options of commands that make an experiment of their settings.
+/// Options of commands that turn their settings into an experiment.
 #[derive(Args, Debug)]
 pub struct TaskArgs {
-    /// Only write a Flower app with the settings of these options and data into a new or empty folder. See fedsa federation limits
+    /// Only write a Flower app into this new or empty folder. See fedsa federation limits
     #[arg(long, value_name = "DIR", help_heading = FEDERATION)]
     pub federation: Option<PathBuf>,
-    /// Set a dotted key of the experiment file made from the options
+    /// Set a dotted key of the resulting experiment
     #[arg(long, value_name = "KEY=VALUE", help_heading = OUTPUT, hide_short_help = true)]
     pub set: Vec<String>,
 }

@@ -10,8 +10,7 @@ pub const DONE: u8 = 0;
 pub const NOT_AS_EXPECTED: u8 = 1;
 /// Exit status: bad input; nothing was written.
 pub const BAD_INPUT: u8 = 2;
-/// Exit status: the machine failed (disk, memory, a permission) while the command ran; what was
-/// written until then is kept.
+/// Exit status: the machine failed (disk, memory, a permission) while the command ran; files written before remain.
 pub const MACHINE_FAILED: u8 = 3;
 /// Exit status: interrupted; a checkpoint was written.
 pub const INTERRUPTED: u8 = 130;
@@ -24,7 +23,7 @@ pub fn status_of(e: &Error) -> u8 {
     match e.kind() {
         ErrorKind::Machine => MACHINE_FAILED,
         ErrorKind::Cancelled => INTERRUPTED,
-        // A need for memory is refused before anything is written.
+        // A lack of memory is refused before anything is written.
         _ => BAD_INPUT,
     }
 }

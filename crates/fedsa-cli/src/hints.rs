@@ -1,4 +1,4 @@
-//! What the program adds to errors of the libraries: the options that stand for their settings, and what to do about them.
+//! Additions of the program to the libraries' errors: options in place of settings, and help.
 
 use std::sync::RwLock;
 
@@ -9,13 +9,13 @@ use fedsa_experiment::folder::OUT;
 use fedsa_experiment::parts::{POINTS, SEED_RANGE};
 use fedsa_experiment::run::RESUME;
 
-/// Settings by other names than those of the options that stand for them.
+/// Settings whose option has another name.
 const OTHER_NAMES: [(&str, &str); 3] = [("kind", "--model"), ("covariance", "--inference"), ("target", "--target-mse")];
 
-/// Keys of what `--partition` names together with its parameter.
+/// Keys that `--partition` sets together with its parameter.
 const PARTITIONS: [&str; 2] = ["partition.dirichlet", "partition.similarity"];
 
-/// The options of the command that runs, by the settings that they stand for.
+/// The options of the current command, by setting.
 static OPTIONS: RwLock<Vec<(String, String)>> = RwLock::new(Vec::new());
 
 /// Makes messages name the options of a command in place of settings.
@@ -23,7 +23,7 @@ pub fn speak_of(command: &Command) {
     *OPTIONS.write().expect("no panics under the lock") = options_of(command);
 }
 
-/// The options of a command, by the settings that they stand for.
+/// The options of a command, by setting.
 pub fn options_of(command: &Command) -> Vec<(String, String)> {
     let given = command.get_arguments().filter(|arg| !arg.is_global_set());
     let mut all: Vec<(String, String)> = given
@@ -41,20 +41,20 @@ pub fn options_of(command: &Command) -> Vec<(String, String)> {
     if all.iter().any(|(_, option)| option == "--partition") {
         all.extend(PARTITIONS.map(|key| (key.to_string(), "--partition".to_string())));
     }
-    // What is missing for a merge is for `fedsa run`.
+    // Parts that a merge lacks are run with `fedsa run`.
     all.push((POINTS.into(), "--points".into()));
     all
 }
 
-/// A text of the library with options of the command that runs in place of the settings that it names in backticks.
+/// A text of the library, with options of the command in place of settings in backticks.
 pub fn text(text: &str) -> String {
     text_with(text, &OPTIONS.read().expect("no panics under the lock"))
 }
 
-/// The error with options in place of settings of the library, and with what the program can do about it.
+/// The error with options in place of settings, and with help of the program.
 pub fn in_options(e: Error) -> Error {
     let e = about_options(e);
-    // What is wrong may name columns of users in backticks.
+    // The message itself may have users' columns in backticks.
     let help = text(&e.help);
     let e = e.helped(help);
     match (e.code(), e.key.as_str()) {
@@ -76,7 +76,7 @@ pub fn in_options(e: Error) -> Error {
     }
 }
 
-/// The error under the option that stands for its key.
+/// The error under the option of its key.
 fn about_options(e: Error) -> Error {
     match e.key.as_str() {
         OUT => e.about("--out"),
@@ -84,11 +84,11 @@ fn about_options(e: Error) -> Error {
         POINTS => e.about("--points"),
         SEED_RANGE => e.about("--seed-range"),
         "source" => e.about("--from"),
-        // Keys of a file have a place there, and keys that there are not stand for no option.
+        // Keys of a file have a place in it, and unknown keys have no option.
         _ if e.place().is_some() || e.code() == ErrorCode::UnknownKey => e,
         key => {
             let options = OPTIONS.read().expect("no panics under the lock");
-            // The key of a problem, where its setting was not given.
+            // The key of a problem is given if its setting is missing.
             let key = key.strip_prefix("problem.").unwrap_or(key);
             let option = options.iter().find(|(setting, _)| setting == key).map(|(_, option)| option.clone());
             match option {
@@ -113,11 +113,11 @@ pub fn of_option(option: &str, e: Error) -> Error {
     e.coded(code).about(option).saying(what).helped(help)
 }
 
-/// A text of the library with options in place of the settings that it names in backticks: `` `max_rounds` ``, or
-/// `` `max_rounds = 10` `` with a value. Names of columns and other words of users are not in backticks.
+/// A text of the library with options in place of settings in backticks: `` `max_rounds` ``, or `` `max_rounds = 10` `` with a value.
+/// Users' words, such as columns, are not in backticks.
 pub fn text_with(text: &str, options: &[(String, String)]) -> String {
     let mut parts: Vec<String> = text.split('`').map(str::to_string).collect();
-    // Every other part is in backticks, up to the last backtick.
+    // Odd parts, up to the last backtick, are in backticks.
     let last = (parts.len() - 1) / 2 * 2;
     let mut out = std::mem::take(&mut parts[0]);
     for pair in parts[1..=last].chunks(2) {
@@ -126,7 +126,7 @@ pub fn text_with(text: &str, options: &[(String, String)]) -> String {
         out += &match (option(&pair[0]), option(name), value) {
             (Some(option), ..) => option.to_string(),
             (None, Some(option), Some(value)) => format!("{option} {}", for_shell(value.trim_matches('"'))),
-            // A key of an experiment, which is no setting of its own.
+            // A key of an experiment that is no setting.
             (None, None, Some(value)) if name.contains('.') && option("set").is_some() => {
                 format!("--set {name}={}", value.trim_matches('"'))
             }
@@ -138,7 +138,7 @@ pub fn text_with(text: &str, options: &[(String, String)]) -> String {
     out
 }
 
-/// A value in quotes, where a shell would take it apart.
+/// A value, in quotes if a shell would split it.
 fn for_shell(value: &str) -> String {
     if value.contains([' ', '(', ')']) { format!("'{value}'") } else { value.to_string() }
 }

@@ -1,6 +1,6 @@
-//! The `fedsa` program: arguments, the terminal, messages; what it runs is in `fedsa_experiment`.
+//! The `fedsa` program: arguments, terminal, messages. `fedsa_experiment` does the work.
 //!
-//! [`main_with`] is the whole program, with problems, methods, codecs and media of other crates in addition to its own.
+//! [`main_with`] is the whole program, with problems, methods, codecs and media of other crates added.
 
 pub mod args;
 pub mod commands;

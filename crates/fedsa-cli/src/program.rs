@@ -1,4 +1,4 @@
-//! The program as a function, for programs with kinds of their own.
+//! The program as a function, for programs with their own kinds.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -18,9 +18,9 @@ use crate::commands;
 use crate::error::{BAD_INPUT, DONE, status_of};
 use crate::hints::{self, in_options};
 
-/// Runs the program `fedsa` with the arguments of the process, and with kinds in addition to its own. Everything that reads
-/// experiment files knows them: sweeps, checks, figures, theory, `--resume`, `plot`, the JSON schema, `evaluate --method`. A
-/// kind whose name is taken is refused with the exit status of bad input.
+/// Runs the program `fedsa` with the arguments of the process and additional kinds. All readers of experiment files know these: sweeps,
+/// checks, figures, theory, `--resume`, `plot`, the JSON schema, `evaluate --method`. A kind whose name is taken is refused with the exit
+/// status of bad input.
 ///
 /// ```no_run
 /// let status: std::process::ExitCode = fedsa_cli::main_with(fedsa_cli::Extensions::default());
@@ -29,8 +29,8 @@ pub fn main_with(extensions: Extensions<'_>) -> ExitCode {
     ExitCode::from(run_with(std::env::args_os(), extensions))
 }
 
-/// Runs the program `fedsa` with these arguments, the first of which is the program's name, and returns its exit status. It is otherwise as
-/// [`main_with`]: it prints, handles Ctrl-C, and creates the threads of the process.
+/// Runs the program `fedsa` with these arguments (the first is the program's name), and returns its exit status. Like [`main_with`] it
+/// prints, handles Ctrl-C, and creates the threads of the process.
 pub fn run_with(args: impl IntoIterator<Item = OsString>, extensions: Extensions<'_>) -> u8 {
     let args: Vec<OsString> = args.into_iter().collect();
     // Lines are not wrapped, so that paths and names can be copied from messages.
@@ -48,7 +48,7 @@ pub fn run_with(args: impl IntoIterator<Item = OsString>, extensions: Extensions
     named.into_iter().for_each(hints::speak_of);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        // Help is printed in this way too.
+        // Clap returns help as an error.
         Err(e) => {
             let _ = e.print();
             return u8::try_from(e.exit_code()).unwrap_or(BAD_INPUT);
@@ -70,7 +70,7 @@ fn failed(e: Error) -> u8 {
     status
 }
 
-/// The command line; the helps of `evaluate --method` and `fit --method` name all kinds of methods.
+/// The command line; the help of `evaluate --method` and `fit --method` lists all kinds of methods.
 fn command_line(kinds: &Kinds) -> clap::Command {
     let kinds = kinds.methods().iter().map(|kind| kind.name);
     let all: Vec<&str> = kinds.chain(PRESETS.iter().map(|preset| preset.name)).collect();
@@ -82,10 +82,10 @@ fn command_line(kinds: &Kinds) -> clap::Command {
     with_help(line.mut_subcommand("fit", |fit| fit.mut_arg("method", named)))
 }
 
-/// The commands that most people need, which the short help has.
+/// The commands of the short help.
 const FIRST: [&str; 8] = ["fit", "evaluate", "predict", "run", "check", "theory", "reproduce", "report"];
 
-/// The command line, with few commands where these arguments ask for the short help.
+/// The command line; it has few commands if these arguments ask for the short help.
 fn for_help(line: clap::Command, args: &[OsString]) -> clap::Command {
     let is_short = args.is_empty() || matches!(args, [only] if only == "--help" || only == "-h");
     if !is_short {
@@ -99,7 +99,7 @@ fn for_help(line: clap::Command, args: &[OsString]) -> clap::Command {
     })
 }
 
-/// The command with a short help, and one of all its options; helps name options where the library names settings.
+/// The command with a short and a full help; both name options in place of settings.
 fn with_help(command: clap::Command) -> clap::Command {
     let options = hints::options_of(&command);
     let worded = |arg: Arg| {
@@ -115,7 +115,7 @@ fn with_help(command: clap::Command) -> clap::Command {
     command.disable_help_flag(true).mut_args(worded).arg(short).arg(all).mut_subcommands(with_help)
 }
 
-/// Hides the panics of the Parquet library, which become errors that name the file.
+/// Hides panics of the Parquet library, which become errors that name the file.
 fn keep_readers_quiet() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -164,7 +164,7 @@ fn with_threads(threads: Option<u64>, command: impl FnOnce() -> Result<u8, Error
         let help = "--threads N, with fewer threads, or a higher limit on processes (ulimit -u)";
         Error::machine(format!("the threads cannot be started: {e}"), help)
     };
-    // The thread pool of the process is created here; the first user would panic if it cannot be created.
+    // The thread pool is created here, because its first user would panic if it could not be created.
     static OF_THE_PROCESS: OnceLock<Option<Error>> = OnceLock::new();
     match threads {
         None => {

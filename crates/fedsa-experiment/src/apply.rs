@@ -1,4 +1,4 @@
-//! Fitted weights applied to data: a column of values or of predictions.
+//! Fitted weights applied to data: added columns of values or predictions.
 //!
 //! [`apply`] reads weights and data from files; [`values`] and [`predictions`] take them from memory.
 
@@ -19,20 +19,20 @@ use fedsa_problems::rows::dataset::{Dataset, Labels, Wanted};
 
 use crate::{numbers, options};
 
-/// What is applied to what: options of `fedsa predict`. Errors name the setting at fault.
+/// Weights and data: options of `fedsa predict`. Errors name the setting.
 #[derive(Debug, Clone, clap::Args)]
 pub struct PredictSettings {
-    /// The weights.json of fedsa evaluate or fedsa fit, or its folder
+    /// weights.json of fedsa evaluate or fedsa fit, or its folder
     #[arg(help_heading = options::DATA)]
     pub weights: PathBuf,
-    /// Data with the fitted columns: Parquet, CSV or TSV (gzip and zstd too), for fedsa fit also LIBSVM and IDX; files, globs, a folder, or
-    /// a data set. Other columns and targets are passed on, rows in order
+    /// Data with the fitted columns: Parquet, CSV or TSV (also gzip, zstd), for fedsa fit also LIBSVM and IDX; files, globs, a folder, or a
+    /// data set. The output keeps other columns, targets, and the order of rows
     #[arg(required = true, help_heading = options::DATA)]
     pub data: Vec<String>,
-    /// Names of columns in the files, such as s_0=x or s_*=obs_*; by default as in the evaluation's logs
+    /// Names of columns, such as s_0=x or s_*=obs_*; by default as in the evaluation's logs
     #[arg(long, value_name = "NAME=FIELD,..", help_heading = options::DATA, value_parser = options::named_columns, default_value = "", hide_default_value = true)]
     pub columns: BTreeMap<String, String>,
-    /// Add standard errors in a second column, value_se; from weights.npz beside weights.json
+    /// Add standard errors, from weights.npz beside weights.json, as a column value_se
     #[arg(long, help_heading = options::INFERENCE)]
     pub se: bool,
     /// Name of the added column; by default value, or prediction for fedsa fit
@@ -53,38 +53,38 @@ impl PredictSettings {
     }
 }
 
-/// How good predictions are, where the data have targets.
+/// The quality of predictions on data with targets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PredictionQuality {
-    /// Of numbers.
+    /// For numbers.
     RootMeanSquareError {
-        /// The error, in units of the target.
+        /// The root-mean-square error, in units of the target.
         value: f64,
-        /// The rows.
+        /// The number of rows.
         rows: usize,
     },
-    /// Of classes.
+    /// For classes.
     Accuracy {
-        /// The share of right ones.
+        /// The share of right predictions.
         share: f64,
-        /// The rows.
+        /// The number of rows.
         rows: usize,
     },
 }
 
-/// Data with what the weights say of every row.
+/// Data with a value or prediction for every row.
 pub struct Applied {
-    /// The columns of the data that are passed on, and those that were added, the last ones.
+    /// The columns of the data, followed by the added ones.
     pub columns: Vec<(String, Cells)>,
     /// The number of rows.
     pub rows: usize,
-    /// The names of the columns of values or of predictions that were added.
+    /// The names of the added columns.
     pub added: Vec<String>,
-    /// How good predictions are, if the data have targets.
+    /// The quality of the predictions, if the data have targets.
     pub quality: Option<PredictionQuality>,
-    /// What a reader of the predictions must know besides them.
+    /// Notes for readers of the predictions.
     pub notes: Vec<Note>,
-    /// The files that were read, those of the data in the order of the rows.
+    /// The files that were read; data files in the order of the rows.
     pub files: Vec<PathBuf>,
     /// The `weights.json` that was read; empty if weights were in memory.
     pub weights: PathBuf,
@@ -95,7 +95,7 @@ pub struct Applied {
 /// # Errors
 /// When a setting or a file cannot be used, or a prediction is not finite.
 pub fn apply(settings: &PredictSettings) -> Result<Applied> {
-    // The folder of a run stands for its weights.
+    // A folder of a run contains its weights.
     let inside = settings.weights.join("weights.json");
     if settings.weights.is_dir() && !inside.is_file() {
         let help = "a folder that fedsa fit or fedsa evaluate wrote, or its weights.json";
@@ -118,11 +118,11 @@ pub fn apply(settings: &PredictSettings) -> Result<Applied> {
     Ok(Applied { weights, notes, ..applied })
 }
 
-/// The values of a value function on tables whose inputs are the columns that it was fitted to ([`ValueModel::inputs`]). With `se` their
-/// standard errors are in a second column; the weights must then have a covariance.
+/// The values of a value function on tables whose columns include the fitted ones ([`ValueModel::inputs`]). With `se` a second column has
+/// standard errors, for which the weights need a covariance.
 ///
 /// # Errors
-/// When a table has a column of the name of an added one.
+/// When a table already has a column with the name of an added one.
 pub fn values(fitted: &ValueModel, tables: Vec<Table>, column: Option<&str>, se: bool) -> Result<Applied> {
     let added = column.unwrap_or(fitted.output());
     let values: Vec<Vec<f64>> = parallel::map(tables.len(), |i| fitted.apply(&tables[i].inputs));
@@ -144,10 +144,10 @@ pub fn values(fitted: &ValueModel, tables: Vec<Table>, column: Option<&str>, se:
     Ok(applied)
 }
 
-/// What a model predicts of the rows of tables whose inputs are the columns that it was fitted to ([`LinearModel::names`]).
+/// A model's predictions for the rows of tables whose columns include the fitted ones ([`LinearModel::names`]).
 ///
 /// # Errors
-/// When a prediction is not finite, or a table has a column of the name of an added one.
+/// When a prediction is not finite, or a table already has a column with the name of an added one.
 pub fn predictions(model: &LinearModel, tables: Vec<Table>, column: Option<&str>) -> Result<Applied> {
     let scores = parallel::try_map(tables.len(), |i| model.table_scores(&tables[i]))?;
     tables.iter().zip(&scores).try_for_each(|(table, scores)| all_finite(&table.name, scores, model.outputs()))?;
@@ -170,7 +170,7 @@ fn values_of_files(settings: &PredictSettings, weights: &Path, mut fitted: Value
     Ok(Applied { files, ..applied })
 }
 
-/// The rows of files with what the model predicts of them: tables keep their columns, rows of other formats their targets.
+/// The rows of files with the model's predictions: tables keep their columns, rows of other formats their targets.
 fn predictions_of_files(settings: &PredictSettings, model: &LinearModel) -> Result<Applied> {
     if settings.se {
         let what = "standard errors of a model that fedsa fit wrote";
@@ -199,7 +199,7 @@ fn predictions_of_files(settings: &PredictSettings, model: &LinearModel) -> Resu
 fn scored(model: &LinearModel, tables: Vec<Table>, scores: &[Vec<f64>], column: Option<&str>) -> Result<Applied> {
     let mut new = model.predictions(&scores.concat());
     if let Some(column) = column {
-        // The last column is the prediction; probabilities before it are named after it.
+        // The last column is the prediction; columns of probabilities before it start with its name.
         let last = new.len() - 1;
         let named = |(i, (name, _)): (usize, &mut (String, Cells))| {
             *name = if i == last { column.to_string() } else { format!("{column}_{name}") };
@@ -211,7 +211,7 @@ fn scored(model: &LinearModel, tables: Vec<Table>, scores: &[Vec<f64>], column: 
     stacked(tables, new, added, quality)
 }
 
-/// Tables below each other, with new columns.
+/// Tables joined row-wise, with new columns.
 fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>, quality: Option<PredictionQuality>) -> Result<Applied> {
     let rows = tables.iter().map(|table| table.rows).sum();
     let notes = tables.iter().filter(|table| !table.left_out.is_empty()).map(|table| {
@@ -223,7 +223,7 @@ fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>, qu
     Ok(Applied { columns: table::stacked(tables, new)?, rows, added, quality, notes, files: Vec::new(), weights: PathBuf::new() })
 }
 
-/// How good predictions are, where the tables have targets: the share of right classes, or the root mean square error.
+/// The quality of predictions if the tables have targets: the share of right classes, or the root-mean-square error.
 fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<PredictionQuality> {
     let names = [model.target.as_deref().unwrap_or("target"), "target", "label"];
     let of = |table: &Table| -> Option<Vec<String>> {
@@ -251,7 +251,7 @@ fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<P
             Some(PredictionQuality::Accuracy { share: right as f64 / rows as f64, rows })
         }
         Predicts::Class([no, yes]) => {
-            // Numbers may be written in several ways, and all classes but one may be the rest.
+            // Numbers have several spellings, and one class may be the rest.
             let is = |class: &PredictedClass, text: &str| match class {
                 PredictedClass::Number(x) => number(text) == Some(*x),
                 PredictedClass::Name(name) => text.trim() == name,
@@ -276,7 +276,7 @@ fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<P
     }
 }
 
-/// The scores of the rows of a data set. Columns are found by their names; sparse rows may lack the last ones.
+/// The scores of a data set's rows. Columns are matched by name; sparse rows may lack the last ones.
 fn scores_of(set: &Dataset, model: &LinearModel) -> Result<Vec<f64>> {
     if model.offset.is_some() || !model.categories.is_empty() {
         let what = "rows without names of columns, and the model has offsets or categories";
@@ -284,7 +284,7 @@ fn scores_of(set: &Dataset, model: &LinearModel) -> Result<Vec<f64>> {
     }
     let d = model.coefficients.len();
     let fits = match &model.columns {
-        // Sparse rows may lack the last columns, and have further ones if these are 0.
+        // Sparse rows may lack the last columns, and may have further ones if these are 0.
         None => set.columns.are_counted_up_to(d),
         Some(names) => names.len() == set.columns.len() && set.columns.iter().zip(names).all(|(a, b)| a == *b),
     };
@@ -328,7 +328,7 @@ fn targets_of(set: Dataset, model: &LinearModel) -> Table {
         }
     });
     let columns = cells.map(|cells| (target, cells)).into_iter().collect();
-    // As tables are named: without folder.
+    // The name without folder, as for tables.
     let name = std::path::Path::new(&set.name).file_name().map_or(set.name.clone(), |name| name.to_string_lossy().into_owned());
     Table { name, columns, inputs: Vec::new(), rows, left_out: Vec::new() }
 }

@@ -1,19 +1,19 @@
-//! What curves are drawn along.
+//! The horizontal axes of curves.
 
 use fedsa::record::{self, Count};
 use fedsa::session::Recorded;
 
-/// What curves are drawn along.
+/// A horizontal axis of curves.
 #[derive(Clone, Copy)]
 pub enum Axis {
     /// A count.
     Count(&'static Count),
-    /// The seconds since the start, which only federations of machines have.
+    /// The seconds since the start, known for federations of machines only.
     Seconds,
 }
 
 impl Axis {
-    /// The name of the axis of seconds, and of its column in traces.
+    /// The name of the axis of seconds and of its column in traces.
     pub const SECONDS: &'static str = "seconds";
 
     /// The axis of this name.
@@ -29,7 +29,7 @@ impl Axis {
         }
     }
 
-    /// The place of a recorded round; `None` for seconds that are not known.
+    /// The position of a recorded round; `None` for unknown seconds.
     pub fn at(self, row: &Recorded) -> Option<f64> {
         match self {
             Self::Count(count) => Some(row.count(count) as f64),

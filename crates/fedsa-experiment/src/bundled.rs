@@ -1,4 +1,4 @@
-//! The experiments that are bundled with the library, and the data sets that experiments need.
+//! The experiments bundled with the library, and the data sets that experiments need.
 
 use fedsa::error::{Error, quoted};
 use fedsa_data::datasets;
@@ -25,7 +25,7 @@ impl Bundled {
         format!("experiments/{}.toml", self.id)
     }
 
-    /// The experiment of its text, in full settings.
+    /// The experiment, in full settings.
     ///
     /// # Errors
     /// Never for the experiments of [`ALL`], which a test reads.
@@ -54,22 +54,22 @@ pub fn choose(id: &str) -> Result<Vec<&'static Bundled>, Error> {
 pub struct NeededData {
     /// The name in the experiment.
     pub name: String,
-    /// Whether it has rows of regression; logs or arrays otherwise.
+    /// Whether the data are rows of a regression; otherwise they are logs or arrays.
     pub has_rows: bool,
 }
 
 impl NeededData {
-    /// Looks for its files.
+    /// Searches its files.
     ///
     /// # Errors
-    /// When they are at none of the places.
+    /// When none of the places has them.
     pub fn find(&self, places: &Places) -> Result<(), Error> {
         let files = if self.has_rows { datasets::files(std::slice::from_ref(&self.name), places) } else { places.files(&self.name, DATA) };
         files.map(|_| ())
     }
 }
 
-/// The data that the problems of an experiment name, each once.
+/// The data that an experiment's problems name, each once.
 pub fn needed_data(experiment: &Experiment) -> Vec<NeededData> {
     let mut all: Vec<NeededData> = Vec::new();
     for problem in experiment.points.iter().filter_map(|point| point.sections().problem) {
@@ -86,7 +86,7 @@ pub fn needed_data(experiment: &Experiment) -> Vec<NeededData> {
     all
 }
 
-/// The first data of an experiment that are at none of the places, if there are any.
+/// The first data of an experiment that none of the places has.
 pub fn missing_data(experiment: &Experiment, places: &Places) -> Option<Error> {
     needed_data(experiment).iter().find_map(|needed| needed.find(places).err())
 }

@@ -1,9 +1,9 @@
-//! The choice of a method for a problem: what the candidates would cost, which one is the cheapest, and why.
+//! The choice of a method for a problem: the costs of the candidates, the cheapest one, and why.
 //!
 //! | for | choice | by |
 //! | --- | --- | --- |
 //! | `evaluate` | [`choose`] among methods for linear operators without noise | rounds and bits that are known before the run |
-//! | `fit` | [`choose_for_losses`] | sizes of the data, and what the method sees while it runs |
+//! | `fit` | [`choose_for_losses`] | sizes of the data, and observations during the run |
 //! | `tune` | [`fedsa_theory::tune::search`] among step sizes, local steps, codecs | exact errors, or pilot runs |
 //!
 //! All of them minimise a [`Goal`].
@@ -26,16 +26,16 @@ pub use fedsa_theory::cost::{Cost, Goal, Network};
 pub use losses::{ADAPTIVE, ConsideredForLosses, LossChoice, LossCost, LossFacts, choose_for_losses};
 use toml::{Table, Value};
 
-/// The residual to reach by default, as a multiple of that at zero weights.
+/// The default residual to reach, as a multiple of the residual at zero weights.
 pub const TOL: f64 = 1e-12;
 
-/// What a method is chosen for.
+/// The demands on the chosen method.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Demand {
-    /// What is minimised; bits by default.
+    /// The minimised quantity; bits by default.
     pub goal: Goal,
-    /// The residual to reach, as a multiple of that at zero weights; 0 for none. By default [`TOL`], or what rounding allows.
+    /// The residual to reach, as a multiple of the residual at zero weights; 0 for none. By default [`TOL`], or what rounding allows.
     pub tol: Option<f64>,
     /// Whether agents may send their matrices `A_c`; true by default.
     pub may_send_matrices: bool,
@@ -46,12 +46,12 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// The defaults, with these settings of methods with local steps.
+    /// The defaults, with this step size and number of local steps.
     pub fn new(step_size: f64, local_steps: usize) -> Self {
         Self { goal: Goal::Bits, tol: None, may_send_matrices: true, step_size, local_steps }
     }
 
-    /// The same with another quantity that is minimised.
+    /// The same with another minimised quantity.
     #[must_use]
     pub fn with_goal(self, goal: Goal) -> Self {
         Self { goal, ..self }
@@ -63,14 +63,14 @@ impl Demand {
         Self { tol, ..self }
     }
 
-    /// The same for matrices that may be sent, or not.
+    /// The same, with or without permission to send matrices.
     #[must_use]
     pub fn with_matrices(self, may_send_matrices: bool) -> Self {
         Self { may_send_matrices, ..self }
     }
 }
 
-/// A method that was considered.
+/// A candidate.
 pub struct Considered {
     /// Its kind.
     pub kind: &'static str,
@@ -78,12 +78,12 @@ pub struct Considered {
     pub cost: Result<Cost>,
 }
 
-/// Why a method was chosen.
+/// The reason for a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// Its predicted cost is the smallest.
     Cheapest(Goal),
-    /// No cost is known beforehand; this one works wherever operators are linear.
+    /// No cost is known beforehand; this method works for all linear operators.
     NoCostKnown,
 }
 
@@ -91,38 +91,38 @@ pub enum Why {
 pub struct Choice {
     /// Its kind.
     pub kind: &'static str,
-    /// Its settings, the keys of its kind.
+    /// Its settings, by the keys of its kind.
     pub settings: Table,
     /// Why it was chosen.
     pub why: Why,
     /// All candidates with their costs: the chosen one first, then the others by cost, those without a known cost last.
     pub considered: Vec<Considered>,
-    /// The residual that runs stop at, as a multiple of that at zero weights; 0 for never.
+    /// The residual at which runs stop, as a multiple of the residual at zero weights; 0 for never.
     pub tol: f64,
-    /// The residual for which costs are predicted.
+    /// The residual of the predicted costs.
     pub target: f64,
-    /// What the candidates with local steps were asked for.
+    /// The demands.
     pub demand: Demand,
 }
 
 impl Choice {
-    /// The number of rounds that surely suffices, where it is known: twice the bound, because rounding may leave more than the target.
+    /// The number of rounds that surely suffices, if known: twice the bound, because rounding may leave more than the target.
     pub fn rounds(&self) -> Option<u64> {
         self.considered[0].cost.as_ref().ok().filter(|cost| cost.is_bound).map(|cost| 2 * cost.rounds as u64)
     }
 
-    /// Whether rounding does not allow the usual residual.
+    /// Whether rounding prevents the usual residual.
     pub fn is_limited_by_rounding(&self) -> bool {
         self.demand.tol.is_none() && self.target > TOL
     }
 }
 
-/// The method that reaches the residual at the least cost, on a problem with linear operators without noise, over a clear link. Costs
-/// over links that alter or lose messages are not compared.
+/// The cheapest method that reaches the residual, on a problem with linear operators without noise, over a clear link. Costs over links
+/// that alter or lose messages are not compared.
 ///
 /// # Errors
-/// When samples are to be minimised, which such a problem has none of (key `goal`), and when the machine does not say how much memory is
-/// available; when it is cancelled.
+/// When samples are to be minimised, which such a problem does not have (key `goal`), when the available memory is unknown, and when it is
+/// cancelled.
 pub fn choose(field: &Arc<dyn Field>, demand: &Demand, cancel: &Cancel) -> Result<Choice> {
     if demand.goal == Goal::Samples {
         return Err(Error::new("goal", "no samples are drawn under the mean operator", "bits or rounds"));
@@ -138,7 +138,7 @@ pub fn choose(field: &Arc<dyn Field>, demand: &Demand, cancel: &Cancel) -> Resul
     ];
     let checked = first_order.into_iter().filter(|(_, method)| method.check(field.agents()).is_ok()).collect();
     let memory = machine::available()?.map_or(f64::INFINITY, |available| 0.5 * available.bytes);
-    // Of a bound two digits are enough.
+    // Two digits of a bound suffice.
     let two_digits = |x: f64| format!("{:.1e}", 1.05 * x).parse().unwrap_or(x);
     let allowed = rounding(&**field);
     let tol = demand.tol.unwrap_or_else(|| if allowed > TOL { two_digits(allowed) } else { TOL });
@@ -150,7 +150,7 @@ pub fn choose(field: &Arc<dyn Field>, demand: &Demand, cancel: &Cancel) -> Resul
         let price = |candidate: &Candidate| candidate.cost.as_ref().map_or(f64::INFINITY, |cost| cost.rounds);
         all.sort_by(|x, y| price(x).total_cmp(&price(y)));
     }
-    // The cheapest is the first. Without any cost: a Krylov space that starts anew as often as it has to.
+    // The candidates are sorted by cost. Without any cost: a Krylov space with as many restarts as needed.
     let mut why = Why::Cheapest(demand.goal);
     if all[0].cost.is_err() {
         let gmres = all.iter().position(|candidate| candidate.kind == "gmres").expect("gmres is a candidate");
@@ -163,11 +163,10 @@ pub fn choose(field: &Arc<dyn Field>, demand: &Demand, cancel: &Cancel) -> Resul
     Ok(Choice { kind, settings, why, considered, tol, target, demand: *demand })
 }
 
-/// The smallest multiple of the residual at zero weights that rounding lets a solution be sure to reach: products with the mean
-/// matrix have errors of some `eps ||A|| ||theta*||`, and solutions of least norm leave out directions of up to `d eps ||A||`. 0 where it
-/// is not known.
+/// The smallest multiple of the residual at zero weights that rounding surely permits: products with the mean matrix have errors of about
+/// `eps ||A|| ||theta*||`, and solutions of least norm omit directions of up to `d eps ||A||`. 0 if unknown.
 fn rounding(field: &dyn Field) -> f64 {
-    /// Roundings that add up.
+    /// The number of roundings that add up.
     const MANY: f64 = 64.0;
     let (Some(systems), Some(root)) = (field.systems(), field.root()) else { return 0.0 };
     let mean = systems.mean();

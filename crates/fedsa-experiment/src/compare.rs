@@ -1,4 +1,4 @@
-//! Two finished runs beside each other: settings that differ, results, and checks whose outcomes differ.
+//! Comparison of two finished runs: settings, results and checks that differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,32 +13,32 @@ use toml::Value;
 use crate::evaluate::difference_json;
 use crate::finished::{self, Difference, FinishedRun};
 
-/// The numbers of a result that are compared, by their names in `summary.json`.
+/// The compared numbers of a result, by their names in `summary.json`.
 pub const NUMBERS: &[&str] = &["floor_mean", "final_mean", "residual_mean", "error_floor_mean", "rounds"];
 
-/// What two runs say of one thing.
+/// One thing in two runs.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Pair<T> {
-    /// What it is: a method at a point, or a check.
+    /// Its name: a method at a point, or a check.
     pub name: String,
-    /// What the first run says.
+    /// Its value in the first run.
     pub a: T,
-    /// What the second run says.
+    /// Its value in the second run.
     pub b: T,
 }
 
-/// A result of one of the runs: those of [`NUMBERS`] that it has, `bits_up`, and its outcome, as `summary.json` has them.
+/// A result of one run: the [`NUMBERS`] that it has, `bits_up`, and its outcome, as in `summary.json`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Side(Map<String, Json>);
 
 impl Side {
-    /// How the run ended; `None` if it is not there.
+    /// How the run ended; `None` if the result is missing.
     pub fn outcome(&self) -> Option<&str> {
         self.0.get("outcome").and_then(Json::as_str).or(self.0.get("status").and_then(Json::as_str))
     }
 
-    /// A number, if it is known.
+    /// A number, if known.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.0.get(name).and_then(Json::as_f64)
     }
@@ -54,26 +54,26 @@ pub struct Comparison {
     pub settings: Vec<Difference>,
     /// The results of both, by method and point.
     pub results: Vec<Pair<Side>>,
-    /// The coefficients of both, where both are fits.
+    /// The coefficients of both, if both are fits.
     pub coefficients: Vec<Pair<ComparedCoefficient>>,
-    /// The values of the policies, where both are evaluations, by the name of the estimate.
+    /// The values of the policies by estimate, if both are evaluations.
     pub policy_values: Vec<PolicyValuePair>,
-    /// Whether both are evaluations of the same logs, whose values are not compared.
+    /// Whether both evaluate the same logs; their values are then not compared.
     pub have_same_logs: bool,
     /// The checks whose outcomes differ, in words.
     pub checks: Vec<Pair<Option<String>>>,
 }
 
-/// A coefficient of a fit; `None` where it is not there, or has no standard error.
+/// A coefficient of a fit; `None` if it is missing or has no standard error.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ComparedCoefficient {
     /// The estimate.
     pub estimate: Option<f64>,
-    /// Its standard error, where there is inference.
+    /// Its standard error, if the fit has inference.
     pub se: Option<f64>,
 }
 
-/// What the levels of a category, or classes, are compared with in the fit of a summary: by column, the class under an empty name.
+/// The reference levels and classes in the summary of a fit, by column; classes have an empty name.
 fn references(summary: &Json) -> Vec<(String, String)> {
     let fit = &summary["fit"];
     let class = fit["reference"].as_str().map(|class| (String::new(), class.to_string()));
@@ -82,7 +82,7 @@ fn references(summary: &Json) -> Vec<(String, String)> {
     class.into_iter().chain(levels.filter_map(level)).collect()
 }
 
-/// The references in which two fits differ: of a column, or of the classes under an empty name, that of each fit.
+/// The differing references of two fits: the column (empty for classes) and both references.
 fn other_references(a: &Json, b: &Json) -> Vec<(String, [String; 2])> {
     let other = references(b);
     let pair = |(column, a): (String, String)| {
@@ -92,8 +92,8 @@ fn other_references(a: &Json, b: &Json) -> Vec<(String, [String; 2])> {
     references(a).into_iter().filter_map(pair).collect()
 }
 
-/// The coefficients of two summaries by name, and by class where there are several; those of the first come first. A coefficient has the
-/// reference in its name where both fits have another one: it is then of another contrast.
+/// The coefficients of two summaries by name, and by class if there are several; those of the first come first. If both fits differ in a
+/// reference, its name becomes part of the coefficient's name, because the contrasts differ.
 fn coefficients(a: &Json, b: &Json, others: &[(String, [String; 2])]) -> Vec<Pair<ComparedCoefficient>> {
     let of = |summary: &Json, side: usize| -> Vec<(String, ComparedCoefficient)> {
         let inferred = summary["inference"]["coefficients"].as_array();
@@ -120,7 +120,7 @@ fn coefficients(a: &Json, b: &Json, others: &[(String, [String; 2])]) -> Vec<Pai
     names.map(|name| Pair { a: find(&a, &name), b: find(&b, &name), name }).collect()
 }
 
-/// The settings of inference in which two summaries differ; they are none of the experiment.
+/// The differing settings of inference, which are no settings of the experiment.
 fn inference(a: &Json, b: &Json) -> Vec<Difference> {
     let text = |summary: &Json, key: &str| match &summary["inference"][key] {
         Json::Null => None,
@@ -142,9 +142,9 @@ pub struct PolicyValuePair {
     pub a: ValueEstimate,
     /// The value of the second.
     pub b: ValueEstimate,
-    /// `a - b`, of logs that are taken to be independent.
+    /// `a - b`, for independent logs.
     pub difference: ValueEstimate,
-    /// The level of the intervals, that of the first.
+    /// The level of the intervals, taken from the first.
     pub level: f64,
 }
 
@@ -184,7 +184,7 @@ fn have_logs_in_common(a: &FinishedRun, b: &FinishedRun) -> Result<bool> {
 /// Compares the finished runs in two folders.
 ///
 /// # Errors
-/// When one of the folders holds no finished run.
+/// When a folder has no finished run.
 pub fn compare(a: &Path, b: &Path) -> Result<Comparison> {
     let folders = [a.to_path_buf(), b.to_path_buf()];
     let (a, b) = (FinishedRun::read(a)?, FinishedRun::read(b)?);
@@ -195,7 +195,7 @@ pub fn compare(a: &Path, b: &Path) -> Result<Comparison> {
         let key = if column.is_empty() { "the reference class".into() } else { format!("the reference of {column}") };
         Difference { key, a: Some(a.clone()), b: Some(b.clone()) }
     }));
-    // Values that are of the same logs are not independent.
+    // Values of the same logs are not independent.
     let are_evaluations = [&a, &b].iter().all(|run| run.summary["policy_value"].is_object());
     let have_same_logs = are_evaluations && have_logs_in_common(&a, &b)?;
     Ok(Comparison {
@@ -210,7 +210,7 @@ pub fn compare(a: &Path, b: &Path) -> Result<Comparison> {
 }
 
 impl Comparison {
-    /// The same for programs.
+    /// The comparison as JSON.
     pub fn json(&self) -> Json {
         let names = self.folders.each_ref().map(|folder| folder.display().to_string());
         let settings: Vec<Json> = self.settings.iter().map(|d| json!({ "key": d.key, "a": d.a, "b": d.b })).collect();

@@ -6,7 +6,7 @@ use fedsa::error::{Error, FileLocation};
 
 use crate::excerpt::{harmless_part, place};
 
-/// The largest number of characters of a message, and of its help. It limits messages of libraries too.
+/// The largest number of characters of a message, and of its help, including messages of libraries.
 const LONGEST: usize = 4000;
 
 /// The error with its place: a range of a text's bytes; without a range, the whole file, if it has a name.

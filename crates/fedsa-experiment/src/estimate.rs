@@ -1,7 +1,7 @@
-//! The estimated time of a plan, from a rough model, for `check`.
+//! The estimated time of a plan for `check`, from a rough model.
 //!
-//! The constants are processor times measured on one core of an AMD EPYC with AVX-512, in nanoseconds
-//! unless they say otherwise. The model is meant to be right within a factor of two to three.
+//! The constants are processor times on one core of an AMD EPYC with AVX-512, in nanoseconds unless stated otherwise. The model aims at a
+//! factor of two to three.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use toml::Value;
 
 use super::plan::{Plan, PlannedCell};
 
-/// Starting the program, writing files and pictures: seconds.
+/// Start of the program, and writing of files and pictures: seconds.
 const START: f64 = 0.05;
 /// The fixed cost of a round.
 const ROUND: f64 = 220.0;
@@ -21,12 +21,12 @@ const ROUND: f64 = 220.0;
 const PLAIN: f64 = 55.0;
 const CONTROL_VARIATE: f64 = 85.0;
 const GLOBAL_MEMORY: f64 = 150.0;
-/// The cost of a multiply-add of agents that compute alone: of `shed/fig2-4` between 0.2 with Fib-SHED and 0.4 with FedNL.
+/// The cost of a multiply-add of agents that compute alone: on `shed/fig2-4` between 0.2 (Fib-SHED) and 0.4 (FedNL).
 const WORK: f64 = 0.3;
 /// The cost of encoding a message, and of each component.
 const CODEC: f64 = 130.0;
 const CODEC_COMPONENT: f64 = 7.0;
-/// The cost of a message through a stage of a link, and what an answer to a past round or a late answer costs besides.
+/// The cost of a message through a stage of a link, and the extra cost of an answer to a past round or a late answer.
 const MEDIUM: f64 = 50.0;
 const DELAY: f64 = 100.0;
 /// The cost of a recorded round: its row, statistics and tables.
@@ -37,8 +37,8 @@ const METRIC: f64 = 1.6;
 const CONTROL: f64 = 60.0;
 const CONTROL_COMPONENT: f64 = 2.0;
 
-/// Per entry cubed of second moments: the floor of FedLSA, and the moments of an agent's local phase with a control variate;
-/// per entry squared of the state of control variates, times d.
+/// Per entry cubed of second moments: the floor of FedLSA, and the moments of an agent's local phase with a control variate. Per entry
+/// squared of the state of control variates, times d.
 const SECOND_MOMENTS: f64 = 1.0;
 const PHASE_MOMENTS: f64 = 0.45;
 const CONTROL_MOMENTS: f64 = 290.0;
@@ -75,13 +75,13 @@ pub fn duration(plan: &Plan) -> EstimatedTime {
     EstimatedTime { total: START + setup + longest.max(cells.iter().sum::<f64>() / threads) + comparing(plan), cells }
 }
 
-/// Time of comparing the results with exact errors, if checks or the figure use them, in seconds.
+/// Time of comparing results with exact errors, if checks or the figure use them, in seconds.
 pub fn comparing(plan: &Plan) -> f64 {
     let asked = plan.compares_with_theory();
     (0..plan.cells.len()).zip(asked).filter(|(_, asked)| *asked).map(|(cell, _)| exact_error(plan, cell)).sum()
 }
 
-/// The exact mean-square error of a cell: seconds, as measured for d of 4 to 24 and 2 to 100 distinct agents.
+/// Time of the exact mean-square error of a cell, in seconds, measured for d of 4 to 24 and 2 to 100 distinct agents.
 fn exact_error(plan: &Plan, number: usize) -> f64 {
     let (field, cell, forecast) = (plan.field(number), &plan.cells[number], plan.forecast(number));
     if let Some(cost) = forecast.cost_of_noise() {
@@ -93,7 +93,7 @@ fn exact_error(plan: &Plan, number: usize) -> f64 {
     let delay = forecast.link().ok().and_then(|link| link.delay.as_ref()?.constant()).map(|tau| tau as f64);
     1e-9 * match (cell.shape().drift, delay) {
         (Drift::Zero, None) => SECOND_MOMENTS * (packed(d) + packed(d + 1.0)).powi(3),
-        // Covariances round by round, and the floor's system, where these are computed.
+        // Covariances round by round, and the floor's system, if computed.
         (Drift::Zero, Some(tau)) => {
             let along = cell.run.rounds as f64 * (DELAYED_ROUND + 2.0 * (tau + 1.0) * d.powi(3));
             let floor = 0.3 * (packed(d) + tau * d * d).powi(3);
@@ -133,7 +133,7 @@ fn seed(field: &dyn Field, problem: Option<&Value>, cell: &PlannedCell) -> f64 {
         message += if altered { CODEC + CODEC_COMPONENT * d } else { 0.0 };
     }
     message += if link.delay().is_some() { DELAY } else { 0.0 };
-    // Methods count dense matrices: a product with a sparse one takes less, and what they do with vectors as long.
+    // Methods count dense matrices. A sparse product takes less, and vector operations take the same.
     let sparse = field.facts().step_work().map(|work| work as f64);
     let saved = sparse.map_or(0.0, |work| (d * d - work - 20.0 * d).max(0.0));
     let alone = WORK * (cell.method.settings.work(field.agents(), field.dim()) - saved).max(sparse.unwrap_or(0.0));

@@ -28,7 +28,7 @@ pub fn place(name: &str, text: &str, place: Range<usize>) -> FileLocation {
         out.push(text, &whole, start, end);
         begin += piece.len();
         lines += 1;
-        // One line more than those of the place.
+        // One line more than the place has.
         if ended.is_some() || lines > LINES {
             break;
         }
@@ -39,7 +39,7 @@ pub fn place(name: &str, text: &str, place: Range<usize>) -> FileLocation {
     FileLocation { file: escaped(name), line: Some(line + 1), column: Some(start - own_line + 1), excerpt: Some(excerpt) }
 }
 
-/// The lines that are shown so far, and the place in them.
+/// The lines so far, and the place in them.
 struct Lines {
     text: String,
     span: Range<usize>,

@@ -27,11 +27,11 @@ pub(crate) use saved::Saved;
 pub use saved::{ENDED, Earlier};
 use saved::{End, MAX_STATES, Saving, checkpoint_name, full_name};
 
-/// The inputs of [`execute`] beside the plan: interruption, checkpoints and progress.
+/// The inputs of [`execute`] in addition to the plan: interruption, checkpoints and progress.
 pub struct RunControl<'a> {
     /// Ends the runs early: Ctrl-C or SIGTERM.
     pub cancel: &'a Cancel,
-    /// Where checkpoints go; without a folder none are written, and an interrupted run is lost.
+    /// The folder of checkpoints. Without it none are written, and an interrupted run is lost.
     pub folder: Option<&'a RunFolder>,
     /// The interval between checkpoints of a run.
     pub every: Duration,
@@ -39,20 +39,19 @@ pub struct RunControl<'a> {
     pub earlier: &'a Earlier,
     /// The observer of progress.
     pub observer: &'a dyn RunObserver,
-    /// Whether runs come one after another, in the order of the file, each on all threads: their seconds can then be compared.
+    /// Whether runs come one after another in the file's order, each on all threads, so that their times are comparable.
     pub in_turn: bool,
 }
 
 /// The result of [`execute`].
 pub enum Executed {
-    /// All runs ended. Their final states are saved, unless they are too large, so that `--resume` can add
-    /// rounds.
+    /// All runs ended. Their final states are saved, unless too large, so that `--resume` can add rounds.
     Done(Results),
     /// Interrupted.
     Interrupted(Interrupted),
 }
 
-/// What an interruption leaves: numbers of runs.
+/// The numbers of runs after an interruption.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Interrupted {
@@ -62,8 +61,8 @@ pub struct Interrupted {
     pub lost: usize,
     /// Runs that are saved at their last completed round.
     pub kept: usize,
-    /// Runs whose last completed round could not be saved, and that continue from an older checkpoint or the start:
-    /// method, point and seed, and the round of the checkpoint.
+    /// Runs whose last completed round could not be saved, and that will continue from an older checkpoint or the start: method, point and
+    /// seed, and the round of the checkpoint.
     pub behind: Vec<(String, u64)>,
     /// Runs that had not begun.
     pub waiting: usize,
@@ -86,11 +85,11 @@ pub fn total_work(plan: &Plan) -> f64 {
 
 /// The final states of runs.
 struct EndedRuns {
-    /// By cell and seed, including those of an earlier run that were not read yet.
+    /// By cell and seed, including unread ones of an earlier run.
     states: BTreeMap<(usize, u64), Arc<Saved>>,
     /// Their size in bytes.
     bytes: usize,
-    /// When the states were last written, and whether there are new ones since.
+    /// The time of the last write, and whether there are new states since.
     written: Instant,
     is_new: bool,
     /// The number of full files; their states are no longer in `states`.
@@ -136,7 +135,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// All seeds of a plan, and room for their results by cell. The longest runs come first, so that the last runs to end are short, unless
+/// All seeds of a plan, and slots for their results by cell. The longest runs come first, so that the last ones to end are short, unless
 /// they run in turn.
 fn jobs(plan: &Plan, in_turn: bool) -> (Vec<SeedJob>, Vec<Vec<Option<SeedResult>>>) {
     let (mut jobs, mut slots) = (Vec::new(), Vec::new());
@@ -155,12 +154,12 @@ fn jobs(plan: &Plan, in_turn: bool) -> (Vec<SeedJob>, Vec<Vec<Option<SeedResult>
 /// Runs all seeds of all cells of a plan.
 ///
 /// # Errors
-/// When a checkpoint cannot be read. The other runs are then interrupted, and what they have come to is kept.
+/// When a checkpoint cannot be read. The other runs are then interrupted and saved.
 pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
     let (jobs, slots) = jobs(plan, control.in_turn);
     let next = AtomicUsize::new(0);
     let shared = Shared::new(plan, control, slots);
-    // Threads take whole runs while there are any, then they help running ones.
+    // Threads take whole runs while any remain, and then help running ones.
     rayon::scope(|scope| {
         let at_once = if control.in_turn { 1 } else { rayon::current_num_threads() };
         for _ in 0..at_once {
@@ -190,7 +189,7 @@ pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
     Ok(Executed::Done(Results { cells }))
 }
 
-/// Writes the final states that were not written yet.
+/// Writes the final states that are not written yet.
 fn keep_ended(control: &RunControl<'_>, ended: &mut EndedRuns) -> Result<(), Error> {
     if !ended.is_new {
         return Ok(());
@@ -208,23 +207,23 @@ fn write_ended(control: &RunControl<'_>, name: &str, states: &BTreeMap<(usize, u
 
 /// Whether a copy of a run's state fits into memory.
 fn fits(bytes: usize) -> bool {
-    // Saving makes copies; part of the free memory is left.
+    // Saving copies states; part of the free memory stays free.
     let free = machine::available().ok().flatten().map(|available| available.bytes);
     free.is_none_or(|free| 8.0 * bytes as f64 <= free)
 }
 
 /// The least number of local steps between reports of progress.
 const UNIT: f64 = 1000.0;
-/// The time between reports, for which the number of local steps is adapted: a look at the clock takes as long as some steps.
+/// The time between reports, to which the number of local steps is adapted: reading the clock takes as long as some steps.
 const BETWEEN_REPORTS: Duration = Duration::from_millis(1);
 
-/// One seed of a cell under way: reports its progress, and keeps its states.
+/// One seed of a cell in progress: reports its progress, and saves its states.
 struct Seed<'a, 's> {
     shared: &'s Shared<'a>,
     job: &'s SeedJob,
     cell: &'s PlannedCell,
     per_round: f64,
-    /// Local steps that were not reported yet.
+    /// Local steps that are not reported yet.
     pending: f64,
     /// The number of local steps until the next report.
     unit: f64,
@@ -294,7 +293,7 @@ impl Shared<'_> {
         self.ended(&session, &observer, outcome)
     }
 
-    /// Begins with a seed, or goes on from its checkpoint; `None` if an earlier run had ended it.
+    /// Starts a seed, or continues it from its checkpoint; `None` if an earlier run ended it.
     fn begin<'s>(&'s self, job: &'s SeedJob) -> Result<Option<(Session<Run>, Seed<'s, 's>)>> {
         let RunControl { observer, earlier, .. } = *self.control;
         let cell = &self.plan.cells[job.cell];
@@ -324,7 +323,7 @@ impl Shared<'_> {
         Ok(Some((session, observer)))
     }
 
-    /// Records what a seed has come to.
+    /// Records the result of a seed.
     fn ended(&self, session: &Session<Run>, seed: &Seed<'_, '_>, outcome: Outcome) -> Result<()> {
         let (job, cell, rounds) = (seed.job, seed.cell, seed.cell.run.rounds);
         if outcome == Outcome::Interrupted {
@@ -349,7 +348,7 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// Stops all runs because of the error of one; the first error counts.
+    /// Stops all runs because of an error in one; the first error counts.
     fn fail(&self, e: Error) {
         self.failed.lock().expect("no panics under the lock").get_or_insert(e);
         self.stop.cancel();
@@ -379,7 +378,7 @@ impl Shared<'_> {
         Ok(session)
     }
 
-    /// Records how a run ended, and keeps its state for further rounds.
+    /// Records how a run ended, and stores its state for further rounds.
     fn end(&self, job: &SeedJob, saved: Arc<Saved>) {
         let End { theta, diverged, stopped } = saved.end.clone().expect("of a run that has ended");
         let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, diverged, stopped, seconds: Some(saved.seconds) };
@@ -412,14 +411,14 @@ impl Shared<'_> {
         }
     }
 
-    /// Writes a checkpoint and returns whether that worked. The run continues either way.
+    /// Writes a checkpoint and returns whether that succeeded. The run continues either way.
     fn save(&self, job: &SeedJob, saved: &Saving<'_>) -> bool {
         let Some(folder) = self.control.folder else { return false };
         let written = write_framed(folder, &checkpoint_name(job.cell, job.seed), saved);
         written.map_err(|e| self.could_not_save(&e)).is_ok()
     }
 
-    /// Counts an interrupted run that has done `round` rounds, with a checkpoint of round `on_disk`.
+    /// Counts an interrupted run with `round` completed rounds and a checkpoint of round `on_disk`.
     fn leave(&self, job: &SeedJob, round: u64, on_disk: u64) {
         let mut left = self.left.lock().expect("no panics under the lock");
         match round {

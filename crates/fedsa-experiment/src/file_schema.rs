@@ -9,8 +9,8 @@ use crate::config::validate::check_kinds;
 use crate::kinds::Kinds;
 use crate::names::QUANTITIES;
 
-/// The schema of files that name these kinds: of the configuration's types, with the names of metrics, counts, predicted quantities and
-/// kinds of checks from their tables.
+/// The schema of files with these kinds, from the configuration's types, and from the tables of metrics, counts, predicted quantities and
+/// kinds of checks.
 pub fn of_files(kinds: &Kinds) -> Json {
     let mut schema = json_schema::file(kinds);
     let mut names = |place: &str, names: &[&str]| {

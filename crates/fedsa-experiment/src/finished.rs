@@ -1,4 +1,4 @@
-//! A finished run, read back from its folder.
+//! A finished run, read from its folder.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ impl FinishedRun {
     /// The settings, as a tree.
     ///
     /// # Errors
-    /// When `config.toml` was changed and is not valid any more.
+    /// When `config.toml` was changed and is invalid.
     pub fn settings(&self) -> Result<Table> {
         let bad = |what: String| Error::format(self.path.join("config.toml").display().to_string(), what, "the file that fedsa wrote");
         let table: Table = self.config.parse().map_err(|e: toml::de::Error| bad(format!("this is not TOML: {}", e.message())))?;
@@ -118,7 +118,7 @@ impl FinishedRun {
     }
 }
 
-/// A setting in which two experiments differ, with both values as text; `None` where it is not set.
+/// A setting that differs between two experiments, with both values as text; `None` if it is not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The dotted key.
@@ -178,7 +178,7 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
     let counts: HashMap<&str, &Vec<i64>> = COUNTS.iter().map(|count| Some((count.name, whole(count.name)?))).collect::<Option<_>>()?;
     let metrics: HashMap<&str, &Vec<Option<f64>>> =
         METRICS.iter().map(|metric| Some((metric.name, number(metric.name)?))).collect::<Option<_>>()?;
-    // A coordinate of this name is of another type.
+    // A coordinate of this name has another type.
     let seconds = match table.column(Axis::SECONDS) {
         Some(TraceColumn::F64(seconds)) => Some(seconds),
         _ => None,
@@ -188,7 +188,7 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
     for i in 0..table.rows() {
         let count = |name: &str| counts[name][i].cast_unsigned();
         let (round, ledger) = (count("round"), Ledger::from_names(count));
-        // A metric that all methods have is absent from a row only if it was not a number.
+        // A metric of all methods is absent from a row only if it was not a number.
         let is_known = |name: &str| always(name) && metrics[name].iter().any(Option::is_some);
         let seen = Observation::from_names(|name| metrics[name][i].or_else(|| is_known(name).then_some(f64::NAN)));
         let seed = seeds[i].cast_unsigned();

@@ -1,4 +1,4 @@
-//! What theory says of a finished run.
+//! Theory of a finished run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::kinds::Kinds;
 use crate::theory::{Theory, TheoryReport, TheorySettings};
 use crate::{Plan, Predictor, run};
 
-/// The most multiplications: about two seconds on one core, because a page is made often.
+/// The largest number of multiplications, about two seconds on one core, because pages are made often.
 const MAX_WORK: f64 = 1e9;
 
-/// The brief theory of the run in a folder, as of its experiment before it ran. Its problems are made again, and its data read.
+/// The brief theory of the run in a folder, as for its experiment before the run. It builds the problems again, and reads their data.
 ///
 /// # Errors
-/// When the folder holds no finished run, its problems cannot be made, or predictions do not fit into memory.
+/// When the folder has no finished run, its problems cannot be built, or predictions do not fit into memory.
 pub fn foretold(path: &Path, kinds: &Kinds) -> Result<TheoryReport> {
     let finished = FinishedRun::read(path)?;
     let document = Document::parse(&path.join(run::CONFIG).display().to_string(), &finished.config)?.with_kinds(kinds);

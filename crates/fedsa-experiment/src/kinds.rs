@@ -1,4 +1,4 @@
-//! The kinds of problems, methods, codecs and media that experiment files may name: fedsa's own, and those of other crates.
+//! The kinds of problems, methods, codecs and media in experiment files: fedsa's own, and other crates'.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -25,10 +25,9 @@ pub struct Extensions<'a> {
     pub media: &'a [Kind<dyn LinkStage>],
 }
 
-/// All kinds that experiment files may name. A clone shares the lists. [`Kinds::default`] are fedsa's own.
+/// All kinds that experiment files may name. A clone shares the lists. [`Kinds::default`] has fedsa's own.
 ///
-/// A [`crate::config::Document`] holds the kinds with which it is read, and the experiment, its plan and all that is made from
-/// them take the kinds from there.
+/// A [`crate::config::Document`] holds its kinds; the experiment and its plan take them from it.
 #[derive(Clone)]
 pub struct Kinds(Arc<Lists>);
 
@@ -43,7 +42,7 @@ impl Kinds {
     /// fedsa's own kinds, and others.
     ///
     /// # Errors
-    /// When a name or another name of a kind is taken, or is not a word of lower-case letters, digits and hyphens; names it.
+    /// When a name or an alias of a kind is taken, or is not a word of lower-case letters, digits and hyphens; names it.
     pub fn with(extensions: Extensions<'_>) -> Result<Self> {
         let Extensions { problems, methods, codecs, media } = extensions;
         let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).chain(["auto"]).collect();
@@ -90,7 +89,7 @@ impl fmt::Debug for Kinds {
     }
 }
 
-/// fedsa's kinds, then those of other crates.
+/// fedsa's kinds, followed by other crates'.
 fn joined<T: ?Sized>(own: &[Kind<T>], more: &[Kind<T>], what: &str, taken: &[&str]) -> Result<Vec<Kind<T>>> {
     let mut names: HashSet<&str> = taken.iter().copied().collect();
     for kind in own.iter().chain(more) {

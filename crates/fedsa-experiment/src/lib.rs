@@ -15,7 +15,7 @@
 //! | [`foretold::foretold`] | the folder of a run | [`theory::TheoryReport`] |
 //! | [`compare::compare`] | the folders of two runs | [`compare::Comparison`] |
 //!
-//! Results are data; files are written by calls of their own. Below these, [`config`] reads experiment files, [`plan`] builds problems and
+//! Results are data; separate calls write files. Below these, [`config`] reads experiment files, [`plan`] builds problems and
 //! methods, [`mod@execute`] runs them, [`checks`] compares results with what the file expects, [`output`] and [`picture`] make files.
 //! This crate does not use the command line or the terminal: progress goes to a [`RunObserver`], and failures are values.
 

@@ -1,4 +1,4 @@
-//! Experiments that are made of settings instead of a file.
+//! Experiments made of settings instead of a file.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::config::document::{Origin, SetBy};
 use crate::config::{self, Document, Experiment, find_kind};
 use crate::kinds::Kinds;
 
-/// What a caller changes in an experiment that is made of settings, before it is read: keys for which there is no setting, and who has
-/// set which key, for messages. Nothing by default.
+/// A caller's changes of an experiment made of settings, before it is read: keys without a setting, and their origins for messages. No
+/// changes by default.
 #[derive(Clone, Default)]
 pub struct Changes(Option<Arc<Change>>);
 
@@ -23,14 +23,14 @@ pub struct Changes(Option<Arc<Change>>);
 type Change = dyn Fn(&mut Document) -> Result<(), Error> + Send + Sync;
 
 impl Changes {
-    /// These changes. They are made each time that an experiment is made, which may be several times for one call.
+    /// These changes. They apply each time that an experiment is made, which may be several times per call.
     pub fn new(change: impl Fn(&mut Document) -> Result<(), Error> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(change)))
     }
 }
 
 impl Changes {
-    /// Makes the changes.
+    /// Applies the changes.
     pub(crate) fn apply(&self, document: &mut Document) -> Result<(), Error> {
         self.0.as_ref().map_or(Ok(()), |change| change(document))
     }
@@ -42,17 +42,17 @@ impl fmt::Debug for Changes {
     }
 }
 
-/// Keys of an experiment, and the settings from which they come.
+/// Keys of an experiment, with their settings.
 pub(crate) type Keys = Vec<(String, &'static str)>;
 
-/// An experiment as a table, with the settings from which its keys come.
+/// An experiment as a table, with the settings of its keys.
 pub(crate) struct Made {
     table: Table,
     keys: Keys,
 }
 
 impl Made {
-    /// One of this id and title.
+    /// An experiment with this id and title.
     pub fn new(id: &str, title: String) -> Self {
         Self { table: Table::from_iter([("id".into(), text(id)), ("title".into(), Value::String(title))]), keys: Keys::new() }
     }
@@ -70,16 +70,16 @@ impl Made {
         self.keys.extend(section.keys);
     }
 
-    /// The experiment with these changes and kinds. Errors about its keys are about their settings, unless a change says where they come from.
+    /// The experiment with these changes and kinds. Errors about its keys name their settings, unless a change says where they come from.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is no experiment.
     pub fn experiment(self, changes: &Changes, kinds: &Kinds) -> Result<Experiment, Error> {
         experiment(self.table, self.keys, changes, kinds)
     }
 }
 
-/// A table of an experiment, whose keys know their settings.
+/// A table of an experiment, with the settings of its keys.
 pub(crate) struct Section {
     path: String,
     table: Table,
@@ -87,12 +87,12 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// An empty one at this place.
+    /// An empty section at this place.
     pub fn new(path: impl Into<String>) -> Self {
         Self { path: path.into(), table: Table::new(), keys: Keys::new() }
     }
 
-    /// The key of the name of a setting, where it has a value.
+    /// Sets the key with the name of a setting, if it has a value.
     ///
     /// # Errors
     /// When files cannot hold the value.
@@ -100,7 +100,7 @@ impl Section {
         self.put_as(setting, setting, value)
     }
 
-    /// A key of another name than its setting, such as `stop.residual` or `seeds[0]`.
+    /// Sets a key with another name than its setting, such as `stop.residual` or `seeds[0]`.
     ///
     /// # Errors
     /// When files cannot hold the value.
@@ -111,7 +111,7 @@ impl Section {
         Ok(())
     }
 
-    /// A key that comes from no setting.
+    /// Sets a key without a setting.
     ///
     /// # Errors
     /// When files cannot hold the value.
@@ -119,7 +119,7 @@ impl Section {
         self.insert(key, key, value).map(|_| ())
     }
 
-    /// Whether there was a value.
+    /// Sets a key, and returns whether there was a value.
     fn insert(&mut self, setting: &str, key: &str, value: impl Serialize) -> Result<bool> {
         let Some(value) = plain(setting, &value)? else { return Ok(false) };
         let mut table = &mut self.table;
@@ -137,10 +137,10 @@ impl Section {
     }
 }
 
-/// A value as files have it, where there is one.
+/// A value in the form of files, if there is one.
 ///
 /// # Errors
-/// When it is larger than files can say.
+/// When it is larger than files can hold.
 fn plain(setting: &str, value: &impl Serialize) -> Result<Option<Value>> {
     #[derive(Serialize)]
     struct Entry<'v, T> {
@@ -154,8 +154,8 @@ fn plain(setting: &str, value: &impl Serialize) -> Result<Option<Value>> {
     Ok(Table::try_from(Entry { value }).map_err(too_large)?.remove("value"))
 }
 
-/// The experiment of a table, with these changes and kinds. Errors about these keys are about their settings, unless a change says
-/// where they come from.
+/// The experiment of a table, with these changes and kinds. Errors about these keys name their settings, unless a change says where they
+/// come from.
 pub(crate) fn experiment(table: Table, keys: Keys, changes: &Changes, kinds: &Kinds) -> Result<Experiment, Error> {
     let is_set = |key: &str| config::place_in(&table, key).is_some();
     let keys = keys.into_iter().filter(|(key, _)| is_set(key));
@@ -182,12 +182,12 @@ pub(crate) fn problem_of(experiment: &Experiment) -> (String, Table) {
     (kind, problem)
 }
 
-/// Whether this is a key of this kind of method.
+/// Whether a kind of method has this key.
 pub fn takes(kinds: &Kinds, kind: &str, key: &str) -> bool {
     kind_of(kinds, kind).is_ok_and(|kind| config::takes(kind, key))
 }
 
-/// The kind of method that a name stands for: its own, or that of a preset.
+/// The kind of method with this name, or of the preset with this name.
 ///
 /// # Errors
 /// When there is no such method; the message names the nearest one.
@@ -196,7 +196,7 @@ pub(crate) fn kind_of<'k>(kinds: &'k Kinds, name: &str) -> Result<&'k Kind<dyn M
     find_kind(kinds.methods(), &mut Table::from_iter([("kind".to_string(), text(kind))]), "method")
 }
 
-/// The error about a setting of methods with local steps, given with a method that has none.
+/// The error about a setting of local steps for a method without local steps.
 pub(crate) fn has_no_such_setting(kind: &str, setting: &str, given: impl fmt::Display) -> Error {
     let what = format!("{given}, and {} has no such setting", quoted(kind));
     Error::new(setting, what, format!("no `{setting}`, or a method with local steps, such as fedlsa"))

@@ -1,8 +1,8 @@
 //! The available memory, and the estimated memory of problems before they are built.
 //!
-//! Problems estimate their own memory (`fedsa_problems::memory`). What does not fit into the available memory
-//! ([`machine::available`]) is refused. The estimate counts data structures; the stacks of threads and the losses of the
-//! allocator are a constant 20 MB. [`run_memory`](crate::run_memory) adds the memory of runs.
+//! Problems estimate their own memory (`fedsa_problems::memory`). Problems that exceed the available memory ([`machine::available`]) are
+//! refused. The estimate counts data structures, and a constant 20 MB for thread stacks and the allocator's overhead.
+//! [`run_memory`](crate::run_memory) adds the memory of runs.
 
 use fedsa::error::{Error, Result};
 use fedsa::sampling::Sampling;
@@ -22,13 +22,12 @@ pub fn of_problem(problem: &dyn ProblemSettings, sampling: Sampling, files: &Dis
     problem.memory(files, sampling, rayon::current_num_threads())
 }
 
-/// Refuses problems that do not fit into the available memory when they are built in parallel:
-/// the permanent memory of all problems, and the temporary memory of one problem per thread, without
-/// the bytes `there` of problems that are built already.
-/// An error has the index of a problem: the largest, or the one at fault.
+/// Refuses problems that do not fit into the available memory when built in parallel: the permanent memory of all problems, and the
+/// temporary memory of one problem per thread, without the bytes `there` of existing problems. An error has the index of a problem: the
+/// largest, or the one at fault.
 ///
 /// # Errors
-/// When they do not fit, or the size of one is not known.
+/// When they do not fit, or the size of one is unknown.
 pub fn problems(sizes: Vec<Result<MemoryEstimate>>, there: f64) -> Result<Problems, (usize, Error)> {
     let mut all = Vec::with_capacity(sizes.len());
     for (i, memory) in sizes.into_iter().enumerate() {

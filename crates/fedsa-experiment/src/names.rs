@@ -1,4 +1,4 @@
-//! The names that experiment files may use: metrics, counts, predicted quantities.
+//! The names in experiment files: metrics, counts, predicted quantities.
 
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ pub fn counts() -> Vec<&'static str> {
     COUNTS.iter().map(|count| count.name).collect()
 }
 
-/// The names of what curves are drawn along.
+/// The names of all axes of curves.
 pub fn axes() -> Vec<&'static str> {
     counts().into_iter().chain([Axis::SECONDS]).collect()
 }
@@ -31,7 +31,7 @@ pub fn axes() -> Vec<&'static str> {
 /// The exact mean-square error over the last fifth of the rounds of a run, which may be far from its limit.
 pub const FINITE_FLOOR: &str = "finite_floor";
 
-/// Names of predicted quantities: those of the library, with the floor of a finite run after the floor.
+/// Names of predicted quantities: the library's, with the floor of a finite run after the floor.
 pub static QUANTITIES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let own = |name: &'static str| [Some(name), (name == "floor").then_some(FINITE_FLOOR)];
     predict::QUANTITIES.iter().flat_map(|quantity| own(quantity.name)).flatten().collect()

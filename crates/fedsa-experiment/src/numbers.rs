@@ -1,12 +1,12 @@
 //! The format of the numbers that the program prints.
 
-/// A number with three significant digits: plain from 0.001 up to 99999, otherwise with an
-/// exponent, `2.74e-4`. Whole numbers, and numbers of up to three digits, are written as they are.
+/// A number with three significant digits: plain from 0.001 to 99999, otherwise with an exponent, `2.74e-4`. Whole numbers, and numbers of
+/// up to three digits, are unchanged.
 pub fn number(x: f64) -> String {
     digits(x, 3)
 }
 
-/// A probability: below the rounding error of its tail as a bound, and never 0.
+/// A probability, never 0: below the rounding error of its tail it is a bound.
 pub fn probability(p: f64) -> String {
     if p < 1e-16 { "<1e-16".into() } else { number(p) }
 }
@@ -46,21 +46,21 @@ pub fn is_plain(x: f64) -> bool {
     x == 0.0 || !x.is_finite() || (1e-4..1e16).contains(&x.abs())
 }
 
-/// The largest number of four digits that is at most the positive `x`, in TOML form: a bound that `x` keeps.
+/// The largest number of four digits not above the positive `x`, in TOML form: a bound that `x` satisfies.
 pub fn rounded_down(x: f64) -> String {
     four_digits(x, -1.0)
 }
 
-/// The smallest number of four digits that is at least the positive `x`, in TOML form.
+/// The smallest number of four digits not below the positive `x`, in TOML form.
 pub fn rounded_up(x: f64) -> String {
     four_digits(x, 1.0)
 }
 
-/// The nearest number of four digits on the side of `x` that `direction` names.
+/// The nearest number of four digits on the side of `x` given by `direction`.
 fn four_digits(x: f64, direction: f64) -> String {
     let unit = 10f64.powi(x.log10().floor() as i32 - 3);
     if !unit.is_normal() {
-        // There are no four digits.
+        // Four digits are not possible.
         return format!("{x:e}");
     }
     let mut digits = direction * (direction * x / unit).ceil();

@@ -1,40 +1,40 @@
-//! Who watches runs.
+//! Observers of runs.
 
 use std::sync::Arc;
 
 use super::plan::Plan;
 use super::results::{Recorded, SeedResult};
 
-/// What an experiment does next.
+/// The stages of an experiment.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Stage<'a> {
     /// Its problems are built.
     Building,
-    /// Everything has been checked, and nothing is written yet.
+    /// Everything is checked, and nothing is written yet.
     Planned(&'a Arc<Plan>),
-    /// Its runs begin; from here on files are written, where it has a folder.
+    /// Its runs begin; from here on files are written, if it has a folder.
     Running,
-    /// Its runs have ended, or were interrupted.
+    /// Its runs ended or were interrupted.
     Ended,
     /// Its results are compared with theory, and the figure is drawn.
     Comparing,
 }
 
-/// What is computed one after the other before runs and after them.
+/// Computations one after the other, before and after runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Computed {
-    /// `theta*` of the problems, while the experiment is built.
+    /// `theta*` of the problems, while they are built.
     Roots,
-    /// What theory predicts of the methods, while results are compared with it.
+    /// Predictions for the methods, while results are compared with them.
     Predictions,
     /// The value of the policy, after an evaluation.
     PolicyValue,
 }
 
 impl Computed {
-    /// In words: `computing roots`.
+    /// The computation in words: `computing roots`.
     pub fn text(self) -> &'static str {
         match self {
             Self::Roots => "computing roots",
@@ -44,15 +44,15 @@ impl Computed {
     }
 }
 
-/// Callbacks for the progress of a plan's runs. Several threads call them, but for [`RunObserver::stage`].
+/// Callbacks for the progress of a plan's runs. Several threads call them, except [`RunObserver::stage`].
 pub trait RunObserver: Sync {
-    /// The next stage begins. The thread calls it that runs the experiment.
+    /// The next stage begins. Called by the thread that runs the experiment.
     fn stage(&self, _stage: Stage<'_>) {}
-    /// The k-th of about n roots, predictions or values is computed next; k begins with 1. What an earlier run has kept is not counted.
+    /// The k-th of about n roots, predictions or values is next; k begins with 1. Results of an earlier run do not count.
     fn computing(&self, _what: Computed, _k: usize, _n: usize) {}
-    /// Agents have done `steps` further local steps.
+    /// Agents completed `steps` further local steps.
     fn advanced(&self, _steps: f64) {}
-    /// An earlier run had already done `steps` local steps.
+    /// An earlier run had completed `steps` local steps.
     fn found(&self, _steps: f64) {}
     /// A seed of a cell recorded a round.
     fn recorded(&self, _cell: usize, _seed: u64, _row: &Recorded) {}

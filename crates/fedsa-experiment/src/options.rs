@@ -1,6 +1,7 @@
-//! What the settings of tasks have in common where they are options of a command line: headings of the help, parsers of values, defaults.
+//! Common parts of the settings of tasks as options of a command line: headings of the help, parsers of values, defaults.
 //!
-//! The types of tasks derive [`clap::Args`], [`serde::Deserialize`] and [`schemars::JsonSchema`]. An option is its field's name with `-` for `_`.
+//! The types of tasks derive [`clap::Args`], [`serde::Deserialize`] and [`schemars::JsonSchema`]. An option is its field's name with `-`
+//! for `_`.
 
 use std::collections::BTreeMap;
 
@@ -20,13 +21,13 @@ pub const INFERENCE: &str = "Inference";
 pub const METHOD: &str = "Method";
 /// The heading of settings about a federation.
 pub const FEDERATION: &str = "Federation";
-/// The heading of settings about what is written and printed.
+/// The heading of settings about output.
 pub const OUTPUT: &str = "Output";
 
 /// The largest integer of a TOML file.
 pub const MAX_INTEGER: u64 = i64::MAX as u64;
 
-/// The settings without any option: each has its default.
+/// The default settings.
 ///
 /// # Panics
 /// When the options of the type contradict each other.
@@ -34,10 +35,10 @@ pub fn defaults<T: Args>() -> T {
     parsed(&[])
 }
 
-/// The settings with these values of some of them, by name.
+/// The settings with these values by name, and other defaults.
 ///
 /// # Panics
-/// When they are none, or one without a default is missing.
+/// When a value is invalid, or a setting without a default is missing.
 pub fn parsed<T: Args>(given: &[(&str, &str)]) -> T {
     let command = T::augment_args(Command::new("settings").no_binary_name(true)).mut_args(|arg| arg.required(false));
     let options = given.iter().map(|(name, value)| format!("--{}={value}", name.replace('_', "-")));
@@ -70,7 +71,7 @@ fn values_of<T: JsonSchema>() -> Vec<PossibleValue> {
 /// A whole number.
 ///
 /// # Errors
-/// When it is none, or larger than files can say.
+/// When the text is none, or the number is larger than files can hold.
 pub fn whole(text: &str) -> Result<u64, String> {
     between(text, 0, MAX_INTEGER)
 }
@@ -78,15 +79,15 @@ pub fn whole(text: &str) -> Result<u64, String> {
 /// A whole number of at least 1.
 ///
 /// # Errors
-/// When it is none, or larger than files can say.
+/// When the text is none, or the number is larger than files can hold.
 pub fn at_least_1(text: &str) -> Result<u64, String> {
     between(text, 1, MAX_INTEGER)
 }
 
-/// A whole number between two others.
+/// A whole number from `least` to `most`.
 ///
 /// # Errors
-/// When it is none.
+/// When the text is none.
 pub fn between(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let accepted = if most == MAX_INTEGER && !text.bytes().all(|c| c.is_ascii_digit()) {
         format!("a whole number, at least {least}")
@@ -99,7 +100,7 @@ pub fn between(text: &str, least: u64, most: u64) -> Result<u64, String> {
 /// A positive number.
 ///
 /// # Errors
-/// When it is none.
+/// When the text is none.
 pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(x) if x > 0.0 && x.is_finite() => Ok(x),
@@ -110,7 +111,7 @@ pub fn positive(text: &str) -> Result<f64, String> {
 /// A time in seconds: `90s`, `10m`, `2h`, or a number of seconds.
 ///
 /// # Errors
-/// When it is none.
+/// When the text is none.
 pub fn time(text: &str) -> Result<f64, String> {
     let (number, unit) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(number) if text.ends_with('m') => (number, 60.0),
@@ -122,10 +123,10 @@ pub fn time(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "not a time: seconds, or a number with s, m or h, such as 60s or 10m".to_string())
 }
 
-/// The names of columns in files by those that they are to have: `NAME=FIELD`, separated by commas.
+/// Names of columns, with the names that they have in files: `NAME=FIELD`, separated by commas.
 ///
 /// # Errors
-/// When there is no `=`, or a name comes twice.
+/// When a `=` is missing, or a name comes twice.
 pub fn named_columns(text: &str) -> Result<BTreeMap<String, String>, String> {
     pairs(text, "NAME=FIELD, such as s_0=x,reward=r,done=terminal or s_*=obs_*", |field| Some(field.to_string()))
 }
@@ -154,7 +155,7 @@ fn pairs<V>(text: &str, help: &str, value_of: impl Fn(&str) -> Option<V>) -> Res
     Ok(all)
 }
 
-/// The names of columns in a line of CSV: separated by commas, those with a comma in quotes. An empty text has none.
+/// The names of columns in a line of CSV: separated by commas; names with commas are quoted. An empty text has none.
 ///
 /// # Errors
 /// When a quote is not closed, or closed in the middle of a name.
@@ -167,7 +168,7 @@ pub fn names(text: &str) -> Result<Vec<String>, String> {
         rest = rest.trim_start();
         let mut name = String::new();
         if let Some(mut inside) = rest.strip_prefix('"') {
-            // Two quotes within quotes are one.
+            // Two quotes within quotes stand for one.
             loop {
                 let (piece, after) = inside.split_once('"').ok_or_else(|| bad("a quote that is not closed"))?;
                 name += piece;

@@ -1,4 +1,4 @@
-//! Outcomes of runs: whether they reached their targets, and if not, how far from them they ended.
+//! Outcomes of runs: whether they reached their targets, and otherwise their final distance from them.
 
 use fedsa::method::Drift;
 use fedsa::problem::root::{Root, RootSource};
@@ -39,8 +39,8 @@ impl Results {
         self.cells[cell].iter().map(|seed| seed.outcome(stop)).max_by_key(|outcome| outcome.rank())
     }
 
-    /// The number of further rounds until a cell reaches its target: at the rate of the last half of the rounds or at
-    /// the asymptotic rate of theory, whichever is slower.
+    /// The number of further rounds until a cell reaches its target, at the slower of two rates: of the last half of the rounds, and the
+    /// asymptotic rate of theory.
     pub fn more_rounds(&self, plan: &Plan, predictor: &Predictor, cell: usize, missed: &Missed) -> Option<f64> {
         let is_noiseless = plan.forecast(cell).is_noiseless();
         let radius = predictor.number(cell, "radius").ok().filter(|radius| is_noiseless && (0.0..1.0).contains(radius));
@@ -50,7 +50,7 @@ impl Results {
         missed.more_rounds.into_iter().chain(in_the_end).filter(|rounds| rounds.is_finite()).max_by(f64::total_cmp)
     }
 
-    /// Why a cell's features do not decide its solution, in words, where they do not. Methods then stop at different weights.
+    /// The reason in words why a cell's features do not determine its solution, if so. Methods then stop at different weights.
     pub fn why_not_unique(&self, plan: &Plan, cell: usize) -> Option<String> {
         let field = plan.field(cell);
         let Ok(Root { source: RootSource::LeastNorm { rank }, .. }) = field.solution() else { return None };

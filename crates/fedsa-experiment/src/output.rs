@@ -32,14 +32,14 @@ pub const FORMAT: u64 = 2;
 /// The name of the experiment's own picture, without its extension.
 pub const FIGURE: &str = "figure";
 
-/// The names of the files of a finished experiment, except `config.toml`, which is written at the start. The summary is
-/// the last one: a folder with a summary is complete.
+/// The names of the files of a finished experiment, except `config.toml`, which is written at the start. The summary is the last one, so
+/// that a folder with a summary is complete.
 pub fn names(experiment: &Experiment) -> Vec<String> {
     let with = |name: &str| std::iter::once(name.to_string());
     with("trace.parquet").chain(with("theta.npz")).chain(picture_names(experiment, FIGURE)).chain(with("summary.json")).collect()
 }
 
-/// These files with their contents. `config` is the text of `config.toml`, which pictures contain as metadata.
+/// The files with their contents. `config` is the text of `config.toml`, which pictures contain as metadata.
 ///
 /// # Errors
 /// When the trace or `theta.npz` is too large for its format.
@@ -58,8 +58,7 @@ pub fn picture_names(experiment: &Experiment, stem: &str) -> Vec<String> {
     picture::formats(&experiment.figure).into_iter().map(|format| format.file_name(stem)).collect()
 }
 
-/// The files of a picture, called `stem`, in the formats of the experiment's `[figure]`. Each contains the text `config` as
-/// metadata.
+/// The files of a picture, named `stem`, in the formats of the experiment's `[figure]`. Each contains the text `config` as metadata.
 pub fn pictures(plan: &Plan, stem: &str, picture: &Picture, config: &str) -> Vec<(String, Vec<u8>)> {
     let figure = &plan.experiment.figure;
     let about = Provenance { id: &plan.experiment.id, config };
@@ -75,7 +74,7 @@ const COLUMNS: &[&str] = &["method", "kind", "point", "outcome", "seed"];
 /// # Errors
 /// Never for the results of a plan.
 pub fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
-    // For every row of the table: the point, the method, the run and its outcome, its recorded round.
+    // One per row of the table: point, method, run, outcome, recorded round.
     let mut all = Vec::new();
     for planned in &plan.points {
         for (label, cell) in plan.labels.iter().zip(&planned.cells) {
@@ -106,7 +105,7 @@ pub fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
         let seconds = all.iter().map(|(.., row)| row.seconds.unwrap_or(f64::NAN)).collect();
         columns.push((Axis::SECONDS.to_string(), TraceColumn::F64(seconds)));
     }
-    // After a divergence, numbers may not be finite; such values are left out.
+    // After a divergence, numbers may not be finite, and are omitted.
     let finite = |of: &Metric| all.iter().map(|(.., row)| (of.recorded)(&row.seen).filter(|x| x.is_finite())).collect();
     let measured = |of: &Metric| (of.name.to_string(), TraceColumn::OptF64(finite(of)));
     columns.extend(parallel::map(METRICS.len(), |i| measured(&METRICS[i])));
@@ -123,7 +122,7 @@ fn column_name(name: &str, coordinates: &[String]) -> String {
     column
 }
 
-/// The names of all coordinates, in the order in which points have them.
+/// The names of all coordinates, in the order of the points.
 fn coordinates(plan: &Plan) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (name, _) in plan.points.iter().flat_map(|planned| &planned.point.coordinates) {
@@ -147,7 +146,7 @@ fn coordinate_column(values: &[Option<&Value>]) -> TraceColumn {
     TraceColumn::OptStr(values.iter().map(|value| value.map(text)).collect())
 }
 
-/// The arrays of `theta.npz`: for every method (and point, where several) the final outputs (seeds, d), and theta*.
+/// The arrays of `theta.npz`: for every method (and point, if there are several) the final outputs (seeds, d), and theta*.
 ///
 /// # Errors
 /// When they are too large.
@@ -202,7 +201,7 @@ fn cost_json(plan: &Plan, results: &Results, cell: usize, level: CostLevel) -> J
     cost.into()
 }
 
-/// Metadata that may differ between equal runs that end now: program, machine and time.
+/// Metadata that may differ between equal runs: program, machine and time.
 pub fn provenance() -> Json {
     json!({
         "fedsa": env!("CARGO_PKG_VERSION"),
@@ -232,7 +231,7 @@ fn to_json(value: &Value) -> Json {
     serde_json::to_value(value).unwrap_or(Json::Null)
 }
 
-/// How a prediction is known, with a warning where it may be far off.
+/// How a prediction is known, with a warning if it may be far off.
 fn accuracy_json(accuracy: Accuracy) -> Json {
     let mut out = serde_json::to_value(accuracy).unwrap_or_else(|_| json!({}));
     if let Some(warning) = accuracy.warning() {
@@ -241,12 +240,12 @@ fn accuracy_json(accuracy: Accuracy) -> Json {
     out
 }
 
-/// What is predicted of a cell.
+/// The predictions for a cell.
 struct Predicted {
-    /// By name; null where it is not known.
+    /// By name; null if unknown.
     values: Map<String, Json>,
     accuracies: Map<String, Json>,
-    /// The reasons for what the file asked for and is not known.
+    /// The reasons for requested quantities that are unknown.
     unknown: Map<String, Json>,
 }
 
@@ -275,10 +274,10 @@ impl Predicted {
     }
 }
 
-/// The name of a predicted curve among what is not known.
+/// The name of a predicted curve among unknown quantities.
 const CURVE: &str = "curve";
 
-/// Whether the figure or a check of a file asks for a predicted quantity, or the curve, of a method.
+/// Whether a file's figure or a check needs a predicted quantity, or the curve, of a method.
 fn asks_for(experiment: &Experiment, label: &str, quantity: &str) -> bool {
     let figure = &experiment.figure;
     let by_figure = match quantity {
@@ -295,7 +294,7 @@ fn asks_for(experiment: &Experiment, label: &str, quantity: &str) -> bool {
         })
 }
 
-/// What `summary.json` says of a cell.
+/// A cell in `summary.json`.
 fn entry(plan: &Plan, results: &Results, predictor: &Predictor, planned: &PlannedPoint, (label, cell): (&str, usize)) -> Json {
     let seeds = &results.cells[cell];
     let floor = results.floors(cell, "mse").map(|f| Estimate::of(&f));
@@ -331,7 +330,7 @@ fn entry(plan: &Plan, results: &Results, predictor: &Predictor, planned: &Planne
     entry
 }
 
-/// Adds what only some cells have: why one was refused, where it diverged, what target it missed or reached, at which cost.
+/// Adds keys of some cells only: the reason of a refusal, the round of divergence, the missed or reached target and its cost.
 fn add_end(entry: &mut Json, plan: &Plan, results: &Results, predictor: &Predictor, cell: usize) {
     let seeds = &results.cells[cell];
     let outcome = results.outcome(plan, cell);
@@ -372,7 +371,7 @@ fn add_end(entry: &mut Json, plan: &Plan, results: &Results, predictor: &Predict
     }
 }
 
-/// What `summary.json` says of a problem.
+/// A problem in `summary.json`.
 fn problem_json(field: &dyn Field) -> Json {
     json!({
         "agents": field.agents(),
@@ -383,7 +382,7 @@ fn problem_json(field: &dyn Field) -> Json {
     })
 }
 
-/// `summary.json`, without `provenance`. It has the predictions that checks and figure have used, and the cheap ones.
+/// `summary.json`, without `provenance`. It has the cheap predictions, and those that checks and figure used.
 pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[Verdict], seconds: f64) -> Json {
     let of_point = |planned: &PlannedPoint| -> Vec<Json> {
         let cells = plan.labels.iter().map(String::as_str).zip(planned.cells.iter().copied());

@@ -28,8 +28,7 @@ use crate::{names, numbers};
 pub use fedsa_figure::heat_color;
 use fedsa_figure::{CellTable, Chart, Format, HeatMaps, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
 
-/// The largest numbers of panels, of curves or levels per panel, and of rows and columns of a table. The first ones are
-/// drawn.
+/// The largest numbers of panels, of curves or levels per panel, and of rows and columns of a table. The first ones are drawn.
 const MAX_PANELS: usize = 24;
 const MAX_CURVES: usize = 24;
 const MAX_ROWS: usize = 150;
@@ -100,7 +99,7 @@ impl Picture {
     }
 }
 
-/// A picture with what its files need, apart from the results that it shows.
+/// A picture with everything that its files need.
 #[derive(Debug, Clone)]
 pub struct DrawnFigure {
     picture: Arc<Picture>,
@@ -110,7 +109,7 @@ pub struct DrawnFigure {
 }
 
 impl Picture {
-    /// What a paper says below the picture: its title, its caption and its notes.
+    /// The text below the picture in a paper: title, caption and notes.
     pub fn told(&self) -> String {
         let (title, caption, notes) = match self {
             Picture::Chart(chart) => (&chart.title, &chart.caption, &chart.notes),
@@ -198,13 +197,13 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[V
     picture
 }
 
-/// Whether there is anything to see of the curves of a chart: one with two points at least, which logarithms have where the axis has them.
+/// Whether the curves of a chart are visible: at least one has two points, positive ones on logarithmic axes.
 fn has_lines(chart: &Chart) -> bool {
     let drawn = |panel: &Panel, curve: &PlottedCurve| curve.y.iter().filter(|y| y.is_finite() && (!panel.y_log || **y > 0.0)).count();
     chart.panels.iter().any(|panel| panel.curves.iter().any(|curve| drawn(panel, curve) >= 2))
 }
 
-/// The table that is drawn in place of curves that would be points.
+/// The table in place of curves that would be points.
 fn instead(mut table: CellTable) -> CellTable {
     table.notes.push("A table, and no curves over rounds: no method has errors above 0 in two recorded rounds.".into());
     table
@@ -263,10 +262,10 @@ fn methods(plan: &Plan) -> Vec<(usize, &String)> {
     plan.labels.iter().enumerate().filter(|(_, label)| are_shown(label)).collect()
 }
 
-/// Refuses an axis of seconds where the results have none: those of an earlier version.
+/// Refuses an axis of seconds for results of an earlier version, which have none.
 ///
 /// # Errors
-/// When it is so.
+/// When there is such an axis.
 pub fn check_axes(experiment: &Experiment, results: &Results) -> Result<()> {
     let spec = &experiment.figure;
     let wanted = spec.kind == FigureKind::Curves && spec.x.as_ref().is_some_and(|x| x.list().iter().any(|x| x == Axis::SECONDS));
@@ -274,7 +273,7 @@ pub fn check_axes(experiment: &Experiment, results: &Results) -> Result<()> {
     require(!wanted || results.have_seconds(), "figure.x", what, &names::counts().join(", "))
 }
 
-/// The metrics that are drawn; by default mse, or the residual if theta* is not known.
+/// The drawn metrics; by default mse, or the residual if theta* is unknown.
 pub(super) fn metrics(plan: &Plan) -> Vec<&str> {
     match &plan.experiment.figure.y {
         Some(y) => y.list(),
@@ -355,7 +354,7 @@ fn reference(slope: f64, curves: &[PlottedCurve]) -> Option<PlottedCurve> {
     })
 }
 
-/// Why predicted lines that the figure asks for are not there, each method and reason once.
+/// Why requested predictions are missing in the figure, each method and reason once.
 pub fn missing_predictions(plan: &Plan, predictor: &Predictor) -> Vec<Note> {
     let mut notes: Vec<Note> = Vec::new();
     let figure = &plan.experiment.figure;

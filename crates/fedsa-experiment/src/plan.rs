@@ -45,24 +45,24 @@ pub struct Plan {
     pub cells: Vec<PlannedCell>,
     /// The estimated memory of its problems.
     pub memory: memory::Problems,
-    /// The folders in which files are looked for.
+    /// The folders of files.
     places: Places,
-    /// Of each problem, the digest of its tables, and its estimated memory.
+    /// For each problem, the digest of its tables and its estimated memory.
     origins: Vec<(Digest, MemoryEstimate)>,
 }
 
-/// What may end the building of a plan, and who hears of it.
+/// Cancellation and progress of the building of a plan.
 #[derive(Clone, Copy)]
 pub struct PlanControl<'a> {
-    /// Ends it while problems are built and their roots are computed.
+    /// Cancels the building of problems and the computation of roots.
     pub cancel: &'a Cancel,
-    /// Hears that the k-th of n roots is computed next. All of them are then computed before methods are planned; otherwise only those
-    /// that the plan needs.
+    /// Called before the k-th of n roots is computed. With it, all roots are computed before methods are planned; otherwise only those that
+    /// the plan needs.
     pub solving: Option<&'a (dyn Fn(usize, usize) + Sync)>,
 }
 
 impl Default for PlanControl<'_> {
-    /// Nothing ends it, and nobody hears of it.
+    /// No cancellation and no progress.
     fn default() -> Self {
         Self { cancel: &NEVER, solving: None }
     }
@@ -71,8 +71,8 @@ impl Default for PlanControl<'_> {
 static NEVER: Cancel = Cancel::never();
 
 impl PlanControl<'_> {
-    /// Computes the roots of the problems that are `asked` for, or of all where somebody hears of them. Cells are planned in parallel, and
-    /// each would compute the root of its problem if it were not known.
+    /// Computes the roots of the problems that are `asked` for, or of all if progress is observed. Cells are planned in parallel, and each
+    /// would compute an unknown root of its problem.
     fn solve(&self, fields: &[PlannedField], asked: &[bool]) -> Result<()> {
         let asked: Vec<usize> = (0..fields.len()).filter(|i| self.solving.is_some() || asked[*i]).collect();
         let begun = AtomicUsize::new(0);
@@ -100,21 +100,21 @@ pub struct PlannedPoint {
 }
 
 impl Plan {
-    /// Builds the plan. `base` is the folder of relative paths. `roots` has the `theta*` of problems by fingerprint, as an
-    /// earlier run of this experiment computed them.
+    /// Builds the plan. `base` is the folder of relative paths. `roots` has the `theta*` of problems by fingerprint, from an earlier run of
+    /// this experiment.
     ///
     /// # Errors
-    /// When a setting or file cannot be used; the failure shows its line.
+    /// When a setting or file cannot be used; the error shows its line.
     pub fn new(experiment: Experiment, base: &Path, isa: Isa, roots: &HashMap<String, Vec<f64>>) -> Result<Self, Error> {
         Self::with_problem(experiment, base, isa, roots, None, &PlanControl::default())
     }
 
-    /// The same for an experiment that differs in its figure and title only.
+    /// The same for an experiment that differs only in its figure and title.
     pub(crate) fn drawn_as(&self, experiment: Experiment) -> Self {
         Self { experiment, ..self.clone() }
     }
 
-    /// [`Plan::new`] with a problem that was built before, which is used where it is one of this experiment.
+    /// [`Plan::new`] with a problem that was built before, if the experiment has it.
     ///
     /// # Errors
     /// As [`Plan::new`], and when it is cancelled.
@@ -154,7 +154,7 @@ impl Plan {
         Ok(Self { experiment, fields, points, labels, cells, memory, places, origins })
     }
 
-    /// The tables of a point, with defaults written out and absolute paths.
+    /// The tables of a point, with defaults and absolute paths.
     pub fn resolved(&self, point: usize) -> Table {
         let mut reader = PointReader::new(&self.experiment.document.kinds);
         let read = reader.read(&self.points[point].point).and_then(|()| resolve::point(&reader, &self.places));
@@ -206,7 +206,7 @@ impl Plan {
         BuiltProblem { tables, memory, planned: self.fields[first].clone() }
     }
 
-    /// The same with those seeds only that are wanted.
+    /// The same with only the wanted seeds.
     #[must_use]
     pub(crate) fn with_seeds(mut self, is_wanted: impl Fn(u64) -> bool) -> Self {
         for cell in &mut self.cells {
@@ -225,7 +225,7 @@ impl Plan {
 /// The number of points or cells per reader.
 const CHUNK: usize = 256;
 
-/// The distinct digests of some places, each with the first place that has it; and of each place, which of them it has.
+/// The distinct digests with the first place of each, and for each place the index of its digest.
 fn numbered<P>(places: impl Iterator<Item = (P, Digest)>) -> (Vec<(P, Digest)>, Vec<usize>) {
     let mut index: HashMap<Digest, usize> = HashMap::new();
     let mut distinct: Vec<(P, Digest)> = Vec::new();
@@ -239,8 +239,8 @@ fn numbered<P>(places: impl Iterator<Item = (P, Digest)>) -> (Vec<(P, Digest)>, 
     (distinct, all)
 }
 
-/// Builds the problems of these points, if they fit into the available memory: a problem that is `known` is used where it is one of
-/// them, and `roots` has the `theta*` of problems by fingerprint. Also returns their memory, in all and of each.
+/// Builds the problems of these points, if they fit into the available memory. A `known` problem is reused, and `roots` has the `theta*` of
+/// problems by fingerprint. Also returns their memory, in sum and each.
 fn build_problems(
     experiment: &Experiment,
     places: &Places,
@@ -288,7 +288,7 @@ fn build_problems(
     Ok((fields, memory, estimates))
 }
 
-/// Builds cells: of each, `first` has the first point and method that have it. `field_of` has the problem of each point.
+/// Builds cells: `first` has the first point and method of each, and `field_of` the problem of each point.
 fn build_cells(
     experiment: &Experiment,
     places: &Places,

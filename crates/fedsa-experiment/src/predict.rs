@@ -1,7 +1,7 @@
 //! Predictions of theory for a plan's cells. Each prediction is computed once, on request.
 //!
-//! The mathematics is the library's ([`fedsa_theory::predict`]). This module adds what depends on a run:
-//! its rounds, its start, and the reference point of errors.
+//! The library has the mathematics ([`fedsa_theory::predict`]). This module adds what depends on a run: its rounds, its start, and the
+//! reference point of errors.
 
 mod kept;
 
@@ -30,22 +30,22 @@ pub struct Predictor {
     curves: Mutex<HashMap<usize, Result<Arc<Vec<MeanSquare>>>>>,
     accuracies: Mutex<HashMap<usize, Result<Accuracy>>>,
     cancel: Cancel,
-    /// What an earlier run has computed: looked at when it is asked for.
+    /// The predictions of an earlier run, used on request.
     kept: KeptPredictions,
-    /// Where progress goes, while somebody listens.
+    /// The receiver of progress, if there is one.
     listener: Mutex<Option<mpsc::Sender<Message>>>,
 }
 
-/// What a predictor does next.
+/// A step of a predictor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PredictorEvent {
     /// It computes a prediction of this cell.
     Begins(usize),
-    /// It has computed one that is known.
+    /// A known prediction is computed.
     Ended,
 }
 
-/// An event, and where is said that it was heard.
+/// An event, and the channel that confirms its reception.
 type Message = (PredictorEvent, mpsc::SyncSender<()>);
 
 impl Predictor {
@@ -68,20 +68,20 @@ impl Predictor {
         &self.plan
     }
 
-    /// The same, whose computations stop soon after the token is cancelled, with errors of the kind
-    /// [`Cancelled`](fedsa::error::ErrorKind::Cancelled). They are computed when they are asked for again.
+    /// The same with a token: computations stop soon after it is cancelled, with errors of the kind
+    /// [`Cancelled`](fedsa::error::ErrorKind::Cancelled). A later request computes them again.
     #[must_use]
     pub fn with_cancel(self, cancel: &Cancel) -> Self {
         Self { cancel: cancel.clone(), ..self }
     }
 
-    /// The same with predictions that were computed before, which are not computed again.
+    /// The same with earlier predictions, which are not computed again.
     #[must_use]
     pub fn with_kept(self, kept: KeptPredictions) -> Self {
         Self { kept, ..self }
     }
 
-    /// The predictions that are known, with those that were kept before.
+    /// The known predictions, including earlier ones.
     pub fn keep(&self) -> KeptPredictions {
         let mut all = self.kept.clone();
         let numbers: Vec<((usize, String), f64)> = {
@@ -105,9 +105,9 @@ impl Predictor {
         all
     }
 
-    /// Calls `compute`, and meanwhile `hear` with every progress. A thread of its own calls it, and the predictor waits for that.
+    /// Calls `compute`, and meanwhile `hear` for every progress, from a thread of its own. The predictor waits for `hear`.
     pub(crate) fn watched<T>(&self, hear: &(dyn Fn(PredictorEvent) + Sync), compute: impl FnOnce() -> T) -> T {
-        /// Ends the listening, after a panic too.
+        /// Ends the reception, after a panic too.
         struct Listening<'p>(&'p Predictor);
         impl Drop for Listening<'_> {
             fn drop(&mut self) {
@@ -132,12 +132,12 @@ impl Predictor {
         let (heard, wait) = mpsc::sync_channel(1);
         let sender = self.listener.lock().expect("no panics under the lock").clone();
         if sender.is_some_and(|sender| sender.send((progress, heard)).is_ok()) {
-            // A listener that is gone has heard enough.
+            // A receiver that has gone needs no more events.
             let _ = wait.recv();
         }
     }
 
-    /// What `compute` finds of a cell. It is not to be remembered where it is cancelled.
+    /// The result of `compute` for a cell, which must not be stored after a cancellation.
     fn computed<T>(&self, cell: usize, compute: impl FnOnce() -> Result<T>) -> Result<Result<T>> {
         self.tell(PredictorEvent::Begins(cell));
         match compute() {
@@ -146,12 +146,12 @@ impl Predictor {
         }
     }
 
-    /// The token with which its computations are cancelled.
+    /// The token that cancels its computations.
     pub fn cancel(&self) -> &Cancel {
         &self.cancel
     }
 
-    /// The forecast of a cell, which stops with this.
+    /// The forecast of a cell, cancelled with this predictor.
     pub fn forecast(&self, cell: usize) -> Forecast {
         self.plan.forecast(cell).with_cancel(&self.cancel)
     }
@@ -163,7 +163,7 @@ impl Predictor {
     /// A quantity of a cell, one of [`QUANTITIES`](crate::names::QUANTITIES).
     ///
     /// # Errors
-    /// When it is not known; the error states the reason.
+    /// When it is unknown, with the reason.
     pub fn number(&self, cell: usize, quantity: &str) -> Result<f64> {
         let key = (cell, quantity.to_string());
         if let Some(known) = self.numbers.lock().expect("no panics under the lock").get(&key) {
@@ -182,12 +182,12 @@ impl Predictor {
         value
     }
 
-    /// The floors of a cell, each computed once. Nothing is locked while it is computed.
+    /// The floors of a cell, each computed once, without a lock during the computation.
     pub fn floors_of(&self, cell: usize) -> Arc<FloorCache> {
         Arc::clone(self.floors.lock().expect("no panics under the lock").entry(cell).or_default())
     }
 
-    /// How a quantity of a cell is known; `None` if it is not, does not exist, or is no mean square.
+    /// How a quantity of a cell is known; `None` if it is unknown, does not exist, or is no mean square.
     pub fn accuracy(&self, cell: usize, quantity: &str) -> Option<Accuracy> {
         if let Some((_, accuracy)) = self.kept_of(cell).and_then(|kept| kept.numbers.get(quantity)) {
             return accuracy.map(Into::into);
@@ -201,7 +201,7 @@ impl Predictor {
     /// How the curve of a cell is known.
     ///
     /// # Errors
-    /// When it is not known; the error states the reason.
+    /// When it is unknown, with the reason.
     pub fn curve_accuracy(&self, cell: usize) -> Result<Accuracy> {
         if let Some(known) = self.accuracies.lock().expect("no panics under the lock").get(&cell) {
             return known.clone();
@@ -217,18 +217,18 @@ impl Predictor {
         value
     }
 
-    /// The relative error of the curve of a cell for which comparisons allow: eps^2 of a closure, and otherwise 0.
+    /// The relative error of a cell's curve that comparisons allow: eps^2 of a closure, otherwise 0.
     ///
     /// # Errors
-    /// When the curve is not known, or a closure that may be far off; the error states the reason.
+    /// When the curve is unknown, or a closure that may be far off, with the reason.
     pub fn curve_error(&self, cell: usize) -> Result<f64> {
         allowed_error(self.curve_accuracy(cell)?)
     }
 
-    /// The relative error of a quantity of a cell for which comparisons allow: eps^2 of a closure, and otherwise 0.
+    /// The relative error of a cell's quantity that comparisons allow: eps^2 of a closure, otherwise 0.
     ///
     /// # Errors
-    /// When the quantity is not known, or comes from a closure that may be far off; the error states the reason.
+    /// When the quantity is unknown, or from a closure that may be far off, with the reason.
     pub fn relative_error(&self, cell: usize, quantity: &str) -> Result<f64> {
         if quantity == FINITE_FLOOR {
             return self.curve_error(cell);
@@ -237,7 +237,7 @@ impl Predictor {
         accuracy.map_or(Ok(0.0), allowed_error)
     }
 
-    /// The exact mean-square error over the last fifth of the rounds that are run.
+    /// The exact mean-square error over the last fifth of the rounds.
     fn finite_floor(&self, cell: usize) -> Result<f64> {
         let curve = self.curve(cell)?;
         let last = self.plan.cells[cell].run.rounds;
@@ -246,10 +246,10 @@ impl Predictor {
         Ok(values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// Checks that a quantity of a cell has a closed form. Computing it may still fail.
+    /// Checks that a quantity of a cell has a closed form. Its computation may still fail.
     ///
     /// # Errors
-    /// When it has none; the error states the reason.
+    /// When it has none, with the reason.
     pub fn knows(&self, cell: usize, quantity: &str) -> Result<()> {
         match quantity {
             FINITE_FLOOR => self.knows_curve(cell),
@@ -257,11 +257,11 @@ impl Predictor {
         }
     }
 
-    /// Checks that measurements of a cell can be compared with a quantity: it is known, not to leading order only, and not by a
-    /// closure that may be far off.
+    /// Checks that measurements of a cell can be compared with a quantity: it is known, beyond leading order, and not from a closure that
+    /// may be far off.
     ///
     /// # Errors
-    /// When they cannot; the error states the reason.
+    /// When they cannot, with the reason.
     pub fn is_level(&self, cell: usize, quantity: &str) -> Result<()> {
         if quantity != FINITE_FLOOR && !predict::quantity(quantity)?.is_level() {
             let what = format!("`{quantity}` is known to leading order in the step size only, often 10 to 50% off");
@@ -271,10 +271,10 @@ impl Predictor {
         self.relative_error(cell, quantity).map(|_| ())
     }
 
-    /// Checks that the exact mean-square error of a cell has a closed form, and that its rounds are not too many to compute it.
+    /// Checks that the exact mean-square error of a cell has a closed form, and that its rounds are few enough to compute it.
     ///
     /// # Errors
-    /// When it has none; the error states the reason.
+    /// When it cannot be computed, with the reason.
     pub fn knows_curve(&self, cell: usize) -> Result<()> {
         self.start(cell).and_then(|_| self.forecast(cell).knows_curve_to(self.plan.cells[cell].run.rounds))
     }
@@ -294,21 +294,21 @@ impl Predictor {
         numbers.get(&(cell, quantity.to_string()))?.as_ref().ok().copied()
     }
 
-    /// Why a quantity of a cell is not known, if it has been asked for.
+    /// Why a requested quantity of a cell is unknown.
     pub fn why_unknown(&self, cell: usize, quantity: &str) -> Option<Error> {
         let numbers = self.numbers.lock().expect("no panics under the lock");
         numbers.get(&(cell, quantity.to_string()))?.as_ref().err().cloned()
     }
 
-    /// Why the curve of a cell is not known, if it has been asked for.
+    /// Why the requested curve of a cell is unknown.
     pub fn why_no_curve(&self, cell: usize) -> Option<Error> {
         self.curves.lock().expect("no panics under the lock").get(&cell)?.as_ref().err().cloned()
     }
 
-    /// The mean and mean-square error at the recorded rounds of a cell, as accurate as [`Predictor::curve_accuracy`] says.
+    /// The mean and mean-square error at the recorded rounds of a cell, with the accuracy of [`Predictor::curve_accuracy`].
     ///
     /// # Errors
-    /// When it is not known; the error states the reason.
+    /// When they are unknown, with the reason.
     pub fn curve(&self, cell: usize) -> Result<Arc<Vec<MeanSquare>>> {
         if let Some(known) = self.curves.lock().expect("no panics under the lock").get(&cell) {
             return known.clone();
@@ -340,7 +340,7 @@ impl Predictor {
     }
 }
 
-/// The relative error for which comparisons with a number allow: eps^2 of a closure, and otherwise 0.
+/// The relative error that comparisons with a number allow: eps^2 of a closure, otherwise 0.
 fn allowed_error(accuracy: Accuracy) -> Result<f64> {
     match (accuracy, accuracy.warning()) {
         (Accuracy::Closure { .. }, Some(why)) => {

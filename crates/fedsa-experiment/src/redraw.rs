@@ -1,4 +1,4 @@
-//! The pictures of a finished run, drawn again: its figure, and of a fit its coefficients.
+//! Redraws the pictures of a finished run: its figure, and the coefficients of a fit.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::{Plan, Predictor, Results, folder, output, resolve, run};
 pub struct Redrawn {
     /// Its folder.
     pub path: PathBuf,
-    /// What ran, with another figure.
+    /// The plan, with another figure.
     pub plan: Arc<Plan>,
-    /// Its results, as its trace has them.
+    /// Its results, from its trace.
     pub results: Results,
     /// Its checks, measured again.
     pub verdicts: Vec<Verdict>,
@@ -32,14 +32,14 @@ pub struct Redrawn {
     pub picture: Picture,
     /// The coefficients of a fit.
     pub coefficients: Option<Picture>,
-    /// The text of the settings with those of the new figure.
+    /// The text of the settings, with the new figure.
     config: String,
 }
 
-/// Draws the figure of the run in a folder again, with these changes of its settings, which may be about the figure and the title only.
+/// Redraws the figure of the run in a folder, with these changes of the figure and the title.
 ///
 /// # Errors
-/// When the folder holds no finished run, or a change cannot be used.
+/// When the folder has no finished run, or a change cannot be used.
 pub fn redraw(path: &Path, changes: &Changes, kinds: &Kinds) -> Result<Redrawn, Error> {
     let finished = FinishedRun::read(path)?;
     let mut document = Document::parse(&path.join(run::CONFIG).display().to_string(), &finished.config)?.with_kinds(kinds);
@@ -59,7 +59,7 @@ pub fn redraw(path: &Path, changes: &Changes, kinds: &Kinds) -> Result<Redrawn, 
 }
 
 impl Redrawn {
-    /// The figure with what its files need.
+    /// The figure with everything that its files need.
     pub fn drawn(self) -> DrawnFigure {
         DrawnFigure::new(&self.plan.experiment, self.picture, &self.config)
     }
@@ -71,10 +71,10 @@ impl Redrawn {
         all.into_iter().filter_map(draw).flatten().collect()
     }
 
-    /// Writes the pictures into the folder of the run; the paths that were written.
+    /// Writes the pictures into the folder of the run, and returns their paths.
     ///
     /// # Errors
-    /// When the folder cannot be written to, or a file that fedsa did not write has the name of a picture.
+    /// When the folder cannot be written to, or a foreign file has the name of a picture.
     pub fn write(&self) -> Result<Vec<PathBuf>, Error> {
         let files = self.files();
         let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();

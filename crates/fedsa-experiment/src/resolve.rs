@@ -1,4 +1,4 @@
-//! The resolved experiment file: defaults written out, paths absolute.
+//! The resolved experiment file: with defaults and absolute paths.
 
 use fedsa::error::Result;
 use fedsa::parallel;
@@ -13,8 +13,7 @@ use crate::config::sections::Sections;
 use crate::config::{Document, Experiment, PointReader, SweepPoint};
 use crate::kinds::Kinds;
 
-/// The tables of the point that was read last. Equal tables give bit-identical results if the
-/// contents of files are equal.
+/// The tables of the point that was read last. Equal tables give bit-identical results if the files have equal contents.
 ///
 /// # Errors
 /// When a setting cannot be written in a TOML file.
@@ -27,7 +26,7 @@ pub fn point(reader: &PointReader, places: &Places) -> Result<Table> {
 /// One of these tables, or the table of one method, with absolute paths.
 ///
 /// # Errors
-/// Never; the type is that of the other functions of this module.
+/// Never; the type matches the other functions of this module.
 pub fn section(key: &str, mut table: Value, places: &Places) -> Result<Value> {
     let key: &[&str] = if key == "method" { &["method", "*"] } else { &[key] };
     visit(&mut table, key, places);
@@ -48,12 +47,12 @@ pub fn text(table: &Table) -> String {
     format!("{note}{}", toml::to_string(table).expect("a tree of plain values"))
 }
 
-/// The tables of the experiment with overrides applied and paths absolute, without defaults. No point is read for them.
+/// The tables of the experiment with overrides and absolute paths, without defaults. It reads no point.
 pub fn given(experiment: &Experiment, places: &Places) -> Table {
     let mut table = experiment.document.table.clone();
     table.remove("quick");
     table.insert("id".into(), Value::String(experiment.id.clone()));
-    // What settings of the library say is the experiment itself.
+    // Settings of the library make up the experiment itself.
     if experiment.document.origins.iter().any(|origin| !matches!(origin.from, SetBy::Setting(_))) {
         excuse_checks(&mut table);
     }
@@ -68,13 +67,12 @@ pub fn given(experiment: &Experiment, places: &Places) -> Table {
 pub fn table(experiment: &Experiment, places: &Places) -> Result<Table> {
     let table = given(experiment, places);
     let filled = fill(&experiment.document.kinds, table.clone());
-    // A sweep may change a table so that the defaults no longer fit,
-    // for example if it changes the kind.
+    // After a sweep changes a table, for example its kind, the defaults may no longer fit.
     Ok(if same_points(&filled, experiment, places) { filled } else { table })
 }
 
-/// Permits unmeasured checks: options may have left a check no seeds, rounds or points, and the resolved
-/// file must run again without these options.
+/// Permits unmeasured checks: options may have left a check without seeds, rounds or points, and the resolved file must run without these
+/// options.
 fn excuse_checks(table: &mut Table) {
     let checks = table.get_mut("check").and_then(Value::as_array_mut);
     for check in checks.into_iter().flatten().filter_map(Value::as_table_mut) {
@@ -170,7 +168,7 @@ fn within(item: &mut Table, places: &Places) {
             _ => {}
         }
     }
-    // Points keep the names that they had.
+    // Points keep their names.
     if before != shown(values) && !item.contains_key("labels") {
         let name = |value: &Value| Value::String(value.as_str().map_or_else(|| value.to_string(), str::to_string));
         item.insert("labels".into(), Value::Array(before.iter().map(name).collect()));

@@ -21,11 +21,12 @@ pub struct SeedResult {
     pub rows: Vec<Recorded>,
     /// The output after the last round, d components.
     pub theta: Vec<f64>,
-    /// The number of rounds after which it was found to have diverged, if it has.
+    /// The number of rounds after which divergence was found, if it was.
     pub diverged: Option<u64>,
     /// Whether it stopped at its target.
     pub stopped: bool,
-    /// The wall time from the beginning of its first round to the end of its last one, with its metrics, in seconds. Other runs may have shared the processors in that time. `None` of runs that were read from their trace.
+    /// The wall time from the beginning of its first round to the end of its last, with metrics, in seconds. Other runs may have shared the
+    /// processors. `None` for runs read from their trace.
     pub seconds: Option<f64>,
 }
 
@@ -35,7 +36,7 @@ pub struct Results {
     pub cells: Vec<Vec<SeedResult>>,
 }
 
-/// The share of the rounds, counted from the end, that a floor averages.
+/// The share of the rounds, at the end, that a floor averages.
 pub const FLOOR_SHARE: f64 = 0.2;
 
 /// Whether round t of `last` rounds belongs to the floor.
@@ -90,7 +91,7 @@ impl SeedResult {
         self.by(None, name)
     }
 
-    /// A metric at the last recorded round that is not after `round`, or at the last of all.
+    /// A metric at the last recorded round up to `round`, or at the last of all.
     pub fn by(&self, round: Option<u64>, name: &str) -> Option<f64> {
         let row = self.rows.iter().rfind(|row| round.is_none_or(|t| row.round <= t))?;
         row.metric(name)
@@ -98,14 +99,14 @@ impl SeedResult {
 }
 
 impl Results {
-    /// The floors of a cell's seeds; `None` if the cell was not run or one floor is not known.
+    /// The floors of a cell's seeds; `None` if the cell did not run or a floor is unknown.
     pub fn floors(&self, cell: usize, name: &str) -> Option<Vec<f64>> {
         let floors: Option<Vec<f64>> = self.cells[cell].iter().map(|seed| seed.floor(name)).collect();
         floors.filter(|floors| !floors.is_empty())
     }
 
-    /// The share by which a metric still falls over the last fifth of the rounds; `None` where it has come to its floor. The rule, with its
-    /// error rate, is that of `falling::falls_by`.
+    /// The share by which a metric still falls over the last fifth of the rounds; `None` if it has reached its floor. `falling::falls_by`
+    /// has the rule and its error rate.
     pub fn falls_by(&self, cell: usize, name: &str) -> Option<f64> {
         let curve = |seed: &SeedResult| seed.rows.iter().map(|row| Some((row.round as f64, row.metric(name)?))).collect();
         let curves: Vec<Vec<(f64, f64)>> = self.cells[cell].iter().map(curve).collect::<Option<_>>()?;
@@ -135,7 +136,7 @@ impl Results {
         values.filter(|values| !values.is_empty()).map(|values| Estimate::of(&values).mean)
     }
 
-    /// The mean over seeds of a metric at the last recorded round; over that at round 0 if `is_relative`.
+    /// The mean over seeds of a metric at the last recorded round; divided by its mean at round 0 if `is_relative`.
     pub fn end(&self, cell: usize, name: &str, is_relative: bool) -> Option<f64> {
         let values: Option<Vec<f64>> = self.cells[cell].iter().map(|seed| seed.last(name)).collect();
         let end = values.filter(|values| !values.is_empty()).map(|values| Estimate::of(&values).mean)?;

@@ -1,7 +1,7 @@
 //! The memory of a plan's runs and predictions, estimated from N, d and the numbers of rows before it is allocated.
 //!
-//! The estimate is for refusing what cannot fit, such as a million rounds of delayed iterates: it counts the large arrays, and twice what a
-//! run keeps, because checkpoints copy it.
+//! The estimate serves to refuse what cannot fit, such as a million rounds of delayed iterates. It counts the large arrays, and twice the
+//! state of a run, because checkpoints copy it.
 
 use fedsa::error::Result;
 use fedsa::method::{Drift, Setting};
@@ -16,11 +16,11 @@ use super::results::Recorded;
 /// The memory of a plan's runs in addition to its problems, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Runs {
-    /// What agents and links keep, of the runs that run in parallel.
+    /// The state of agents and links in runs that run in parallel.
     state: f64,
-    /// Recorded rounds of all runs, and the files that are made of them.
+    /// Recorded rounds of all runs, and their files.
     recorded: f64,
-    /// The predictions that checks and the figure use, and the radii that are computed before the runs.
+    /// The predictions for checks and the figure, and the radii before the runs.
     predictions: f64,
 }
 
@@ -100,9 +100,9 @@ fn state(cell: &PlannedCell, field: &dyn Field) -> f64 {
 }
 
 /// The memory for the exact mean-square error of a cell (`fedsa_theory::exact_mse`), in bytes: the second moments of each distinct agent,
-/// and of control variates those of K agents at once, some twenty times in iterations.
+/// for control variates those of K agents at once, and some twenty copies in iterations.
 fn prediction(plan: &Plan, cell: usize) -> f64 {
-    /// Copies of the second moments that a solution by iteration holds.
+    /// Copies of the second moments in an iterative solution.
     const ITERATION: f64 = 20.0;
     let (field, forecast) = (plan.field(cell), plan.forecast(cell));
     if let Some(cost) = forecast.cost_of_noise() {

@@ -1,4 +1,4 @@
-//! Whether the methods of a plan are stable with their settings: in words, and as a refusal.
+//! The stability of a plan's methods: in words, and as a refusal.
 
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
@@ -38,7 +38,7 @@ pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
     stable_text(&plan.forecast(cell).largest_stable_step())
 }
 
-/// What is said where only the limit of the mean is known.
+/// The text if only the limit of the mean is known.
 const NOT_COMPUTED: &str = "the limit of the mean square, which noise can make smaller, was not computed";
 
 /// The largest stable step size in words, rounded down so that the printed value is stable.
@@ -55,7 +55,7 @@ pub fn stable_text(found: &Result<StableStep>) -> String {
     }
 }
 
-/// Refuses a setting that is known to be unstable, unless it is expected to diverge, a sweep point, or forced.
+/// Refuses settings that are known to be unstable, unless they are expected to diverge, part of a sweep, or forced.
 ///
 /// # Errors
 /// When there is such a setting; the help names a stable step. When it is cancelled.

@@ -1,7 +1,6 @@
-//! What an experiment, a fit or an evaluation reports when it has run: estimates with their errors, outcomes with reason and remedy,
-//! tables, and checks.
+//! The report of an experiment, a fit or an evaluation: estimates with their errors, outcomes with reason and remedy, tables, and checks.
 //!
-//! A [`Summary`] is data: the program prints it, and other callers render it as they like. `summary.json` has more ([`crate::output`]).
+//! A [`Summary`] is data, which the program prints and other callers render. `summary.json` has more ([`crate::output`]).
 
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use fedsa::note::{Note, NoteCode};
@@ -24,17 +23,17 @@ use crate::tables::SummaryTable;
 pub struct Summary {
     /// The experiment.
     pub id: String,
-    /// The wall time of everything, in seconds.
+    /// The wall time in all, in seconds.
     pub seconds: f64,
-    /// A line for each method at each point that was run, in the order of the file: all methods of a point, then those of the next.
+    /// One entry per method and point, in the order of the file: all methods of a point, then the next point.
     pub entries: Vec<Entry>,
-    /// What methods spent and how good weights are, of fits and evaluations.
+    /// For fits and evaluations, the costs of methods and the quality of weights.
     pub tables: Vec<SummaryTable>,
-    /// What a reader must know besides the numbers.
+    /// Notes for readers.
     pub notes: Vec<Note>,
     /// The checks.
     pub checks: Vec<Verdict>,
-    /// Whether the experiment had its quick settings, with which checks that fail are notes.
+    /// Whether the quick settings applied; failed checks are then notes.
     pub quick: bool,
 }
 
@@ -50,38 +49,38 @@ pub struct Entry {
     pub seeds: usize,
     /// How its worst seed ended; `None` if it has none.
     pub outcome: Option<Outcome>,
-    /// Whether this is as the experiment says.
+    /// Whether the outcome is as expected.
     pub as_expected: bool,
-    /// Whether it would be a note if it is not, because of quick settings.
+    /// Whether an unexpected outcome is a note, because of quick settings.
     pub is_note: bool,
-    /// The likely reason why it did not reach its target, in words.
+    /// The likely reason why it missed its target, in words.
     pub reason: Option<String>,
-    /// What would help, in words.
+    /// The remedy, in words.
     pub remedy: Option<String>,
-    /// What reaching its target took, if it did.
+    /// The cost of reaching its target, if it did.
     pub cost: Option<TargetCost>,
-    /// The mean of the error over the last fifth of the rounds and over seeds, where it ran to its end.
+    /// The mean of the error over the last fifth of the rounds and over seeds, if it ran to its end.
     pub floor: Option<Estimate>,
-    /// That the error still falls over those rounds, and has not come to a floor.
+    /// The decrease of an error that has not reached its floor.
     pub falling: Option<Falling>,
 }
 
-/// An error that has not settled.
+/// An error that still falls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Falling {
     /// The mean over seeds of the squared error after the last round.
     pub end: f64,
     /// The share by which it falls over the last fifth of the rounds.
     pub share: f64,
-    /// The floor that theory predicts, where that is soon known.
+    /// The predicted floor, if it is quickly known.
     pub predicted: Option<f64>,
 }
 
-/// The most multiplications for the floors of errors that still fall, for one and for all of them.
+/// The largest number of multiplications for the floors of errors that still fall, for one and for all.
 const FLOOR_WORK: f64 = 1e8;
 const FLOORS_WORK: f64 = 1e9;
 
-/// What a target took, the mean over seeds.
+/// The cost of a target, the mean over seeds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TargetCost {
     /// The rounds of the slowest seed.
@@ -90,7 +89,7 @@ pub struct TargetCost {
     pub exchanges: f64,
     /// Bits, up and down.
     pub bits: f64,
-    /// The wall time, if it is known.
+    /// The wall time, if known.
     pub seconds: Option<f64>,
 }
 
@@ -112,17 +111,17 @@ impl Summary {
     }
 }
 
-/// What makes weights unique.
+/// How to make weights unique.
 const UNIQUE: &str = "a small ridge, such as ridge=1e-8, makes them unique; or fewer features";
 
-/// What a reader of any results must know besides the numbers.
+/// Notes for readers of any results.
 pub(crate) fn notes_of(plan: &Plan, results: &Results) -> Vec<Note> {
     let mut notes = unknown_roots(plan);
     notes.extend(mostly_headers(plan, results));
     notes
 }
 
-/// That more than half of the bits are headers of messages, of the first methods of which it is so.
+/// The note that more than half of the bits are headers of messages, naming the first such methods.
 fn mostly_headers(plan: &Plan, results: &Results) -> Option<Note> {
     const NAMED: usize = 3;
     let header = 8 * (HEADER_BYTES + PART_HEADER_BYTES) as u64;
@@ -145,7 +144,7 @@ fn mostly_headers(plan: &Plan, results: &Results) -> Option<Note> {
     (!all.is_empty()).then(|| Note::new(NoteCode::BitsMostlyHeader, what))
 }
 
-/// Why roots are not known, each reason once.
+/// The notes on unknown roots, each reason once.
 fn unknown_roots(plan: &Plan) -> Vec<Note> {
     let mut notes = Vec::new();
     for why in plan.fields.iter().filter_map(|planned| planned.field.solution().err()) {
@@ -157,13 +156,13 @@ fn unknown_roots(plan: &Plan) -> Vec<Note> {
     notes
 }
 
-/// Notes as `summary.json` has them.
+/// Notes in the form of `summary.json`.
 pub fn notes_json(notes: &[Note]) -> Json {
     notes.iter().map(|note| json!({ "code": note.code.name(), "severity": note.severity().name(), "text": note.text })).collect()
 }
 
 impl Entry {
-    /// A cell, without its label and point. What may be computed for all of them is `work`.
+    /// The entry of a cell, without label and point. `work` is what all of them may still compute.
     fn of(plan: &Plan, results: &Results, predictor: &Predictor, cell: usize, work: &mut f64) -> Self {
         let outcome = results.outcome(plan, cell);
         let (reason, remedy) = match outcome {
@@ -172,7 +171,7 @@ impl Entry {
                 let remedy = results.why_not_unique(plan, cell).map(|_| UNIQUE.to_string());
                 (Some(results.why_stalled(plan, predictor, cell, &missed)), remedy)
             }
-            // Then more rounds are of no use.
+            // More rounds are then useless.
             Some(Outcome::MaxRounds(_)) if let Some(why) = results.why_not_unique(plan, cell) => (Some(why), Some(UNIQUE.into())),
             Some(Outcome::MaxRounds(missed)) => {
                 let noise = if plan.field(cell).sampling().kind == Law::Mean { "" } else { ", unless noise stops it before" };
@@ -210,7 +209,7 @@ impl Falling {
 }
 
 impl TargetCost {
-    /// A run ends when it reaches its target: its last ledger is the cost of the target.
+    /// A run ends when it reaches its target, so that its last ledger is the target's cost.
     fn of(results: &Results, cell: usize) -> Option<Self> {
         let ends: Vec<&Recorded> = results.cells[cell].iter().filter_map(|seed| seed.rows.last()).collect();
         let mean = |count| Estimate::of(&ends.iter().map(|row| row.count(paid(Some(count))) as f64).collect::<Vec<_>>()).mean;

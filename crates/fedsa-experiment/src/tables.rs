@@ -1,4 +1,4 @@
-//! Tables of a report: cells are values, and columns say how they are shown.
+//! Tables of a report: cells are values, and columns determine their form.
 
 use crate::numbers;
 
@@ -6,13 +6,13 @@ use crate::numbers;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SummaryTable {
-    /// What it is about.
+    /// Its title.
     pub title: String,
     /// The columns.
     pub columns: Vec<SummaryColumn>,
     /// The rows, each with a cell for every column.
     pub rows: Vec<Vec<SummaryCell>>,
-    /// What has to be known to read it.
+    /// Explanations.
     pub notes: Vec<String>,
 }
 
@@ -22,37 +22,37 @@ pub struct SummaryTable {
 pub struct SummaryColumn {
     /// Its head, with the unit if there is one.
     pub head: &'static str,
-    /// How its numbers are shown.
+    /// The form of its numbers.
     pub shown: Shown,
-    /// Whether its cells begin below each other; otherwise they end so.
+    /// Whether its cells are left-aligned; otherwise they are right-aligned.
     pub is_left: bool,
 }
 
-/// How the numbers of a column are shown.
+/// The form of the numbers in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// As whole numbers, in groups of three digits.
     Whole,
-    /// With at most so many significant digits.
+    /// With at most this many significant digits.
     Digits(usize),
-    /// With so many digits after the point.
+    /// With this many digits after the point.
     Decimals(usize),
-    /// With three significant digits or so.
+    /// With about three significant digits.
     Short,
-    /// With three significant digits or so; probabilities that rounding makes of no size as a bound.
+    /// With about three significant digits; probabilities within rounding of 0 are bounds.
     Probability,
 }
 
 /// A cell of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SummaryCell {
-    /// Nothing is known.
+    /// Unknown.
     Missing,
     /// A text.
     Text(String),
     /// A number.
     Number(f64),
-    /// A number with its standard error, if that is known.
+    /// A number with its standard error, if known.
     Estimate(f64, Option<f64>),
 }
 
@@ -75,12 +75,12 @@ impl From<&str> for SummaryCell {
 }
 
 impl SummaryColumn {
-    /// A column whose cells end below each other.
+    /// A right-aligned column.
     pub const fn right(head: &'static str, shown: Shown) -> Self {
         Self { head, shown, is_left: false }
     }
 
-    /// A column whose cells begin below each other.
+    /// A left-aligned column.
     pub const fn left(head: &'static str, shown: Shown) -> Self {
         Self { head, shown, is_left: true }
     }
@@ -109,7 +109,7 @@ impl SummaryTable {
         Self { title: title.into(), columns, rows: Vec::new(), notes: Vec::new() }
     }
 
-    /// As lines of text: the heads, and the rows, in columns.
+    /// As lines of text: the heads, followed by the rows, in columns.
     pub fn lines(&self) -> Vec<String> {
         let heads = self.columns.iter().map(|column| column.head.to_string()).collect();
         let row = |cells: &Vec<SummaryCell>| self.columns.iter().zip(cells).map(|(column, cell)| column.text(cell)).collect();

@@ -1,7 +1,7 @@
 //! `trace.jsonl`: recorded rounds of an unfinished run, one JSON object per line.
 //!
-//! The file is for watching only. When the run is finished, `trace.parquet` has all rows in order, and
-//! `trace.jsonl` is removed. A run continues if the file cannot be written.
+//! The file is only for watching. A finished run has all rows in order in `trace.parquet`, and removes `trace.jsonl`. A run continues if
+//! the file cannot be written.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -26,7 +26,7 @@ const LENGTH: usize = 512;
 
 /// The file, and the text of each cell in its lines.
 pub struct TraceLines {
-    /// For every cell the points that share it: method and point.
+    /// For every cell, the method and point of the places that share it.
     names: Vec<Vec<(String, String)>>,
     out: Mutex<Option<(BufWriter<File>, Instant)>>,
 }
@@ -52,7 +52,7 @@ impl TraceLines {
     /// # Errors
     /// The first time that the file cannot be written. Later calls add nothing and return no error.
     pub fn add(&self, cell: usize, seed: u64, row: &Recorded) -> std::io::Result<()> {
-        // Threads that record rounds at the same time wait for each other only while the text is copied.
+        // Threads that record at the same time wait for each other only while the text is copied.
         let mut text = Vec::with_capacity(LENGTH * self.names[cell].len());
         for (method, point) in &self.names[cell] {
             serde_json::to_writer(&mut text, &Line { method, point, seed, row })?;

@@ -28,7 +28,7 @@ use pyo3::types::{PyCapsule, PyList};
 #[pyclass(frozen, module = "fedsa._fedsa", name = "Table")]
 pub struct Table(RecordBatch);
 
-/// The error about a table that cannot be handed over.
+/// The error about a table that cannot be exported.
 pub fn failed(e: &ArrowError) -> PyErr {
     PyRuntimeError::new_err(format!("the table cannot be handed over: {e}"))
 }
@@ -66,13 +66,13 @@ impl Table {
         self.0.num_rows()
     }
 
-    /// Results are pickled, and tables of other libraries.
+    /// Refuses pickling: results can be pickled, and tables of other libraries.
     fn __reduce__(&self) -> PyResult<()> {
         let help = "pickle the Results that it is of, or a table of another library: polars.DataFrame(table), pyarrow.table(table)";
         Err(PyTypeError::new_err(format!("a Table is not pickled: {help}")))
     }
 
-    /// A column as an array: texts as objects, numbers that are not known as NaN.
+    /// A column as an array: texts as objects, unknown numbers as NaN.
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
         let column = self.0.column_by_name(name).ok_or_else(|| PyKeyError::new_err(name.to_string()))?;
         if let Some(values) = column.as_any().downcast_ref::<Int64Array>() {
@@ -93,7 +93,7 @@ impl Table {
 
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(&self, py: Python<'py>, requested_schema: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyCapsule>> {
-        // A consumer may ask for other types, and must take these.
+        // Consumers may request other types, but must accept these.
         let _ = requested_schema;
         let batches = RecordBatchIterator::new([Ok(self.0.clone())], self.0.schema());
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(batches)), c"arrow_array_stream")

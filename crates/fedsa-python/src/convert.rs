@@ -1,4 +1,4 @@
-//! Values of Python as those of experiment files.
+//! Python values as values of experiment files.
 
 use fedsa::error::{Error, ErrorCode, quoted};
 use pyo3::prelude::*;
@@ -7,14 +7,14 @@ use toml::{Table, Value};
 
 use crate::errors::exception;
 
-/// Nesting beyond this is refused: settings have a few levels.
+/// The largest depth of nesting; settings have a few levels.
 const DEEPEST: usize = 64;
 
-/// A dictionary as a table. Values are numbers, texts, paths, lists, dictionaries, or what NumPy makes of these. Objects with a method
-/// `_table` are what that returns.
+/// A dictionary as a table. Values are numbers, texts, paths, lists, dictionaries, or NumPy's forms of these. For objects with a method
+/// `_table`, its result counts.
 ///
 /// # Errors
-/// When a key is not a text, or a value is of a type that files do not have.
+/// When a key is not a text, or files have no such type of value.
 pub fn table(dict: &Bound<'_, PyDict>) -> PyResult<Table> {
     inner_table(dict, "", 0)
 }
@@ -28,7 +28,7 @@ fn inner_table(dict: &Bound<'_, PyDict>, key: &str, depth: usize) -> PyResult<Ta
         };
         let name = text(name, key)?;
         let place = if key.is_empty() { name.to_string() } else { format!("{key}.{name}") };
-        // What is None is not given.
+        // `None` means absent.
         if !value.is_none() {
             table.insert(name.to_string(), inner(&value, &place, depth + 1)?);
         }
@@ -74,7 +74,7 @@ fn inner(object: &Bound<'_, PyAny>, key: &str, depth: usize) -> PyResult<Value> 
     Err(exception(py, &e))
 }
 
-/// A text, which must be one of Unicode.
+/// A text of valid Unicode.
 fn text<'a>(text: &'a Bound<'_, PyString>, key: &str) -> PyResult<&'a str> {
     text.to_str().map_err(|_| {
         let shown = text.repr().map(|repr| repr.to_string()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The method whose client rule or server rule is a class of Python. Experiment files cannot name it: they name the classes, and what is run
-//! again needs the same experiment, made in Python.
+//! The method whose client rule or server rule is a Python class. Experiment files only contain the names of the classes; running it again
+//! needs the same experiment, made in Python.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::engine;
 use crate::rules::{Checks, Client, ClientForm};
 use crate::server_rules::{ServerForm, ServerHalf};
 
-/// The rules of a method that are classes of Python, with the texts by which files name them.
+/// The rules of a method that are Python classes, with their texts in files.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 #[derive(Clone)]
 pub struct HeldRules {
@@ -33,8 +33,8 @@ pub struct HeldRules {
 
 #[pymethods]
 impl HeldRules {
-    /// The rules of a method with these keys. Of a client rule: its text, the name of its class, the names of what agents keep, its
-    /// functions by name. Of a server rule: its text, the name of its class, its functions, whether it wants each answer. Three functions
+    /// The rules of a method with these keys. For a client rule: its text, the name of its class, the names of the agents' memory, its
+    /// functions by name. For a server rule: its text, the name of its class, its functions, whether it wants each answer. Three functions
     /// check arrays: of a shape, of rows, of a state.
     #[new]
     fn new(
@@ -68,7 +68,7 @@ impl HeldRules {
     }
 }
 
-/// The kind of methods with rules of Python, which knows these rules.
+/// The kind of methods with these Python rules.
 pub fn kind(rules: Vec<HeldRules>) -> Kind<dyn MethodSettings> {
     let make = move |keys: CustomKeys| {
         let client = keys.client.as_ref().and_then(|text| held(&rules, text, |rules| rules.client.as_ref()));
@@ -90,7 +90,7 @@ struct CustomKeys {
     step_size: StepSize,
     /// H.
     local_steps: usize,
-    /// `alpha_g`, of the average where there is no server rule.
+    /// `alpha_g`, of the average without a server rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     global_step_size: Option<f64>,
     /// m of the N agents take part in a round; all when absent.
@@ -185,7 +185,7 @@ impl MethodSettings for Custom {
         }
     }
 
-    /// What the rules do is not known: theory makes no statement.
+    /// Theory makes no statement, because the rules are unknown to it.
     fn shape(&self) -> MethodShape {
         let CustomKeys { step_size, local_steps, global_step_size, participants, .. } = self.keys;
         MethodShape {

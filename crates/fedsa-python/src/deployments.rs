@@ -1,4 +1,4 @@
-//! Federations of agents that have data of their own: settings, enrolment, membership, agents, results.
+//! Federations of agents with their own data: settings, enrolment, membership, agents, results.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -22,13 +22,13 @@ use crate::nodes::{Federation, ServerNode};
 use crate::results::RanResults;
 use crate::turns::locked;
 
-/// The settings that all ends have.
+/// The common settings of server and agents.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct Deployment(deployment::Deployment);
 
 #[pymethods]
 impl Deployment {
-    /// The settings of a file, with these of `[federation]` in place of its own.
+    /// The settings of a file, with these keys of `[federation]` replaced.
     #[new]
     fn new(py: Python<'_>, text: &str, name: &str, waiting: &Bound<'_, PyDict>) -> PyResult<Self> {
         let waiting = convert::table(waiting)?;
@@ -47,7 +47,7 @@ impl Deployment {
         self.0.until().rounds
     }
 
-    /// Whether the federation ends where it reaches a target.
+    /// Whether the federation ends early at a target.
     #[getter]
     fn has_target(&self) -> bool {
         self.0.has_target()
@@ -81,8 +81,7 @@ impl Deployment {
         Ok(LocalAgent(Mutex::new(made)))
     }
 
-    /// The results of the rounds that a server has recorded, each with the residual at its end where that is known, and the seconds until
-    /// then.
+    /// The results of the rounds recorded by a server, each with the residual at its end, if known, and the seconds until then.
     fn results(
         &self,
         py: Python<'_>,
@@ -110,13 +109,13 @@ impl Deployment {
         })
     }
 
-    /// The number of the round of which a server has recorded this.
+    /// The number of a recorded round.
     #[staticmethod]
     fn recorded_round(py: Python<'_>, row: &[u8]) -> PyResult<u64> {
         engine::brief(py, || Ok(recorded(row)?.round))
     }
 
-    /// Writes results into a folder, with the weights and what is needed to apply them.
+    /// Writes results into a folder, with the weights and everything needed to apply them.
     fn write(&self, py: Python<'_>, results: &RanResults, membership: &Membership, folder: PathBuf, overwrite: bool) -> PyResult<()> {
         let if_exists = if overwrite { IfExists::Overwrite } else { IfExists::Refuse };
         engine::brief(py, || {
@@ -127,7 +126,7 @@ impl Deployment {
     }
 }
 
-/// The first epoch of a federation, and those who cannot take part, each with the reason.
+/// The first epoch of a federation, and the applicants that cannot take part, each with the reason.
 type Founded = (Membership, Vec<(String, String)>);
 
 /// The server's side of enrolment.
@@ -139,17 +138,17 @@ pub struct Enrolment {
 
 #[pymethods]
 impl Enrolment {
-    /// What to send to so many agents.
+    /// The invitation to `count` agents.
     fn invite<'py>(&self, py: Python<'py>, count: usize) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &locked(&self.enrolment).invite(count))
     }
 
-    /// Takes an application; whether it is a new one.
+    /// Takes an application, and returns whether it is new.
     fn take(&self, py: Python<'_>, sender: &str, application: &[u8]) -> PyResult<bool> {
         engine::brief(py, || Ok(self.deployment.take(&mut locked(&self.enrolment), sender, application)? == Accepted::Counted))
     }
 
-    /// Forgets the application of a sender, if it has made one.
+    /// Removes the application of a sender, if there is one.
     fn withdraw(&self, sender: &str) {
         locked(&self.enrolment).withdraw(sender);
     }
@@ -168,7 +167,7 @@ impl Enrolment {
         locked(&self.enrolment).is_full()
     }
 
-    /// Founds the federation of those who have applied.
+    /// Founds the federation of the applicants.
     fn close(&self, py: Python<'_>) -> PyResult<Founded> {
         let enrolled = engine::brief(py, || self.deployment.found(&locked(&self.enrolment)))?;
         let excluded = enrolled.excluded.into_iter().map(|(who, why)| (who, why.to_string())).collect();
@@ -184,7 +183,7 @@ impl Enrolment {
     }
 }
 
-/// Who takes part, from epoch to epoch.
+/// The agents that take part, from epoch to epoch.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct Membership(Mutex<enrolment::Membership>);
 
@@ -194,26 +193,26 @@ impl Membership {
         Federation(locked(&self.0).federation().clone())
     }
 
-    /// Whether answers that miss the deadline of their exchange count later.
+    /// Whether answers after the deadline of their exchange count later.
     #[getter]
     fn counts_late(&self) -> bool {
         locked(&self.0).federation().uplink().late().is_some_and(Delay::is_of_network)
     }
 
-    /// How often agents have joined or left.
+    /// The number of changes of the membership.
     #[getter]
     fn epoch(&self) -> u64 {
         locked(&self.0).federation().epoch()
     }
 
-    /// By their numbers: who they are, their rows, and their weights.
+    /// The agents by number: name, rows, and weight.
     fn members(&self) -> Vec<(String, u64, f64)> {
         let membership = locked(&self.0);
         let weights = membership.federation().weights();
         membership.members().iter().zip(weights).map(|(one, p)| (one.sender.clone(), one.rows, *p)).collect()
     }
 
-    /// Those who have applied for the next epoch.
+    /// The applicants for the next epoch.
     fn waiting(&self) -> Vec<String> {
         locked(&self.0).waiting().iter().map(|one| one.sender.clone()).collect()
     }
@@ -222,23 +221,23 @@ impl Membership {
         PyBytes::new(py, &locked(&self.0).invitation())
     }
 
-    /// What tells an agent of this epoch that knows an earlier one, or knows nothing.
+    /// The message that informs an agent about this epoch; `knows` says whether it knows an earlier one.
     fn told<'py>(&self, py: Python<'py>, agent: usize, knows: bool) -> Bound<'py, PyBytes> {
         let membership = locked(&self.0);
         PyBytes::new(py, &if knows { membership.announcement(agent) } else { membership.admission(agent) })
     }
 
-    /// Takes an application for the next epoch; whether it is a new one.
+    /// Takes an application for the next epoch, and returns whether it is new.
     fn take(&self, py: Python<'_>, sender: &str, application: &[u8]) -> PyResult<bool> {
         engine::brief(py, || Ok(locked(&self.0).take(sender, application)? == Accepted::Counted))
     }
 
-    /// Takes the application of an agent that takes part and is to begin anew.
+    /// Takes the application of a member that must start again.
     fn renew(&self, py: Python<'_>, sender: &str, application: &[u8]) -> PyResult<()> {
         engine::brief(py, || locked(&self.0).renew(sender, application))
     }
 
-    /// The next epoch, and the numbers so far of its agents.
+    /// The next epoch, and the previous numbers of its agents.
     fn next_epoch(&self, py: Python<'_>, leaving: Vec<String>) -> PyResult<(Membership, Vec<Option<usize>>)> {
         let leaving: Vec<&str> = leaving.iter().map(String::as_str).collect();
         let (next, from) = engine::brief(py, || locked(&self.0).next_epoch(&leaving))?;
@@ -250,12 +249,12 @@ impl Membership {
     }
 }
 
-/// What a server has recorded of a round.
+/// A server's record of a round.
 fn recorded(row: &[u8]) -> Result<Recorded, Error> {
     postcard::from_bytes(row).map_err(|_| Error::format("saved rounds", "not the rounds of a federation", "what this version saved"))
 }
 
-/// Whether bytes say that an agent leaves for good.
+/// Whether bytes are an agent's final leave.
 #[pyfunction]
 pub fn is_farewell(answer: &[u8]) -> bool {
     enrolment::is_farewell(answer)
@@ -267,19 +266,19 @@ pub struct LocalAgent(Mutex<deployment::LocalAgent>);
 
 #[pymethods]
 impl LocalAgent {
-    /// Processes a message; the answer, if it wants one.
+    /// Processes a message, and returns the answer, if any.
     fn handle<'py>(&self, py: Python<'py>, message: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let message = message.to_vec();
         let answer = engine::brief(py, || locked(&self.0).handle(&message))?;
         Ok(answer.map(|answer| PyBytes::new(py, &answer)))
     }
 
-    /// From now on it answers that it leaves for good.
+    /// From now on the agent answers every message with its leave.
     fn leave(&self) {
         locked(&self.0).leave();
     }
 
-    /// Its number, once it is admitted.
+    /// Its number; `None` before it is admitted.
     #[getter]
     fn number(&self) -> Option<usize> {
         locked(&self.0).number()

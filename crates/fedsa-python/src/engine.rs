@@ -1,9 +1,9 @@
-//! How the engine is called: without the interpreter's lock, so that other threads of Python run; with an eye on signals, so that Ctrl-C
-//! ends the call; with progress for a callback; and with panics as exceptions.
+//! Calls of the engine: without the interpreter's lock, so that other Python threads run; with checks of signals, so that Ctrl-C ends the
+//! call; with progress for a callback; and with panics as exceptions.
 //!
-//! The work runs on the pool of the package. The thread that called waits for it without the lock, and takes the lock from time to time to
-//! look for signals and to call back. No thread waits for the lock while its holder waits for that thread: work that calls Python itself
-//! ([`crate::operators`]) has one thread ([`call_back`]).
+//! The work runs on the pool of the package. The calling thread waits for it without the lock, and takes the lock from time to time to
+//! check signals and to call back. To exclude deadlocks, work that calls Python itself ([`crate::operators`]) has one thread
+//! ([`call_back`]): no thread waits for the lock while the lock's holder waits for that thread.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -26,44 +26,44 @@ use crate::errors::{exception, internal};
 use crate::operators::with_callbacks;
 use crate::threads;
 
-/// The time between looks at signals and calls of a callback.
+/// The time between checks of signals, and between callbacks.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The most events that wait for the callback; later ones are dropped, but for warnings.
+/// The largest number of events that wait for the callback. Later ones are dropped, except warnings.
 const MAX_EVENTS: usize = 10_000;
 
-/// What is told to the callback.
+/// An event for the callback.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// The next stage of a call, and the number of local steps that it has at most, where that is known.
+    /// The next stage of a call, and the largest number of its local steps, if known.
     Stage(&'static str, f64),
-    /// Local steps that are done.
+    /// Completed local steps.
     Done(f64),
     /// The k-th of n roots or predictions is computed.
     Computing(&'static str, usize, usize),
-    /// What begins, and how much of a budget is spent, in seconds.
+    /// The part of a search that begins, and the spent seconds of a budget.
     Searching(String, f64),
-    /// A method at a point has recorded a round with a seed: the squared error, where it is known.
+    /// A seed of a method at a point recorded a round: the squared error, if known.
     Recorded { method: String, point: String, seed: u64, round: u64, mse: Option<f64> },
     /// A run has ended.
     Ended { method: String, point: String, seed: u64, outcome: &'static str, rounds: u64 },
-    /// Something failed, and the call goes on without it.
+    /// Something failed, but the call continues.
     Warned(String),
 }
 
-/// What a call says of its progress, from any thread.
+/// The progress of a call, reported from any thread.
 #[derive(Default)]
 pub struct Progress {
     events: Mutex<Vec<Event>>,
     /// Local steps, as the bits of a number.
     done: AtomicU64,
     plan: Mutex<Option<Arc<Plan>>>,
-    /// Whether rounds are told one by one.
+    /// Whether recorded rounds are events.
     pub records: bool,
 }
 
 impl Progress {
-    /// Tells an event.
+    /// Reports an event.
     pub fn say(&self, event: Event) {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         if events.len() < MAX_EVENTS || matches!(event, Event::Warned(_)) {
@@ -84,7 +84,7 @@ impl Progress {
         events
     }
 
-    /// Method and point of a cell: those of the first point that has it.
+    /// Method and point of a cell, at the first point that has it.
     fn names(&self, cell: usize) -> (String, String) {
         let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(plan) = plan else { return Default::default() };
@@ -142,14 +142,14 @@ impl RunObserver for Progress {
     }
 }
 
-/// The end of work on another thread: its result and what callbacks have raised, or the message of a panic.
+/// The end of work on another thread: its result and the exceptions of callbacks, or the message of a panic.
 type Ended<T> = Result<(Result<T, Error>, Option<PyErr>), String>;
 
-/// Does `work` on the pool. Signals and exceptions of the callback `notify` cancel the token that the work is given; the call then ends with
-/// that exception as soon as the work has ended.
+/// Runs `work` on the pool. Signals, and exceptions of the callback `notify`, cancel the token of the work; the call then raises that
+/// exception as soon as the work has ended.
 ///
 /// # Errors
-/// The error of the work; `InternalError` when it panics; what a handler of signals or the callback raises.
+/// The error of the work; `InternalError` when it panics; exceptions of signal handlers or of the callback.
 pub fn call<T: Send>(
     py: Python<'_>,
     notify: Option<&Bound<'_, PyAny>>,
@@ -159,10 +159,10 @@ pub fn call<T: Send>(
     call_back(py, false, notify, cancel, work)
 }
 
-/// [`call`] of work that calls Python if `calls_back`: it then has one thread, and what a callback raises ends it, and is raised.
+/// [`call`] for work that calls Python if `calls_back`. It then has one thread, and an exception of a callback ends it and is raised.
 ///
 /// # Errors
-/// As [`call`], and what a callback has raised.
+/// As [`call`], and exceptions of callbacks.
 pub fn call_back<T: Send>(
     py: Python<'_>,
     calls_back: bool,
@@ -176,14 +176,14 @@ pub fn call_back<T: Send>(
     converse(py, (&pool, calls_back), (notify, cancel), work, |_, call, _| match call {})
 }
 
-/// How work calls the thread that waits for it.
+/// The channel by which work calls the waiting thread.
 pub type Calls<C> = Sender<Option<C>>;
 
-/// [`call_back`] of work on a pool that says from time to time what the thread that waits for it is to do, with the interpreter's lock. What
-/// `answer` raises ends the work like a signal. After that `answer` is told that nothing is to be asked of Python any more.
+/// [`call_back`] for work that sends requests to the waiting thread, which `answer` handles with the interpreter's lock. An exception of
+/// `answer` ends the work like a signal. Later calls of `answer` have `true` as last argument, and must not use Python any more.
 ///
 /// # Errors
-/// As [`call_back`], and what `answer` raises.
+/// As [`call_back`], and exceptions of `answer`.
 pub fn converse<C: Send, T: Send>(
     py: Python<'_>,
     (pool, calls_back): (&ThreadPool, bool),
@@ -226,7 +226,7 @@ pub fn converse<C: Send, T: Send>(
             worker.join().unwrap_or_else(|_| Err("the thread has ended without a result".into()))
         })
     });
-    // What has not been told yet, such as warnings of short calls.
+    // The remaining events, such as warnings of short calls.
     let last = if raised.is_none() { look(py, notify.as_ref(), &progress).err() } else { None };
     match (raised.or(last), ended) {
         (Some(e), _) => Err(e),
@@ -236,12 +236,12 @@ pub fn converse<C: Send, T: Send>(
     }
 }
 
-/// Does `work` on a thread that the interpreter knows, without its lock: callbacks then find their thread prepared.
+/// Runs `work` without the interpreter's lock on a thread that the interpreter knows, so that callbacks find their thread prepared.
 fn attached<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     Python::attach(|py| py.detach(work))
 }
 
-/// Does `work` that takes milliseconds, on the pool, without the interpreter's lock. It cannot be cancelled.
+/// Runs `work` of milliseconds on the pool, without the interpreter's lock. It cannot be cancelled.
 ///
 /// # Errors
 /// As [`call_back`].
@@ -255,7 +255,7 @@ pub fn brief<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + 
     }
 }
 
-/// Does `work` on memory of Python, with the interpreter's lock: copies and loops of milliseconds.
+/// Runs `work` on Python's memory, with the interpreter's lock: copies and loops of milliseconds.
 ///
 /// # Errors
 /// The error of the work; `InternalError` when it panics.
@@ -266,7 +266,7 @@ pub fn held<T>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error>) -> PyRes
     }
 }
 
-/// Refuses a call from a thread of the pool: from a callback that the engine has called, which would wait for threads that wait for it.
+/// Refuses a call from a thread of the pool, that is from a callback of the engine, because it would deadlock.
 pub fn refuse_inside(py: Python<'_>) -> PyResult<()> {
     match rayon::current_thread_index() {
         None => Ok(()),
@@ -290,7 +290,7 @@ fn look(py: Python<'_>, notify: Option<&Py<PyAny>>, progress: &Progress) -> PyRe
 }
 
 impl Event {
-    /// A tuple that begins with the name of the event.
+    /// A tuple with the name of the event first.
     fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let tuple = match self {
             Event::Stage(name, steps) => ("stage", name, steps).into_pyobject(py)?.into_any(),
@@ -309,10 +309,10 @@ impl Event {
     }
 }
 
-/// The message and place of the panic that was last.
+/// The message and place of the last panic.
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// Keeps what panics say for the exception, in place of the terminal.
+/// Stores the messages of panics for the exception, instead of printing them.
 pub fn keep_panics() {
     std::panic::set_hook(Box::new(|info| {
         let mut last = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner);
@@ -320,7 +320,7 @@ pub fn keep_panics() {
     }));
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn message(payload: &(dyn Any + Send)) -> String {
     let last = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
     let text = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());

@@ -4,14 +4,14 @@ use fedsa::error::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The exception of an error. Its class follows from the kind.
+/// The exception of an error; its class follows from the error's kind.
 pub fn exception(py: Python<'_>, e: &Error) -> PyErr {
     let class = match e.kind() {
         ErrorKind::NotAvailable => "NotAvailable",
         ErrorKind::NoMemory => "OutOfMemory",
         ErrorKind::Machine => "MachineError",
         ErrorKind::Cancelled => "Cancelled",
-        // Settings, data, formats, refused messages, and kinds that are added later.
+        // Settings, data, formats, refused messages, and kinds added later.
         _ => "InputError",
     };
     let fields = || {
@@ -40,7 +40,7 @@ fn raised(py: Python<'_>, class: &str, what: &str, fields: Option<&Bound<'_, PyD
     Ok(PyErr::from_value(class.call((what,), fields)?))
 }
 
-/// Results of the libraries as those of Python.
+/// Results of the libraries as Python results.
 pub trait OrRaise<T> {
     /// The value, or the exception of the error.
     ///

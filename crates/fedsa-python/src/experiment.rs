@@ -1,4 +1,4 @@
-//! Experiments: settings in, results out.
+//! Experiments: from settings to results.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl CancelToken {
         Self(Cancel::new())
     }
 
-    /// Asks everything that has the token to stop soon.
+    /// Asks all work with this token to stop soon.
     fn cancel(&self) {
         self.0.cancel();
     }
@@ -52,7 +52,7 @@ impl CancelToken {
     }
 }
 
-/// An experiment that has been read and checked.
+/// A validated experiment.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct Experiment {
     pub inner: config::Experiment,
@@ -63,7 +63,7 @@ pub struct Experiment {
     pub calls_back: bool,
 }
 
-/// Keys of experiment files, and the arguments that they come from: errors name these.
+/// Keys of experiment files, and their arguments, which errors name.
 const ARGUMENTS: [(&str, &str); 10] = [
     ("problem", "problem"),
     ("method", "methods"),
@@ -77,7 +77,7 @@ const ARGUMENTS: [(&str, &str); 10] = [
     ("check", "checks"),
 ];
 
-/// Whether a table has a key, or a key inside one.
+/// Whether a table has a key, or a key inside it.
 fn placed(table: &toml::Table, key: &str) -> bool {
     match key.split_once('.') {
         Some((table_of, key)) => table.get(table_of).is_some_and(|inner| inner.get(key).is_some()),
@@ -103,7 +103,7 @@ impl Experiment {
     }
 }
 
-/// What an experiment has that Python holds: the data of its problem, and rules of its methods.
+/// Parts of an experiment that Python holds: the data of its problem, and rules of its methods.
 #[derive(FromPyObject)]
 pub struct Held<'py>(Option<Bound<'py, HeldProblem>>, Vec<Bound<'py, HeldRules>>);
 
@@ -120,7 +120,7 @@ impl Held<'_> {
 
 #[pymethods]
 impl Experiment {
-    /// The experiment of the text of a file, which is called `name` in messages, and what of it Python holds.
+    /// The experiment of a file's text, named `name` in messages, and the parts that Python holds.
     #[staticmethod]
     #[pyo3(signature = (name, text, base, set, sweeps, quick, held))]
     #[expect(clippy::too_many_arguments, reason = "a private signature with plain values")]
@@ -141,7 +141,7 @@ impl Experiment {
         Ok(Self { inner, base, quick, calls_back })
     }
 
-    /// The experiment of a dictionary with the keys of files, and what of it Python holds.
+    /// The experiment of a dictionary with the keys of files, and the parts that Python holds.
     #[staticmethod]
     #[pyo3(signature = (table, base, set, sweeps, quick, held))]
     fn of_table(
@@ -184,7 +184,7 @@ impl Experiment {
         self.inner.points.iter().map(|point| point.label.clone()).collect()
     }
 
-    /// The settings as the text of a file: as they were given, or with defaults written out.
+    /// The settings as the text of a file, as given or with defaults.
     fn to_toml(&self, py: Python<'_>, defaults: bool) -> PyResult<String> {
         engine::brief(py, || match defaults {
             true => resolve::file(&self.inner, &Places::from_env(&self.base)),
@@ -192,7 +192,7 @@ impl Experiment {
         })
     }
 
-    /// The settings as JSON: as they were given with changes applied, or with defaults written out.
+    /// The settings as JSON, as given with changes applied, or with defaults.
     fn table_json(&self, py: Python<'_>, defaults: bool) -> PyResult<String> {
         engine::brief(py, || {
             let table = match defaults {
@@ -203,7 +203,7 @@ impl Experiment {
         })
     }
 
-    /// Runs it, and writes the results into the folder if there is one; with it comes a word for what happens where it holds a run.
+    /// Runs it, and writes the results into the folder, if any. The folder comes with a word for the treatment of an existing run.
     #[pyo3(signature = (notify, cancel, folder, force, checkpoint_every))]
     fn run(
         &self,
@@ -227,7 +227,7 @@ impl Experiment {
     }
 }
 
-/// The results of a run, in its folder where it has one.
+/// The results of a run, written into its folder, if it has one.
 pub fn written(outcome: RunOutcome, observer: &dyn RunObserver, cancel: &Cancel) -> Result<Ran, Error> {
     match outcome {
         RunOutcome::Done(ran) => {
@@ -238,7 +238,7 @@ pub fn written(outcome: RunOutcome, observer: &dyn RunObserver, cancel: &Cancel)
     }
 }
 
-/// What happens where a folder holds a run already.
+/// The treatment of an existing run in a folder.
 pub fn if_exists(word: &str) -> IfExists {
     match word {
         "resume" => IfExists::Resume,

@@ -1,4 +1,4 @@
-//! Files that Python writes.
+//! Files written for Python.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::engine;
 
-/// Writes a file as a whole or not at all; a file of this name is replaced.
+/// Writes a file atomically; an existing file of this name is replaced.
 #[pyfunction]
 pub fn write_file(py: Python<'_>, path: PathBuf, contents: &[u8]) -> PyResult<()> {
     engine::brief(py, || {
@@ -16,7 +16,7 @@ pub fn write_file(py: Python<'_>, path: PathBuf, contents: &[u8]) -> PyResult<()
     })
 }
 
-/// Appends to a file after its first `kept` bytes, and cuts off what it has behind them.
+/// Appends to a file after its first `kept` bytes, and removes the rest.
 #[pyfunction]
 pub fn append_file(py: Python<'_>, path: PathBuf, kept: u64, contents: &[u8]) -> PyResult<()> {
     engine::brief(py, || appended::append(&path, kept, contents).map_err(|e| atomic::unwritable(&path, &e)))

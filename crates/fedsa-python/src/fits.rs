@@ -1,4 +1,4 @@
-//! Regressions and classifications of rows in memory.
+//! Regression and classification of rows in memory.
 
 use fedsa::error::{Error, quoted};
 use fedsa_data::linear_model::LinearModel as Model;
@@ -27,23 +27,23 @@ use crate::results::{RanResults, report};
 use crate::rows::{GivenX, dataset_of, rows, targets};
 use crate::tables::Columns;
 
-/// The column of row weights: no column of a data frame has this name.
+/// The column of row weights, with a name that no column of a data frame has.
 const ROW_WEIGHTS: &str = "\u{1}sample_weight";
 
-/// What a fit has come to, as data.
+/// The results of a fit, as data.
 type FitParts = (String, String, RanResults, Option<(Vec<f64>, usize)>);
 
 /// The same for Python.
 type FitResult<'py> = (String, String, RanResults, Option<Bound<'py, PyArray2<f64>>>);
 
-/// A column of Python.
+/// A column from Python.
 type Numbers<'py> = Option<PyReadonlyArray1<'py, f64>>;
 
-/// Rows from Python: X, targets, the names of the columns of an array, row weights, an offset that is no column of X, and a number of agents or
-/// the number of each row's agent.
+/// Rows from Python: X, targets, column names of an array, row weights, an offset that is no column of X, and the number of agents or each
+/// row's agent.
 pub type GivenRows<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Vec<String>>, Numbers<'py>, Numbers<'py>, Bound<'py, PyAny>);
 
-/// The JSON schema of a task: its settings with their texts, defaults and ranges.
+/// The JSON schema of a task: its settings with texts, defaults and ranges.
 #[pyfunction]
 pub fn task_schema(py: Python<'_>, task: &str) -> PyResult<String> {
     let schema = match task {
@@ -59,7 +59,7 @@ pub fn task_schema(py: Python<'_>, task: &str) -> PyResult<String> {
     Ok(schema.to_value().to_string())
 }
 
-/// Fits rows. Returns `weights.json`, what is to be told as JSON, the runs, and the covariance of coefficients with standard errors.
+/// Fits rows. Returns `weights.json`, the report as JSON, the runs, and the covariance of coefficients with standard errors.
 #[pyfunction]
 #[pyo3(signature = (notify, cancel, given, settings))]
 pub fn fit_rows<'py>(
@@ -104,7 +104,7 @@ pub fn fit_rows<'py>(
     Ok((weights, told, ran, covariances))
 }
 
-/// The parts of a fit that are kept.
+/// The results of a fit that Python keeps.
 fn parts(fitted: Fitted, choice: Option<Json>, tol: f64) -> Result<FitParts, Error> {
     let spent = |spent: &fit::MethodSpending| {
         json!({
@@ -133,7 +133,7 @@ fn parts(fitted: Fitted, choice: Option<Json>, tol: f64) -> Result<FitParts, Err
     Ok((fitted.json().to_string(), told.to_string(), RanResults(fitted.ran), covariances))
 }
 
-/// Why a method was chosen, and what was considered.
+/// The reason for the choice of a method, and the candidates.
 fn choice_json(choice: &LossChoice) -> Json {
     let considered = choice.considered.iter().map(|one| {
         let cost = one.cost;
@@ -168,7 +168,7 @@ impl LinearModel {
         Ok(Self(model))
     }
 
-    /// The linear predictors of rows, (n, outputs); `offset` is added to them, where X has no such column.
+    /// The linear predictors of rows, (n, outputs); `offset` is added, if X has no such column.
     #[pyo3(signature = (x, offset=None))]
     fn scores<'py>(
         &self,
@@ -180,7 +180,7 @@ impl LinearModel {
         PyArray1::from_vec(py, scores).reshape([n, self.0.outputs()])
     }
 
-    /// What is predicted of rows, n numbers.
+    /// The predictions for rows, n numbers.
     #[pyo3(signature = (x, offset=None))]
     fn predictions<'py>(
         &self,

@@ -1,6 +1,6 @@
-//! Problems whose data Python holds: arrays, and operators that are classes of Python. Experiment files cannot name them.
+//! Problems whose data Python holds: arrays, and operators that are Python classes. Experiment files cannot name them.
 //!
-//! A problem becomes a kind of its own ([`Kind::new`]), known to the experiments that have it.
+//! Each such problem is a kind ([`Kind::new`]) known only to its experiments.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ use crate::tables::{self, GivenTable};
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct HeldProblem {
     kind: Kind<dyn ProblemSettings>,
-    /// Whether operators are called that are a class of Python.
+    /// Whether operators are a Python class.
     pub calls_back: bool,
 }
 
@@ -46,7 +46,7 @@ impl HeldProblem {
     }
 }
 
-/// fedsa's kinds, with a problem and rules that Python holds.
+/// fedsa's kinds, with a problem and rules held by Python.
 ///
 /// # Errors
 /// As [`Kinds::with`].
@@ -56,7 +56,7 @@ pub fn known(problem: Option<&HeldProblem>, rules: Vec<HeldRules>) -> Result<Kin
     Kinds::with(Extensions { problems: problems.as_slice(), methods: methods.as_slice(), ..Extensions::default() })
 }
 
-/// The kinds with placeholders for problems and rules that Python held: files of their runs can be read, and not be run.
+/// The kinds with placeholders for problems and rules that Python held: files of their runs can be read but not run.
 pub fn readable_kinds() -> Kinds {
     let arrays = |keys: ArrayKeys| Ok(Box::new(HeldArrays { keys, arrays: None }) as Box<dyn ProblemSettings>);
     let operator = |keys: OperatorKeys| Ok(Box::new(HeldOperator { keys, form: None }) as Box<dyn ProblemSettings>);
@@ -69,7 +69,7 @@ pub fn readable_kinds() -> Kinds {
 
 #[pymethods]
 impl HeldProblem {
-    /// Systems or processes as arrays, with the keys of `[problem]`, among which is the hash of the arrays.
+    /// Systems or processes as arrays, with the keys of `[problem]`, including the hash of the arrays.
     #[staticmethod]
     fn arrays(py: Python<'_>, arrays: &Bound<'_, PyDict>, table: &Bound<'_, PyDict>) -> PyResult<Self> {
         let mut held = Arrays::new();
@@ -88,7 +88,7 @@ impl HeldProblem {
         })
     }
 
-    /// Tables of transitions, with the keys of `[problem]`, among which is the hash of the tables in place of files.
+    /// Tables of transitions, with the keys of `[problem]`, including the hash of the tables in place of files.
     #[staticmethod]
     fn logs(py: Python<'_>, given: Vec<GivenTable<'_>>, table: &Bound<'_, PyDict>) -> PyResult<Self> {
         let copies = given.iter().map(tables::copied).collect::<Result<Vec<_>>>().or_raise(py)?;
@@ -103,7 +103,7 @@ impl HeldProblem {
         Self::of_data(py, HeldData { rows, ..HeldData::default() }, table)
     }
 
-    /// Operators that are methods of an object; `functions` has those that it has, by name.
+    /// Operators that are methods of an object; `functions` has the existing ones by name.
     #[staticmethod]
     fn operator(
         py: Python<'_>,
@@ -160,7 +160,7 @@ struct ArrayKeys {
     /// Additive noise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     noise: Option<Noise>,
-    /// Accept agents whose own system is singular, as long as the mean is not.
+    /// Accept agents with a singular system, as long as the mean is not singular.
     #[serde(default)]
     allow_singular_agents: bool,
 }
@@ -191,7 +191,7 @@ impl ProblemSettings for HeldArrays {
     fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
         Ok(self.file().memory_of_arrays(self.arrays.as_deref().ok_or_else(lost)?, sampling, threads))
     }
-    /// Ends have the arrays of their own agents.
+    /// Each agent has only its own arrays.
     fn own_to_each_end(&self) -> &'static [&'static str] {
         &["content"]
     }

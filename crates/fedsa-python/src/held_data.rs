@@ -1,4 +1,4 @@
-//! Problems on data that Python holds: the kinds that read files, on tables of transitions and on rows in memory.
+//! Problems on data held by Python: the kinds that read files, on tables of transitions and on rows in memory.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use fedsa_problems::rows::regression::{GeneralisedLinear, LeastSquares, Logistic
 use fedsa_problems::{Files, ProblemSettings};
 use serde::Serialize;
 
-/// What a problem reads: tables of transitions, or rows with targets.
+/// The data of a problem: tables of transitions, or rows with targets.
 #[derive(Default)]
 pub struct HeldData {
     pub tables: Vec<(String, TypedColumns)>,
@@ -68,9 +68,9 @@ impl<S: ProblemSettings + Serialize> ProblemSettings for OnHeldData<S> {
     }
 }
 
-/// The kinds on data in memory, whose names say so; without data they can be read, and not be run.
+/// The kinds on data in memory, with names of their own; without data they can be read but not run.
 pub fn kinds(data: Option<&Arc<HeldData>>) -> [Kind<dyn ProblemSettings>; 4] {
-    // The kinds differ in the types of their settings alone.
+    // The kinds differ only in the types of their settings.
     macro_rules! on_held_data {
         ($name:literal, $settings:ty) => {{
             let data = data.cloned();
@@ -87,7 +87,7 @@ pub fn kinds(data: Option<&Arc<HeldData>>) -> [Kind<dyn ProblemSettings>; 4] {
     ]
 }
 
-/// The error of data that no process has any more.
+/// The error about data that no process has any more.
 pub fn lost() -> Error {
     let help = "the same experiment, made in Python; the pictures in the folder of its run";
     Error::new("kind", "the data of this problem were in the memory of a process of Python, and are not here", help)

@@ -1,5 +1,5 @@
-//! The native half of the Python package `fedsa`. Its public half, `python/fedsa`, has the documentation, types and defaults; this one converts
-//! values, calls the libraries ([`engine`]), and raises exceptions.
+//! The native part of the Python package `fedsa`. The public part, `python/fedsa`, has the documentation, types and defaults; this one
+//! converts values, calls the libraries ([`engine`]), and raises exceptions.
 
 mod arrow;
 mod convert;
@@ -32,28 +32,29 @@ use pyo3::prelude::*;
 
 use crate::errors::OrRaise;
 
-/// Sets the number of threads of later calls.
+/// Sets the number of threads for later calls.
 #[pyfunction]
 #[pyo3(signature = (threads))]
 fn set_threads(py: Python<'_>, threads: Option<usize>) -> PyResult<()> {
     threads::set(threads).or_raise(py)
 }
 
-/// The number of threads of later calls.
+/// The number of threads for later calls.
 #[pyfunction]
 fn get_threads(py: Python<'_>) -> PyResult<usize> {
     Ok(threads::pool().or_raise(py)?.current_num_threads())
 }
 
-/// Runs the program with these arguments, the first of which is its name; its exit status.
+/// Runs the program with these arguments (the first is its name), and returns its exit status.
 #[pyfunction]
 fn main(py: Python<'_>, args: Vec<OsString>) -> u8 {
-    // The program prints what panics say.
+    // The program prints panics itself.
     let _ = std::panic::take_hook();
     py.detach(|| fedsa_cli::run_with(args, fedsa_cli::Extensions::default()))
 }
 
-/// The module `fedsa._fedsa`. Free-threaded Python gets its lock back: callbacks have not been examined without it.
+/// The module `fedsa._fedsa`. It needs the interpreter's lock: free-threaded Python enables it again, because callbacks are not verified
+/// without it.
 #[pymodule(gil_used = true)]
 fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     engine::keep_panics();

@@ -1,4 +1,4 @@
-//! The ends of a federation over bytes.
+//! Server and agents of a federation, over bytes.
 
 use std::sync::mpsc::{Sender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -29,28 +29,28 @@ use crate::experiment::Experiment;
 use crate::held;
 use crate::turns::{Turns, locked};
 
-/// The data of agents: a problem that is built.
+/// The data of agents: a built problem.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct AgentData {
     field: Arc<dyn Field>,
-    /// Held while operators of Python are called: what becomes of one call concerns no other.
+    /// Serialises calls of Python operators, whether or not a call failed.
     turns: Arc<Turns>,
     metrics: OnceLock<Arc<Metrics>>,
     pub calls_back: bool,
 }
 
 impl AgentData {
-    /// Whose turn it is, where operators of Python are called.
+    /// The turns for calls of Python operators, if there are any.
     pub fn turns(&self) -> Option<Arc<Turns>> {
         self.field.prefers_one_call().then(|| Arc::clone(&self.turns))
     }
 
-    /// What their metrics need.
+    /// The inputs of their metrics.
     pub fn known(&self) -> &Arc<Metrics> {
         self.metrics.get_or_init(|| Arc::new(Metrics::new(&self.field)))
     }
 
-    /// Refuses data that are not those of all agents.
+    /// Refuses data of another number of agents or components.
     ///
     /// # Errors
     /// When numbers of agents or components differ.
@@ -93,13 +93,13 @@ impl AgentData {
     }
 }
 
-/// What all ends share.
+/// The common settings of server and agents.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct Federation(pub federation::Federation);
 
 #[pymethods]
 impl Federation {
-    /// The keys of a method come with its rules, if they are classes of Python.
+    /// A method with Python classes as rules has keys that come with the rules.
     #[new]
     #[allow(clippy::too_many_arguments, reason = "the arguments of the class in Python")]
     fn new(
@@ -116,7 +116,7 @@ impl Federation {
         let rules: Vec<HeldRules> = method.1.iter().map(|rules| rules.get().clone()).collect();
         let made = engine::brief(py, || {
             let (settings, uplink) = alone::method(&held::known(None, rules)?, &table, &DiskFiles::new(Places::from_env("")))?;
-            // The start, its copies in the settings of the two halves, and the arrays of a node.
+            // The start, its copies in the settings of both halves, and the arrays of a node.
             memory::require("dim", 64.0 * dim as f64, || format!("vectors of {dim} components"), "a smaller dim")?;
             let start = start.unwrap_or_else(|| vec![0.0; dim]);
             if start.len() != dim {
@@ -147,7 +147,7 @@ impl Federation {
     }
 }
 
-/// Refuses an end that does not fit into the available memory, before it is built.
+/// Refuses a server or agent that does not fit into the available memory, before it is built.
 fn refuse_end(federation: &federation::Federation, agents: usize, name: &str) -> Result<(), Error> {
     let what = || format!("{name} of {} agents with d = {}", federation.agents(), federation.dim());
     memory::require("dim", federation.memory(agents), what, "a smaller dim, fewer agents, or a method that keeps no matrices")
@@ -173,7 +173,7 @@ impl ClientNode {
         Ok(Self { node: Mutex::new(node), turns })
     }
 
-    /// Answers a message of the server, if it wants an answer.
+    /// Answers a message of the server, if it needs an answer.
     fn handle<'py>(&self, py: Python<'py>, message: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let message = message.to_vec();
         let answer = engine::brief(py, || {
@@ -193,20 +193,20 @@ impl ClientNode {
     }
 }
 
-/// Where a server is.
+/// The place of a server.
 enum Place {
     Here(Box<node::ServerNode>),
-    /// In a session that goes on: whoever reads it asks there.
+    /// In a running session, to which readers send requests.
     InSession(Sender<Said>),
 }
 
-/// What is said to a session that waits for answers.
+/// Messages to a session that waits for answers.
 pub enum Said {
-    /// What is to be read of its server.
+    /// A request to read its server.
     Read(Box<dyn FnOnce(&node::ServerNode) + Send>),
-    /// The answers that came, each with its agent.
+    /// The answers that arrived, each with its agent.
     Answers(Vec<(usize, Vec<u8>)>),
-    /// Nothing is carried any more.
+    /// Messages are no longer carried.
     Failed,
 }
 
@@ -214,14 +214,14 @@ pub enum Said {
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct ServerNode(Mutex<Place>);
 
-/// What is to be done: its name, and messages by agent.
+/// The next step: its name, and messages by agent.
 type Asked<'py> = (&'static str, Bound<'py, PyDict>);
 
 impl ServerNode {
-    /// Works with the server.
+    /// Uses the server.
     ///
     /// # Errors
-    /// Those of the work; when a session that goes on has the server.
+    /// Those of the work; when a running session has the server.
     pub fn with<T>(&self, work: impl FnOnce(&mut node::ServerNode) -> Result<T, Error>) -> Result<T, Error> {
         match &mut *locked(&self.0) {
             Place::Here(server) => work(server),
@@ -229,13 +229,13 @@ impl ServerNode {
         }
     }
 
-    /// Reads the server, also of a session that goes on: then when that waits for answers.
+    /// Reads the server; in a running session, when it waits for answers.
     fn read<T: Send + 'static>(&self, read: fn(&node::ServerNode) -> T) -> Result<T, Error> {
         loop {
             let (give, take) = sync_channel(1);
             match &*locked(&self.0) {
                 Place::Here(server) => return Ok(read(server)),
-                // Where nobody takes it any more, the server comes back soon.
+                // If the session has ended, the server comes back soon.
                 Place::InSession(session) => {
                     let _ = session.send(Said::Read(Box::new(move |server| drop(give.send(read(server))))));
                 }
@@ -274,7 +274,7 @@ fn in_session() -> Error {
 
 #[pymethods]
 impl ServerNode {
-    /// A server at its start, which records which answers arrive, or does not.
+    /// A server at its start; `recording` says whether it records which answers arrive.
     #[new]
     #[pyo3(signature = (federation, recording = false))]
     fn new(py: Python<'_>, federation: &Federation, recording: bool) -> PyResult<Self> {
@@ -286,7 +286,7 @@ impl ServerNode {
         Ok(Self(Mutex::new(Place::Here(Box::new(engine::brief(py, made)?)))))
     }
 
-    /// Opens the next round, for the agents that are available.
+    /// Opens the next round, for the available agents.
     fn open<'py>(&self, py: Python<'py>, available: Option<Vec<usize>>) -> PyResult<Asked<'py>> {
         let opened = |server: &mut node::ServerNode| {
             let n = server.coordinator().federation().agents();
@@ -305,7 +305,7 @@ impl ServerNode {
         engine::brief(py, || self.with(|server| server.take(agent, &answer)))
     }
 
-    /// Ends the exchange with the answers that are there.
+    /// Ends the exchange with the answers that have arrived.
     fn close<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
         let closed = |server: &mut node::ServerNode| {
             let todo = server.close();
@@ -319,17 +319,17 @@ impl ServerNode {
         todo(py, &engine::brief(py, || self.with(|server| Ok(server.give_up())))?)
     }
 
-    /// Tells agents what would travel with their next questions.
+    /// The messages that would travel with the agents' next questions.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
         todo(py, &engine::brief(py, || self.with(|server| Ok(server.finish())))?)
     }
 
-    /// The agents that were asked and may still answer.
+    /// The asked agents that may still answer.
     fn may_still_answer(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         engine::brief(py, || self.read(node::ServerNode::may_still_answer))
     }
 
-    /// What is to be done now.
+    /// The next step.
     fn todo<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
         todo(py, &engine::brief(py, || self.read(|server| server.todo().clone()))?)
     }
@@ -361,19 +361,19 @@ impl ServerNode {
         engine::brief(py, || self.read(|server| server.mean_answer().map(|(_, norm)| norm)))
     }
 
-    /// Who is asked nothing more because their answers were not believed, each with the reason.
+    /// The excluded agents, which get no more questions, each with the reason.
     fn exclusions(&self, py: Python<'_>) -> PyResult<Vec<(usize, String)>> {
         let of = |server: &node::ServerNode| server.coordinator().exclusions().iter().map(|one| (one.agent, one.reason.clone())).collect();
         engine::brief(py, || self.read(of))
     }
 
-    /// The server of the next epoch, of which `before` has the numbers so far.
+    /// The server of the next epoch; `before` has the agents' previous numbers.
     fn regrouped(&self, py: Python<'_>, federation: &Federation, before: Vec<Option<usize>>) -> PyResult<Self> {
         let next = engine::brief(py, || self.with(|server| server.regrouped(&federation.0, &before)))?;
         Ok(Self(Mutex::new(Place::Here(Box::new(next)))))
     }
 
-    /// The norm of the controls' mean by their weights, which is 0 but for rounding; `None` without copies of controls.
+    /// The norm of the weighted mean of the controls, 0 up to rounding; `None` without copies of controls.
     fn control_sum(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         let norm = |server: &node::ServerNode| {
             let (mut sum, weights) = (vec![0.0; server.theta().len()], server.coordinator().federation().weights());
@@ -383,13 +383,13 @@ impl ServerNode {
         engine::brief(py, || self.read(norm))
     }
 
-    /// Which answers arrived since the last call, as JSON, if that is recorded.
+    /// The answers that arrived since the last call, as JSON, if recorded.
     fn take_arrivals(&self, py: Python<'_>) -> PyResult<String> {
         let arrivals = engine::brief(py, || self.with(|server| Ok(server.take_arrivals())))?;
         Ok(serde_json::to_string(&arrivals.exchanges).expect("plain data serialises"))
     }
 
-    /// The metrics that these data tell of all agents, by name.
+    /// The metrics that follow from these data of all agents, by name.
     fn metrics<'py>(&self, py: Python<'py>, data: &AgentData) -> PyResult<Bound<'py, PyDict>> {
         let seen = engine::call_back(py, data.calls_back, None, None, |_, _| {
             self.with(|server| {
@@ -403,7 +403,7 @@ impl ServerNode {
         Ok(out)
     }
 
-    /// The round that it stands at, with its counts, for [`crate::deployments::Deployment`].
+    /// The present round with its counts, for [`crate::deployments::Deployment`].
     fn recorded<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let row = |server: &node::ServerNode| {
             let coordinator = server.coordinator();
@@ -413,7 +413,7 @@ impl ServerNode {
         Ok(PyBytes::new(py, &postcard::to_stdvec(&row).expect("plain data serialises")))
     }
 
-    /// What was counted, by name.
+    /// The counts, by name.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counted = |server: &node::ServerNode| (server.coordinator().rounds(), server.coordinator().ledger());
         let (rounds, ledger) = engine::brief(py, || self.read(counted))?;
@@ -432,7 +432,7 @@ impl ServerNode {
     }
 }
 
-/// The weights after so many rounds of the engine in which answers arrive as a server has recorded it, in JSON.
+/// The weights after `rounds` rounds of the engine in which answers arrive as recorded by a server, in JSON.
 #[pyfunction]
 pub fn replay<'py>(
     py: Python<'py>,
@@ -457,12 +457,12 @@ pub fn replay<'py>(
     Ok(PyArray1::from_vec(py, theta))
 }
 
-/// Counts by their names.
+/// Counts by name.
 pub fn put_counts(out: &Bound<'_, PyDict>, rounds: u64, ledger: &Ledger) -> PyResult<()> {
     COUNTS.iter().try_for_each(|count| out.set_item(count.name, (count.of)(rounds, ledger)))
 }
 
-/// Metrics by their names, as far as they are known.
+/// Known metrics by name.
 pub fn put_metrics(out: &Bound<'_, PyDict>, seen: &Observation) -> PyResult<()> {
     METRICS.iter().filter_map(|metric| Some((metric.name, metric.value(seen)?))).try_for_each(|(name, x)| out.set_item(name, x))
 }

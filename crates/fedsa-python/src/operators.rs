@@ -1,8 +1,8 @@
-//! Operators that are methods of a class of Python, called once for all agents of a step.
+//! Operators that are methods of a Python class, called once for all agents of a step.
 //!
-//! Callbacks run on the thread that does the work of a call, and that thread takes the interpreter's lock for each of them. The work of a
-//! call that has callbacks has one thread ([`crate::engine::call_back`]), so that no thread waits for the lock while its holder waits for
-//! that thread. What a callback raises is kept for the caller ([`raise_later`]), and ends the work.
+//! Callbacks run on the thread that does the work of a call, and that thread takes the interpreter's lock for each of them. To exclude
+//! deadlocks, the work of a call with callbacks has one thread ([`crate::engine::call_back`]): no thread waits for the lock while the
+//! lock's holder waits for that thread. The exception of a callback is stored for the caller ([`raise_later`]), and ends the work.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,18 +19,18 @@ use pyo3::types::PyTuple;
 use crate::errors::exception;
 
 thread_local! {
-    /// What a callback of the work on this thread has raised, and the token by which the work ends.
+    /// The exception of a callback of the work on this thread, and the token that ends the work.
     static RAISED: RefCell<(Option<PyErr>, Option<Cancel>)> = const { RefCell::new((None, None)) };
 }
 
-/// Does `work`, which `cancel` ends, and returns what callbacks on this thread have raised.
+/// Runs `work`, which `cancel` ends, and returns the exception of its callbacks on this thread.
 pub fn with_callbacks<T>(cancel: Option<Cancel>, work: impl FnOnce() -> T) -> (T, Option<PyErr>) {
     let before = RAISED.replace((None, cancel));
     let done = work();
     (done, RAISED.replace(before).0)
 }
 
-/// Keeps an exception for the caller of the work, ends the work, and gives the error that the engine sees.
+/// Stores an exception for the caller of the work, ends the work, and returns the engine's error.
 pub fn raise_later(py: Python<'_>, key: &str, what: &str, e: PyErr) -> Error {
     let error = Error::new(key, format!("{what} raised {}", e.value(py).get_type()), "a callback that does not raise");
     RAISED.with_borrow_mut(|(raised, cancel)| {
@@ -40,7 +40,7 @@ pub fn raise_later(py: Python<'_>, key: &str, what: &str, e: PyErr) -> Error {
     error
 }
 
-/// What is known of operators before they are called.
+/// The properties of operators that are known before calls.
 pub struct Form {
     /// The name of the class, for messages.
     pub name: String,
@@ -51,11 +51,12 @@ pub struct Form {
     pub mean: Option<Py<PyAny>>,
     pub jacobian: Option<Py<PyAny>>,
     pub root: Option<Vec<f64>>,
-    /// Converts what is no array of this form already, or raises: value, shape, whether they are integers, and the name for messages.
+    /// Converts a value to an array of this form, or raises. Its arguments: value, shape, whether they are integers, and the name for
+    /// messages.
     pub check: Py<PyAny>,
 }
 
-/// The form of a state: the shape of one agent's, and whether it has integers.
+/// The form of a state: the shape for one agent, and whether it has integers.
 struct StateForm {
     shape: Vec<usize>,
     is_integer: bool,
@@ -67,14 +68,14 @@ impl StateForm {
     }
 }
 
-/// Operators of a class of Python.
+/// Operators of a Python class.
 pub struct Operator {
     form: Arc<Form>,
     state: Option<StateForm>,
     agents: Mutex<Option<LastAgents>>,
 }
 
-/// The agents of the last call, as they are and as Python has them.
+/// The agents of the last call, in Rust and in Python.
 struct LastAgents {
     places: Vec<usize>,
     array: Py<PyArray1<i64>>,
@@ -83,7 +84,7 @@ struct LastAgents {
 type Array = Py<PyAny>;
 
 impl Operator {
-    /// Operators; a process is started once to see what its state is.
+    /// Operators; one process is started to determine the form of its state.
     ///
     /// # Errors
     /// When that raises, or returns no state.
@@ -94,7 +95,7 @@ impl Operator {
         Ok(this)
     }
 
-    /// Refuses a root that is none of the mean operator.
+    /// Refuses a vector that is no root of the mean operator.
     fn check_root(&self) -> Result<(), Error> {
         let (Some(root), Some(mean)) = (&self.form.root, &self.form.mean) else { return Ok(()) };
         let agents: Vec<usize> = (0..self.form.weights.len()).collect();
@@ -123,7 +124,7 @@ impl Operator {
         format!("{}.{function}", self.form.name)
     }
 
-    /// Calls a function of Python; what it raises is kept for the caller.
+    /// Calls a Python function; its exception is stored for the caller.
     fn calling<T>(&self, function: &str, call: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, Error> {
         Python::attach(|py| call(py).map_err(|e| raise_later(py, "operator", &self.named(function), e)))
     }
@@ -146,7 +147,7 @@ impl Operator {
         Ok(Some(StateForm { shape: shape[1..].to_vec(), is_integer }))
     }
 
-    /// What `start` returns for one agent, as an array of numbers of 64 bits.
+    /// The result of `start` for one agent, as an array of 64-bit numbers.
     fn started<'py>(&self, py: Python<'py>, c: usize, streams: &mut [Stream; 1]) -> PyResult<Bound<'py, PyAny>> {
         let start = self.form.start.as_ref().ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("there is no start"))?;
         let draws = Bound::new(py, Draws { streams: streams.to_vec(), agents: self.agents_array(py, &[c])? })?;
@@ -155,7 +156,7 @@ impl Operator {
         self.form.check.bind(py).call1((state, py.None(), py.None(), self.named("start")))
     }
 
-    /// The numbers of agents as an array; that of the call before, if it had the same.
+    /// The numbers of agents as an array, reused if they equal the previous call's.
     fn agents_array(&self, py: Python<'_>, agents: &[usize]) -> PyResult<Py<PyArray1<i64>>> {
         let mut last = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = last.as_ref().filter(|last| last.places == agents) {
@@ -193,7 +194,7 @@ impl Operator {
         self.finite(py, agents, theta, out, "sample")
     }
 
-    /// Copies an array of this shape, or what can be one.
+    /// Copies an array of this shape, or a value that can be converted to one.
     fn take(&self, py: Python<'_>, value: &Bound<'_, PyAny>, shape: &[usize], out: &mut [f64], function: &str) -> PyResult<()> {
         if copied(value, shape, out) {
             return Ok(());
@@ -205,7 +206,7 @@ impl Operator {
         Err(pyo3::exceptions::PyTypeError::new_err(format!("{} returned no array of numbers", self.named(function))))
     }
 
-    /// Refuses numbers that are not finite at iterates that are: those of iterates that diverge are what the engine looks for.
+    /// Refuses numbers that are not finite at finite iterates. The engine itself detects diverging iterates.
     fn finite(&self, py: Python<'_>, agents: &[usize], theta: &[f64], out: &[f64], function: &str) -> PyResult<()> {
         let (d, each) = (self.form.dim, out.len() / agents.len().max(1));
         for ((c, theta), out) in agents.iter().zip(theta.chunks(d)).zip(out.chunks(each.max(1))) {
@@ -229,23 +230,23 @@ impl Operator {
     }
 }
 
-/// At a root the mean operator is at most this share of what it is at some distance: a root may be known to a few digits.
+/// At a root the mean operator is at most this share of its size at some distance, because a root may be known to a few digits only.
 const ROOT_SHARE: f64 = 1e-3;
 
-/// Whether numbers are far from overflow: what is computed of them has to be finite.
+/// Whether numbers are far from overflow, so that results from them must be finite.
 pub fn are_tame(numbers: &[f64]) -> bool {
     const TAME: f64 = 1e100;
     numbers.iter().all(|x| x.abs() < TAME)
 }
 
-/// n rows as an array of their own.
+/// n rows as an independent array.
 pub fn rows<'py>(py: Python<'py>, numbers: &[f64], n: usize) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let array = PyArray2::zeros(py, [n, numbers.len() / n.max(1)], false);
     array.try_readwrite()?.as_slice_mut()?.copy_from_slice(numbers);
     Ok(array)
 }
 
-/// Copies an array that has this shape and numbers of 64 bits in C order; whether it has.
+/// Copies an array of this shape with 64-bit numbers in C order, and returns whether it is one.
 pub fn copied(value: &Bound<'_, PyAny>, shape: &[usize], out: &mut [f64]) -> bool {
     let Ok(array) = value.cast::<PyArrayDyn<f64>>() else { return false };
     if array.shape() != shape {
@@ -269,7 +270,7 @@ fn state_array(py: Python<'_>, form: &StateForm, n: usize, states: &[u64]) -> Py
     Ok(array.reshape(shape)?.into_any().unbind())
 }
 
-/// Takes the states that a function returned.
+/// Takes the states returned by a function.
 fn take_state(
     py: Python<'_>,
     check: &Py<PyAny>,
@@ -362,16 +363,16 @@ pub struct Draws {
     agents: Py<PyArray1<i64>>,
 }
 
-/// The most numbers of one draw.
+/// The largest number of numbers in one draw.
 const MAX_NUMBERS: usize = 1 << 30;
 
 impl Draws {
-    /// Draws from these streams, of these agents.
+    /// Draws from these streams, for these agents.
     pub fn of(streams: Vec<Stream>, agents: Py<PyArray1<i64>>) -> Self {
         Self { streams, agents }
     }
 
-    /// One number an agent, or rows of k.
+    /// One number per agent, or rows of k.
     fn drawn(&mut self, py: Python<'_>, k: Option<Bound<'_, PyAny>>, draw: impl Fn(&mut Stream) -> f64) -> PyResult<Array> {
         let n = self.streams.len();
         let Some(k) = k else {

@@ -1,4 +1,4 @@
-//! Parts of a sweep, which run in other processes.
+//! Parts of a sweep that run in other processes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,8 @@ fn settings(experiment: &Experiment, out: PathBuf, force: bool) -> RunSettings {
     RunSettings::default().with_base(&experiment.base).with_quick(experiment.quick).with_force(force).in_folder(out, IfExists::Refuse)
 }
 
-/// Runs points of a sweep in a folder, where other processes may run others; the number of runs, or nothing if they were done before.
+/// Runs points of a sweep in a folder, where other processes may run others. Returns the number of runs, or `None` if they were done
+/// before.
 #[pyfunction]
 #[pyo3(signature = (experiment, notify, cancel, out, points, force, checkpoint_every))]
 #[expect(clippy::too_many_arguments, reason = "a private signature with plain values")]
@@ -43,7 +44,7 @@ pub fn run_part(
     })
 }
 
-/// Puts the parts in a folder together, and writes the results there.
+/// Merges the parts in a folder, and writes the results there.
 #[pyfunction]
 #[pyo3(signature = (experiment, notify, cancel, out))]
 pub fn merge_parts(
@@ -70,14 +71,14 @@ pub fn point_seconds(py: Python<'_>, experiment: &Experiment, cancel: Option<&Ca
     })
 }
 
-/// The parts in a folder: the points, and whether they are done.
+/// The parts in a folder: the points, and whether they are finished.
 #[pyfunction]
 pub fn parts_in(py: Python<'_>, out: PathBuf) -> PyResult<Vec<(String, bool)>> {
     let all = engine::brief(py, || parts::parts_in(&out))?;
     Ok(all.into_iter().filter(|(part, _)| part.seeds.is_none()).map(|(part, is_done)| (part.points.to_string(), is_done)).collect())
 }
 
-/// The file of a part that is done, for a machine without this disk.
+/// The file of a finished part, for a machine without this disk.
 #[pyfunction]
 pub fn part_bytes<'py>(py: Python<'py>, out: PathBuf, points: &str) -> PyResult<Bound<'py, PyBytes>> {
     let read = || {
@@ -87,7 +88,7 @@ pub fn part_bytes<'py>(py: Python<'py>, out: PathBuf, points: &str) -> PyResult<
     Ok(PyBytes::new(py, &engine::brief(py, read)?))
 }
 
-/// Adds a part that was run elsewhere.
+/// Adds a part that ran elsewhere.
 #[pyfunction]
 pub fn add_part(py: Python<'_>, experiment: &Experiment, out: PathBuf, bytes: &[u8]) -> PyResult<()> {
     let settings = settings(experiment, out, true);

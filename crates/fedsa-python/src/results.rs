@@ -41,7 +41,7 @@ impl RanResults {
         engine::brief(py, || Ok(self.0.summary_json().to_string()))
     }
 
-    /// What is reported, as JSON.
+    /// The report, as JSON.
     fn report_json(&self, py: Python<'_>) -> PyResult<String> {
         engine::brief(py, || Ok(report(&self.0.summary()).to_string()))
     }
@@ -61,7 +61,7 @@ impl RanResults {
         arrays(py, &engine::brief(py, || self.0.outputs())?)
     }
 
-    /// The figure with these keys of `[figure]` changed.
+    /// The figure with changes of these keys of `[figure]`.
     fn figure(&self, py: Python<'_>, keys: &Bound<'_, PyDict>) -> PyResult<Figure> {
         let changes = figure_changes(keys)?;
         engine::brief(py, || self.0.drawn(&changes)).map(Figure)
@@ -138,13 +138,13 @@ pub fn read_arrays<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, Py
     arrays(py, &engine::brief(py, || npz::from_bytes(&bytes))?)
 }
 
-/// Two finished runs beside each other, as JSON.
+/// The comparison of two finished runs, as JSON.
 #[pyfunction]
 pub fn compare_folders(py: Python<'_>, a: PathBuf, b: PathBuf) -> PyResult<String> {
     engine::brief(py, || Ok(compare::compare(&a, &b)?.json().to_string()))
 }
 
-/// A page of HTML on the runs in folders; `names_folders` says whether it names them, which it does not of copies.
+/// A page of HTML on the runs in folders. `names_folders` says whether it names them; for copies it does not.
 #[pyfunction]
 pub fn report_page(py: Python<'_>, folders: Vec<PathBuf>, title: Option<String>, names_folders: bool) -> PyResult<String> {
     let options = ReportOptions::default().with_title(title).with_folders(names_folders);
@@ -178,13 +178,13 @@ fn arrays<'py>(py: Python<'py>, arrays: &Arrays) -> PyResult<Bound<'py, PyDict>>
     Ok(out)
 }
 
-/// The kinds of notes: their codes and severities, and what they are about.
+/// The kinds of notes: codes, severities, and subjects.
 #[pyfunction]
 pub fn note_kinds() -> Vec<(&'static str, &'static str, &'static str)> {
     NoteCode::ALL.iter().map(|code| (code.name(), code.severity().name(), code.about())).collect()
 }
 
-/// What is reported, as data, without notes, which are in the summary.
+/// The report as data, without notes, which the summary has.
 pub fn report(summary: &Summary) -> Json {
     json!({
         "id": summary.id,

@@ -11,10 +11,10 @@ use crate::errors::{OrRaise, exception};
 use crate::tables::Columns;
 
 /// The rows of an array (n, d) of float64 in C order, or of `(starts, columns, numbers, d)`, the arrays of SciPy's `csr_matrix` as int64,
-/// int64 and float64. They are copied once, into memory of the engine.
+/// int64 and float64. They are copied once, into the engine's memory.
 ///
 /// # Errors
-/// When they are of another type, or the starts and columns are not those of compressed rows.
+/// When they have another type, or starts and columns are inconsistent.
 pub fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
     let py = object.py();
     if let Ok(sparse) = object.cast::<PyTuple>() {
@@ -27,7 +27,7 @@ pub fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
     Ok(Rows::Dense { d, values: dense.as_slice()?.to_vec() })
 }
 
-/// Compressed rows, whose columns become increasing.
+/// Compressed rows, with columns sorted.
 fn compressed(starts: &[i64], columns: &[i64], numbers: &[f64], d: usize) -> Result<Rows, Error> {
     let bad = |what: String| Error::data("X", what, "a sparse array whose `check_format()` finds no fault");
     let n = numbers.len();
@@ -59,7 +59,7 @@ fn compressed(starts: &[i64], columns: &[i64], numbers: &[f64], d: usize) -> Res
     Ok(Rows::Sparse { d, starts: starts.iter().map(|start| *start as usize).collect(), index, value })
 }
 
-/// The rows with a further column, the last one.
+/// The rows with a further, last column.
 fn with_column(rows: Rows, column: &[f64]) -> Rows {
     match rows {
         Rows::Dense { d, values } => {
@@ -88,7 +88,7 @@ fn with_column(rows: Rows, column: &[f64]) -> Rows {
 /// Targets: numbers, or `(names, the position of each row's name)`.
 ///
 /// # Errors
-/// When they are of another type.
+/// When they have another type.
 pub fn targets(y: &Bound<'_, PyAny>) -> PyResult<Labels> {
     if let Ok((names, of)) = y.extract::<(Vec<String>, PyReadonlyArray1<'_, i64>)>() {
         return Ok(Labels::Names { names, of: of.as_slice()?.iter().map(|i| *i as u32).collect() });
@@ -98,21 +98,21 @@ pub fn targets(y: &Bound<'_, PyAny>) -> PyResult<Labels> {
 
 /// Rows of X from Python: an array, compressed rows, or columns with types.
 pub struct GivenX<'a, 'py> {
-    /// What messages call them.
+    /// Their name in messages.
     pub name: String,
     pub x: Bound<'py, PyAny>,
-    /// The names of the columns of an array; numbers from 1 on by default.
+    /// The names of the columns of an array; by default numbers from 1.
     pub names: Option<Vec<String>>,
     /// Further columns.
     pub added: Vec<(String, &'a [f64])>,
-    /// The columns that are categories.
+    /// The categorical columns.
     pub categorical: Vec<String>,
 }
 
-/// A data set of the rows of X, without targets. They are copied once, into memory of the engine.
+/// A data set of the rows of X, without targets. They are copied once, into the engine's memory.
 ///
 /// # Errors
-/// When they are of another type, or columns with types have none that the engine reads.
+/// When they have another type, or columns have types that the engine does not read.
 pub fn dataset_of(py: Python<'_>, given: GivenX<'_, '_>) -> PyResult<Dataset> {
     let GivenX { name, x, names, added, categorical } = given;
     if let Ok(columns) = x.cast::<Columns>() {
@@ -133,13 +133,13 @@ pub fn dataset_of(py: Python<'_>, given: GivenX<'_, '_>) -> PyResult<Dataset> {
     Ok(Dataset { name, rows, columns: dataset::Columns::Named(names), targets: None, groups: None, texts: Vec::new(), notes: Vec::new() })
 }
 
-/// Rows with targets from Python: what messages call them, X, y, and names of columns.
+/// Rows with targets from Python: their name in messages, X, y, and names of columns.
 pub type GivenSet<'py> = (String, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Vec<String>>);
 
 /// The data set of rows with targets.
 ///
 /// # Errors
-/// When they are of other types or lengths, or not finite.
+/// When they have other types or lengths, or are not finite.
 pub fn dataset(py: Python<'_>, (name, x, y, names): GivenSet<'_>, categorical: Vec<String>) -> PyResult<Dataset> {
     let rows = dataset_of(py, GivenX { name, x, names, added: Vec::new(), categorical })?;
     let set = Dataset { targets: Some(targets(&y)?), ..rows };

@@ -1,9 +1,9 @@
-//! Client rules that are classes of Python.
+//! Client rules that are Python classes.
 //!
-//! A client rule is called once an exchange for all participants ([`local::Client::prefers_one_call`]). What it keeps is arrays that the engine has, saves and
-//! restores: objects of Python have no state of a run, and several runs share them. As with operators ([`crate::operators`]), the work of a
-//! call has one thread, and what a rule raises is raised by the call that has called it. While a rule waits for steps it has asked for, it
-//! does not hold the interpreter's lock.
+//! A client rule is called once per exchange for all participants ([`local::Client::prefers_one_call`]). Its memory is arrays that the
+//! engine owns, saves and restores: Python objects hold no state of a run, and several runs share them. As with operators
+//! ([`crate::operators`]), the work of a call has one thread, and the call raises the rule's exception. While a rule waits for requested
+//! steps, it does not hold the interpreter's lock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,21 +20,22 @@ use pyo3::types::PyDict;
 use crate::errors::{OrRaise, exception};
 use crate::operators::{Draws, are_tame, copied, raise_later, rows};
 
-/// Functions of the package by which arrays are checked.
+/// Functions of the package that check arrays.
 pub struct Checks {
-    /// Converts what is no array of this form already, or raises: value, shape, whether they are integers, and the name for messages.
+    /// Converts a value to an array of this form, or raises. Its arguments: value, shape, whether they are integers, and the name for
+    /// messages.
     pub array: Py<PyAny>,
-    /// The same of n rows, for which one row may stand: value, n, d, name.
+    /// The same for n rows, or one row for all: value, n, d, name.
     pub rows: Py<PyAny>,
-    /// Reads a state back after a call, or for the first time: a mapping of names to arrays, the shapes that they have (or none yet), name.
+    /// Reads a state after a call, or for the first time: a mapping of names to arrays, their shapes (or none yet), name.
     pub state: Py<PyAny>,
 }
 
-/// A client rule of Python.
+/// A client rule from Python.
 pub struct ClientForm {
     /// The name of the class, for messages.
     pub name: String,
-    /// The names of the vectors that an agent keeps.
+    /// The names of the vectors in an agent's memory.
     pub memory: Vec<String>,
     pub answer: Py<PyAny>,
     /// Answers the first of two exchanges.
@@ -43,7 +44,7 @@ pub struct ClientForm {
     pub checks: Arc<Checks>,
 }
 
-/// Copies an array of this shape, or what can be one.
+/// Copies an array of this shape, or a value that can be converted to one.
 pub fn take(py: Python<'_>, checks: &Checks, value: &Bound<'_, PyAny>, shape: &[usize], name: &str) -> PyResult<Vec<f64>> {
     let mut out = vec![0.0; shape.iter().product()];
     if !copied(value, shape, &mut out) {
@@ -55,7 +56,7 @@ pub fn take(py: Python<'_>, checks: &Checks, value: &Bound<'_, PyAny>, shape: &[
     Ok(out)
 }
 
-/// The error of a number that is not finite, where all that it was computed from is tame.
+/// The error about a number that is not finite, although all its inputs are far from overflow.
 pub fn not_finite(py: Python<'_>, key: &str, name: &str, x: f64, whose: &str) -> PyErr {
     exception(py, &Error::data(key, format!("{name} returned {x}{whose}"), "finite numbers"))
 }
@@ -66,14 +67,14 @@ pub struct Client {
     pub steps: StepSchedule,
 }
 
-/// What agents of a call are asked.
+/// The input of the agents in a call.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     round: u64,
     exchange: u8,
-    /// The model, unless they have answered.
+    /// The model, unless they have answered already.
     theta: Option<&'a [f64]>,
-    /// What came down in a second exchange.
+    /// The server's message in a second exchange.
     reply: &'a [f64],
 }
 
@@ -83,7 +84,7 @@ impl Client {
         Python::attach(|py| call(py, &name).map_err(|e| raise_later(py, "client", &name, e)))
     }
 
-    /// The agents of a call as an object of Python; `theta` is the model to which they make steps, if they make any.
+    /// The agents of a call as a Python object; `theta` is the model of their steps, if they make any.
     fn agents<'py>(&self, py: Python<'py>, mut rows_of: AgentRows, asked: Asked<'_>) -> PyResult<Bound<'py, Agents>> {
         let (n, d) = (rows_of.agents().len(), rows_of.dim());
         let Asked { round, exchange, theta, reply } = asked;
@@ -110,7 +111,7 @@ impl Client {
         Bound::new(py, agents)
     }
 
-    /// Takes the rows back after a call, with what agents keep now.
+    /// Takes the rows back after a call, with the agents' new memory.
     fn taken(&self, py: Python<'_>, agents: &Bound<'_, Agents>, name: &str) -> PyResult<AgentRows> {
         let this = agents.get();
         let rows = py.detach(|| this.locked().take());
@@ -133,7 +134,7 @@ impl Client {
 }
 
 impl local::Client for Client {
-    /// Of the vectors that the rule names, and the model between two exchanges.
+    /// The facts of a client with the rule's named vectors, and the model between two exchanges.
     fn facts(&self) -> local::ClientFacts<'_> {
         let memory = self.form.memory.len() + usize::from(self.form.report.is_some());
         local::ClientFacts { prefers_one_call: true, ..local::ClientFacts::keeping(memory) }
@@ -150,7 +151,7 @@ impl local::Client for Client {
         let (model, d) = (self.form.memory.len(), rows.dim());
         let (theta, reply) = match exchange {
             0 => (down.part(Part::Model).to_vec(), &[][..]),
-            // All agents of a round have got the same model.
+            // All agents of a round received the same model.
             _ => (rows.memory(model)[..d].to_vec(), down.part(Part::Operator)),
         };
         let is_report = self.form.report.is_some() && exchange == 0;
@@ -241,9 +242,9 @@ pub struct Agents {
     shape: (usize, usize),
     round: u64,
     exchange: u8,
-    /// What came down in a second exchange, d numbers.
+    /// The server's message in a second exchange, d numbers.
     reply: Vec<f64>,
-    /// Whether all that steps and samples gave is far from overflow.
+    /// Whether all results of steps and samples are far from overflow.
     is_tame: AtomicBool,
 }
 
@@ -252,19 +253,19 @@ impl Agents {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does `work` on the rows without the interpreter's lock.
+    /// Runs `work` on the rows without the interpreter's lock.
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut AgentRows) -> Result<T> + Send) -> PyResult<T> {
         let over = || Error::new("agents", "the agents of a call that is over", "calls while the rule answers");
         py.detach(|| self.locked().as_mut().ok_or_else(over).and_then(work)).or_raise(py)
     }
 
-    /// What steps or samples gave, as an array.
+    /// The result of steps or samples, as an array.
     fn given<'py>(&self, py: Python<'py>, numbers: &[f64]) -> PyResult<Bound<'py, PyArray2<f64>>> {
         self.is_tame.fetch_and(are_tame(numbers), Ordering::Relaxed);
         rows(py, numbers, self.shape.0)
     }
 
-    /// n rows of an argument, for which one row may stand; those of the model without one.
+    /// n rows of an argument, or one row for all; by default the model.
     fn rows_of(&self, py: Python<'_>, value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<f64>> {
         let (n, d) = self.shape;
         let Some(value) = value else { return Ok(self.model.repeat(n)) };
@@ -321,7 +322,7 @@ impl Agents {
     #[getter]
     fn rng(&self, py: Python<'_>) -> PyResult<Py<Draws>> {
         let streams = self.with(py, |rows| rows.streams())?;
-        // Made before the lock is taken: objects of Python are not made while another thread of Python may wait for it.
+        // Created before the lock is taken: no Python object is created while another Python thread may wait for the lock.
         let made = Py::new(py, Draws::of(streams, self.numbers.clone_ref(py)))?;
         Ok(self.rng.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(made).clone_ref(py))
     }

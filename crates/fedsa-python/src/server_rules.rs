@@ -1,4 +1,4 @@
-//! Server rules that are classes of Python, which are called once an exchange. What they keep is arrays that the engine saves and restores.
+//! Server rules that are Python classes, called once per exchange. Their state is arrays that the engine saves and restores.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use pyo3::types::PyDict;
 use crate::operators::{are_tame, raise_later};
 use crate::rules::{Checks, not_finite, take};
 
-/// A server rule of Python.
+/// A server rule from Python.
 pub struct ServerForm {
     /// The name of the class, for messages.
     pub name: String,
     pub step: Py<PyAny>,
-    /// What goes down in the second of two exchanges; the mean of the first answers without it.
+    /// The message of the second of two exchanges; by default the mean of the first answers.
     pub reply: Option<Py<PyAny>>,
-    /// Makes the first state of theta.
+    /// Makes the first state from theta.
     pub start: Option<Py<PyAny>>,
     /// Whether it wants each agent's answer.
     pub wants_each: bool,
@@ -36,12 +36,12 @@ pub struct ServerHalf {
     pub steps: StepSchedule,
     pub participation: Participation,
     pub has_two_exchanges: bool,
-    /// What the rule keeps.
+    /// The rule's state.
     state: Vec<Kept>,
     failure: Failure,
 }
 
-/// An array that a server rule keeps.
+/// An array of a server rule's state.
 #[derive(Clone)]
 struct Kept {
     name: String,
@@ -50,7 +50,7 @@ struct Kept {
 }
 
 impl ServerHalf {
-    /// The rule at the start; if it cannot start, it has failed.
+    /// The rule at its start; a rule that cannot start has failed.
     pub fn new(form: Arc<ServerForm>, theta: Vec<f64>, steps: StepSchedule, participation: Participation, has_two_exchanges: bool) -> Self {
         let mut this = Self { form, theta, steps, participation, has_two_exchanges, state: Vec::new(), failure: Failure::default() };
         let state = this.calling("start", |py, name| match &this.form.start {
@@ -72,7 +72,7 @@ impl ServerHalf {
         Python::attach(|py| call(py, &name).map_err(|e| raise_later(py, "server", &name, e)))
     }
 
-    /// Reads a state, which has the same names and shapes as before if it `is_later`.
+    /// Reads a state; if it `is_later`, with the same names and shapes as before.
     fn read_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>, name: &str, is_later: bool) -> PyResult<Vec<Kept>> {
         let shapes = PyDict::new(py);
         for kept in &self.state {
@@ -89,7 +89,7 @@ impl ServerHalf {
         Ok(read)
     }
 
-    /// What a function of the rule gives for the answers to an exchange, d numbers, and the state after it.
+    /// The result of a function of the rule for the answers of an exchange, d numbers, and the state after it.
     fn called(&self, function: &Py<PyAny>, called: &str, part: Part, got: &Received<'_>) -> Result<(Vec<f64>, Vec<Kept>)> {
         let d = self.theta.len();
         let mean = self.mean(part, got);
@@ -122,7 +122,7 @@ impl ServerHalf {
         fedsa::round::sum(self.theta.len(), answers).into_iter().map(|x| x / got.asked).collect()
     }
 
-    /// What goes down in a second exchange.
+    /// The message of a second exchange.
     fn reply(&mut self, got: &Received<'_>) -> Vec<f64> {
         let Some(reply) = &self.form.reply else { return self.mean(Part::Operator, got) };
         match self.failure.unless_failed(|| self.called(reply, "reply", Part::Operator, got)) {
@@ -130,7 +130,7 @@ impl ServerHalf {
                 self.state = state;
                 reply
             }
-            // Nobody sees it: the exchange does not count.
+            // Never used: the exchange does not count.
             None => vec![0.0; self.theta.len()],
         }
     }
@@ -188,7 +188,7 @@ impl Server for ServerHalf {
 
     fn restore(&mut self, state: &[u8]) -> Result<()> {
         let (theta, arrays): (_, Vec<Vec<f64>>) = unpacked(state)?;
-        // What a rule keeps is not in the settings: its class may be another one by now.
+        // The settings do not contain the rule's state, and its class may have changed.
         if !arrays.iter().map(Vec::len).eq(self.state.iter().map(|kept| kept.numbers.len())) {
             let what = format!("not the state of the server rule {}", self.form.name);
             return Err(Error::format("checkpoint", what, "a checkpoint of the same settings"));

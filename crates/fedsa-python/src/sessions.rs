@@ -1,5 +1,4 @@
-//! Sessions over a carrier of Python. The session of the library goes on on a thread of its own, and says to the thread that called what is
-//! to be carried.
+//! Sessions over a Python carrier. The library's session runs on its own thread, and sends messages to carry to the calling thread.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -21,31 +20,31 @@ use crate::nodes::{AgentData, Said, ServerNode, put_counts, put_metrics};
 use crate::threads;
 use crate::turns::{Turn, Turns, locked};
 
-/// What a session wants of Python.
+/// A session's requests to Python.
 enum Call {
-    /// Carry these messages, and say what came until a deadline, where there is one.
+    /// Carry these messages, and return the answers until a deadline, if any.
     Carry { messages: Vec<(usize, Arc<[u8]>)>, deadline: Option<Instant> },
-    /// Hear of an answer that was refused.
+    /// Report a refused answer.
     Refused(usize, Error),
 }
 
-/// The session's end of the line to Python.
+/// The session's end of the channel to Python.
 struct Line {
     calls: Calls<Call>,
     said: Receiver<Said>,
 }
 
-/// What carries messages through Python.
+/// Carries messages through Python.
 #[derive(Default)]
 struct Bridge {
     available: Option<Vec<usize>>,
     line: Option<Line>,
     turns: Option<Arc<Turns>>,
-    /// The turn to call operators of Python, for metrics; agents have it while the session waits for their answers.
+    /// The turn to call Python operators for metrics; agents have it while the session waits for their answers.
     turn: Option<Turn>,
 }
 
-/// When nothing is carried any more: the caller has the reason already, which is an exception.
+/// The error when messages are no longer carried; the caller already has the reason as an exception.
 fn gone() -> Error {
     Error::cancelled("the carrier has raised an exception", "the same call again")
 }
@@ -98,7 +97,7 @@ impl Transport for Bridge {
     }
 }
 
-/// The recorded rounds, which may be read while the session goes on.
+/// The recorded rounds, readable while the session runs.
 struct Rows(Arc<Mutex<Vec<Recorded>>>);
 
 impl Observer for Rows {
@@ -109,10 +108,10 @@ impl Observer for Rows {
 
 type Inner = session::Session<Nodes<Bridge>>;
 
-/// A server that goes on over a carrier.
+/// A server that runs over a carrier.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct Session {
-    /// The session, without its server while it does not go on.
+    /// The session, without its server while it does not run.
     inner: Mutex<Inner>,
     server: Py<ServerNode>,
     rows: Arc<Mutex<Vec<Recorded>>>,
@@ -121,7 +120,7 @@ pub struct Session {
     calls_back: bool,
 }
 
-/// A server of nothing, in place of one that is elsewhere.
+/// A placeholder for a server that is lent.
 fn nobody() -> Result<node::ServerNode> {
     let federation = federation::Federation::new(&FedLsa::new(1.0, 1), &Uplink::default(), vec![1.0], 0, vec![0.0])?;
     node::ServerNode::new(&federation)
@@ -135,7 +134,7 @@ struct Lent<'a> {
 }
 
 impl<'a> Lent<'a> {
-    /// Takes the server, which is then read over this line.
+    /// Takes the server, which others then read through this channel.
     fn new(py: Python<'_>, session: &'a Session, line: Sender<Said>) -> Result<Self> {
         let inner = match session.inner.try_lock() {
             Ok(inner) => inner,
@@ -145,7 +144,7 @@ impl<'a> Lent<'a> {
             }
         };
         let server = session.server.get();
-        // Who works with the server may wait for the interpreter's lock.
+        // Other users of the server may wait for the interpreter's lock.
         let nobody = Some(py.detach(|| server.lend(line))?);
         let mut lent = Self { inner, server, nobody };
         lent.swap();
@@ -172,8 +171,8 @@ impl Drop for Lent<'_> {
 
 #[pymethods]
 impl Session {
-    /// Of targets by name: `mse`, `residual`, `gap`. An exchange waits for `patience` seconds, needs so many answers, and is repeated so
-    /// many times.
+    /// A session with targets by name: `mse`, `residual`, `gap`. An exchange waits for `patience` seconds, needs `least` answers, and is
+    /// repeated up to `repeats` times.
     #[new]
     fn new(
         py: Python<'_>,
@@ -206,7 +205,7 @@ impl Session {
         let bridge = Bridge { turns: data.and_then(AgentData::turns), ..Bridge::default() };
         let made = || {
             let mut nobody = nobody()?;
-            // It is read by nobody until it is back.
+            // Others cannot read it until it is back.
             let lent = server.get().lend(channel().0)?;
             let nodes = Nodes::new(lent, bridge).needing(Quorum::Agents(quorum.0), quorum.1)?;
             let nodes = match patience {
@@ -225,7 +224,7 @@ impl Session {
         Ok(Self { inner, server, rows: Arc::default(), until, calls_back })
     }
 
-    /// Does further rounds with the agents that are available; how it ended. `carry` takes messages by agent and the seconds that are left,
+    /// Runs further rounds with the available agents, and returns how it ended. `carry` takes messages by agent and the remaining seconds,
     /// and returns answers with their agents; `refused` takes an agent and an exception.
     fn advance(
         &self,
@@ -273,7 +272,7 @@ impl Session {
         engine::converse(py, (&pool, self.calls_back), (None, None), work, answer)
     }
 
-    /// The recorded rounds from the one with this index on: counts and metrics by name.
+    /// The recorded rounds from this index on: counts and metrics by name.
     fn recorded<'py>(&self, py: Python<'py>, from: usize) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let rows: Vec<Recorded> = locked(&self.rows).iter().skip(from).copied().collect();
         let of = |row: &Recorded| {

@@ -1,4 +1,4 @@
-//! Tables of Python: columns with types, and matrices of numbers with names.
+//! Tables from Python: typed columns, and matrices of numbers with names.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use pyo3::types::{PyBytes, PyCapsule};
 use crate::arrow::failed;
 use crate::errors::OrRaise;
 
-/// Columns of a data frame or of arrays, with their types, as the engine reads them.
+/// Typed columns of a data frame or of arrays, as the engine reads them.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct Columns(pub TypedColumns);
 
 #[pymethods]
 impl Columns {
-    /// The columns of the Arrow stream of another library, without a copy where it has one batch.
+    /// The columns of another library's Arrow stream, without a copy if it has one batch.
     #[staticmethod]
     fn of_stream(py: Python<'_>, capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
         let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
-        // SAFETY: by the Arrow PyCapsule interface a capsule of this name holds a valid stream, which is moved out: an empty one stays.
+        // SAFETY: by the Arrow PyCapsule interface a capsule of this name holds a valid stream. It is moved out, and an empty one remains.
         let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.cast::<FFI_ArrowArrayStream>().as_ptr()) };
         TypedColumns::of_stream(reader.map_err(|e| failed(&e))?).map(Self).or_raise(py)
     }
 
-    /// Columns of float64 or int64, or of texts, of which `None` is missing.
+    /// Columns of float64 or int64, or of texts, with `None` for missing ones.
     #[staticmethod]
     fn of_arrays(py: Python<'_>, arrays: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
         let column = |(name, values): (String, Bound<'_, PyAny>)| -> PyResult<(String, ArrayRef)> {
@@ -72,7 +72,7 @@ impl Columns {
         self.0.rows()
     }
 
-    /// The numbers of a column, NaN where there is none.
+    /// The numbers of a column, NaN for missing ones.
     fn numbers<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyArray1<f64>>> {
         Ok(PyArray1::from_vec(py, self.0.numbers(name).or_raise(py)?))
     }
@@ -83,13 +83,13 @@ impl Columns {
     }
 }
 
-/// A table of an agent from Python: its name, matrices with the names of their columns, and columns with types.
+/// An agent's table from Python: its name, matrices with the names of their columns, and typed columns.
 pub type GivenTable<'py> = (String, Vec<(Vec<String>, PyReadonlyArray2<'py, f64>)>, Option<Py<Columns>>);
 
-/// A table of Python as one of the engine, on the same numbers.
+/// A Python table as an engine table, on the same numbers.
 ///
 /// # Errors
-/// When an array is not in C order, or has not as many columns as names.
+/// When an array is not in C order, or has another number of columns than names.
 pub fn memory_table<'a>((name, matrices, columns): &'a GivenTable<'_>) -> Result<MemoryTable<'a>, Error> {
     let mut table = MemoryTable::new(name.clone());
     for (names, matrix) in matrices {
@@ -100,7 +100,7 @@ pub fn memory_table<'a>((name, matrices, columns): &'a GivenTable<'_>) -> Result
     Ok(table)
 }
 
-/// A copy of a table of Python, with its name.
+/// A copy of a Python table, with its name.
 ///
 /// # Errors
 /// As [`memory_table`].

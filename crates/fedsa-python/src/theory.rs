@@ -1,4 +1,4 @@
-//! What is known of an experiment before it runs, and the settings that reach a target.
+//! Predictions for an experiment before it runs, and settings that reach a target.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use crate::errors::{OrRaise, exception};
 use crate::experiment::{CancelToken, Experiment, if_exists};
 use crate::results::Figure;
 
-/// What theory knows of an experiment.
+/// The theory of an experiment.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct Theory {
     plan: Arc<Plan>,
@@ -55,7 +55,7 @@ impl Theory {
             let predictor = Arc::new(Predictor::new(&plan).with_cancel(cancel));
             let theory = theory::Theory::new(&predictor, settings).map_err(|e| plan.experiment.document.failure(e))?;
             let report = theory.report(&|what| progress.say(Event::Searching(format!("theory of {}", what.trim()), 0.0)))?;
-            // What is asked for later is not stopped by the token of this call.
+            // The token of this call does not cancel later requests.
             let predictor = Arc::new(Predictor::new(&plan).with_kept(predictor.keep()));
             Ok(Self { plan, predictor, report, target, calls_back })
         })
@@ -71,7 +71,7 @@ impl Theory {
         engine::brief(py, || Ok(brief_page(&self.plan, &self.report, self.target).join("\n")))
     }
 
-    /// The predicted curve of a method: rounds, mean-square errors, their parts from bias and from noise, and how they are known as JSON.
+    /// The predicted curve of a method: rounds, mean-square errors, their parts from bias and from noise, and their accuracy as JSON.
     #[expect(clippy::type_complexity, reason = "arrays of a curve")]
     fn curve<'py>(
         &self,
@@ -101,7 +101,7 @@ impl Theory {
     }
 }
 
-/// Checks an experiment; all numbers as JSON, and the exception with which it would be refused, if it would.
+/// Checks an experiment. Returns all numbers as JSON, and the exception with which it would be refused, if any.
 #[pyfunction]
 pub fn check_experiment(
     py: Python<'_>,
@@ -130,13 +130,13 @@ pub struct Tuned {
 
 #[pymethods]
 impl Tuned {
-    /// What was asked, the answer, and what was tried, as JSON.
+    /// The request, the answer, and the tried choices, as JSON.
     #[getter]
     fn summary(&self) -> &str {
         &self.summary
     }
 
-    /// The report for people.
+    /// The report as text.
     #[getter]
     fn report(&self) -> Vec<String> {
         self.report.clone()
@@ -157,7 +157,7 @@ impl Tuned {
     }
 }
 
-/// Looks for the settings of the least cost.
+/// Searches the cheapest settings.
 #[pyfunction]
 pub fn tune_experiment(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! The threads of the package: a pool that is made when it is first needed, and anew after a fork.
+//! The threads of the package: a pool that is created on first use, and again after a fork.
 
 use std::mem::forget;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fedsa::error::{Error, require};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// The most threads that can be asked for.
+/// The largest number of threads.
 const MOST: usize = 1024;
 
-/// Threads, and the process that has started them.
+/// Threads, and the process that started them.
 struct Started {
     process: u32,
     pool: Arc<ThreadPool>,
 }
 
 struct State {
-    /// How many threads there are to be; as many as the machine has if it is not said.
+    /// The requested number of threads; by default the machine's.
     asked: Option<usize>,
     started: Option<Started>,
 }
@@ -36,7 +36,7 @@ pub fn pool() -> Result<Arc<ThreadPool>, Error> {
             state.started = Some(started);
             return Ok(pool);
         }
-        // The threads are those of the process from which this one was forked: here there are none to end.
+        // The threads belong to the process from which this one was forked; here there are none to end.
         Some(started) => forget(started),
         None => {}
     }
@@ -46,7 +46,7 @@ pub fn pool() -> Result<Arc<ThreadPool>, Error> {
     Ok(pool)
 }
 
-/// A pool beside that of the process, with as many threads, for work that waits for Python, which meanwhile works with the other.
+/// A second pool with as many threads, for work that waits for Python while Python uses the first.
 ///
 /// # Errors
 /// As [`pool`].
@@ -68,7 +68,7 @@ fn started(threads: usize, name: &'static str) -> Result<Arc<ThreadPool>, Error>
     builder.build().map(Arc::new).map_err(failed)
 }
 
-/// Sets the number of threads of calls that begin from now on; as many as the environment or the machine says if it is `None`.
+/// Sets the number of threads of later calls; `None` stands for the environment's or the machine's number.
 ///
 /// # Errors
 /// When it is not between 1 and [`MOST`].
@@ -78,7 +78,7 @@ pub fn set(threads: Option<usize>) -> Result<(), Error> {
     state.asked = threads;
     match state.started.take() {
         Some(started) if started.process != std::process::id() => forget(started),
-        // Calls that run keep it until they end.
+        // Running calls keep the pool until they end.
         _ => {}
     }
     Ok(())
@@ -88,7 +88,7 @@ fn in_range(key: &str, n: usize) -> Result<(), Error> {
     require((1..=MOST).contains(&n), key, n, &format!("a whole number between 1 and {MOST}"))
 }
 
-/// What `FEDSA_THREADS` says; 0, which is one thread for each processor, if it is not set.
+/// The value of `FEDSA_THREADS`; by default 0, one thread per processor.
 fn of_environment() -> Result<usize, Error> {
     const NAME: &str = "FEDSA_THREADS";
     let Some(text) = std::env::var_os(NAME).filter(|text| !text.is_empty()) else { return Ok(0) };

@@ -1,13 +1,13 @@
-//! Turns: one call after the other, each on any thread.
+//! Turns: calls one after the other, on any thread.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What a lock guards, whatever became of its last holder.
+/// The value of a lock, even if its last holder panicked.
 pub fn locked<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
     guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whose turn it is. What a turn is given up for may take it meanwhile, which no lock can do that borrows.
+/// The turns. A turn can be released for other work in the meantime, unlike a borrowed lock.
 #[derive(Default)]
 pub struct Turns {
     is_taken: Mutex<bool>,

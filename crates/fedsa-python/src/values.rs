@@ -38,17 +38,17 @@ use crate::experiment::CancelToken;
 use crate::results::{Figure, RanResults, report};
 use crate::tables::{GivenTable, memory_table};
 
-/// An agent, its transitions with a return, the error of their values, and its standard error.
+/// An agent: name, transitions with a return, the error of their values, and its standard error.
 type AgentError = (String, usize, Option<f64>, Option<f64>);
 
-/// What is evaluated: names of files, or tables.
+/// The logs: names of files, or tables.
 #[derive(FromPyObject)]
 enum Given<'py> {
     Files(Vec<String>),
     Tables(Vec<GivenTable<'py>>),
 }
 
-/// What an evaluation has come to.
+/// The results of an evaluation.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct ValueFit {
     weights: Json,
@@ -65,7 +65,7 @@ impl ValueFit {
         format!("{:#}\n", self.weights)
     }
 
-    /// What is to be told, as JSON.
+    /// The report, as JSON.
     fn told_json(&self) -> String {
         self.told.to_string()
     }
@@ -107,10 +107,10 @@ pub fn evaluate_logs<'py>(
             let features = settings.named_features().or_raise(py)?;
             let mut logs = engine::held(py, || logs_of(&tables, &form, features.as_ref(), chosen))?;
             if settings.holdout.is_some() || chosen {
-                // Whole episodes are held out. Files have to number them; here they are found by their ends.
+                // Whole episodes are held out. Files must number them; here their ends determine them.
                 logs.iter_mut().for_each(|one| number_episodes(&mut one.log));
             }
-            // The columns are those of logs by now.
+            // The columns already have the names of logs.
             (settings.columns, settings.agent_column) = (BTreeMap::new(), None);
             Some(logs)
         }
@@ -128,7 +128,7 @@ pub fn evaluate_logs<'py>(
     Ok(fit)
 }
 
-/// What is kept of an evaluation.
+/// The results of an evaluation that Python keeps.
 fn parts(evaluated: Evaluated) -> Result<(ValueFit, fedsa_experiment::run::Ran), Error> {
     let words = PictureWords::default();
     let experiment = &evaluated.ran.plan.experiment;
@@ -155,7 +155,7 @@ fn parts(evaluated: Evaluated) -> Result<(ValueFit, fedsa_experiment::run::Ran),
     Ok((fit, evaluated.ran))
 }
 
-/// Why a method was chosen, and what was considered.
+/// The reason for the choice of a method, and the candidates.
 fn choice_json(choice: &Choice) -> Json {
     let considered = choice.considered.iter().map(|one| match &one.cost {
         Ok(cost) => json!({ "method": one.kind, "rounds": cost.rounds, "bits": cost.bits, "is_bound": cost.is_bound }),
@@ -168,11 +168,11 @@ fn choice_json(choice: &Choice) -> Json {
     json!({ "method": choice.kind, "why": why, "target": choice.target, "considered": considered.collect::<Vec<_>>() })
 }
 
-/// The logs of tables. Each is one agent, unless a column names agents.
+/// The logs of tables, each of one agent, unless a column names agents.
 fn logs_of(tables: &[GivenTable<'_>], form: &LogForm, features: Option<&FeatureSpec>, chosen: bool) -> Result<Vec<MemoryLog>, Error> {
     form.check()?;
     let all = tables.iter().map(memory_table).collect::<Result<Vec<_>, _>>()?;
-    // As of files: features that were logged are the default where every table has some.
+    // As for files: logged features are the default if every table has some.
     let inputs = match features {
         Some(features) => features.inputs(),
         None if chosen => Inputs::States,
@@ -190,21 +190,21 @@ fn logs_of(tables: &[GivenTable<'_>], form: &LogForm, features: Option<&FeatureS
     Ok(logs)
 }
 
-/// The logs of files, as a whole.
+/// The logs of files, complete.
 fn logs_of_files(sources: &[String], form: &LogForm, cancel: &Cancel) -> Result<Vec<Log>, Error> {
     let logs = DiskFiles::new(Places::from_env("")).with_cancel(cancel).logs(sources, form)?;
     whole_logs(logs, form)
 }
 
-/// Whole logs without what automatic resets wrote.
+/// Complete logs without rows of automatic resets.
 fn whole_logs(logs: Vec<Box<dyn LogSource>>, form: &LogForm) -> Result<Vec<Log>, Error> {
     without_resets(logs, form.keep_autoreset_rows).iter().map(|log| whole(&**log)).collect()
 }
 
-/// An estimate of a policy's value as Python has it: estimate, standard error, ends of the interval, episodes, their effective number.
+/// An estimate of a policy's value in Python: estimate, standard error, ends of the interval, episodes, their effective number.
 type GivenEstimate = (f64, f64, f64, f64, usize, f64);
 
-/// One estimate minus another one of independent logs, with an interval of this level.
+/// The difference of two estimates on independent logs, with an interval of this level.
 #[pyfunction]
 pub fn value_difference(a: GivenEstimate, b: GivenEstimate, level: f64) -> GivenEstimate {
     // The difference does not depend on the ends of their intervals.
@@ -219,7 +219,7 @@ pub struct ValueModel(Model);
 
 #[pymethods]
 impl ValueModel {
-    /// The function of the text of a `weights.json`, with the covariance of the bytes of its `weights.npz`.
+    /// The function of a `weights.json`, with the covariance of its `weights.npz`.
     #[new]
     fn new(py: Python<'_>, text: &str, npz: Option<&[u8]>) -> PyResult<Self> {
         let made = || {
@@ -235,7 +235,7 @@ impl ValueModel {
         made().or_raise(py).map(Self)
     }
 
-    /// The names of the columns that it is computed from, in order.
+    /// The names of its input columns, in order.
     fn inputs(&self) -> Vec<String> {
         self.0.inputs().to_vec()
     }
@@ -251,7 +251,7 @@ impl ValueModel {
         engine::held(py, || Ok(self.0.apply(states))).map(|values| PyArray1::from_vec(py, values))
     }
 
-    /// Their standard errors; the covariance must have been given.
+    /// Their standard errors, which need the covariance.
     fn errors<'py>(&self, py: Python<'py>, states: PyReadonlyArray2<'py, f64>) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let states = states.as_slice()?;
         engine::held(py, || Ok(self.0.standard_errors(states))).map(|errors| PyArray1::from_vec(py, errors))
@@ -266,7 +266,8 @@ impl ValueModel {
         Ok(PyArray1::from_vec(py, out))
     }
 
-    /// The root mean square error against the returns of episodes: by agent (name, transitions with a return, error, standard error), and of all.
+    /// The root-mean-square error against the returns of episodes: by agent (name, transitions with a return, error, standard error), and
+    /// over all.
     fn return_errors(
         &self,
         py: Python<'_>,
@@ -309,7 +310,7 @@ impl ValueModel {
     }
 }
 
-/// Numbers the episodes of a log that has no numbers.
+/// Numbers the episodes of a log without numbers.
 fn number_episodes(log: &mut Log) {
     if log.episode.is_none() {
         let begins: Vec<bool> = (0..log.len()).map(|i| i > 0 && log.begins(i)).collect();

@@ -1,16 +1,16 @@
-//! What a summary says beside results and checks, as it is: numbers as lists, objects of one shape as tables.
+//! Other parts of a summary: numbers as lists, objects of equal shape as tables.
 
 use fedsa_experiment::numbers;
 use serde_json::{Map, Value as Json};
 
 use crate::html::{Cell, clipped, escaped, table, without_empty_columns};
 
-/// The most rows of a table.
+/// The largest number of rows in a table.
 const MAX_ROWS: usize = 2_000;
-/// The most levels of headings; what is deeper is in names with points.
+/// The largest number of levels of headings; deeper values have dotted names.
 const DEPTH: usize = 2;
 
-/// A value under a heading of this level, as HTML; nothing where there is nothing to show.
+/// A value under a heading of this level, as HTML; empty if there is nothing to show.
 pub fn section(title: &str, value: &Json, level: usize) -> String {
     let inside = match value {
         Json::Object(map) => object(title, map, level),
@@ -22,7 +22,7 @@ pub fn section(title: &str, value: &Json, level: usize) -> String {
     if inside.is_empty() { inside } else { format!("<h{level}>{}</h{level}>\n{inside}", escaped(&words(title))) }
 }
 
-/// Names of summaries that say little without what surrounds them in the file.
+/// Names of summaries that need words without their context.
 const WORDS: [(&str, &str); 31] = [
     ("n", "Rows"),
     ("aic", "AIC"),
@@ -57,10 +57,10 @@ const WORDS: [(&str, &str); 31] = [
     ("high", "Interval to"),
 ];
 
-/// Objects that repeat what is beside them, as an experiment's file has it.
+/// Objects that repeat values beside them in the form of experiment files.
 const REPEATED: [&str; 1] = ["table"];
 
-/// The words of a name in a file: `bits_up` as `Bits up`.
+/// The words of a name in a file: `Bits up` for `bits_up`.
 pub fn words(name: &str) -> String {
     if let Some((_, words)) = WORDS.iter().find(|(known, _)| *known == name) {
         return (*words).to_string();
@@ -71,7 +71,7 @@ pub fn words(name: &str) -> String {
 }
 
 fn object(title: &str, map: &Map<String, Json>, level: usize) -> String {
-    // Objects whose values are objects are tables: a row for each name.
+    // An object of objects is a table: a row for each name.
     if map.len() > 1 && map.values().all(Json::is_object) {
         return rows(title, map.iter().map(|(name, item)| (name.clone(), item)), true);
     }
@@ -114,7 +114,7 @@ fn number(x: f64) -> String {
     if is_whole { numbers::thousands(x) } else { numbers::digits(x, 4) }
 }
 
-/// A table of objects: a column for each of their names, those of objects in them with points.
+/// A table of objects: a column for each name; inner objects have dotted names.
 fn rows<'a>(title: &str, items: impl Iterator<Item = (String, &'a Json)>, named: bool) -> String {
     let mut heads: Vec<String> = if named { vec!["name".into()] } else { Vec::new() };
     let mut flat: Vec<Map<String, Json>> = Vec::new();
@@ -131,7 +131,7 @@ fn rows<'a>(title: &str, items: impl Iterator<Item = (String, &'a Json)>, named:
         }
         flat.push(row);
     }
-    // What names a row comes first.
+    // The name of a row is the first column.
     heads.sort_by_key(|head| head != "name");
     let cell = |value: Option<&Json>| match value {
         None | Some(Json::Null) => Cell::Empty,
@@ -144,11 +144,11 @@ fn rows<'a>(title: &str, items: impl Iterator<Item = (String, &'a Json)>, named:
         WORDS.iter().find(|(known, _)| *known == name).map_or_else(|| name.replace('_', " "), |(_, words)| (*words).to_string())
     };
     let head = |head: &String| clipped(&head.split('.').map(|name| lower(&known(name))).collect::<Vec<_>>().join(": "), 80);
-    // The heading above says what it is.
+    // The heading above names it.
     format!("<div class=\"bare\">{}</div>", table(&words(title), &heads.iter().map(head).collect::<Vec<_>>(), &cells, MAX_ROWS))
 }
 
-/// A text with a small first letter.
+/// A text with its first letter in lower case.
 fn lower(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())

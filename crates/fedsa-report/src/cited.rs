@@ -1,6 +1,6 @@
 //! The sources of methods.
 
-/// Where a method of this kind comes from.
+/// The source of this kind of method.
 pub fn source(kind: &str) -> Option<&'static str> {
     const SCAFFLSA: &str = "P. Mangold, S. Samsonov, S. Labbi, I. Levin, R. Alami, A. Naumov, E. Moulines: SCAFFLSA: Taming heterogeneity in federated linear \
          stochastic approximation and TD learning. NeurIPS 2024, arXiv:2402.04114";

@@ -15,12 +15,12 @@ use crate::run::ReportedRun;
 use crate::theory;
 use crate::thin::{self, Group};
 
-/// The most seeds of methods at points that have curves: more are a cloud, which the tables and maps of a sweep say better.
+/// The largest number of series (seeds of methods at points) with curves. Tables and maps show larger sweeps better.
 const MAX_SERIES: usize = 400;
-/// Multiples of the golden ratio's inverse, without their whole part, are spread evenly.
+/// The inverse of the golden ratio; the fractional parts of its multiples are evenly spread.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
-/// Columns of numbers, each different one once, as the page reads them: 64-bit numbers, in base64.
+/// Columns of numbers, each distinct one once, as the page reads them: 64-bit numbers in base64.
 #[derive(Default)]
 struct Arrays {
     of: HashMap<Vec<u64>, usize>,
@@ -40,15 +40,15 @@ impl Arrays {
     }
 }
 
-/// The data of the page's curves, and what they leave out.
+/// The data of the page's curves, and the omitted parts.
 pub struct Curves {
-    /// What `assets/report.js` reads.
+    /// The input of `assets/report.js`.
     pub json: Json,
-    /// The series that are there.
+    /// The number of included series.
     pub shown: usize,
-    /// The series of all runs.
+    /// The number of series of all runs.
     pub all: usize,
-    /// The records of these series that are there, and all of them.
+    /// The number of included records of these series, and of all their records.
     pub records: (usize, usize),
 }
 
@@ -59,7 +59,7 @@ pub fn curves(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Curves
         .enumerate()
         .flat_map(|(r, run)| run.table.iter().flat_map(move |table| table.series.iter().map(move |s| (r, s))))
         .collect();
-    // A column that is nowhere, or 0 everywhere, is nothing to look at.
+    // A column that is missing or 0 everywhere is not drawn.
     let is_there = |j: usize| all.iter().any(|(_, series)| series.columns[j].iter().any(|x| x.is_finite() && *x != 0.0));
     let there: Vec<usize> = (0..AXES + METRICS.len()).filter(|j| is_there(*j)).collect();
     let (axes, metrics): (Vec<usize>, Vec<usize>) = there.into_iter().partition(|j| *j < AXES);
@@ -95,21 +95,21 @@ pub fn curves(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Curves
     Curves { json, shown, all: all.len(), records }
 }
 
-/// The series of the page: of a large sweep, those of some of its points, all over it.
+/// The series of the page; for a large sweep, the series of points spread over it.
 fn some_points<'a>(all: &[(usize, &'a Series)]) -> Vec<(usize, Group<'a>)> {
     let share = MAX_SERIES as f64 / all.len() as f64;
     let mut points: HashMap<(usize, &str), usize> = HashMap::new();
     let is_shown = |(run, of): &(usize, &'a Series)| {
         let next = points.len();
         let point = *points.entry((*run, &of.point)).or_insert(next);
-        // Not every second one: those could all have one value of a key that varies fast.
+        // A regular selection could have only one value of a key that varies fast.
         share >= 1.0 || (point as f64 * GOLDEN).fract() < share
     };
     let shown: Vec<(usize, &Series)> = all.iter().copied().filter(is_shown).collect();
     thin::grouped(shown.into_iter())
 }
 
-/// The predicted quantities that are a level of the mean-square error, with their names.
+/// The predicted quantities that are levels of the mean-square error, with their names.
 const LEVELS: [(&str, &str); 3] = [("floor", "predicted floor"), ("bias2", "predicted squared bias"), ("noise", "predicted noise")];
 
 /// The predicted levels of all runs.
@@ -127,7 +127,7 @@ fn levels(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Vec<Json> 
                 }
             }
         }
-        // Floors that the run did not ask for.
+        // Floors that the run did not compute.
         let is_there = |out: &[Json], method: &str, point: &str| {
             out.iter().any(|level| level["run"] == r && level["method"] == method && level["point"] == point && level["key"] == LEVELS[0].0)
         };

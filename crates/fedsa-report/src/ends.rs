@@ -1,4 +1,4 @@
-//! What did not end well: how it ended, why, and what would help.
+//! Unexpected endings: how, why, and the remedy.
 
 use fedsa_experiment::numbers;
 use serde_json::Value as Json;
@@ -6,10 +6,10 @@ use serde_json::Value as Json;
 use crate::html::escaped;
 use crate::run::ReportedRun;
 
-/// So many ends are told one by one.
+/// The largest number of endings that are listed.
 const MOST: usize = 5;
 
-/// A list of what did not end well in a run, as far as its summary has it; nothing where there is nothing to tell.
+/// A list of a run's unexpected endings in its summary; empty if there are none.
 pub fn told(run: &ReportedRun) -> String {
     let results = run.summary["results"].as_array().map_or(&[][..], Vec::as_slice);
     let ends: Vec<String> = results.iter().filter_map(end).collect();
@@ -29,7 +29,7 @@ pub fn told(run: &ReportedRun) -> String {
     format!("<ul>\n{items}{more}</ul>\n")
 }
 
-/// How a result ended, why, and what would help; `None` where all is well.
+/// How a result ended, why, and the remedy; `None` if all is well.
 fn end(result: &Json) -> Option<String> {
     let point = result["point"].as_str().filter(|point| !point.is_empty()).map_or(String::new(), |point| format!(" at {point}"));
     let what = match result["outcome"].as_str()? {
@@ -50,7 +50,7 @@ fn end(result: &Json) -> Option<String> {
 }
 
 fn diverged(result: &Json) -> String {
-    // That of the seed that diverged earliest.
+    // The round of the seed that diverged first.
     let first = if result["diverged_seeds"].as_u64().is_some_and(|seeds| seeds > 1) { " first" } else { "" };
     let round = result["diverged_at_round"]
         .as_u64()
@@ -66,12 +66,12 @@ fn diverged(result: &Json) -> String {
         }
         None => "a smaller step_size, fewer local_steps, or a link that alters messages less may help".to_string(),
     };
-    // What was to diverge needs no remedy.
+    // An expected divergence needs no remedy.
     let help = if result["as_expected"] == true { String::new() } else { format!("; {help}") };
     format!("diverged{round}{seeds}: the iterates grew without bound{help}")
 }
 
-/// How far from its target a result ended.
+/// The final distance of a result from its target.
 fn missed(result: &Json) -> String {
     let target = &result["target"];
     let number = |key: &str| target[key].as_f64().map_or("not known".into(), numbers::number);

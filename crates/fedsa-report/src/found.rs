@@ -1,4 +1,4 @@
-//! What was run, and what a tuning or an evaluation found, in sentences: they are the first lines of the page.
+//! The first lines of the page: what ran, and the result of a tuning or an evaluation, in sentences.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::Value as Json;
 use crate::html::clipped;
 use crate::run::ReportedRun;
 
-/// So many methods are named with their settings.
+/// The largest number of methods with their settings.
 const MAX_METHODS: usize = 6;
 
-/// What was run: the problem, rounds and seeds, methods with their steps, and what is swept. Empty where the settings are not known.
+/// The experiment that ran: the problem, rounds and seeds, methods with their steps, and sweeps. Empty if the settings are unknown.
 pub fn ran(run: &ReportedRun) -> String {
     let Ok(settings) = run.config.parse::<toml::Table>() else { return String::new() };
     let part = |name: &str| settings.get(name).and_then(toml::Value::as_table);
@@ -26,7 +26,7 @@ pub fn ran(run: &ReportedRun) -> String {
         parts.push(format!("Problem {kind}{agents}{dim}{sampling}."));
     }
     if run.table.is_none() {
-        // The settings of a tuning are those of its answer.
+        // The settings of a tuning belong to its answer.
         return parts.join(" ");
     }
     if let Some(run) = part("run").filter(|_| settings.contains_key("method")) {
@@ -67,7 +67,7 @@ fn method(settings: &toml::Value) -> Option<String> {
     Some(format!("{}{about}", clipped(label, 60)))
 }
 
-/// What a sweep changes, and to how many values.
+/// The key of a sweep, and its number of values.
 fn swept(sweep: &toml::Value) -> Option<String> {
     let keys = || {
         let keys: Vec<&str> = sweep.get("keys")?.as_array()?.iter().filter_map(toml::Value::as_str).collect();
@@ -79,7 +79,7 @@ fn swept(sweep: &toml::Value) -> Option<String> {
     Some(values.map_or_else(|| key.clone(), |n| format!("{key}, {} values", thousands(n as f64))))
 }
 
-/// What a tuning or an evaluation found.
+/// The result of a tuning or an evaluation.
 pub fn found(run: &ReportedRun) -> Vec<String> {
     let summary = &run.summary;
     let found = [answer(summary), limits(summary), policy_value(&summary["policy_value"]), held_out(&run.held_out)];
@@ -103,7 +103,7 @@ fn answer(summary: &Json) -> Option<String> {
     Some(format!("{method} reaches the target{least}, with {}: {}.{error}{asked}.", with.join(", "), costs.join(", ")))
 }
 
-/// What may have kept a tuning from a better answer.
+/// Limits that may have prevented a better answer of a tuning.
 fn limits(summary: &Json) -> Option<String> {
     let (answer, options) = (&summary["answer"], &summary["options"]);
     let mut limits = Vec::new();

@@ -1,12 +1,12 @@
-//! Text of HTML.
+//! HTML text.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
 use serde_json::{Value as Json, json};
 
-/// Text as it stands in HTML, in elements and in attributes. Characters that turn the direction of what follows, or end lines in scripts, are
-/// shown as their numbers: a label cannot rearrange the page around it.
+/// Text escaped for HTML elements and attributes. Characters that change the direction of the following text, or end lines in scripts,
+/// appear as their numbers, so that a label cannot rearrange the page.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in shown(text).chars() {
@@ -22,7 +22,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// Text with the numbers of characters that change how others are shown.
+/// Text with numbers in place of characters that change how others appear.
 fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -35,17 +35,17 @@ fn shown(text: &str) -> String {
     out
 }
 
-/// Whether a character changes how others are shown.
+/// Whether a character changes how others appear.
 fn is_hostile(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-/// JSON as it stands in a `<script type="application/json">`: nothing in it can end the element.
+/// JSON escaped for a `<script type="application/json">`, so that nothing in it can end the element.
 pub fn json_in_script(json: &serde_json::Value) -> String {
     json.to_string().replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }
 
-/// A text of which no more than so many characters are shown.
+/// A text cut to this number of characters.
 pub fn clipped(text: &str, most: usize) -> String {
     if text.chars().count() <= most { text.to_string() } else { text.chars().take(most - 1).chain(['\u{2026}']).collect() }
 }
@@ -54,24 +54,24 @@ pub fn clipped(text: &str, most: usize) -> String {
 pub enum Cell {
     /// Text.
     Text(String),
-    /// A number with the text that shows it; tables are sorted by the number.
+    /// A number with its text; tables sort by the number.
     Number(f64, String),
-    /// How something ended, as a word with a colour.
+    /// An outcome, as a word with a colour.
     Tag(TagTone, String),
     /// Nothing.
     Empty,
 }
 
-/// What a tag says.
+/// The tone of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagTone {
-    /// As it should be.
+    /// As expected.
     Good,
-    /// To be looked at.
+    /// Worth a look.
     Note,
-    /// Not as it should be.
+    /// Not as expected.
     Bad,
-    /// Neither.
+    /// Neutral.
     Plain,
 }
 
@@ -85,7 +85,7 @@ impl TagTone {
         }
     }
 
-    /// A sign beside the word, so that colours are not needed.
+    /// A sign beside the word, so that colours are not essential.
     fn sign(self) -> &'static str {
         match self {
             Self::Good => "\u{2713} ",
@@ -101,15 +101,15 @@ pub fn tag(tone: TagTone, text: &str) -> String {
     format!("<span class=\"tag {}\">{}{}</span>", tone.class(), tone.sign(), escaped(text))
 }
 
-/// Longer texts have lines of some width in a table.
+/// The largest length of texts without a minimum width in a table.
 const SHORT: usize = 48;
-/// Longer texts are cut in a table, and open at a click.
+/// The largest length of texts that are not cut in a table; longer ones open at a click.
 const FOLDED: usize = 200;
-/// Tables of more rows than this have the first rows of the second number in the page, and all of them as data, which scripts sort and search.
+/// Tables with more rows than this show the number of first rows below; data for scripts, which sort and search, has all.
 const LONG: usize = 300;
 const FIRST: usize = 100;
 
-/// A table, of which no more than so many rows are in the page; what is left out is said.
+/// A table with at most `most` rows in the page; it states the number of omitted rows.
 pub fn table(caption: &str, heads: &[String], rows: &[Vec<Cell>], most: usize) -> String {
     let is_long = rows.len() > LONG;
     let mut out = format!(
@@ -144,8 +144,8 @@ pub fn table(caption: &str, heads: &[String], rows: &[Vec<Cell>], most: usize) -
     out
 }
 
-/// The columns of a table as data: the different cells of each, and of which of them its rows are. A cell is a text, a number with its text, a
-/// tag with its class and text, or null.
+/// The columns of a table as data: the distinct cells of each, and the index of each row's cell. A cell is a text, a number with its text,
+/// a tag with its class and text, or null.
 fn columns_json(rows: &[Vec<Cell>], columns: usize) -> Json {
     let column = |j: usize| {
         let mut places: HashMap<String, usize> = HashMap::new();
@@ -167,14 +167,14 @@ fn columns_json(rows: &[Vec<Cell>], columns: usize) -> Json {
 fn cell_json(cell: &Cell) -> Json {
     match cell {
         Cell::Text(text) => json!(shown(text)),
-        // Rows are sorted by these numbers: nine digits tell them apart.
+        // Rows are sorted by these numbers, for which nine digits suffice.
         Cell::Number(x, text) => json!([format!("{x:.8e}").parse::<f64>().unwrap_or(*x), shown(text)]),
         Cell::Tag(tone, text) => json!([tone.class(), format!("{}{}", tone.sign(), shown(text))]),
         Cell::Empty => Json::Null,
     }
 }
 
-/// A table without the columns in which no row has anything.
+/// A table without empty columns.
 pub fn without_empty_columns(heads: Vec<String>, rows: Vec<Vec<Cell>>) -> (Vec<String>, Vec<Vec<Cell>>) {
     let is_there =
         |j: usize| rows.iter().any(|row| !matches!(&row[j], Cell::Empty) && !matches!(&row[j], Cell::Text(text) if text.is_empty()));
@@ -185,7 +185,7 @@ pub fn without_empty_columns(heads: Vec<String>, rows: Vec<Vec<Cell>>) -> (Vec<S
     (heads, rows)
 }
 
-/// Whether a column has numbers, and nothing else.
+/// Whether a column has only numbers.
 fn is_numeric(rows: &[Vec<Cell>], column: usize) -> bool {
     let mut there = rows.iter().map(|row| &row[column]).filter(|cell| !matches!(cell, Cell::Empty)).peekable();
     there.peek().is_some() && there.all(|cell| matches!(cell, Cell::Number(..)))

@@ -1,11 +1,12 @@
-//! Reports: one page of HTML on finished runs, or on one that still goes, that needs no network and opens from the disk.
+//! Reports: one page of HTML on finished or running runs, which needs no network and opens from disk.
 //!
-//! [`report`] reads folders (`run.rs`) and writes the page: what was run, outcomes and checks first, then curves, tables, predictions,
-//! costs and settings (`sections.rs`). All text and all tables are there without scripts. With them, curves can be looked at from all sides
-//! (`assets/report.js`, with uPlot for axes and zooming), over the numbers of `trace.parquet` as they are (`curves.rs`), of long runs those
-//! that a screen can show (`thin.rs`).
+//! [`report`] reads folders (`run.rs`) and writes the page: first what ran, outcomes and checks, then curves, tables, predictions, costs
+//! and settings (`sections.rs`). All text and tables work without scripts. With scripts, curves are interactive (`assets/report.js`, with
+//! uPlot for axes and zooming), on the numbers of `trace.parquet` (`curves.rs`), for long runs thinned to what a screen can show
+//! (`thin.rs`).
 //!
-//! The page has a content security policy: its own two scripts and its style sheet by their digests, pictures that are in it, and nothing else.
+//! The content security policy of the page allows its two scripts and its style sheet, by their digests, pictures inside it, and nothing
+//! else.
 
 mod any_json;
 mod cited;
@@ -29,17 +30,17 @@ use std::time::Duration;
 use fedsa::error::{Error, Result};
 use fedsa_data::regular;
 
-/// What a report is to be.
+/// The options of a report.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ReportOptions {
-    /// Its title; by default that of the run, or the names of the runs.
+    /// Its title; by default the run's, or the names of the runs.
     pub title: Option<String>,
-    /// The command that makes it again, as a user would type it.
+    /// The command that writes it again, as typed.
     pub command: Option<String>,
-    /// After how long the page loads itself again while one of the runs still goes. By default it does not.
+    /// The time after which the page reloads itself while a run is active. By default it does not.
     pub reload: Option<Duration>,
-    /// Whether it does not name the folders, because they are copies that are gone soon.
+    /// Whether folders are not named, because they are temporary copies.
     pub hides_folders: bool,
 }
 
@@ -62,7 +63,7 @@ impl ReportOptions {
         Self { hides_folders: !are_named, ..self }
     }
 
-    /// With a page that loads itself again.
+    /// With a page that reloads itself.
     #[must_use]
     pub fn with_reload(self, reload: Option<Duration>) -> Self {
         Self { reload, ..self }
@@ -75,7 +76,7 @@ impl ReportOptions {
 pub struct Report {
     /// The page.
     pub html: String,
-    /// Whether one of the runs still goes.
+    /// Whether one of the runs is active.
     pub is_under_way: bool,
 }
 
@@ -86,13 +87,13 @@ pub fn is_report(path: &Path) -> bool {
     head.starts_with("<!doctype html>") && head.contains(page::GENERATOR)
 }
 
-/// The most runs that a report compares.
+/// The largest number of runs in a report.
 pub const MAX_RUNS: usize = 20;
 
 /// A report on the runs in these folders.
 ///
 /// # Errors
-/// When there is no folder or there are more than [`MAX_RUNS`], one holds nothing of fedsa, or its files are damaged.
+/// When there is no folder or there are more than [`MAX_RUNS`], one has no output of fedsa, or its files are damaged.
 pub fn report(folders: &[PathBuf], options: &ReportOptions) -> Result<Report> {
     let accepted = "the folders of one to twenty runs, such as out/ID";
     if folders.is_empty() {

@@ -20,10 +20,10 @@ const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
 const SCRIPT: &str = include_str!("../assets/report.js");
 const STYLE: &str = include_str!("../assets/report.css");
 
-/// What says that fedsa wrote a page; its version follows.
+/// The mark of pages written by fedsa; its version follows.
 pub const GENERATOR: &str = "<meta name=\"generator\" content=\"fedsa report";
 
-/// The page on these runs.
+/// The page about these runs.
 pub fn page(runs: &[ReportedRun], options: &ReportOptions) -> String {
     let title = options.title.clone().unwrap_or_else(|| title(runs));
     let theories: Vec<Option<TheoryReport>> = runs.iter().map(theory::of).collect();
@@ -32,7 +32,7 @@ pub fn page(runs: &[ReportedRun], options: &ReportOptions) -> String {
     let data = data(runs, options, &curves, &maps);
     let style = format!("{UPLOT_STYLE}\n{STYLE}");
     let reload = options.reload.map_or(String::new(), |after| {
-        // With scripts, the page loads itself again and keeps what was chosen on it.
+        // With scripts, the page reloads itself and keeps the user's choices.
         format!("<noscript><meta http-equiv=\"refresh\" content=\"{}\"></noscript>\n", after.as_secs().max(1))
     });
     let mut body = head(runs, &title);
@@ -50,7 +50,7 @@ pub fn page(runs: &[ReportedRun], options: &ReportOptions) -> String {
     )
 }
 
-/// What the page may load and run: its own scripts and style, by their digests, and pictures in it.
+/// The content security policy: the page's own scripts and style, by their digests, and pictures inside it.
 fn policy(style: &str) -> String {
     let digest = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes())));
     format!(
@@ -78,7 +78,7 @@ fn data(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: &[
     data
 }
 
-/// What was run, and the verdict.
+/// The problem, rounds, methods and sweeps that ran, and the verdict.
 fn head(runs: &[ReportedRun], title: &str) -> String {
     let ids = |run: &ReportedRun| run.summary["id"].as_str().filter(|id| *id != title).map(str::to_string);
     let id = match runs {
@@ -102,7 +102,7 @@ fn described(run: &ReportedRun) -> String {
     text.map_or(String::new(), |text| format!("<p>{}</p>\n", escaped(text)))
 }
 
-/// What was run, in a line.
+/// The experiment that ran, in one line.
 fn ran(run: &ReportedRun) -> String {
     let text = found::ran(run);
     if text.is_empty() { text } else { format!("<p class=\"ran\">{}</p>\n", escaped(&text)) }
@@ -112,12 +112,12 @@ fn part(id: &str, title: &str, inside: &str) -> String {
     if inside.is_empty() { String::new() } else { format!("<section id=\"{id}\"><h2>{title}</h2>\n{inside}</section>\n") }
 }
 
-/// A part of a run; of several, under its name.
+/// A part of a run; with several runs, under its name.
 fn named(runs: &[ReportedRun], run: &ReportedRun, inside: String) -> String {
     if inside.is_empty() || runs.len() == 1 { inside } else { format!("<h3>{}</h3>\n{inside}", escaped(&run.name)) }
 }
 
-/// The parts that people look at first: pictures, notes, checks, results.
+/// The most important parts: pictures, notes, checks, results.
 fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: &[Option<SweepMaps>]) -> String {
     let notes: String = runs.iter().map(|run| named(runs, run, sections::notes(run))).collect();
     let mut out = curves_and_pictures(runs, options, curves);
@@ -134,7 +134,7 @@ fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: 
     out
 }
 
-/// The first part: pictures of what was found, and curves.
+/// The first part: pictures of results, and curves.
 fn curves_and_pictures(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves) -> String {
     let mut inside = pictures(runs, |name| !is_figure(name));
     if curves.shown > 0 {
@@ -159,12 +159,12 @@ fn curves_and_pictures(runs: &[ReportedRun], options: &ReportOptions, curves: &C
     part("pictures", title, &inside)
 }
 
-/// Whether a picture is the figure of the experiment. The page draws its curves itself.
+/// Whether a picture is the figure of the experiment, whose curves the page draws itself.
 fn is_figure(name: &str) -> bool {
     name.split('.').next() == Some(FIGURE)
 }
 
-/// That the page has some of the records, and which.
+/// The note that the page has only some of the records, and which.
 fn thinned(curves: &Curves) -> String {
     let (kept, all) = curves.records;
     if kept == all {
@@ -179,7 +179,7 @@ fn thinned(curves: &Curves) -> String {
     )
 }
 
-/// The pictures of runs whose names `has_name` accepts. They need no scripts, and a printed page shows them.
+/// The pictures of runs whose names `has_name` accepts. They work without scripts and in print.
 fn pictures(runs: &[ReportedRun], has_name: impl Fn(&str) -> bool) -> String {
     let mut out = String::new();
     for run in runs {
@@ -192,7 +192,7 @@ fn pictures(runs: &[ReportedRun], has_name: impl Fn(&str) -> bool) -> String {
     out
 }
 
-/// Predictions, costs, and how it was run.
+/// Predictions, costs, and provenance.
 fn rest(runs: &[ReportedRun], options: &ReportOptions, theories: &[Option<TheoryReport>]) -> String {
     let mut out = part("theory", "Theory", &(theory::page(runs, theories) + &sections::theory(runs)));
     out.push_str(&part("costs", "Costs", &sections::costs(runs)));

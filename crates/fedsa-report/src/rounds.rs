@@ -1,4 +1,4 @@
-//! Recorded rounds as columns: of `trace.parquet`, and of `trace.jsonl` while a run goes.
+//! Recorded rounds as columns: from `trace.parquet`, and from `trace.jsonl` of an active run.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_experiment::axis::Axis;
 use serde_json::{Map, Value as Json};
 
-/// The first columns of a series, along which others are drawn: counts, and seconds.
+/// The number of the first columns of a series, which serve as axes: counts, and seconds.
 pub const AXES: usize = COUNTS.len() + 1;
 
 /// The recorded rounds of a run.
@@ -27,8 +27,7 @@ pub struct Series {
     pub point: String,
     /// The seed.
     pub seed: u64,
-    /// The counts of [`COUNTS`], seconds, and then the metrics of [`METRICS`], a number for each recorded round; not a number where it is not
-    /// known.
+    /// The counts of [`COUNTS`], seconds, and the metrics of [`METRICS`], one number per recorded round; NaN if unknown.
     pub columns: Vec<Vec<f64>>,
 }
 
@@ -36,7 +35,7 @@ impl RecordedRounds {
     /// Adds a recorded round.
     fn push(&mut self, method: &str, point: &str, seed: u64, row: impl Fn(usize) -> f64) {
         let is_same = |last: &Series| last.method == method && last.point == point && last.seed == seed;
-        // Rows of a run that goes on come from several series in turn.
+        // Rows of an active run come from several series in turn.
         let at = match self.series.last() {
             Some(last) if is_same(last) => Some(self.series.len() - 1),
             _ => self.series.iter().position(is_same),
@@ -49,7 +48,7 @@ impl RecordedRounds {
         self.series[at].columns.iter_mut().enumerate().for_each(|(j, column)| column.push(row(j)));
     }
 
-    /// The number of rounds that are recorded.
+    /// The number of recorded rounds.
     pub fn rows(&self) -> usize {
         self.series.iter().map(|series| series.columns[0].len()).sum()
     }
@@ -73,7 +72,7 @@ pub fn from_trace(trace: &Trace, path: &Path) -> Result<RecordedRounds> {
         return Err(missing("method"));
     };
     let Some(TraceColumn::I64(seeds)) = trace.column("seed") else { return Err(missing("seed")) };
-    // Only federations of machines have seconds; a coordinate of this name is of another type.
+    // Only federations of machines have seconds; a coordinate of this name has another type.
     let is_there = |name: &str| name != Axis::SECONDS || matches!(trace.column(name), Some(TraceColumn::F64(_)));
     let column = |name| if is_there(name) { trace.column(name).ok_or_else(|| missing(name)).map(Some) } else { Ok(None) };
     let columns: Vec<Option<&TraceColumn>> = names().map(column).collect::<Result<_>>()?;
@@ -89,7 +88,7 @@ pub fn from_trace(trace: &Trace, path: &Path) -> Result<RecordedRounds> {
     Ok(table)
 }
 
-/// The table of `trace.jsonl`, to which a run adds lines while it goes: a last line that is cut off is left out.
+/// The table of `trace.jsonl` of an active run; an incomplete last line is skipped.
 pub fn from_lines(text: &str) -> RecordedRounds {
     let mut table = RecordedRounds::default();
     for line in text.lines() {
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A coordinate may be called seconds too, and is none of these.
+    /// A coordinate may also be called seconds, and is no axis.
     #[test]
     fn seconds_are_an_axis_where_a_trace_has_them() {
         let text = |text: &str| TraceColumn::Str(vec![text.into(); 2]);

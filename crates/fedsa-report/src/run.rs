@@ -1,4 +1,4 @@
-//! What a folder holds.
+//! The contents of a folder.
 
 use std::path::{Path, PathBuf};
 
@@ -10,28 +10,28 @@ use serde_json::Value as Json;
 
 use crate::rounds::{RecordedRounds, from_lines, from_trace};
 
-/// A run that is reported.
+/// A run in the report.
 pub struct ReportedRun {
     /// The folder, as the user named it.
     pub folder: PathBuf,
-    /// A name that no other run of the report has.
+    /// A name unique in the report.
     pub name: String,
-    /// How far it is.
+    /// Its state.
     pub state: RunState,
-    /// `summary.json`; null where the run has not ended.
+    /// `summary.json`; null before the run has ended.
     pub summary: Json,
     /// The text of the settings: `config.toml`, or the answer of a tuning.
     pub config: String,
-    /// The recorded rounds; none of a tuning.
+    /// The recorded rounds; none for a tuning.
     pub table: Option<RecordedRounds>,
-    /// Pictures: their names and what is in them, SVG.
+    /// Pictures: names and SVG.
     pub pictures: Vec<(String, String)>,
-    /// How good the weights are on held-out data; null where there are none.
+    /// The quality of the weights on held-out data; null without any.
     pub held_out: Json,
 }
 
 impl ReportedRun {
-    /// A run of which nothing but the summary is known yet.
+    /// A run with only its summary.
     pub fn of(folder: &Path, name: String, state: RunState, summary: Json) -> Self {
         let (folder, held_out) = (folder.into(), Json::Null);
         Self { folder, name, state, summary, config: String::new(), table: None, pictures: Vec::new(), held_out }
@@ -52,13 +52,13 @@ impl ReportedRun {
     }
 }
 
-/// The largest picture that is put into the page, in bytes.
+/// The largest picture in the page, in bytes.
 const LARGEST_PICTURE: u64 = 4 << 20;
 
 /// The runs in folders.
 ///
 /// # Errors
-/// When a folder is named twice, holds nothing of fedsa, or its files are damaged.
+/// When a folder is named twice, has no output of fedsa, or its files are damaged.
 pub fn read_all(folders: &[PathBuf]) -> Result<Vec<ReportedRun>> {
     let same = |folder: &PathBuf| folder.canonicalize().unwrap_or_else(|_| folder.clone());
     for (i, folder) in folders.iter().enumerate() {
@@ -70,7 +70,7 @@ pub fn read_all(folders: &[PathBuf]) -> Result<Vec<ReportedRun>> {
     folders.iter().zip(names).map(|(folder, name)| read(folder, name)).collect()
 }
 
-/// The shortest ends of paths that tell folders apart.
+/// The shortest ends of paths that distinguish folders.
 fn names(folders: &[PathBuf]) -> Vec<String> {
     let end = |folder: &Path, parts: usize| -> String {
         let all: Vec<String> = folder.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
@@ -107,12 +107,12 @@ fn read(folder: &Path, name: String) -> Result<ReportedRun> {
             let table = Some(from_lines(&lines));
             Ok(ReportedRun { config, table, ..ReportedRun::of(folder, name, state, Json::Null) })
         }
-        // Refuses what is damaged or foreign.
+        // Refuses damaged or foreign files.
         _ => {
             let finished = FinishedRun::read(folder)?;
             let path = folder.join("trace.parquet");
             let own = folder::outputs(folder);
-            // Settings that were changed would stand above results of others.
+            // Changed settings would not match the results.
             for name in ["config.toml", "trace.parquet"] {
                 if !own.iter().any(|own| own == name) {
                     let path = folder.join(name);
@@ -128,7 +128,7 @@ fn read(folder: &Path, name: String) -> Result<ReportedRun> {
     }
 }
 
-/// What `weights.json` of a fit or an evaluation says of held-out data.
+/// The results on held-out data in `weights.json` of a fit or an evaluation.
 fn held_out(folder: &Path) -> Json {
     if !folder::outputs(folder).iter().any(|name| name == "weights.json") {
         return Json::Null;
@@ -143,7 +143,7 @@ fn text(folder: &Path, file: &str) -> Result<String> {
     regular::read_text(&path).map_err(|e| unreadable(e).coded(ErrorCode::Unreadable))
 }
 
-/// The pictures of a folder that are as fedsa wrote them.
+/// The unchanged pictures of a folder.
 fn pictures(folder: &Path) -> Vec<(String, String)> {
     let svg = folder::outputs(folder).into_iter().filter(|name| name.ends_with(".svg"));
     svg.filter_map(|name| Some((name.clone(), picture(folder, &name)?))).collect()

@@ -1,4 +1,4 @@
-//! The parts of the page, as HTML that needs no scripts.
+//! The sections of the page, as HTML without scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ use crate::found;
 use crate::html::{Cell, TagTone, clipped, escaped, table, tag, without_empty_columns};
 use crate::run::ReportedRun;
 
-/// The most rows of a table of results.
+/// The largest number of rows in a table of results.
 const MAX_ROWS: usize = 20_000;
 
-/// The list of a summary under a name; empty where there is none.
+/// A list of a summary by name; empty if missing.
 fn list<'a>(run: &'a ReportedRun, name: &str) -> &'a [Json] {
     run.summary[name].as_array().map_or(&[], Vec::as_slice)
 }
@@ -64,7 +64,7 @@ fn whole(value: &Json) -> Cell {
     value.as_f64().map_or(Cell::Empty, |x| Cell::Number(x, numbers::thousands(x)))
 }
 
-/// How far each run is, and the verdict on it, in a line each.
+/// The progress of each run, and its verdict, one line each.
 pub fn verdicts(runs: &[ReportedRun]) -> String {
     let mut out = String::from("<ul class=\"verdicts\">\n");
     for run in runs {
@@ -78,7 +78,7 @@ pub fn verdicts(runs: &[ReportedRun]) -> String {
     out
 }
 
-/// The notes of a run: what a reader of the results must know besides the numbers.
+/// The notes of a run for readers of the results.
 pub fn notes(run: &ReportedRun) -> String {
     let item = |note: &Json| {
         let tone = if note["severity"] == "warning" { TagTone::Note } else { TagTone::Plain };
@@ -88,13 +88,13 @@ pub fn notes(run: &ReportedRun) -> String {
     if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
 }
 
-/// A text as HTML, in which the names of settings in backticks are code.
+/// A text as HTML, with settings in backticks as code.
 fn with_code(text: &str) -> String {
     let of = |(i, part): (usize, &str)| if i % 2 == 1 { format!("<code>{}</code>", escaped(part)) } else { escaped(part) };
     text.split('`').enumerate().map(of).collect()
 }
 
-/// How far a sweep is that is run in parts.
+/// The progress of a sweep that runs in parts.
 fn parts(run: &ReportedRun) -> String {
     let names = folder::names_of_parts(&run.folder).unwrap_or_default();
     let (done, begun) = (numbers::thousands(names.done.len() as f64), numbers::thousands(names.begun.len() as f64));
@@ -151,7 +151,7 @@ fn verdict(run: &ReportedRun) -> (TagTone, (&'static str, String)) {
     }
 }
 
-/// How far the seeds of a run that goes are.
+/// The progress of the seeds of an active run.
 fn farthest(run: &ReportedRun) -> String {
     let settings: Option<toml::Table> = run.config.parse().ok();
     let asked = settings.as_ref().and_then(|table| table.get("run")?.get("rounds")?.as_integer());
@@ -185,7 +185,7 @@ fn outcome(result: &Json) -> Cell {
     Cell::Tag(tone, word + &at)
 }
 
-/// Why a result is not what was hoped for, in words.
+/// Why a result is not as hoped, in words.
 fn remark(result: &Json) -> Cell {
     let mut parts = Vec::new();
     if let Some(reason) = result["reason"].as_str() {
@@ -231,7 +231,7 @@ pub fn results(runs: &[ReportedRun]) -> String {
                 whole(&result["seeds"]),
                 whole(&result["rounds"]),
                 number(&result["final_mean"]),
-                // A run that stops at its target is on its way there in its last fifth.
+                // A run that stops at its target still falls in its last fifth.
                 if result["outcome"] == "converged" { Cell::Empty } else { estimate(&result["floor_mean"], &result["floor_se"]) },
                 number(&result["predicted"]["floor"]),
                 number(&result["residual_mean"]),
@@ -243,7 +243,7 @@ pub fn results(runs: &[ReportedRun]) -> String {
     if table.is_empty() { table } else { format!("{table}{EXPLAINED}") }
 }
 
-/// What the columns of results are.
+/// The meaning of the columns of results.
 const EXPLAINED: &str = "<p class=\"small\">The error is the squared distance \u{2016}\u{3b8} \u{2212} \u{3b8}*\u{2016}\u{b2} of the weights from the root of the \
     mean of the agents' operators, as its mean over seeds; \u{b1} is one standard error. Its mean over the last fifth of the rounds is the floor, where it has settled by \
     then; runs that stop at a target have none. The residual is the norm of the mean operator, or of the gradient, at the weights in the end.</p>\n";
@@ -296,7 +296,7 @@ pub fn checks(runs: &[ReportedRun]) -> String {
     )
 }
 
-/// What each method spent, and what reaching levels took.
+/// The costs of each method, and of reaching levels.
 pub fn costs(runs: &[ReportedRun]) -> String {
     let counts: Vec<_> = COUNTS.iter().filter(|count| count.set.is_some()).collect();
     let heads: Vec<&str> =
@@ -334,7 +334,7 @@ pub fn costs(runs: &[ReportedRun]) -> String {
     spent + &levels
 }
 
-/// What theory predicts, each with how it is known.
+/// The predictions, each with its accuracy.
 pub fn theory(runs: &[ReportedRun]) -> String {
     over_runs("What theory predicts", runs, &["method", "point", "quantity", "predicted", "how it is known"], |run| {
         let of = |result: &Json| -> Vec<Vec<Cell>> {
@@ -357,8 +357,7 @@ pub fn theory(runs: &[ReportedRun]) -> String {
     })
 }
 
-/// What draws the figure of a run again: its folder, which is null where that is a copy, and the levels of its figure as TOML. Null where it
-/// has no figure.
+/// The data for redrawing the figure of a run: its folder (null for a copy), and the levels of its figure as TOML. Null without a figure.
 pub fn figure(run: &ReportedRun, options: &ReportOptions) -> Json {
     let settings: Option<toml::Table> = run.config.parse().ok();
     let Some(settings) = settings.filter(|_| run.state == RunState::Finished && run.table.is_some()) else { return Json::Null };
@@ -367,7 +366,7 @@ pub fn figure(run: &ReportedRun, options: &ReportOptions) -> Json {
     json!({ "folder": folder, "levels": levels })
 }
 
-/// The commands that draw the figures again. With scripts, they draw what the page shows.
+/// The commands that redraw the figures. With scripts, they draw what the page shows.
 pub fn drawn_again(runs: &[ReportedRun], options: &ReportOptions) -> String {
     let command = |run: &ReportedRun| {
         let figure = figure(run, options);
@@ -387,14 +386,14 @@ pub fn drawn_again(runs: &[ReportedRun], options: &ReportOptions) -> String {
     )
 }
 
-/// The settings in which runs differ.
+/// The settings that differ between runs.
 pub fn compared(runs: &[ReportedRun]) -> String {
     let parsed: Vec<Option<toml::Table>> = runs.iter().map(|run| run.config.parse().ok()).collect();
     let Some(Some(first)) = parsed.first() else { return String::new() };
     if runs.len() < 2 {
         return String::new();
     }
-    // For each key in which some run differs from the first, its values by run.
+    // For each key with a difference from the first run, its values by run.
     let mut values: BTreeMap<String, Vec<Option<String>>> = BTreeMap::new();
     for (i, other) in parsed.iter().enumerate().skip(1) {
         let Some(other) = other else { continue };
@@ -414,7 +413,7 @@ pub fn compared(runs: &[ReportedRun]) -> String {
     table("Settings in which the runs differ", &heads, &rows, MAX_ROWS)
 }
 
-/// What a summary says besides, such as the logs of an evaluation, the value of a policy, the families of a tuning.
+/// The other parts of a summary, such as the logs of an evaluation, the value of a policy, the families of a tuning.
 pub fn others(run: &ReportedRun) -> String {
     const KNOWN: [&str; 18] = [
         "format",
@@ -437,7 +436,7 @@ pub fn others(run: &ReportedRun) -> String {
         "description",
     ];
     let rest: Vec<_> = run.summary.as_object().into_iter().flatten().filter(|(name, _)| !KNOWN.contains(&name.as_str())).collect();
-    // What was asked comes first; what logs are like, and what was tried, after it.
+    // First the requested results, then logs and tried choices.
     let is_asked = |(name, _): &(&String, &Json)| ["policy_value", "answer"].contains(&name.as_str());
     let (asked, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_asked);
     let held_out = ("held_out".to_string(), &run.held_out);
@@ -445,7 +444,7 @@ pub fn others(run: &ReportedRun) -> String {
     all.map(|(name, value)| any_json::section(name, value, 3)).collect()
 }
 
-/// What was run and how: the problem, the command, the program and the machine, the settings.
+/// Provenance: the problem, the command, the program and the machine, the settings.
 pub fn provenance(run: &ReportedRun, names_folder: bool) -> String {
     let p = &run.summary["provenance"];
     let mut entries: Vec<(String, String)> =
@@ -477,7 +476,7 @@ pub fn provenance(run: &ReportedRun, names_folder: bool) -> String {
     out
 }
 
-/// A command as it is typed; the program by its name.
+/// A command as typed, with the program's name.
 pub fn typed(words: &[&str]) -> String {
     let is_plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./:=,+@%~".contains(c));
     let quoted = |word: &&str| if is_plain(word) { (*word).to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) };
@@ -485,7 +484,7 @@ pub fn typed(words: &[&str]) -> String {
     std::iter::once(program.to_string()).chain(words[1..].iter().map(quoted)).collect::<Vec<_>>().join(" ")
 }
 
-/// Where the methods come from.
+/// The sources of the methods.
 pub fn sources(runs: &[ReportedRun]) -> String {
     let of_run = |run: &ReportedRun| -> Vec<String> {
         list(run, "results").iter().filter_map(|result| result["kind"].as_str().map(str::to_string)).collect()

@@ -1,4 +1,4 @@
-//! Sweeps over two keys: heat maps that need no scripts.
+//! Sweeps over two keys: heat maps without scripts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::html::{clipped, escaped};
 use crate::run::ReportedRun;
 
-/// The quantities of which heat maps are drawn, with their names.
+/// The quantities of heat maps, with their names.
 const QUANTITIES: [(&str, &str); 4] = [
     ("floor_mean", "mean error of the last fifth"),
     ("final_mean", "error at the end"),
@@ -18,20 +18,20 @@ const QUANTITIES: [(&str, &str); 4] = [
     ("rounds", "rounds"),
 ];
 
-/// The least points of a sweep that is drawn as a map, and the most.
+/// The smallest and the largest number of points of a sweep with a map.
 const FEWEST: usize = 6;
 const MOST: usize = 20_000;
 
-/// The colours of maps are so many of those of pictures.
+/// The number of colours in maps.
 const SHADES: usize = 48;
-/// Larger values of a map than this times the smallest have colours by logarithm.
+/// Maps whose largest value exceeds this multiple of the smallest have logarithmic colours.
 const WIDE: f64 = 20.0;
 
 /// A cell of a map.
 #[derive(Debug, Clone, PartialEq)]
 enum MapCell {
     Value(f64),
-    /// It ended without a value, and how.
+    /// The run ended without a value; how it ended.
     Ended(String),
     NotRun,
 }
@@ -43,7 +43,7 @@ struct MethodMap {
     cells: Vec<MapCell>,
 }
 
-/// The maps of one quantity, a method each; they share their colours.
+/// The maps of one quantity, one per method, with common colours.
 struct QuantityMaps {
     quantity: &'static str,
     methods: Vec<MethodMap>,
@@ -58,7 +58,7 @@ struct Scale {
     log: bool,
 }
 
-/// The maps of a run that is a sweep over exactly two keys.
+/// The maps of a sweep over exactly two keys.
 pub struct SweepMaps {
     x: String,
     y: String,
@@ -68,7 +68,7 @@ pub struct SweepMaps {
 }
 
 impl SweepMaps {
-    /// The maps of a run; `None` where it is no sweep over two keys, or there is nothing to see.
+    /// The maps of a run; `None` if it is no sweep over two keys, or has nothing to show.
     pub fn of(run: &ReportedRun) -> Option<Self> {
         let results = run.summary["results"].as_array()?;
         let first = results.first()?["coordinates"].as_object()?;
@@ -92,7 +92,7 @@ impl SweepMaps {
         (!quantities.is_empty()).then(|| Self { x: x.clone(), y: y.clone(), xs, ys, quantities })
     }
 
-    /// The figures: one for each quantity, with a map for each method.
+    /// The figures: one per quantity, with a map per method.
     pub fn html(&self) -> String {
         let mut out = String::new();
         for maps in &self.quantities {
@@ -118,7 +118,7 @@ impl SweepMaps {
         json!({ "x": self.x, "y": self.y, "xs": self.xs, "ys": self.ys, "quantities": quantities })
     }
 
-    /// Where a method is best, in words.
+    /// The best point of each method, in words.
     fn found(&self, maps: &QuantityMaps) -> String {
         let least = |map: &MethodMap| {
             let values =
@@ -134,7 +134,7 @@ impl SweepMaps {
         format!("<p class=\"small\">{}.</p>", escaped(&said.join(". ")))
     }
 
-    /// A map as SVG: a path for each colour, so that a map of thousands of points is small.
+    /// A map as SVG, with one path per colour, so that a map of thousands of points is small.
     fn map(&self, maps: &QuantityMaps, map: &MethodMap) -> String {
         let (columns, rows) = (self.xs.len(), self.ys.len());
         let (w, h) = ((420.0 / columns as f64).clamp(5.0, 52.0).floor(), (300.0 / rows as f64).clamp(5.0, 34.0).floor());
@@ -184,7 +184,7 @@ impl SweepMaps {
 
 /// The colour of cells without a value, in light and in dark.
 const NO_VALUE: &str = "#9aa0a6";
-/// The width of a letter, and the most letters of a tick.
+/// The width of a letter, and the largest number of letters in a tick.
 const LETTER: f64 = 7.0;
 const LONGEST_TICK: usize = 18;
 
@@ -209,7 +209,7 @@ fn legend(maps: &QuantityMaps) -> String {
     format!("{svg}</svg>\n<p class=\"small\">{grey}{log}{all}.</p>\n")
 }
 
-/// The maps of a quantity; `None` where it is nowhere, or the same everywhere.
+/// The maps of a quantity; `None` if it is missing, or the same everywhere.
 fn quantity(results: &[Json], (key, name): (&str, &'static str), x: (&str, &[Json]), y: (&str, &[Json])) -> Option<QuantityMaps> {
     let mut methods: Vec<MethodMap> = Vec::new();
     for result in results {
@@ -258,7 +258,7 @@ fn tick(value: &Json) -> String {
     }
 }
 
-/// Numbers in their order; others as they come.
+/// Numbers sorted; other values in their order of appearance.
 fn sorted(mut values: Vec<Json>) -> Vec<Json> {
     if values.iter().all(Json::is_number) {
         values.sort_by(|a, b| a.as_f64().unwrap_or(f64::NAN).total_cmp(&b.as_f64().unwrap_or(f64::NAN)));
@@ -288,7 +288,7 @@ mod tests {
         let mut results: Vec<Json> = results.collect();
         results[0] = result(0.1, "b", Json::Null, "diverged");
         let maps = SweepMaps::of(&run(results.clone())).unwrap();
-        // Numbers in their order, names as they come; rows from the low end of y.
+        // Numbers are sorted, names keep their order; rows begin at the low end of y.
         assert_eq!(maps.json()["xs"], json!([0.02, 0.1, 0.5]));
         assert_eq!(maps.json()["quantities"][0]["methods"][0]["cells"], json!([100.0, "diverged", 10.0, 200.0, 2.0, 20.0]));
         let html = maps.html();
@@ -296,7 +296,7 @@ mod tests {
         assert!(html.contains("Grey: diverged") && html.contains(&format!("<path fill=\"{NO_VALUE}\" d=\"M")), "{html}");
         // The smallest value has the first colour, the largest the last.
         assert!(html.matches("#440154").count() == 2 && html.matches("#fde725").count() == 2, "in the map and in its bar: {html}");
-        // One key alone, or three, are a table.
+        // A sweep over one key, or three, is a table.
         assert!(SweepMaps::of(&run(results[..2].to_vec())).is_none());
         for (i, result) in results.iter_mut().enumerate() {
             result["coordinates"]["same"] = json!(i);

@@ -1,4 +1,4 @@
-//! Theory's page: what is known of methods without running them, beside what was measured.
+//! The theory section: predictions for methods, and measurements.
 
 use fedsa_experiment::Kinds;
 use fedsa_experiment::finished::RunState;
@@ -10,12 +10,12 @@ use serde_json::Value as Json;
 use crate::html::{Cell, TagTone, escaped, table};
 use crate::run::ReportedRun;
 
-/// The most methods, at all points, whose theory is computed for a page.
+/// The largest number of methods, at all points, with computed theory.
 const MAX_METHODS: usize = 60;
-/// The most rows of the table.
+/// The largest number of rows in the table.
 const MAX_ROWS: usize = 20 * MAX_METHODS;
 
-/// The theory of a finished run; `None` where it knows nothing, would take long, or its problem cannot be made again, as those of Python.
+/// The theory of a finished run; `None` if nothing is known, it would take long, or its problem cannot be built again, as with Python's.
 pub fn of(run: &ReportedRun) -> Option<TheoryReport> {
     let count = run.summary["results"].as_array()?.len();
     if run.state != RunState::Finished || count > MAX_METHODS {
@@ -31,7 +31,7 @@ fn measured<'a>(run: &'a ReportedRun, method: &MethodTheory) -> Option<&'a Json>
     run.summary["results"].as_array()?.iter().find(|result| result["method"] == *method.label && result["point"] == *method.point)
 }
 
-/// The page, a table over all runs.
+/// The section, a table over all runs.
 pub fn page(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> String {
     let several = runs.len() > 1;
     let heads = [
@@ -89,7 +89,7 @@ fn row(run: &ReportedRun, method: &MethodTheory) -> Vec<Cell> {
     row
 }
 
-/// The floor, how it is known, and how far above it the run ended.
+/// The floor, its accuracy, and the ratio of the run's end to it.
 fn floor(run: &ReportedRun, method: &MethodTheory) -> [Cell; 3] {
     let known = match (&method.refused, &method.rounds, &method.limits, &method.floor) {
         (Some(reason), ..) => return [Cell::Tag(TagTone::Note, "refused".into()), Cell::Text(reason.clone()), Cell::Empty],
@@ -111,7 +111,7 @@ fn floor(run: &ReportedRun, method: &MethodTheory) -> [Cell; 3] {
         Err(reason) if reason.code == ReasonCode::Diverges => {
             [Cell::Tag(TagTone::Note, "diverges".into()), Cell::Text(radius(method)), Cell::Empty]
         }
-        // What the run asked for may have taken long, and is in its summary.
+        // The summary has requested floors that took long.
         Err(reason) => match result.and_then(|result| result["predicted"]["floor"].as_f64()) {
             Some(floor) => [Cell::Number(floor, number(floor)), Cell::Text(status(result)), ratio(floor)],
             None => [Cell::Empty, Cell::Text(unknown(&reason.text)), Cell::Empty],
@@ -123,7 +123,7 @@ fn unknown(reason: &str) -> String {
     if reason.starts_with("not known") { reason.to_string() } else { format!("not known: {reason}") }
 }
 
-/// The factor by which a round multiplies what diverges: the mean error, or only its square.
+/// The factor by which a round multiplies a diverging mean error, or mean square.
 fn radius(method: &MethodTheory) -> String {
     match (&method.outlook.mean_square, &method.outlook.radius) {
         (Some(Ok(square)), _) => format!("noise multiplies the mean-square error by {} in a round", numbers::radius(*square)),
@@ -132,7 +132,7 @@ fn radius(method: &MethodTheory) -> String {
     }
 }
 
-/// How the floor of a summary is known.
+/// The accuracy of a summary's floor.
 fn status(result: Option<&Json>) -> String {
     result.and_then(|result| result["predicted_accuracy"]["floor"]["status"].as_str()).unwrap_or_default().replace('_', " ")
 }
@@ -141,7 +141,7 @@ fn status(result: Option<&Json>) -> String {
 fn parts(method: &MethodTheory) -> [Cell; 5] {
     let Some(limits) = method.above_rounding() else { return [const { Cell::Empty }; 5] };
     let share = |part: Option<f64>| match part.map(|part| part / limits.floor) {
-        // Where no agent differs, the bias is 0 but for rounding.
+        // If agents do not differ, the bias is 0 up to rounding.
         Some(share) if share.abs() < 5e-4 => Cell::Empty,
         Some(share) => Cell::Number(share, format!("{:.0}%", 100.0 * share)),
         None => Cell::Empty,
@@ -162,7 +162,7 @@ fn stable(method: &MethodTheory) -> Cell {
     }
 }
 
-/// The floors that are known, as levels of curves: method, point, value and how it is known.
+/// The known floors as levels of curves: method, point, value and accuracy.
 pub fn levels(theory: &TheoryReport) -> Vec<(&str, &str, f64, String)> {
     let level = |method: &'_ MethodTheory| {
         let limits = method.above_rounding().filter(|limits| limits.floor > 0.0)?;

@@ -1,20 +1,20 @@
-//! Which records of long runs a page has: no more than a screen can show.
+//! Selects the records of long runs that a screen can show.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::rounds::Series;
 
-/// The most numbers that the curves of a page have: some 2 MB of text.
+/// The largest number of numbers in the curves of a page: about 2 MB of text.
 const MAX_NUMBERS: usize = 200_000;
-/// The least records of a series that has more of them.
+/// The least number of records of a series that has more.
 const FEWEST: usize = 64;
 
 /// The seeds of a method at a point.
 pub type Group<'a> = Vec<&'a Series>;
 
-/// For each group, the numbers of the records that the page has, of all its seeds: the first, the last, and of each stretch of records those at
-/// which one of these columns, as its mean over the seeds, is smallest and largest. Stretches are short at the start, for logarithmic axes. Where
-/// the columns of all groups are few numbers, these are all records.
+/// For each group, the indices of the selected records, the same for all its seeds: the first, the last, and for each stretch of records
+/// those with the smallest and largest mean over the seeds of one of the columns `extremes`. Stretches are short at the start, for
+/// logarithmic axes. If all groups have few numbers, all records are selected.
 pub fn kept(groups: &[Group<'_>], columns: &[usize], extremes: &[usize]) -> Vec<Vec<usize>> {
     let most = most_records(groups, columns);
     groups.iter().map(|group| of_group(group, extremes, most)).collect()
@@ -24,9 +24,9 @@ fn records(group: &Group<'_>) -> usize {
     group.iter().map(|series| series.columns[0].len()).max().unwrap_or(0)
 }
 
-/// The most records of a series with which all columns fit into the page.
+/// The largest number of records per series with which all columns fit into the page.
 fn most_records(groups: &[Group<'_>], columns: &[usize]) -> usize {
-    // Columns that are the same for all seeds are in the page once.
+    // Columns that are equal for all seeds count once.
     let distinct = |group: &Group<'_>| {
         let bits = |column: &Vec<f64>| column.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         let all = group.iter().flat_map(|series| columns.iter().map(|j| bits(&series.columns[*j])));
@@ -38,7 +38,7 @@ fn most_records(groups: &[Group<'_>], columns: &[usize]) -> usize {
     if numbers(longest) <= MAX_NUMBERS {
         return longest;
     }
-    // The largest number of records that fits is between these two.
+    // The largest fitting number of records is between these two.
     let (mut fits, mut does_not) = (FEWEST, longest.max(FEWEST + 1));
     while does_not - fits > 1 {
         let middle = usize::midpoint(fits, does_not);
@@ -53,7 +53,7 @@ fn of_group(group: &Group<'_>, extremes: &[usize], most: usize) -> Vec<usize> {
         return (0..records).collect();
     }
     let means: Vec<Vec<f64>> = extremes.iter().map(|j| mean(group, *j, records)).collect();
-    // Metrics are often extreme at the same records: as many stretches as fit.
+    // Metrics often have their extremes at the same records, so that more stretches fit.
     let mut count = most;
     loop {
         let kept = ends_and_extremes(group, &means, &stretches(records, count));
@@ -64,7 +64,7 @@ fn of_group(group: &Group<'_>, extremes: &[usize], most: usize) -> Vec<usize> {
     }
 }
 
-/// The first record, the last one of each seed, and of each stretch the extremes of these means.
+/// The first record, the last record of each seed, and the extremes of these means in each stretch.
 fn ends_and_extremes(group: &Group<'_>, means: &[Vec<f64>], stretches: &[usize]) -> Vec<usize> {
     let mut kept: Vec<usize> = group.iter().filter_map(|series| series.columns[0].len().checked_sub(1)).collect();
     kept.push(0);
@@ -89,7 +89,7 @@ fn mean(group: &Group<'_>, column: usize, records: usize) -> Vec<f64> {
     (0..records).map(at).collect()
 }
 
-/// The edges of at most so many stretches of records: half of them are equally long, half grow with the logarithm of their number.
+/// The edges of at most `count` stretches of records: half of equal length, half with logarithmically growing length.
 fn stretches(records: usize, count: usize) -> Vec<usize> {
     let half = count.div_ceil(2);
     let part = |k: usize| k as f64 / half as f64;

@@ -9,20 +9,20 @@ use fedsa_experiment::options::between as whole;
 
 #[derive(Args, Debug)]
 pub struct AgentArgs {
-    /// Settings of the federation: an experiment file with one method and one seed, without data
+    /// Experiment file of the federation: one method and one seed, without data
     pub file: PathBuf,
-    /// Data of this agent: files, globs, a folder, or a data set; none if the problem is generated
+    /// Data of this agent: files, globs, a folder, or a data set; none for a generated problem
     pub data: Vec<String>,
-    /// Folder of its state, created if missing. An agent restarted with it continues
+    /// State folder, created if missing. An agent restarted with it continues
     #[arg(long, value_name = "DIR")]
     pub state: PathBuf,
-    /// Number of this agent; by default the server assigns one
+    /// Number of this agent; by default assigned by the server
     #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, u64::from(u32::MAX) - 1))]
     pub agent: Option<u64>,
-    /// Socket on which the agent answers; DIR/socket by default
+    /// Socket of the agent; by default DIR/socket
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Leave the federation for good: answer every message of the server so
+    /// Leave the federation for good: the agent answers this to every message
     #[arg(long)]
     pub leave: bool,
     #[command(flatten)]

@@ -8,42 +8,42 @@ use super::values::{ProgressMode, timeout};
 
 #[derive(Subcommand, Debug)]
 pub enum DataCommand {
-    /// List the public data sets: name, size, content, source, source of the checksums
+    /// List public data sets: name, size, content, sources
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Fetch data sets into the cache, $XDG_CACHE_HOME/fedsa or ~/.cache/fedsa, and verify them. Interrupted fetches continue
+    /// Fetch data sets into the cache, $XDG_CACHE_HOME/fedsa or ~/.cache/fedsa, and verify them; continue interrupted fetches
     Fetch(FetchArgs),
-    /// Compare data sets with their checksums; exit status 1 if a file differs or is missing
+    /// Verify the checksums of data sets; exit status 1 if a file differs or is missing
     Verify(VerifyArgs),
 }
 
 #[derive(Args, Debug)]
 pub struct FetchArgs {
-    /// Data sets, such as libsvm/w8a; libsvm for all that begin with libsvm/
+    /// Data sets, such as libsvm/w8a, or libsvm for all below
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
-    /// Copy from this folder instead of downloading
+    /// Copy from this folder
     #[arg(long, value_name = "DIR", conflicts_with = "url_base")]
     pub from: Option<PathBuf>,
-    /// Mirror to download from, as URL/libsvm/w8a; by default the environment variable FEDSA_DATA_URL, else the canonical sources
+    /// Mirror, as URL/libsvm/w8a; by default $FEDSA_DATA_URL, else the canonical sources
     #[arg(long, value_name = "URL")]
     pub url_base: Option<String>,
     /// Replace cached files that differ
     #[arg(long)]
     pub overwrite: bool,
-    /// Seconds for which a server may be silent
+    /// Longest silence of a server, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = timeout)]
     pub timeout: f64,
-    /// Print the result as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
     /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
-    /// Progress; auto: a bar on a terminal, nothing elsewhere
+    /// Progress; auto: bar on a terminal, else nothing
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub progress: ProgressMode,
 }

@@ -8,7 +8,7 @@ use fedsa_experiment::options::between as whole;
 
 #[derive(Subcommand, Debug)]
 pub enum FederationCommand {
-    /// Write a Flower app: settings, server, node, and a README with the commands for certificates, nodes and a run
+    /// Write a Flower app: settings, server, node, and a README with commands
     New(NewFederationArgs),
     /// List what a federation cannot do yet
     Limits,
@@ -16,9 +16,9 @@ pub enum FederationCommand {
 
 #[derive(Args, Debug)]
 pub struct NewFederationArgs {
-    /// Folder of the app, new or empty; it names the app
+    /// Folder of the app, new or empty; its name is the app's
     pub dir: PathBuf,
-    /// Settings of the federation: an experiment file with one method and one seed, without data; by default a small example
+    /// Experiment file of the federation: one method and one seed, without data; by default a small example
     #[arg(long, value_name = "FILE")]
     pub settings: Option<PathBuf>,
     /// Number of agents

@@ -9,11 +9,11 @@ use super::values::ProgressMode;
 /// Which part of a sweep runs.
 #[derive(Args, Debug)]
 pub struct PartArgs {
-    /// Run only these sweep points, such as 3,7-12, numbered as in fedsa check --json. Processes may share the folder; fedsa merge puts
-    /// their parts together. A repeated command continues its part
+    /// Run only these sweep points, such as 3,7-12, numbered as in fedsa check --json. Processes may share the folder; fedsa merge joins
+    /// their parts. A repeated command continues its part
     #[arg(long, value_name = "LIST", conflicts_with = "overwrite", allow_hyphen_values = true)]
     pub points: Option<String>,
-    /// Run only these seeds of the points, such as 0-4
+    /// Run only these seeds, such as 0-4
     #[arg(long, value_name = "FIRST-LAST", requires = "points", allow_hyphen_values = true)]
     pub seed_range: Option<String>,
 }
@@ -22,13 +22,13 @@ pub struct PartArgs {
 pub struct MergeArgs {
     /// Folder in which the parts ran
     pub dir: PathBuf,
-    /// Print the summary as JSON instead of the report
+    /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
     /// Print only errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Progress; auto: a bar on a terminal, lines elsewhere
+    /// Progress; auto: bar on a terminal, else lines
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub progress: ProgressMode,
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// Folders of runs, fits, evaluations or tunings, shown together
+    /// Folders of runs, fits, evaluations or tunings
     #[arg(required = true, value_name = "DIR")]
     pub dirs: Vec<PathBuf>,
     /// Page to write
@@ -15,7 +15,7 @@ pub struct ReportArgs {
     /// Title of the page; by default the run's
     #[arg(long)]
     pub title: Option<String>,
-    /// Update the page every few seconds until no run is active; it reloads itself
+    /// Rewrite the page every few seconds until no run is active; it reloads itself
     #[arg(long)]
     pub watch: bool,
     /// Replace a file that is not a report of fedsa

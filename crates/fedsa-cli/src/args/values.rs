@@ -1,6 +1,6 @@
 //! Values of options that several commands have.
 
-/// How progress is shown.
+/// The display of progress.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ProgressMode {
     /// A bar on a terminal, lines elsewhere
@@ -30,7 +30,7 @@ pub(super) fn timeout(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Where a picture goes.
+/// The destination of a picture.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureStyleArg {
     /// The text width of NeurIPS, 5.5 inches, with 9 point Times

@@ -1,4 +1,4 @@
-//! `fedsa check`: validates a file, and reports what would run, whether it is stable, and how long it takes.
+//! `fedsa check`: validates a file, and reports its runs, their stability and their time.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ pub fn check(args: &CheckArgs, kinds: &Kinds) -> Result<u8, Error> {
     Ok(DONE)
 }
 
-/// Checks the settings of a federation, whose data are with its agents.
+/// Checks the settings of a federation, whose agents have the data.
 fn check_federation(document: Document, as_json: bool) -> Result<u8, Error> {
     const NOT_CHECKED: &str = "rows, columns and labels, stability, memory and time, which depend on the agents' data";
     let checked = Deployment::new(document)?;

@@ -1,4 +1,4 @@
-//! `fedsa data`: public data sets by name: what there is, getting them, checking them.
+//! `fedsa data`: lists, fetches and verifies public data sets.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::error::{DONE, NOT_AS_EXPECTED};
 
 /// The environment variable that names a mirror.
 const MIRROR: &str = "FEDSA_DATA_URL";
-/// How long to wait before the second try of a download.
+/// The pause before the second try of a download.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs the command.
 ///
 /// # Errors
-/// When a name is not known, or a file cannot be got.
+/// When a name is unknown, or a file cannot be fetched.
 pub fn data(command: &DataCommand) -> Result<u8, Error> {
     match command {
         DataCommand::List { json } => Ok(list(*json)),
@@ -33,7 +33,7 @@ pub fn data(command: &DataCommand) -> Result<u8, Error> {
     }
 }
 
-/// The sets with these names; the first part of a name stands for all that begin with it.
+/// The sets with these names; a first part of names selects all sets that begin with it.
 fn named(names: &[String]) -> Result<Vec<&'static PublicSet>, Error> {
     let mut sets: Vec<&PublicSet> = Vec::new();
     for name in names {
@@ -101,7 +101,7 @@ fn fetch(args: &FetchArgs) -> Result<u8, Error> {
     let mut done: Vec<Json> = Vec::new();
     for set in sets {
         for file in set.files {
-            // A copy that commands would read anyhow need not be got.
+            // A copy that commands already find is not fetched.
             let there = [&places, &cached].into_iter().find_map(|places| match state(set, file, places) {
                 FileState::Good(path) => Some(path),
                 _ => None,
@@ -139,7 +139,7 @@ fn verify(args: &VerifyArgs) -> Result<u8, Error> {
     let (mut entries, mut bad, mut absent): (Vec<Json>, usize, Vec<&str>) = (Vec::new(), 0, Vec::new());
     for set in sets {
         let states: Vec<(&PublicFile, FileState)> = set.files.iter().map(|file| (file, state(set, file, &places))).collect();
-        // The files of another set may lie where those of this one are expected: then this one is not there.
+        // Files of another set may be at the expected places; this set is then not there.
         let is_there = |state: &FileState| *state != FileState::Missing && state.other_set().is_none();
         if wanted.is_empty() && !states.iter().any(|(_, state)| is_there(state)) {
             absent.push(set.name);
@@ -168,7 +168,7 @@ fn verify(args: &VerifyArgs) -> Result<u8, Error> {
     Ok(if bad == 0 && !entries.is_empty() { DONE } else { NOT_AS_EXPECTED })
 }
 
-/// What is said where no data set is there: which folders were searched, and how to get one.
+/// The lines for an empty cache: the searched folders, and how to fetch a set.
 fn nothing(folders: &[String]) -> String {
     let searched = match folders {
         [] => "no folder was searched: FEDSA_DATA, XDG_CACHE_HOME and HOME are not set".to_string(),
@@ -189,7 +189,7 @@ fn entry(set: &PublicSet, file: &PublicFile, state: &FileState) -> Json {
     out
 }
 
-/// What is there of a file.
+/// The state of a file in words.
 fn sentence(state: &FileState) -> String {
     match state {
         FileState::Good(path) => format!("ok: {}", path.display()),
@@ -202,7 +202,7 @@ fn sentence(state: &FileState) -> String {
     }
 }
 
-/// Shows how a file is got: a bar on a terminal.
+/// Shows the progress of a file: a bar on a terminal.
 struct Shown {
     bar: Option<ProgressBar>,
     quiet: bool,

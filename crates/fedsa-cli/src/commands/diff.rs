@@ -1,4 +1,4 @@
-//! `fedsa diff`: two finished runs beside each other.
+//! `fedsa diff`: compares two finished runs.
 
 use fedsa::error::Error;
 use fedsa_evaluate::policy_value::ValueEstimate;
@@ -12,7 +12,7 @@ use crate::error::DONE;
 /// Runs the command.
 ///
 /// # Errors
-/// When one of the folders holds no finished run.
+/// When a folder has no finished run.
 pub fn diff(args: &DiffArgs) -> Result<u8, Error> {
     let compared = compare(&args.a, &args.b)?;
     if args.json {
@@ -47,7 +47,7 @@ pub fn diff(args: &DiffArgs) -> Result<u8, Error> {
     Ok(DONE)
 }
 
-/// A coefficient of both fits, with standard errors where they are known.
+/// A coefficient of both fits, with standard errors if known.
 fn coefficient_line(pair: &Pair<ComparedCoefficient>) -> String {
     let side = |c: ComparedCoefficient| {
         let se = c.se.map_or(String::new(), |se| format!(" ({})", numbers::digits(se, 4)));
@@ -72,7 +72,7 @@ fn value_line(pair: &PolicyValuePair) -> String {
     format!("{name}: {} | {}; {}{interval}", with_error(a), with_error(b), with_error(difference))
 }
 
-/// A method at a point, under both runs.
+/// A method at a point, in both runs.
 fn result_line(pair: &Pair<Side>) -> String {
     let mut parts = Vec::new();
     let (a, b) = (&pair.a, &pair.b);

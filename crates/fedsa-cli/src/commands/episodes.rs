@@ -1,4 +1,4 @@
-//! What was read of logs, for people: episodes, returns and each agent's share.
+//! The report about logs: episodes, returns and each agent's share.
 
 use fedsa::error::quoted;
 use fedsa_experiment::evaluate::LogsRead;
@@ -6,7 +6,7 @@ use fedsa_experiment::numbers;
 
 use super::count;
 
-/// The report, under the line with the number of transitions.
+/// The report, below the line with the number of transitions.
 pub fn lines(read: &LogsRead, gamma: f64) -> Vec<String> {
     let all = &read.all;
     let number = |n: usize| numbers::thousands(n as f64);
@@ -34,7 +34,7 @@ pub fn lines(read: &LogsRead, gamma: f64) -> Vec<String> {
 
 /// The transitions and the share of each agent.
 fn shares(read: &LogsRead) -> Option<String> {
-    /// The largest number of agents that are named.
+    /// The largest number of agents that are listed.
     const NAMED: usize = 8;
     if read.agents.len() < 2 {
         return None;

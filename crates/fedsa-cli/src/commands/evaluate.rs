@@ -1,7 +1,7 @@
-//! `fedsa evaluate`: logged transitions to the weights of a value function.
+//! `fedsa evaluate`: fits the weights of a value function to logged transitions.
 //!
 //! [`mod@fedsa_experiment::evaluate`] does the work. In addition to the usual outputs of a run the command writes `weights.json`,
-//! `weights.npz` and pictures. Before the run it prints what it read, and how long the run will take.
+//! `weights.npz` and pictures. Before the run it prints what it read, and the estimated time.
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
@@ -23,10 +23,10 @@ use super::{changes, count, duration, episodes, federation, holdout, lacking, me
 use crate::args::EvaluateArgs;
 use crate::hints;
 
-/// The options that captions name.
+/// The options that captions mention.
 const WORDS: PictureWords<'_> = PictureWords { chooser: "--method auto", value_columns: "--value-columns" };
 
-/// The error with what the program can do about it.
+/// The error with help in options of the program.
 fn in_options(e: Error, settings: &EvaluateSettings) -> Error {
     if e.key == "changes" {
         let help = format!("{}, for fedsa run", e.help);
@@ -44,7 +44,7 @@ pub fn evaluate(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
 }
 
 fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
-    // What methods cost is known for clear links only.
+    // The costs of methods are known for clear links only.
     let is_auto = args.settings.method == AUTO;
     if let Some(set) = args.task.set.iter().find(|set| is_auto && set.split('=').next().is_some_and(|key| key.contains("uplink"))) {
         let what = format!("--method auto with --set {}: costs over links that alter or lose messages are not compared", quoted(set));
@@ -87,12 +87,12 @@ pub fn read(args: &EvaluateArgs, kinds: &Kinds) -> Result<Experiment, Error> {
     settings(args, kinds).experiment()
 }
 
-/// The settings of the options.
+/// The settings of the options, with these kinds.
 fn settings(args: &EvaluateArgs, kinds: &Kinds) -> EvaluateSettings {
     EvaluateSettings { changes: changes(&args.task), kinds: kinds.clone(), ..args.settings.clone() }
 }
 
-/// The chosen method with its cost, and those that were not chosen with theirs.
+/// The chosen method with its cost, and the others with theirs.
 fn chosen(choice: &Choice) -> Vec<String> {
     let steps = format!("step size {}, {} local steps", numbers::typed(choice.demand.step_size), choice.demand.local_steps);
     let line = |candidate: &Considered| {
@@ -128,19 +128,19 @@ fn chosen(choice: &Choice) -> Vec<String> {
     lines
 }
 
-/// What the report before the run is about.
+/// The inputs of the report before the run.
 struct Before {
     lines: Vec<String>,
     has_rewards: bool,
     chosen: Vec<String>,
-    /// Features that would take less, where there are many.
+    /// Features that would take less time, if there are many.
     fewer: String,
-    /// Whether a method was chosen whose cost is not known.
+    /// Whether the chosen method's cost is unknown.
     is_unknown: bool,
 }
 
 impl Before {
-    /// The data and the method.
+    /// The inputs from the settings, the data and the method.
     fn of(asked: &EvaluateSettings, evaluation: &Evaluation) -> Self {
         let has_rewards = evaluation.data.logs.facts.iter().any(|log| log.has_rewards);
         let chosen = evaluation.choice.as_ref().map_or(Vec::new(), chosen);
@@ -159,7 +159,7 @@ impl Before {
         if self.chosen.is_empty() || self.is_unknown {
             lines.extend(prediction(plan));
         }
-        // Nobody minds a minute.
+        // A run of up to a minute needs no hint.
         if Expectation::of(plan).most_seconds > 60.0 && (self.is_unknown || !self.fewer.is_empty()) {
             lines.push(format!("  {}a larger --tol, such as 1e-6, or a --ridge ends earlier", self.fewer));
         }
@@ -167,9 +167,9 @@ impl Before {
     }
 }
 
-/// What is said of the logs and their features.
+/// The lines about logs and their features.
 fn data(asked: &EvaluateSettings, data: &Data) -> Vec<String> {
-    /// The largest number of columns that are listed; more are only counted.
+    /// The largest number of columns that are listed; others are only counted.
     const LISTED: usize = 20;
     let Data { logs, settings, map, .. } = data;
     let columns = map.columns();
@@ -209,7 +209,7 @@ fn data(asked: &EvaluateSettings, data: &Data) -> Vec<String> {
     lines
 }
 
-/// The features that were tried with their errors.
+/// The tried features with their errors.
 fn tried(choice: &FeatureChoice) -> Vec<String> {
     let each = choice.tried.iter().map(|tried| {
         let d = tried.features.map_or(String::new(), |d| format!(", {}", count(d, "feature")));

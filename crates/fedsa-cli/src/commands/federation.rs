@@ -13,7 +13,7 @@ use crate::args::{FederationCommand, NewFederationArgs, Overrides};
 use crate::error::DONE;
 use crate::hints;
 
-/// The files of an app, by their names.
+/// The files of an app, by name.
 const FILES: [(&str, &str); 7] = [
     ("pyproject.toml", include_str!("../../templates/federation/pyproject.toml")),
     ("README.md", include_str!("../../templates/federation/README.md")),
@@ -46,7 +46,7 @@ fn new(args: &NewFederationArgs, kinds: &Kinds) -> Result<u8, Error> {
     write(&args.dir, args.agents, Some(&text), deployment.notes())
 }
 
-/// Writes the app of a federation that does what a task does in one process.
+/// Writes the app of a federation that performs a task of `fedsa fit` or `fedsa evaluate`.
 ///
 /// # Errors
 /// As [`federation`].
@@ -55,7 +55,7 @@ pub fn write_task(dir: &Path, task: &TaskSettings) -> Result<u8, Error> {
     written.map_err(|e| if e.key == "DIR" { e.about("--federation") } else { e })
 }
 
-/// Writes an app with these settings, or those of an example.
+/// Writes an app with these settings, or with an example's.
 fn write(dir: &Path, agents: u64, settings: Option<&str>, notes: &[Note]) -> Result<u8, Error> {
     let name = name_of(dir)?;
     refuse_taken(dir)?;
@@ -79,7 +79,7 @@ fn write(dir: &Path, agents: u64, settings: Option<&str>, notes: &[Note]) -> Res
     Ok(DONE)
 }
 
-/// The name of the app, which Flower and Python accept.
+/// The name of the app, in a form that Flower and Python accept.
 fn name_of(dir: &Path) -> Result<String, Error> {
     let name = dir.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -92,7 +92,7 @@ fn name_of(dir: &Path) -> Result<String, Error> {
     Err(Error::new("DIR", what, "a folder whose name begins with a letter, and has letters, digits and hyphens"))
 }
 
-/// Refuses a folder that holds something.
+/// Refuses a folder that is not empty.
 fn refuse_taken(dir: &Path) -> Result<(), Error> {
     let is_free = match atomic::at(dir) {
         Ok(None) => true,
@@ -105,12 +105,12 @@ fn refuse_taken(dir: &Path) -> Result<(), Error> {
     Err(Error::new("DIR", format!("{} is there already", dir.display()), "a folder that does not exist, or is empty"))
 }
 
-/// The settings of a run with this number of agents.
+/// The settings with this number of agents.
 fn with_agents(text: &str, agents: u64) -> String {
     text.replace("agents = 3\n", &format!("agents = {agents}\n"))
 }
 
-/// A text between the quotes of TOML.
+/// A text as it may stand between the quotes of TOML.
 fn toml_text(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }

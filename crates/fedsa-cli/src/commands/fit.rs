@@ -1,7 +1,7 @@
-//! `fedsa fit`: rows with targets to the weights of a regression or of a classification.
+//! `fedsa fit`: fits the weights of a regression or classification model to rows with targets.
 //!
 //! [`mod@fedsa_experiment::fit`] does the work. In addition to the usual outputs of a run the command writes `weights.json` and
-//! `weights.npz`, and prints what every method spent.
+//! `weights.npz`, and prints the costs of every method.
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa_experiment::Kinds;
@@ -20,15 +20,15 @@ use super::run::{ended, finished, if_exists, settings as run_settings};
 use super::{changes, count, federation, lacking, megabits, say, signals};
 use crate::args::FitArgs;
 
-/// The most files or agents that are listed.
+/// The largest number of files or agents that are listed.
 const MAX_LISTED: usize = 4;
 
-/// The most levels of a category that are listed.
+/// The largest number of levels of a category that are listed.
 const MAX_LEVELS: usize = 6;
 
-/// The error with what the program can do about it.
+/// The error with help in options of the program.
 fn in_options(e: Error, settings: &FitSettings) -> Error {
-    // What no option has set has its key.
+    // Settings without an option keep their key.
     if e.key == "problem.positive" {
         return e.about("positive");
     }
@@ -81,12 +81,12 @@ pub fn read(args: &FitArgs, kinds: &Kinds) -> Result<Experiment, Error> {
     settings(args, kinds).experiment()
 }
 
-/// The settings of the options.
+/// The settings of the options, with these kinds.
 fn settings(args: &FitArgs, kinds: &Kinds) -> FitSettings {
     FitSettings { changes: changes(&args.task), kinds: kinds.clone(), ..args.settings.clone() }
 }
 
-/// What is said of the data before the runs.
+/// The lines about the data before the runs.
 fn about(fit: &Fit) -> Vec<String> {
     let intercept = match fit.prepared().transform.intercept {
         true => "an intercept (--intercept=false leaves it out)",
@@ -106,7 +106,7 @@ fn about(fit: &Fit) -> Vec<String> {
         let (column, levels) = (quoted(&category.column), levels.join(", "));
         lines.push(format!("  categories of {column} (rows): {levels}{more}{reference} (--drop {column} leaves the column out)"));
     }
-    // A folder or a glob may stand for more than was meant, such as training and test files.
+    // A folder or a glob may contain more than was meant, such as training and test files.
     let read = fit.rows_read();
     if read.len() > 1 {
         lines.push(format!("  read: {}", listed_rows(read.iter().map(|(name, rows)| (&name[..], *rows)), "file")));
@@ -122,7 +122,7 @@ fn about(fit: &Fit) -> Vec<String> {
     lines
 }
 
-/// How many rows are whose, of the first few.
+/// The number of rows of each of the first few.
 fn listed_rows<'a>(all: impl Iterator<Item = (&'a str, usize)>, noun: &str) -> String {
     let all: Vec<String> = all.map(|(name, rows)| format!("{} of {}", count(rows, "row"), quoted(name))).collect();
     let more =
@@ -130,7 +130,7 @@ fn listed_rows<'a>(all: impl Iterator<Item = (&'a str, usize)>, noun: &str) -> S
     format!("{}{more}", all[..all.len().min(MAX_LISTED)].join(", "))
 }
 
-/// Which class is modelled.
+/// The class that is modelled.
 fn modelled(targets: &Targets) -> Option<String> {
     match targets {
         Targets::Classes { positive, negative, .. } => {
@@ -145,7 +145,7 @@ fn modelled(targets: &Targets) -> Option<String> {
     }
 }
 
-/// Why the method was chosen, and what it and the others take by rule of thumb.
+/// The reason for the choice, and the estimated costs of all methods.
 fn chosen(choice: &LossChoice) -> Vec<String> {
     let line = |candidate: &ConsideredForLosses| {
         let cost = candidate.cost;
@@ -165,9 +165,9 @@ fn chosen(choice: &LossChoice) -> Vec<String> {
     lines
 }
 
-/// What every method spent, and how good the model is.
+/// The costs of every method, and the quality of the model.
 fn report(fitted: &Fitted) -> Vec<String> {
-    // The quality is told in sentences below.
+    // The sentences below have the quality.
     let mut lines: Vec<String> = fitted.summary().tables.iter().take(1).flat_map(table).collect();
     let quality = |name: &str, quality: &FitQuality| {
         let accuracy = quality.accuracy.map_or(String::new(), |share| format!(", accuracy {}", numbers::percent(share)));

@@ -1,4 +1,4 @@
-//! What `fedsa evaluate --holdout` says: whether the federated weights are better than an agent's own.
+//! The report of `fedsa evaluate --holdout`: whether federated weights are better than an agent's own.
 
 use fedsa_experiment::evaluate::comparison::HoldoutComparison;
 

@@ -1,4 +1,4 @@
-//! `fedsa list`: the runs in a folder, with how they ended.
+//! `fedsa list`: the runs in a folder, with their outcomes.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ const DEPTH: usize = 8;
 /// Runs the command.
 ///
 /// # Errors
-/// When there is no such folder.
+/// When the folder does not exist.
 pub fn list(args: &ListArgs) -> Result<u8, Error> {
     if !args.dir.is_dir() {
         let help = "a folder with runs; out by default";
@@ -49,7 +49,7 @@ pub fn list(args: &ListArgs) -> Result<u8, Error> {
     Ok(DONE)
 }
 
-/// The folders of runs at and below a folder, those below a run too. Links are not followed.
+/// The folders of runs at and below a folder, including those below a run. Links are not followed.
 fn collect(dir: &Path, depth: usize, found: &mut Vec<(PathBuf, RunState)>) {
     if let Some(state) = state_of(dir) {
         found.push((dir.to_path_buf(), state));
@@ -129,7 +129,7 @@ fn fitted_value(value: &Json) -> String {
     value["estimate"].as_f64().map_or(String::new(), |x| format!("fitted value {} {error}", numbers::number(x)))
 }
 
-/// The model of a fit: its rows, its AIC, and the levels that others are compared with.
+/// The model of a fit: its rows, its AIC, and its reference levels.
 fn model(fit: &Json) -> String {
     let Some(model) = fit["model"].as_str() else { return String::new() };
     let mut parts = vec![model.to_string()];

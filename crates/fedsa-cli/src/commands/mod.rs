@@ -48,21 +48,20 @@ use crate::hints;
 /// The reason why standard output was lost, if it was.
 static LOST: Mutex<Option<String>> = Mutex::new(None);
 
-/// Prints a line, with control characters escaped, because names in it may come from files. A reader that
-/// has ended (`| head`) is ignored; any other failure to write is reported at the end
-/// ([`lost_output`]).
+/// Prints a line, with control characters escaped, because names in it may come from files. A reader that has ended (`| head`) is ignored;
+/// any other write failure is reported at the end ([`lost_output`]).
 pub fn say(line: impl Display) {
     write_out(format!("{}\n", harmless(&line.to_string())).as_bytes());
 }
 
-/// Prints a value as JSON, with control characters of its strings escaped as JSON does. What is made as it is written is not kept.
+/// Prints a value as JSON, with control characters of its strings escaped. Parts that are made while writing are not stored.
 pub fn say_json(value: &impl serde::Serialize) {
     let mut out = Escaping(BufWriter::new(std::io::stdout().lock()));
     let written = serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from);
     lose(written.and_then(|()| out.0.write_all(b"\n")).and_then(|()| out.0.flush()));
 }
 
-/// Writes pieces of JSON, which are whole characters, with control characters escaped.
+/// Writes pieces of JSON, each of whole characters, with control characters escaped.
 struct Escaping<W>(W);
 
 impl<W: Write> Write for Escaping<W> {
@@ -92,7 +91,7 @@ pub fn write_out(bytes: &[u8]) {
     lose(out.write_all(bytes).and_then(|()| out.flush()));
 }
 
-/// Remembers that standard output was lost; a reader that has enough is no loss.
+/// Records that standard output was lost. A reader that has ended is no loss.
 fn lose(written: std::io::Result<()>) {
     if let Err(e) = written
         && e.kind() != ErrorKind::BrokenPipe
@@ -143,8 +142,7 @@ pub fn complain(e: Error) {
     let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(ShownError::from(e)));
 }
 
-/// The largest experiment file, in bytes: its tree takes about forty times as much memory. A sweep of
-/// 100,000 values takes two million bytes.
+/// The largest experiment file, in bytes. Its tree takes about forty times as much memory; 100,000 sweep values take two million bytes.
 const LARGEST: u64 = 16_000_000;
 
 /// Reads an experiment file with its overrides. Returns also the base folder of its paths.
@@ -180,7 +178,7 @@ pub fn load(path: &Path, overrides: &Overrides, quick: bool, kinds: &Kinds) -> R
     Ok((parse(&name, &text, overrides, quick, kinds)?, base))
 }
 
-/// The path that stands for standard input.
+/// The path of standard input.
 const STDIN: &str = "-";
 
 /// Reads the text of an experiment with its overrides.
@@ -260,14 +258,13 @@ pub fn sweep(document: &mut Document, assignment: &str) -> Result<(), Error> {
     document.add_sweep(assignment, by).map_err(|e| hints::of_option("--sweep", e))
 }
 
-/// What `--set` changes in the experiment that a command makes of its options.
+/// The changes that `--set` makes in the experiment of a command's options.
 pub fn changes(task: &TaskArgs) -> Changes {
     let set = Overrides { set: task.set.clone(), ..Overrides::default() };
     Changes::new(move |document| apply(&set, document))
 }
 
-/// The error about a setting that a method lacks, of the methods that options name: about the option, where there is one with this help, or about
-/// the key that gives it.
+/// The error about a missing setting of a method that options name. It names the option with this help, if any, otherwise the key.
 fn lacking<'m>(e: Error, methods: impl IntoIterator<Item = &'m String>, options: &[(&str, &str)]) -> Error {
     let at = |key: &str| key.strip_prefix("method[")?.split_once("].").and_then(|(i, key)| Some((i.parse().ok()?, key.to_string())));
     let Some((i, key)) = at(&e.key).filter(|_| e.code() == ErrorCode::MissingKey) else { return e };

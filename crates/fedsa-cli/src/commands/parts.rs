@@ -1,4 +1,4 @@
-//! `fedsa run --points` and `fedsa merge`: parts of a sweep that run apart, and what they come to together.
+//! `fedsa run --points` and `fedsa merge`: runs of parts of a sweep, and their union.
 
 use std::time::Instant;
 
@@ -60,10 +60,10 @@ pub fn run(args: &RunArgs, points: &str, kinds: &Kinds) -> Result<u8, Error> {
     Ok(DONE)
 }
 
-/// Puts the parts in a folder together.
+/// Merges the parts in a folder.
 ///
 /// # Errors
-/// When a part is missing, damaged or foreign: nothing is written then. When the machine fails.
+/// When a part is missing, damaged or foreign (nothing is then written), and when the machine fails.
 pub fn merge(args: &MergeArgs, kinds: &Kinds) -> Result<u8, Error> {
     let began = Instant::now();
     let common = Common { quiet: args.quiet, progress: args.progress, ..Common::default() };

@@ -1,4 +1,4 @@
-//! `fedsa plot`: draws the figure of a finished run again.
+//! `fedsa plot`: redraws the figure of a finished run.
 
 use fedsa::error::{Error, quoted};
 use fedsa_experiment::Kinds;
@@ -15,7 +15,7 @@ use crate::error::DONE;
 /// # Errors
 /// When the folder holds no finished run, or an option sets something other than the figure.
 pub fn plot(args: &PlotArgs, kinds: &Kinds) -> Result<u8, Error> {
-    // A folder without a run is refused before the options are looked at.
+    // A folder without a run is refused before options are checked.
     FinishedRun::read(&args.dir)?;
     for assignment in &args.set {
         let key = assignment.split('=').next().unwrap_or_default().trim();

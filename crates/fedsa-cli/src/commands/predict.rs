@@ -11,7 +11,7 @@ use super::{count, may_write, say, warn, write_out};
 use crate::args::PredictArgs;
 use crate::error::DONE;
 
-/// The format of the table that is written.
+/// The format of the written table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Csv,
@@ -52,7 +52,7 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Error> {
     Ok(DONE)
 }
 
-/// How good predictions are.
+/// The quality of predictions.
 fn quality(quality: PredictionQuality) -> String {
     match quality {
         PredictionQuality::RootMeanSquareError { value, rows } => {
@@ -62,7 +62,7 @@ fn quality(quality: PredictionQuality) -> String {
     }
 }
 
-/// The format that the extension of the output names; CSV on standard output.
+/// The format by the extension of the output; CSV on standard output.
 fn format(args: &PredictArgs) -> Result<Format> {
     let extension = args.out.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
     match extension.as_deref() {

@@ -22,7 +22,7 @@ const BETWEEN_LINES: Duration = Duration::from_secs(30);
 pub struct Watcher<'a> {
     common: &'a Common,
     began: Instant,
-    /// Prints what is to be said about the plan before it runs.
+    /// Prints the lines about the plan before it runs.
     planned: &'a (dyn Fn(&Plan) + Sync),
     plan: OnceLock<Arc<Plan>>,
     shown: OnceLock<ProgressDisplay>,
@@ -41,7 +41,7 @@ struct Lines {
     next: Instant,
     /// Local steps of an earlier run.
     found: f64,
-    /// Local steps that are done, including those of an earlier run.
+    /// Completed local steps, including an earlier run's.
     done: f64,
     total: f64,
     /// Whether runs may end early, at a target.
@@ -52,12 +52,12 @@ struct Lines {
 const UNIT: f64 = 1000.0;
 
 impl<'a> Watcher<'a> {
-    /// An observer of work that began then; `planned` is called with the plan before it runs.
+    /// An observer of work that began at `began`; it calls `planned` with the plan before the runs.
     pub fn new(common: &'a Common, began: Instant, planned: &'a (dyn Fn(&Plan) + Sync)) -> Self {
         Self { common, began, planned, plan: OnceLock::new(), shown: OnceLock::new(), comparing: Mutex::new(None) }
     }
 
-    /// Shows nothing any more.
+    /// Hides the progress from now on.
     pub fn hide(&self) {
         self.comparing.lock().expect("no panics under the lock").take();
     }
@@ -71,7 +71,7 @@ impl<'a> Watcher<'a> {
 }
 
 impl ProgressDisplay {
-    /// For the runs of a plan.
+    /// The progress of a plan's runs.
     fn new(plan: &Plan, common: &Common) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
         match common.progress {
@@ -96,7 +96,7 @@ impl ProgressDisplay {
     }
 }
 
-/// Shows that results are being compared with theory, which can take as long as the runs.
+/// The comparison of results with theory, which can take as long as the runs.
 struct Comparing(Option<ProgressBar>);
 
 impl Comparing {
@@ -122,7 +122,7 @@ impl Comparing {
     }
 }
 
-/// Shows a tuning: what is looked at, and how much of the budget is spent.
+/// The progress of a tuning: the current candidate, and the spent share of the budget.
 pub struct Tunings(Option<ProgressBar>);
 
 impl Tunings {
@@ -143,7 +143,7 @@ impl Tunings {
         }))
     }
 
-    /// Shows what begins, and the seconds of the budget that are spent.
+    /// Shows the next step of the search, and the spent seconds of the budget.
     pub fn show(&self, what: &str, spent: f64) {
         if let Some(bar) = &self.0 {
             bar.set_position(spent as u64);
@@ -164,7 +164,7 @@ impl Drop for Comparing {
     }
 }
 
-/// Shows on a terminal what `theory` is computing, on the line after what it has printed.
+/// The current computation of `theory` on a terminal, on the line after the printed ones.
 pub struct Predicting(Option<ProgressBar>);
 
 impl Predicting {
@@ -180,7 +180,7 @@ impl Predicting {
         Self(spinner)
     }
 
-    /// Names what is computed next.
+    /// Names the next computation.
     pub fn about(&self, what: &str) {
         self.0.iter().for_each(|spinner| spinner.set_message(quoted(what.trim_end())));
     }
@@ -200,7 +200,7 @@ impl Drop for Predicting {
     }
 }
 
-/// Whether runs of the plan may end before all rounds are done: what is left is then a bound.
+/// Whether runs may end before their last round: the time left is then a bound.
 fn ends_early(plan: &Plan) -> bool {
     plan.cells.iter().any(|cell| !cell.run.stop.is_never())
 }
@@ -342,7 +342,7 @@ mod tests {
         lines.done = 50.0;
         assert_eq!(lines.due(began + Duration::from_secs(49)), None);
         assert_eq!(lines.due(began + Duration::from_secs(50)).unwrap(), "x: 50% after about 50 s, about 50 s left");
-        // What an earlier run had done took no time of this one.
+        // The time of this run excludes steps of an earlier run.
         lines.found = 40.0;
         assert_eq!(lines.due(began + Duration::from_secs(90)).unwrap(), "x: 50% after about 2 min, about 8 min left");
         lines.may_end_early = true;

@@ -10,13 +10,13 @@ use super::say;
 use crate::args::ReportArgs;
 use crate::error::DONE;
 
-/// How often a page is written again, and loads itself again.
+/// The interval at which the page is rewritten and reloads itself.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// Runs the command.
 ///
 /// # Errors
-/// When a folder holds nothing of fedsa or is damaged, or the page cannot be written.
+/// When a folder has no output of fedsa or is damaged, or the page cannot be written.
 pub fn report(args: &ReportArgs) -> Result<u8> {
     may_replace(args)?;
     let options = ReportOptions::default().with_title(args.title.clone()).with_command(Some(command(args)));
@@ -37,7 +37,7 @@ pub fn report(args: &ReportArgs) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Refuses to replace what is not a report of fedsa.
+/// Refuses to replace a file that is no report of fedsa.
 fn may_replace(args: &ReportArgs) -> Result<()> {
     let refused =
         |what: String, help: &str, code| Err(Error::new("--out FILE", format!("{}: {what}", args.out.display()), help).coded(code));
@@ -53,7 +53,7 @@ fn may_replace(args: &ReportArgs) -> Result<()> {
     }
 }
 
-/// The command that makes the page again.
+/// The command that writes the page again.
 fn command(args: &ReportArgs) -> String {
     let dirs = args.dirs.iter().map(|dir| dir.display().to_string());
     let words = ["fedsa".to_string(), "report".into()].into_iter().chain(dirs).chain(["--out".into(), args.out.display().to_string()]);

@@ -77,7 +77,7 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Error> {
     let (mut not_as_expected, mut notes, count_of) = (Vec::new(), 0, experiments.len());
     for (bundled, experiment) in experiments {
         let out = parent.join(bundled.id);
-        // Experiments that an interruption left undone are started.
+        // Experiments that had not begun before an interruption are started.
         let resume = args.common.resume && folder::holds(&out) != Holds::Nothing;
         match one(experiment, args, &out, &Common { resume, ..args.common.clone() }) {
             Ok((INTERRUPTED, _)) => return Ok(INTERRUPTED),

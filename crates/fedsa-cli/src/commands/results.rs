@@ -11,7 +11,7 @@ use fedsa_experiment::tables::SummaryTable;
 use super::{count, say};
 use crate::hints;
 
-/// The largest number of floors that are printed one by one.
+/// The largest number of floors that are listed.
 const LISTED: usize = 12;
 
 /// Prints how the runs ended, their floors, notes, and the checks. `results` is the number of methods at all points.
@@ -46,7 +46,7 @@ pub fn report(summary: &Summary, results: usize, out: &Path) {
     }
 }
 
-/// Notes as the terminal shows them, with the options of the command that runs in place of settings.
+/// Notes for the terminal, with options of the command in place of settings.
 pub fn note_lines(notes: &[Note]) -> Vec<String> {
     let line = |note: &Note| {
         let kind = match note.severity() {
@@ -58,7 +58,7 @@ pub fn note_lines(notes: &[Note]) -> Vec<String> {
     notes.iter().map(line).collect()
 }
 
-/// What is not as expected, a line each.
+/// Unexpected results, one line each.
 pub fn failures(summary: &Summary) -> Vec<String> {
     let (id, quick) = (&summary.id, summary.quick);
     let failed = summary.entries.iter().filter(|entry| !entry.as_expected && !entry.is_note);
@@ -70,7 +70,7 @@ pub fn failures(summary: &Summary) -> Vec<String> {
     runs.chain(checks.map(|v| format!("{id}: {}", v.line(quick)))).collect()
 }
 
-/// An error that has not come to its floor.
+/// The line about an error that has not reached its floor.
 fn still_falls(falling: Falling) -> String {
     let Falling { end, share, predicted } = falling;
     let share = percent(share);
@@ -107,7 +107,7 @@ fn outcome_line(entry: &Entry) -> Option<String> {
             let time = seconds.map_or(String::new(), |seconds| format!(", in {} s", rough(seconds)));
             Some(format!("converged: reached its target after {rounds}, {exchanges} and {bits:.2e} bits{time}"))
         }
-        // Of the others there is nothing to say.
+        // Other outcomes need no line.
         _ => None,
     }
 }

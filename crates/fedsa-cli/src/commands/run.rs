@@ -57,7 +57,7 @@ pub fn in_folder(
     })
 }
 
-/// Says how runs ended; `done` is for those that have ended now. The exit status, and the number of notes.
+/// Reports how runs ended; `done` reports those that have ended now. Returns the exit status and the number of notes.
 ///
 /// # Errors
 /// Those of `done`.
@@ -80,13 +80,13 @@ pub fn ended<T>(
     }
 }
 
-/// How the options say that experiments are run.
+/// The settings of runs by the options.
 pub fn settings(common: &Common) -> RunSettings {
     let every = Duration::from_secs_f64(common.checkpoint_every);
     RunSettings::default().with_force(common.force).with_checkpoint_every(every)
 }
 
-/// What the options `--resume` and `--overwrite` say of a run in the folder.
+/// The treatment of an existing run, by `--resume` and `--overwrite`.
 pub fn if_exists(resume: bool, overwrite: bool) -> IfExists {
     match (resume, overwrite) {
         (true, _) => IfExists::Resume,
@@ -95,7 +95,7 @@ pub fn if_exists(resume: bool, overwrite: bool) -> IfExists {
     }
 }
 
-/// Reports a run whose files are written; its exit status, and the number of checks and outcomes that are excused.
+/// Reports a run whose files are written. Returns the exit status, and the number of excused checks and outcomes.
 pub fn finished(ran: &Ran, out: &Path, common: &Common, json: bool) -> (u8, usize) {
     signals::enter(Phase::Before);
     if json {
@@ -103,13 +103,13 @@ pub fn finished(ran: &Ran, out: &Path, common: &Common, json: bool) -> (u8, usiz
     } else if !common.quiet {
         report(&ran.summary(), ran.plan.points.len() * ran.plan.labels.len(), out);
     } else if !ran.ended.as_expected {
-        // The exit status has a reason, which is no report.
+        // The reason for the exit status is printed even without the report.
         failures(&ran.summary()).into_iter().for_each(warn);
     }
     status(&ran.ended)
 }
 
-/// Says that the run in a folder is finished; its exit status and notes.
+/// Reports that the run in a folder is finished. Returns its exit status and notes.
 fn already_done(id: &str, ended: &EndedRun, out: &Path, common: &Common) -> (u8, usize) {
     let as_expected = if ended.as_expected { "" } else { ", and NOT as expected: summary.json there says why" };
     let line = format!("{id}: already done, in {}{as_expected}", out.display());
@@ -125,7 +125,7 @@ fn status(ended: &EndedRun) -> (u8, usize) {
     (if ended.as_expected { DONE } else { NOT_AS_EXPECTED }, ended.excused)
 }
 
-/// Prints what an interrupted run leaves.
+/// Reports an interrupted run.
 pub fn interrupted(left: &Interrupted) {
     let Interrupted { ended, lost, kept, behind, waiting, .. } = left;
     let mut parts = Vec::new();

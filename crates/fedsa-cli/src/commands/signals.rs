@@ -23,7 +23,7 @@ pub enum Phase {
     Working,
     /// All runs have ended and are saved; their results are being computed.
     Ending,
-    /// Settings are searched; the search can end, and pilot runs that are done are kept.
+    /// A tuning searches settings; the search can end, and finished pilot runs are saved.
     Searching,
 }
 

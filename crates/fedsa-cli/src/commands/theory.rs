@@ -1,5 +1,5 @@
-//! `fedsa theory`: predictions for an experiment, without running it. What is known comes from [`mod@fedsa_experiment::theory`]; here it
-//! becomes a short page (`brief`), a long one (`page`) or JSON.
+//! `fedsa theory`: predictions for an experiment, without running it. [`mod@fedsa_experiment::theory`] computes them; this module writes a
+//! short page (`brief`), a long one (`page`) or JSON.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Error> {
     Ok(DONE)
 }
 
-/// What is refused, named by the option at fault or shown in the file.
+/// The refusal, with the option at fault or its place in the file.
 fn refused(plan: &Plan, e: Error) -> Error {
     match e.key.as_str() {
         "target_mse" => e.about("--target-mse"),

@@ -1,4 +1,4 @@
-//! `fedsa tune`: the settings of methods that reach a mean-square error at the least cost.
+//! `fedsa tune`: finds the cheapest settings of methods for a mean-square error.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::hints;
 /// Runs the command.
 ///
 /// # Errors
-/// On bad input, and where nothing reaches the target (nothing is then written); and when the machine fails.
+/// On bad input and when nothing reaches the target (nothing is then written), and when the machine fails.
 pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
     for (name, given, instead) in [("--rounds", args.overrides.rounds, "--max-rounds"), ("--seeds", args.overrides.seeds, "--budget")] {
         if let Some(given) = given {

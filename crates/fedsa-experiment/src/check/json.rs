@@ -1,4 +1,4 @@
-//! What is known of a plan before it runs, for programs.
+//! A checked plan as JSON.
 
 use std::collections::HashMap;
 
@@ -18,28 +18,28 @@ use crate::plan::{Plan, PlannedCell};
 /// The version of the layout of [`Checked::json`].
 const JSON_FORMAT: u64 = 1;
 
-/// The largest problems for which [`Checked::json`] searches for stable steps, with hundreds of radii each: distinct agents
-/// times the cube of d, and the size of the state of control variates. Theory searches among larger ones too.
+/// The largest problems for which [`Checked::json`] searches stable steps (hundreds of radii each): distinct agents times d^3, and the size
+/// of the state of control variates. Theory searches larger ones too.
 const STEP_WORK: usize = 100_000;
 const STEP_STATE: usize = 64;
 
-/// The number of points, and of problems, whose numbers are in memory at one time.
+/// The number of points, and of problems, that are in memory at a time.
 const TOGETHER: usize = 256;
 
-/// All numbers of a plan that was checked, for programs. Problems and points are made as they are written, some at a time.
+/// All numbers of a checked plan, to be serialised. Problems and points are made while writing, some at a time.
 pub struct CheckedJson<'a> {
     checked: &'a Checked,
     reported: Reported<'a>,
 }
 
-/// What a report says of a plan's problems and methods is computed from this.
+/// The inputs of a report on a plan's problems and methods.
 struct Reported<'a> {
     plan: &'a Plan,
     numbers: &'a [usize],
     duration: EstimatedTime,
     /// The first point of each problem.
     points: Vec<Option<usize>>,
-    /// Of the cells of the listed points.
+    /// The stable steps of the cells of listed points.
     steps: HashMap<usize, Option<StableStep>>,
     outlooks: HashMap<usize, Outlook>,
 }
@@ -73,7 +73,7 @@ impl<'a> Reported<'a> {
         })
     }
 
-    /// Whether a cell is stable, if that is known, and why not, or on what condition.
+    /// Whether a cell is stable, if known, and the reason why not, or the condition.
     fn judgement(&self, cell: usize) -> (Option<bool>, Option<String>) {
         match (&self.plan.cells[cell].refused, self.outlooks.get(&cell).map(|o| (o.regime(), o.stable()))) {
             (Some(reason), _) => (None, Some(format!("refused, not run: {reason}"))),
@@ -156,7 +156,7 @@ impl Serialize for CheckedJson<'_> {
     }
 }
 
-/// A list whose items are made as they are written.
+/// A list whose items are made while writing.
 struct Made<'a> {
     count: usize,
     make: &'a (dyn Fn(usize) -> Json + Sync),

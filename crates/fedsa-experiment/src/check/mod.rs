@@ -1,4 +1,4 @@
-//! What an experiment comes to, before it runs: its plan, whether it is accepted, what it needs, and how long it takes.
+//! A check before an experiment runs: its plan, whether it is accepted, its memory, and its time.
 
 mod json;
 
@@ -21,17 +21,17 @@ pub const LISTED: usize = 100;
 
 /// An experiment that was checked.
 pub struct Checked {
-    /// What it comes to.
+    /// Its plan.
     pub plan: Arc<Plan>,
     /// For each of its checks, the reason why it would not be measured.
     pub unmeasured: Vec<Option<String>>,
-    /// Whether it has its quick settings.
+    /// Whether its quick settings apply.
     pub quick: bool,
-    /// The memory that it needs at its peak, in bytes.
+    /// The peak memory that it needs, in bytes.
     pub bytes: f64,
-    /// Of each point of the plan, its number in the sweep.
+    /// The number of each of the plan's points in the sweep.
     pub numbers: Vec<usize>,
-    /// Why it would be refused: it does not fit into memory, or is known to be unstable.
+    /// Why it would be refused: too little memory, or known instability.
     pub refusal: Option<Error>,
 }
 
@@ -64,17 +64,17 @@ fn checked(experiment: Experiment, numbers: Vec<usize>, settings: &RunSettings, 
 }
 
 impl Checked {
-    /// All numbers, for programs, to be written: the memory does not grow with the number of points.
+    /// All numbers, to be serialised in memory that does not grow with the number of points.
     pub fn written(&self) -> CheckedJson<'_> {
         CheckedJson::of(self)
     }
 
-    /// All numbers, for programs.
+    /// All numbers as JSON.
     pub fn json(&self) -> Json {
         serde_json::to_value(self.written()).expect("plain data")
     }
 
-    /// The number of messages that agents send in a run of a cell, and how many of them arrive on average, where that is less than one.
+    /// The number of messages that agents send in a run of a cell, and how many arrive on average, if that is less than one.
     pub fn few_arrive(&self, number: usize) -> Option<(f64, f64)> {
         let (cell, field) = (&self.plan.cells[number], self.plan.field(number));
         let agents = cell.shape().participants.unwrap_or(field.agents());

@@ -1,4 +1,4 @@
-//! What a kind of check does.
+//! The trait of kinds of checks.
 
 use fedsa::error::Result;
 

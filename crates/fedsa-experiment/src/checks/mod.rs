@@ -1,8 +1,8 @@
 //! `[[check]]`: comparisons of measured with expected quantities.
 //!
-//! A kind of check is a type in `kinds/` that implements `CheckKind`: its conditions on a run, its measurement and its
-//! statement in words; [`config::validate`](crate::config::validate) has its keys. [`unmeasured`] finds checks that the plan
-//! cannot answer, and [`measure`] measures the results.
+//! Each kind of check is a type in `kinds/` that implements `CheckKind`: its conditions on a run, its measurement and its statement in
+//! words. [`config::validate`](crate::config::validate) has its keys. [`unmeasured`] finds checks that the plan cannot answer, and
+//! [`measure`] measures the results.
 
 mod allow;
 mod facts;
@@ -71,7 +71,7 @@ fn figure_is_measured(plan: &Arc<Plan>) -> Result<()> {
     let facts = PlanFacts { plan, predictor: &predictor };
     let cells = || (0..plan.cells.len()).filter(|cell| plan.cells[*cell].refused.is_none());
     for metric in plan.experiment.figure.y.iter().flat_map(|y| y.list()) {
-        // The server of a federation takes the residual from the answers of agents.
+        // The server of a federation computes the residual from the agents' answers.
         let is_taken = |cell: usize| metric == "residual" && plan.field(cell).facts().is_elsewhere();
         let reasons: Option<Vec<Error>> = cells().map(|cell| facts.metric(cell, metric).err().filter(|_| !is_taken(cell))).collect();
         if let Some(first) = reasons.and_then(|reasons| reasons.into_iter().next()) {
@@ -81,11 +81,11 @@ fn figure_is_measured(plan: &Arc<Plan>) -> Result<()> {
     Ok(())
 }
 
-/// For each check of a plan, the reason why it is not measured, if it is not: options of the command line leave
-/// it no seeds, rounds or points, or the check permits this with `unmeasured = "note"`.
+/// For each check of a plan, the reason if it is not measured: options of the command line leave it no seeds, rounds or points, or it has
+/// `unmeasured = "note"`.
 ///
 /// # Errors
-/// When a check can never be measured; the failure shows its line.
+/// When a check can never be measured; the error shows its line.
 pub fn unmeasured(plan: &Arc<Plan>, base: &Path) -> Result<Vec<Option<String>>, Error> {
     figure_is_measured(plan).map_err(|e| plan.experiment.document.failure(e))?;
     let mut reasons = lacks(plan);

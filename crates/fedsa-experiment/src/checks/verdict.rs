@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use crate::numbers::{number, percent, precise, rough};
 
-/// The outcome of a check. With several points, the numbers are those of the point that
-/// fails most clearly, or else of the point that is nearest to failing.
+/// The outcome of a check. With several points, the numbers are those of the point with the clearest failure, or else the point nearest to
+/// failing.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verdict {
     /// The check's name; the statement by default.
@@ -17,7 +17,7 @@ pub struct Verdict {
     pub method: String,
     /// The check's statement in words.
     pub statement: String,
-    /// The measured value; `None` if it could not be measured or is not finite.
+    /// The measured value; `None` if it is unknown or not finite.
     pub measured: Option<f64>,
     /// The expected value, if it is a number and not a range.
     pub expected: Option<f64>,
@@ -27,15 +27,15 @@ pub struct Verdict {
     pub max: Option<f64>,
     /// The allowed absolute deviation from `expected`, or beyond `min` and `max`.
     pub tolerance: Option<f64>,
-    /// The standard error of the measured value; `None` with one seed, or where it is not defined.
+    /// The standard error of the measured value; `None` with one seed, or if it is undefined.
     pub standard_error: Option<f64>,
     /// Whether it held; false when it could not be measured.
     pub pass: bool,
     /// The reason why the check is expected to fail, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_to_fail: Option<String>,
-    /// Whether `pass` is as expected. A check that could not be measured is not as expected,
-    /// unless options of the command line are the cause, or the check has `unmeasured = "note"`.
+    /// Whether `pass` is as expected. An unmeasured check is not, unless options of the command line are the cause, or it has `unmeasured =
+    /// "note"`.
     pub as_expected: bool,
     /// Whether the check is weak at one or more points: see `Asked::is_weak`.
     pub weak: bool,
@@ -45,7 +45,7 @@ pub struct Verdict {
     pub failing: usize,
     /// The number of points at which it is weak.
     pub weak_points: usize,
-    /// The point of the numbers; empty where nothing is swept.
+    /// The point of the numbers; empty without a sweep.
     pub point: String,
     /// Why it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,9 +103,8 @@ impl Asked {
         }
     }
 
-    /// Whether almost any number is accepted: the allowed deviation is at least half of `expected`, `min` or `max`,
-    /// or the only bound is a minimum of at most 0 for a quantity that is never negative.
-    /// An expected 0 is never weak, because it sets no scale.
+    /// Whether almost any number is accepted: the allowed deviation is at least half of `expected`, `min` or `max`, or the only bound is a
+    /// minimum of at most 0 for a quantity that is never negative. An expected 0 sets no scale and is never weak.
     pub fn is_weak(self) -> bool {
         match self {
             Asked::Near { expected, tolerance } => expected != 0.0 && tolerance >= 0.5 * expected.abs(),

@@ -1,7 +1,7 @@
-//! The choice of a method for losses: what is known of a federation before its first round, and what methods take by rule of thumb.
+//! The choice of a method for losses: the facts known before the first round, and rough estimates of the methods' costs.
 //!
-//! How many rounds a method takes on losses depends on the data. [`ADAPTIVE`] therefore goes on choosing while it runs, from what the
-//! server sees (`fedsa_methods::adaptive_newton::curvature`); here it is decided what it begins with, and whether another method suits the goal better.
+//! The number of rounds depends on the data. [`ADAPTIVE`] therefore continues to choose during the run, from what the server sees
+//! (`fedsa_methods::adaptive_newton::curvature`). This module decides how it begins, and whether another method suits the goal better.
 
 use fedsa::error::{Error, Result};
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
@@ -12,62 +12,62 @@ use fedsa_problems::rows::preparation::Prepared;
 use fedsa_theory::cost::{Goal, Network};
 use toml::{Table, Value};
 
-/// The method for losses: it takes curvature from where it costs the least.
+/// The method for losses: it obtains curvature from the cheapest source.
 pub const ADAPTIVE: &str = "adaptive-newton";
 
-/// The most components with which the server factorises whole Hessians in every round.
+/// The largest number of components with which the server factorises whole Hessians in every round.
 const MAX_WHOLE: usize = 4096;
-/// Rounds of Newton's method from zero weights to a gradient of 1e-9, about: it took 8 to 12 on the data sets of the guide.
+/// Rounds of Newton's method from zero weights to a gradient norm of 1e-9, roughly: 8 to 12 on the data sets of the guide.
 const NEWTON_ROUNDS: f64 = 9.0;
-/// Nats (factors of e) that the gradient's norm falls by until 1e-9, about.
+/// The decrease of the gradient's norm to 1e-9 in nats (factors of e), roughly.
 const NATS: f64 = 18.0;
 /// Rounds of gradients before [`ADAPTIVE`] turns to Hessians.
 const TRIAL_ROUNDS: f64 = 8.0;
-/// Rounds by the agents' own directions where agents are alike, about.
+/// Rounds with the agents' own directions if agents are alike, roughly.
 const AGREEING_ROUNDS: f64 = 14.0;
-/// Rounds by gradients alone, about: 40 to 900 on the same sets, of which this is the geometric mean.
+/// Rounds with gradients alone, roughly: the geometric mean of 40 to 900 on the same sets.
 const GRADIENT_ROUNDS: f64 = 190.0;
-/// Products with a Hessian in a direction of an agent's own by conjugate gradients, about.
+/// Products with a Hessian for an agent's own direction by conjugate gradients, roughly.
 const PRODUCTS: f64 = 100.0;
-/// Multiply-adds beside such a product, in units of d.
+/// Multiply-adds in addition to such a product, in units of d.
 const BESIDE_A_PRODUCT: f64 = 10.0;
-/// Losses and slopes that agents send in a line search of Newton's method and of L-BFGS, and of GIANT.
+/// Losses and slopes that agents send in a line search of Newton's method, L-BFGS and GIANT.
 const SEARCH: f64 = 23.0;
 const GIANT_SEARCH: f64 = 12.0;
-/// Bytes of an exchange beside numbers, there and back: headers, and those of four parts.
+/// Bytes of an exchange in addition to numbers, both ways: headers of the message and of four parts.
 const EXCHANGE_BYTES: f64 = (2 * HEADER_BYTES + 4 * PART_HEADER_BYTES) as f64;
-/// Multiply-adds a second of a thread, about.
+/// Multiply-adds per second and thread, roughly.
 const PACE: f64 = 1e9;
-/// How many times faster those of products of dense matrices are: 14 times were measured with AVX-512.
+/// The speed of products of dense matrices relative to this, cautiously: a factor of 14 was measured with AVX-512.
 const DENSE: f64 = 8.0;
 
-/// What a federation can know of its losses before the first round.
+/// The facts that a federation can know of its losses before the first round.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LossFacts {
     /// d.
     pub dim: usize,
-    /// The rows of each agent.
+    /// The number of rows of each agent.
     pub rows: Vec<usize>,
-    /// The numbers of all rows that are stored: those that are not 0, where rows are sparse.
+    /// The number of stored entries of all rows: the non-zero ones of sparse rows.
     pub stored: usize,
-    /// Whether Hessians are the same everywhere.
+    /// Whether Hessians are constant.
     pub is_quadratic: bool,
 }
 
 impl LossFacts {
-    /// Those of prepared rows.
+    /// The facts of prepared rows.
     pub fn of(prepared: &Prepared, dim: usize, is_quadratic: bool) -> Self {
         let rows = prepared.train.first.windows(2).map(|ends| ends[1] - ends[0]).collect();
         Self { dim, rows, stored: prepared.train.rows.stored(), is_quadratic }
     }
 
-    /// What the rule of [`ADAPTIVE`] knows.
+    /// The inputs of the rule of [`ADAPTIVE`].
     fn prior(&self, first: InitialMatrix) -> PriorKnowledge {
         AdaptiveNewton::default().with_first(first).with_quadratic(self.is_quadratic).prior(self.dim)
     }
 
-    /// Whether [`ADAPTIVE`] asks for one whole Hessian with the first gradient, and needs no more.
+    /// Whether [`ADAPTIVE`] asks for one whole Hessian with the first gradient, and needs no other.
     fn begins_whole(&self) -> bool {
         self.prior(InitialMatrix::Agents).begins_whole()
     }
@@ -77,7 +77,7 @@ impl LossFacts {
         self.prior(InitialMatrix::Agents).begins_with_hessians(NATS)
     }
 
-    /// The rows of the agent in the middle.
+    /// The median of the agents' numbers of rows.
     pub fn median_rows(&self) -> usize {
         let mut rows = self.rows.clone();
         rows.sort_unstable();
@@ -85,7 +85,7 @@ impl LossFacts {
     }
 }
 
-/// What a method takes by rule of thumb: an estimate, which data may miss by far.
+/// A rough estimate of a method's cost, which data may miss by far.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct LossCost {
@@ -97,7 +97,7 @@ pub struct LossCost {
     pub bits: f64,
     /// Seconds of computation with the threads of this process.
     pub computation: f64,
-    /// These and the seconds of messages, where it is known what messages take; elsewhere they take none.
+    /// Seconds of computation and of messages; without a known network only of computation.
     pub seconds: f64,
 }
 
@@ -111,35 +111,35 @@ impl LossCost {
     }
 }
 
-/// A method that was considered for losses.
+/// A candidate for losses.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ConsideredForLosses {
     /// Its kind.
     pub kind: &'static str,
-    /// Where its curvature comes from at first, of [`ADAPTIVE`].
+    /// The first source of curvature of [`ADAPTIVE`].
     pub first: Option<InitialMatrix>,
-    /// What it takes, about.
+    /// Its estimated cost.
     pub cost: LossCost,
-    /// Whether this holds where agents are alike only.
+    /// Whether the estimate holds only for agents that are alike.
     pub if_alike: bool,
 }
 
-/// A method that was chosen for losses.
+/// A method chosen for losses.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LossChoice {
     /// Its kind.
     pub kind: &'static str,
-    /// Its settings, the keys of its kind.
+    /// Its settings, by the keys of its kind.
     pub settings: Table,
-    /// What is minimised.
+    /// The minimised quantity.
     pub goal: Goal,
-    /// What messages take, where it is known.
+    /// The network, if known.
     pub network: Option<Network>,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub why: String,
-    /// What was known.
+    /// The known facts.
     pub facts: LossFacts,
     /// All candidates with their estimates: the chosen one first, then the others by cost.
     pub considered: Vec<ConsideredForLosses>,
@@ -168,8 +168,8 @@ fn settings(first: InitialMatrix, tol: f64, is_quadratic: bool) -> Table {
     table
 }
 
-/// The method for losses over a clear link, to a gradient whose norm is `tol`. Seconds are those of computation, and of messages where it is
-/// known what these take.
+/// The method for losses over a clear link, to a gradient norm of `tol`. Seconds are those of computation, and of messages if the network
+/// is known.
 ///
 /// # Errors
 /// When samples are to be minimised (key `goal`): methods for losses use all rows in every round.
@@ -180,7 +180,7 @@ pub fn choose_for_losses(facts: LossFacts, goal: Goal, network: Option<Network>,
     let first = if facts.median_rows() < facts.dim { InitialMatrix::Gradients } else { InitialMatrix::Agents };
     let mut considered = candidates(&facts, first, network);
     let is_small = facts.dim <= MAX_WHOLE;
-    // Estimates of bits would take the smallest number: the method that goes on choosing needs none of them.
+    // For bits the adaptive method needs no estimates, because it continues to choose.
     let chosen = match goal {
         Goal::Rounds if is_small => 1,
         Goal::Seconds => least(&considered, goal, is_small),
@@ -195,7 +195,7 @@ pub fn choose_for_losses(facts: LossFacts, goal: Goal, network: Option<Network>,
     Ok(LossChoice { kind, settings, goal, network, why, facts, considered })
 }
 
-/// The candidate with the smallest estimate among those that need no big matrix.
+/// The candidate with the smallest estimate among those without a big matrix.
 fn least(considered: &[ConsideredForLosses], goal: Goal, is_small: bool) -> usize {
     let fits = |(_, candidate): &(usize, &ConsideredForLosses)| is_small || candidate.kind != "newton";
     let all = considered.iter().enumerate().filter(fits).filter(|(_, candidate)| candidate.kind != "giant");
@@ -235,8 +235,8 @@ fn why(facts: &LossFacts, (goal, network): (Goal, Option<Network>), kind: &str, 
     }
 }
 
-/// What methods take by rule of thumb. A Hessian of sparse rows takes as many multiply-adds as pairs of numbers in a row, one of dense rows is
-/// a product of matrices.
+/// Rough costs of the methods. A Hessian of sparse rows takes as many multiply-adds as pairs of entries in a row; a Hessian of dense rows
+/// is a matrix product.
 fn candidates(facts: &LossFacts, first: InitialMatrix, network: Option<Network>) -> Vec<ConsideredForLosses> {
     let (d, agents, stored) = (facts.dim as f64, facts.rows.len() as f64, facts.stored as f64);
     let rows: usize = facts.rows.iter().sum();
@@ -252,7 +252,7 @@ fn candidates(facts: &LossFacts, first: InitialMatrix, network: Option<Network>)
         let messages = network.map_or(0.0, |network| network.seconds(exchanges, bits));
         LossCost { rounds, exchanges, bits, computation, seconds: computation + messages }
     };
-    // Agents with fewer rows than weights have no directions that agree.
+    // The directions of agents with fewer rows than weights do not agree.
     let has_few_rows = first == InitialMatrix::Gradients;
     let agreeing = if has_few_rows { GRADIENT_ROUNDS } else { AGREEING_ROUNDS };
     let newton = if facts.is_quadratic { 1.0 } else { NEWTON_ROUNDS };
@@ -272,7 +272,7 @@ fn candidates(facts: &LossFacts, first: InitialMatrix, network: Option<Network>)
         }
         InitialMatrix::Gradients => {
             let (by_gradients, by_hessians) = (2.0 * GRADIENT_ROUNDS, facts.prior(first).by_hessians(NATS) + 2.0 * TRIAL_ROUNDS);
-            // It turns to Hessians where these take less.
+            // It changes to Hessians if these cost less.
             let rounds = if by_hessians < by_gradients { TRIAL_ROUNDS + NATS / NATS_A_ROUND } else { GRADIENT_ROUNDS };
             of(ADAPTIVE, Some(first), cost(rounds, 1.0, by_gradients.min(by_hessians) / rounds, 1.0, 1.5 * gradient), false)
         }
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// What is said of least squares is what happens: one exchange, which costs less than every other candidate.
+    /// For least squares the estimate is exact: one exchange, which costs less than every other candidate.
     #[test]
     fn a_small_quadratic_takes_one_exchange() {
         for dim in [2, 20, 135] {
@@ -317,7 +317,7 @@ mod tests {
             assert!(choice.considered[1..].iter().all(|other| other.cost.bits > cost.bits), "{:?}", choice.considered);
             assert!(choice.why.contains("quadratic") && !choice.why.contains("own Newton directions"), "{}", choice.why);
         }
-        // The chosen method has the least estimate of bits for other losses too.
+        // The chosen method has the smallest estimate of bits for other losses too.
         for (dim, rows) in [(2, 1000), (8, 1000), (30, 1000), (30, 10), (300, 1000), (300, 20)] {
             let choice = choose_for_losses(facts(dim, &[rows; 3], 3 * rows * dim), Goal::Bits, None, 1e-9).unwrap();
             let least = choice.considered.iter().map(|one| one.cost.bits).fold(f64::INFINITY, f64::min);
@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    /// 2,000 sparse rows of 50,000 columns took GIANT 2 to 4 s; a Hessian of them is not formed.
+    /// GIANT took 2 to 4 s with 2,000 sparse rows of 50,000 columns, whose Hessian is never formed.
     #[test]
     fn wide_rows_have_directions_without_hessians() {
         let choice = choose_for_losses(facts(50_000, &[250; 8], 150_000), Goal::Bits, None, 1e-9).unwrap();
@@ -341,11 +341,11 @@ mod tests {
         let kind = |dim, stored, goal| threads.install(|| chosen(dim, stored, goal));
         assert_eq!(kind(300, 12_000_000, Goal::Rounds), "newton");
         assert_eq!(kind(10_000, 400_000, Goal::Rounds), ADAPTIVE);
-        // Ten numbers a row: Hessians are cheap. Two thousand: they are not. Of dense rows of a few hundred they are.
+        // Hessians are cheap with ten entries a row, expensive with two thousand, and cheap again for dense rows of a few hundred.
         assert_eq!(kind(100, 400_000, Goal::Seconds), "newton");
         assert_eq!(kind(784, 31_360_000, Goal::Seconds), "newton");
         assert_eq!(kind(2_000, 80_000_000, Goal::Seconds), "lbfgs");
-        // Where messages take seconds, few exchanges are best; where bits do, no whole Hessians.
+        // If messages take seconds, few exchanges are best; if bits take time, methods without whole Hessians.
         let over = |latency, bandwidth| {
             let network = Network::of(Some(latency), bandwidth).unwrap();
             choose_for_losses(facts(2_000, &[10_000; 4], 80_000_000), Goal::Seconds, network, 1e-9).unwrap()

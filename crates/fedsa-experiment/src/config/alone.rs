@@ -1,4 +1,4 @@
-//! Tables of kinds that are read without a file: what a caller has that makes an experiment of parts.
+//! Checks of tables with a `kind` without a file, for callers that compose an experiment of parts.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::kinds::Kinds;
 pub enum KindTable {
     /// `[problem]`.
     Problem,
-    /// One of `[[method]]`; its kind may be a preset.
+    /// A `[[method]]`; its kind may be a preset.
     Method,
     /// The `codec` of a link.
     Codec,
@@ -26,8 +26,8 @@ pub enum KindTable {
     Medium,
 }
 
-/// Refuses a table that no experiment can have. What depends on other tables, such as the number of agents, is not looked at, and files
-/// that the table names are not read.
+/// Refuses a table that no experiment can have. It does not check what depends on other tables, such as the number of agents, and reads no
+/// files that the table names.
 ///
 /// # Errors
 /// When the kind is unknown, a key is unknown, missing or of the wrong type, or a value is out of range. Keys are relative to the table.
@@ -46,11 +46,10 @@ pub fn check(kinds: &Kinds, part: KindTable, table: &Table) -> Result<()> {
     }
 }
 
-/// The settings of the table of a method, and its link. Files that the link names are read from `files`.
+/// The settings of a method's table, and its link. Files that the link names are read from `files`.
 ///
 /// # Errors
-/// As [`check`], when the link does not go together, and where the method has what only experiments have: control variates that begin at
-/// their ideal values.
+/// As [`check`], when the link is inconsistent, and when the method has keys that only experiments can use: ideal initial control variates.
 pub fn method(kinds: &Kinds, table: &Table, files: &DiskFiles) -> Result<(Arc<dyn MethodSettings>, Uplink)> {
     let spec = reader::method_alone(kinds, table)?;
     if spec.controls == ControlsStart::Ideal {

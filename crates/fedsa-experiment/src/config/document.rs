@@ -10,7 +10,7 @@ use super::dotted::{Assignment, Segment, assignments, segments, set, split_assig
 use crate::error::{harmless, in_text};
 use crate::kinds::Kinds;
 
-/// An experiment file as read.
+/// An experiment file.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// The path or name to show in messages.
@@ -19,13 +19,13 @@ pub struct Document {
     pub text: String,
     /// The text as a tree, with overrides applied.
     pub table: Table,
-    /// The keys that overrides set, in the order in which the overrides were applied.
+    /// The keys that overrides set, in the order of application.
     pub origins: Vec<Origin>,
     /// The kinds that it may name.
     pub kinds: Kinds,
 }
 
-/// The source of a value that an option or another place of the file has set.
+/// The source of a value set by an option or by another place of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Origin {
     /// The key, with indices for labels: `method[0].step_size`.
@@ -41,18 +41,18 @@ pub enum SetBy {
     Caller(Caller),
     /// Another place of the file: `quick."run.rounds"`, `sweep[0].values[1]`.
     Place(String),
-    /// A setting of the library that the experiment was made of. Errors are then about this setting.
+    /// A setting of the library from which the experiment was made. Errors then name this setting.
     Setting(&'static str),
 }
 
-/// How a caller has set or removed a key, in the caller's own words.
+/// The caller's change of a key, in the caller's words.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Caller {
-    /// What it did, such as an option of a command line as typed.
+    /// The change, such as a command-line option as typed.
     pub source: String,
-    /// How it can do more.
+    /// The words for further changes.
     pub words: Words,
-    /// Whether it wrote no file: errors are then about what it did, and name no key.
+    /// Whether the caller wrote no file: errors then describe its change, and name no key.
     knows_no_keys: bool,
     /// Whether it removed the key.
     removed: bool,
@@ -60,22 +60,22 @@ pub struct Caller {
     typed: Option<String>,
 }
 
-/// What a caller writes before a key: for messages that propose to set or to remove one. Empty where it cannot.
+/// A caller's words before a key, for messages that propose to set or remove one. Empty if the caller cannot.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Words {
     /// Before `KEY=VALUE`.
     pub set: &'static str,
-    /// Before a key that is to be removed.
+    /// Before a key to remove.
     pub remove: &'static str,
 }
 
 impl Caller {
-    /// A caller that has done what `source` says.
+    /// A caller whose change is `source`.
     pub fn new(source: impl Into<String>, words: Words) -> Self {
         Self { source: source.into(), words, ..Self::default() }
     }
 
-    /// The same for a caller that has not written a file, and does not know its keys.
+    /// The same for a caller that wrote no file and does not know its keys.
     #[must_use]
     pub fn without_keys(self) -> Self {
         Self { knows_no_keys: true, ..self }
@@ -108,13 +108,13 @@ impl Document {
         Ok(Self { name: name.to_string(), text: text.to_string(), table, origins: Vec::new(), kinds: Kinds::default() })
     }
 
-    /// An experiment that was made of a table, without a file; `origins` says who has set what in it.
+    /// An experiment from a table, without a file; `origins` has the sources of its values.
     pub fn of_table(mut table: Table, origins: Vec<Origin>) -> Self {
         super::presets::expand(&mut table);
         Self { name: String::new(), text: String::new(), table, origins, kinds: Kinds::default() }
     }
 
-    /// The document, which may name these kinds instead of fedsa's own alone.
+    /// The document with these kinds in place of fedsa's own.
     #[must_use]
     pub fn with_kinds(self, kinds: &Kinds) -> Self {
         Self { kinds: kinds.clone(), ..self }
@@ -256,14 +256,14 @@ impl Document {
         }
     }
 
-    /// The setting of the library from which a key comes, with what of the key lies inside it.
+    /// The setting of the library that gives a key its value, with the rest of the key inside it.
     fn setting(&self, key: &str, origins: &[Origin]) -> Option<String> {
         let origin = self.origins.iter().chain(origins).rfind(|origin| origin.decides(key))?;
         let SetBy::Setting(name) = origin.from else { return None };
         Some(format!("{name}{}", &key[origin.key.len()..]))
     }
 
-    /// Where the value of a key stands in the file, or what the caller did to it.
+    /// The place of a key's value in the file, or the caller's change of it.
     fn source<'d>(&'d self, key: &str, origins: &'d [Origin]) -> (String, Option<&'d Caller>) {
         let mut place = key.to_string();
         let mut origin = self.origins.iter().chain(origins).rfind(|origin| origin.decides(&place));
@@ -281,13 +281,13 @@ impl Document {
         (place, None)
     }
 
-    /// Adds to an error about a key that a kind does not have, or lacks, what the caller did to the kind.
+    /// Adds the caller's change of the kind to an error about a key that the kind lacks or needs.
     fn name_kind(&self, e: &mut Error, origins: &[Origin]) {
         if !matches!(e.code(), ErrorCode::UnknownKey | ErrorCode::MissingKey) {
             return;
         }
         let Some((table, name)) = e.key.rsplit_once('.') else { return };
-        // What the caller did to the key itself, or to all of the table, is named anyway.
+        // A change of the key itself, or of its whole table, is named anyway.
         if self.source(&e.key, origins).1.is_some() {
             return;
         }
@@ -354,12 +354,12 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The error about a text that is not what a caller may give: `what`, and the form that is accepted.
+/// The error about a malformed assignment: `what` it is, and the accepted form.
 fn not_an_assignment(what: String, form: &str) -> Error {
     Error::new("", what, form).coded(ErrorCode::NotAnAssignment)
 }
 
-/// Refuses a key of quick settings, which are applied before the caller's.
+/// Refuses quick settings as keys: they are applied before the caller's changes.
 fn not_quick(text: &str, key: &str) -> Result<()> {
     if key.split('.').next().is_some_and(|first| first.trim() == "quick") {
         let what = format!("`{}` is a quick setting", quoted(text));
@@ -368,7 +368,7 @@ fn not_quick(text: &str, key: &str) -> Result<()> {
     Ok(())
 }
 
-/// The number that a text cannot be read for because it is too large: what is wrong with it, and the help.
+/// The message and help for a text with a number that is too large.
 fn too_large(text: &str, e: &toml::de::Error) -> Option<(String, String)> {
     let number = text.get(e.span()?)?;
     let digits = number.replace('_', "");
@@ -384,7 +384,7 @@ fn too_large(text: &str, e: &toml::de::Error) -> Option<(String, String)> {
     is_large.then(|| (what, format!("integers from {} to {}, other numbers up to {:e}", i64::MIN, i64::MAX, f64::MAX)))
 }
 
-/// Whether a text could be read if the number at which reading failed were another one, up to a further such number.
+/// Whether the text could be read with another number at the place of the failure, up to a further such number.
 fn is_all_that_is_wrong(text: &str, e: &toml::de::Error) -> bool {
     let Some((before, after)) = e.span().and_then(|span| Some((text.get(..span.start)?, text.get(span.end..)?))) else { return false };
     let other = format!("{before}0{after}");

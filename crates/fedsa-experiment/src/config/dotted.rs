@@ -14,8 +14,7 @@ pub enum Segment {
     Index(usize),
 }
 
-/// The parts of a key: names separated by dots, quoted where they hold dots
-/// themselves, each with indices or without.
+/// The parts of a key: names separated by dots, quoted if they contain dots, with or without indices.
 pub fn segments(key: &str) -> Vec<Segment> {
     let mut out = Vec::new();
     for part in split_outside_quotes(key, '.') {
@@ -95,11 +94,10 @@ pub struct Assignment {
     pub place: String,
 }
 
-/// The tables that an assignment may be nested in: `run.rounds = 10` without quotes
-/// means the same as with quotes, not a new `[run]`.
+/// The tables in which an assignment may be nested: `run.rounds = 10` without quotes means the same as with quotes, and not a new `[run]`.
 const SECTIONS: &[&str] = &["problem", "sampling", "method", "run", "figure", "variant", "sweep", "check"];
 
-/// The entries of a table of assignments that stands at `place`.
+/// The entries of the table of assignments at `place`.
 ///
 /// # Errors
 /// When one of its tables is empty.
@@ -113,7 +111,7 @@ pub fn assignments(table: &Table, place: &str) -> Result<Vec<Assignment>, Error>
     for (key, value) in table {
         let place = format!("{place}.{}", quote(key));
         match value {
-            // A table with a kind is a new one.
+            // A table with a kind replaces the whole table.
             Value::Table(inner) if SECTIONS.contains(&key.as_str()) && !inner.contains_key("kind") => {
                 filled(inner, &place)?;
                 for (name, value) in inner {
@@ -137,7 +135,7 @@ pub fn assignments(table: &Table, place: &str) -> Result<Vec<Assignment>, Error>
     Ok(out)
 }
 
-/// The largest number of parts of a dotted key, far more than any key of an experiment has.
+/// The largest number of parts of a dotted key.
 const MAX_PARTS: usize = 32;
 
 /// The parts of a dotted key.
@@ -156,8 +154,8 @@ pub fn parts(key: &str) -> Result<Vec<&str>, Error> {
     Ok(parts)
 }
 
-/// Sets a dotted key of a tree; returns the keys that were set, with indices. `method.<label>.key`
-/// reaches into the method of that label (or kind), `method.*.key` into all; other arrays take an index.
+/// Sets a dotted key in a tree, and returns the keys that were set, with indices. `method.<label>.key` selects the method with this label
+/// (or kind), `method.*.key` all methods; other lists take an index.
 ///
 /// # Errors
 /// When a part of the key names neither a table nor a list item.
@@ -168,11 +166,11 @@ pub fn set(table: &mut Table, key: &str, value: &Value) -> Result<Vec<String>, E
     Ok(done)
 }
 
-/// Removes a dotted key of a tree; gives the keys that were removed, with indices. Keys are those of [`set`]; of several
-/// items of a list those are changed that have the key.
+/// Removes a dotted key of a tree, and returns the removed keys, with indices. Keys are as for [`set`]; of several items of a list, those
+/// that have the key change.
 ///
 /// # Errors
-/// When no such key is there.
+/// When there is no such key.
 pub fn unset(table: &mut Table, key: &str) -> Result<Vec<String>, Error> {
     let parts = parts(key)?;
     let (mut done, mut missing) = (Vec::new(), None);

@@ -24,11 +24,11 @@ pub struct Experiment {
     pub figure: FigureSpec,
     /// The checks of the results.
     pub checks: Vec<Check>,
-    /// How the ends of a federation of machines wait for each other.
+    /// Timeouts and rules for answers in a federation of machines.
     pub federation: FederationSpec,
     /// One per combination of variants and sweep values; one if there are none.
     pub points: Vec<Arc<SweepPoint>>,
-    /// Whether these are some of the points only. What is to be so at some point need then not be so at one of these.
+    /// Whether these are only some of the points. Conditions on at least one point may then be unmet.
     is_part: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Experiment {
 const LONGEST_ID: usize = 200;
 
 impl Experiment {
-    /// Reads a document: expands its sweeps, and reads the figure and the checks. The tables of points are not read yet.
+    /// Reads a document: expands its sweeps, and reads the figure and the checks, but not yet the tables of points.
     ///
     /// # Errors
     /// When a key is unknown, missing or of the wrong type, at its line.
@@ -78,7 +78,7 @@ impl Experiment {
         Self { checks: Vec::new(), figure: FigureSpec::default(), ..self.clone() }
     }
 
-    /// The same at these points only, in this order, without checks and figure.
+    /// The same at these points, in this order, without checks and figure.
     #[must_use]
     pub fn at_points(&self, points: impl IntoIterator<Item = usize>) -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! The JSON schema of experiment files, made from the types that read them.
 //!
-//! Editors use it to complete, explain and check keys. A key that a sweep, a variant or `[quick]` may set can be
-//! absent from its table. Keys are therefore required only where the program reads them before the sweep is known.
+//! Editors use it to complete, explain and check keys. A sweep, a variant or `[quick]` may set a key that its table lacks. The schema
+//! therefore requires only keys that the program reads before it knows the sweep.
 
 use fedsa::method::MethodSettings;
 use fedsa::registry::Kind;
@@ -15,7 +15,7 @@ use super::schema_parts::OF_KINDS;
 use super::shaped_keys;
 use crate::kinds::Kinds;
 
-/// The schema of a whole file that names these kinds.
+/// The schema of a file with these kinds.
 pub fn file(kinds: &Kinds) -> Json {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let mut schema = object(Top::json_schema(&mut generator));
@@ -37,12 +37,12 @@ pub fn file(kinds: &Kinds) -> Json {
     out
 }
 
-/// Replaces what stands for tables with a `kind`.
+/// Replaces the placeholders of tables with a `kind`.
 fn fill(schema: &mut Json, tables: &[(&str, Json)]) {
     if let Some(name) = schema.get(OF_KINDS).and_then(Json::as_str) {
         let (_, table) = tables.iter().find(|(own, _)| *own == name).expect("a table with kinds");
         let mut table = table.clone();
-        // A description belongs to the place.
+        // The description of the key stays.
         let about = schema.get("description").cloned();
         table.as_object_mut().expect("a schema").extend(about.map(|about| ("description".to_string(), about)));
         *schema = table;
@@ -54,7 +54,7 @@ fn fill(schema: &mut Json, tables: &[(&str, Json)]) {
     }
 }
 
-/// `[[method]]`: the keys of its kind and those that methods have in common.
+/// `[[method]]`: the keys of its kind and the keys of all methods.
 fn methods(kinds: &Kinds, generator: &mut SchemaGenerator) -> Schema {
     let mut common = object(MethodCommon::json_schema(generator));
     let common = common.remove("properties").and_then(|p| p.as_object().cloned()).unwrap_or_default();
@@ -62,7 +62,7 @@ fn methods(kinds: &Kinds, generator: &mut SchemaGenerator) -> Schema {
         let own = common.iter().filter(|(key, _)| shaped_keys::has(kind, key));
         own.map(|(key, schema)| (key.clone(), schema.clone())).collect()
     };
-    // A preset has the keys of the method that it stands for.
+    // A preset has the keys of its method.
     let presets = |kind: &str| PRESETS.iter().filter(|preset| preset.method == kind).map(|preset| preset.name).collect();
     let one = one_of(kinds.methods(), generator, common, presets);
     json!({ "type": "array", "minItems": 1, "items": one }).try_into().expect("an object")
@@ -70,7 +70,7 @@ fn methods(kinds: &Kinds, generator: &mut SchemaGenerator) -> Schema {
 
 fn media_of(kinds: &Kinds, generator: &mut SchemaGenerator) -> Schema {
     let mut one = one_of(kinds.media(), generator, |_| Map::new(), |_| Vec::new());
-    // A trace of delays may also be a file, which is read before the medium is.
+    // A trace of delays may be a file, which is read before the medium.
     for medium in one.get_mut("anyOf").and_then(Json::as_array_mut).into_iter().flatten() {
         if let Some(keys) = medium.get_mut("properties").and_then(Json::as_object_mut)
             && keys.contains_key("delays")
@@ -141,7 +141,7 @@ fn tables(schema: Schema, generator: &SchemaGenerator) -> Vec<Map<String, Json>>
     }
 }
 
-/// Descriptions as plain text: they are written for rustdoc.
+/// Makes descriptions plain text; they are written for rustdoc.
 fn plain(schema: &mut Json) {
     match schema {
         Json::Object(map) => {

@@ -23,14 +23,14 @@ pub struct UplinkSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema_parts::codec")]
     pub codec: Option<Table>,
-    /// Error feedback: whether an agent adds the error of its codec to its next message.
+    /// Error feedback: agents add their codec's error to the next message.
     #[serde(default)]
     pub error_feedback: bool,
-    /// The media, such as `[{ kind = "erasure", success = 0.6 }, ..]`, in the order in which messages pass them.
+    /// The media in the order of passage, such as `[{ kind = "erasure", success = 0.6 }, ..]`.
     #[serde(default)]
     #[schemars(schema_with = "schema_parts::media")]
     pub media: Vec<Table>,
-    /// The mean that the server takes of the answers, such as `"median"` or `{ trimmed_mean = 0.1 }`; the weighted mean by default.
+    /// The server's mean of the answers, such as `"median"` or `{ trimmed_mean = 0.1 }`; by default the weighted mean.
     #[serde(default, skip_serializing_if = "Aggregation::is_mean")]
     pub aggregation: Aggregation,
 }
@@ -91,7 +91,7 @@ fn check_list(delays: &Value) -> Result<()> {
     })
 }
 
-/// An error of [`Uplink::check`] or a delay's own, with its medium's place in the list.
+/// An error of [`Uplink::check`] or of a delay, with its medium's place in the list.
 pub fn located(up: &UplinkSpec, e: Error) -> Error {
     let Some(key) = e.key.strip_prefix("uplink.media.") else { return e };
     let kinds: &[&str] = if ["bits", "fading_snr"].contains(&key) { &["bit-budget"] } else { &["delay", "late"] };
@@ -102,11 +102,10 @@ pub fn located(up: &UplinkSpec, e: Error) -> Error {
     e.about(key)
 }
 
-/// The link of a method, from its tables, with codecs and media of these kinds. Without `files`, the files that it names are not read.
+/// The link of a method from its tables, with these kinds. Without `files`, it reads no files that the tables name.
 ///
 /// # Errors
-/// When a codec or medium is unknown, has a bad setting, or does not go with the others,
-/// or a file cannot be used.
+/// When a codec or medium is unknown, has a bad setting, or does not fit the others, or a file cannot be used.
 pub fn build(kinds: &Kinds, up: &UplinkSpec, down: &DownlinkSpec, files: Option<&DiskFiles>) -> Result<Uplink> {
     let downlink = codec(kinds, down.codec.as_ref()).map_err(|e| e.inside("downlink"))?;
     let agents_end = codec(kinds, up.codec.as_ref()).map_err(|e| e.inside("uplink"))?;
@@ -119,7 +118,7 @@ pub fn build(kinds: &Kinds, up: &UplinkSpec, down: &DownlinkSpec, files: Option<
             let kind = find_kind(kinds.media(), &mut table, "medium")?;
             fill_trace(&mut table, files)?;
             let settings = read_kind(kind, &table).map_err(|mut e| {
-                // A law's own keys are all that the error knows.
+                // The error knows only the law's own keys.
                 if table.contains_key("law") && e.code() == ErrorCode::UnknownKey {
                     e.help += if kind.name == "delay" { ", law, before" } else { ", law" };
                 }

@@ -62,8 +62,7 @@ fn read_table<T: DeserializeOwned>(table: &Table) -> Result<T> {
     settings::read(&tree_of(table))
 }
 
-/// As [`read`], for a table that may differ between points: if a list was given instead of a
-/// value, the help names `[[sweep]]`.
+/// As [`read`], for a table that may differ between points: for a list in place of a value, the help proposes `[[sweep]]`.
 ///
 /// # Errors
 /// As [`read`].
@@ -71,7 +70,7 @@ pub fn read_swept<T: DeserializeOwned>(value: &Value) -> Result<T> {
     read(value).map_err(|e| with_sweep(|key| place(value, key), e))
 }
 
-/// Extends the help for a list in place of a value: it says how to vary a value.
+/// Adds to the help for a list in place of a value how to vary a value.
 fn with_sweep<'v>(given: impl Fn(&str) -> Option<&'v Value>, mut e: Error) -> Error {
     if e.code() == ErrorCode::WrongType && matches!(given(&e.key), Some(Value::Array(_))) {
         e.help += "; to run several values, a [[sweep]] with key = .. and values = [..]";
@@ -118,8 +117,8 @@ pub fn short(value: &Value) -> String {
     cut(value, 60)
 }
 
-/// A value as TOML text of at most `most` characters, with control characters escaped. Where that is too short for it, `..` is in place of the
-/// rest, and what is open there is closed. Very small and very large numbers have an exponent.
+/// A value as TOML text of at most `most` characters, with control characters escaped. `..` replaces what does not fit, and open brackets
+/// are closed. Very small and very large numbers have an exponent.
 pub fn cut(value: &Value, most: usize) -> String {
     tree(value).cut(most)
 }
@@ -158,7 +157,7 @@ mod tests {
         inner: Option<Box<Swept>>,
     }
 
-    /// The help names sweeps for a list in place of a value, and for nothing else.
+    /// The help proposes sweeps only for a list in place of a value.
     #[test]
     fn a_list_in_place_of_a_value_may_be_meant_as_a_sweep() {
         for (text, key, is_list) in [

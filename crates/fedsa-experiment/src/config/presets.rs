@@ -1,7 +1,7 @@
-//! Methods whose `kind` is a preset of the library: they get the settings of the preset.
+//! Methods whose `kind` is a preset of the library.
 //!
-//! `kind = "qfedtd"` stands for settings in [`fedsa_methods::presets`]. Keys in the file replace keys of the preset, also if
-//! `--set` or a sweep sets `kind` to a preset. The program runs the method itself, and `check` prints its settings.
+//! `kind = "qfedtd"` stands for the settings in [`fedsa_methods::presets`]. Keys in the file replace keys of the preset, also if `--set` or
+//! a sweep sets the `kind`. The program runs the method itself, and `check` prints its settings.
 
 use fedsa_methods::presets;
 use toml::{Table, Value};

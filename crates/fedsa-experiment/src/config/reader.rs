@@ -35,7 +35,7 @@ pub struct MethodSpec {
     pub measure_from: Centre,
     /// The output: an iterate or an average.
     pub output: OutputSpec,
-    /// The status with which its runs are expected to end.
+    /// The expected status of its runs.
     pub expect: Option<ExpectedStatus>,
     /// The index of the entry of `expect` that applies, if `expect` is a list.
     pub expected_by: Option<usize>,
@@ -60,7 +60,7 @@ pub struct PointReader {
     pub methods: Vec<MethodSpec>,
 }
 
-/// The settings of a table; read again only if the table has changed.
+/// The settings of a table, which is read again only after a change.
 fn cached<'r, T>(read: &'r mut Read<T>, table: &Arc<Value>, how: impl FnOnce(&Value) -> Result<T>) -> Result<&'r mut T> {
     if !read.as_ref().is_some_and(|(before, _)| Arc::ptr_eq(before, table)) {
         *read = Some((Arc::clone(table), how(table)?));
@@ -69,7 +69,7 @@ fn cached<'r, T>(read: &'r mut Read<T>, table: &Arc<Value>, how: impl FnOnce(&Va
 }
 
 impl PointReader {
-    /// A reader of tables that name these kinds.
+    /// A reader of tables with these kinds.
     pub fn new(kinds: &Kinds) -> Self {
         let (kinds, sections) = (kinds.clone(), Sections::default());
         Self { kinds, sections, problem: None, sampling: None, run: None, method: Vec::new(), methods: Vec::new() }
@@ -138,7 +138,7 @@ impl PointReader {
         self.method.get(method)?.as_ref().and_then(|(_, (_, expect))| expect.as_ref())
     }
 
-    /// Settings that have no effect at the last point. At another point of a sweep they may have one.
+    /// Settings without effect at the last point; other points of a sweep may use them.
     pub(super) fn idle(&self) -> Vec<Error> {
         let mut idle = Vec::new();
         let sampling = self.sampling();
@@ -230,8 +230,7 @@ impl PointReader {
     }
 }
 
-/// The tables of a file without its sweeps, with defaults written out. Each table is resolved separately; tables
-/// that are incomplete without sweeps are left out.
+/// The tables of a file without its sweeps, with defaults. Each table is resolved alone, and incomplete ones are omitted.
 pub fn complete(kinds: &Kinds, sections: &Sections) -> Vec<(&'static str, Value)> {
     let point = SweepPoint::of(sections.clone());
     let mut reader = PointReader { sections: sections.clone(), ..PointReader::new(kinds) };
@@ -322,10 +321,10 @@ pub(super) fn method_alone(kinds: &Kinds, table: &Table) -> Result<MethodSpec> {
     read_method(kinds, &Value::Table(table)).map(|(method, _)| method)
 }
 
-/// Checks what the caller has set `run.name` of a document to, where it is about to replace it.
+/// Checks the value of `run.name` that the caller has set and is about to replace.
 ///
 /// # Errors
-/// As the key demands.
+/// When the value is invalid.
 pub fn check_before_replacing(document: &Document, name: &str) -> Result<()> {
     let key = format!("run.{name}");
     let is_set = document.origins.iter().any(|origin| matches!(origin.from, SetBy::Caller(_)) && origin.decides(&key));
@@ -369,7 +368,7 @@ fn read_method(kinds: &Kinds, value: &Value) -> Result<(MethodSpec, Option<Expec
         }
         e
     })?;
-    // What needs no problem to be seen; the number of agents is not known yet.
+    // Checks without a problem, whose number of agents is unknown.
     if let Err(e) = settings.check(usize::MAX)
         && e.key != "participants"
     {

@@ -1,10 +1,10 @@
-//! Schemas of keys that a type of the configuration holds as a tree, because other types read them.
+//! Schemas of keys that the configuration holds as trees, because other types read them.
 
 use fedsa::sampling::Sampling;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::json;
 
-/// What stands for a table with a `kind` until the kinds are known: types say which keys there are, and the kinds are a value.
+/// The placeholder of a table with a `kind`: the kinds are a value, and only known later.
 pub(super) const OF_KINDS: &str = "x-of-kinds";
 
 fn of_kinds(name: &str) -> Schema {

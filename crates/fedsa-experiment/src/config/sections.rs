@@ -1,4 +1,4 @@
-//! The tables that sweeps and variants can change. Points share a table until one of them changes it.
+//! The tables that sweeps and variants can change. Points share a table until one changes it.
 
 use std::sync::Arc;
 

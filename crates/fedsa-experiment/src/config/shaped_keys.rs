@@ -35,7 +35,7 @@ pub const SHAPED_KEYS: &[ShapedKey] = &[
     },
 ];
 
-/// Refuses the keys of `SHAPED_KEYS` that a method of this kind, one of `kinds`, does not have.
+/// Refuses keys of `SHAPED_KEYS` that a method of this kind, one of `kinds`, does not have.
 ///
 /// # Errors
 /// When there is such a key; the help lists the kinds that have it.
@@ -58,7 +58,7 @@ pub fn has(kind: &Kind<dyn MethodSettings>, name: &str) -> bool {
     shape_of(kind).is_none_or(|shape| (key.fits)(&shape))
 }
 
-/// The shape of methods of a kind, found from a method with an example of each required setting: that of its schema, or 1.
+/// The shape of a kind's methods, from a method with examples of the required settings: the schema's example, or 1.
 fn shape_of(kind: &Kind<dyn MethodSettings>) -> Option<MethodShape> {
     let schema = (kind.schema)(&mut SchemaGenerator::default());
     let required = schema.get("required").and_then(|names| names.as_array()).into_iter().flatten();

@@ -13,29 +13,28 @@ use super::dotted::{Assignment, assignments, parts};
 use super::sections::Sections;
 use crate::numbers;
 
-/// A `[[sweep]]`: one key and its values, or several keys that move together.
+/// A `[[sweep]]`: one key and its values, or several keys that change together.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
     /// A dotted key.
     #[serde(default)]
     key: Option<String>,
-    /// Dotted keys that change together; each of `values` is then a list with one value per key.
+    /// Dotted keys that change together.
     #[serde(default)]
     keys: Option<Vec<String>>,
-    /// The values, at least one; with `keys`, lists of one value per key.
+    /// The values; with `keys`, lists of one value per key.
     #[schemars(with = "Vec<serde_json::Value>", length(min = 1))]
     values: Vec<Value>,
-    /// The coordinate's name; by default the last part of the (first) key, or as many of its last
-    /// parts as distinguish it from other sweeps.
+    /// The coordinate's name; by default the last part of the first key, or as many parts as distinguish sweeps.
     #[serde(default)]
     name: Option<String>,
-    /// The text that the figure and the trace show for each value.
+    /// A text for each value, for figures and traces.
     #[serde(default)]
     labels: Option<Vec<String>>,
 }
 
-/// A `[[variant]]`: an alternative setting of several keys, with sweeps of its own.
+/// A `[[variant]]`: alternative values of several keys, with its own sweeps.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
@@ -203,8 +202,7 @@ pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -
     Ok(points.into_iter().map(Arc::new).collect())
 }
 
-/// Options of the command line and quick settings that had no effect at any point so far, because a
-/// sweep or every variant sets the same key.
+/// Options of the command line and quick settings without effect at all points so far, because a sweep or every variant sets the same key.
 struct Overridden<'d> {
     pending: Vec<&'d Origin>,
 }
@@ -266,8 +264,8 @@ fn axes(sweeps: Vec<Sweep>, variants: &[Variant]) -> Result<HashMap<Option<usize
     Ok(out)
 }
 
-/// Names sweeps that have no name: the shortest end of the first key that no other sweep of the same
-/// points uses. A key has the same name in all variants.
+/// Names sweeps without a name by the shortest end of the first key that no other sweep of the same points uses. A key has the same name in
+/// all variants.
 fn name(axes: &mut [(Option<usize>, bool, AppliedSweep)]) -> Result<()> {
     let keys: Vec<Vec<String>> = axes.iter().map(|(_, _, axis)| named_parts(&axis.keys[0])).collect();
     let mut lengths: HashMap<&[String], usize> = HashMap::new();
@@ -278,7 +276,7 @@ fn name(axes: &mut [(Option<usize>, bool, AppliedSweep)]) -> Result<()> {
                 axis.name = key[key.len() - length..].join(".");
             }
         }
-        // Those of one name that meet at some point.
+        // The sweeps of one name that share a point.
         let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
         axes.iter().enumerate().for_each(|(i, (_, _, axis))| by_name.entry(&axis.name).or_default().push(i));
         let mut met: Vec<usize> = Vec::new();
@@ -306,7 +304,7 @@ fn name(axes: &mut [(Option<usize>, bool, AppliedSweep)]) -> Result<()> {
     }
 }
 
-/// The parts of a key as names show them: those with dots in quotes.
+/// The parts of a key as in names: those with dots are quoted.
 fn named_parts(key: &str) -> Vec<String> {
     let parts = parts(key).unwrap_or_else(|_| vec![key]);
     parts.iter().map(|part| if part.contains('.') { format!("\"{part}\"") } else { (*part).to_string() }).collect()
@@ -365,7 +363,7 @@ impl AppliedSweep {
         if self.is_joint { format!("{}.values[{i}][{key}]", self.place) } else { format!("{}.values[{i}]", self.place) }
     }
 
-    /// Where a coordinate stands that an earlier value has too.
+    /// The place of a coordinate that repeats an earlier value.
     fn repeated(&self) -> Option<String> {
         let mut seen = HashSet::new();
         let i = (0..self.values.len()).find(|i| !seen.insert(label(&[self.coordinate(*i)])))?;
@@ -395,9 +393,8 @@ impl AppliedSweep {
 }
 
 impl VariantBase {
-    /// Refuses settings that have no effect because another one replaces them at every point: a key that is swept
-    /// twice, or a setting of a variant that a sweep replaces. `set` lists the variant's settings: the place, the
-    /// key and the keys it expands to.
+    /// Refuses settings that another one replaces at every point: a key that is swept twice, or a setting of a variant that a sweep
+    /// replaces. `set` lists the variant's settings: place, key, and the keys it expands to.
     fn check_effect(&self, mut set: Vec<(String, String, Vec<String>)>) -> Result<()> {
         let count = set.len();
         let mut sections = self.sections.clone();
@@ -407,7 +404,7 @@ impl VariantBase {
                 set.push((axis.key_place(j), key.clone(), done));
             }
         }
-        // From the last to the first, to find the sweep whose value of a key remains.
+        // From last to first: the last sweep of a key determines its value.
         let mut last: HashMap<&str, &str> = HashMap::new();
         for (i, (place, key, keys)) in set.iter().enumerate().rev() {
             let by: Vec<&str> = keys.iter().map_while(|key| around(key).find_map(|key| last.get(key).copied())).collect();
@@ -441,7 +438,7 @@ impl VariantBase {
     }
 }
 
-/// An iteration over the combinations of the sweeps of one base.
+/// An iteration over the combinations of one base's sweeps.
 struct Made<'w, 'd> {
     start: &'w Arc<VariantBase>,
     at: Vec<u32>,

@@ -32,52 +32,52 @@ use crate::plan::BuiltProblem;
 /// Saved agents.
 const LAYOUT: Layout = Layout { name: "agent", version: 9 };
 
-/// An agent: it applies, is admitted, and answers the questions of rounds.
+/// An agent: it applies, is admitted, and answers the questions of the rounds.
 pub struct LocalAgent {
     deployment: Deployment,
     files: DiskFiles,
     document: Document,
     applicant: Applicant,
-    /// The problem, where it does not depend on other agents' data.
+    /// The problem, if it does not depend on other agents' data.
     field: Option<Arc<dyn Field>>,
-    /// The problem with the columns of all agents that it was last told, where it depends on them: whoever is admitted again, or goes on
-    /// from a state that another process has left, reads its data once.
+    /// The problem for the last announced columns of all agents, if it depends on them. An agent that is admitted again, or restored from a
+    /// saved state, thus reads its data once.
     with_columns: Option<(Vec<ColumnSummary>, Arc<dyn Field>)>,
-    /// Rows whose features or targets depend on those of others, until the problem is built.
+    /// Rows whose features or targets depend on other agents' rows, until the problem is built.
     unprepared: Option<OwnRows>,
     /// Its place in a generated problem, if it has claimed a number.
     place: Option<u32>,
     joined: Option<Joined>,
-    /// The mark with which it has applied since it was admitted: an admission with it begins a federation anew, also one with the same settings
+    /// The mark of its application since its admission. An admission with this mark starts a new federation, even with the same settings
     /// and agents as the last one.
     applied: Option<u64>,
-    /// Whether it answers that it leaves, whatever it is asked.
+    /// Whether it answers every message with its leave.
     is_leaving: bool,
 }
 
-/// What an agent has since it was admitted.
+/// The state of an agent since its admission.
 struct Joined {
-    /// What admitted it, with the start and the columns of all.
+    /// The admission, with the start and the columns of all agents.
     admission: Vec<u8>,
-    /// The last epoch that was announced since.
+    /// The last announced epoch since.
     epoch: Option<Vec<u8>>,
     federation: Federation,
     agent: usize,
     node: ClientNode,
 }
 
-/// The saved state of an agent: the mark of its data; with which mark it has applied since; once it is admitted, the admission, the last announcement of an epoch, and the
-/// state of the node.
+/// The saved state: the mark of its data; the mark of its application since the admission; and once admitted, the admission, the last
+/// announcement of an epoch, and the state of the node.
 type Saved = (u64, Option<u64>, Option<SavedJoined>);
 
 type SavedJoined = (Vec<u8>, Option<Vec<u8>>, Vec<u8>);
 
 impl LocalAgent {
-    /// An agent with the data that these files, globs, folders or names of data sets have; `number` is its number in the federation, or the
-    /// server gives it one.
+    /// An agent with the data of these files, globs, folders or data sets. `number` is its number in the federation; by default the server
+    /// assigns one.
     ///
     /// # Errors
-    /// When the data cannot be read or used, or it was cancelled.
+    /// When the data cannot be read or used, or when it is cancelled.
     pub fn new(deployment: &Deployment, data: &[String], places: &Places, number: Option<u32>, cancel: &Cancel) -> Result<Self> {
         let mut document = deployment.experiment.document.clone();
         let has_data = deployment.source.key().is_some();
@@ -119,20 +119,20 @@ impl LocalAgent {
         })
     }
 
-    /// The agent's number, once it is admitted.
+    /// The agent's number; `None` before it is admitted.
     pub fn number(&self) -> Option<usize> {
         self.joined.as_ref().map(|joined| joined.agent)
     }
 
-    /// From now on it answers, whatever it is asked, that it leaves for good. One that is started again comes back when it is asked to.
+    /// From now on the agent answers every message with its leave. An agent that is started again takes part again when the server asks it.
     pub fn leave(&mut self) {
         self.is_leaving = true;
     }
 
-    /// Processes a message of the server, and returns the answer, if it wants one. A copy of the last message gets the same answer.
+    /// Processes a message of the server, and returns the answer, if any. A copy of the last message gets the same answer.
     ///
     /// # Errors
-    /// When the server does not send such a message to this agent now. The agent is then unchanged.
+    /// When the message does not fit the agent's state. The agent is then unchanged.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
         if self.is_leaving {
             return Ok(Some(enrolment::farewell()));
@@ -155,7 +155,7 @@ impl LocalAgent {
         }
     }
 
-    /// Takes part in the federation that an admission tells of. A copy of the last admission changes nothing, unless it has applied since.
+    /// Joins the federation of an admission. A copy of the last admission has no effect, unless the agent has applied since.
     fn join(&mut self, bytes: &[u8]) -> Result<()> {
         if self.applied.is_none() && self.joined.as_ref().is_some_and(|joined| joined.admission == bytes) {
             return Ok(());
@@ -163,12 +163,12 @@ impl LocalAgent {
         self.begin(bytes, self.applicant.admitted(bytes)?)
     }
 
-    /// Goes on in the epoch that is announced: from what it knows of the federation, or anew if it knows nothing of it, or has applied since, and is
-    /// told everything. Otherwise an epoch that it knows changes nothing.
+    /// Joins the announced epoch: with its state, or from the beginning if it does not know the federation, or has applied since and the
+    /// announcement has everything. A known epoch otherwise has no effect.
     fn regroup(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(joined) = &mut self.joined else { return self.begin(bytes, self.applicant.joined(bytes)?) };
-        // A mark of its application says that its state is to be given up, also where what it knows is of this run: its server may go on from
-        // an older state than the agent.
+        // The mark of its application makes the agent give up its state, even if the state is of this run: the server may have resumed from
+        // an older state than the agent's.
         if let Some(admission) = self.applied.and_then(|mark| self.applicant.joined(bytes).ok().filter(|told| told.mark == mark)) {
             return self.begin(bytes, admission);
         }
@@ -182,8 +182,8 @@ impl LocalAgent {
         Ok(())
     }
 
-    /// Begins anew with what an admission, or an announcement to a new agent, says. One that has a state must have applied with it: whoever
-    /// repeats old messages could take it away otherwise.
+    /// Starts with the content of an admission, or of an announcement to a new agent. An agent with a state must have applied with this
+    /// mark; otherwise repeated old messages could erase its state.
     fn begin(&mut self, bytes: &[u8], admission: Admission) -> Result<()> {
         let Admission { federation, agent, columns, mark, .. } = admission;
         if self.joined.is_some() && self.applied != Some(mark) {
@@ -209,7 +209,7 @@ impl LocalAgent {
         Ok(())
     }
 
-    /// The problem with what all agents' columns have.
+    /// The problem with the columns of all agents.
     fn built_with(&mut self, columns: &[ColumnSummary]) -> Result<Arc<dyn Field>> {
         if self.deployment.source != Source::Rows {
             return built(&Experiment::read(with_ranges(&self.document, columns)?)?, &self.files);
@@ -223,7 +223,7 @@ impl LocalAgent {
         own.build(&experiment, &self.files, Some(all)).map(|(field, _)| field)
     }
 
-    /// The state as bytes. An agent whose state is kept before its answer is sent can be started again at any time.
+    /// The state as bytes. An agent that saves it before each answer leaves can be restarted at any time.
     pub fn save(&self) -> Vec<u8> {
         let saved: Saved = (self.applicant.mark_of_data(), self.applied, self.saved_joined());
         LAYOUT.write(&saved)
@@ -233,15 +233,15 @@ impl LocalAgent {
         self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.epoch.clone(), joined.node.save()))
     }
 
-    /// Goes on from a state that [`LocalAgent::save`] returned, with the same settings and data.
+    /// Restores a state of [`LocalAgent::save`], with the same settings and data.
     ///
     /// # Errors
-    /// When it is not such a state, is damaged, was saved by a version with another layout, or by an agent of a federation with other data. The
-    /// agent is then unchanged.
+    /// When it is no such state, is damaged, has another version's layout, or belongs to a federation with other data. The agent is then
+    /// unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (data, applied, saved): Saved = LAYOUT.read(bytes)?;
         if data != self.applicant.mark_of_data() {
-            // One that takes part has told its rows, by which it is weighted. Another one can apply again.
+            // An admitted agent has stated its rows, by which it is weighted. Other agents can apply again.
             return if saved.is_some() { Err(other_data()) } else { Ok(()) };
         }
         let before = (self.joined.take(), self.applied);
@@ -258,7 +258,7 @@ impl LocalAgent {
             Ok(()) => self.applied = applied,
             Err(e) => {
                 (self.joined, self.applied) = before;
-                // Of what the state holds an error says what a message or a node is refused for, and not that the state is at fault.
+                // Errors about contents of the state name the message or the node; here the state is at fault.
                 return Err(if e.kind() == ErrorKind::Format { e } else { LAYOUT.foreign() });
             }
         }
@@ -277,7 +277,7 @@ fn built(experiment: &Experiment, files: &DiskFiles) -> Result<Arc<dyn Field>> {
     Ok(Arc::clone(BuiltProblem::new(experiment, files, Isa::best())?.shared_field()))
 }
 
-/// What an agent's data are, as far as it knows alone.
+/// An agent's data, without knowledge of other agents.
 #[derive(Default)]
 struct OwnData {
     rows: u64,
@@ -320,19 +320,19 @@ impl OwnData {
     }
 }
 
-/// An agent's rows as files have them.
+/// An agent's rows as read from files.
 struct OwnRows {
     sets: Vec<Dataset>,
     /// Their levels and classes.
     levels: RowLevels,
-    /// How many of them are fitted.
+    /// The number of fitted rows.
     rows: u64,
 }
 
 impl OwnRows {
     fn read(experiment: &Experiment, files: &DiskFiles) -> Result<Self> {
         let mut how = levels::preparation(experiment)?;
-        // Others' files may have them.
+        // Other agents' files may have them.
         how.wanted.may_end_before = true;
         let inside = |e: Error| e.inside("problem");
         let mut sets = how.read(files).map_err(inside)?;
@@ -341,11 +341,11 @@ impl OwnRows {
         Ok(Self { sets, levels, rows: how.samples.unwrap_or(all) as u64 })
     }
 
-    /// The problem on them with the levels and classes of all agents, or their own ones, and their form.
+    /// The problem on these rows with the levels and classes of all agents, or their own, and their form.
     fn build(self, experiment: &Experiment, files: &DiskFiles, all: Option<RowLevels>) -> Result<(Arc<dyn Field>, String)> {
         let (kind, table) = made::problem_of(experiment);
         let sets = self.sets;
-        // The kinds differ in the types of their settings alone.
+        // The kinds differ only in the types of their settings.
         macro_rules! built_as {
             ($kind:ty) => {{
                 let settings: $kind = settings_of(experiment)?;
@@ -371,14 +371,14 @@ impl OwnRows {
     }
 }
 
-/// What is known of the columns of an agent's states and next states.
+/// The summaries of the columns of an agent's states and next states.
 fn summaries(logs: &Surveyed) -> Result<Vec<ColumnSummary>> {
     let moments = logs.moments()?.remove(0);
     let columns = logs.columns().iter().zip(&logs.facts[0].seen).zip(moments);
     columns.map(|((name, range), moments)| ColumnSummary::new(name.clone(), *range, moments)).collect()
 }
 
-/// The document with the ranges of all agents' columns that its features need, except those that it names.
+/// The document with the needed ranges of all agents' columns, except those that it names.
 fn with_ranges(document: &Document, columns: &[ColumnSummary]) -> Result<Document> {
     let mut document = document.clone();
     let logs: Logs = settings_of(&Experiment::read(document.clone())?)?;

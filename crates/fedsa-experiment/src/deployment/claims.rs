@@ -1,4 +1,4 @@
-//! What an application claims, judged before the server makes anything of the size that it says.
+//! Checks of an application's claims before the server allocates anything of the claimed size.
 
 use fedsa::coordinator::Accepted;
 use fedsa::enrolment::{Claim, Enrolment};
@@ -7,8 +7,8 @@ use fedsa::error::{Error, Result, quoted};
 use super::{Deployment, Source, levels};
 
 impl Deployment {
-    /// Takes an application ([`Enrolment::take`]), unless the model that its columns alone would make is one that no federation may have, or that
-    /// does not fit into the available memory.
+    /// Takes an application ([`Enrolment::take`]), unless the model of its columns alone is too large for any federation or for the
+    /// available memory.
     ///
     /// # Errors
     /// As [`Enrolment::take_if`]; names the agent and the size.
@@ -20,7 +20,7 @@ impl Deployment {
         })
     }
 
-    /// Refuses columns of one agent that make a model too large for a server of so many agents. What others have only adds to it.
+    /// Refuses one agent's columns that make a model too large for a server of this many agents. Other agents' columns can only enlarge it.
     fn check_claim(&self, agents: usize, claim: Claim<'_>) -> Result<()> {
         let dim = match (self.source, claim.form) {
             (Source::Rows, Some(form)) if !claim.columns.is_empty() => {

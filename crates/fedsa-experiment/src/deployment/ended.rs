@@ -1,4 +1,4 @@
-//! The results of a federation, as those of a run.
+//! The results of a federation, in the form of a run's results.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,37 +21,37 @@ use crate::plan::Plan;
 use crate::results::{Recorded, Results, SeedResult};
 use crate::run::{self, Ran};
 
-/// What a server knows of the rounds of a federation.
+/// The server's record of the rounds of a federation.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DeployedRun {
-    /// All rounds, from round 0. Those that the settings record are kept, and the last one.
+    /// All rounds, from round 0. The results keep those that the settings record, and the last one.
     pub rows: Vec<Recorded>,
     /// The output after the last one, d components.
     pub theta: Vec<f64>,
-    /// The number of rounds after which it was found to have diverged, if it has.
+    /// The number of rounds after which divergence was found, if it was.
     pub diverged: Option<u64>,
     /// The time of these rounds, in seconds.
     pub seconds: f64,
-    /// What else `summary.json` says of the federation, under `federation`.
+    /// The further content of `federation` in `summary.json`.
     pub told: serde_json::Value,
-    /// What a reader of the results must know.
+    /// Notes for readers of the results.
     pub notes: Vec<Note>,
 }
 
 impl DeployedRun {
-    /// Of these rounds and this output.
+    /// The record of these rounds and this output.
     pub fn new(rows: Vec<Recorded>, theta: Vec<f64>, diverged: Option<u64>, seconds: f64) -> Self {
         Self { rows, theta, diverged, seconds, told: serde_json::Value::Null, notes: Vec::new() }
     }
 
-    /// The same, of which `summary.json` says this too.
+    /// The same with this content of `federation` in `summary.json`.
     #[must_use]
     pub fn with_told(self, told: serde_json::Value) -> Self {
         Self { told, ..self }
     }
 
-    /// The same of these agents, with notes on how they count.
+    /// The same with notes on how these agents count.
     #[must_use]
     pub fn with_members(self, membership: &Membership) -> Self {
         let members = membership.members();
@@ -62,16 +62,16 @@ impl DeployedRun {
 }
 
 impl Deployment {
-    /// The results of a federation with these settings: files like those of any run ([`Ran::write_into`]). Their problem is of the kind
-    /// `elsewhere`, since the data are with the agents; what theory and metrics need of it is not known.
+    /// The results of a federation with these settings, with files like those of any run ([`Ran::write_into`]). Their problem has the kind
+    /// `elsewhere`, because the agents have the data; what theory and metrics need of it is unknown.
     ///
     /// # Errors
-    /// When the results are not those of such a federation.
+    /// When the results do not fit such a federation.
     pub fn results(&self, federation: &Federation, ended: DeployedRun) -> Result<Ran> {
         let DeployedRun { mut rows, theta, diverged, seconds, told, notes } = ended;
         let residuals: Vec<Option<f64>> = rows.iter().map(|row| row.seen.residual).collect();
         let stopped = diverged.is_none() && self.has_reached(&residuals);
-        // It may have ended before the last round that its settings name, and not because it reached a target.
+        // It may have ended before the last round of its settings, without reaching a target.
         let rounds = rows.last().filter(|_| !stopped).map(|last| last.round);
         let (recorded, last) = (self.recorded(), rows.last().map(|last| last.round));
         rows.retain(|row| Some(row.round) == last || recorded.binary_search(&row.round).is_ok());
@@ -88,7 +88,7 @@ impl Deployment {
         Ok(ran)
     }
 
-    /// The experiment whose results they are: of so many components, of agents with these weights, with this number of rounds in place of its
+    /// The experiment of the results: with this number of components, agents of these weights, and this number of rounds in place of its
     /// own.
     fn elsewhere(&self, dim: usize, weights: &[f64], rounds: Option<u64>) -> Result<Experiment> {
         let document = &self.experiment.document;
@@ -111,19 +111,19 @@ impl Deployment {
         Experiment::read(Document::of_table(table, Vec::new()).with_kinds(&document.kinds))
     }
 
-    /// Refuses a figure and checks that the results of a federation cannot answer, before its first round.
+    /// Refuses figures and checks that a federation's results cannot answer, before its first round.
     ///
     /// # Errors
     /// When there is one; names its key.
     pub(super) fn check_results(&self, method: &MethodSpec) -> Result<()> {
-        // How many agents and components there will be is not known, and matters to neither; a start says it.
+        // The numbers of agents and components are unknown and do not matter; a start gives its number of components.
         let agents = method.settings.shape().participants.unwrap_or(0).max(AGENTS);
         let components = self.length_of_start().unwrap_or(COMPONENTS);
         let experiment = self.elsewhere(components, &vec![1.0 / agents as f64; agents], None)?;
         let plan = match Plan::new(experiment, Path::new(""), Isa::best(), &HashMap::new()) {
             Ok(plan) => plan,
             Err(e) if e.key.starts_with("figure") || e.key.starts_with("check") => return Err(e),
-            // What else is wrong with the settings is said where the federation is founded, whose size is known.
+            // Founding, when the size is known, reports other errors in the settings.
             Err(_) => return Ok(()),
         };
         checks::unmeasured(&Arc::new(plan), Path::new("")).map(|_| ())
@@ -140,6 +140,6 @@ impl Deployment {
     }
 }
 
-/// A size of a federation, for plans of which nobody sees it.
+/// A number of agents for plans that are never shown.
 const AGENTS: usize = 16;
 const COMPONENTS: usize = 64;

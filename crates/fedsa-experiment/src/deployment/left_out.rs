@@ -1,19 +1,19 @@
-//! Who is left out of a federation that there is not of all who have applied.
+//! The agents that a federation leaves out if not all applicants fit together.
 //!
-//! What agents make together may be more than a model can have: too many categories of a column, a third label of two classes, a column and a
-//! category of one name, more components than the server has memory for. Nobody knows then who is wrong. The others are believed to have what
-//! many have, and whoever has most that nobody else has, or few have, is asked to go first:
+//! The agents' data together may exceed what a model can have: too many categories of a column, a third label of two classes, a column and
+//! a category of one name, more components than the server's memory holds. It is then unknown which agent is wrong. The rule trusts values
+//! that many agents have, and first suspects agents with the most values that no or few others have:
 //!
-//! 1. One agent alone, if there is a federation of all others: the one with most values that no other has, of those without whom there is one.
-//! 2. Otherwise those with the rarest values, one after the other, until there is a federation of the rest. A value that several agents have counts
-//!    for each of them by its share, so that several who say the same come before those who have little of their own, and what most agents have of
-//!    their own does not count. Then whoever can come back does, the least suspicious first: what made another one leave is no reason to leave
-//!    out those who were suspected before it. This is done in several orders, by all columns together and by some alone, because what is in the way
-//!    may be in a column in which the others are alike while they differ elsewhere; the largest federation counts. There must be enough in the
-//!    end, not before.
+//! 1. One agent alone, if all others form a federation: among such agents the one with most values of its own.
+//! 2. Otherwise the agents with the rarest values, one after the other, until the rest form a federation. Each agent of a shared value
+//!    counts by its share of it. Several agents with the same value thus come before agents with a few values of their own, and a number of
+//!    own values that most agents have does not count. Then every agent that can return does, the least suspicious first, so that one
+//!    agent's fault excludes no agent that was suspected before. This is done in several orders, by all columns together and by some alone,
+//!    because the fault may be in a column in which the others agree while they differ elsewhere. The largest federation wins. The least
+//!    number of agents matters only at the end.
 //!
-//! In each order every agent is left out at most twice and taken back at most twice, and each time the columns of the rest follow from counts of
-//! who has which value ([`Candidates`]): the time grows with the square of the number of agents.
+//! In each order every agent leaves at most twice and returns at most twice. Each time the columns of the rest follow from counts of the
+//! agents with each value ([`Candidates`]): the time grows with the square of the number of agents.
 
 use fedsa::enrolment::{Candidates, Enrolled, Enrolment};
 use fedsa::error::{Error, Result};
@@ -21,11 +21,11 @@ use fedsa::error::{Error, Result};
 use super::Deployment;
 
 impl Deployment {
-    /// The federation without those who are in the way of it; `why` there is none of all.
+    /// The federation without the agents that prevent it; `why` is the reason why all applicants form none.
     pub(super) fn found_without(&self, enrolment: &Enrolment, why: Error) -> Result<Enrolled> {
         let Ok(mut candidates) = enrolment.candidates() else { return Err(why) };
         let Some(left_out) = self.one_of(&mut candidates, &why).or_else(|| self.some_of(&mut candidates)) else { return Err(why) };
-        // Whose columns are not those of most stay out: fewer of the others must not make theirs those of most.
+        // Agents whose columns differ from most agents' stay out, so that a smaller rest cannot make theirs the most common.
         let mut gone = candidates.excluded();
         gone.extend(left_out.into_iter().map(|(agent, e)| (candidates.sender(agent).to_string(), e)));
         let mut enrolled = self.close(&enrolment.without(gone.iter().map(|(who, _)| who.as_str())))?;
@@ -33,7 +33,7 @@ impl Deployment {
         Ok(enrolled)
     }
 
-    /// One agent without whom there is a federation.
+    /// One agent without which there is a federation.
     fn one_of(&self, candidates: &mut Candidates<'_>, why: &Error) -> Option<Vec<(usize, Error)>> {
         let suspects = if candidates.spare() > 0 { candidates.suspects() } else { Vec::new() };
         suspects.into_iter().find_map(|agent| {
@@ -46,14 +46,14 @@ impl Deployment {
         })
     }
 
-    /// As few agents as one of the orders finds without whom there is a federation, each with the reason why there is none with it.
+    /// The smallest set of agents, among all orders, without which there is a federation, each with the reason that it prevents one.
     fn some_of(&self, candidates: &mut Candidates<'_>) -> Option<Vec<(usize, Error)>> {
         let orders = candidates.orders();
         let found = orders.iter().filter_map(|order| self.first_of(order, candidates));
         found.min_by_key(Vec::len).filter(|left_out| left_out.len() <= candidates.spare())
     }
 
-    /// The same by one order, with the most suspicious first. Nobody is left out afterwards.
+    /// The same by one order, the most suspicious first. No agent is left out afterwards.
     fn first_of(&self, order: &[usize], candidates: &mut Candidates<'_>) -> Option<Vec<(usize, Error)>> {
         let (_, suspects) = order.split_last()?;
         let enough = suspects.iter().position(|agent| {
@@ -75,7 +75,7 @@ impl Deployment {
         enough.map(|_| left_out)
     }
 
-    /// Refuses a federation of those who are not left out, as [`Deployment::close`] would.
+    /// Refuses a federation of the remaining agents, as [`Deployment::close`] would.
     fn check(&self, candidates: &Candidates<'_>) -> Result<()> {
         let columns = candidates.columns()?;
         let dim = self.dim_of(candidates.form(), &columns)?.or_else(|| candidates.said_dim());

@@ -1,4 +1,4 @@
-//! Levels of categories and classes of labels of rows, which agents say when they apply, and learn of all when they are admitted.
+//! Levels of categories and classes of labels. Agents state theirs when they apply, and learn those of all at admission.
 
 use fedsa::enrolment::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues, MAX_COMPONENTS};
 use fedsa::error::{Error, Result};
@@ -14,20 +14,20 @@ use super::{limits, settings_of};
 use crate::config::Experiment;
 use crate::made;
 
-/// What labels are called that are no column of a name.
+/// The name of labels that are not a named column.
 const LABELS: &str = "the labels";
 
-/// What the columns of sparse rows are called, which have no names.
+/// The name of the columns of sparse rows, which have no names.
 const FEATURES: &str = "the features";
 
-/// The form of rows whose features or targets depend on other agents' rows: their other columns.
+/// The form of rows whose features or targets depend on other agents' rows.
 #[derive(Serialize, Deserialize)]
 pub(super) struct LevelsForm {
-    /// The number of columns that are features as they are.
+    /// The number of columns that are used unchanged.
     plain: usize,
-    /// Their names; `None` of columns without names.
+    /// Their names; `None` for columns without names.
     names: Option<Vec<String>>,
-    /// Of sparse rows without names, whose number of columns is that of all agents: the positions of those that are left out.
+    /// For sparse rows without names, whose number of columns depends on all agents: the positions of omitted columns.
     left_out: Option<Vec<usize>>,
 }
 
@@ -40,10 +40,10 @@ impl LevelsForm {
     }
 }
 
-/// The form that a text holds.
+/// Parses a form.
 ///
 /// # Errors
-/// When it is none.
+/// When the text is no form.
 pub(super) fn form(text: &str) -> Result<LevelsForm> {
     let form: LevelsForm = serde_json::from_str(text).map_err(|_| no_form())?;
     let is_ordered = form.left_out.as_ref().is_none_or(|out| out.is_sorted_by(|a, b| a < b));
@@ -52,12 +52,12 @@ pub(super) fn form(text: &str) -> Result<LevelsForm> {
     if is_possible { Ok(form) } else { Err(no_form()) }
 }
 
-/// The error about a text that is no form of an agent's data.
+/// The error about a text that is no form of data.
 pub(super) fn no_form() -> Error {
     Error::format("form", "not the form of an agent's data", "agents of this version")
 }
 
-/// What an agent says of its levels and labels: categories in the order of columns, then labels.
+/// An agent's levels and labels as it states them: categories in the order of columns, then labels.
 ///
 /// # Errors
 /// When there are too many, or one is too long.
@@ -83,7 +83,7 @@ pub(super) fn summaries(levels: &RowLevels, rows: u64) -> Result<Vec<ColumnSumma
     levels.categories.iter().map(category).chain(labels).chain(counted).collect()
 }
 
-/// The levels and classes that these columns have, beside the other columns of this form.
+/// The levels and classes of these columns, in addition to the other columns of this form.
 pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevels {
     let mut levels = sizes_of(form, columns);
     if let Some(sparse) = &levels.sparse {
@@ -92,7 +92,7 @@ pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevel
     levels
 }
 
-/// The same without the names of columns that have none in files: there may be millions.
+/// The same without made-up names of unnamed columns, of which there may be millions.
 pub(super) fn sizes_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevels {
     let mut levels = RowLevels { plain: form.plain, names: form.names, ..RowLevels::default() };
     for column in columns {
@@ -120,7 +120,7 @@ pub(super) fn sizes_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevels
     levels
 }
 
-/// Refuses a column without a name that settings name and that no agent's rows reach, as one process would.
+/// Refuses settings that name an unnamed column beyond all agents' rows, as one process would.
 ///
 /// # Errors
 /// When there is one.
@@ -135,10 +135,10 @@ pub(super) fn check_left_out(levels: &RowLevels) -> Result<()> {
     }
 }
 
-/// How the rows of an experiment become those of agents.
+/// The preparation of an experiment's rows as an agent's rows.
 ///
 /// # Errors
-/// When its problem is none of rows.
+/// When its problem has no rows.
 pub(super) fn preparation(experiment: &Experiment) -> Result<Preparation> {
     Ok(match made::problem_of(experiment).0.as_str() {
         "logistic" => settings_of::<Logistic>(experiment)?.preparation(),
@@ -147,10 +147,10 @@ pub(super) fn preparation(experiment: &Experiment) -> Result<Preparation> {
     })
 }
 
-/// Refuses targets that agents would scale by their own rows before they know the levels of all: they say nothing of their targets.
+/// Refuses targets that agents would scale by their own rows before they know all levels, because agents do not state their targets.
 ///
 /// # Errors
-/// When it is so.
+/// When there are such targets.
 pub(super) fn check_targets(experiment: &Experiment) -> Result<()> {
     if matches!(preparation(experiment)?.targets, TargetRule::Numbers { range: Some(_) }) {
         return Err(limits::refusal("problem.target_range"));
@@ -161,13 +161,13 @@ pub(super) fn check_targets(experiment: &Experiment) -> Result<()> {
 /// The number of components of a model of rows with these levels.
 ///
 /// # Errors
-/// When there are no targets for these classes, or too many components.
+/// When no targets fit these classes, or there are too many components.
 pub(super) fn dim(how: &Preparation, levels: &RowLevels) -> Result<usize> {
     let targets = how.targets.of_classes(levels.classes.as_deref()).map_err(|e| e.inside("problem"))?;
     dim_of(how, levels, targets.as_ref().map_or(1, Targets::outputs), 1)
 }
 
-/// The least number of components of a model of rows that have these levels among others; none where no column of these is a feature.
+/// The least number of components of a model whose rows have, among others, these levels; none if no column of these is a feature.
 ///
 /// # Errors
 /// When there are too many components.

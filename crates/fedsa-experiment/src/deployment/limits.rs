@@ -1,18 +1,18 @@
-//! What a federation cannot do yet. The refusals of settings, `fedsa federation limits` and the guide have these texts.
+//! Limits of federations. The refusals of settings, `fedsa federation limits` and the guide use these texts.
 
 use fedsa::error::Error;
 
-/// Something that works in one process and not in a federation.
+/// A feature that works in one process and not in a federation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limit {
-    /// The key of the settings, or what of the results is missing.
+    /// The key of the settings, or the missing result.
     pub setting: &'static str,
-    /// Whose: `fit`, `evaluate`, or `all`.
+    /// The task: `fit`, `evaluate`, or `all`.
     pub task: &'static str,
     /// Why it does not work.
     pub why: &'static str,
-    /// What to do instead.
+    /// The alternative.
     pub instead: &'static str,
 }
 
@@ -66,10 +66,10 @@ pub const LIMITS: &[Limit] = &[
     limit("accuracy and objective", "fit", "they need the rows of all agents", "`fedsa predict` on labelled rows of each agent"),
 ];
 
-/// The error about a setting that a federation cannot have; `key` is that of the file.
+/// The error about a setting that a federation cannot have; `key` is the key of the file.
 ///
 /// # Panics
-/// When the list does not have it.
+/// When the list lacks it.
 pub(crate) fn refusal(key: &str) -> Error {
     let setting = key.rsplit('.').next().unwrap_or(key);
     let setting = setting.split('[').next().unwrap_or(setting);
@@ -77,7 +77,7 @@ pub(crate) fn refusal(key: &str) -> Error {
     Error::new(key, format!("a federation cannot do this yet: {}", limit.why), limit.instead)
 }
 
-/// The list as a table in Markdown, as the guide has it.
+/// The list as a Markdown table, for the guide.
 pub fn markdown() -> String {
     let rows = LIMITS.iter().map(|one| {
         let name = if one.setting.contains(' ') { one.setting.to_string() } else { format!("`{}`", one.setting) };

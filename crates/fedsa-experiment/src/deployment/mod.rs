@@ -1,8 +1,8 @@
-//! A deployment: the ends of a federation, each on a machine of its own with data of its own, from one file of settings that all have.
+//! A deployment: a federation of machines, each with its own data and the same file of settings.
 //!
-//! The file is an experiment file with one method, one seed and no sweeps. Data that its problem names are not read: an agent is told what its data
-//! are when it is started ([`LocalAgent`]), and the server has none ([`Deployment::enrolment`]). Bytes in, bytes out; whoever calls carries
-//! them. The numbers are those of a run of the same settings on the data of all agents, one file an agent, weighted by rows.
+//! The file is an experiment file with one method, one seed and no sweeps. Data that its problem names are not read: each agent gets its
+//! data at its start ([`LocalAgent`]), and the server has none ([`Deployment::enrolment`]). Messages are bytes, which the caller carries.
+//! The numbers equal those of a run of the same settings on the data of all agents, one file per agent, weighted by rows.
 
 mod agent;
 mod claims;
@@ -46,7 +46,7 @@ pub use agent::LocalAgent;
 pub use ended::DeployedRun;
 pub use of_task::{TaskSettings, of_evaluation, of_fit};
 
-/// The settings that all ends of a federation have.
+/// The common settings of server and agents.
 #[derive(Clone)]
 pub struct Deployment {
     experiment: Experiment,
@@ -59,14 +59,14 @@ pub struct Deployment {
     notes: Vec<Note>,
 }
 
-/// Where the data of an agent are named.
+/// The place that names an agent's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     /// `problem.path`: logs.
     Logs,
     /// `problem.data`: rows.
     Rows,
-    /// Nowhere: every agent makes the whole problem, and has its place in it. For trials.
+    /// None: every agent generates the whole problem and takes its place in it. For trials.
     Generated,
 }
 
@@ -85,9 +85,8 @@ impl Deployment {
     /// The settings of a document.
     ///
     /// # Errors
-    /// When it is no experiment, or none that can be deployed: with several methods, seeds or points, with a start or features that
-    /// depend on data of all agents, with data that are divided among agents, or with a figure or checks that the results of a federation
-    /// cannot answer.
+    /// When it is no experiment, or cannot be deployed: it has several methods, seeds or points, a start or features that depend on all
+    /// agents' data, data that are divided among agents, or a figure or checks that a federation's results cannot answer.
     pub fn new(document: Document) -> Result<Self> {
         let failure = document.clone();
         Self::read(document).map_err(|e| failure.failure(e))
@@ -135,7 +134,7 @@ impl Deployment {
         Ok(deployment)
     }
 
-    /// What the ends must have the same.
+    /// The terms that must agree between server and agents.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
@@ -145,22 +144,22 @@ impl Deployment {
         self.run.stop.until(self.run.rounds)
     }
 
-    /// What is odd about the settings.
+    /// Notes on unusual settings.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// Whether the federation ends where it reaches a target.
+    /// Whether the federation ends early at a target.
     pub fn has_target(&self) -> bool {
         !self.run.stop.is_never()
     }
 
-    /// The rounds that are recorded, at which a run looks at its target.
+    /// The recorded rounds, at which a run checks its target.
     pub fn recorded(&self) -> Vec<u64> {
         self.run.record.rounds(self.run.rounds)
     }
 
-    /// Whether a target is reached at the end of the last of these rounds, from round 0, whose residuals the server has measured.
+    /// Whether a target is reached at the end of the last of these rounds, from round 0. `residuals` are the server's measurements.
     pub fn has_reached(&self, residuals: &[Option<f64>]) -> bool {
         if self.recorded().binary_search(&(residuals.len() as u64).saturating_sub(1)).is_err() {
             return false;
@@ -171,8 +170,8 @@ impl Deployment {
         targets.filter(|target| target.is_finite()).any(|target| last.is_some_and(|last| last <= target))
     }
 
-    /// Whether the first answers of a round tell the server the norm of the mean operator: all agents send operators, gradients or systems of
-    /// all their rows, and the link alters and loses nothing.
+    /// Whether the first answers of a round give the server the norm of the mean operator: all agents send operators, gradients or systems
+    /// of all their rows, and the link neither alters nor loses them.
     pub fn measures_residual(&self) -> bool {
         const AGENTS: usize = 2;
         let setting = Setting { seed: 0, weights: &[0.5; AGENTS], start: vec![0.0; 2], link: self.uplink.facts(), is_accelerated: false };
@@ -190,11 +189,11 @@ impl Deployment {
         if stop.is_never() || is_measured() { Ok(()) } else { Err(limits::refusal("run.stop")) }
     }
 
-    /// The server's side, which begins with enrolment; `agents` says how many there must be, and how many there can be. The run that it founds has
-    /// a random number, so that agents and server take no message of another run of the same file for one of this.
+    /// The server's side, which begins with enrolment; `agents` has the least and the largest number of agents. The run gets a random
+    /// number, so that messages of another run of the same file are refused.
     ///
     /// # Errors
-    /// As [`Enrolment::new`]; when `FEDSA_MEMORY` is no size.
+    /// As [`Enrolment::new`], and when `FEDSA_MEMORY` is no size.
     pub fn enrolment(&self, agents: RangeInclusive<usize>) -> Result<Enrolment> {
         let enrolment = Enrolment::new(&self.terms, agents)?.with_run(number_of_a_run());
         Ok(match machine::available()? {
@@ -203,18 +202,19 @@ impl Deployment {
         })
     }
 
-    /// How the ends wait for each other, and how the server counts answers.
+    /// Timeouts, and rules for answers.
     pub fn waiting(&self) -> &FederationSpec {
         &self.experiment.federation
     }
 
-    /// Founds the federation of those who have applied. Where there is none of all of them, such as for a label that one agent alone has,
-    /// those are excluded without whom there is one, as long as there are enough; so are those whose ranges are so wide that features would not
-    /// tell the states of the others apart ([`Enrolment::outliers`]), and those whose rows end with a column far beyond those of most
-    /// ([`Enrolment::wide`]).
+    /// Founds the federation of the applicants. It excludes, as long as enough agents remain:
+    ///
+    /// - agents that prevent a federation, for example by a label that only one agent has;
+    /// - agents whose wide ranges would make the states of the others indistinguishable to features ([`Enrolment::outliers`]);
+    /// - agents whose last column is far beyond most agents' ([`Enrolment::wide`]).
     ///
     /// # Errors
-    /// As [`Enrolment::close`]; when too few would be left of those who have applied; when the method cannot count answers as `[federation]` says.
+    /// As [`Enrolment::close`]; when too few applicants would remain; when the method cannot count answers as `[federation]` says.
     pub fn found(&self, enrolment: &Enrolment) -> Result<Enrolled> {
         let mut outliers: Vec<(String, Error)> = Vec::new();
         let mut rest = Cow::Borrowed(enrolment);
@@ -226,7 +226,7 @@ impl Deployment {
                 continue;
             }
             if outliers.is_empty() {
-                // Whose columns are not those of most stay out: fewer of the others must not make theirs those of most.
+                // Agents whose columns differ from most agents' stay out, so that a smaller rest cannot make theirs the most common.
                 outliers = enrolment.candidates().map(|all| all.excluded()).unwrap_or_default();
             }
             let gone = found.iter().chain(&outliers).map(|(who, _)| who.as_str());
@@ -247,7 +247,7 @@ impl Deployment {
         Ok(enrolled)
     }
 
-    /// The federation of all of them, if its server fits into memory.
+    /// The federation of all applicants, if its server fits into memory.
     fn close(&self, enrolment: &Enrolment) -> Result<Enrolled> {
         let columns = enrolment.columns();
         let dim = self.dim_of(enrolment.form(), &columns)?;
@@ -257,24 +257,24 @@ impl Deployment {
         enrolment.close(dim)
     }
 
-    /// Those whose ranges would make features of all agents' ranges useless to the others.
+    /// Agents whose ranges would make features useless to the others.
     fn outliers(&self, enrolment: &Enrolment) -> Vec<(String, Error)> {
         enrolment.outliers(&self.bounded(&enrolment.columns()))
     }
 
-    /// The columns by whose ranges features are scaled, as agents have them and not as the settings say.
+    /// The columns whose ranges scale features and come from agents instead of the settings.
     fn bounded(&self, columns: &[ColumnSummary]) -> Vec<String> {
         let Some(logs) = settings_of::<Logs>(&self.experiment).ok().filter(|_| !self.is_known && self.source == Source::Logs) else {
             return Vec::new();
         };
         let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
-        // Features that do not go with the columns are refused where the dimension is asked for.
+        // Features that do not fit the columns are refused with the dimension.
         let needs = logs.features.needs(&names).unwrap_or_default();
         let is_needed = |name: &String| !logs.ranges.contains_key(name);
         names.into_iter().zip(needs).filter(|(name, needs)| needs.range && is_needed(name)).map(|(name, _)| name).collect()
     }
 
-    /// The membership of a saved state, of a federation that must have and can have so many agents.
+    /// The membership of a saved state, for a federation of this least and largest number of agents.
     ///
     /// # Errors
     /// As [`Membership::restored`].
@@ -287,15 +287,15 @@ impl Deployment {
         Ok(membership.with_rules(self.waiting().rules()).map_err(|e| e.inside("federation"))?.with_bounded(bounded))
     }
 
-    /// The number of components of the model, where it follows from the settings and the columns of all agents.
+    /// The number of components of the model, if it follows from the settings and all agents' columns.
     ///
     /// # Errors
-    /// When the features do not go with the columns.
+    /// When the features do not fit the columns.
     pub fn dim(&self, enrolment: &Enrolment) -> Result<Option<usize>> {
         self.dim_of(enrolment.form(), &enrolment.columns())
     }
 
-    /// The same of agents of this form that have these columns together.
+    /// The same for agents of this form with these columns together.
     fn dim_of(&self, form: Option<&str>, columns: &[ColumnSummary]) -> Result<Option<usize>> {
         if self.source == Source::Rows {
             return self.dim_of_rows(form, columns);
@@ -311,10 +311,10 @@ impl Deployment {
 }
 
 impl Deployment {
-    /// The number of components of a model of rows, where it depends on the categories and labels of all agents.
+    /// The number of components of a model of rows, if it depends on the categories and labels of all agents.
     fn dim_of_rows(&self, form: Option<&str>, columns: &[ColumnSummary]) -> Result<Option<usize>> {
         let Some(form) = form.filter(|_| !columns.is_empty()) else { return Ok(None) };
-        // The server says so before it tells agents, which would refuse them.
+        // The server refuses columns that agents would refuse.
         columns.iter().try_for_each(ColumnSummary::check)?;
         let form = levels::form(form)?;
         let mut levels = levels::sizes_of(form, columns);
@@ -330,7 +330,8 @@ impl Deployment {
     }
 }
 
-/// A number that no other run has, but for one in 2^64: keys of the standard library's maps are random numbers of the operating system.
+/// A number unique to a run, except with probability 2^-64: the keys of the standard library's maps are random numbers of the operating
+/// system.
 fn number_of_a_run() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -341,7 +342,7 @@ fn settings_of<T: DeserializeOwned>(experiment: &Experiment) -> Result<T> {
     config::read(Value::Table(table)).map_err(|e| e.inside("problem"))
 }
 
-/// Where the problem of a document has its data.
+/// The place of the data in a document's problem.
 fn source_of(document: &Document) -> Source {
     let problem = document.table.get("problem").and_then(Value::as_table);
     let kind = problem.and_then(|problem| problem.get("kind")).and_then(Value::as_str).unwrap_or_default();
@@ -352,14 +353,14 @@ fn source_of(document: &Document) -> Source {
     }
 }
 
-/// Names the data of one agent, or what stands for them at an end that has none.
+/// Names the data of one agent, or a placeholder if there are none.
 fn put_data(document: &mut Document, source: Source, data: &[String]) -> Result<()> {
     let by = || Caller::new("the data of this agent", Words::default()).without_keys();
     if let Some(key) = source.key() {
         document.set_value(&format!("problem.{key}"), &made::texts(data), by())?;
     }
     if source == Source::Rows {
-        // All of its files are one agent's.
+        // All files belong to one agent.
         document.set_value("problem.partition", &Value::String("even".into()), by())?;
         document.set_value("problem.agents", &Value::Integer(1), by())?;
     }
@@ -400,12 +401,12 @@ fn check_problem(experiment: &Experiment, source: Source, problem: &dyn ProblemS
     }
 }
 
-/// Refuses the first key that is given.
+/// Refuses the first given key.
 fn refuse_first(given: &[(&str, bool)]) -> Result<()> {
     given.iter().find(|(_, is_given)| *is_given).map_or(Ok(()), |(key, _)| Err(limits::refusal(key)))
 }
 
-/// Whether a document is that of a federation: its problem has data, and it names none.
+/// Whether a document is for a federation: its problem needs data and names none.
 pub fn is_without_data(document: &Document) -> bool {
     let key = source_of(document).key();
     key.is_some_and(|key| document.table.get("problem").and_then(|problem| problem.get(key)).is_none())

@@ -1,4 +1,4 @@
-//! The settings of a federation that does what a task does in one process: its experiment without the data.
+//! The settings of a federation that performs a task of one process: its experiment without the data.
 
 use fedsa::error::Result;
 use fedsa::note::{Note, NoteCode};
@@ -11,18 +11,18 @@ use crate::evaluate::Evaluation;
 use crate::fit::Fit;
 use crate::resolve;
 
-/// The settings of a federation, and what differs from one process.
+/// The settings of a federation, and the differences from one process.
 #[non_exhaustive]
 pub struct TaskSettings {
     /// The text of `settings.toml`.
     pub text: String,
-    /// The number of agents whose data were read to make it.
+    /// The number of agents in the data that were read.
     pub agents: usize,
-    /// What a reader must know of it.
+    /// Notes for readers.
     pub notes: Vec<Note>,
 }
 
-/// The settings of a federation that fits the model of a fit to the rows of its agents, which are not those that were read.
+/// The settings of a federation that fits the model of `fit` to its agents' own rows.
 ///
 /// # Errors
 /// When a federation cannot do it yet; names the setting.
@@ -41,7 +41,7 @@ pub fn of_fit(fit: &Fit) -> Result<TaskSettings> {
     Ok(task)
 }
 
-/// The settings of a federation that evaluates a policy by the logs of its agents, which are not those that were read.
+/// The settings of a federation that evaluates a policy by its agents' own logs.
 ///
 /// # Errors
 /// When a federation cannot do it yet; names the setting.
@@ -52,10 +52,10 @@ pub fn of_evaluation(evaluation: &Evaluation) -> Result<TaskSettings> {
     of_experiment(evaluation.experiment(), evaluation.data.logs.facts.len())
 }
 
-/// The settings of a federation of so many agents that does what this experiment does.
+/// The settings of a federation of `agents` agents that performs this experiment.
 fn of_experiment(experiment: &Experiment, agents: usize) -> Result<TaskSettings> {
     let mut document = experiment.document.clone();
-    // Its notes are about a file of settings; a task was asked for by options.
+    // The notes of this function are about files; a task has options.
     without_data(&mut document);
     let notes = without_immeasurable_target(&mut document)?.into_iter().collect();
     Deployment::new(document.clone())?;
@@ -65,7 +65,7 @@ fn of_experiment(experiment: &Experiment, agents: usize) -> Result<TaskSettings>
     Ok(TaskSettings { text: format!("{head}{text}"), agents, notes })
 }
 
-/// Removes what names data, and divides them among agents: each agent has its own.
+/// Removes keys that name data or divide them among agents: each agent has its own.
 pub(super) fn without_data(document: &mut Document) -> Vec<Note> {
     let source = source_of(document);
     let (Some(key), Some(problem)) = (source.key(), document.table.get_mut("problem").and_then(Value::as_table_mut)) else {
@@ -82,7 +82,7 @@ pub(super) fn without_data(document: &mut Document) -> Vec<Note> {
     notes
 }
 
-/// Removes what divides rows among agents.
+/// Removes keys that divide rows among agents.
 fn without_partition(problem: &mut Table) -> Option<Note> {
     let partition = problem.remove("partition");
     for key in ["agents", "group", "reshuffle"] {
@@ -97,7 +97,7 @@ fn without_partition(problem: &mut Table) -> Option<Note> {
     Some(agents_are_machines(&format!("`partition = {name}`")))
 }
 
-/// The note about what divides rows among agents in one process.
+/// The note about removed keys that divide rows among agents.
 fn agents_are_machines(what: &str) -> Note {
     let text = format!("{what} divides rows among agents in one process; in a federation the rows of a machine are those of one agent");
     Note::new(NoteCode::FederationAgentsAreMachines, text)

@@ -1,7 +1,7 @@
-//! The weights of a federation with what is needed to apply them: `weights.json`, as evaluations and fits write it.
+//! The weights of a federation with everything needed to apply them: `weights.json`, as written by evaluations and fits.
 //!
-//! The server has no data. Agents say when they apply what their data look like, their form: names of columns, classes, and how features
-//! were scaled. All must say the same.
+//! The server has no data. Agents state the form of their data when they apply: names of columns, classes, and the scaling of features. All
+//! forms must be equal.
 
 use fedsa::enrolment::Membership;
 use fedsa::error::Result;
@@ -29,18 +29,18 @@ struct LogsForm {
     columns: Vec<String>,
 }
 
-/// The form of rows: the model with weights of zero, and what turns weights of features into those of columns.
+/// The form of rows: the model with zero weights, and the map from weights of features to weights of columns.
 #[derive(Serialize, Deserialize)]
 struct RowsForm {
     model: Json,
-    /// Whether the last weight is that of a column of ones.
+    /// Whether the last weight belongs to a column of ones.
     intercept: bool,
     divide_by: f64,
-    /// The weights of the model.
+    /// The number of weights.
     dim: usize,
 }
 
-/// The form of logs with these columns of states.
+/// The form of logs with these state columns.
 pub(super) fn form_of_logs(columns: &[String]) -> String {
     json!(LogsForm { columns: columns.to_vec() }).to_string()
 }
@@ -60,11 +60,10 @@ pub(super) fn form_of_rows(prepared: &Prepared, problem: &Table) -> String {
 }
 
 impl Deployment {
-    /// `weights.json` of a federation that has ended, with which `fedsa predict` computes values or predictions; `None` where the problem is
-    /// generated.
+    /// `weights.json` of an ended federation, for `fedsa predict`; `None` for a generated problem.
     ///
     /// # Errors
-    /// When what the agents have said is not the form of such data.
+    /// When the agents' statement is no form of such data.
     pub fn weights(&self, membership: &Membership, ran: &Ran) -> Result<Option<Json>> {
         let result = &ran.results.cells[0][0];
         let mut weights = match (self.source, membership.form()) {
@@ -77,7 +76,7 @@ impl Deployment {
         };
         let counted = |name: &str| result.rows.last().map_or(0, |row| row.count(paid(Some(name))));
         let (planned, members) = (&ran.plan.cells[0], membership.members());
-        // Files of evaluations list the agents, those of fits count them.
+        // Files of evaluations list the agents, files of fits count them.
         let agents = match self.source {
             Source::Logs => json!(members.iter().map(|one| json!({ "name": one.sender, "rows": one.rows })).collect::<Vec<_>>()),
             _ => json!(members.len()),
@@ -127,7 +126,7 @@ impl Deployment {
     /// The weights of a value function.
     fn of_logs(&self, membership: &Membership, form: LogsForm, result: &SeedResult) -> Result<Json> {
         let logs: Logs = settings_of(&self.experiment)?;
-        // Ranges are those of all agents' columns, where features need them.
+        // Ranges cover all agents' columns, if features need them.
         let range = |name: &String| membership.columns().iter().find(|column| column.name == *name).and_then(|column| column.range());
         let seen: Vec<(f64, f64)> = form.columns.iter().map(|name| range(name).unwrap_or_default()).collect();
         let map = FeatureMap::new(&logs.features, &form.columns, &logs.features.ranges(&form.columns, &seen, &logs.ranges)?)?;
@@ -150,7 +149,7 @@ impl Deployment {
     }
 }
 
-/// The model of rows of this form; `None` if the weights are not those of one.
+/// The model of rows of this form; `None` if the weights do not fit it.
 fn of_rows(form: RowsForm, theta: &[f64]) -> Option<Json> {
     let RowsForm { mut model, intercept, divide_by, dim } = form;
     let further = model.get("further").and_then(Json::as_array).map(Vec::len);
@@ -177,12 +176,12 @@ fn of_rows(form: RowsForm, theta: &[f64]) -> Option<Json> {
         object.insert("further".into(), json!(rest));
     }
     let model = with_theta(model, theta);
-    // What was said is a model, where its weights are finite.
+    // The form is a model once its weights are finite.
     let is_finite = theta.iter().all(|x| x.is_finite());
     (!is_finite || LinearModel::from_json(&model).is_ok()).then_some(model)
 }
 
-/// A model with all its weights. How good it is on the rows, only these tell.
+/// A model with all its weights, without its quality, which only the rows tell.
 fn with_theta(mut model: Json, theta: &[f64]) -> Json {
     for key in ["train", "objective", "holdout"] {
         model[key] = Json::Null;

@@ -1,4 +1,4 @@
-//! Federated weights beside those of each agent's own data and of all data, on episodes that were held out.
+//! Comparison of federated weights with those of each agent's own data and of all data, on held-out episodes.
 
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 
 use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
 
-/// The weights that are compared, in the order of [`Judged`].
+/// The compared weights, in the order of [`Judged`].
 pub const WEIGHTS: [&str; 3] = ["federated", "own", "pooled"];
 /// The positions of federated weights and of an agent's own in [`WEIGHTS`].
 pub const FEDERATED: usize = 0;
 pub const OWN: usize = 1;
 
-/// The agents' held-out logs, judged.
+/// The errors on the agents' held-out logs.
 pub struct HoldoutComparison {
-    /// The agents by name, each judged under all of [`WEIGHTS`].
+    /// The agents by name, each with errors under all [`WEIGHTS`].
     pub agents: Vec<(String, Judged)>,
     /// Whether weights were fitted with eligibility traces.
     pub has_traces: bool,
@@ -28,18 +28,18 @@ pub struct HoldoutComparison {
     pub is_weighted: bool,
 }
 
-/// One of the two errors, under each of [`WEIGHTS`].
+/// One of the two errors, under each of the [`WEIGHTS`].
 pub type Pick = fn(&Judged) -> &[Errors];
 
-/// The errors: their names in `weights.json`, their titles, and where they are.
+/// The errors: name in `weights.json`, title, and position.
 pub const ERRORS: [(&str, &str, Pick); 2] = [
     ("return_error", "error against Monte-Carlo returns", |judged| &judged.returns),
     ("projected_bellman_error", "projected Bellman error", |judged| &judged.bellman),
 ];
 
 impl HoldoutComparison {
-    /// Compares the weights `theta` of a run, d numbers, with those of each agent's own data and of all data on the held-out logs. Own
-    /// weights are those of least norm where the agent's own system is singular.
+    /// Compares the weights `theta` of a run (d numbers) with those of each agent's own data and of all data, on the held-out logs. Own
+    /// weights have the least norm if the agent's own system is singular.
     ///
     /// # Errors
     /// When the logs' episodes are not usable.
@@ -56,17 +56,17 @@ impl HoldoutComparison {
         Ok(Self { agents, has_traces: rule.lambda > 0.0, is_weighted: weighted })
     }
 
-    /// A count of all agents.
+    /// A sum of counts over all agents.
     pub fn sum(&self, of: impl Fn(&Judged) -> usize) -> usize {
         self.agents.iter().map(|(_, judged)| of(judged)).sum()
     }
 
-    /// An error of all agents, under each of the weights.
+    /// An error over all agents, under each of the weights.
     pub fn all(&self, pick: Pick) -> Vec<Errors> {
         (0..WEIGHTS.len()).map(|j| Errors::of_all(self.agents.iter().map(|(_, judged)| &pick(judged)[j]))).collect()
     }
 
-    /// Whether the federated weights are better than an agent's own: a table for each error that is known.
+    /// Whether federated weights are better than an agent's own: a table for each known error.
     pub fn tables(&self) -> Vec<SummaryTable> {
         let heads = ["", "federated", "own data only", "all data pooled", "own - federated", "does federation help?"];
         let of_error = |(_, title, pick): &(&str, &str, Pick)| {
@@ -127,10 +127,10 @@ impl HoldoutComparison {
     }
 }
 
-/// Whether the federated weights are better than an agent's own.
+/// Whether federated weights are better than an agent's own, in a word.
 fn does_help(errors: &[Errors]) -> &'static str {
     let rounding = errors[OWN].rounding().max(errors[FEDERATED].rounding());
-    // Twice the standard error: a difference as large by chance alone is seen once in twenty cases.
+    // Twice the standard error: chance alone gives a larger difference in one of twenty cases.
     match errors[OWN].minus(&errors[FEDERATED]) {
         (Some(x), _) if x.abs() <= rounding => "no difference",
         (Some(x), Some(se)) if x > 2.0 * se => "yes",

@@ -29,18 +29,18 @@ use crate::summary::Summary;
 use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
 use crate::{numbers, output};
 
-/// The files that an evaluation writes in addition to those of a run and its pictures.
+/// The files of an evaluation in addition to a run's files and pictures.
 pub(super) const NAMES: [&str; 2] = ["weights.json", "weights.npz"];
 
 /// The largest number of features whose names `weights.json` lists.
 pub(crate) const NAMED: usize = 1 << 16;
 
-/// What a caller calls settings, for the captions of pictures.
+/// The caller's words for settings, in captions of pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PictureWords<'a> {
-    /// What considers methods.
+    /// The setting that compares methods.
     pub chooser: &'a str,
-    /// What names the columns that a value is drawn over.
+    /// The setting that names the columns of the picture of values.
     pub value_columns: &'a str,
 }
 
@@ -50,7 +50,7 @@ impl Default for PictureWords<'_> {
     }
 }
 
-/// A value function.
+/// A fitted value function.
 #[non_exhaustive]
 pub struct Evaluated {
     /// The run of the method.
@@ -59,13 +59,13 @@ pub struct Evaluated {
     pub data: Data,
     /// The choice of the method, unless it was named.
     pub choice: Option<Choice>,
-    /// Federated weights beside others on held-out episodes, if there are any.
+    /// Comparison on held-out episodes, if there are any.
     pub comparison: Option<HoldoutComparison>,
-    /// The covariance of the weights, if it is known.
+    /// The covariance of the weights, if known.
     pub covariance: Option<Covariance>,
-    /// The projected Bellman error of the pooled data, for GTD2 and TDC, and for TD with importance ratios and without traces.
+    /// The projected Bellman error of the pooled data, for GTD2, TDC, and TD with importance ratios and without traces.
     pub projected: Option<ProjectedBellman>,
-    /// How good the policy is, if a log has the start of an episode and there are not more than
+    /// The value of the policy, if a log has the start of an episode and there are at most
     /// [`MAX_FEATURES`](fedsa_evaluate::policy_value::MAX_FEATURES) features.
     pub policy_value: Option<PolicyValue>,
 }
@@ -74,7 +74,7 @@ impl Evaluated {
     /// The weights of a run.
     ///
     /// # Errors
-    /// When the episodes of held-out logs are not usable; the runs are then kept in their folder.
+    /// When the episodes of held-out logs are not usable; the runs remain in their folder.
     pub(super) fn new(mut ran: Ran, data: Data, choice: Option<Choice>) -> Result<Self, Error> {
         let (field, theta) = (ran.plan.field(0), &ran.results.cells[0][0].theta);
         let theta = &theta[..data.map.len().min(theta.len())];
@@ -117,7 +117,7 @@ impl Evaluated {
         Ok(Self { ran, data, choice, comparison, covariance, projected, policy_value: value })
     }
 
-    /// Tables of how good the policy is, by fitted values and by returns, and of the difference to another policy.
+    /// Tables of the policy's value, by fitted values and by returns, and of the difference from another policy.
     pub fn policy_value_tables(&self) -> Vec<SummaryTable> {
         let tables = |value: &PolicyValue| {
             let against = self.data.against.iter().map(|against| against.table(value));
@@ -131,7 +131,7 @@ impl Evaluated {
         self.halves().0
     }
 
-    /// The second half u of the iterate of GTD2 and TDC, d components; empty for TD.
+    /// The second half u of the iterate of GTD2 and TDC (d components); empty for TD.
     pub fn auxiliary(&self) -> &[f64] {
         self.halves().1
     }
@@ -141,7 +141,7 @@ impl Evaluated {
         x.split_at(if self.data.settings.operator.has_auxiliary() { x.len() / 2 } else { x.len() })
     }
 
-    /// The projected Bellman error at the start and at the weights, where it is known.
+    /// The projected Bellman error at the start and at the weights, if known.
     pub fn projected_errors(&self) -> Option<(f64, f64)> {
         let error = self.projected.as_ref()?;
         let ResolvedStart::Fixed(start) = &self.ran.plan.cells[0].start else { return None };
@@ -158,8 +158,8 @@ impl Evaluated {
         self.ran.results.cells[0][0].rows.last().map_or(0, |row| row.round)
     }
 
-    /// The pooled LSTD solution, d components, and its rank; `None` where systems are too large to be solved as a whole. Of GTD2 and TDC
-    /// where A is singular: the weights of least projected Bellman error.
+    /// The pooled LSTD solution (d components) and its rank; `None` if systems are too large for a direct solution. For GTD2 and TDC with a
+    /// singular A: the weights of least projected Bellman error.
     pub fn lstd(&self) -> Option<(&[f64], usize)> {
         if self.data.settings.operator.has_auxiliary() {
             let Root { theta, source } = self.ran.plan.field(0).solution().ok()?;
@@ -170,17 +170,17 @@ impl Evaluated {
         match self.ran.plan.field(0).solution() {
             Ok(Root { theta, source: RootSource::LeastNorm { rank } }) => Some((theta, *rank)),
             Ok(Root { theta, .. }) => Some((theta, theta.len())),
-            // Sparse systems are not solved as a whole.
+            // Sparse systems have no direct solution.
             Err(_) => None,
         }
     }
 
-    /// The distance of the weights to the pooled LSTD solution, and the norm of that.
+    /// The distance of the weights from the pooled LSTD solution, and the norm of that solution.
     pub fn distance_to_lstd(&self) -> Option<(f64, f64)> {
         self.lstd().map(|(root, _)| (linalg::distance_sq(self.theta(), root).sqrt(), linalg::norm_sq(root).sqrt()))
     }
 
-    /// What is to be reported: the run, the weights, and whether federation helps where episodes were held out.
+    /// The report: the run, the weights, and whether federation helps, if episodes were held out.
     pub fn summary(&self) -> Summary {
         let mut summary = self.ran.summary();
         summary.tables.extend(self.policy_value_tables());
@@ -189,7 +189,7 @@ impl Evaluated {
         summary
     }
 
-    /// The weights with their standard errors, the first ones of many.
+    /// The first weights with their standard errors.
     fn weights(&self) -> SummaryTable {
         const LISTED: usize = 100;
         let columns = vec![SummaryColumn::left("feature", Shown::Short), SummaryColumn::right("weight (standard error)", Shown::Short)];
@@ -260,10 +260,10 @@ impl Evaluated {
         one
     }
 
-    /// `weights.npz`: `theta`, the pooled solution, and the covariance, where they are known.
+    /// `weights.npz`: `theta`, and if known the pooled solution and the covariance.
     ///
     /// # Errors
-    /// When a shape does not fit; it does.
+    /// When a shape does not fit, which never happens.
     pub fn arrays(&self) -> Result<Arrays> {
         let theta = self.theta();
         let d = theta.len();
@@ -286,15 +286,15 @@ impl Evaluated {
         Ok(arrays)
     }
 
-    /// The pictures by the names of [`VALUE_PICTURES`]: the value function, predicted values against returns, and what the methods that
-    /// were considered would cost; those that have something to show. Captions have the caller's words.
+    /// The pictures by the names of [`VALUE_PICTURES`], as far as they have content: the value function, predicted values against returns,
+    /// and the costs of the candidate methods. Captions use the caller's words.
     ///
     /// # Errors
     /// When the episodes of held-out logs are not usable.
     pub fn pictures(&self, words: &PictureWords<'_>) -> Result<Vec<(&'static str, Picture)>> {
         let Data { logs, map, settings, .. } = &self.data;
         let mut all = [None, None, None];
-        // Values after a divergence show nothing.
+        // Diverged values show nothing.
         if self.ran.results.cells[0][0].diverged.is_none() {
             all[0] = self.value_picture(words);
             all[1] = pictures::returns(&logs.held, map, settings.rule(), self.theta())?;
@@ -306,8 +306,7 @@ impl Evaluated {
         Ok(VALUE_PICTURES.into_iter().zip(all).filter_map(|(stem, picture)| Some((stem, picture?))).collect())
     }
 
-    /// The picture of the value function. Features that were logged are no states, between which values could be shown; only those
-    /// that the caller names are.
+    /// The picture of the value function. With logged features it needs columns that the caller names, because features are no states.
     fn value_picture(&self, words: &PictureWords<'_>) -> Option<Picture> {
         let Data { logs, map, value_columns, .. } = &self.data;
         if map.spec().inputs() == Inputs::Features && value_columns.is_empty() {
@@ -330,10 +329,10 @@ impl Evaluated {
         Ok(files)
     }
 
-    /// Writes the files of the evaluation and of its run into the folder of the evaluation; nothing without a folder.
+    /// Writes the files of the evaluation and of its run into its folder; nothing without a folder.
     ///
     /// # Errors
-    /// When files cannot be made or written. The runs are then kept in the folder, and can go on from there.
+    /// When files cannot be made or written. The runs remain in the folder and can be resumed.
     pub fn write(&self, words: &PictureWords<'_>) -> Result<(), Error> {
         let files = self.files(words).map_err(|e| self.ran.unfinished(e))?;
         self.ran.write(files)
@@ -353,7 +352,7 @@ fn start_value(value: &PolicyValue, theta: &[f64]) -> f64 {
     linalg::dot(&value.fitted.start, theta)
 }
 
-/// What `weights.json` says of an agent's log.
+/// An agent's log in `weights.json`.
 fn agent(log: &LogFacts) -> Json {
     let mut said = json!({ "name": log.name, "transitions": log.transitions });
     if let (Some(mean), Some(size)) = (log.mean_ratio, log.effective_size) {
@@ -363,9 +362,9 @@ fn agent(log: &LogFacts) -> Json {
     said
 }
 
-/// The projected Bellman error of the pooled data, where it is of use.
+/// The projected Bellman error of the pooled data, if useful.
 fn projected(data: &Data, field: &dyn Field) -> Option<ProjectedBellman> {
-    /// The most features, since it takes the eigenvalues of C.
+    /// The largest number of features, because it needs the eigenvalues of C.
     const MOST: usize = 2000;
     let (Data { logs, settings, map, .. }, facts) = (data, field.facts());
     if map.len() > MOST {

@@ -1,36 +1,36 @@
-//! What is known of a run before it begins: how long it takes, and whether it will reach its target.
+//! Predictions before a run: its time, and whether it will reach its target.
 
 use fedsa::linalg;
 use fedsa::method::Drift;
 
 use crate::{Plan, estimate};
 
-/// What is known of an evaluation before it runs. Times are in seconds, and estimates.
+/// Predictions for an evaluation. Times are estimates in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Expectation {
-    /// The most rounds.
+    /// The largest number of rounds.
     pub max_rounds: u64,
     /// The time of these rounds.
     pub most_seconds: f64,
-    /// The residual at which it ends, as a multiple of that at zero weights, if there is one.
+    /// The residual at which it ends, as a multiple of the residual at zero weights, if any.
     pub target: Option<f64>,
-    /// What is known of the target.
+    /// The predicted course.
     pub course: ExpectedCourse,
 }
 
-/// What is known beforehand of an evaluation's target.
+/// The predicted course towards the target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum ExpectedCourse {
-    /// Nothing: there is no target, or the rate of the method is not known.
+    /// Unknown: there is no target, or the method's rate is unknown.
     Unknown,
-    /// It is not reached, because the agents differ and local steps move the limit.
+    /// The target is missed, because agents differ and local steps move the limit.
     Missed {
-        /// The distance of the limit to the solution, as a share of the solution's norm.
+        /// The distance of the limit from the solution, relative to the solution's norm.
         away: f64,
     },
-    /// It is reached about then, since the residual falls by the radius of a round. That may be later than the most rounds.
+    /// The target is reached at about this round, because the residual falls by the radius of a round. It may be after the last round.
     Reached {
         /// The round.
         rounds: f64,
@@ -40,7 +40,7 @@ pub enum ExpectedCourse {
 }
 
 impl Expectation {
-    /// What is known of the first method of a plan.
+    /// The predictions for the first method of a plan.
     pub fn of(plan: &Plan) -> Self {
         let run = &plan.cells[0].run;
         let (max_rounds, target, most_seconds) = (run.rounds, run.stop.relative_residual, estimate::duration(plan).total);

@@ -12,13 +12,13 @@ use crate::choose::{Choice, TOL};
 use crate::config::{Experiment, SweepPoint};
 use crate::made::{Made, Section, count, has_no_such_setting, takes};
 
-/// The kind of method that accelerates another method, and the method that it accelerates here. This one has no bias, and its agents have
-/// no state, with which acceleration brings less.
+/// The kind of method that accelerates another one, and the method that it accelerates here: a method without bias whose agents have no
+/// state, because state reduces the gain.
 const ANDERSON: &str = "anderson";
 pub const ANDERSON_BASE: &str = "fedhsa";
 
-/// The rounds of LSTD if the first round hears all agents ([`hears_all`]): that round solves the system, and further rounds solve it again.
-/// Twice the one round that suffices, as for a method that is chosen ([`Choice::rounds`]).
+/// The rounds of LSTD if the first round hears all agents ([`hears_all`]): twice the one round that suffices, as for a chosen method
+/// ([`Choice::rounds`]).
 const LSTD_ROUNDS: u64 = 2;
 
 /// Whether the first round hears all agents, over a link that does not change messages.
@@ -30,7 +30,7 @@ fn hears_all(point: &SweepPoint) -> bool {
 #[derive(Clone)]
 pub(super) struct Method {
     pub kind: String,
-    /// Its settings, if they are not those of the evaluation.
+    /// Its settings, if they differ from the evaluation's.
     settings: Option<Table>,
     /// The number of rounds that suffices, if it is known.
     rounds: Option<u64>,
@@ -39,7 +39,7 @@ pub(super) struct Method {
 }
 
 impl Method {
-    /// The method that the settings name. If they name none: one that could be chosen, because the data are not known yet.
+    /// The method that the settings name. Without one, a method that could be chosen, because the data are unknown.
     pub fn before(settings: &EvaluateSettings) -> Self {
         let kind = match settings.named_method() {
             Some(kind) => kind,
@@ -62,8 +62,7 @@ impl Method {
 }
 
 impl EvaluateSettings {
-    /// The experiment of the settings, without reading the logs. If the settings have no features, the experiment has features that do not
-    /// depend on the data.
+    /// The experiment of the settings, without reading the logs. Without features in the settings, its features do not depend on the data.
     ///
     /// # Errors
     /// When a setting cannot be used.
@@ -94,7 +93,7 @@ impl EvaluateSettings {
         run.put_as("max_rounds", "rounds", method.rounds.map_or(self.max_rounds, |rounds| rounds.min(self.max_rounds)))?;
         run.put_as("seed", "seeds[0]", self.seed)?;
         run.put_as("tol", "stop.relative_residual", (method.tol != 0.0).then_some(method.tol))?;
-        // Methods that solve or accelerate need few rounds, so that each round is compared with the target.
+        // Methods that solve or accelerate need few rounds; the target is then checked in every round.
         if ["lstd", "gmres", "newton", ANDERSON].contains(&kind) {
             run.fix("record.every", 1)?;
         }
@@ -141,8 +140,8 @@ impl EvaluateSettings {
             method.put_as("local_steps", "base.local_steps", self.local_steps())?;
             return Ok(method);
         }
-        // A method without local steps, or with one in a round, has no such keys. Setting them is then an error, unless the method is to be
-        // chosen: they may be for other methods.
+        // Methods without local steps, or with one per round, lack these keys. Settings of them are then errors, unless the method is to be
+        // chosen: they may be for other candidates.
         let is_named = self.named_method().is_some();
         if takes(&self.kinds, kind, "step_size") {
             method.put("step_size", self.step_size())?;

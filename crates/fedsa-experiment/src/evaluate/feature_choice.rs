@@ -1,8 +1,8 @@
 //! The choice of features by their error on held-out episodes.
 //!
-//! Of each agent's episodes a share is held out, apart from those that the caller holds out. For each candidate the pooled LSTD solution
-//! of the other episodes is judged by its error against the Monte-Carlo returns of those ([`fedsa_evaluate::held_out`]): the root mean
-//! square over all agents' transitions, which is comparable between features. The least error wins; of equal ones the first. The
+//! A share of each agent's episodes is held out, in addition to the caller's held-out ones. For each candidate the pooled LSTD solution of
+//! the other episodes is compared with the Monte-Carlo returns of the held-out ones ([`fedsa_evaluate::held_out`]). The error is the root
+//! mean square over all agents' transitions, which is comparable between features. The least error wins; of equal ones the first. The
 //! weights are then fitted to all episodes.
 
 use fedsa::cancel::Cancel;
@@ -16,7 +16,7 @@ use fedsa_problems::logs::source::in_memory;
 use fedsa_problems::logs::survey::Surveyed;
 use serde_json::{Value as Json, json};
 
-/// The features that are tried, in this order; those with too many features are left out, and one-hot where columns are no whole numbers.
+/// The candidates, in this order. Those with too many features are omitted, and one-hot for columns that are not whole numbers.
 pub const CANDIDATES: [&str; 14] = [
     "identity:bias",
     "standardised",
@@ -34,45 +34,45 @@ pub const CANDIDATES: [&str; 14] = [
     "one-hot",
 ];
 
-/// The share of the episodes by which features are chosen.
+/// The held-out share of the episodes.
 const SHARE: f64 = 0.2;
 
-/// Features that were tried.
+/// A candidate.
 #[derive(Debug, Clone)]
 pub struct TriedFeatures {
     /// The settings.
     pub spec: FeatureSpec,
-    /// The number of features d, if it is known.
+    /// The number d of features, if known.
     pub features: Option<usize>,
-    /// The root mean square error against returns with its standard error, if that is known; or why there is none.
+    /// The root-mean-square error against returns with its standard error, if known; or why there is none.
     pub error: Result<(f64, Option<f64>)>,
 }
 
-/// Features that were chosen by their error on held-out episodes.
+/// Features chosen by their error on held-out episodes.
 #[derive(Debug, Clone)]
 pub struct FeatureChoice {
-    /// The chosen ones.
+    /// The chosen features.
     pub chosen: FeatureSpec,
-    /// All that were tried, in the order of [`CANDIDATES`].
+    /// All candidates, in the order of [`CANDIDATES`].
     pub tried: Vec<TriedFeatures>,
-    /// The largest number of features that was allowed.
+    /// The largest allowed number of features.
     pub most: usize,
-    /// The number of held-out episodes with returns: those that ended.
+    /// The number of held-out episodes with returns, that is of complete ones.
     pub episodes: usize,
     /// The number of all held-out episodes.
     pub held: usize,
-    /// The seed by which episodes were drawn.
+    /// The seed that drew the episodes.
     pub seed: u64,
 }
 
 impl FeatureChoice {
-    /// Chooses among features with at most `most` features, for logs as the settings have them, which `logs` are without what the caller
-    /// holds out.
+    /// Chooses among features with at most `most` features. `settings` describes the logs, and `logs` are the logs without the caller's
+    /// held-out episodes.
     ///
     /// # Errors
     /// When logs have no episodes, no held-out episode terminates, or no features can be used (key `features`); when it is cancelled.
     pub(super) fn new(settings: &Logs, logs: Surveyed, most: usize, cancel: &Cancel) -> Result<Self> {
-        // Other episodes than those that the caller's seed draws.
+        // Episodes other than those that the caller's seed draws.
         let seed = settings.holdout_seed.wrapping_add(1);
         let no_episodes = |e: Error| {
             let what = format!("auto, by errors on held-out episodes: {}", e.what);
@@ -91,7 +91,7 @@ impl FeatureChoice {
         for name in CANDIDATES {
             cancel.check()?;
             let spec: FeatureSpec = name.parse()?;
-            // Its number of features is known before anything is made for many.
+            // The number of features is checked before anything is allocated.
             let count = spec.count(logs.columns().len());
             if matches!(spec, FeatureSpec::OneHot {}) && logs.whole_ranges().is_none() {
                 continue;
@@ -127,7 +127,7 @@ fn too_many(most: usize) -> Error {
     Error::new("features", format!("more than {most} features"), "fewer")
 }
 
-/// Features on the logs, judged on the held-out episodes.
+/// A candidate, fitted to the logs, with its error on the held-out episodes.
 fn tried_on(settings: &Logs, logs: &Surveyed, spec: FeatureSpec, most: usize) -> TriedFeatures {
     let map = match settings.map(logs) {
         Ok(map) => map,

@@ -1,4 +1,4 @@
-//! The features that are proposed where there are too many.
+//! The proposal of fewer features.
 
 use fedsa::error::{Error, ErrorKind};
 use fedsa_problems::features::FeatureSpec;
@@ -7,9 +7,9 @@ use super::Data;
 use crate::made::count;
 
 impl Data {
-    /// Features of the same kind that take less, where there are more than systems are solved of at once.
+    /// Features of the same kind that take less time, if there are too many for a direct solution.
     pub fn fewer_features(&self) -> String {
-        /// The most features whose systems are solved at once, in one exchange.
+        /// The largest number of features whose systems are solved directly, in one exchange.
         const MOST: usize = 1000;
         if self.map.len() <= MOST {
             return String::new();
@@ -30,7 +30,7 @@ impl Data {
     }
 }
 
-/// An error about a lack of memory with the features that need less.
+/// An error about too little memory, with the features that need less.
 pub(super) fn with_proposal(e: Error, data: &Data) -> Error {
     if e.kind() != ErrorKind::NoMemory {
         return e;
@@ -39,7 +39,7 @@ pub(super) fn with_proposal(e: Error, data: &Data) -> Error {
     e.helped(help)
 }
 
-/// Features of the same kind with ever fewer of them, of sizes up to `most`; none of kinds that have no size.
+/// Features of the same kind in decreasing number, with sizes up to `most`; none for kinds without a size.
 fn smaller(spec: &FeatureSpec, most: u32) -> Box<dyn Iterator<Item = FeatureSpec>> {
     let tiles = |bins: u32, tilings: u32| FeatureSpec::Tiles { tilings, bins, hashed: None };
     match *spec {
@@ -58,8 +58,7 @@ fn smaller(spec: &FeatureSpec, most: u32) -> Box<dyn Iterator<Item = FeatureSpec
     }
 }
 
-/// The product with smaller factors, until there are at most this many features: step by step, each of which leaves as many features as
-/// it can.
+/// The product with smaller factors: one step at a time, each of which keeps as many features as possible, until there are at most `most`.
 fn with_smaller_factors(spec: &FeatureSpec, most: usize, count_of: impl Fn(&FeatureSpec) -> usize) -> Option<FeatureSpec> {
     let FeatureSpec::Product { factors } = spec else { return None };
     let mut factors = factors.clone();

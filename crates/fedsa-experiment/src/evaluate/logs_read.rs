@@ -1,4 +1,4 @@
-//! What was read of logs, before anything is fitted.
+//! The content of logs, before anything is fitted.
 
 use fedsa_problems::logs::log_form::LeftOutRows;
 use fedsa_problems::logs::log_summary::EpisodeSummary;
@@ -6,22 +6,22 @@ use serde_json::{Value as Json, json};
 
 use super::Data;
 
-/// What was read of the logs.
+/// The content of the logs.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LogsRead {
-    /// The name and the episodes of each agent, without those that are held out.
+    /// The name and the episodes of each agent, without held-out ones.
     pub agents: Vec<(String, EpisodeSummary)>,
-    /// Those of all agents.
+    /// The episodes of all agents.
     pub all: EpisodeSummary,
-    /// Rows that were left out.
+    /// Omitted rows.
     pub left_out: Vec<LeftOutRows>,
-    /// Whether next states are those of following rows, for logs without columns of them.
+    /// Whether next states come from the following rows, for logs without columns for them.
     pub next_follows: bool,
 }
 
 impl LogsRead {
-    /// Of the logs of an evaluation.
+    /// The content of an evaluation's logs.
     pub fn of(data: &Data) -> Self {
         let names = data.logs.facts.iter().map(|log| log.name.clone());
         let all = data.episodes.iter().fold(EpisodeSummary::default(), |all, one| all.join(*one));
@@ -29,12 +29,12 @@ impl LogsRead {
         Self { agents, all, left_out: data.logs.left_out(), next_follows: data.logs.next_follows() }
     }
 
-    /// The share of the transitions that an agent has.
+    /// An agent's share of the transitions.
     pub fn share(&self, agent: &EpisodeSummary) -> f64 {
         agent.transitions as f64 / self.all.transitions as f64
     }
 
-    /// Whether rows are not in the order of time, so that episodes and their starts are not known.
+    /// Whether rows are not in the order of time; episodes and their starts are then unknown.
     pub fn is_shuffled(&self) -> bool {
         self.all.is_shuffled(self.agents.len())
     }
@@ -57,7 +57,7 @@ impl LogsRead {
     }
 }
 
-/// Of an agent, or of all.
+/// The episodes of an agent, or of all, as JSON.
 fn of(episodes: &EpisodeSummary) -> Json {
     let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
     let returns = episodes

@@ -1,7 +1,7 @@
-//! Policy evaluation: logged transitions to the weights of a value function.
+//! Policy evaluation: from logged transitions to the weights of a value function.
 //!
-//! [`evaluate`] does all at once. [`Evaluation::new`] reads the logs and settles features and method, and [`Evaluation::of_logs`] takes
-//! logs that are in memory; [`Evaluation::run`] computes the weights. [`Evaluated`] is data; [`Evaluated::write`] makes files of it.
+//! [`evaluate`] does everything. [`Evaluation::new`] reads the logs and determines features and method; [`Evaluation::of_logs`] takes logs
+//! in memory; [`Evaluation::run`] computes the weights. [`Evaluated`] holds the results, and [`Evaluated::write`] writes files.
 
 pub mod comparison;
 mod evaluated;
@@ -52,47 +52,47 @@ pub use policy_value::PolicyDifference;
 pub(crate) use policy_value::difference_json;
 pub use settings::{AUTO, EvaluateSettings};
 
-/// Reads the logs of the settings and computes the weights of their value function, without writing anything.
+/// Reads the logs and computes the weights of their value function, without writing files.
 ///
 /// # Errors
-/// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
+/// When a setting or a file cannot be used, the memory does not suffice, or it is cancelled.
 pub fn evaluate(settings: &EvaluateSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<Evaluated, Error> {
     Evaluation::new(settings, cancel)?.run(RunSettings::default(), observer, cancel)?.results(observer, cancel)
 }
 
-/// Logs that were read, with their features.
+/// Logs with their features.
 #[non_exhaustive]
 pub struct Data {
-    /// What a pass over the logs told, and the held-out episodes.
+    /// The summary of a pass over the logs, and the held-out episodes.
     pub logs: Surveyed,
     /// The settings of the problem.
     pub settings: Logs,
-    /// The episodes of each agent, without those that are held out.
+    /// The episodes of each agent, without held-out ones.
     pub episodes: Vec<EpisodeSummary>,
     /// The features.
     pub map: FeatureMap,
-    /// In how many transitions each column of the state is outside of its range, and counts as its end.
+    /// The number of transitions with each state column outside of its range, and clipped to its end.
     pub clipped: Vec<usize>,
-    /// How the features were chosen, if they were to be by held-out episodes.
+    /// The choice of the features, if they were chosen.
     pub features: Option<FeatureChoice>,
-    /// The positions of the columns that the value is drawn over, if they were named.
+    /// The positions of the columns of the picture of values, if they were named.
     pub value_columns: Vec<usize>,
-    /// What is asked of the value of the policy.
+    /// The settings of the policy's value.
     pub policy_value: PolicyValueSettings,
-    /// The value of another policy, if there are logs of one to compare with.
+    /// The comparison with another policy, if there are logs of one.
     pub against: Option<PolicyDifference>,
-    /// The logs with ratios as they are, where some are clipped.
+    /// The logs with unclipped ratios, if some are clipped.
     unclipped: Option<Surveyed>,
 }
 
 impl Data {
-    /// Why there is no value because of the importance ratios, if they are used.
+    /// Why importance ratios prevent a value, if they are used.
     fn wrong_ratios(&self) -> Option<String> {
         let wrong = if self.settings.ratios { self.logs.wrong_ratios() } else { Vec::new() };
         (!wrong.is_empty()).then(|| notes::no_value(&wrong))
     }
 
-    /// How good the policy is; `None` also where rows are not in the order of time, so that the starts of episodes are not known.
+    /// The value of the policy; `None` also if rows are not in the order of time, because the starts of episodes are then unknown.
     fn policy_value(&self) -> Result<Option<PolicyValue>> {
         if LogsRead::of(self).is_shuffled() {
             return Ok(None);
@@ -106,12 +106,12 @@ impl Data {
     }
 }
 
-/// An evaluation whose logs are read, and whose method is settled.
+/// An evaluation with its logs read and its method determined.
 #[non_exhaustive]
 pub struct Evaluation {
     /// The logs.
     pub data: Data,
-    /// The choice of the method, unless the settings name one, or samples are drawn.
+    /// The choice of the method, unless the settings name one or samples are drawn.
     pub choice: Option<Choice>,
     experiment: Experiment,
     built: BuiltProblem,
@@ -119,23 +119,22 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Reads the logs of the settings, and chooses features and method where the settings name none.
+    /// Reads the logs, and chooses features and method if the settings name none.
     ///
     /// # Errors
     /// When a setting or file cannot be used, or the problem does not fit into memory; when it is cancelled.
     pub fn new(settings: &EvaluateSettings, cancel: &Cancel) -> Result<Self, Error> {
         let files = DiskFiles::new(Places::from_env("")).with_cancel(cancel);
-        // Features that were logged are the default where every log has some. What cannot be opened is refused below.
+        // Logged features are the default if every log has some. Files that cannot be opened are refused below.
         let has_features = || logs::has_features(&settings.logs, &files.places, &settings.form()).unwrap_or(false);
         Self::with(settings, &files, settings.logs.len(), has_features)
     }
 
-    /// Takes logs that are in memory, one an agent, and chooses features and method where the settings name none. Features of the logs
-    /// themselves are columns whose names begin with `phi_`. The experiment then names no files: its settings can be read again, but not
-    /// run without the logs.
+    /// Takes logs in memory, one per agent, and chooses features and method if the settings name none. Columns whose names begin with
+    /// `phi_` are the logs' own features. The experiment names no files: its settings can be read again, but not run without the logs.
     ///
     /// # Errors
-    /// As [`Evaluation::new`]; when the settings name files besides (key `logs`).
+    /// As [`Evaluation::new`]; when the settings also name files (key `logs`).
     pub fn of_logs<L: Into<MemoryLog>>(settings: &EvaluateSettings, logs: Vec<L>, cancel: &Cancel) -> Result<Self, Error> {
         if !settings.logs.is_empty() {
             return Err(Error::new("logs", "files, and logs in memory", "one of them"));
@@ -151,11 +150,11 @@ impl Evaluation {
         Self::with(settings, &files, count, || has_features)
     }
 
-    /// As [`Evaluation::new`], with logs from `files`; `count` is the number of logs as far as it is known.
+    /// As [`Evaluation::new`], with logs from `files`; `count` is the number of logs as far as known.
     fn with(settings: &EvaluateSettings, files: &DiskFiles, count: usize, has_features: impl FnOnce() -> bool) -> Result<Self, Error> {
         let began = Instant::now();
         let is_auto = settings.named_method().is_none();
-        // Settings are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
+        // Settings are checked before the logs are read. This includes settings of local steps, even if the chosen method may have none.
         let unread = settings.experiment()?;
         unread.settings()?;
         let before = Method::before(settings);
@@ -210,7 +209,7 @@ impl Evaluation {
         if is_auto && settings.sampling == "mean" { prepared.with_choice(settings, files.cancel()) } else { Ok(prepared) }
     }
 
-    /// The same with a method that is chosen. The choice knows the problem, which is then that of the run.
+    /// The same with a chosen method. The choice builds the problem, which the run then uses.
     fn with_choice(self, settings: &EvaluateSettings, cancel: &Cancel) -> Result<Self, Error> {
         let first = &self.experiment;
         let demand = Demand::new(settings.step_size(), settings.local_steps() as usize)
@@ -222,12 +221,12 @@ impl Evaluation {
         Ok(Self { choice: Some(choice), experiment, ..self })
     }
 
-    /// When the logs began to be read.
+    /// The time at which reading of the logs began.
     pub fn began(&self) -> Instant {
         self.began
     }
 
-    /// How good the policy is, without a run.
+    /// The value of the policy, without a run.
     ///
     /// # Errors
     /// When a log cannot be read.
@@ -257,7 +256,7 @@ impl Evaluation {
     }
 }
 
-/// Refuses held-out episodes where there are too many features for the errors on them.
+/// Refuses held-out episodes if there are too many features to compute their errors.
 fn check_held_out(logs: &Surveyed, map: &FeatureMap) -> Result<()> {
     if map.sparse().is_some() && !logs.held.is_empty() {
         let what = format!("held-out episodes with {} features", map.len());
@@ -266,18 +265,18 @@ fn check_held_out(logs: &Surveyed, map: &FeatureMap) -> Result<()> {
     Ok(())
 }
 
-/// The value of the policy of the other logs, by the same features and settings; ranges and statistics of features are those of the other
-/// logs where they are not given.
+/// The value of the policy of the other logs, by the same features and settings. Ranges and statistics of features come from the other
+/// logs, unless they are given.
 fn against(settings: &EvaluateSettings, features: &FeatureSpec, places: &Places, cancel: &Cancel) -> Result<Option<PolicyDifference>> {
     if settings.against.is_empty() {
         return Ok(None);
     }
-    // The same settings went with the logs that are evaluated.
+    // These settings fit the evaluated logs, so that the other logs are at fault.
     let named = |e: Error| match e.kind() {
         ErrorKind::Cancelled => e,
         _ => Error::new("against", e.what.clone(), e.help.clone()).coded(e.code()),
     };
-    // A file may be named in several ways.
+    // A file may have several names.
     let files = |sources: &[String]| places.distinct(sources, &logs::EXTENSIONS);
     let is_same = !files(&settings.logs).is_disjoint(&files(&settings.against));
     if is_same || settings.against.iter().any(|logs| settings.logs.contains(logs)) {
@@ -304,10 +303,10 @@ fn against(settings: &EvaluateSettings, features: &FeatureSpec, places: &Places,
     Ok(Some(PolicyDifference { against: other.logs, other: value }))
 }
 
-/// The default features: a weight for each value of a single column of few whole numbers, which are states of a finite environment; for
-/// others [`smooth_features`].
+/// The default features: a weight for each value of a single column of few whole numbers, which are states of a finite environment;
+/// otherwise [`smooth_features`].
 fn default_features(logs: &Surveyed) -> FeatureSpec {
-    /// The most such values.
+    /// The largest number of such values.
     const MOST: f64 = 64.0;
     match logs.whole_ranges().as_deref() {
         Some([(lo, hi)]) if hi - lo < MOST && lo < hi => FeatureSpec::OneHot {},
@@ -315,7 +314,7 @@ fn default_features(logs: &Surveyed) -> FeatureSpec {
     }
 }
 
-/// As many features of quantities as can be evaluated quickly.
+/// As many features of continuous columns as can be evaluated quickly.
 fn smooth_features(columns: usize) -> FeatureSpec {
     let fourier = [3, 2, 1].map(|order| (FeatureSpec::Fourier { order, scaled: false }, 64));
     let all = fourier.into_iter().chain([(FeatureSpec::Polynomial { order: 2 }, 100)]);

@@ -1,4 +1,4 @@
-//! What a reader of an evaluation must know besides its numbers.
+//! Notes for readers of an evaluation.
 
 use fedsa::error::in_quotes;
 use fedsa::note::{Note, NoteCode};
@@ -14,10 +14,10 @@ use super::{Data, FeatureChoice, LogsRead, default_features};
 use crate::made::count;
 use crate::numbers;
 
-/// The most files, reasons or agents that are named.
+/// The largest number of files, reasons or agents that are named.
 const MAX_NAMED: usize = 10;
 
-/// What is known of the logs and of their features.
+/// The notes on the logs and their features.
 pub(super) fn of(data: &Data, field: &dyn Field) -> Vec<Note> {
     let read = LogsRead::of(data);
     let mut all = left_out(&read.left_out);
@@ -39,7 +39,7 @@ fn number(n: usize) -> String {
     numbers::thousands(n as f64)
 }
 
-/// Rows that were left out, by file and reason.
+/// Omitted rows, by file and reason.
 fn left_out(all: &[LeftOutRows]) -> Vec<Note> {
     let mut notes: Vec<Note> = all.iter().take(MAX_NAMED).map(LeftOutRows::note).collect();
     if let Some(more) = all.get(MAX_NAMED..).filter(|more| !more.is_empty()) {
@@ -50,7 +50,7 @@ fn left_out(all: &[LeftOutRows]) -> Vec<Note> {
     notes
 }
 
-/// What is odd about the order of rows and about the ends of episodes.
+/// Unusual orders of rows and ends of episodes.
 fn order(read: &LogsRead) -> Vec<Note> {
     let (all, mut notes) = (&read.all, Vec::new());
     let mut note = |code, what: String| notes.push(Note::new(code, what));
@@ -92,7 +92,7 @@ fn order(read: &LogsRead) -> Vec<Note> {
     notes
 }
 
-/// Where traces start anew because rows do not follow each other.
+/// Traces that restart because rows do not follow each other.
 fn traces(data: &Data) -> Option<Note> {
     let facts = &data.logs.facts;
     let cut: usize = facts.iter().map(|log| log.cut_off).sum();
@@ -104,7 +104,7 @@ fn traces(data: &Data) -> Option<Note> {
     })
 }
 
-/// The columns of which states are outside of the range that was given.
+/// Columns with states outside of the given range.
 fn clipped(data: &Data) -> Vec<Note> {
     let ranges = data.map.ranges();
     let each = data.map.columns().iter().zip(&data.clipped).filter(|(_, count)| **count > 0);
@@ -118,9 +118,9 @@ fn clipped(data: &Data) -> Vec<Note> {
     each.map(note).collect()
 }
 
-/// That states may be numbers of states, and are taken as quantities.
+/// Columns that may be numbers of states, and are treated as quantities.
 fn labels(data: &Data) -> Option<Note> {
-    /// The most values of all columns together that are likely to be labels.
+    /// The largest number of values, of all columns together, that are likely to be labels.
     const MOST: f64 = 5000.0;
     let spec = data.map.spec();
     let is_taken_as_is = matches!(spec, FeatureSpec::Columns {} | FeatureSpec::OneHot {});
@@ -135,7 +135,7 @@ fn labels(data: &Data) -> Option<Note> {
     })
 }
 
-/// That state columns have one value, and tell nothing.
+/// State columns with one value, which carry no information.
 fn constant(data: &Data) -> Option<Note> {
     let (facts, columns) = (&data.logs.facts, data.logs.columns());
     let is_constant = |j: &usize| {
@@ -148,7 +148,7 @@ fn constant(data: &Data) -> Option<Note> {
     Some(Note::new(NoteCode::StatesConstant, format!("{first}{more}: the same value in every transition, which tells nothing")))
 }
 
-/// That features were chosen by few episodes, or by those of a kind.
+/// Features chosen by few episodes, or by episodes of one kind.
 fn few_judges(choice: &FeatureChoice) -> Option<Note> {
     let few = (choice.episodes < FEWEST_EPISODES).then(|| format!("{} judge the features", count(choice.episodes, "episode")));
     let cut = choice.held.saturating_sub(choice.episodes);
@@ -159,7 +159,7 @@ fn few_judges(choice: &FeatureChoice) -> Option<Note> {
     (!all.is_empty()).then(|| Note::new(NoteCode::FeaturesFewJudges, format!("{}; `features` names others", all.join(", and "))))
 }
 
-/// That features depend on each other.
+/// Linearly dependent features.
 fn dependence(data: &Data, field: &dyn Field) -> Option<Note> {
     let settings = &data.settings;
     let Ok(Root { source: RootSource::LeastNorm { rank }, theta }) = field.solution() else { return None };
@@ -172,7 +172,7 @@ fn dependence(data: &Data, field: &dyn Field) -> Option<Note> {
     (rank < d).then(|| Note::new(NoteCode::FeaturesDependent, format!("{what} the one of least norm is meant{help}")))
 }
 
-/// What is odd about importance ratios.
+/// Unusual importance ratios.
 fn ratios(data: &Data) -> Vec<Note> {
     /// The share of the transitions below which an effective sample size is small.
     const SMALL: f64 = 0.1;
@@ -202,7 +202,7 @@ fn ratios(data: &Data) -> Vec<Note> {
     notes
 }
 
-/// Why there is no value of the policy, and what to do.
+/// The reason why the policy has no value, and what to do.
 pub(super) fn no_value(wrong: &[WrongRatios]) -> String {
     let rows = |of: &RatioMean| {
         let (rows, effective) = (numbers::thousands(of.rows), numbers::digits(of.effective, 3));
@@ -225,7 +225,7 @@ pub(super) fn no_value(wrong: &[WrongRatios]) -> String {
     format!("no value of the policy is estimated: {}; {help}", all.join("; "))
 }
 
-/// What clipping takes from the mean of all ratios.
+/// The effect of clipping on the mean of all ratios.
 fn clipping(data: &Data) -> Option<Note> {
     let of = |log: &LogFacts| Some((log.transitions as f64, log.clipping?, log.mean_ratio?));
     let all: Vec<(f64, RatioClipping, f64)> = data.logs.facts.iter().filter_map(of).collect();
@@ -239,11 +239,11 @@ fn clipping(data: &Data) -> Option<Note> {
     Some(Note::new(NoteCode::RatiosClipped, format!("{what}: {why}")))
 }
 
-/// The agents whose mean ratio is not 1 by more than chance: five of its standard errors, and a tenth.
+/// Agents whose mean ratio differs from 1 by more than chance: five standard errors, and a tenth.
 fn far_from_one<'a>(sizes: &'a [(&LogFacts, f64)]) -> impl Iterator<Item = Note> + 'a {
     let far = |(log, size): &(&LogFacts, f64)| {
         let mean = log.clipping.map_or(log.mean_ratio?, |clip| clip.mean_before);
-        // The variance of the ratios from sum^2 / sum of squares; of clipped ones it is smaller.
+        // The variance of the ratios, from sum^2 / sum of squares; clipping makes it smaller.
         let n = log.transitions as f64;
         let error = mean * ((n / size - 1.0).max(0.0) / n).sqrt();
         let what =

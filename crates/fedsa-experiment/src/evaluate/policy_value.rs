@@ -1,4 +1,4 @@
-//! How good a policy is, as tables and as JSON.
+//! The value of a policy, as tables and as JSON.
 
 use fedsa::note::{Note, NoteCode};
 use fedsa_evaluate::policy_value::{EstimateTable, FEWEST_EPISODES, FittedValue, IntervalKind, PolicyValue, ValueEstimate, WeightedValue};
@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use crate::numbers;
 use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
 
-/// The most agents that tables list.
+/// The largest number of agents in tables.
 const LISTED: usize = 12;
 
-/// The estimates of a value, by their names in `summary.json` and in words.
+/// The estimates of a value, with their names in `summary.json` and in words.
 pub(super) fn estimates(value: &PolicyValue) -> Vec<(&'static str, &'static str, &EstimateTable)> {
     let by_returns = if value.has_ratios { "importance sampling" } else { "returns" };
     let robust = value.doubly_robust.iter().map(|robust| ("doubly_robust", "a doubly robust estimate", &robust.table));
@@ -18,19 +18,19 @@ pub(super) fn estimates(value: &PolicyValue) -> Vec<(&'static str, &'static str,
     others.into_iter().chain(robust).collect()
 }
 
-/// The value of a policy minus that of another one, of which other logs tell.
+/// The value of a policy minus the value of another policy with its own logs.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PolicyDifference {
-    /// The logs of the other one.
+    /// The logs of the other policy.
     pub against: Vec<String>,
     /// Its value.
     pub other: PolicyValue,
 }
 
 impl PolicyDifference {
-    /// Of each estimate, by its name in `summary.json` and in words: the value, the other value, and the difference with its interval. The
-    /// logs are taken to be independent.
+    /// For each estimate, its name in `summary.json` and in words: the value, the other value, and the difference with its interval, for
+    /// independent logs.
     pub fn of(&self, value: &PolicyValue) -> Vec<(&'static str, &'static str, [ValueEstimate; 3])> {
         let other = estimates(&self.other);
         let pair = |(name, words, a): (&'static str, &'static str, &EstimateTable)| {
@@ -69,13 +69,13 @@ impl PolicyDifference {
     }
 }
 
-/// A difference with its interval, for programs.
+/// A difference with its interval, as JSON.
 pub(crate) fn difference_json(difference: &ValueEstimate) -> Value {
     let ValueEstimate { estimate, se, low, high, .. } = *difference;
     json!({ "estimate": finite(estimate), "se": finite(se), "low": finite(low), "high": finite(high) })
 }
 
-/// The object `policy_value` of `summary.json`. `of_weights` is the value under the weights of the run.
+/// The object `policy_value` of `summary.json`. `of_weights` is the value under the run's weights.
 pub(super) fn json(value: &PolicyValue, of_weights: f64) -> Value {
     let PolicyValue { level, fitted, importance, doubly_robust, clipped, .. } = value;
     let mut by_fit = table_json(&fitted.table);
@@ -134,7 +134,7 @@ fn table_json(table: &EstimateTable) -> Map<String, Value> {
     entries.map(|(key, value)| (key.to_string(), value)).collect()
 }
 
-/// A table for each estimate, with what has to be known to read it.
+/// A table for each estimate, with explanations.
 pub(super) fn tables(value: &PolicyValue) -> Vec<SummaryTable> {
     let level = numbers::percent(value.level);
     let title = |by: &str| format!("value of the start states by {by}, with {level} intervals");
@@ -201,7 +201,7 @@ fn table(title: String, of: &EstimateTable) -> SummaryTable {
     table
 }
 
-/// What a reader of the value must know besides the numbers.
+/// Notes for readers of the value.
 pub(super) fn odd(value: &PolicyValue, of_weights: f64) -> Vec<Note> {
     let mut notes = few_episodes(&value.fitted.table);
     let all = &value.fitted.table.all;
@@ -226,7 +226,7 @@ pub(super) fn odd(value: &PolicyValue, of_weights: f64) -> Vec<Note> {
     notes
 }
 
-/// That the data do not determine a value, so that its error is not known.
+/// The note that the data do not determine a value, and its error is unknown.
 fn unknown_errors(value: &PolicyValue) -> Option<Note> {
     let is_unknown = |table: &EstimateTable| !table.all.se.is_finite() && table.all.episodes > 1;
     let why = "episodes are cut short in states of which nothing else is known, and a value without an error may be far off; fewer `features` or \
@@ -240,13 +240,13 @@ fn unknown_errors(value: &PolicyValue) -> Option<Note> {
     Some(Note::new(NoteCode::ValueErrorUnknown, format!("the logs do not determine {what}: {why}")))
 }
 
-/// Whether weights have another value than the pooled solution.
+/// Whether the run's weights have another value than the pooled solution.
 fn is_elsewhere(all: &ValueEstimate, of_weights: f64) -> bool {
     let size = 1e-6 * all.estimate.abs() + if all.se.is_finite() { 0.01 * all.se } else { 0.0 };
     (of_weights - all.estimate).abs() > size
 }
 
-/// That there are few episodes, of all agents or of some.
+/// The notes on few episodes, of all agents or of some.
 fn few_episodes(of: &EstimateTable) -> Vec<Note> {
     let few = |e: &ValueEstimate| e.episodes < FEWEST_EPISODES;
     let count = of.shared.iter().filter(|(_, e)| few(e)).count();
@@ -262,9 +262,9 @@ fn few_episodes(of: &EstimateTable) -> Vec<Note> {
     vec![Note::new(NoteCode::ValueFewEpisodes, what)]
 }
 
-/// That fitted values of what would follow the ends of truncated episodes make up much of the value by returns.
+/// The note that much of the value by returns is fitted values after the ends of truncated episodes.
 fn fitted_part(value: &PolicyValue) -> Option<Note> {
-    /// A part of the value that is not much.
+    /// The largest unremarkable part of the value.
     const LITTLE: f64 = 0.5;
     let WeightedValue { table, cut, bootstrapped, plain, .. } = &value.importance;
     let [part, of, plain] = [*bootstrapped, table.all.estimate, *plain].map(numbers::number);
@@ -284,9 +284,9 @@ fn fit_notes(fitted: &FittedValue) -> Vec<String> {
     vec![format!("standard errors are over episodes, {how}; the error of the features is not in them")]
 }
 
-/// That fitted values are further from returns than chance allows, which features are the reason for.
+/// The note that fitted values differ from returns by more than chance, because of the features.
 fn poor_features(value: &PolicyValue) -> Option<Note> {
-    /// The most standard errors that are chance.
+    /// The largest number of standard errors that counts as chance.
     const CHANCE: f64 = 5.0;
     let (fitted, returns) = (value.fitted.table.all, value.importance.table.all);
     let apart = (fitted.estimate - returns.estimate).abs() / fitted.se.hypot(returns.se);

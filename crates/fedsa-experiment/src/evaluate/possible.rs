@@ -1,4 +1,4 @@
-//! The possible values of a policy, and notes on estimates that are not possible.
+//! The possible values of a policy, and notes on impossible estimates.
 
 use fedsa::linalg;
 use fedsa::note::{Note, NoteCode};
@@ -10,13 +10,13 @@ use super::{Data, LogsRead, policy_value};
 use crate::made::count;
 use crate::numbers;
 
-/// The tolerance, as a share of the largest possible magnitude of a value: features are not exact.
+/// The tolerance, relative to the largest possible magnitude of a value, because features are inexact.
 const SLACK: f64 = 0.01;
-/// The share of the states whose values may be outside of the range without a note.
+/// The share of the states that may have values outside of the range without a note.
 const FEW: f64 = 0.01;
 
-/// The range of values that the rewards of the episodes allow: from `r / (1 - gamma)` of the least reward r to that of the greatest one,
-/// and with 0 if episodes end. `None` without transitions.
+/// The range of values that the episodes' rewards allow: from `r / (1 - gamma)` for the least reward r to that for the greatest one, and
+/// including 0 if episodes end. `None` without transitions.
 fn possible(all: &EpisodeSummary, gamma: f64) -> Option<(f64, f64)> {
     let (least, most) = all.rewards?;
     let forever = |r: f64| if r == 0.0 { 0.0 } else { r / (1.0 - gamma) };
@@ -24,7 +24,7 @@ fn possible(all: &EpisodeSummary, gamma: f64) -> Option<(f64, f64)> {
     Some(if all.ended > 0 { (low.min(0.0), high.max(0.0)) } else { (low, high) })
 }
 
-/// The estimates that are printed, each with its name in words.
+/// The printed estimates, with names in words.
 fn estimates(value: &PolicyValue) -> Vec<(String, ValueEstimate)> {
     let of = |(_, words, table): (_, &str, &fedsa_evaluate::policy_value::EstimateTable)| {
         let all = (format!("the value by {words} of all agents"), table.all);
@@ -35,7 +35,7 @@ fn estimates(value: &PolicyValue) -> Vec<(String, ValueEstimate)> {
     policy_value::estimates(value).into_iter().flat_map(of).collect()
 }
 
-/// In words: the first of these estimates, and how many more there are.
+/// The first of these estimates, and the number of further ones, in words.
 fn named(found: &[(String, ValueEstimate)]) -> String {
     let (name, e) = &found[0];
     let first = format!("{name} is {} with the standard error {}", numbers::number(e.estimate), numbers::number(e.se));
@@ -45,14 +45,14 @@ fn named(found: &[(String, ValueEstimate)]) -> String {
     }
 }
 
-/// Notes on values of the weights `theta`, and on values of the policy, that rewards, discount and returns do not allow.
+/// Notes on values of the weights `theta` and of the policy that rewards, discount and returns rule out.
 pub(super) fn notes(data: &Data, theta: &[f64], value: Option<&PolicyValue>) -> Vec<Note> {
     const HELP: &str = "the logs hardly determine it: take other `features`, another `ridge`, or longer episodes";
     let (all, gamma) = (LogsRead::of(data).all, data.settings.gamma);
     let Some((low, high)) = possible(&all, gamma) else { return Vec::new() };
     let slack = if (high - low).is_finite() { SLACK * low.abs().max(high.abs()) } else { 0.0 };
     let is_possible = |v: f64| !v.is_finite() || (low - slack..=high + slack).contains(&v);
-    // An interval that reaches into the range says that the value may be possible.
+    // An interval that overlaps the range leaves the value possible.
     let is_outside = |e: &ValueEstimate| match e.low.is_finite() && e.high.is_finite() {
         true => e.high < low - slack || e.low > high + slack,
         false => !is_possible(e.estimate),
@@ -82,7 +82,7 @@ pub(super) fn notes(data: &Data, theta: &[f64], value: Option<&PolicyValue>) -> 
 
 /// A note on impossible values of the states in the logs.
 fn of_states(data: &Data, theta: &[f64], is_possible: &dyn Fn(f64) -> bool, range: &str) -> Option<Note> {
-    // Features are evaluated as dense vectors here, so sparse ones, such as many tiles, are skipped.
+    // This check needs dense features, and skips sparse ones such as many tiles.
     if data.map.sparse().is_some() {
         return None;
     }

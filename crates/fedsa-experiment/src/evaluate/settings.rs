@@ -1,4 +1,4 @@
-//! What an evaluation is asked for.
+//! The settings of an evaluation.
 
 use std::collections::BTreeMap;
 
@@ -14,121 +14,117 @@ use crate::kinds::Kinds;
 use crate::made::Changes;
 use crate::options;
 
-/// The step size by default, of methods with local steps.
+/// The default step size, of methods with local steps.
 const STEP_SIZE: f64 = 1.0;
 
-/// The local steps of a round by default, of methods that have any.
+/// The default number of local steps in a round, of methods that have any.
 const LOCAL_STEPS: u64 = 100;
 
-/// The most features by default that are chosen.
+/// The default limit of the choice among features.
 const MAX_FEATURES: u64 = 256;
 
-/// The name of the choice among methods ([`choose`](mod@crate::choose)), and of that among features ([`super::FeatureChoice`]).
+/// The name of the choice among methods ([`choose`](mod@crate::choose)), and among features ([`super::FeatureChoice`]).
 pub const AUTO: &str = "auto";
 
-/// What an evaluation is asked for: options of `fedsa evaluate`, keyword arguments of Python, and keys of files. Everything about a setting is
-/// here once: what it means, its default, its range and the heading of the help under which it stands. Errors name the setting at fault, or the
-/// key of the experiment that the settings come to.
+/// The settings of an evaluation: options of `fedsa evaluate`, keyword arguments of Python, and keys of files. Each setting's meaning,
+/// default, range and heading of help are written only here. Errors name the setting, or the key of the experiment that it becomes.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvaluateSettings {
-    /// Logs of transitions, one file an agent: Parquet, CSV or TSV (gzip and zstd too); files, globs, a folder, or a data set. Columns:
-    /// s_*, next_*, reward, done or terminated; optionally truncated or timeouts, episode, env, ratio or target and behaviour
+    /// Logs of transitions, one file per agent: Parquet, CSV or TSV (also gzip, zstd); files, globs, a folder, or a data set. Columns: s_*,
+    /// next_*, reward, done or terminated; optionally truncated or timeouts, episode, env, ratio or target and behaviour
     #[arg(required = true, help_heading = options::DATA)]
     pub logs: Vec<String>,
-    /// Names of columns in the data: s_0=x,reward=r,done=terminal, or s_*=obs_*,next_*=next_obs_*
+    /// Names of columns: s_0=x,reward=r,done=terminal, or s_*=obs_*,next_*=next_obs_*
     #[arg(long, value_name = "NAME=FIELD,..", help_heading = options::DATA, value_parser = options::named_columns, default_value = "", hide_default_value = true)]
     pub columns: BTreeMap<String, String>,
-    /// Column that names the agent of each row; by default each file is an agent
+    /// Column with the agent of each row; by default each file is an agent
     #[arg(long, value_name = "COLUMN", help_heading = options::DATA)]
     pub agent_column: Option<String>,
-    /// Unreadable rows: refuse, or skip and count them by file and reason
+    /// Unreadable rows: refuse, or skip and count by file and reason
     #[arg(long, value_name = "HOW", help_heading = options::DATA, value_parser = options::one_of::<BadRows>(), hide_possible_values = true, default_value = "refuse", hide_short_help = true)]
     pub bad_rows: BadRows,
-    /// Keep rows that automatic resets of environments wrote; by default they are left out and counted
+    /// Keep rows of automatic resets, which are otherwise left out and counted
     #[arg(long, help_heading = options::DATA, hide_short_help = true)]
     pub keep_autoreset_rows: bool,
-    /// Share of each agent's episodes to hold out, drawn by `seed`; the report compares federated with local weights. Needs the column
-    /// episode
+    /// Share of each agent's episodes to hold out, drawn by `seed`, to compare federated with local weights. Needs the column episode
     #[arg(long, value_name = "SHARE", help_heading = options::DATA)]
     pub holdout: Option<f64>,
     /// Features of the state: identity, polynomial:ORDER, fourier:ORDER or fourier:ORDER:scaled, tiles:TILINGSxBINS or
     /// tiles:TILINGSxBINS@HASHED, radial:CENTRES or radial:CENTRES:quantiles, standardised, one-hot; products: 'one-hot(s_2) *
-    /// tiles:8x4(s_0, s_1)'; auto: least error on held-out episodes. By default logged columns phi_*, else by the number of columns
+    /// tiles:8x4(s_0, s_1)'; auto: least held-out error. By default logged columns phi_*, else by the number of columns
     #[arg(long, value_name = "FEATURES", help_heading = options::MODEL)]
     pub features: Option<String>,
-    /// Largest number of features for `features = auto`; 256 by default
+    /// Largest number for `features = auto`; 256 by default
     #[arg(long, value_name = "N", help_heading = options::MODEL, value_parser = |text: &str| options::between(text, 1, 65_536), hide_short_help = true)]
     #[schemars(range(min = 1, max = 65_536))]
     pub max_features: Option<u64>,
-    /// Lowest and highest values of state columns, such as s_0=-1.2:0.6,s_1=-0.07:0.07; by default from the data
+    /// Ranges of state columns, such as s_0=-1.2:0.6,s_1=-0.07:0.07; by default from the data
     #[arg(long, value_name = "COLUMN=LOW:HIGH,..", help_heading = options::MODEL, value_parser = options::ranges, default_value = "", hide_default_value = true)]
     pub ranges: BTreeMap<String, [f64; 2]>,
-    /// Discount factor; 1 only if every episode ends in a terminal state
+    /// Discount factor; 1 only if every episode terminates
     #[arg(long, value_name = "GAMMA", help_heading = options::MODEL, default_value_t = 0.99)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
-    /// Decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of episode
+    /// Decay of the traces of TD(lambda), from 0 to 1. Traces end at done and at a change of episode
     #[arg(long, value_name = "LAMBDA", help_heading = options::MODEL, default_value_t = 0.0, hide_short_help = true)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lambda: f64,
-    /// Operator whose root is sought: td, or gtd2 or tdc, which minimise the projected Bellman error and converge off-policy where td
-    /// diverges
+    /// Operator: td; gtd2 or tdc minimise the projected Bellman error, and converge off-policy where td diverges
     #[arg(long, value_name = "OPERATOR", help_heading = options::MODEL, value_parser = options::one_of::<TdOperator>(), hide_possible_values = true, default_value = "td", hide_short_help = true)]
     pub operator: TdOperator,
-    /// Ratio of the two steps of gtd2 and tdc; 1 by default
+    /// Ratio of the steps of gtd2 and tdc; 1 by default
     #[arg(long, value_name = "K", help_heading = options::MODEL, hide_short_help = true)]
     pub kappa: Option<f64>,
-    /// EPS I is added to every agent's matrix A_c. By default a small share of the features' mean square; 0 for none
+    /// EPS I is added to every agent's A_c; by default a small share of the features' mean square, 0 for none
     #[arg(long, value_name = "EPS", help_heading = options::MODEL)]
     #[schemars(range(min = 0.0))]
     pub ridge: Option<f64>,
-    /// Clip importance ratios at this value; the report counts clipped ones and their effect on the mean. None by default
+    /// Importance ratios are clipped at this value; the report gives their number and effect on the mean. None by default
     #[arg(long, value_name = "RATIO", help_heading = options::MODEL, hide_short_help = true)]
     pub max_importance_ratio: Option<f64>,
-    /// Scaling of features: none, or equal-squares (equal mean squares over the data of all agents)
+    /// Scaling of features; equal-squares: equal mean squares over all data
     #[arg(long, value_name = "SCALING", help_heading = options::MODEL, value_parser = options::one_of::<Scaling>(), hide_possible_values = true, default_value = "none", hide_short_help = true)]
     pub scaling: Scaling,
-    /// Level of the intervals of the policy's value
+    /// Level of intervals
     #[arg(long, value_name = "LEVEL", help_heading = options::INFERENCE, default_value_t = 0.95, hide_short_help = true)]
     pub level: f64,
-    /// Logs of another policy: the report has the difference of the values with its interval
+    /// Logs of another policy, for the difference of values
     #[arg(long, value_name = "LOGS", num_args = 1.., help_heading = options::INFERENCE)]
     pub against: Vec<String>,
-    /// Name of a method, or auto: the one that reaches `tol` with the fewest bits. anderson accelerates fedhsa
+    /// Method, or auto: the one that reaches `tol` with the fewest bits. anderson accelerates fedhsa
     #[arg(long, value_name = "METHOD", help_heading = options::METHOD, default_value = AUTO)]
     pub method: String,
-    /// Keep the matrices A_c with the agents: `method = auto` does not choose lstd
+    /// Keep the matrices A_c with agents: `method = auto` does not choose lstd
     #[arg(long, help_heading = options::METHOD, hide_short_help = true)]
     pub keep_matrices: bool,
-    /// Transitions of local steps: mean (all), iid or markov
+    /// Transitions of steps: mean (all), iid or markov
     #[arg(long, value_name = "HOW", help_heading = options::METHOD, default_value = "mean", hide_short_help = true)]
     pub sampling: String,
-    /// Local step size, for methods with local steps; 1 by default
+    /// Local step size, of methods with local steps; 1 by default
     #[arg(long, value_name = "ETA", help_heading = options::METHOD, hide_short_help = true)]
     pub step_size: Option<f64>,
-    /// Local steps in a round (scafflsa-random: their mean number), for methods that have them; 100 by default
+    /// Local steps in a round (mean number for scafflsa-random), of methods that have them; 100 by default
     #[arg(long, value_name = "H", help_heading = options::METHOD, value_parser = options::whole, hide_short_help = true)]
     pub local_steps: Option<u64>,
     /// Largest number of rounds
     #[arg(long, value_name = "N", help_heading = options::METHOD, value_parser = options::whole, default_value_t = 20_000, hide_short_help = true)]
     pub max_rounds: u64,
-    /// Stop when the mean operator's norm is at most this multiple of its norm at zero weights; 0 for never. 1e-12 by default, or what
-    /// rounding allows
+    /// Stop at this multiple of the mean operator's norm at zero weights; 0 for never. By default 1e-12, or what rounding allows
     #[arg(long, value_name = "RESIDUAL", help_heading = options::METHOD, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub tol: Option<f64>,
     /// Seed of the run and of held-out episodes
     #[arg(long, value_name = "SEED", help_heading = options::METHOD, default_value_t = 0, value_parser = options::whole, hide_short_help = true)]
     pub seed: u64,
-    /// One or two state columns for the picture of the value function; by default those along which it varies most
+    /// One or two state columns for the picture of values; by default those with most variation
     #[arg(long, value_name = "COLUMNS", help_heading = options::OUTPUT, value_parser = options::names, default_value = "", hide_default_value = true, hide_short_help = true)]
     pub value_columns: ::std::vec::Vec<String>,
-    /// What is changed in the experiment that the settings come to.
+    /// Changes of the resulting experiment.
     #[arg(skip)]
     #[serde(skip)]
     pub changes: Changes,
-    /// The kinds of methods that there are; fedsa's own by default.
+    /// The kinds of methods; fedsa's own by default.
     #[arg(skip)]
     #[serde(skip)]
     pub kinds: Kinds,
@@ -146,26 +142,26 @@ impl EvaluateSettings {
         Self { logs: logs.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// The method, unless it is to be chosen.
+    /// The method, unless `method` is [`AUTO`].
     pub(super) fn named_method(&self) -> Option<&str> {
         Some(&self.method[..]).filter(|method| *method != AUTO)
     }
 
-    /// The features, where they are named.
+    /// The features, unless they are chosen.
     ///
     /// # Errors
-    /// When the text is none of features.
+    /// When the text names no features.
     pub fn named_features(&self) -> Result<Option<FeatureSpec>> {
         let named = self.features.as_ref().filter(|text| *text != AUTO);
         named.map(|text| text.parse().map_err(|e: Error| e.about("features"))).transpose()
     }
 
-    /// The most features, where they are to be chosen.
+    /// The largest number of features, if they are chosen.
     pub fn features_to_choose(&self) -> Option<usize> {
         self.features.as_ref().filter(|text| *text == AUTO).map(|_| self.max_features.unwrap_or(MAX_FEATURES) as usize)
     }
 
-    /// H of methods with local steps.
+    /// The number H of local steps, of methods that have them.
     pub fn local_steps(&self) -> u64 {
         self.local_steps.unwrap_or(LOCAL_STEPS)
     }
@@ -175,7 +171,7 @@ impl EvaluateSettings {
         self.step_size.unwrap_or(STEP_SIZE)
     }
 
-    /// How the files of logs are laid out.
+    /// The layout of the files.
     pub fn form(&self) -> LogForm {
         LogForm::default()
             .with_columns(self.columns.clone())
@@ -184,10 +180,10 @@ impl EvaluateSettings {
             .with_keep_autoreset_rows(self.keep_autoreset_rows)
     }
 
-    /// Settings that exclude each other or are out of range.
+    /// Refuses settings that exclude each other or are out of range.
     ///
     /// # Errors
-    /// When there is one.
+    /// When there is such a setting.
     pub(super) fn check(&self) -> Result<()> {
         if let (Some(most), None) = (self.max_features, self.features_to_choose()) {
             return Err(Error::new("max_features", format!("{most}, and features are not chosen"), "`features = auto` beside it"));

@@ -46,7 +46,7 @@ pub fn read_framed<T: DeserializeOwned>(path: &Path) -> Result<T> {
 /// The help for a damaged checkpoint.
 pub(super) const INTACT: &str = "an intact checkpoint; delete this one to run its part again from the start";
 
-/// The key of errors about what an earlier run has saved.
+/// The key of errors about the checkpoints of an earlier run.
 pub const CHECKPOINT: &str = "checkpoint";
 
 /// The data in a checkpoint's bytes.
@@ -62,7 +62,7 @@ pub fn unframed<T: DeserializeOwned>(bytes: &[u8]) -> std::result::Result<T, Str
     postcard::from_bytes(body).map_err(|_| "not a checkpoint of this version".into())
 }
 
-/// What is wrong with bytes that do not begin as those of this version.
+/// The error about bytes without the start of this version.
 fn foreign(bytes: &[u8]) -> String {
     let version = |bytes: &[u8]| bytes.strip_prefix(folder::CHECKPOINT_MAGIC)?.first().copied().filter(u8::is_ascii_digit).map(char::from);
     match version(bytes).zip(version(MAGIC)) {

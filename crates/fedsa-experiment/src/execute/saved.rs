@@ -1,4 +1,4 @@
-//! The states of runs in checkpoints, and those of an earlier run.
+//! The states of runs in checkpoints, and of an earlier run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ pub(crate) struct Saved {
     /// Identifies the run, independently of its number of rounds.
     pub identity: String,
     pub seed: u64,
-    /// The number of rounds that were requested.
+    /// The requested number of rounds.
     pub rounds: u64,
-    /// Rounds done.
+    /// The number of completed rounds.
     pub round: u64,
     pub rows: Vec<Recorded>,
-    /// The run's state after these rounds; `None` if the run has ended and its state is too large to keep.
+    /// The run's state after these rounds; `None` if the run ended and its state is too large to store.
     #[serde(with = "serde_bytes")]
     pub state: Option<Vec<u8>>,
     /// The wall time of these rounds, in seconds.
@@ -33,7 +33,7 @@ pub(crate) struct Saved {
     pub(super) end: Option<End>,
 }
 
-/// [`Saved`] without copies: a state may fill much of the memory.
+/// [`Saved`] by reference: a state may fill much of the memory.
 #[derive(Serialize)]
 pub(super) struct Saving<'a> {
     pub identity: &'a str,
@@ -50,7 +50,7 @@ pub(super) struct Saving<'a> {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct End {
     pub theta: Vec<f64>,
-    /// The number of rounds after which it was found to have diverged, if it has.
+    /// The number of rounds after which divergence was found, if it was.
     pub diverged: Option<u64>,
     pub stopped: bool,
 }
@@ -59,11 +59,11 @@ pub(super) struct End {
 #[derive(Debug, Default)]
 pub struct Earlier {
     folder: Option<PathBuf>,
-    /// The states of runs that had ended, by cell and seed. They are many numbers, of which there are no copies.
+    /// The states of ended runs, by cell and seed, shared because they are large.
     pub(super) ended: BTreeMap<(usize, u64), Arc<Saved>>,
 }
 
-/// The file with the states of runs that have ended.
+/// The file with the states of ended runs.
 pub const ENDED: &str = "ended.ckpt";
 
 /// The name of a full file with such states; one file for all could be too large.
@@ -71,7 +71,7 @@ pub(super) fn full_name(index: usize) -> String {
     format!("{}{index}{}", folder::ENDED_CHECKPOINT, folder::CHECKPOINT)
 }
 
-/// The largest size of a file of states, and of the states that are kept of a finished run, in bytes.
+/// The largest size of a file of states, and of the stored states of a finished run, in bytes.
 pub(super) const MAX_STATES: usize = 64 << 20;
 
 pub(super) fn checkpoint_name(cell: usize, seed: u64) -> String {
@@ -97,7 +97,7 @@ impl Earlier {
         Ok(Self { folder: Some(path.to_path_buf()), ended })
     }
 
-    /// The states of runs that have ended elsewhere, by cell and seed.
+    /// The states of runs that ended elsewhere, by cell and seed.
     pub(crate) fn of_ended(ended: BTreeMap<(usize, u64), Arc<Saved>>) -> Self {
         Self { folder: None, ended }
     }
@@ -108,8 +108,7 @@ impl Earlier {
         (0..plan.cells.len()).all(|cell| plan.cells[cell].seeds().iter().all(|seed| has(cell, seed)))
     }
 
-    /// The states of runs that had ended. States from which runs could go on are left out where they are too large
-    /// to be kept.
+    /// The states of ended runs, without those that are too large to store.
     pub(crate) fn into_ended(self) -> Vec<Saved> {
         let is_large = self.ended.values().map(|saved| saved.size()).sum::<usize>() > MAX_STATES;
         let all = self.ended.into_values().map(Arc::unwrap_or_clone);
@@ -119,8 +118,8 @@ impl Earlier {
     /// Checks that the runs of a plan can continue from these checkpoints.
     ///
     /// # Errors
-    /// When a checkpoint is damaged or belongs to another run, or when more rounds were requested but the results
-    /// of the first rounds depend on the number of rounds.
+    /// When a checkpoint is damaged or belongs to another run, or when more rounds are requested although the results of the first rounds
+    /// depend on the number of rounds.
     pub fn check(&self, plan: &Plan) -> Result<()> {
         for (cell, planned) in plan.cells.iter().enumerate() {
             for seed in planned.seeds() {
@@ -136,7 +135,7 @@ impl Earlier {
     pub(super) fn checkpoint(&self, cell: usize, planned: &PlannedCell, seed: u64, d: usize) -> Result<Option<Arc<Saved>>> {
         let path = folder::own_path(self.folder.as_deref().unwrap_or(Path::new("")), &checkpoint_name(cell, seed));
         let own: Option<Saved> = (self.folder.is_some() && path.exists()).then(|| read_framed(&path)).transpose()?;
-        // A run that had ended may have continued with more rounds; its own file is then the newer one.
+        // An ended run may have continued with more rounds; its own file is then newer.
         let saved = match (own, self.ended.get(&(cell, seed))) {
             (Some(own), Some(ended)) if own.round <= ended.round => Arc::clone(ended),
             (Some(own), _) => Arc::new(own),
@@ -181,8 +180,8 @@ impl Saved {
         }
     }
 
-    /// Whether the parts of the state agree with each other, with `rounds` rounds and with vectors of `d` numbers.
-    /// The checksum alone detects accidental damage only.
+    /// Whether the parts of the state are consistent with each other, with `rounds` rounds and with vectors of `d` numbers. The checksum
+    /// detects accidental damage only.
     fn is_sound(&self, rounds: u64, d: usize) -> bool {
         let last = self.rows.last().map(|row| row.round);
         self.round <= self.rounds.min(rounds)
@@ -199,8 +198,8 @@ impl Saved {
         self.state.as_ref().map_or(0, Vec::len) + self.rows.len() * size_of::<Recorded>() + theta
     }
 
-    /// Whether the run is over. It continues if it did all its rounds and more rounds are requested now. A shorter run
-    /// checks its target after its last round too; in a longer run that round may not be recorded.
+    /// Whether the run is over. It continues if it completed its rounds and more are requested now. A shorter run also checks its target
+    /// after its last round, which a longer run may not record.
     pub fn is_over(&self, planned: &PlannedCell) -> bool {
         let is_recorded = planned.grid.binary_search(&self.round).is_ok();
         let is_at_end = self.round >= planned.run.rounds;

@@ -1,4 +1,4 @@
-//! Describes a model in `summary.json`, for lists, comparisons and reports of runs.
+//! The description of a model in `summary.json`, for lists, comparisons and reports.
 
 use fedsa::error::quoted;
 use fedsa_data::linear_model::{LinearModel, Predicts};
@@ -8,7 +8,7 @@ use fedsa_problems::rows::preparation::columns::{Category, ColumnLevels};
 use fedsa_problems::rows::preparation::targets::Targets;
 use serde_json::{Value as Json, json};
 
-/// The most coefficients that are listed.
+/// The largest number of coefficients in the list.
 const MAX_LISTED: usize = 1000;
 
 /// `fit` of `summary.json`.
@@ -31,7 +31,7 @@ pub(super) fn json(prepared: &Prepared, model: &LinearModel, inference: Option<&
     })
 }
 
-/// The levels of all columns of categories, each with its number of rows, and whether it is the reference level.
+/// The levels of all categorical columns, each with its number of rows, and whether it is the reference level.
 fn levels(prepared: &Prepared) -> Vec<Json> {
     let of = |(levels, category): (&ColumnLevels, &Category)| {
         let one = |(name, rows): (&String, &u64)| {
@@ -43,7 +43,7 @@ fn levels(prepared: &Prepared) -> Vec<Json> {
     prepared.levels.iter().zip(&prepared.categories).flat_map(of).collect()
 }
 
-/// A coefficient: its class where there are several, its name, and its estimate.
+/// A coefficient: its class if there are several, its name, and its estimate.
 pub(super) type Named = (Option<String>, String, f64);
 
 fn one((class, name, estimate): Named) -> Json {
@@ -54,7 +54,7 @@ fn one((class, name, estimate): Named) -> Json {
     one
 }
 
-/// The coefficients on the columns of the data, the intercept first; `None` where there are too many to list.
+/// The coefficients of the data's columns, the intercept first; `None` if there are too many to list.
 pub(super) fn coefficients(model: &LinearModel) -> Option<Vec<Named>> {
     let (further, classes) = match &model.predicts {
         Predicts::Classes { classes, further } => (&further[..], classes.iter().skip(1).map(|class| Some(class.to_string())).collect()),

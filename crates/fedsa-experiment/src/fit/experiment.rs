@@ -80,7 +80,7 @@ impl FitSettings {
         problem.put("partition", self.dealing())?;
         problem.put("group", self.group.as_ref())?;
         problem.put("seed", self.seed)?;
-        // With these partitions, the number of files or of groups is the number of agents.
+        // With these partitions, files or groups determine the number of agents.
         let decides = matches!(self.dealing(), Partition::Files | Partition::ByColumn);
         problem.put("agents", self.agents.or((!decides).then_some(AGENTS)))?;
         problem.put("target", self.target.as_ref())?;
@@ -102,11 +102,11 @@ impl FitSettings {
         Ok(problem)
     }
 
-    /// `[[method]]` of one kind. In a comparison, the step size is for methods without a step size of their own, and the number of local
-    /// steps is for methods that make local steps.
+    /// `[[method]]` of one kind. In a comparison, the step size applies to methods without a default step size, and the number of local
+    /// steps to methods with local steps.
     ///
     /// # Errors
-    /// When the only method does not have a setting that is given.
+    /// When the only method lacks a given setting.
     fn method_of(&self, i: usize, kind: &str, setting: &'static str, is_alone: bool, choice: Option<&LossChoice>) -> Result<Section> {
         let mut method = Section::new(format!("method[{i}]"));
         if kind == AUTO {
@@ -130,7 +130,7 @@ impl FitSettings {
         Ok(method)
     }
 
-    /// `[[method]]` of the choice. Before the data are read: of a method that may be chosen.
+    /// `[[method]]` of the choice. Before the data are read it is a method that may be chosen.
     fn auto_method(&self, method: &mut Section, setting: &'static str, is_alone: bool, choice: Option<&LossChoice>) -> Result<()> {
         let given = [("step_size", self.step_size.map(numbers::typed)), ("local_steps", self.local_steps.map(|steps| steps.to_string()))];
         if let (true, Some((setting, Some(given)))) = (is_alone, given.into_iter().find(|(_, given)| given.is_some())) {

@@ -1,4 +1,4 @@
-//! The weights that a fit has come to.
+//! The weights of a fit.
 
 use std::path::Path;
 
@@ -27,10 +27,10 @@ use crate::run::Ran;
 use crate::summary::Summary;
 use crate::tables::{Shown, SummaryColumn, SummaryTable};
 
-/// The files that a fit writes in addition to those of a run.
+/// The files of a fit in addition to a run's.
 pub(super) const NAMES: [&str; 2] = ["weights.json", "weights.npz"];
 
-/// What a method has spent in its run.
+/// The costs of a method.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MethodSpending {
@@ -40,15 +40,15 @@ pub struct MethodSpending {
     pub rounds: u64,
     /// Exchanges.
     pub exchanges: u64,
-    /// Vectors of d numbers from the agents to the server, of all agents.
+    /// Vectors of d numbers from agents to the server, over all agents.
     pub vectors_up: u64,
-    /// Bits from the agents to the server, of all agents.
+    /// Bits from agents to the server, over all agents.
     pub bits_up: u64,
-    /// Bits up and down, of all agents.
+    /// Bits up and down, over all agents.
     pub bits: u64,
-    /// Hessians, of all agents.
+    /// Hessians, over all agents.
     pub hessians: u64,
-    /// The wall time in seconds; methods ran one after another. `None` if it is not known.
+    /// The wall time in seconds, if known; methods ran one after another.
     pub seconds: Option<f64>,
     /// The norm of the gradient at the end, if it was recorded.
     pub residual: Option<f64>,
@@ -65,17 +65,17 @@ pub struct Fitted {
     pub ran: Ran,
     /// The prepared rows.
     pub prepared: Prepared,
-    /// The model of the first method, on the columns of the data.
+    /// The model of the first method, for the columns of the data.
     pub model: LinearModel,
-    /// `||grad f||` at its weights; not a number where it is not known.
+    /// `||grad f||` at its weights; NaN if unknown.
     pub gradient_norm: f64,
-    /// The mean of the agents' losses at its weights, as they count, with the ridge; if it is known.
+    /// The weighted mean of the agents' losses at its weights, with the ridge, if known.
     pub objective: Option<f64>,
-    /// How good it is on the rows that were fitted.
+    /// Its quality on the fitted rows.
     pub train: FitQuality,
-    /// How good it is on those that were held out, if any.
+    /// Its quality on held-out rows, if any.
     pub held_out: Option<FitQuality>,
-    /// Standard errors of the coefficients, if they were asked for.
+    /// Standard errors of the coefficients, if requested.
     pub inference: Option<Inference>,
     /// The weights of the prepared features.
     theta: Vec<f64>,
@@ -124,7 +124,7 @@ impl Fitted {
         &self.theta
     }
 
-    /// How the fit ended: as the method did that gives the weights, and with inference where its estimate was found.
+    /// The outcome of the fit: of the method that gives the weights, or with inference of the search for the estimate.
     pub fn outcome(&self) -> Outcome {
         match self.inference {
             Some(_) => Outcome::Converged,
@@ -132,7 +132,7 @@ impl Fitted {
         }
     }
 
-    /// Whether rows have weights, by which losses, accuracy and errors are means.
+    /// Whether rows have weights; losses, accuracy and errors are then weighted means.
     pub fn counts_by_weights(&self) -> bool {
         !self.prepared.train.row_weights.is_empty()
     }
@@ -142,7 +142,7 @@ impl Fitted {
         &self.ran.plan.cells[0].method.label
     }
 
-    /// What every method has spent, the one that gives the weights first.
+    /// The costs of every method; the method that gives the weights is the first.
     pub fn spent(&self) -> Vec<MethodSpending> {
         let Ran { plan, results, .. } = &self.ran;
         let of = |(label, cell): (&String, &usize)| {
@@ -166,7 +166,7 @@ impl Fitted {
         plan.labels.iter().zip(&plan.points[0].cells).filter_map(of).collect()
     }
 
-    /// What is to be reported: the runs, what every method has spent, and how good the model is.
+    /// The report: the runs, the costs of every method, and the quality of the model.
     pub fn summary(&self) -> Summary {
         let mut summary = self.ran.summary();
         summary.tables = vec![self.spending(), self.quality()];
@@ -174,7 +174,7 @@ impl Fitted {
         summary
     }
 
-    /// What every method has spent.
+    /// The costs of every method.
     fn spending(&self) -> SummaryTable {
         let columns = vec![
             SummaryColumn::left("method", Shown::Short),
@@ -212,7 +212,7 @@ impl Fitted {
         table
     }
 
-    /// How good the model is, on the rows of the fit and on those that were held out.
+    /// The quality of the model, on fitted and on held-out rows.
     fn quality(&self) -> SummaryTable {
         let columns = vec![
             SummaryColumn::left("rows", Shown::Short),
@@ -230,7 +230,7 @@ impl Fitted {
         table
     }
 
-    /// `weights.json`: the model, and what its fit has spent.
+    /// `weights.json`: the model, and the costs of its fit.
     pub fn json(&self) -> Json {
         let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
         let last = self.ran.results.cells[0][0].rows.last();
@@ -267,7 +267,7 @@ impl Fitted {
     /// `weights.npz`: `theta`, the coefficients of the columns, and the intercept.
     ///
     /// # Errors
-    /// When a shape does not fit; it does.
+    /// When a shape does not fit, which never happens.
     pub fn arrays(&self) -> Result<Arrays> {
         let mut arrays = Arrays::new();
         arrays.insert("theta", Array::new(vec![self.theta().len()], self.theta().to_vec())?);
@@ -277,7 +277,7 @@ impl Fitted {
         Ok(arrays)
     }
 
-    /// The picture of the coefficients, with intervals if there is inference; `None` if there are too many coefficients to look at.
+    /// The picture of the coefficients, with intervals if there is inference; `None` if there are too many coefficients.
     pub fn picture(&self) -> Option<Picture> {
         forest::picture(&self.ran.summary_json())
     }
@@ -294,10 +294,10 @@ impl Fitted {
         Ok(files)
     }
 
-    /// Writes the files of the fit and of its runs into the folder of the fit; nothing without a folder.
+    /// Writes the files of the fit and of its runs into its folder; nothing without a folder.
     ///
     /// # Errors
-    /// When files cannot be made or written. The runs are then kept in the folder, and can go on from there.
+    /// When files cannot be made or written. The runs remain in the folder and can be resumed.
     pub fn write(&self) -> Result<(), Error> {
         let files = self.files().map_err(|e| self.ran.unfinished(e))?;
         self.ran.write(files)
@@ -312,7 +312,7 @@ impl Fitted {
     }
 }
 
-/// An estimate was found: where the method that began ended does not count any more.
+/// Once inference has found the estimate, the outcome of the first method no longer counts.
 fn settle(ran: &mut Ran) {
     let first = &ran.results.cells[0][0];
     let outcome = first.outcome(&ran.plan.cells[0].run.stop);
@@ -323,7 +323,7 @@ fn settle(ran: &mut Ran) {
     }
 }
 
-/// The model of weights, on the columns of the data.
+/// The model of weights, for the columns of the data.
 pub(crate) fn model(prepared: &Prepared, theta: &[f64], target: Option<String>, offset: Option<String>) -> LinearModel {
     let (family, transform) = (prepared.train.family, &prepared.transform);
     let d = theta.len() / family.outputs();
@@ -335,7 +335,8 @@ pub(crate) fn model(prepared: &Prepared, theta: &[f64], target: Option<String>, 
     LinearModel { columns, coefficients, intercept, predicts, target, offset, categories }
 }
 
-/// What a model of these targets and this family predicts; `further` has the coefficients and intercepts of the classes after the first two.
+/// The predictions of a model with these targets and this family; `further` has the coefficients and intercepts of the classes after the
+/// first two.
 pub(crate) fn predicts(targets: &Targets, family: ModelFamily, further: Vec<(Vec<f64>, f64)>) -> Predicts {
     let class = |class: &targets::ClassLabel| match class {
         targets::ClassLabel::Number(x) => PredictedClass::Number(*x),

@@ -7,10 +7,10 @@ use serde_json::Value as Json;
 use crate::numbers;
 use crate::picture::Picture;
 
-/// The most rows of the picture.
+/// The largest number of rows in the picture.
 const MAX_ROWS: usize = 40;
 
-/// A row: its name, the estimate, and the interval if it is known.
+/// A row: name, estimate, and interval if known.
 type Row = (String, f64, Option<(f64, f64)>);
 
 /// The row of a coefficient in `summary.json`; `None` if its estimate is not a finite number.
@@ -20,7 +20,7 @@ fn row(one: &Json) -> Option<Row> {
     Some((name, one["estimate"].as_f64()?, one["low"].as_f64().zip(one["high"].as_f64())))
 }
 
-/// The picture of the coefficients in this `summary.json` of a fit: the first ones if there are many. `None` if it lists none, for example
+/// The picture of the coefficients in a fit's `summary.json`: the first ones if there are many. `None` if it lists none, for example
 /// because there are too many.
 pub(crate) fn picture(summary: &Json) -> Option<Picture> {
     let inference = summary.get("inference");

@@ -10,18 +10,18 @@ use serde_json::{Value as Json, json};
 use crate::numbers::{digits, number, percent};
 use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
 
-/// Counts with more than this times the variance of Poisson's family are said to be overdispersed.
+/// Counts with more than this multiple of the variance of Poisson's family are called overdispersed.
 const OVERDISPERSED: f64 = 1.5;
 
-/// Below so many degrees of freedom the quantiles of the t distribution at 95% are more than 4% larger than those of the normal one.
+/// Below this number of degrees of freedom, quantiles of the t distribution at 95% exceed those of the normal distribution by more than 4%.
 const FEW_DEGREES: usize = 30;
 
-/// The inference that is asked for, in words.
+/// The requested inference, in words.
 pub(super) fn asked(how: Option<InferenceSettings>) -> String {
     how.map_or("no inference".into(), |how| format!("inference at the level {} by the covariance {}", how.level, how.covariance.name()))
 }
 
-/// The bits that inference takes from all agents to the server, and back, as messages of one part each: its numbers up, and theta down in every
+/// The bits of inference from all agents to the server, and back, as messages of one part: its numbers up, and theta down in every
 /// exchange.
 fn bits(inference: &Inference) -> [u64; 2] {
     let Inference { agents, exchanges, numbers_up, theta, .. } = inference;
@@ -68,7 +68,7 @@ pub(super) fn json(inference: &Inference) -> Json {
     })
 }
 
-/// The coefficients, and below them how well the model fits.
+/// The table of coefficients, with the quality of the model below.
 pub(super) fn table(inference: &Inference) -> SummaryTable {
     let has_classes = inference.reference.is_some();
     let class = has_classes.then(|| SummaryColumn::left("class", Shown::Short));
@@ -92,7 +92,7 @@ pub(super) fn table(inference: &Inference) -> SummaryTable {
     table
 }
 
-/// What a reader of the errors must know besides the numbers.
+/// Notes for readers of the errors.
 pub(super) fn odd(inference: &Inference, prepared: &Prepared) -> Vec<Note> {
     let Inference { family, covariance, rows, parameters, agents, .. } = inference;
     let mut notes = Vec::new();
@@ -118,7 +118,7 @@ pub(super) fn odd(inference: &Inference, prepared: &Prepared) -> Vec<Note> {
     notes
 }
 
-/// What has to be known to read the table.
+/// Explanations of the table.
 fn notes(inference: &Inference) -> Vec<String> {
     let Inference { family, covariance, rows, parameters, .. } = inference;
     let mut notes = vec![format!(

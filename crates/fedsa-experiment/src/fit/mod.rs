@@ -1,7 +1,7 @@
-//! Fits: rows with targets to the weights of a regression or of a classification.
+//! Fits: from rows with targets to the weights of a regression or classification model.
 //!
-//! [`fit`] does all at once. [`Fit::new`] reads the data of the settings, and [`Fit::of_sets`] takes data that are in memory;
-//! [`Fit::run`] computes the weights. [`Fitted`] is data; [`Fitted::write`] makes files of it.
+//! [`fit`] does everything. [`Fit::new`] reads the data of the settings; [`Fit::of_sets`] takes data in memory; [`Fit::run`] computes the
+//! weights. [`Fitted`] holds the results, and [`Fitted::write`] writes files.
 
 mod described;
 mod experiment;
@@ -41,22 +41,22 @@ pub use fitted::{Fitted, MethodSpending};
 pub(crate) use fitted::{model, predicts};
 pub use settings::{AGENTS, AUTO, FitSettings, LOCAL_STEPS, Model};
 
-/// Reads the data of the settings and fits a model, without writing anything.
+/// Reads the data of the settings and fits a model, without writing files.
 ///
 /// # Errors
-/// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
+/// When a setting or a file cannot be used, the memory does not suffice, or it is cancelled.
 pub fn fit(settings: &FitSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<Fitted, Error> {
     Fit::new(settings, cancel)?.run(RunSettings::default(), observer, cancel)?.results(observer, cancel)
 }
 
-/// A fit whose data are read.
+/// A fit with its data read.
 pub struct Fit {
     settings: FitSettings,
     experiment: Experiment,
     built: Built,
     choice: Option<LossChoice>,
     rows_read: Vec<(String, usize)>,
-    /// The target for the gradient that was asked for, where rounding errors are larger.
+    /// The requested gradient norm, if rounding errors are larger.
     unreachable: Option<f64>,
     began: Instant,
 }
@@ -68,18 +68,18 @@ impl Fit {
     /// When a setting or file cannot be used, the losses have no minimum, or the problem does not fit into memory; when it is cancelled.
     pub fn new(settings: &FitSettings, cancel: &Cancel) -> Result<Self, Error> {
         let files = DiskFiles::new(Places::from_env("")).with_cancel(cancel);
-        // What cannot be found is refused where it is read.
+        // Missing files are refused when they are read.
         let found = datasets::files(&settings.data, &Places::from_env(""));
         let settings = &resolved(settings, found.is_ok_and(|files| files.iter().all(|file| datasets::is_table(file))));
         Self::with(settings, |experiment| build(settings, experiment, &files, cancel))
             .map(|fit| Self { rows_read: files.rows_read(), ..fit })
     }
 
-    /// Takes data sets that are in memory, in which agents of the partition `files` are one each, and builds the problem. The experiment
-    /// then names no data: its settings can be read again, but not run without them.
+    /// Takes data sets in memory, one per agent for the partition `files`, and builds the problem. The experiment names no data: its
+    /// settings can be read again, but not run without them.
     ///
     /// # Errors
-    /// As [`Fit::new`]; when the settings name data besides (key `data`).
+    /// As [`Fit::new`]; when the settings also name data (key `data`).
     pub fn of_sets(settings: &FitSettings, sets: Vec<Dataset>, cancel: &Cancel) -> Result<Self, Error> {
         if !settings.data.is_empty() {
             return Err(Error::new("data", "files, and data sets in memory", "one of them"));
@@ -109,27 +109,27 @@ impl Fit {
         Ok(Self { settings: settings.clone(), experiment, built, choice, rows_read: Vec::new(), unreachable, began })
     }
 
-    /// The choice of the method, where one is to be chosen.
+    /// The choice of the method, if one is chosen.
     pub fn choice(&self) -> Option<&LossChoice> {
         self.choice.as_ref()
     }
 
-    /// What is known before the runs that a reader of the fit must know.
+    /// Notes for readers of the fit that are known before the runs.
     pub fn notes(&self) -> Vec<Note> {
         notes::of(&self.built.prepared, &self.settings, self.unreachable)
     }
 
-    /// The settings, with the intercept that the data have by default.
+    /// The settings, with the data's default for the intercept.
     pub fn settings(&self) -> &FitSettings {
         &self.settings
     }
 
-    /// The prepared rows, those that are held out, and what was done to features and targets.
+    /// The prepared rows, the held-out rows, and the transformations of features and targets.
     pub fn prepared(&self) -> &Prepared {
         &self.built.prepared
     }
 
-    /// The files that were read, with their numbers of rows, in the order of their names.
+    /// The files with their numbers of rows, in the order of their names.
     pub fn rows_read(&self) -> &[(String, usize)] {
         &self.rows_read
     }
@@ -146,7 +146,7 @@ impl Fit {
         }
     }
 
-    /// When its data began to be read.
+    /// The time at which reading of the data began.
     pub fn began(&self) -> Instant {
         self.began
     }
@@ -165,7 +165,7 @@ impl Fit {
         let Self { settings, experiment, built: Built { prepared, problem }, began, .. } = self;
         let mut names = fitted::NAMES.map(String::from).to_vec();
         names.extend(output::picture_names(&experiment, COEFFICIENTS));
-        // Methods that are compared are compared in seconds too.
+        // Compared methods run one after another, so that their times are comparable.
         let run = run.with_in_turn(true);
         let job = Job::new(experiment, run).with_problem(problem).with_files(names).since(began).for_work(FolderWork::Fit);
         let job = job.asking_for(inferred::asked(settings.standard_errors()));
@@ -174,14 +174,14 @@ impl Fit {
     }
 }
 
-/// What a fit is made of.
+/// The parts of a fit.
 struct Built {
     prepared: Prepared,
     problem: BuiltProblem,
 }
 
-/// Raises a target for the gradient to the rounding error of gradients at the minimum, where that is known; gives the target that was asked for
-/// if it did. Below that error gradients are noise, and a method would go on until its rounds are used up.
+/// Raises the target of the gradient norm to the rounding error of gradients at the minimum, if known; returns the requested target if it
+/// did. Below that error gradients are noise, and a method would use up its rounds.
 fn reachable(settings: &mut FitSettings, built: &Built) -> Option<f64> {
     let prepared = &built.prepared;
     let rounding = prepared.train.gradient_rounding(&prepared.weights, built.problem.field().root()?);
@@ -189,34 +189,34 @@ fn reachable(settings: &mut FitSettings, built: &Built) -> Option<f64> {
     if !(asked > 0.0 && asked < rounding && rounding.is_finite()) {
         return None;
     }
-    // Two digits, rounded up: the last bits of the minimum differ between instruction sets.
+    // Two digits, rounded up, because the last bits of the minimum differ between instruction sets.
     settings.tol = format!("{:.1e}", 1.05 * rounding).parse().unwrap_or(rounding);
     Some(asked)
 }
 
-/// The settings with the intercept that data have by default.
+/// The settings with the data's default for the intercept.
 fn resolved(settings: &FitSettings, is_table: bool) -> FitSettings {
     FitSettings { intercept: Some(settings.has_intercept(is_table)), ..settings.clone() }
 }
 
-/// The prepared rows of an experiment, and its problem on those that are fitted. Files are read once.
+/// The prepared rows of an experiment, and its problem on the fitted ones. Files are read once.
 ///
 /// # Errors
 /// When a setting or file cannot be used, or the problem does not fit into memory.
 fn build(wanted: &FitSettings, experiment: &Experiment, files: &DiskFiles, cancel: &Cancel) -> Result<Built, Error> {
     let (kind, problem) = made::problem_of(experiment);
     let failure = |e: Error| experiment.failure_at(e.inside("problem"), &experiment.points[0]);
-    // The kinds differ in the types of their settings alone.
+    // The kinds differ only in the types of their settings.
     macro_rules! build_as {
         ($kind:ty) => {{
             let settings: $kind = config::read(Value::Table(problem)).map_err(failure)?;
             let mut read = settings.clone();
             if files.given_identity().is_some() {
-                // The settings name no data, which is refused where files are read.
+                // The settings name no data, which reading files would refuse.
                 read.data = Sources::One(String::new());
             }
             let sets = read.read(files).map_err(failure)?;
-            // The rows are kept a second time, for the quality of the model.
+            // A second copy of the rows serves the quality of the model.
             let memory = settings.memory_of(&sets, rayon::current_num_threads()).map(MemoryEstimate::with_a_copy);
             let mut prepared = None;
             let built = BuiltProblem::of_data(experiment, files, memory, |sampling| {
@@ -228,12 +228,12 @@ fn build(wanted: &FitSettings, experiment: &Experiment, files: &DiskFiles, cance
             cancel.check()?;
             let prepared = prepared.expect("the problem was built");
             if let Some(how) = wanted.standard_errors() {
-                // Settings of the experiment may have been changed.
+                // The caller may have changed settings of the experiment.
                 wanted.check_inference(settings.ridge, settings.weighting == AgentWeights::Rows)?;
                 let estimate = inference::infer(&prepared, &vec![0.0; built.field().dim()], how, cancel)?;
                 built.field().set_root(estimate.theta);
             }
-            // A method on losses without a minimum goes on for ever.
+            // A method would never end on losses without a minimum.
             built.field().solve(cancel)?;
             if let Err(why) = built.field().solution()
                 && built.field().dim() <= MAX_DIM

@@ -1,4 +1,4 @@
-//! What a reader of a fit must know besides its numbers.
+//! Notes for readers of a fit.
 
 use fedsa::error::in_quotes;
 use fedsa::note::{Note, NoteCode};
@@ -11,14 +11,14 @@ use super::settings::FitSettings;
 use crate::numbers::{self, number, typed};
 use crate::outcome::Outcome;
 
-/// Columns whose sizes differ by more than this are of very different scales.
+/// Columns whose sizes differ by more than this factor have very different scales.
 const UNLIKE: f64 = 1e4;
-/// Above this ratio of mean and deviation a standardised column loses as many digits in predictions.
+/// Above this ratio of mean to deviation, predictions from a standardised column lose as many digits.
 const FAR: f64 = 1e9;
-/// A category with a level for more than this share of the rows is no category.
+/// A column with a level for more than this share of the rows is no category.
 const MAX_LEVELS: f64 = 0.5;
 
-/// What is known before the runs. `unreachable` is the target for the gradient that was asked for, where rounding errors are larger.
+/// The notes before the runs. `unreachable` is the requested gradient norm, if rounding errors are larger.
 pub(super) fn of(prepared: &Prepared, settings: &FitSettings, unreachable: Option<f64>) -> Vec<Note> {
     let mut all = prepared.notes.clone();
     all.extend(removed_by_ridge(prepared, settings));
@@ -47,10 +47,10 @@ pub(super) fn of(prepared: &Prepared, settings: &FitSettings, unreachable: Optio
     all
 }
 
-/// What is known after the run of the method that gives the weights.
+/// The notes after the run of the method that gives the weights.
 pub(super) fn after(prepared: &Prepared, settings: &FitSettings, outcome: Outcome, rounds: u64) -> Vec<Note> {
     let mut all = Vec::new();
-    // A method that makes no rounds was not tried where its target is 0.
+    // With target 0, a method that makes no rounds was not tried.
     if rounds == 0 && matches!(outcome, Outcome::Converged) && has_targets(prepared) {
         let what = format!(
             "the gradient at zero weights meets `tol = {}` already, and the weights stay 0: features or targets are very small: \
@@ -65,12 +65,12 @@ pub(super) fn after(prepared: &Prepared, settings: &FitSettings, outcome: Outcom
     all
 }
 
-/// Whether targets are not all 0, for which weights of 0 would be right.
+/// Whether any target differs from 0; otherwise zero weights are right.
 fn has_targets(prepared: &Prepared) -> bool {
     prepared.train.targets.iter().any(|target| *target != 0.0)
 }
 
-/// That counts are no whole numbers, which rates are.
+/// The note that counts are not whole numbers, as if they were rates.
 fn fractional_counts(prepared: &Prepared) -> Option<Note> {
     let is_of_counts = matches!(prepared.train.family, ModelFamily::Poisson | ModelFamily::NegativeBinomial { .. });
     let targets = &prepared.train.targets;
@@ -86,7 +86,7 @@ fn fractional_counts(prepared: &Prepared) -> Option<Note> {
     Some(Note::new(NoteCode::TargetsFractional, what))
 }
 
-/// That the target for the gradient is below its rounding errors.
+/// The note that the target of the gradient norm is below its rounding errors.
 fn below_rounding(prepared: &Prepared, settings: &FitSettings, asked: f64) -> Note {
     let scales = unlike_scales(prepared).map_or(String::new(), |scales| format!("; {scales}"));
     let (asked, tol) = (typed(asked), typed(settings.tol));
@@ -104,9 +104,9 @@ fn sizes(prepared: &Prepared) -> Vec<(String, f64)> {
     names.into_iter().zip(sizes).filter(|(_, size)| *size > 0.0).collect()
 }
 
-/// Columns whose numbers are so small that the ridge leaves nothing of their coefficients.
+/// Columns with numbers so small that the ridge removes their coefficients.
 fn removed_by_ridge(prepared: &Prepared, settings: &FitSettings) -> Option<Note> {
-    // Of sparse rows many columns have few small numbers, which a ridge is for.
+    // Many columns of sparse rows have few small numbers, for which the ridge is meant.
     if matches!(prepared.train.rows, Rows::Sparse { .. }) {
         return None;
     }
@@ -119,7 +119,7 @@ fn removed_by_ridge(prepared: &Prepared, settings: &FitSettings) -> Option<Note>
     Some(Note::new(NoteCode::ColumnsRemovedByRidge, what))
 }
 
-/// Columns that were standardised and vary by little beside their mean.
+/// Standardised columns that vary little relative to their mean.
 fn far_from_zero(prepared: &Prepared) -> Option<Note> {
     let transform = &prepared.transform;
     let mut all = transform.columns.iter().zip(&transform.means).zip(&transform.deviations);
@@ -135,7 +135,7 @@ fn far_from_zero(prepared: &Prepared) -> Option<Note> {
     Some(Note::new(NoteCode::ColumnsFarFromZero, what))
 }
 
-/// That columns are of very different scales, if they are.
+/// Columns of very different scales, if there are any.
 fn unlike_scales(prepared: &Prepared) -> Option<String> {
     let all = sizes(prepared);
     let least = all.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;

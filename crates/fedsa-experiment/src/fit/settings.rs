@@ -1,4 +1,4 @@
-//! What a fit is asked for.
+//! The settings of a fit.
 
 use fedsa::error::{Error, Result, quoted, require};
 use fedsa::method::Needs;
@@ -16,19 +16,19 @@ use crate::kinds::Kinds;
 use crate::made::{Changes, kind_of};
 use crate::options;
 
-/// The agents by default.
+/// The default number of agents.
 pub const AGENTS: u64 = 8;
 
-/// mu by default.
+/// The default mu.
 const RIDGE: f64 = 1e-5;
 
-/// The local steps of a round by default, for methods that have any.
+/// The default number of local steps in a round, of methods that have any.
 pub const LOCAL_STEPS: u64 = 10;
 
-/// The name of the method that is chosen for the data ([`crate::choose::choose_for_losses`]).
+/// The name of the choice among methods ([`crate::choose::choose_for_losses`]).
 pub const AUTO: &str = "auto";
 
-/// What is fitted.
+/// The models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
@@ -77,33 +77,32 @@ impl Model {
     }
 }
 
-/// What a fit is asked for: options of `fedsa fit`, keyword arguments of Python, and keys of files. Everything about a setting is here once: what it
-/// means, its default, its range and the heading of the help under which it stands. Errors name the setting at fault, or the key of the
-/// experiment that the settings come to.
+/// The settings of a fit: options of `fedsa fit`, keyword arguments of Python, and keys of files. Each setting's meaning, default, range
+/// and heading of help are written only here. Errors name the setting, or the key of the experiment that it becomes.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FitSettings {
-    /// Rows with targets: LIBSVM, CSV, TSV, Parquet or IDX files (gzip and zstd too), globs, folders, or data sets such as libsvm/w8a
+    /// Rows with targets: LIBSVM, CSV, TSV, Parquet or IDX (also gzip, zstd); files, globs, folders, or data sets such as libsvm/w8a
     #[arg(required = true, help_heading = options::DATA)]
     pub data: Vec<String>,
-    /// Number of agents that the rows are dealt to; 8 by default, unless files or a column determine the agents
+    /// Number of agents; 8 by default, unless files or a column determine them
     #[arg(long, value_name = "N", help_heading = options::DATA, value_parser = options::at_least_1)]
     #[schemars(range(min = 1))]
     pub agents: Option<u64>,
-    /// Column of targets; by default the label of LIBSVM files, the labels beside IDX images, or the column target or label
+    /// Column of targets; by default the label of LIBSVM files or IDX images, or the column target or label
     #[arg(long, value_name = "COLUMN", help_heading = options::DATA)]
     pub target: Option<String>,
-    /// Column whose values are the agents
+    /// Column with the agent of each row
     #[arg(long, value_name = "COLUMN", help_heading = options::DATA)]
     pub group: Option<String>,
-    /// How rows are dealt to agents: shuffled (default), even, sorted, by-label, similarity:SHARE, dirichlet:ALPHA, files (one per agent),
-    /// or by-column (default with `group`)
+    /// Division of rows: shuffled (default), even, sorted, by-label, similarity:SHARE, dirichlet:ALPHA, files (one per agent), by-column
+    /// (default with `group`)
     #[arg(long, value_name = "HOW", help_heading = options::DATA, value_parser = partition, hide_short_help = true)]
     pub partition: Option<Partition>,
-    /// Share of each agent's rows to hold out, drawn by `seed`, at least one; the report has their loss and accuracy
+    /// Share of each agent's rows to hold out, drawn by `seed`, at least one row, for loss and accuracy
     #[arg(long, value_name = "SHARE", help_heading = options::DATA)]
     pub holdout: Option<f64>,
-    /// Categorical columns: a 0/1 column for each level but the reference. Columns of text are always categorical
+    /// Categorical columns: a 0/1 column per level but the reference. Text columns always are
     #[arg(long, value_name = "COLUMNS", help_heading = options::DATA, value_parser = options::names, default_value = "", hide_default_value = true)]
     pub categorical: ::std::vec::Vec<String>,
     /// Columns to leave out: a,b; quote names with commas: '"a, b",c'
@@ -115,73 +114,70 @@ pub struct FitSettings {
     /// Divisor of every feature, such as 255 for pixels
     #[arg(long, value_name = "X", help_heading = options::DATA, hide_short_help = true)]
     pub divide_by: Option<f64>,
-    /// Scale columns to mean 0 and standard deviation 1, by row weights; sparse columns are not centred. The ridge is on scaled columns,
-    /// coefficients are not
+    /// Scale columns to mean 0 and standard deviation 1, by row weights; sparse columns are not centred. The ridge applies to scaled
+    /// columns, coefficients to the original ones
     #[arg(long, alias = "standardize", help_heading = options::DATA)]
     pub standardise: bool,
-    /// Number of principal components to project rows on
+    /// Number of principal components to project on
     #[arg(long, value_name = "DIM", help_heading = options::DATA, value_parser = options::at_least_1, hide_short_help = true)]
     #[schemars(range(min = 1))]
     pub pca: Option<u64>,
-    /// Model: logistic (two classes, or one against the rest), least-squares, poisson, gamma, negative-binomial (log links), multinomial
-    /// (several classes against a reference), huber
+    /// Model; logistic: two classes, or one against the rest; multinomial: against a reference class
     #[arg(long, value_name = "MODEL", help_heading = options::MODEL, value_parser = options::one_of::<Model>(), hide_possible_values = true, default_value = "logistic")]
     pub model: Model,
-    /// Positive class of the logistic model, against all others
+    /// Positive class of logistic, against all others
     #[arg(long, value_name = "CLASS", allow_hyphen_values = true, help_heading = options::MODEL)]
     pub positive: Option<String>,
-    /// Reference class of the multinomial model; the first by default
+    /// Reference class of multinomial; the first by default
     #[arg(long, value_name = "CLASS", allow_hyphen_values = true, help_heading = options::MODEL, hide_short_help = true)]
     pub reference: Option<String>,
-    /// Dispersion alpha of the negative-binomial model: the variance is mean + alpha mean^2
+    /// Dispersion alpha of negative-binomial: variance mean + alpha mean^2
     #[arg(long, value_name = "X", help_heading = options::MODEL, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub dispersion: Option<f64>,
-    /// Residual above which Huber's loss is linear, in units of the target
+    /// Residual above which Huber's loss is linear, in target units
     #[arg(long, value_name = "X", help_heading = options::MODEL, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub huber_delta: Option<f64>,
-    /// Column added to linear predictors, such as the logarithm of an exposure
+    /// Column added to linear predictors, such as a log exposure
     #[arg(long, value_name = "COLUMN", help_heading = options::MODEL, hide_short_help = true)]
     pub offset: Option<String>,
-    /// Ridge mu: mu/2 ||coefficients||^2 is added to the mean loss, without the intercept (see `penalise_intercept`). 1e-5 by default, 0
-    /// with `inference`
+    /// Ridge mu: mu/2 ||coefficients||^2 is added to the mean loss, without intercept (see `penalise_intercept`). 1e-5 by default, 0 with
+    /// `inference`
     #[arg(long, value_name = "MU", help_heading = options::MODEL)]
     #[schemars(range(min = 0.0))]
     pub ridge: Option<f64>,
     /// Whether to fit an intercept; by default for tables (CSV, Parquet, arrays, frames) and with `inference`
     #[arg(long, value_name = "true|false", help_heading = options::MODEL, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub intercept: Option<bool>,
-    /// Apply the ridge to the intercept too
+    /// Apply the ridge to the intercept
     #[arg(long, help_heading = options::MODEL, hide_short_help = true)]
     pub penalise_intercept: bool,
-    /// Weights of agents: rows (by their numbers of rows), or equal (1/N each)
+    /// Weights of agents: by number of rows, or 1/N each
     #[arg(long, value_name = "HOW", help_heading = options::MODEL, value_parser = options::one_of::<AgentWeights>(), hide_possible_values = true, default_value = "rows", hide_short_help = true)]
     pub weighting: AgentWeights,
-    /// Standard errors, intervals, p-values, deviance and AIC, from sums that agents send. KIND: model, sandwich (HC0), hc1, or clustered
-    /// (by agents). The ridge is then 0
+    /// Standard errors, intervals, p-values, deviance and AIC, from agents' sums; sandwich: HC0; clustered: by agents. The ridge is then 0
     #[arg(long, value_name = "KIND", help_heading = options::INFERENCE, value_parser = options::one_of::<CovarianceKind>(), hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "model")]
     pub inference: Option<CovarianceKind>,
-    /// Level of the intervals
+    /// Level of intervals
     #[arg(long, value_name = "LEVEL", help_heading = options::INFERENCE, requires = "inference", default_value_t = 0.95, hide_short_help = true)]
     pub level: f64,
-    /// Name of a method, or auto: chosen for `objective` among methods that use all rows in a round. By default the first of `compare`,
-    /// else auto
+    /// Method, or auto: chosen for `objective` among methods that use all rows in a round. By default the first of `compare`, else auto
     #[arg(long, value_name = "METHOD", help_heading = options::METHOD)]
     pub method: Option<String>,
-    /// Cost that auto minimises, by rule of thumb: bits, rounds, or seconds of computation and messages (`latency`, `bandwidth`)
+    /// Cost that auto minimises; seconds: of computation and messages (`latency`, `bandwidth`)
     #[arg(long, value_name = "COST", help_heading = options::METHOD, value_parser = options::one_of::<Goal>(), hide_possible_values = true, default_value = "bits", hide_short_help = true)]
     pub objective: Goal,
-    /// Seconds of an exchange, whatever its size, for `objective = seconds`
+    /// Seconds of an exchange of any size, for `objective = seconds`
     #[arg(long, value_name = "SECONDS", help_heading = options::METHOD, hide_short_help = true)]
     pub latency: Option<f64>,
-    /// Bits a second of all messages up and down, for `objective = seconds`
+    /// Bits per second of all messages, for `objective = seconds`
     #[arg(long, value_name = "BITS", help_heading = options::METHOD, hide_short_help = true)]
     pub bandwidth: Option<f64>,
-    /// Methods to run on the same data and to draw together. Without `method` the first gives the weights
+    /// Methods to compare on the same data. Without `method` the first gives the weights
     #[arg(long, value_name = "METHODS", value_delimiter = ',', help_heading = options::METHOD, hide_short_help = true)]
     pub compare: Vec<String>,
-    /// Stop when the gradient norm of the mean loss is at most this absolute number; 0 for never
+    /// Stop at this gradient norm of the mean loss; 0 for never
     #[arg(long, value_name = "NORM", help_heading = options::METHOD, default_value_t = 1e-9, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub tol: f64,
@@ -196,20 +192,20 @@ pub struct FitSettings {
     #[arg(long, value_name = "N", help_heading = options::METHOD, value_parser = options::at_least_1, hide_short_help = true)]
     #[schemars(range(min = 1))]
     pub batch: Option<u64>,
-    /// Local step size, for methods with local steps
+    /// Local step size, of methods with local steps
     #[arg(long, value_name = "ETA", help_heading = options::METHOD, hide_short_help = true)]
     pub step_size: Option<f64>,
-    /// Local steps in a round, for methods that have them; 10 by default
+    /// Local steps in a round, of methods that have them; 10 by default
     #[arg(long, value_name = "H", help_heading = options::METHOD, value_parser = options::whole, hide_short_help = true)]
     pub local_steps: Option<u64>,
-    /// Seed of the run, of the division of rows, and of held-out rows
+    /// Seed of the run, of the partition, and of held-out rows
     #[arg(long, value_name = "SEED", help_heading = options::METHOD, default_value_t = 0, value_parser = options::whole, hide_short_help = true)]
     pub seed: u64,
-    /// What is changed in the experiment that the settings come to.
+    /// Changes of the resulting experiment.
     #[arg(skip)]
     #[serde(skip)]
     pub changes: Changes,
-    /// The kinds of methods that there are; fedsa's own by default.
+    /// The kinds of methods; fedsa's own by default.
     #[arg(skip)]
     #[serde(skip)]
     pub kinds: Kinds,
@@ -239,20 +235,20 @@ impl FitSettings {
         Self { data: data.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// Whether a method is to be chosen.
+    /// Whether `method` is [`AUTO`].
     pub(super) fn chooses(&self) -> bool {
         self.named().is_ok_and(|named| named.iter().any(|name| name == AUTO))
     }
 
-    /// Whether the model is one of the kinds without families, offsets and row weights.
+    /// Whether the model's problem kind has no families, offsets and row weights.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.model, Model::Logistic | Model::LeastSquares) && self.offset.is_none() && self.row_weights.is_none()
     }
 
-    /// Settings that belong to other models.
+    /// Refuses settings of other models.
     ///
     /// # Errors
-    /// When there is one.
+    /// When there is such a setting.
     pub(super) fn check_model(&self) -> Result<()> {
         let given = [
             ("positive", self.positive.is_some(), Model::Logistic),
@@ -273,11 +269,11 @@ impl FitSettings {
         Ok(())
     }
 
-    /// Settings that no part of the fit would use: those of a choice where none is made or where it is made for something else, and how rows are
-    /// drawn where all methods use all rows.
+    /// Refuses settings that no part of the fit uses: settings of a choice that is not made, or is made for another objective, and the
+    /// sampling of rows if all methods use all rows.
     ///
     /// # Errors
-    /// When there is one.
+    /// When there is such a setting.
     pub(super) fn check_choice(&self) -> Result<()> {
         let goal = self.objective.name();
         if self.objective != Goal::Bits && !self.chooses() {
@@ -292,7 +288,7 @@ impl FitSettings {
             let what = format!("given, and the method is not chosen for few seconds but for few {goal}");
             return Err(Error::new(key, what, format!("`objective = seconds`, or no `{key}`")));
         }
-        // Batches are refused of their own.
+        // Batches have their own refusal.
         let named = self.named()?;
         if self.batch.is_none() && self.sampling != "mean" && named.iter().all(|kind| self.needs_all_rows(kind)) {
             let what = format!("`{}`, and {} uses all rows of an agent in every round", quoted(&self.sampling), quoted(&named[0]));
@@ -301,10 +297,10 @@ impl FitSettings {
         Ok(())
     }
 
-    /// What inference needs of the losses.
+    /// Refuses losses for which the inference would be wrong.
     ///
     /// # Errors
-    /// When there is a ridge, or agents count otherwise than by their rows: the estimate is then not that of greatest likelihood.
+    /// When there is a ridge, or agents are not weighted by their rows: the estimate is then not a maximum-likelihood estimate.
     pub(super) fn check_inference(&self, ridge: f64, by_rows: bool) -> Result<()> {
         if ridge != 0.0 {
             let what = format!("{ridge:?}, beside inference: standard errors of coefficients with a ridge are not defined");
@@ -317,10 +313,10 @@ impl FitSettings {
         Ok(())
     }
 
-    /// Whether agents are clusters, where errors are to be clustered by them.
+    /// Refuses errors clustered by agents if agents are not clusters.
     ///
     /// # Errors
-    /// When rows are dealt to agents, which has nothing to do with how they depend on each other.
+    /// When the partition forms the agents: agents are then no clusters of dependent rows.
     pub(super) fn check_clusters(&self) -> Result<()> {
         if self.inference != Some(CovarianceKind::Clustered) || matches!(self.dealing(), Partition::Files | Partition::ByColumn) {
             return Ok(());
@@ -330,12 +326,12 @@ impl FitSettings {
         Err(Error::new("inference", what, help))
     }
 
-    /// How rows are dealt to agents.
+    /// The division of rows among agents.
     pub fn dealing(&self) -> Partition {
         self.partition.unwrap_or(if self.group.is_some() { Partition::ByColumn } else { Partition::Shuffled })
     }
 
-    /// The network, where anything is said of it.
+    /// The network, if latency or bandwidth is given.
     ///
     /// # Errors
     /// When a number is out of range.
@@ -343,7 +339,7 @@ impl FitSettings {
         Network::of(self.latency, self.bandwidth)
     }
 
-    /// The standard errors that are asked for.
+    /// The settings of `inference`, if asked for.
     pub fn standard_errors(&self) -> Option<InferenceSettings> {
         self.inference.map(|covariance| InferenceSettings::default().with_covariance(covariance).with_level(self.level))
     }
@@ -353,12 +349,12 @@ impl FitSettings {
         self.ridge.unwrap_or(if self.inference.is_some() { 0.0 } else { RIDGE })
     }
 
-    /// Whether a column of ones is added, to data that are a table or not.
+    /// Whether a column of ones is added to data that `is_table` or not.
     pub fn has_intercept(&self, is_table: bool) -> bool {
         self.intercept.unwrap_or(is_table || self.inference.is_some())
     }
 
-    /// The methods to run, the first of which gives the weights.
+    /// The methods to run; the first gives the weights.
     pub(super) fn named(&self) -> Result<Vec<String>> {
         let compared: Vec<String> = self.compare.iter().map(|name| name.trim().to_string()).collect();
         let help = "different methods separated by commas: fib-shed,fednl,giant";
@@ -374,7 +370,7 @@ impl FitSettings {
         Ok(if all.is_empty() { vec![AUTO.into()] } else { all })
     }
 
-    /// Whether a method asks agents for gradients, losses or Hessians of all their rows. Those that do have a default for every setting.
+    /// Whether a method needs gradients, losses or Hessians of all the agents' rows. Such methods have defaults for all settings.
     pub(super) fn needs_all_rows(&self, kind: &str) -> bool {
         if kind == AUTO {
             return true;

@@ -10,9 +10,9 @@ use super::{OWN, is_file};
 pub const RUN_CHECKPOINT: &str = "run-";
 /// The prefix of the names of full files with the states of ended runs.
 pub const ENDED_CHECKPOINT: &str = "ended-";
-/// The name of the file with the predictions of a run whose results are being compared with theory.
+/// The file with predictions, while results are compared with theory.
 pub const PREDICTIONS: &str = "predictions.ckpt";
-/// The name of the file with the pilots of a tuning.
+/// The file with the pilots of a tuning.
 pub const PILOTS: &str = "tune.ckpt";
 /// The extension of checkpoints.
 pub const CHECKPOINT: &str = ".ckpt";
@@ -38,7 +38,7 @@ pub fn own_path(folder: &Path, name: &str) -> PathBuf {
 mod tests {
     use serde::{Deserialize, Serialize};
 
-    /// How checkpoints hold states: as they are, because a list of numbers would be written one by one, which takes seconds for states of 100 MB.
+    /// The form of states in checkpoints: bytes, because a list of numbers would take seconds for states of 100 MB.
     #[derive(Serialize, Deserialize)]
     struct State(#[serde(with = "serde_bytes")] Option<Vec<u8>>);
 

@@ -1,4 +1,4 @@
-//! An existing folder: its files, which of them belong to the program, and whether a run may use it.
+//! An existing folder: its files, those of the program among them, and whether a run may use it.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use super::parts::{PARTS, has_parts, is_part_under_way};
 use super::run::{RunFolder, make_folders, remove_empty, tidy, unusable};
 use super::{CONFIG_HEAD, Holds, LOCK, MARKER, OUT, OWN, SUMMARY, is_file, is_folder, names_in};
 
-/// The state in which a folder was found. If it contains the lock of a run, this value holds the lock.
+/// An inspected folder. If it contains the lock of a run, this value holds the lock.
 #[derive(Debug)]
 pub struct Found {
     path: PathBuf,
@@ -26,9 +26,9 @@ pub struct Found {
     pub foreign: Option<String>,
     /// The marker, if there is one.
     marker: Option<Marker>,
-    /// A substitute for the marker, of a copy without one.
+    /// A substitute for the marker, for a copy without one.
     adopted: Option<Marker>,
-    /// What the folder is to be taken for, if not for what it was before.
+    /// The new purpose of the folder, if it differs from the previous one.
     purpose: Option<FolderPurpose>,
     lock: Option<File>,
 }
@@ -90,8 +90,8 @@ fn contents(path: &Path, names: &[String]) -> (Holds, Option<String>, Option<Mar
     }
 }
 
-/// Whether a folder `.fedsa` without a marker can belong to the program: a run that was killed before it wrote its
-/// marker leaves only its lock, and parts of a sweep are there before they are merged.
+/// Whether a folder `.fedsa` without a marker can belong to the program: it has only the lock of a run that was killed before it wrote its
+/// marker, or parts of a sweep before their merge.
 fn is_barren(own: &Path) -> bool {
     is_folder(own)
         && names_in(own).is_ok_and(|inside| inside.iter().all(|name| [LOCK, PARTS].contains(&&**name) || atomic::is_temporary(name)))
@@ -102,22 +102,22 @@ pub fn holds(path: &Path) -> Holds {
     names_in(path).map_or(Holds::Nothing, |names| contents(path, &names).0)
 }
 
-/// Whether a process is writing to a folder at the moment.
+/// Whether a process is writing to a folder.
 pub fn is_under_way(path: &Path) -> bool {
     is_locked(path) || is_part_under_way(path)
 }
 
-/// What wrote to a folder, as far as it is known.
+/// The kind of work that wrote to a folder, if known.
 pub fn work_in(path: &Path) -> Option<FolderWork> {
     Some(Marker::of(path)?.purpose?.work)
 }
 
-/// What was asked for in a folder that is no key of its experiment, in words.
+/// The requests of a folder's work outside the keys of its experiment, in words.
 pub fn purpose_of(path: &Path) -> Option<String> {
     Marker::of(path)?.purpose?.further
 }
 
-/// The names of the outputs in a folder that are as the program wrote them, in order.
+/// The names of the unchanged outputs in a folder, in order.
 pub fn outputs(path: &Path) -> Vec<String> {
     let marker = Marker::of(path).unwrap_or_else(|| Marker::of_copy(path));
     marker.outputs.iter().filter(|name| marker.wrote(path, name)).cloned().collect()
@@ -137,32 +137,32 @@ impl Found {
         self.marker.as_ref().or(self.adopted.as_ref())
     }
 
-    /// What wrote to the folder, as far as it is known.
+    /// The kind of work that wrote to the folder, if known.
     pub fn work(&self) -> Option<FolderWork> {
         self.purpose().map(|purpose| purpose.work)
     }
 
-    /// What the folder was taken for; not known of copies without a marker.
+    /// The purpose of the folder; unknown for copies without a marker.
     pub fn purpose(&self) -> Option<&FolderPurpose> {
         self.marker.as_ref().and_then(|marker| marker.purpose.as_ref())
     }
 
-    /// Whether it holds parts of a sweep that are not merged.
+    /// Whether it contains unmerged parts of a sweep.
     pub fn has_parts(&self) -> bool {
         has_parts(&self.path)
     }
 
-    /// What the folder holds in words, for messages.
+    /// The contents of the folder in words, for messages.
     pub fn text(&self) -> String {
         self.holds.text(self.work())
     }
 
-    /// Whether an output that the program wrote is gone.
+    /// Whether an output of the program is missing.
     pub fn has_lost(&self) -> bool {
         self.known().is_some_and(|marker| !marker.lost(&self.path).is_empty())
     }
 
-    /// The same, to be taken for this purpose.
+    /// The same, with this purpose.
     #[must_use]
     pub fn purposed(self, purpose: FolderPurpose) -> Self {
         Self { purpose: Some(purpose), ..self }

@@ -1,4 +1,4 @@
-//! The lock of a folder: only one process at a time writes to it.
+//! The lock of a folder, to which one process at a time writes.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -28,11 +28,11 @@ pub fn take_lock(own: &Path, make: bool) -> io::Result<Option<Lock>> {
     if found.is_some_and(|found| !found.is_file()) {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the lock is not a file"));
     }
-    // A process that only tests the lock holds it for a moment.
+    // A process that only tests the lock holds it briefly.
     for attempt in 0.. {
         let file = OpenOptions::new().read(true).write(true).create(make).truncate(false).open(&path)?;
         match file.try_lock() {
-            // A run that was abandoned meanwhile has removed its lock file.
+            // A run that was abandoned in the meantime has removed its lock file.
             Ok(()) if !is_same(&file, &path) => {}
             Ok(()) => return Ok(Some(Lock::Free(file))),
             Err(TryLockError::WouldBlock) if attempt >= ATTEMPTS => return Ok(Some(Lock::Held)),
@@ -48,7 +48,7 @@ pub fn take_lock(own: &Path, make: bool) -> io::Result<Option<Lock>> {
 /// The number of attempts to take a lock that is held.
 const ATTEMPTS: u32 = 5;
 
-/// Whether an open file is still the file of that name.
+/// Whether an open file still has this name.
 fn is_same(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {

@@ -1,4 +1,4 @@
-//! The marker of a folder: it says that fedsa took the folder, what for, and which files it wrote there.
+//! The marker of a folder: that fedsa uses the folder, for what purpose, and which files it wrote.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use fedsa_figure::Format;
 /// The version of the marker's layout.
 const FORMAT: u64 = 2;
 
-/// What writes to a folder.
+/// The kinds of work that write to a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FolderWork {
@@ -39,38 +39,38 @@ impl std::fmt::Display for FolderWork {
     }
 }
 
-/// What a folder was taken for.
+/// The purpose of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FolderPurpose {
-    /// What writes to it.
+    /// The kind of work.
     pub work: FolderWork,
-    /// Identifies what was asked for; equal for runs of which one goes on with the other.
+    /// Identifies the requested work; equal for runs of which one continues the other.
     pub identity: String,
-    /// Identifies the contents of the data, where these were read before the folder was looked at.
+    /// Identifies the contents of the data, if they were read before the folder was inspected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
-    /// What was asked for that is no key of the experiment, in words.
+    /// Requests outside the keys of the experiment, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub further: Option<String>,
 }
 
 impl FolderPurpose {
-    /// This work on what the identity stands for.
+    /// This work, with this identity.
     pub fn new(work: FolderWork, identity: impl Into<String>) -> Self {
         Self { work, identity: identity.into(), data: None, further: None }
     }
 }
 
-/// What fedsa knows of a folder that it took.
+/// The program's record of a folder that it uses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Marker {
     /// The version of its layout.
     format: u64,
     /// The version of the program.
     fedsa: String,
-    /// Tells runs apart that wrote to the same folder one after the other.
+    /// Distinguishes consecutive runs in the same folder.
     run: String,
-    /// What the folder was taken for; `None` of a copy that came without its marker.
+    /// The purpose of the folder; `None` for a copy without its marker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<FolderPurpose>,
     /// The names of the outputs that the program wrote, or was about to write.
@@ -85,7 +85,7 @@ impl Marker {
         Self { format: FORMAT, fedsa: env!("CARGO_PKG_VERSION").into(), run, purpose: None, outputs: BTreeSet::new() }
     }
 
-    /// Marks that the folder is taken once more, by which those who have looked at it before know. Without a purpose it keeps the one it had.
+    /// Marks a new use of the folder, which others that have inspected it before recognise. Without a purpose the folder keeps its purpose.
     pub fn take(&mut self, purpose: Option<FolderPurpose>) {
         self.run = Self::new().run;
         self.purpose = purpose.or(self.purpose.take());
@@ -101,35 +101,35 @@ impl Marker {
             return None;
         }
         let marker: Self = serde_json::from_slice(&regular::read(&file, MAX).ok()?).ok()?;
-        // Only outputs in this folder can belong to the program, whatever names a marker contains.
+        // Only outputs in this folder can belong to the program, whatever the marker says.
         let is_sound = marker.format == FORMAT && marker.outputs.iter().all(|name| is_output(name));
         is_sound.then_some(marker)
     }
 
-    /// The marker of a copied folder without one, whose outputs are known by their names.
+    /// The marker of a copied folder without one, with outputs by their names.
     pub fn of_copy(path: &Path) -> Self {
         let outputs = OUTPUTS.iter().map(|(name, _)| (*name).to_string()).filter(|name| is_file(&path.join(name)));
         Self { outputs: outputs.collect(), ..Self::new() }
     }
 
-    /// Whether the program wrote the file of this name. Before it takes a folder it refuses files of its outputs' names, so that
-    /// there are none of somebody else.
+    /// Whether the program wrote the file of this name. Before it uses a folder it refuses foreign files with names of outputs, so that
+    /// there are none.
     pub fn wrote(&self, folder: &Path, name: &str) -> bool {
         (name == GROWING || self.outputs.contains(name)) && is_file(&folder.join(name))
     }
 
-    /// Whether it is the folder of a finished run.
+    /// Whether the folder has a finished run.
     pub fn is_finished(&self, folder: &Path) -> bool {
         self.wrote(folder, SUMMARY)
     }
 
-    /// The outputs that are not in the folder any more.
+    /// The outputs that are missing from the folder.
     pub fn lost(&self, folder: &Path) -> Vec<&str> {
         let is_lost = |name: &&str| at(&folder.join(name)).is_ok_and(|there| there.is_none());
         self.outputs.iter().map(String::as_str).filter(is_lost).collect()
     }
 
-    /// The first line of a file to which lines are appended.
+    /// The first line of an appended file.
     pub fn first_line(&self) -> String {
         format!("{{\"fedsa\":\"{}\",\"run\":\"{}\"}}", self.fedsa, self.run)
     }

@@ -1,13 +1,12 @@
-//! The folder of a run: which files belong to the program, which process writes to it, and what may be replaced.
+//! The folder of a run: the files of the program, the process that writes to it, and what may be replaced.
 //!
 //! A run's folder contains the outputs, and a folder `.fedsa` with the program's own files:
 //!
-//! - `marker.json`: the names of the outputs that the program wrote, and what the folder was taken for ([`FolderPurpose`]). All other
-//!   files in the folder belong to the user, and are neither deleted nor replaced.
-//! - `lock`: locked by the process that writes to the folder. The system releases it when that
-//!   process ends.
+//! - `marker.json`: the names of the outputs that the program wrote, and the purpose of the folder ([`FolderPurpose`]). All other files in
+//!   the folder belong to the user, and are neither deleted nor replaced.
+//! - `lock`: locked by the process that writes to the folder. The system releases it when that process ends.
 //! - checkpoints and the states of finished runs.
-//! - `parts`: parts of a sweep that run apart, until they are merged.
+//! - `parts`: parts of a sweep that run separately, until they are merged.
 //!
 //! A folder without a marker, such as a copy of the outputs, counts as a run's folder if it has the `config.toml` and `summary.json` of a
 //! run. Its outputs are then known by their names.
@@ -32,11 +31,11 @@ pub use parts::{
 };
 pub use run::RunFolder;
 
-/// The key of errors about the folder that results go to.
+/// The key of errors about the folder of results.
 pub const OUT: &str = "out";
 /// The folder for the program's own files.
 const OWN: &str = ".fedsa";
-/// The marker: what the folder was taken for, and the names of the program's files.
+/// The marker: the purpose of the folder, and the names of the program's files.
 const MARKER: &str = "marker.json";
 /// The output that is written last.
 const SUMMARY: &str = "summary.json";
@@ -45,7 +44,7 @@ const LOCK: &str = "lock";
 /// The file to which lines are appended while runs are in progress.
 pub const GROWING: &str = "trace.jsonl";
 
-/// The names that outputs can have, with what they are, except those of [`VALUE_PICTURES`] and [`TUNING`].
+/// The possible names of outputs with descriptions, except [`VALUE_PICTURES`] and [`TUNING`].
 pub const OUTPUTS: &[(&str, &str)] = &[
     (SUMMARY, "outcomes, floors, predictions, costs and checks; written last"),
     ("config.toml", "the file as it ran, with defaults written out and paths absolute"),
@@ -57,12 +56,11 @@ pub const OUTPUTS: &[(&str, &str)] = &[
     ("weights.json", "fitted weights, with what is needed to apply them"),
     ("weights.npz", "fitted weights as arrays, with their covariance where it is known"),
 ];
-/// The pictures of `fedsa evaluate`, without their extensions: the value function, predicted values against returns, and the
-/// cost of methods.
+/// The pictures of `fedsa evaluate`, without extensions: the value function, predicted values against returns, and the costs of methods.
 pub const VALUE_PICTURES: [&str; 3] = ["value", "returns", "methods"];
 /// The picture of the coefficients of `fedsa fit`, without its extension.
 pub const COEFFICIENTS: &str = "coefficients";
-/// The outputs of `fedsa tune` besides its summary.
+/// The outputs of `fedsa tune` in addition to its summary.
 pub const TUNING: [&str; 4] = ["tuned.toml", "frontier.svg", "frontier.png", "frontier.pdf"];
 /// The first characters of every `config.toml`.
 pub const CONFIG_HEAD: &str = "# What ran: ";
@@ -81,7 +79,7 @@ pub enum Holds {
 }
 
 impl Holds {
-    /// The contents in words, for messages about a folder that was taken for `work`.
+    /// The contents in words, for messages about a folder with the purpose `work`.
     pub fn text(self, work: Option<FolderWork>) -> String {
         let work = work.unwrap_or(FolderWork::Run);
         match self {
@@ -125,7 +123,7 @@ mod tests {
         let e = first.claim(false).unwrap_err();
         assert!(e.what.contains("another fedsa process has written to"), "{e}");
         assert_eq!(holds(&path), Holds::Finished, "what the other did stays");
-        // A process that inspects the folder now sees the run and has the lock.
+        // A process that inspects the folder now sees the run, and holds the lock.
         let found = look(&path).unwrap();
         assert_eq!(found.holds, Holds::Finished);
         assert!(look(&path).is_err(), "held by the one who looked");

@@ -1,5 +1,5 @@
-//! Parts of a sweep that run apart, in the program's own folder: a file for each part that is done, and for each that is not a folder
-//! like that of a run, with its lock and its checkpoints.
+//! Parts of a sweep that run separately, in the program's own folder: a file for each finished part, and for each other part a folder like
+//! that of a run, with its lock and its checkpoints.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,19 +12,19 @@ use super::{OWN, is_file, is_folder, names_in};
 
 /// The folder of parts.
 pub const PARTS: &str = "parts";
-/// The extension of the file of a part that is done.
+/// The extension of the file of a finished part.
 const DONE: &str = ".part";
-/// The file that says which experiment the parts are of.
+/// The file that identifies the experiment of the parts.
 const SWEEP: &str = "sweep.json";
 
 /// The names of the parts in a folder.
 #[derive(Debug, Clone, Default)]
 pub struct PartNames {
-    /// Those that are done.
+    /// The finished parts.
     pub done: BTreeSet<String>,
-    /// Those that have begun and are not done.
+    /// The unfinished parts.
     pub begun: BTreeSet<String>,
-    /// What is no part.
+    /// A name that is no part's.
     pub strange: Option<String>,
 }
 
@@ -33,27 +33,27 @@ pub fn parts_path(out: &Path) -> PathBuf {
     out.join(OWN).join(PARTS)
 }
 
-/// The file that says which experiment the parts are of.
+/// The file that identifies the experiment of the parts.
 pub fn sweep_path(out: &Path) -> PathBuf {
     parts_path(out).join(SWEEP)
 }
 
-/// The folder of a part that is not done.
+/// The folder of an unfinished part.
 pub fn part_folder(out: &Path, name: &str) -> PathBuf {
     parts_path(out).join(name)
 }
 
-/// The file of a part that is done.
+/// The file of a finished part.
 pub fn part_file(out: &Path, name: &str) -> PathBuf {
     parts_path(out).join(format!("{name}{DONE}"))
 }
 
-/// Whether a folder holds parts.
+/// Whether a folder has parts.
 pub fn has_parts(out: &Path) -> bool {
     is_file(&sweep_path(out)) || names_of_parts(out).is_ok_and(|names| !names.done.is_empty() || !names.begun.is_empty())
 }
 
-/// The names of the parts in a folder; none where it has no parts.
+/// The names of the parts in a folder; none without parts.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -70,7 +70,7 @@ pub fn names_of_parts(out: &Path) -> io::Result<PartNames> {
             None => found.strange = Some(name),
         }
     }
-    // A part that was killed after its file was written leaves its folder.
+    // A part that was killed after it wrote its file leaves its folder.
     found.begun.retain(|name| !found.done.contains(name));
     Ok(found)
 }
@@ -81,7 +81,7 @@ pub fn is_part_under_way(out: &Path) -> bool {
     names.begun.iter().any(|name| is_locked(&part_folder(out, name)))
 }
 
-/// Removes the folder of a part that is done. A failure is ignored: the part's file counts.
+/// Removes the folder of a finished part. A failure is ignored, because the part's file counts.
 pub fn remove_part_folder(out: &Path, name: &str) {
     let _ = std::fs::remove_dir_all(part_folder(out, name));
 }

@@ -1,4 +1,4 @@
-//! The folder of a run in progress: files that are written to it, and files that are removed at the end.
+//! The folder of a run in progress: writing its files, and removing temporary ones.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ pub struct RunFolder {
     made: Vec<PathBuf>,
     /// The lock, held until it is released or this value is dropped.
     lock: File,
-    /// What the marker was when the lock was released, if it was.
+    /// The marker at the release of the lock, if it was released.
     released: Mutex<Option<Released>>,
 }
 
@@ -34,7 +34,7 @@ pub struct RunFolder {
 struct Released(Option<Marker>);
 
 impl RunFolder {
-    /// The folder at `path`, with its marker, the folders that were created for it, and its lock.
+    /// The folder at `path`, with its marker, the folders created for it, and its lock.
     pub(super) fn new(path: PathBuf, marker: Marker, made: Vec<PathBuf>, lock: File) -> Self {
         Self { path, marker: Mutex::new(marker), made, lock, released: Mutex::default() }
     }
@@ -42,7 +42,7 @@ impl RunFolder {
     /// Removes the files of an earlier run and writes the marker. With `keep`, only half-written
     /// files are removed.
     pub(super) fn prepare(&self, keep: bool, purpose: Option<FolderPurpose>) -> io::Result<()> {
-        // For the message of another process that tries to use the folder.
+        // Another process that tries to use the folder shows this in its message.
         self.lock.set_len(0)?;
         (&self.lock).write_all(format!("{}\n", std::process::id()).as_bytes())?;
         for name in names_in(&self.own())?.iter() {
@@ -121,8 +121,7 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Removes the outputs that `is_stale` names, if they belong to the program. What is gone is no output of the folder any more, as
-    /// the marker says from its next writing on.
+    /// Removes the program's outputs that `is_stale` selects. The next writing of the marker omits them.
     pub fn remove(&self, is_stale: impl Fn(&str) -> bool) {
         let mut marker = self.marker.lock().expect("no panics under the lock");
         for name in marker.outputs.iter().filter(|name| is_stale(name) && marker.wrote(&self.path, name)) {
@@ -132,8 +131,8 @@ impl RunFolder {
         marker.outputs.retain(|name| !lost.contains(name));
     }
 
-    /// Creates the file to which lines are appended while the run is in progress; an earlier one of the program is
-    /// replaced. Its first line marks it as a file of this run.
+    /// Creates the file to which lines are appended during the run; an earlier one of the program is replaced. Its first line identifies
+    /// this run.
     ///
     /// # Errors
     /// When it cannot be written, or a foreign file has its name.
@@ -160,13 +159,13 @@ impl RunFolder {
         atomic::write(&path, bytes, &self.own(), Existing::Replace).map_err(|e| atomic::unwritable(&path, &e))
     }
 
-    /// Removes the files that were needed only while the runs were in progress.
+    /// Removes the files that only running needs.
     pub fn tidy(&self) {
         let marker = self.marker.lock().expect("no panics under the lock");
         tidy(&self.path, &marker);
     }
 
-    /// Releases the lock: another one may write to the folder.
+    /// Releases the lock, so that another process may write to the folder.
     pub fn release(&self) {
         let mut released = self.released.lock().expect("no panics under the lock");
         if released.is_none() {
@@ -178,7 +177,7 @@ impl RunFolder {
     /// Takes the lock again, if it was released.
     ///
     /// # Errors
-    /// When another one writes to the folder, or has written to it.
+    /// When another process writes to the folder, or has written to it.
     pub fn hold(&self) -> Result<(), Error> {
         let mut released = self.released.lock().expect("no panics under the lock");
         let Some(Released(before)) = &*released else { return Ok(()) };
@@ -205,8 +204,8 @@ impl std::fmt::Display for RunFolder {
     }
 }
 
-/// The failure of the first write to a folder. A path that can be no folder is bad input; a folder that the machine refuses to write to, a full
-/// disk or too many open files are failures of the machine, as for single files.
+/// The failure of the first write to a folder. A path that cannot be a folder is bad input. A refused write, a full disk or too many open
+/// files are failures of the machine, as for single files.
 pub fn unusable(path: &Path, e: &io::Error) -> Error {
     use io::ErrorKind::{AlreadyExists, InvalidFilename, InvalidInput, NotADirectory};
     let is_place = [AlreadyExists, InvalidFilename, InvalidInput, NotADirectory];

@@ -1,4 +1,4 @@
-//! What parts that are done have come to: a file each, and what is in all of them together.
+//! The results of finished parts: one file each, and the results of all together.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -14,11 +14,11 @@ use crate::execute::{Earlier, Saved, unframed};
 use crate::folder::{self, OUT, PartNames};
 use crate::plan::Plan;
 
-/// What a part has come to.
+/// The results of a part.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DonePart {
     pub program: ProgramVersion,
-    /// The identity of what it is a part of ([`SweepRecord`]).
+    /// The identity of its sweep ([`SweepRecord`]).
     pub sweep: String,
     pub part: SweepPart,
     /// `theta*` of its problems by fingerprint.
@@ -31,7 +31,7 @@ impl DonePart {
     /// The part of this name in a folder.
     ///
     /// # Errors
-    /// When its file cannot be read, is damaged, of another version, or not what its name says.
+    /// When its file cannot be read, is damaged, of another version, or does not match its name.
     pub fn read(out: &Path, name: &str) -> Result<Self> {
         let path = folder::part_file(out, name);
         let bytes = regular::read(&path, u64::MAX - 1)
@@ -59,7 +59,7 @@ impl DonePart {
     /// Refuses a part of another sweep.
     ///
     /// # Errors
-    /// When it is one.
+    /// When it belongs to one.
     pub fn refuse_foreign(&self, sweep: &SweepRecord, out: &Path) -> Result<()> {
         if self.sweep == sweep.identity {
             return self.part.check(sweep.points);
@@ -75,10 +75,10 @@ fn damaged(path: &str, what: &str) -> Error {
     Error::format(path, format!("this part is damaged: {what}"), DAMAGED)
 }
 
-/// The parts of these names, as far as their names say it, without one.
+/// The parts of these names except `own`, as far as names describe them.
 ///
 /// # Errors
-/// When a name is not that of a part.
+/// When a name is not a part's.
 pub(super) fn others(out: &Path, names: &PartNames, own: &str) -> Result<Vec<(String, NamedPart)>> {
     let strange = |name: &str| {
         let what = format!("{} was not written by fedsa, and is where parts of sweeps are", folder::parts_path(out).join(name).display());
@@ -91,7 +91,7 @@ pub(super) fn others(out: &Path, names: &PartNames, own: &str) -> Result<Vec<(St
     all.into_iter().map(|name| Ok((name.clone(), NamedPart::read(name).ok_or_else(|| strange(name))?))).collect()
 }
 
-/// What a part has that is there under a name.
+/// The part with this name.
 ///
 /// # Errors
 /// When its file is damaged.
@@ -99,17 +99,17 @@ pub(super) fn exact(out: &Path, name: &str, part: NamedPart, is_done: bool) -> R
     match part {
         NamedPart::Known(part) => Ok(part),
         NamedPart::Within(_) if is_done => Ok(DonePart::read(out, name)?.part),
-        // A part that is taken at this moment does not say it yet.
+        // A part that another process takes at this moment does not say it yet.
         NamedPart::Within(bounds) => {
             Ok(folder::purpose_of(&folder::part_folder(out, name)).and_then(|said| said.parse().ok()).unwrap_or(bounds))
         }
     }
 }
 
-/// The parts in a folder, and whether they are done; none if it has no parts.
+/// The parts in a folder, and whether they are finished; none without parts.
 ///
 /// # Errors
-/// When the folder cannot be read, or there is something else among the parts.
+/// When the folder cannot be read, or something else is among the parts.
 pub fn parts_in(out: &Path) -> Result<Vec<(SweepPart, bool)>> {
     let names = names_of(out)?;
     let all = others(out, &names, "")?.into_iter();
@@ -126,16 +126,17 @@ fn names_of(out: &Path) -> Result<PartNames> {
 
 /// All parts of a sweep.
 pub struct Gathered {
-    /// `theta*` of all problems by fingerprint. Where parts of several machines differ in the last bits, that of the first points counts.
+    /// `theta*` of all problems by fingerprint. If parts of several machines differ in the last bits, the part with the first points
+    /// counts.
     pub(crate) roots: HashMap<String, Vec<f64>>,
     states: Vec<(SweepPart, Vec<Saved>)>,
 }
 
 impl Gathered {
-    /// Those of a folder.
+    /// All parts in a folder.
     ///
     /// # Errors
-    /// When a part is damaged, foreign, of another version, or overlaps with another one; when points are in no part.
+    /// When a part is damaged, foreign, of another version, or overlaps with another one; when points are missing.
     pub(super) fn of(out: &Path, sweep: &SweepRecord) -> Result<Self> {
         refuse_version(&sweep.program, &format!("{} holds parts of a sweep", out.display()))?;
         let names = names_of(out)?;
@@ -165,10 +166,10 @@ impl Gathered {
         Ok(Self { roots, states })
     }
 
-    /// The states for the runs of the whole plan.
+    /// The states of all runs of the plan.
     ///
     /// # Errors
-    /// When runs are missing, or there are runs of other settings or data.
+    /// When runs are missing, or belong to other settings or data.
     pub(crate) fn of_plan(self, out: &Path, plan: &Plan) -> Result<Earlier> {
         let mut cells: HashMap<&str, Vec<usize>> = HashMap::new();
         plan.cells.iter().enumerate().for_each(|(cell, planned)| cells.entry(&planned.identity).or_default().push(cell));
@@ -198,7 +199,7 @@ impl Gathered {
     }
 }
 
-/// Refuses parts that have a run in common.
+/// Refuses parts with a common run.
 fn refuse_overlap(parts: &[DonePart]) -> Result<()> {
     let mut of_point: HashMap<usize, Vec<&SweepPart>> = HashMap::new();
     for done in parts {
@@ -213,13 +214,13 @@ fn refuse_overlap(parts: &[DonePart]) -> Result<()> {
     Ok(())
 }
 
-/// The error about two parts that have a point in common.
+/// The error about two parts with a common point.
 pub(super) fn overlaps(part: &SweepPart, other: &SweepPart, point: usize) -> Error {
     let what = format!("point {point} is in two parts: {part}, and {other}");
     Error::new(POINTS, what, "parts without common points, or with other seeds of them")
 }
 
-/// The error about points that are not done, or lack a seed.
+/// The error about unfinished points, or points without a seed.
 fn incomplete(out: &Path, missing: &PointList, seed: Option<u64>, names: &PartNames) -> Error {
     const SHOWN: usize = 8;
     let count = missing.count();

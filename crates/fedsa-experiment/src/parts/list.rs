@@ -1,4 +1,4 @@
-//! Which runs of a sweep a part has: points, and seeds of them.
+//! The runs of a part of a sweep: points and seeds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,23 +13,23 @@ pub const POINTS: &str = "points";
 /// The key of errors about a range of seeds.
 pub const SEED_RANGE: &str = "seed_range";
 
-/// Numbers of points of a sweep, from 0: ranges without gaps, in order. As text: `3,7-12`.
+/// Numbers of points of a sweep, from 0: increasing ranges. As text: `3,7-12`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PointList(Vec<(usize, usize)>);
 
-/// Seeds from the first to the last, both included. As text: `0-4`.
+/// Seeds from the first to the last, inclusive. As text: `0-4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeedRange {
     first: u64,
     last: u64,
 }
 
-/// A part of a sweep: all methods at these points, with these seeds, or with all.
+/// A part of a sweep: all methods at these points, with these seeds or all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepPart {
     /// The points.
     pub points: PointList,
-    /// The seeds, of those of the experiment.
+    /// The seeds, among the experiment's.
     pub seeds: Option<SeedRange>,
 }
 
@@ -57,7 +57,7 @@ impl FromStr for PointList {
 }
 
 impl PointList {
-    /// These points, in order and each once.
+    /// These points, sorted and without repetition.
     pub fn of(points: impl IntoIterator<Item = usize>) -> Self {
         Self::of_ranges(points.into_iter().map(|point| (point, point)).collect())
     }
@@ -89,7 +89,7 @@ impl PointList {
         (end(self.0.first()).0, end(self.0.last()).1)
     }
 
-    /// A point that both have.
+    /// A common point.
     fn common(&self, other: &Self) -> Option<usize> {
         let (mut own, mut others) = (self.0.iter().peekable(), other.0.iter().peekable());
         while let (Some(a), Some(b)) = (own.peek(), others.peek()) {
@@ -141,9 +141,9 @@ impl fmt::Display for SeedRange {
     }
 }
 
-/// The longest list of points that is the name of a part.
+/// The longest list of points, in characters, that serves as the name of a part.
 const LONGEST_NAME: usize = 120;
-/// How names of longer lists begin, and what is before the seeds in names.
+/// The start of names of longer lists, and the separator before the seeds in names.
 const LONG: &str = "list-";
 const SEEDS: &str = "_seeds-";
 
@@ -153,7 +153,7 @@ impl SweepPart {
         Self { points, seeds: None }
     }
 
-    /// Refuses points that a sweep of so many does not have.
+    /// Refuses points beyond a sweep of this size.
     ///
     /// # Errors
     /// When there is one.
@@ -167,7 +167,7 @@ impl SweepPart {
         Err(Error::new(POINTS, format!("there is no point {beyond}: {has}"), accepted).coded(ErrorCode::OutOfRange))
     }
 
-    /// The name of its file and folder. Other parts have other names.
+    /// The name of its file and folder, unique to the part.
     pub fn name(&self) -> String {
         let mut name = self.points.text("_");
         if name.len() > LONGEST_NAME {
@@ -178,7 +178,7 @@ impl SweepPart {
         self.seeds.map_or(name.clone(), |seeds| format!("{name}{SEEDS}{seeds}"))
     }
 
-    /// A point that this part and another one have with a common seed.
+    /// A point that both parts have with a common seed.
     pub fn overlap(&self, other: &Self) -> Option<usize> {
         let together = |(a, b): (SeedRange, SeedRange)| a.first.max(b.first) <= a.last.min(b.last);
         let seeds = self.seeds.zip(other.seeds).is_none_or(together);
@@ -186,10 +186,10 @@ impl SweepPart {
     }
 }
 
-/// Between points and seeds in texts.
+/// The text between points and seeds.
 const WITH_SEEDS: &str = " with seeds ";
 
-/// Such as `points 3,7-12 with seeds 0-4`.
+/// Text such as `points 3,7-12 with seeds 0-4`.
 impl fmt::Display for SweepPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", if self.points.count() == 1 { "point" } else { "points" }, self.points)?;
@@ -207,17 +207,17 @@ impl FromStr for SweepPart {
     }
 }
 
-/// What the name of a part says of it.
+/// The content of a part's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NamedPart {
     /// Everything.
     Known(SweepPart),
-    /// A part that contains it: the list of its points is long.
+    /// A part that contains it, because the list of its points is too long for a name.
     Within(SweepPart),
 }
 
 impl NamedPart {
-    /// What a name says; nothing if it is not the name of a part.
+    /// Parses a name; `None` if it is no part's.
     pub fn read(name: &str) -> Option<Self> {
         let (points, seeds) = match name.split_once(SEEDS) {
             Some((points, seeds)) => (points, Some(seeds.parse().ok()?)),

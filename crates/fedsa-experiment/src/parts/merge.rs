@@ -1,4 +1,4 @@
-//! The parts of a sweep, put together to what a single run would have written.
+//! Merges the parts of a sweep into the output of a single run.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::folder::{self, Holds, OUT};
 use crate::run::{CONFIG, IfExists, Job, RunOutcome, RunSettings};
 use crate::{Kinds, RunObserver};
 
-/// The experiment of which a folder has parts, or their merged results, and whether it has its quick settings.
+/// The experiment of the parts in a folder, or of their merged results, and whether it has its quick settings.
 ///
 /// # Errors
-/// When the folder holds neither, or was changed.
+/// When the folder has neither, or was changed.
 pub fn experiment_of_parts(out: &Path, kinds: &Kinds) -> Result<(Experiment, bool), Error> {
     let read = |name: String, text: &str| Experiment::read(Document::parse(&name, text)?.with_kinds(kinds));
     if let Some(SweepRecord { settings, quick, .. }) = SweepRecord::read(out)? {
@@ -35,19 +35,19 @@ fn no_parts(out: &Path) -> Error {
     Error::new(OUT, what, "the folder in which parts ran: `points`").coded(ErrorCode::NoFile)
 }
 
-/// Puts the parts in the folder of the settings together: checks that all points are there, of this experiment and of this version of the
-/// program, and compares with theory. [`Ran::write`](crate::run::Ran::write) makes the files that a single run would have written, and
-/// removes the parts. What the settings say of a folder that holds a run is not used.
+/// Merges the parts in the folder of the settings: checks that all points of this experiment and of this program version are there, and
+/// compares the results with theory. [`Ran::write`](crate::run::Ran::write) writes the files of a single run, and removes the parts. The
+/// settings' treatment of an existing run has no effect.
 ///
 /// # Errors
-/// When a part is missing, damaged, foreign, or of another version; when parts overlap. Nothing is written then.
+/// When a part is missing, damaged, foreign, or of another version, and when parts overlap. Nothing is then written.
 pub fn merge(experiment: Experiment, settings: RunSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome, Error> {
     let no_folder = || Error::new(OUT, "parts of a sweep are in a folder", "the folder in which parts ran");
     let (out, _) = settings.folder.clone().ok_or_else(no_folder)?;
-    // What ran may be unstable.
+    // The parts that ran may be unstable.
     let settings = settings.with_force(true).in_folder(&out, IfExists::Resume);
     if !folder::has_parts(&out) {
-        // Merged results are read as those of any run.
+        // Merged results are read like any run's.
         return if folder::holds(&out) == Holds::Finished {
             Job::new(experiment, settings).run(observer, cancel)
         } else {

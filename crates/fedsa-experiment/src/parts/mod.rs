@@ -1,8 +1,8 @@
-//! Parts of a sweep that run apart: in other processes, on other machines, beside each other in one folder.
+//! Parts of a sweep that run separately: in several processes, on several machines, or together in one folder.
 //!
-//! [`run_part`] runs some points of an experiment ([`SweepPart`]), and leaves a file with what they have come to. [`fn@merge`] checks that all
-//! are there, and makes of them what a single run would have made, bit for bit. [`seconds_of_points`] says how long points take, by which
-//! they are put together.
+//! [`run_part`] runs some points of an experiment ([`SweepPart`]), and leaves a file with their results. [`fn@merge`] checks that all are
+//! there, and makes the results of a single run of them, bit for bit. [`seconds_of_points`] estimates the time of points, by which parts
+//! are formed.
 
 pub(crate) mod done;
 mod list;

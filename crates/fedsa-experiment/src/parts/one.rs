@@ -1,4 +1,4 @@
-//! One part of a sweep: it runs, goes on where it was killed, and is not run again when it is done.
+//! Runs one part of a sweep: it continues after an interruption, and runs only once.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ use crate::{Computed, Plan, RunObserver, Stage, resolve};
 pub enum PartOutcome {
     /// Its runs ended now.
     Done(RanPart),
-    /// It was done before, or the folder holds the merged results. Nothing was run.
+    /// It was done before, or the folder has the merged results. Nothing ran.
     AlreadyDone,
-    /// It was cancelled; the folder keeps what was computed.
+    /// It was cancelled; the folder has what was computed.
     Interrupted(Interrupted),
 }
 
-/// What a part took.
+/// The cost of a part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RanPart {
     /// The number of its runs.
@@ -40,7 +40,7 @@ pub struct RanPart {
     pub seconds: f64,
 }
 
-/// A part of a sweep with what it is run with.
+/// A part of a sweep with its settings.
 struct PartJob<'a> {
     experiment: &'a Experiment,
     part: &'a SweepPart,
@@ -50,11 +50,11 @@ struct PartJob<'a> {
     name: String,
 }
 
-/// Runs a part of an experiment's sweep in the folder of the settings, where other processes may run other parts at the same time. A part
-/// that is done is not run again; one that was killed or cancelled goes on. What the settings say of a folder that holds a run is not used.
+/// Runs a part of an experiment's sweep in the folder of the settings, where other processes may run other parts at the same time. A
+/// finished part does not run again; an interrupted one continues. The settings' treatment of an existing run has no effect.
 ///
 /// # Errors
-/// On bad input: points that do not exist, or are in another part; a folder that holds something else. When the machine fails.
+/// On bad input: points that do not exist, or are in another part; a folder with something else. When the machine fails.
 pub fn run_part(
     experiment: &Experiment,
     part: &SweepPart,
@@ -79,7 +79,7 @@ pub fn run_part(
     let plan = job.plan(&roots, observer, cancel)?;
     earlier.check(&plan)?;
     observer.stage(Stage::Planned(&plan));
-    // From here on things are written.
+    // From here on files are written.
     let purpose = FolderPurpose { further: Some(part.to_string()), ..FolderPurpose::new(FolderWork::Run, job.sweep.identity.clone()) };
     let folder = found.purposed(purpose).claim(true)?;
     if !job.begin(&folder, &plan).inspect_err(|_| folder.abandon())? {
@@ -101,10 +101,10 @@ pub fn run_part(
 }
 
 impl PartJob<'_> {
-    /// Whether there is nothing to run.
+    /// Whether nothing is left to run.
     ///
     /// # Errors
-    /// When the folder holds something else, or a part that has these runs.
+    /// When the folder has something else, or another part with these runs.
     fn is_done(&self) -> Result<bool> {
         let found = folder::look(self.out)?;
         found.refuse_own()?;
@@ -145,7 +145,7 @@ impl PartJob<'_> {
         Ok(true)
     }
 
-    /// Refuses a part that has a run in common with another one.
+    /// Refuses a part that shares a run with another one.
     fn refuse_overlap(&self) -> Result<()> {
         let names = folder::names_of_parts(self.out).map_err(|e| atomic::unwritable(self.out, &e))?;
         for (name, other) in others(self.out, &names, &self.name)? {
@@ -181,7 +181,7 @@ impl PartJob<'_> {
         Ok(Arc::new(plan))
     }
 
-    /// Writes the first files of the part; whether it is to run. Since the folder was looked at, others may have begun.
+    /// Writes the first files of the part, and returns whether it is to run: others may have begun since the folder was inspected.
     fn begin(&self, folder: &RunFolder, plan: &Plan) -> Result<bool> {
         self.sweep.keep(self.out)?.refuse_other(&self.sweep, self.out)?;
         if folder::part_file(self.out, &self.name).exists() {
@@ -213,7 +213,7 @@ fn write_part(out: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     atomic::write(&path, bytes, &folder::parts_path(out), Existing::Replace).map_err(|e| atomic::unwritable(&path, &e))
 }
 
-/// Adds a part that was run in a folder of another machine: `bytes` are those of its file ([`file_of_part`]). One that is there stays.
+/// Adds a part that ran in a folder of another machine: `bytes` is the content of its file ([`file_of_part`]). An existing part stays.
 ///
 /// # Errors
 /// When the bytes are damaged, of another sweep or version, when the part overlaps with another one, and when it cannot be written.
@@ -235,7 +235,7 @@ pub fn add_part(experiment: &Experiment, settings: &RunSettings, bytes: &[u8]) -
     write_part(out, &job.name, bytes)
 }
 
-/// The file of a part that is done in a folder, whose bytes [`add_part`] takes.
+/// The file of a finished part in a folder; [`add_part`] takes its bytes.
 pub fn file_of_part(out: &Path, part: &SweepPart) -> PathBuf {
     folder::part_file(out, &part.name())
 }

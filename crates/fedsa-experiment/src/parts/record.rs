@@ -1,4 +1,4 @@
-//! Which experiment the parts in a folder are of, and which program runs them: a file that the first part writes.
+//! The file, written by the first part in a folder, that identifies the experiment of the parts and the program that runs them.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ use crate::{finished, resolve};
 
 /// The version of the layout of the file.
 const FORMAT: u64 = 1;
-/// The largest file that is read: an experiment with paths that are absolute.
+/// The largest file that is read: an experiment with absolute paths.
 const MOST: u64 = 256 << 20;
 
 /// A version of the program.
@@ -29,7 +29,7 @@ pub(super) struct ProgramVersion {
 }
 
 impl ProgramVersion {
-    /// That of this program.
+    /// The version of this program.
     pub fn own() -> Self {
         Self { fedsa: env!("CARGO_PKG_VERSION").into(), commit: option_env!("FEDSA_COMMIT").map(str::to_string) }
     }
@@ -42,12 +42,12 @@ impl fmt::Display for ProgramVersion {
     }
 }
 
-/// What the parts in a folder are of.
+/// The sweep of the parts in a folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct SweepRecord {
     format: u64,
     pub program: ProgramVersion,
-    /// Identifies the settings and whether they are the quick ones.
+    /// Identifies the settings, and whether they are the quick ones.
     pub identity: String,
     /// The number of points.
     pub points: usize,
@@ -57,7 +57,7 @@ pub(super) struct SweepRecord {
 }
 
 impl SweepRecord {
-    /// Of an experiment whose relative paths begin in `base`.
+    /// The record of an experiment with relative paths in `base`.
     pub fn of(experiment: &Experiment, base: &Path, quick: bool) -> Self {
         let given = resolve::given(experiment, &Places::from_env(base));
         let settings = toml::to_string(&given).expect("a tree of plain values");
@@ -65,10 +65,10 @@ impl SweepRecord {
         Self { format: FORMAT, program: ProgramVersion::own(), identity, points: experiment.points.len(), quick, settings }
     }
 
-    /// That of a folder; `None` if it has no parts.
+    /// The record of a folder; `None` if it has no parts.
     ///
     /// # Errors
-    /// When the file is damaged, or missing beside parts.
+    /// When the file is damaged, or missing although there are parts.
     pub fn read(out: &Path) -> Result<Option<Self>> {
         let path = folder::sweep_path(out);
         let bad = |what: String| {
@@ -79,7 +79,7 @@ impl SweepRecord {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let names = folder::names_of_parts(out).map_err(|e| bad(e.to_string()))?;
-                // A first part that is killed before it writes the file leaves its folder.
+                // A first part that was killed before it wrote the file leaves its folder.
                 return if names.done.is_empty() { Ok(None) } else { Err(bad("it is missing: it says what the parts are of".into())) };
             }
             Err(e) => return Err(bad(format!("cannot be read: {e}"))),
@@ -91,7 +91,7 @@ impl SweepRecord {
         }
     }
 
-    /// Writes it, if there is none yet; the one that is there then.
+    /// Writes the record if there is none, and returns the folder's record.
     ///
     /// # Errors
     /// When it cannot be written or read.
@@ -109,7 +109,7 @@ impl SweepRecord {
     /// Refuses a part of another experiment, or of another version of the program.
     ///
     /// # Errors
-    /// When it is one.
+    /// When it is such a part.
     pub fn refuse_other(&self, now: &Self, out: &Path) -> Result<()> {
         let out = out.display();
         refuse_version(&self.program, &format!("{out} holds parts of a sweep"))?;
@@ -125,10 +125,10 @@ impl SweepRecord {
     }
 }
 
-/// Refuses what another version of the program has run: `what`.
+/// Refuses output of another version of the program: `what`.
 ///
 /// # Errors
-/// When it is another one.
+/// When the version differs.
 pub(super) fn refuse_version(program: &ProgramVersion, what: &str) -> Result<()> {
     let own = ProgramVersion::own();
     if *program == own {

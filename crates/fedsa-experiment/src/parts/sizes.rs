@@ -1,4 +1,4 @@
-//! How long the points of a sweep take, as far as can be said before they run.
+//! The estimated time of the points of a sweep, before they run.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use crate::plan::PlanControl;
 use crate::run::RunSettings;
 use crate::{Plan, estimate};
 
-/// The number of points whose problems are in memory at one time.
+/// The number of points with problems in memory at a time.
 const TOGETHER: usize = 2048;
 
-/// The estimated time of each point on one core, in seconds: all its methods with all seeds. A part of the points is planned at a time, so that the
+/// The estimated time of each point on one core, in seconds: all its methods with all seeds. Points are planned some at a time, so that the
 /// memory does not grow with their number.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ pub(super) enum BandKind {
 }
 
 impl BandKind {
-    /// The kind of band of a figure: standard errors by default where a prediction is drawn.
+    /// The kind of band of a figure; by default standard errors if a prediction is drawn.
     pub fn of(figure: &schema::FigureSpec) -> Self {
         let is_tested = !figure.exact.is_empty() || !figure.levels.is_empty();
         match (figure.band, figure.centre) {
@@ -60,8 +60,7 @@ impl SeedCounts {
         self.counts.iter().all(|count| *count == 1)
     }
 
-    /// Adds a note with the number of seeds to each panel, in the order in which they were started, unless all panels have the
-    /// same number.
+    /// Adds a note with the number of seeds to each panel, in the order in which they were started, unless all have the same number.
     pub fn note_in(&self, panels: &mut [Panel]) {
         let note = |seeds: &BTreeSet<usize>| (self.counts.len() > 1 && !seeds.is_empty()).then(|| format!("Over {}", text(seeds)));
         for (panel, seeds) in panels.iter_mut().zip(&self.panels) {

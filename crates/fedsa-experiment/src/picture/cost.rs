@@ -28,11 +28,11 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
     figure
 }
 
-/// What panels of costs have in common.
+/// The common data of panels of costs.
 struct Costs<'a> {
     plan: &'a Plan,
     results: &'a Results,
-    /// The coordinate on the horizontal axis, and those of the panels.
+    /// The coordinate on the horizontal axis, and the panels' coordinates.
     axis: &'a str,
     by: &'a [String],
     metric: &'a str,
@@ -47,7 +47,7 @@ impl Costs<'_> {
         let (plan, axis) = (self.plan, self.axis);
         let mut panel = along(plan, axis, until(title, self.metric, level), self.paid.axis.to_string());
         let (mut color, mut left) = (0, 0);
-        // Methods that do not reach the level, grouped by the points at which they do not.
+        // Methods that do not reach the level, grouped by the points at which they fail.
         let mut missed: Lines<&str> = Lines::default();
         let methods = methods(plan);
         for (m, label) in methods.iter().copied() {
@@ -112,7 +112,7 @@ fn level_text(level: CostLevel) -> String {
     format!("{}{of}", typed(level.value))
 }
 
-/// A count in a table: whole numbers of up to four digits as they are.
+/// A count in a table; whole numbers of up to four digits are unchanged.
 fn count_text(count: f64) -> String {
     if count.fract() == 0.0 && count < 1e4 { count.to_string() } else { number_text(count) }
 }

@@ -26,7 +26,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor) -> C
     let by = spec.panels.clone().unwrap_or(all);
     let metrics = metrics(plan);
     let mut axes: Vec<&str> = spec.x.as_ref().map_or(vec!["round"], |x| x.list().iter().map(String::as_str).collect());
-    // Of several axes, one along which no method moves is an empty panel, such as Hessians of first-order methods.
+    // With several axes, an axis along which no method moves makes an empty panel, such as Hessians of first-order methods.
     let axis_of = |name: &str| Axis::named(name).expect("validated");
     let is_paid = |axis: &str| {
         let moves = |row: &Recorded| axis_of(axis).at(row).is_some_and(|x| x > 0.0);
@@ -55,7 +55,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor) -> C
         figure.panels.push(Drawing { axis: axis_of(axis), ..drawing }.panel(title, points, &metrics, &by, &mut seeds));
     }
     seeds.note_in(&mut figure.panels);
-    // Several lines are told apart by markers too, not by colours alone.
+    // Markers distinguish several lines in addition to colours.
     for panel in &mut figure.panels {
         let lines = panel.curves.iter().filter(|curve| curve.style == Style::Line && !curve.label.is_empty()).count();
         if lines > 1 {
@@ -82,7 +82,7 @@ struct Filled {
     ratios: Panel,
     /// Whether all predicted curves are exact.
     all_exact: bool,
-    /// The levels that are drawn, a method and a quantity each.
+    /// The drawn levels, each of a method and a quantity.
     levels: BTreeSet<String>,
     doubts: Vec<String>,
 }
@@ -204,7 +204,7 @@ impl Drawing<'_> {
         let Estimate { mean, se } = Estimate::of(values);
         match self.spread {
             BandKind::Deviation => {
-                // Kept positive for logarithmic axes.
+                // Positive, for logarithmic axes.
                 let sd = se * (values.len() as f64).sqrt();
                 (mean, (mean - sd).max(values.iter().copied().fold(f64::INFINITY, f64::min)), mean + sd)
             }
@@ -231,8 +231,8 @@ impl Drawing<'_> {
         self.curve(cell, label, color, data.iter().filter_map(|(row, values)| Some((self.axis.at(row)?, self.middle(values)))))
     }
 
-    /// A cell's exact mean-square error at the measured rounds, over the same axis. The ledger of the measured rounds
-    /// gives their costs in samples or bits.
+    /// A cell's exact mean-square error at the measured rounds, over the same axis. Costs in samples or bits come from the ledger of the
+    /// measured rounds.
     fn exact(&self, cell: usize, metric: &str, name: &str, color: usize) -> Option<PlottedCurve> {
         let exact = self.predictor.mse(cell, &self.predictor.curve(cell).ok()?, metric);
         let grid = &self.plan.cells[cell].grid;

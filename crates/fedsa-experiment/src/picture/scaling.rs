@@ -26,12 +26,12 @@ pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor) -> 
     figure
 }
 
-/// What panels of floors have in common.
+/// The common data of panels of floors.
 struct Floors<'a> {
     plan: &'a Plan,
     results: &'a Results,
     predictor: &'a Predictor,
-    /// The coordinate on the horizontal axis, and those of the panels.
+    /// The coordinate on the horizontal axis, and the panels' coordinates.
     axis: &'a str,
     by: &'a [String],
     metrics: &'a [&'a str],

@@ -4,8 +4,8 @@ use super::caption::SeedCounts;
 use super::*;
 use fedsa_figure::{Fill, TableCell, Tone};
 
-/// Shades cover this many decades below the largest number of a group of rows. In a table without groups that spans more
-/// decades, each row has its own shades.
+/// The number of decades below the largest number of a group of rows that shades cover. In a table without groups that spans more decades,
+/// each row has its own shades.
 const DECADES: f64 = 8.0;
 /// Squared errors below this value are rounding errors; above its inverse, a method has diverged.
 const LEAST: f64 = 1e-30;
@@ -52,7 +52,7 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
     out
 }
 
-/// Which points are in which rows and columns.
+/// The points of each row and column.
 struct Layout<'a> {
     plan: &'a Plan,
     /// The coordinate of the columns, and the coordinates of the groups of rows.
@@ -172,7 +172,8 @@ impl Shown<'_> {
 }
 
 impl Shown<'_> {
-    /// Adds the rows of a group, shaded by their numbers: each row by its own where the only group spans many decades. Whether it is so.
+    /// Adds the rows of a group, shaded by their numbers; rows have their own shades if the only group spans many decades. Returns whether
+    /// they do.
     fn add_block(&mut self, out: &mut CellTable, rows: &[TableRow], cells: &[Vec<Option<usize>>], is_only: bool) -> bool {
         let floors = |cells: &[Option<usize>]| -> Vec<f64> { cells.iter().flatten().filter_map(|cell| self.floor(*cell)).collect() };
         let of_rows: Vec<Scale> = cells.iter().map(|cells| Scale::of(&floors(cells))).collect();
@@ -187,7 +188,7 @@ impl Shown<'_> {
         by_row
     }
 
-    /// What the numbers and the shades are; `within` says among which numbers the largest one is.
+    /// The meaning of the numbers and the shades; `within` names the set of the largest number.
     fn caption(&self, within: &str) -> String {
         let mut caption = format!(
             "Numbers: mean over {} of floors, each seed's mean over the last fifth of the rounds. Stronger shades are larger \

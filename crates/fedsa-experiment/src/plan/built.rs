@@ -84,7 +84,7 @@ impl BuiltProblem {
         build().map_err(|e| experiment.failure_at(e, point))
     }
 
-    /// Identifies the contents of the data from which it was built: the part of its fingerprint behind its tables.
+    /// Identifies the contents of its data: the part of its fingerprint after the tables.
     pub fn data(&self) -> &str {
         self.planned.fingerprint.split_once(' ').map_or("", |(_, data)| data)
     }

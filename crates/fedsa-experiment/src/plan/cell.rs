@@ -41,7 +41,7 @@ pub struct PlannedCell {
     pub uplink: Arc<Uplink>,
     /// The recorded rounds.
     pub grid: Arc<[u64]>,
-    /// The reason why the cell is not run: the method cannot work over its link.
+    /// Why the cell does not run: the method cannot work over its link.
     pub refused: Option<String>,
 }
 
@@ -120,7 +120,7 @@ impl<'p> Shared<'p> {
         self.kept(&self.links, ends, made)
     }
 
-    /// The part with this key. It is built outside the lock; two threads may therefore build the same part.
+    /// The part with this key. It is built outside the lock, so that two threads may build the same part.
     fn kept<K: Copy + Eq + std::hash::Hash, T: ?Sized>(
         &self,
         parts: &Parts<K, T>,
@@ -189,7 +189,7 @@ impl PlannedCell {
         self.uplink.share_arriving(field.dim(), protocol(field, &*self.method.settings, &self.uplink).encodes())
     }
 
-    /// Whether all that agents send arrives at once and unaltered.
+    /// Whether everything that agents send arrives at once and unaltered.
     pub fn delivers_all(&self, field: &dyn Field) -> bool {
         self.uplink.delivers_all(field.dim(), protocol(field, &*self.method.settings, &self.uplink).encodes())
     }
@@ -232,7 +232,7 @@ fn check_stop(run: &RunSpec, field: &dyn Field) -> Result<()> {
     Ok(())
 }
 
-/// `theta_0` of a method at `place`, on the problem with this index, and the checksum of the files that it was read from.
+/// `theta_0` of a method at `place`, on the problem with this index, and the checksum of the files it was read from.
 fn start_of(
     method: &MethodSpec,
     run: &RunSpec,
@@ -272,12 +272,12 @@ fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result
     fedsa::method::check_link(&*method.settings, &*client, &protocol, uplink, field.dim()).map_err(|e| e.about(String::new()))
 }
 
-/// What travels between the halves of a method.
+/// The messages between the halves of a method.
 fn protocol(field: &dyn Field, method: &dyn MethodSettings, uplink: &Uplink) -> Protocol {
     method.protocol(&setting(field, uplink))
 }
 
-/// A run from zero, whatever its seed, of which only the shape is of interest.
+/// A run from zero with any seed, used for its shape only.
 fn setting<'a>(field: &'a dyn Field, uplink: &Uplink) -> Setting<'a> {
     Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link: uplink.facts(), is_accelerated: false }
 }

@@ -1,4 +1,4 @@
-//! Digests of the tables of an experiment, by which equal problems and equal cells are known.
+//! Digests of the tables of an experiment, which identify equal problems and equal cells.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ pub(super) fn hex(digest: &Digest) -> String {
 
 /// The digests of the tables of a point.
 pub(super) struct Digests {
-    /// Of the problem with its sampling.
+    /// The problem with its sampling.
     pub field: Digest,
-    /// Of `[run]`.
+    /// `[run]`.
     pub run: Digest,
-    /// Of each method.
+    /// Each method.
     pub methods: Vec<Digest>,
     /// Whether the plan of a method needs `theta*` of the problem.
     pub asks_for_root: bool,

@@ -1,4 +1,4 @@
-//! Predictions as data, for a run that is interrupted while its results are compared with theory.
+//! Predictions as data, for runs interrupted during the comparison with theory.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
 
-/// The number of this layout. It changes with what is kept.
+/// The version of the layout.
 const LAYOUT: u32 = 1;
 
-/// Predictions of a plan's cells that were computed. What is not known is not kept: to find that out again takes less.
+/// Computed predictions of a plan's cells. Unknown ones are not stored, because finding that again takes little time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptPredictions {
     layout: u32,
-    /// The version of the program that computed them: another one may compute other bits.
+    /// The version of the program that computed them; another version may compute other bits.
     version: String,
     cells: BTreeMap<String, KeptCell>,
 }
@@ -29,7 +29,7 @@ pub(super) struct KeptCell {
     pub curve_accuracy: Option<KeptAccuracy>,
 }
 
-/// [`Accuracy`] in a form that names no variants, as checkpoints need it.
+/// [`Accuracy`] without names of variants, as checkpoints need it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) enum KeptAccuracy {
     Exact,
@@ -64,24 +64,24 @@ impl Default for KeptPredictions {
 }
 
 impl KeptPredictions {
-    /// Whether they have this layout and were computed by this version.
+    /// Whether they have this layout and come from this version.
     pub fn is_current(&self) -> bool {
         let Self { layout, version, .. } = Self::default();
         (layout, &version) == (self.layout, &self.version)
     }
 
-    /// Those of a cell.
+    /// The predictions of a cell.
     pub(super) fn of(&self, plan: &Plan, cell: usize) -> Option<&KeptCell> {
         if self.cells.is_empty() { None } else { self.cells.get(&identity(plan, cell)) }
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(super) fn entry(&mut self, plan: &Plan, cell: usize) -> &mut KeptCell {
         self.cells.entry(identity(plan, cell)).or_default()
     }
 }
 
-/// What the predictions of a cell depend on: its settings, and the rounds that are recorded.
+/// Identifies the settings of a cell and its recorded rounds, on which predictions depend.
 fn identity(plan: &Plan, cell: usize) -> String {
     let planned = &plan.cells[cell];
     let mut hasher = crc32fast::Hasher::new();

@@ -1,26 +1,26 @@
-//! Whether a curve still falls: one rule for the terminal, `summary.json`, the report, checks and Python.
+//! The rule whether a curve still falls, for the terminal, `summary.json`, the report, checks and Python.
 
 use fedsa_evaluate::policy_value::t_quantile;
 
 use super::Estimate;
 
-/// A curve that will fall by less than this share has come to its floor.
+/// A curve that will fall by less than this share has reached its floor.
 const SMALL: f64 = 0.05;
 
-/// The share of a curve, counted from its end, that is looked at: three stretches of the length of a floor.
+/// The share of a curve, at its end, that the rule uses: three stretches of the length of a floor.
 const TAIL: f64 = 0.6;
 
-/// The number of batches of recorded rounds in the tail, three a stretch, and the fewest from which anything is concluded.
+/// The number of batches of recorded rounds in the tail, three per stretch, and the least number of rounds for a conclusion.
 const BATCHES: usize = 9;
 const FEWEST: usize = 5;
 
-/// What the scatter of batches within one curve is multiplied by, because neighbouring batches are correlated.
+/// The factor on the scatter of batches within one curve, because neighbouring batches are correlated.
 const CORRELATED: f64 = 1.5;
 
-/// The level of a two-sided interval whose lower end is exceeded with 99%.
+/// The level of a two-sided interval with a lower end that is exceeded with 99%.
 const LEVEL: f64 = 0.98;
 
-/// What the tail of one curve says.
+/// The statistics of the tail of one curve.
 struct Tail {
     /// The fall of the logarithm per round, over the last two stretches.
     slope: f64,
@@ -35,7 +35,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// The tail of a curve of (round, value); `None` with too few rounds, or where a value has no logarithm.
+    /// The tail of a curve of (round, value); `None` with too few rounds, or with a value that has no logarithm.
     fn of(curve: &[(f64, f64)]) -> Option<Self> {
         let last = curve.last()?.0;
         let first = curve.partition_point(|(round, _)| *round <= (1.0 - TAIL) * last);
@@ -65,29 +65,29 @@ impl Tail {
     }
 }
 
-/// The share by which curves of one method, one per seed, still fall over the last fifth of the rounds; `None` where they have come to
-/// their floor as far as they tell. Curves are points (round, value).
+/// The share by which curves of one method, one per seed, still fall over the last fifth of the rounds; `None` if they have reached their
+/// floor as far as the data show. Curves are points (round, value).
 ///
-/// They still fall if both are so:
+/// They still fall under two conditions:
 ///
 /// 1. The logarithm falls over the last 40% of the rounds: the mean slope of the seeds is above 0 at the level 1% of Student's t. Its
-///    standard error is that of the scatter of six batches about each seed's line, times 1.5, and from three seeds on at least that
-///    of the slopes, which does not depend on how rounds of one seed are correlated.
-/// 2. It is not shown, at the same level, that less than 5% is left to fall. If the last three fifths fall like a geometric series,
-///    with differences `l_1` and `l_2` of the logarithm, `l_2^2 / (l_1 - l_2)` is left. A curve that has hardly begun to fall has
-///    `l_1 = l_2`, however small both are.
+///    standard error comes from the scatter of six batches about each seed's line, times 1.5. From three seeds on it is at least the
+///    standard error of the slopes, which does not depend on the correlation of the rounds of one seed.
+/// 2. The data do not show, at the same level, that less than 5% is left to fall. If the last three fifths fall like a geometric series,
+///    with differences `l_1` and `l_2` of the logarithm, `l_2^2 / (l_1 - l_2)` is left. A curve that has hardly begun to fall has `l_1 =
+///    l_2`, however small both are.
 ///
-/// A flat curve is said to fall in at most 1% of all runs: with three seeds whatever its correlation, with one or two if the
-/// correlation of its rounds has decayed to 1/e within a tenth of them.
+/// The rule calls a flat curve falling in at most 1% of all runs: with three seeds for any correlation, with one or two if the correlation
+/// of its rounds decays to 1/e within a tenth of them.
 pub fn falls_by(curves: &[Vec<(f64, f64)>]) -> Option<f64> {
     let last = curves.first()?.last()?.0;
-    // Runs without noise are one run.
+    // Equal runs without noise count once.
     let different = curves.iter().enumerate().filter(|(i, curve)| !curves[..*i].contains(curve));
     let tails: Vec<Tail> = different.map(|(_, curve)| Tail::of(curve)).collect::<Option<_>>()?;
     let n = tails.len() as f64;
     let freedom: f64 = tails.iter().map(|tail| tail.freedom).sum();
     let scatter = tails.iter().map(|tail| tail.left).sum::<f64>() / freedom;
-    // What a mean over seeds exceeds by chance in 1%: by its standard error from the scatter within seeds, and from that between them.
+    // The excess of a mean over seeds that chance gives in 1%: from the scatter within seeds, and between seeds.
     let chance = |within: f64, between: f64| {
         let within = CORRELATED * within * t_quantile(LEVEL, freedom);
         if tails.len() < 3 { within } else { within.max(between * t_quantile(LEVEL, n - 1.0)) }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use fedsa::random::{Purpose, stream};
 
-    /// What a curve does besides its noise.
+    /// The course of a curve without its noise.
     type Course = fn(f64) -> f64;
 
     /// Curves over rounds 0 to 200: the course, times the mean of three squares of normal numbers whose correlation decays to 1/e
@@ -143,7 +143,7 @@ mod tests {
                 .map(|(n, m)| (*course, n, m))
         }) {
             let share = share(course, seeds, memory, 1.0);
-            // 1% and three standard errors.
+            // 1% plus three standard errors.
             assert!(share <= 0.0195, "{seeds} seeds, correlation {memory}: {share}");
         }
     }
@@ -177,7 +177,7 @@ mod tests {
             |rate: f64| -> Vec<(f64, f64)> { (0..=100).map(|t| (f64::from(t), 1.0 + (-rate * f64::from(t) / 100.0).exp())).collect() };
         assert_eq!(falls_by(&[curve(20.0)]), None);
         assert!(falls_by(&[curve(2.0)]).is_some());
-        // Five recorded rounds tell that a curve falls; four, or one that reaches 0, tell nothing.
+        // Five recorded rounds show that a curve falls; four, or a curve that reaches 0, show nothing.
         let short = |n: u32| -> Vec<(f64, f64)> { (0..n).map(|t| (f64::from(t), 9.0 - f64::from(t))).collect() };
         assert!(falls_by(&[short(5)]).is_some());
         assert_eq!((falls_by(&[short(4)]), falls_by(&[short(10)]), falls_by(&[])), (None, None, None));

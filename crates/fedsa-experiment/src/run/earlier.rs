@@ -1,4 +1,4 @@
-//! An earlier run in the same folder: whether it can go on, and what it has computed.
+//! An earlier run in the same folder: whether it can continue, and its results.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::finished;
 use crate::folder::{self, FolderPurpose, Found, Holds, RunFolder};
 use crate::plan::{self, Plan, canonical};
 
-/// The key of errors about a run that is to go on and cannot.
+/// The key of errors about a run that cannot continue.
 pub const RESUME: &str = "resume";
 
 /// The file with `theta*` of the problems.
@@ -55,7 +55,7 @@ pub(super) fn may_resume(found: &Found, out: &Path, purpose: &FolderPurpose, now
     Err(Error::new(RESUME, format!("{} holds {holds} of other settings{differs}", out.display()), help))
 }
 
-/// Refuses a run on other data, or of which something else was asked besides.
+/// Refuses a run on other data, or with other requests outside of the experiment.
 fn refuse_others(found: &Found, out: &Path, purpose: &FolderPurpose) -> Result<(), Error> {
     let Some(before) = found.purpose() else { return Ok(()) };
     let refused = |what: String, help: &str| {
@@ -75,7 +75,7 @@ fn refuse_others(found: &Found, out: &Path, purpose: &FolderPurpose) -> Result<(
     }
 }
 
-/// A configuration without what may differ where a run goes on: rounds, seeds, and what happens to checks that cannot be measured.
+/// A configuration without the parts that may change when a run continues: rounds, seeds, and the treatment of unmeasured checks.
 fn lasting(config: &Table) -> Table {
     let mut config = config.clone();
     if let Some(run) = config.get_mut("run").and_then(Value::as_table_mut) {
@@ -87,7 +87,7 @@ fn lasting(config: &Table) -> Table {
     config
 }
 
-/// Identifies a configuration but for what may differ where a run goes on.
+/// Identifies a configuration without the parts that may change when a run continues.
 pub(super) fn identity(config: &Table) -> String {
     plan::identity(&[&canonical(&Value::Table(lasting(config)))])
 }
@@ -104,7 +104,7 @@ fn goes_on(before: &Table, now: &Table) -> bool {
     before == now && rounds <= more_rounds && seeds.iter().all(|seed| more_seeds.contains(seed))
 }
 
-/// `theta*` of every problem. Another machine could compute it with other last bits.
+/// Saves `theta*` of every problem; another machine may compute other last bits.
 pub(crate) fn write_roots(folder: &RunFolder, plan: &Plan) -> Result<(), Error> {
     let roots: HashMap<&str, &[f64]> = plan.fields.iter().filter_map(|f| Some((f.fingerprint.as_str(), f.field.root()?))).collect();
     write_framed(folder, ROOTS, &roots)

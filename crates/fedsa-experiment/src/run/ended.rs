@@ -7,23 +7,22 @@ use super::{EndedRun, Ran};
 use crate::execute::Interrupted;
 use crate::observer::RunObserver;
 
-/// How an experiment ended, or what is made of one.
+/// How an experiment, or a task made of one, ended.
 #[non_exhaustive]
 pub enum RunOutcome<T = Ran> {
     /// All runs ended.
     Done(Box<T>),
-    /// The folder held a finished run of the same settings, which was to go on. Nothing was run or written.
+    /// The folder had a finished run of the same settings to resume. Nothing ran or was written.
     AlreadyDone(AlreadyDone<T>),
-    /// The runs were cancelled, or their comparison with theory, and the folder keeps what was computed. Without a folder, and before
-    /// anything was written, a call that is cancelled ends in an error of the kind
-    /// [`Cancelled`](fedsa::error::ErrorKind::Cancelled) instead.
+    /// The runs, or their comparison with theory, were cancelled, and the folder has what was computed. Without a folder, and before
+    /// anything is written, a cancelled call returns an error of the kind [`Cancelled`](fedsa::error::ErrorKind::Cancelled) instead.
     Interrupted(Interrupted),
 }
 
 /// Reads the results of a finished run.
 type Load<T> = dyn FnOnce(&dyn RunObserver, &Cancel) -> Result<T, Error> + Send + Sync;
 
-/// A run that had ended before, in its folder.
+/// A run that ended before, in its folder.
 #[non_exhaustive]
 pub struct AlreadyDone<T = Ran> {
     /// Whether everything was as expected.
@@ -36,8 +35,8 @@ impl<T> AlreadyDone<T> {
         Self { ended, load: Box::new(load) }
     }
 
-    /// The results, without a folder: nothing is written. The problem is built and the results are compared with theory again. Runs are
-    /// not run again, unless their states are not in the folder: those of very large runs are not, nor those of a copied folder.
+    /// The results, without a folder: nothing is written. It builds the problem and compares the results with theory again. It repeats runs
+    /// only if the folder lacks their states, as for very large runs and copied folders.
     ///
     /// # Errors
     /// As [`super::Job::run`], and when it is cancelled.
@@ -47,7 +46,7 @@ impl<T> AlreadyDone<T> {
 }
 
 impl<T: 'static> RunOutcome<T> {
-    /// The same with what `made` makes of the results, where there are any.
+    /// The same with `made` applied to the results, if there are any.
     ///
     /// # Errors
     /// Those of `made`.
@@ -63,7 +62,7 @@ impl<T: 'static> RunOutcome<T> {
 }
 
 impl<T> RunOutcome<T> {
-    /// The results, whether it has ended now or before.
+    /// The results, of a run that ended now or before.
     ///
     /// # Errors
     /// As [`AlreadyDone::load`]; when it was interrupted.
@@ -76,7 +75,7 @@ impl<T> RunOutcome<T> {
     }
 }
 
-/// The end of runs that were cancelled.
+/// The outcome of cancelled runs.
 pub(super) fn interrupted(left: Interrupted, has_folder: bool) -> Result<RunOutcome, Error> {
     match has_folder {
         true => Ok(RunOutcome::Interrupted(left)),

@@ -1,7 +1,7 @@
-//! An experiment that is run: from its settings to its results, which are compared with theory and drawn.
+//! Runs an experiment: from its settings to results, which are compared with theory and drawn.
 //!
-//! [`run`] needs no files. A [`Job`] with a folder writes checkpoints there, and goes on from those of an earlier run (`earlier`).
-//! Results are data ([`Ran`]); [`Ran::write`] makes files of them.
+//! [`run`] needs no files. A [`Job`] with a folder writes checkpoints there, and continues from those of an earlier run (`earlier`).
+//! [`Ran`] holds the results, and [`Ran::write`] writes files.
 
 mod earlier;
 mod ended;
@@ -35,25 +35,25 @@ pub use ran::{EndedRun, Ran, write_finished};
 /// The file with the settings of a run.
 pub const CONFIG: &str = "config.toml";
 
-/// How an experiment is run.
+/// The settings of a run, apart from the experiment.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunSettings {
     /// The folder of relative paths; the working directory by default.
     pub base: PathBuf,
-    /// Whether the experiment has its quick settings, with which checks that fail are notes. False by default.
+    /// Whether the quick settings apply; failed checks are then notes. False by default.
     pub quick: bool,
-    /// Whether settings run that are known to be unstable. False by default.
+    /// Whether settings that are known to be unstable run. False by default.
     pub force: bool,
     /// The time between checkpoints of a run; 10 seconds by default.
     pub checkpoint_every: Duration,
     /// The instruction set; the best one of the machine by default.
     pub isa: Isa,
-    /// The folder for checkpoints and files, and what happens where it holds a run. Without one, as by default, nothing is written, and
-    /// a run that is cancelled is lost.
+    /// The folder for checkpoints and files, and the treatment of an existing run. By default there is none: nothing is written, and a
+    /// cancelled run is lost.
     pub folder: Option<(PathBuf, IfExists)>,
-    /// Whether runs come one after another, each on all threads, so that their seconds can be compared. False by default: runs that fill
-    /// one thread each take less time in all.
+    /// Whether runs come one after another, each on all threads, so that their times are comparable. False by default: runs on one thread
+    /// each take less time in sum.
     pub in_turn: bool,
 }
 
@@ -71,19 +71,19 @@ impl RunSettings {
         Self { base: base.into(), ..self }
     }
 
-    /// The same for an experiment with its quick settings, or without.
+    /// The same with or without the quick settings.
     #[must_use]
     pub fn with_quick(self, quick: bool) -> Self {
         Self { quick, ..self }
     }
 
-    /// The same for runs one after another, or side by side.
+    /// The same with runs one after another, or in parallel.
     #[must_use]
     pub fn with_in_turn(self, in_turn: bool) -> Self {
         Self { in_turn, ..self }
     }
 
-    /// The same, which runs settings that are known to be unstable, or not.
+    /// The same, running or refusing settings that are known to be unstable.
     #[must_use]
     pub fn with_force(self, force: bool) -> Self {
         Self { force, ..self }
@@ -95,26 +95,26 @@ impl RunSettings {
         Self { checkpoint_every, ..self }
     }
 
-    /// The same in a folder, which is made where there is none.
+    /// The same in a folder, which is created if missing.
     #[must_use]
     pub fn in_folder(self, path: impl Into<PathBuf>, if_exists: IfExists) -> Self {
         Self { folder: Some((path.into(), if_exists)), ..self }
     }
 }
 
-/// What happens where a folder holds a run already.
+/// The treatment of an existing run in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IfExists {
     /// The folder is refused.
     #[default]
     Refuse,
-    /// That run goes on, with as many rounds and seeds as before or with more.
+    /// The run continues, with the same number of rounds and seeds or more.
     Resume,
-    /// That run is replaced. Files that fedsa did not write are kept.
+    /// The run is replaced. Files that fedsa did not write are kept.
     Overwrite,
 }
 
-/// Runs an experiment. With a folder in the settings, that is where it goes on from, and where a run that is cancelled is kept.
+/// Runs an experiment. With a folder in the settings, it continues the run there, and saves a cancelled run.
 ///
 /// # Errors
 /// As [`Job::run`].
@@ -122,7 +122,7 @@ pub fn run(experiment: Experiment, settings: &RunSettings, observer: &dyn RunObs
     Job::new(experiment, settings.clone()).run(observer, cancel)
 }
 
-/// An experiment with what it is run with.
+/// An experiment with its settings.
 pub struct Job {
     experiment: Experiment,
     settings: RunSettings,
@@ -131,11 +131,11 @@ pub struct Job {
     extra: Vec<String>,
     began: Instant,
     work: FolderWork,
-    /// What is asked for that is no key of the experiment, in words.
+    /// Requests outside of the experiment, in words.
     further: Option<String>,
-    /// The folder of a finished run that is read and not written to.
+    /// The folder of a finished run that is read only.
     ended_in: Option<PathBuf>,
-    /// What parts have come to, which are to be merged.
+    /// The results of parts to merge.
     parts: Option<Gathered>,
 }
 
@@ -145,17 +145,17 @@ struct Target<'a> {
     if_exists: IfExists,
     extra: &'a [String],
     purpose: &'a FolderPurpose,
-    /// `theta*` of the parts that are merged, if parts are.
+    /// `theta*` from merged parts.
     parts: Option<&'a HashMap<String, Vec<f64>>>,
 }
 
-/// What is in the folder of a run.
+/// The contents of a run's folder.
 #[derive(Default)]
 struct Kept {
-    /// `theta*` of its problems by fingerprint, as an earlier run computed them.
+    /// `theta*` of its problems by fingerprint, from an earlier run.
     roots: HashMap<String, Vec<f64>>,
     earlier: Earlier,
-    /// Predictions that it computed before it was interrupted.
+    /// Predictions computed before an interruption.
     predictions: KeptPredictions,
 }
 
@@ -165,10 +165,10 @@ impl Kept {
     }
 }
 
-/// The folder of a run, looked at and not taken yet.
+/// The folder of a run, inspected and not used yet.
 struct Opened {
     found: Found,
-    /// What an earlier run has left, if it goes on.
+    /// The data of an earlier run, if it continues.
     kept: Option<Kept>,
     /// Whether its settings were the same.
     is_same: bool,
@@ -187,25 +187,25 @@ impl Job {
         Self { built: Some(built), ..self }
     }
 
-    /// The same, in whose folder files with these names may be written in addition to the usual ones.
+    /// The same with names of files that may be written in addition to the usual ones.
     #[must_use]
     pub fn with_files(self, extra: Vec<String>) -> Self {
         Self { extra, ..self }
     }
 
-    /// The same, on which the work began earlier. Reports say how long it took.
+    /// The same with an earlier beginning of the work, for its time in reports.
     #[must_use]
     pub fn since(self, began: Instant) -> Self {
         Self { began, ..self }
     }
 
-    /// The same for this kind of work: in a folder of another kind it does not go on.
+    /// The same for this kind of work: it does not continue work of another kind.
     #[must_use]
     pub(crate) fn for_work(self, work: FolderWork) -> Self {
         Self { work, ..self }
     }
 
-    /// The same where this is asked for besides, in words: in a folder where something else was, it does not go on.
+    /// The same with this request outside of the experiment, in words: it does not continue work with another one.
     #[must_use]
     pub(crate) fn asking_for(self, further: impl Into<String>) -> Self {
         Self { further: Some(further.into()), ..self }
@@ -217,10 +217,10 @@ impl Job {
         Self { parts: Some(parts), ..self }
     }
 
-    /// Runs the experiment. Of a folder, only checkpoints and the settings are written ([`Ran::write`]).
+    /// Runs the experiment. In a folder it writes only checkpoints and the settings; [`Ran::write`] writes the results.
     ///
     /// # Errors
-    /// On bad input (nothing is written), and when the machine fails. When it is cancelled and no folder keeps what was computed: with the
+    /// On bad input (nothing is written), and when the machine fails. When it is cancelled and no folder has what was computed: with the
     /// kind [`Cancelled`](fedsa::error::ErrorKind::Cancelled).
     pub fn run(self, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome, Error> {
         self.experiment.settings()?;
@@ -241,7 +241,7 @@ impl Job {
         self.run_opened(opened, config, purpose, observer, cancel)
     }
 
-    /// The results of a run that has ended in its folder, which are read when they are asked for.
+    /// The results of an ended run in its folder, which are read on request.
     fn already_done(mut self, ended: EndedRun) -> AlreadyDone {
         self.ended_in = self.settings.folder.take().map(|(path, _)| path);
         AlreadyDone::new(ended, |observer, cancel| self.run(observer, cancel)?.results(observer, cancel))
@@ -273,7 +273,7 @@ impl Job {
         };
         earlier.check(&plan)?;
         observer.stage(Stage::Planned(&plan));
-        // From here on things are written.
+        // From here on files are written.
         let is_same = opened.as_ref().is_some_and(|(.., is_same)| *is_same);
         let begin = |(found, keep, _): (Found, bool, bool)| {
             let folder = found.purposed(purpose.clone()).claim(keep)?;
@@ -294,7 +294,7 @@ impl Job {
             Executed::Done(results) => results,
             Executed::Interrupted(left) => return ended::interrupted(left, folder.is_some()),
         };
-        // Of a large sweep they fill much of the memory.
+        // For a large sweep they fill much of the memory.
         drop(earlier);
         observer.stage(Stage::Comparing);
         let has_folder = folder.is_some();
@@ -308,7 +308,7 @@ impl Job {
     }
 }
 
-/// Refuses a plan that cannot run: its rounds are carried elsewhere, it needs too much memory, or it is known to be unstable.
+/// Refuses a plan that cannot run: a federation of machines runs its rounds, it needs too much memory, or it is known to be unstable.
 ///
 /// # Errors
 /// When it is refused, with the reason.
@@ -320,7 +320,7 @@ pub(crate) fn refuse_plan(plan: &Plan, force: bool, cancel: &Cancel) -> Result<(
     stability::refuse_unstable(plan, force, cancel)
 }
 
-/// What an experiment has come to whose rounds were carried elsewhere, in so many seconds.
+/// The results of an experiment that ran elsewhere, in `seconds`.
 ///
 /// # Errors
 /// When they are not results of this experiment.
@@ -339,7 +339,7 @@ pub(crate) fn of_results(experiment: Experiment, results: Results, seconds: f64)
     Ok(ran)
 }
 
-/// Looks at a folder for a run; how its run ended, if that is the same and finished.
+/// Inspects a folder for a run, and returns how it ended, if it is the same and finished.
 fn open(target: &Target<'_>, experiment: &Experiment, resolved: &Table, config: &str) -> Result<Result<Opened, EndedRun>, Error> {
     let Target { path, if_exists, extra, purpose, parts } = target;
     let found = folder::look(path)?;
@@ -355,7 +355,7 @@ fn open(target: &Target<'_>, experiment: &Experiment, resolved: &Table, config: 
         (IfExists::Refuse, _) => return Err(is_taken(path, &found)),
     }
     let is_same = found.own(CONFIG).is_some_and(|ran| ran == config.as_bytes());
-    // An output that is gone is written again.
+    // A missing output is written again.
     if resume && found.holds == Holds::Finished && is_same && !found.has_lost() {
         // The earlier run may have been killed after all files were written.
         found.tidy();

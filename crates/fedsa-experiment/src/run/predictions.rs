@@ -1,5 +1,5 @@
-//! The predictions of a run whose results are being compared with theory: they are kept in its folder as they are computed, so that a
-//! run that is interrupted then need not compute them again.
+//! The predictions of a run during its comparison with theory. They are saved in its folder, so that an interrupted run need not compute
+//! them again.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,27 +14,27 @@ use crate::observer::{Computed, RunObserver};
 use crate::plan::Plan;
 use crate::predict::{KeptPredictions, Predictor, PredictorEvent};
 
-/// Those that an interrupted run has left in a folder; none if the file is damaged or of another version.
+/// The predictions of an interrupted run in a folder; none if the file is damaged or of another version.
 pub(super) fn kept(path: &Path) -> KeptPredictions {
     let path = folder::own_path(path, PREDICTIONS);
     let kept = if path.exists() { read_framed::<KeptPredictions>(&path).ok() } else { None };
     kept.filter(KeptPredictions::is_current).unwrap_or_default()
 }
 
-/// The time between two writings: predictions that take less are kept together.
+/// The time between two writings.
 const BETWEEN: Duration = Duration::from_millis(200);
 
-/// What is known of predictions that are under way.
+/// The state of predictions in progress.
 struct Keeper<'a> {
     predictor: &'a Predictor,
     folder: Option<&'a RunFolder>,
     observer: &'a dyn RunObserver,
-    /// About how many cells have predictions.
+    /// The approximate number of cells with predictions.
     asked: usize,
     /// The cells that were begun.
     begun: BTreeSet<usize>,
     written: Instant,
-    /// Whether there are predictions that are not written yet.
+    /// Whether there are unwritten predictions.
     is_new: bool,
     warned: bool,
 }
@@ -68,7 +68,7 @@ impl Keeper<'_> {
     }
 }
 
-/// Calls `compare`, which asks the predictor, and meanwhile tells the observer of predictions and keeps them in the folder.
+/// Calls `compare`, which uses the predictor, and meanwhile informs the observer and saves predictions in the folder.
 pub(super) fn while_comparing<T>(
     plan: &Plan,
     predictor: &Predictor,

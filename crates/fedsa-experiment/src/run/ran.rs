@@ -26,20 +26,19 @@ use crate::predict::{KeptPredictions, Predictor};
 use crate::results::Results;
 use crate::summary::{self, Summary};
 
-/// Whether everything is as the experiment says.
+/// Whether everything is as expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndedRun {
-    /// Whether every check and every outcome is as expected, notes aside.
+    /// Whether every check and every outcome is as expected, except notes.
     pub as_expected: bool,
-    /// With quick settings, the number of checks and outcomes that are not as expected, which are then excused.
+    /// With quick settings, the number of unexpected checks and outcomes, which are then excused.
     pub excused: usize,
 }
 
 impl EndedRun {
-    /// Of finished runs. Quick settings may be too small for a check or an expected divergence, and changes of the file may leave a
-    /// check unmeasured: such results are notes.
-    /// The outcome of a cell that is `settled` does not count.
+    /// The end of finished runs. Quick settings may be too small for a check or an expected divergence, and changes of the file may leave a
+    /// check unmeasured: such results are notes. The outcome of the cell `settled` does not count.
     fn of(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool, settled: Option<usize>) -> Self {
         let (mut excused, mut failures) = (0, 0);
         let mut count = |as_expected: bool, is_note: bool| match (as_expected, is_note) {
@@ -53,7 +52,7 @@ impl EndedRun {
         Self { as_expected: failures == 0, excused }
     }
 
-    /// Of the finished run in a folder.
+    /// The end of the finished run in a folder.
     pub(super) fn of_summary(out: &Path) -> Self {
         let summary = regular::read(&out.join("summary.json"), u64::MAX - 1).ok();
         let summary: Option<Json> = summary.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -62,63 +61,63 @@ impl EndedRun {
     }
 }
 
-/// What an experiment has come to.
+/// The results of an experiment.
 #[non_exhaustive]
 pub struct Ran {
-    /// What ran.
+    /// The plan that ran.
     pub plan: Arc<Plan>,
     /// The recorded rounds and the outputs of all runs.
     pub results: Results,
-    /// What theory predicts of them.
+    /// The predictions.
     pub predictor: Predictor,
     /// The checks, measured.
     pub verdicts: Vec<Verdict>,
     /// The figure.
     pub picture: Picture,
-    /// Whether the experiment had its quick settings.
+    /// Whether the quick settings applied.
     pub quick: bool,
     /// Whether everything is as expected.
     pub ended: EndedRun,
-    /// How long it took, in seconds.
+    /// The wall time, in seconds.
     pub seconds: f64,
     began: Instant,
-    /// By what program, where and when: told once, so that all copies of the results say the same.
+    /// Program, machine and time, taken once, so that all copies of the results agree.
     provenance: Json,
-    /// A cell of the first point whose run was only the way to a result that was found.
+    /// A cell of the first point that only led to a result found by other means.
     settled: Option<usize>,
-    /// What a reader of the results must know besides the numbers.
+    /// Notes for readers of the results.
     notes: Vec<Note>,
-    /// What `summary.json` has besides what every run has.
+    /// Further keys of `summary.json`.
     further: serde_json::Map<String, Json>,
     written: Written,
 }
 
-/// What is written of results.
+/// The inputs of the files of results.
 pub(super) struct Written {
     /// The folder of the run, if it has one.
     pub folder: Option<RunFolder>,
     /// Files that it may have in addition to the usual ones.
     pub extra: Vec<String>,
-    /// Whether the outputs that are there before are of the same settings.
+    /// Whether existing outputs have the same settings.
     pub is_same: bool,
     /// The text of `config.toml`.
     pub config: String,
-    /// What a folder with the results is for.
+    /// The purpose of a folder with the results.
     pub purpose: FolderPurpose,
 }
 
-/// What a comparison with theory needs besides the results.
+/// The inputs of a comparison with theory in addition to the results.
 pub(super) struct Comparing<'a> {
     /// For each check, why it is not measured, if it is not.
     pub unmeasured: &'a [Option<String>],
-    /// The predictions of an earlier run that was interrupted meanwhile.
+    /// The predictions of an earlier, interrupted run.
     pub kept: KeptPredictions,
     pub observer: &'a dyn RunObserver,
     pub cancel: &'a Cancel,
 }
 
 impl Ran {
-    /// Compares results with theory, and draws them; `None` if that is cancelled.
+    /// Compares results with theory, and draws them; `None` after a cancellation.
     pub(super) fn new(
         plan: Arc<Plan>,
         results: Results,
@@ -140,7 +139,7 @@ impl Ran {
         if cancel.is_cancelled() {
             return None;
         }
-        // What is asked for later belongs to the results, which are made as a whole.
+        // Later requests are part of the results, which are complete.
         let predictor = predictor.with_cancel(&Cancel::never());
         let ended = EndedRun::of(&plan, &results, &verdicts, quick, None);
         let (seconds, provenance, further) = (began.elapsed().as_secs_f64(), output::provenance(), serde_json::Map::new());
@@ -164,7 +163,7 @@ impl Ran {
         })
     }
 
-    /// What is to be reported.
+    /// The report.
     pub fn summary(&self) -> Summary {
         let Self { plan, results, predictor, verdicts, quick, seconds, .. } = self;
         let mut summary = Summary::of(plan, results, predictor, verdicts, *quick, *seconds);
@@ -178,19 +177,20 @@ impl Ran {
         summary
     }
 
-    /// The result of a cell of the first point was found by other means: how its run ended does not count, and the note says what did.
+    /// Marks a cell of the first point whose result was found by other means: its run's outcome does not count, and the note states the
+    /// means.
     pub(crate) fn settle(&mut self, cell: usize, note: String) {
         self.ended = EndedRun::of(&self.plan, &self.results, &self.verdicts, self.quick, Some(cell));
         self.settled = Some(cell);
         self.add_notes([Note::new(NoteCode::EstimateByNewton, note)]);
     }
 
-    /// What a reader of the results must know besides the numbers: every door shows these notes.
+    /// Notes for readers of the results, the same in all interfaces.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// Adds notes that are not there yet.
+    /// Adds new notes.
     pub fn add_notes(&mut self, notes: impl IntoIterator<Item = Note>) {
         for note in notes {
             if !self.notes.contains(&note) {
@@ -199,7 +199,7 @@ impl Ran {
         }
     }
 
-    /// The text of the settings, `config.toml`, with defaults written out.
+    /// The text of the settings, `config.toml`, with defaults.
     pub fn config(&self) -> &str {
         &self.written.config
     }
@@ -216,7 +216,7 @@ impl Ran {
         summary
     }
 
-    /// A row for each recorded round of each run, as `trace.parquet` has them.
+    /// A row for each recorded round of each run, as in `trace.parquet`.
     ///
     /// # Errors
     /// Never for results of this version.
@@ -224,7 +224,7 @@ impl Ran {
         output::trace_table(&self.plan, &self.results)
     }
 
-    /// The final outputs and roots, as `theta.npz` has them.
+    /// The final outputs and roots, as in `theta.npz`.
     ///
     /// # Errors
     /// When they are too large.
@@ -232,7 +232,7 @@ impl Ran {
         output::theta(&self.plan, &self.results)
     }
 
-    /// The figure, drawn again with these changes of the settings, which may be about the figure and the title only.
+    /// The figure, redrawn with these changes of the figure and the title.
     ///
     /// # Errors
     /// When a change cannot be used.
@@ -247,7 +247,7 @@ impl Ran {
         Ok(DrawnFigure::new(&plan.experiment, picture, self.config()))
     }
 
-    /// Lets `seconds` include what was computed since the comparison with theory.
+    /// Includes the time since the comparison with theory in `seconds`.
     pub(crate) fn took_until_now(&mut self) {
         self.seconds = self.began.elapsed().as_secs_f64();
     }
@@ -265,15 +265,14 @@ impl Ran {
         output::files(&self.plan, &self.results, summary, &self.picture, self.config())
     }
 
-    /// Writes the results into the folder of the run, with further files, which come first; nothing without a folder. The folder is then
-    /// free for others.
+    /// Writes the results into the folder of the run, after the files `further`; nothing without a folder. Others may then use the folder.
     ///
     /// # Errors
-    /// When files cannot be made or written. The runs are then kept in the folder, and can go on from there.
+    /// When files cannot be made or written. The runs remain in the folder and can be resumed.
     pub fn write(&self, further: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
         let Some(folder) = &self.written.folder else { return Ok(()) };
         let written = self.write_to(folder, further).map_err(|e| self.unfinished(e));
-        // Others may go on with the run while the caller has the results.
+        // Others may continue the run while the caller has the results.
         folder.release();
         written
     }
@@ -282,7 +281,7 @@ impl Ran {
         folder.hold()?;
         let mut files = further;
         files.extend(self.files(&self.summary_json())?);
-        // Outputs of the results before them would be taken for those of these results. Pictures that were drawn of the same results stay.
+        // Older outputs would count as outputs of these results. Pictures of the same results stay.
         let is_written = |name: &str| name == CONFIG || files.iter().any(|(written, _)| written == name);
         let is_stale = |name: &str| !self.written.is_same || self.written.extra.iter().any(|extra| extra == name);
         folder.remove(|name| !is_written(name) && is_stale(name));
@@ -291,10 +290,10 @@ impl Ran {
         Ok(())
     }
 
-    /// Writes the results of a run without a folder into one, with further files, which come first.
+    /// Writes the results of a run without a folder into one, after the files `further`.
     ///
     /// # Errors
-    /// When the folder holds something else and must not be replaced, or cannot be written to.
+    /// When the folder has something else and must not be replaced, or cannot be written to.
     pub fn write_into(&self, path: &Path, if_exists: IfExists, further: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
         let files = || {
             let mut files = vec![(CONFIG.to_string(), self.config().as_bytes().to_vec())];
@@ -305,7 +304,7 @@ impl Ran {
         write_files(path, if_exists, self.written.purpose.clone(), files)
     }
 
-    /// The failure of a run whose results could not be written, with what is left of it.
+    /// The failure of a run whose results could not be written, with what remains of it.
     pub fn unfinished(&self, e: Error) -> Error {
         let Some(folder) = &self.written.folder else { return e };
         let help = format!("{}, with `resume`, which goes on from {}", e.help, folder.path().display());
@@ -313,12 +312,12 @@ impl Ran {
     }
 }
 
-/// Writes the files of a finished run into a folder, such as those that were read from another one.
+/// Writes the files of a finished run, for example from another folder, into a folder.
 ///
 /// # Errors
 /// As [`Ran::write_into`].
 pub fn write_finished(path: &Path, if_exists: IfExists, files: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
-    // Nothing goes on from it: what its run was is not known.
+    // No run continues from it, because its identity is unknown.
     write_files(path, if_exists, FolderPurpose::new(FolderWork::Run, ""), || Ok(files))
 }
 

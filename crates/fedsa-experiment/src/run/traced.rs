@@ -1,4 +1,4 @@
-//! The recorded rounds of runs that are under way, as lines of a file.
+//! The recorded rounds of runs in progress, as lines of a file.
 
 use crate::folder::RunFolder;
 use crate::observer::{Computed, RunObserver, Stage};
@@ -6,14 +6,14 @@ use crate::plan::Plan;
 use crate::results::{Recorded, SeedResult};
 use crate::trace_lines::TraceLines;
 
-/// An observer that also writes `trace.jsonl`. A run goes on without this file where it cannot be written.
+/// An observer that also writes `trace.jsonl`. A run continues without this file if it cannot be written.
 pub struct TracingObserver<'a> {
     observer: &'a dyn RunObserver,
     lines: Option<TraceLines>,
 }
 
 impl<'a> TracingObserver<'a> {
-    /// Begins the file, where the run has a folder.
+    /// Creates the file, if the run has a folder.
     pub fn new(observer: &'a dyn RunObserver, folder: Option<&RunFolder>, plan: &Plan) -> Self {
         let begin =
             |folder| TraceLines::begin(folder, plan).map_err(|e| observer.warned(&format!("{e}; the run goes on without this file")));

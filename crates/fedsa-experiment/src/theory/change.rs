@@ -1,4 +1,4 @@
-//! What the floor would be with one setting changed.
+//! The floor with one setting changed.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::reason::{KnownOrReason, Reason, ReasonCode};
 use crate::numbers::{number, percent, typed};
 use crate::{Predictor, memory};
 
-/// The most multiplications of a floor that is computed for comparison.
+/// The largest number of multiplications for a floor that is computed for comparison.
 const MAX_WORK: f64 = 8e9;
 
 /// A changed setting, and the floor with it.
@@ -24,36 +24,36 @@ const MAX_WORK: f64 = 8e9;
 pub struct SettingChange {
     /// The setting in words: `half the step, 0.05`.
     pub what: String,
-    /// The radius of a noiseless round, where it is known.
+    /// The radius of a noiseless round, if known.
     pub radius: Option<f64>,
-    /// The floor; the reason is [`ReasonCode::Diverges`] where the change makes the method diverge.
+    /// The floor; the reason is [`ReasonCode::Diverges`] if the change makes the method diverge.
     pub floor: KnownOrReason<ChangedFloor>,
 }
 
 /// A floor with one setting changed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChangedFloor {
-    /// The squared error in the end.
+    /// The final squared error.
     pub floor: f64,
-    /// The squared bias of the limit without noise; `None` where it is 0 exactly.
+    /// The squared bias of the limit without noise; `None` if it is 0 exactly.
     pub bias: Option<f64>,
-    /// What rounding leaves of a squared bias.
+    /// The squared bias within rounding.
     pub rounding: f64,
-    /// The rest of the floor: noise, and what mixing adds.
+    /// The rest of the floor: noise, and the effect of mixing.
     pub rest: f64,
 }
 
-/// The change with the lowest floor, if that is lower than now.
+/// The change with the lowest floor, if lower than the present one.
 pub fn best<'a>(changes: &'a [SettingChange], limits: &Limits) -> Option<(&'a SettingChange, f64)> {
     let lower = changes.iter().filter_map(|change| Some((change, change.floor.as_ref().ok()?.floor)));
     lower.filter(|(_, floor)| *floor < 0.995 * limits.floor).min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// A floor against another one.
+/// A floor relative to another one.
 pub fn against(floor: f64, now: f64) -> String {
     let ratio = floor / now;
     match ratio {
-        // Of rounding.
+        // A difference within rounding.
         x if (x - 1.0).abs() < 5e-4 => "the same".into(),
         0.0 => "none is left".into(),
         x if x < 0.1 => format!("{} times lower", number(1.0 / x)),
@@ -74,8 +74,8 @@ struct Changed {
     of: Forecast,
 }
 
-/// The changes that may lower the floor, in the order of the page. All of them together take at most what is left; each takes at most
-/// its share of that.
+/// The changes that may lower the floor, in the order of the page. Together they take at most the remaining work, and each at most its
+/// share.
 pub(super) fn all(predictor: &Predictor, cell: usize, limits: &Limits, allowance: &mut Allowance) -> Vec<SettingChange> {
     let plan = predictor.plan();
     let field = plan.field(cell);
@@ -83,7 +83,7 @@ pub(super) fn all(predictor: &Predictor, cell: usize, limits: &Limits, allowance
     let doubled = field.systems().filter(|_| fits).map(|systems| Arc::new(twins(systems)));
     let all = changes(predictor, cell, limits, doubled.as_ref());
     let mut computed = compute(&all.iter().collect::<Vec<_>>(), allowance);
-    // What most changes left is for those that take more than their share.
+    // Changes that take more than their share get what the others left.
     let cut: Vec<usize> = (0..all.len()).filter(|i| computed[*i].1.was_cut).collect();
     if cut.len() < all.len() {
         let again = compute(&cut.iter().map(|i| &all[*i]).collect::<Vec<_>>(), allowance);
@@ -103,7 +103,7 @@ pub(super) fn all(predictor: &Predictor, cell: usize, limits: &Limits, allowance
     rows
 }
 
-/// Computes changes, each within its share of what is left.
+/// Computes changes, each within its share of the remaining work.
 fn compute(all: &[&Changed], allowance: &mut Allowance) -> Vec<(Result<SettingChange>, WorkSpent)> {
     let share = (allowance.left.max(0.0) / all.len().max(1) as f64).min(MAX_WORK);
     let computed = parallel::map(all.len(), |i| work::alone(share, || Ok(all[i].computed())));
@@ -169,7 +169,7 @@ impl Changed {
     fn floor(&self) -> Result<ChangedFloor> {
         let (floor, bias) = (self.of.floor()?.mse(), self.of.bias_sq()?);
         let is_none = self.of.no_bias().is_ok_and(|reason| reason.is_some());
-        // Rounding may leave less than nothing; the dependence of successive samples may lower the floor below the bias.
+        // Rounding may make the rest negative; dependent successive samples may lower the floor below the bias.
         let rest = match floor - bias {
             _ if is_none => floor,
             rest if self.of.sampling().kind == Law::Markov => rest,

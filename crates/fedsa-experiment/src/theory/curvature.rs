@@ -1,4 +1,4 @@
-//! The eigenvalues of the agents' Hessians, from which rates of methods without local steps follow.
+//! The eigenvalues of the agents' Hessians, which give rates of methods without local steps.
 
 use fedsa::linalg;
 use fedsa::parallel;
@@ -9,12 +9,12 @@ use super::reason::{KnownOrReason, Reason, ReasonCode};
 /// The eigenvalues of Hessians at theta*.
 #[derive(Debug, Clone)]
 pub struct HessianEigenvalues {
-    /// The least and the largest of the mean Hessian, mu and L.
+    /// The smallest and the largest eigenvalue of the mean Hessian, mu and L.
     pub least: f64,
     pub largest: f64,
     /// Each agent's weight and eigenvalues, in decreasing order.
     pub agents: Vec<(f64, Vec<f64>)>,
-    /// Whether the losses are quadratic, so that these hold everywhere.
+    /// Whether the losses are quadratic, so that the eigenvalues are the same everywhere.
     pub is_quadratic: bool,
 }
 

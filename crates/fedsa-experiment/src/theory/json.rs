@@ -34,7 +34,7 @@ impl Table {
         }
     }
 
-    /// A number, or null with its reason; infinity is none.
+    /// A number, or null with its reason; infinity is null.
     fn number(&mut self, name: &str, value: &KnownOrReason<f64>) {
         let infinite = || Err(Reason::text(ReasonCode::Infinite, "it is infinite"));
         self.known(name, &value.clone().and_then(|x| if x.is_finite() { Ok(x) } else { infinite() }));
@@ -96,7 +96,7 @@ fn method(method: &MethodTheory) -> Json {
     out.into()
 }
 
-/// The parts of the floor, or why it is not known.
+/// The parts of the floor, or the reason why it is unknown.
 fn limits(method: &MethodTheory) -> Json {
     match &method.limits {
         Err(reason) => json!({ "unknown": reason }),

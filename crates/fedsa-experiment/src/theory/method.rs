@@ -1,4 +1,4 @@
-//! What is known of one method at one point.
+//! The theory of one method at one point.
 
 use fedsa::error::{Error, Result};
 use fedsa::method::Drift;
@@ -20,7 +20,7 @@ use crate::names::QUANTITIES;
 use crate::numbers::number;
 use crate::plan::PlannedPoint;
 
-/// What is known of a method at a point.
+/// The theory of a method at a point.
 #[derive(Debug, Clone)]
 pub struct MethodTheory {
     /// Its label, kind and point, and the number of its problem and of its cell in the plan.
@@ -29,53 +29,53 @@ pub struct MethodTheory {
     pub point: String,
     pub problem: usize,
     pub cell: usize,
-    /// Why it is refused and not run, where it is.
+    /// Why it is refused, if it is.
     pub refused: Option<String>,
     /// Whether a noiseless round is a known linear map.
     pub rounds: KnownOrReason<()>,
-    /// The radii that decide whether it is stable, and the judgement.
+    /// The radii that decide its stability, and the judgement.
     pub outlook: Outlook,
     pub regime: Regime,
-    /// The mean and the second moment of its error in the end.
+    /// The mean and the second moment of its final error.
     pub floor: KnownOrReason<PredictedFloor>,
     /// The parts of the floor.
     pub limits: KnownOrReason<Limits>,
-    /// The squared distance of the limit without noise from theta*, what rounding leaves of it, and why it is 0 exactly, where it is.
+    /// The squared distance of the limit without noise from theta*, its part within rounding, and why it is 0 exactly, if it is.
     pub bias: KnownOrReason<f64>,
     pub bias_rounding: f64,
     pub no_bias: Option<NoBias>,
-    /// What leading order explains under Markov samples.
+    /// The share that the leading order explains under Markov samples.
     pub leading_order: Option<MarkovExplanation>,
-    /// The floor with one setting changed each.
+    /// The floors with one setting changed.
     pub changes: Vec<SettingChange>,
-    /// What a round takes.
+    /// The cost of a round.
     pub cost: KnownOrReason<RoundCost>,
-    /// What the target takes, where one is asked for.
+    /// The cost of the target, if requested.
     pub target: Option<MethodTarget>,
-    /// Which steps are stable.
+    /// The stable steps.
     pub stability: MethodStability,
-    /// Of a full report: every quantity by name, each known or not, and how it is known.
+    /// In a full report: every quantity by name, with its accuracy, or the reason why it is unknown.
     pub quantities: Vec<(&'static str, KnownOrReason<f64>)>,
     pub accuracies: Vec<(&'static str, Accuracy)>,
-    /// Of a full report: the limit of FedLSA's mean iterate (d), and its mean iterates from 0 after some rounds.
+    /// In a full report: the limit of FedLSA's mean iterate (d), and its mean iterates from 0 after some rounds.
     pub limit: Option<KnownOrReason<Vec<f64>>>,
     pub mean_from_zero: Vec<(u64, Vec<f64>)>,
-    /// Of a full report: the schedule of Corollary 1 of FedHSA's source.
+    /// In a full report: the schedule of Corollary 1 of FedHSA's source.
     pub schedule: Option<CorollarySchedule>,
-    /// Of a full report: what theorems of the sources say.
+    /// In a full report: statements of the sources' theorems.
     pub theorems: Option<Theorems>,
-    /// Of a full report, for methods without local steps: the eigenvalues of the agents' Hessians at theta*.
+    /// In a full report, for methods without local steps: the eigenvalues of the agents' Hessians at theta*.
     pub curvature: Option<KnownOrReason<HessianEigenvalues>>,
 }
 
-/// Which steps of a method are stable.
+/// The stable steps of a method.
 #[derive(Debug, Clone, Default)]
 pub struct MethodStability {
-    /// The largest stable step below the first instability; `None` for methods without steps, and where it was not asked for.
+    /// The largest stable step below the first instability; `None` for methods without steps, and if not requested.
     pub largest: Option<KnownOrReason<StableStep>>,
-    /// What fails just above it: the step that was looked at, and the judgement.
+    /// The failure just above it: the tested step, and the judgement.
     pub above: Option<(f64, Spot)>,
-    /// Of a full report: the stable steps for some numbers of local steps, and those that were asked for.
+    /// In a full report: the stable steps for some numbers of local steps, and for the requested ones.
     pub sets: Option<KnownOrReason<Vec<StableSet>>>,
     pub asked: Vec<u64>,
 }
@@ -114,24 +114,24 @@ impl MethodTheory {
         }
     }
 
-    /// The parts of the floor, if the floor is above the squared distance from theta* that rounding leaves.
+    /// The parts of the floor, if it exceeds the squared distance from theta* within rounding.
     pub fn above_rounding(&self) -> Option<&Limits> {
         self.limits.as_ref().ok().filter(|limits| limits.floor > self.bias_rounding)
     }
 
-    /// The change of one setting that lowers the floor most, and by how much, in words.
+    /// The change of one setting that lowers the floor most, and its effect, in words.
     pub fn helps_most(&self) -> Option<String> {
         let limits = self.above_rounding()?;
         let (change, floor) = change::best(&self.changes, limits)?;
         Some(format!("{}: {} ({})", change.what, change::against(floor, limits.floor), number(floor)))
     }
 
-    /// The squared error at which it ends, where that is known.
+    /// The final squared error, if known.
     pub fn floor_mse(&self) -> Option<f64> {
         self.floor.as_ref().ok().map(|floor| floor.value.mse())
     }
 
-    /// Fills in everything that is asked for, in the order of what matters most.
+    /// Computes everything that is requested, the most important first.
     pub(super) fn compute(
         &mut self,
         predictor: &Predictor,
@@ -186,7 +186,7 @@ impl MethodTheory {
         self.leading_order = allowance.compute("leading order", 0.5, || Ok(of.markov_explanation().ok())).ok().flatten();
     }
 
-    /// All quantities, and what else a full report has.
+    /// All quantities, and the other parts of a full report.
     fn quantities(&mut self, predictor: &Predictor, problem: Option<&ProblemTheory>, allowance: &mut Allowance) {
         let (cell, of) = (self.cell, predictor.forecast(self.cell));
         let field = predictor.plan().field(cell);
@@ -217,12 +217,12 @@ impl MethodTheory {
         }
     }
 
-    /// What fails above the largest stable step, and the stable steps for other numbers of local steps.
+    /// The failure above the largest stable step, and the stable steps for other numbers of local steps.
     fn look_around(&mut self, of: &Forecast, allowance: &mut Allowance) {
         let Some(found) = &self.stability.largest else { return };
         let known = found.as_ref().ok().copied();
         if let Some(step) = known.map(|found| found.step).filter(|step| step.is_finite()) {
-            // Edges are known to 1e-6. The step that is looked at is the one that is printed.
+            // Edges are known to 1e-6. The tested step is the printed one.
             let spot = |factor: f64| {
                 let eta = rounded(factor * step);
                 Some((eta, of.at_step(eta).ok().filter(|spot| spot.verdict != fedsa_theory::predict::StepVerdict::Stable)?))
@@ -240,17 +240,17 @@ impl MethodTheory {
     }
 }
 
-/// The most multiplications of the eigenvalues of all Hessians.
+/// The largest number of multiplications for the eigenvalues of all Hessians.
 const CURVATURE_WORK: f64 = 1e10;
 
-/// The schedule of Corollary 1 of FedHSA's source, from the constants of the problem, with the mixing time of the slowest chain
-/// in total variation at 1/4; `None` where one is not known.
+/// The schedule of Corollary 1 of FedHSA's source, from the constants of the problem, with the mixing time of the slowest chain in total
+/// variation at 1/4; `None` if one is unknown.
 fn corollary_schedule(problem: &ProblemTheory, of: &Forecast) -> Option<CorollarySchedule> {
     let constants: FedHsaConstants = serde_json::from_value(problem.numbers["fedhsa"].clone()).ok()?;
     constants.schedule(&of.round_setting().ok()?, problem.mixing_time()?).ok()
 }
 
-/// The largest stable step, unless its search, with maps of hundreds of rounds, takes minutes.
+/// The largest stable step, unless its search takes minutes, as with maps of hundreds of rounds.
 fn largest_stable_step(predictor: &Predictor, cell: usize, allowance: &mut Allowance) -> KnownOrReason<StableStep> {
     const MAX_WORK: f64 = 1e7;
     let field = predictor.plan().field(cell);

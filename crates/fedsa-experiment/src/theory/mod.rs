@@ -1,10 +1,10 @@
-//! `fedsa theory`: what is known of an experiment before it runs, as data.
+//! `fedsa theory`: predictions for an experiment before it runs, as data.
 //!
-//! [`Theory`] computes, method by method; [`TheoryReport`] holds everything at once, and [`TheoryReport::json`] is what programs read. Pages and
-//! pictures are made of these by the program.
+//! [`Theory`] computes them method by method; [`TheoryReport`] holds all, and [`TheoryReport::json`] is the form for programs. The program
+//! makes pages and pictures of these.
 //!
-//! Computations end by counted work ([`fedsa_theory::work`]), not by the clock, so that a report says the same on every machine. What was
-//! left out is listed with its reason ([`LeftOut`]).
+//! Counted work ([`fedsa_theory::work`]) limits computations instead of the clock, so that reports are equal on all machines. Omitted parts
+//! are listed with their reason ([`LeftOut`]).
 
 mod change;
 mod curvature;
@@ -43,23 +43,23 @@ use crate::config::Experiment;
 use crate::plan::PlanControl;
 use crate::{Plan, Predictor, options, run_memory};
 
-/// The most multiplications of a brief report, for all methods together, and of each method of a full one; some take half a nanosecond on
-/// one core, some a whole one.
+/// The largest numbers of multiplications of a brief report for all methods together, and of a full one for each method. A multiplication
+/// takes half a nanosecond to a nanosecond on one core.
 pub const BRIEF_WORK: f64 = 1e10;
 pub const FULL_WORK: f64 = 6e10;
 
-/// What is asked for: options of `fedsa theory` and keyword arguments of Python.
+/// The settings of a report: options of `fedsa theory` and keyword arguments of Python.
 #[derive(Debug, Clone, PartialEq, clap::Args, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TheorySettings {
-    /// Mean-square error to reach: the rounds, samples and bits that each method takes, or what prevents it
+    /// Mean-square error to reach: the report gives each method's rounds, samples and bits, or the obstacle
     #[arg(long, value_name = "EPS2", value_parser = options::positive)]
     pub target_mse: Option<f64>,
-    /// Also constants, parts of floors and what would change them, other local steps, and theorems. Takes up to a minute for each method,
-    /// instead of about 10 seconds for all
+    /// Also report constants, parts of floors and changes to them, other local steps, and theorems. Takes up to a minute per method,
+    /// instead of about 10 seconds in all
     #[arg(long)]
     pub full: bool,
-    /// The most multiplications of a brief report, for all methods together; [`BRIEF_WORK`] by default.
+    /// The largest number of multiplications of a brief report, for all methods together; [`BRIEF_WORK`] by default.
     #[arg(skip)]
     #[serde(skip)]
     pub max_work: Option<f64>,
@@ -71,8 +71,7 @@ impl Default for TheorySettings {
     }
 }
 
-/// Everything that is known of an experiment before it runs; relative paths are in the folder `base`. `about` is told what is computed
-/// next.
+/// The predictions for an experiment; relative paths are in the folder `base`. `about` is called with the next computation.
 ///
 /// # Errors
 /// When a setting or file cannot be used, as [`Theory::new`], and when it is cancelled.
@@ -90,19 +89,19 @@ pub fn theory(
     theory.map_err(|e| plan.experiment.document.failure(e))?.report(about)
 }
 
-/// What was not computed because it would take too long.
+/// An omitted computation.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct LeftOut {
-    /// The method's label and its point; empty texts for what is not about one method.
+    /// The method's label and its point; empty if it concerns no single method.
     pub method: String,
     pub point: String,
-    /// What was left out.
+    /// The omitted part.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// Everything that is known of an experiment before it runs.
+/// The predictions for an experiment before it runs.
 #[derive(Debug, Clone)]
 pub struct TheoryReport {
     /// The experiment's identifier and title.
@@ -110,20 +109,20 @@ pub struct TheoryReport {
     pub title: String,
     /// Its problems; none in a brief report.
     pub problems: Vec<ProblemTheory>,
-    /// Its methods at all points, in the order of the file: all methods of a point, then those of the next.
+    /// Its methods at all points, in the order of the file: all methods of a point, then the next point.
     pub methods: Vec<MethodTheory>,
-    /// What was left out.
+    /// The omitted computations.
     pub left_out: Vec<LeftOut>,
 }
 
 impl TheoryReport {
-    /// All numbers, for programs. What is not known is null, and its reason is in the table `unknown` beside it.
+    /// All numbers as JSON. Unknown ones are null, and the table `unknown` beside them has the reasons.
     pub fn json(&self) -> Json {
         json::report(self)
     }
 }
 
-/// Computes what is known of a plan, method by method.
+/// Computes the predictions of a plan, method by method.
 pub struct Theory {
     plan: Arc<Plan>,
     predictor: Arc<Predictor>,
@@ -131,17 +130,17 @@ pub struct Theory {
     /// Point, position of the label, and cell of every method.
     cells: Vec<(usize, usize, usize)>,
     next: usize,
-    /// What a brief report may still take.
+    /// The remaining work of a brief report.
     left: f64,
     left_out: Vec<LeftOut>,
 }
 
 impl Theory {
-    /// The theory of the plan of a predictor. Nothing is computed yet.
+    /// The theory of a predictor's plan. Nothing is computed yet.
     ///
     /// # Errors
-    /// When the target is not positive, or below what rounding leaves of the roots of all problems (key `target_mse`); when predictions
-    /// do not fit into memory.
+    /// When the target is not positive, or within rounding of the roots of all problems (key `target_mse`); when predictions do not fit
+    /// into memory.
     pub fn new(predictor: &Arc<Predictor>, settings: TheorySettings) -> Result<Self> {
         let (plan, predictor) = (Arc::clone(predictor.plan()), Arc::clone(predictor));
         if let Some(mse) = settings.target_mse {
@@ -154,7 +153,7 @@ impl Theory {
         Ok(Self { plan, predictor, settings, cells, next: 0, left, left_out: Vec::new() })
     }
 
-    /// How many methods there are, at all points.
+    /// The number of methods, at all points.
     pub fn len(&self) -> usize {
         self.cells.len()
     }
@@ -177,7 +176,8 @@ impl Theory {
         parallel::map(self.plan.fields.len(), of)
     }
 
-    /// The next method; `None` at the end. `problems` are those of [`Theory::problems`], which theorems need; without them there are none.
+    /// The next method; `None` at the end. `problems` are those of [`Theory::problems`], which theorems need; without them the report has
+    /// none.
     pub fn next_method(&mut self, problems: &[ProblemTheory]) -> Option<MethodTheory> {
         let (point, label, cell) = *self.cells.get(self.next)?;
         let share = if self.settings.full { FULL_WORK } else { self.left / (self.cells.len() - self.next) as f64 };
@@ -185,7 +185,7 @@ impl Theory {
         let mut allowance = Allowance { left: share, cut: Vec::new() };
         let planned = &self.plan.points[point];
         let mut method = MethodTheory::new(&self.predictor, &self.plan.labels[label], planned, cell);
-        // After a cancellation the method is incomplete; callers check whether there was one.
+        // After a cancellation the method is incomplete; callers check for it.
         let _ = work::until(self.predictor.cancel(), || {
             method.compute(&self.predictor, &self.settings, problems.get(planned.field), &mut allowance);
             Ok(())
@@ -196,12 +196,12 @@ impl Theory {
         Some(method)
     }
 
-    /// What has been left out so far.
+    /// The computations omitted so far.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
 
-    /// Everything. `about` is told what is computed next.
+    /// All predictions. `about` is called with the next computation.
     ///
     /// # Errors
     /// When the token of the predictor is cancelled before the end.
@@ -216,7 +216,7 @@ impl Theory {
         while let Some(upcoming) = self.upcoming().map(|(label, point)| format!("{label} {point}")) {
             about(&upcoming);
             methods.extend(self.next_method(&problems));
-            // What a method lacks may have been cancelled.
+            // Missing numbers may be due to a cancellation.
             self.predictor.cancel().check()?;
         }
         let experiment = &self.plan.experiment;
@@ -224,8 +224,8 @@ impl Theory {
     }
 }
 
-/// Refuses a target that is below what rounding leaves of the roots of all problems. Where another problem of the plan admits it, methods
-/// have the reason in its place.
+/// Refuses a target within rounding of the roots of all problems. If another problem of the plan permits it, methods report the reason
+/// instead.
 fn check_target(plan: &Plan, mse: f64) -> Result<()> {
     let checked = plan.fields.iter().filter_map(|planned| Some(predict::check_target(mse, &planned.field.solution().ok()?.theta)));
     if checked.clone().any(|one| one.is_ok()) {
@@ -235,7 +235,7 @@ fn check_target(plan: &Plan, mse: f64) -> Result<()> {
     refused.map(|_| ()).map_err(|e| e.about("target_mse"))
 }
 
-/// What a method may still take, and what it was too little for.
+/// The remaining work of a method, and what exceeded it.
 struct Allowance {
     left: f64,
     cut: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! The two pictures: predicted curves, and the stable steps over step size and local steps.
+//! The two pictures: predicted curves, and stable steps over step size and local steps.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -20,21 +20,21 @@ use crate::{Plan, Predictor, output, resolve};
 const CURVES: &str = "theory-curves";
 const STABILITY: &str = "theory-stability";
 
-/// The most panels of curves, curves of a panel, and maps.
+/// The largest numbers of panels of curves, of curves in a panel, and of maps.
 const PANELS: usize = 12;
 const MAX_CURVES: usize = 12;
 const MAPS: usize = 6;
-/// The most rings whose settings are written out.
+/// The largest number of rings with their settings in the text.
 const RINGS: usize = 8;
 
-/// The pictures by their names, and why one has nothing to show.
+/// The pictures by name, or the reason why one is empty.
 ///
-/// They have the curves and the floors of all methods, and for each method which steps are stable.
+/// They show the curves and the floors of all methods, and the stable steps of each method.
 pub fn pictures(plan: &Plan, predictor: &Predictor) -> Vec<(&'static str, Result<Picture, String>)> {
     [CURVES, STABILITY].into_iter().filter_map(|name| Some((name, picture(plan, predictor, name)?))).collect()
 }
 
-/// The picture of this name, or why it has nothing to show; `None` if there is no such picture.
+/// The picture of this name, or the reason why it is empty; `None` if there is no such picture.
 pub fn picture(plan: &Plan, predictor: &Predictor, name: &str) -> Option<Result<Picture, String>> {
     let picture = match name {
         CURVES => Picture::Chart(curves(plan, predictor)),
@@ -77,11 +77,11 @@ impl PictureFolder {
         Ok(Self { folder: folder.to_path_buf(), existing: if overwrite { Existing::Replace } else { Existing::Keep } })
     }
 
-    /// Writes the pictures, each atomically; a line for each, its path or why there is nothing to show. A picture with nothing to show
-    /// is not written, and one of its name is removed where it may be replaced.
+    /// Writes the pictures, each atomically, and returns a line for each: its path, or why it is empty. An empty picture is not written; an
+    /// existing file of its name is removed if it may be replaced.
     ///
     /// # Errors
-    /// When the folder cannot be made or written to.
+    /// When the folder cannot be created or written to.
     pub fn write(&self, plan: &Plan, predictor: &Predictor, base: &Path) -> Result<Vec<String>, Error> {
         let config = resolve::file(&plan.experiment, &Places::from_env(base))?;
         let mut written = Vec::new();
@@ -107,7 +107,7 @@ impl PictureFolder {
         Ok(written)
     }
 
-    /// Removes the files of a picture that there is nothing to show in, if they may be replaced.
+    /// Removes the files of an empty picture, if they may be replaced.
     fn remove(&self, plan: &Plan, stem: &str) -> Result<(), Error> {
         if self.existing != Existing::Replace {
             return Ok(());
@@ -122,7 +122,7 @@ impl PictureFolder {
     }
 }
 
-/// Why a picture has nothing to show.
+/// Why a picture is empty.
 fn nothing_in(picture: &Picture) -> Option<String> {
     let notes: Vec<&String> = match picture {
         Picture::Chart(chart) => {
@@ -173,7 +173,7 @@ fn curves(plan: &Plan, predictor: &Predictor) -> Chart {
                 dash,
             }));
         }
-        // An empty panel has its reasons in its notes.
+        // The notes of an empty panel have the reasons.
         panel.curves.retain(|curve| !curve.x.is_empty());
         panels.push(panel);
     }
@@ -201,15 +201,15 @@ fn noiseless(plan: &Plan, cell: usize) -> Option<(Vec<f64>, Vec<f64>)> {
 struct Maps {
     maps: Vec<HeatMap>,
     notes: Vec<String>,
-    /// What each map is of.
+    /// The method and problem of each map.
     drawn: Vec<(String, usize)>,
-    /// Whether a map is of the mean only, although there is noise.
+    /// Whether a map shows only the mean, although there is noise.
     is_mean_only: bool,
     left_out: usize,
 }
 
 impl Maps {
-    /// Adds a method at a point. Points that differ in the step or in the local steps alone have one map, with a ring for each.
+    /// Adds a method at a point. Points that differ only in the step or in the local steps share a map, with a ring for each.
     fn add(&mut self, plan: &Plan, planned: &PlannedPoint, label: &str, cell: usize) {
         let of = plan.forecast(cell);
         if of.shape().drift == Drift::NoSteps {

@@ -1,4 +1,4 @@
-//! What is known of a problem: its root, how far the agents' own roots are from it, how fast samples forget, and the constants of the
+//! Numbers of a problem: its root, the distances of the agents' own roots from it, the mixing of samples, and the constants of the
 //! theorems.
 
 use fedsa::error::Error;
@@ -19,8 +19,8 @@ use crate::memory;
 /// The constants of a problem.
 #[derive(Debug, Clone, Default)]
 pub struct ProblemTheory {
-    /// By name, as `fedsa theory --json` prints them. What is not known is null, with a [`Reason`] of the same name in the table
-    /// `unknown`; of a constant the name is that of its table and its own, `constants.sigma_eps`.
+    /// The numbers by name, as `fedsa theory --json` prints them. Unknown ones are null, with a [`Reason`] of the same name in the table
+    /// `unknown`; a constant has the name of its table in front, `constants.sigma_eps`.
     pub numbers: Json,
 }
 
@@ -57,12 +57,12 @@ impl ProblemTheory {
         Self { numbers: known.into() }
     }
 
-    /// The reason why a number is not known, by its name in the table `unknown`.
+    /// Why a number is unknown, by its name in the table `unknown`.
     pub fn reason(&self, name: &str) -> Option<&str> {
         self.numbers.get("unknown")?.get(name)?["text"].as_str()
     }
 
-    /// Whether a number is not known because it is infinite.
+    /// Whether a number is unknown because it is infinite.
     pub fn is_infinite(&self, name: &str) -> bool {
         self.numbers
             .get("unknown")
@@ -70,7 +70,7 @@ impl ProblemTheory {
             .is_some_and(|reason| reason["code"] == json!(ReasonCode::Infinite))
     }
 
-    /// The mixing time of the slowest chain in total variation at 1/4; 1 for independent samples, `None` where it is not known.
+    /// The mixing time of the slowest chain in total variation at 1/4; 1 for independent samples, `None` if unknown.
     pub fn mixing_time(&self) -> Option<f64> {
         match self.numbers.get("mixing") {
             None => Some(1.0),
@@ -79,7 +79,7 @@ impl ProblemTheory {
     }
 }
 
-/// Numbers, and reasons for those that are null.
+/// Numbers, and reasons for null ones.
 #[derive(Default)]
 struct Table {
     known: Map<String, Json>,
@@ -97,7 +97,7 @@ impl Table {
     }
 }
 
-/// What needs the root.
+/// Numbers that need the root.
 fn of_root(field: &dyn Field, root: &[f64], out: &mut Table) {
     out.put("theta_star", json!(root));
     out.put("theta_star_norm", json!(linalg::norm_sq(root).sqrt()));
@@ -142,12 +142,12 @@ fn of_root(field: &dyn Field, root: &[f64], out: &mut Table) {
     }
 }
 
-/// How fast samples forget: of finite chains the second eigenvalue and the mixing times of the slowest agent, of additive
-/// Gauss-Markov noise the spectral radius of its memory.
+/// The mixing of samples: for finite chains the second eigenvalue and the mixing times of the slowest agent, for additive Gauss-Markov
+/// noise the spectral radius of its memory.
 fn mixing(field: &dyn Field) -> Result<Table, Reason> {
     /// The levels of mixing times.
     const LEVELS: [f64; 2] = [0.25, 0.01];
-    /// The most multiplications, of dense matrices of all distinct agents' states.
+    /// The largest number of multiplications, of dense matrices of all distinct agents' states.
     const MAX_WORK: f64 = 5e9;
     let mut out = Table::default();
     if let Some(laws) = field.facts().additive_noise() {
@@ -163,7 +163,7 @@ fn mixing(field: &dyn Field) -> Result<Table, Reason> {
     let Some((states, moves)) = sizes else {
         return Err(Reason::text(ReasonCode::NotKnown, "not known: samples follow no known finite chain alone"));
     };
-    // Eigenvalues, and some ten products of the transition matrix with itself and with the operators, d^2 numbers for each state.
+    // Eigenvalues, and about ten products of the transition matrix with itself and with the operators, d^2 numbers for each state.
     let (n, d) = (states as f64, field.dim() as f64);
     if kinds as f64 * (50.0 * n.powi(3) + 20.0 * d * d * (n * n + moves as f64)) > MAX_WORK {
         let why = format!("not computed: {kinds} distinct chains of {states} states take too long");
@@ -201,7 +201,7 @@ fn mixing(field: &dyn Field) -> Result<Table, Reason> {
     Ok(out)
 }
 
-/// Why second moments are not computed for the constants, which are those of i.i.d. samples; d^4 numbers an agent.
+/// Why second moments are not computed for the constants of i.i.d. samples; they are d^4 numbers per agent.
 fn without_moments(field: &dyn Field) -> Option<Reason> {
     const MAX_KINDS: usize = 2000;
     let kinds = field.systems().map_or(0, |systems| systems.kinds.len());
@@ -219,7 +219,7 @@ fn without_moments(field: &dyn Field) -> Option<Reason> {
     Some(Reason::text(code, text))
 }
 
-/// The reason for each constant that is not known.
+/// The reason for each unknown constant.
 fn explain(constants: &Json, field: &dyn Field, is_singular: bool, out: &mut Table) {
     let Some(constants) = constants.as_object() else { return };
     let moments = || field.moments(0).is_none().then(|| Reason::text(ReasonCode::NotKnown, "second moments of the samples are not known"));
@@ -237,8 +237,7 @@ fn explain(constants: &Json, field: &dyn Field, is_singular: bool, out: &mut Tab
     }
 }
 
-/// A problem's own arrays, unless they are too large: each agent has
-/// its own copy of its kernel there, although many agents may share one.
+/// A problem's own arrays, unless they are too large: they have a copy of the kernel for each agent, although many agents may share one.
 fn small_export(field: &dyn Field) -> Option<Arrays> {
     const MAX_NUMBERS: f64 = 1e8;
     let states = field.facts().stationary(0)?.len() as f64;

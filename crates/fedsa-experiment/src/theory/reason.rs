@@ -1,4 +1,4 @@
-//! Why something is not known.
+//! Reasons for unknown numbers.
 
 use fedsa::error::Error;
 
@@ -6,9 +6,9 @@ use fedsa::error::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReasonCode {
-    /// Theory has no closed form of it for these settings, or a condition of one fails.
+    /// Theory has no closed form for these settings, or a condition fails.
     NotKnown,
-    /// It has a closed form that takes too long to compute.
+    /// The closed form takes too long to compute.
     TakesTooLong,
     /// It does not exist, because the method diverges.
     Diverges,
@@ -16,7 +16,7 @@ pub enum ReasonCode {
     Infinite,
 }
 
-/// Why something is not known.
+/// Why a number is unknown.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Reason {
     /// The kind of the reason.
@@ -25,7 +25,7 @@ pub struct Reason {
     pub text: String,
 }
 
-/// Something that is known, or the reason why it is not.
+/// A known value, or the reason why it is unknown.
 pub type KnownOrReason<T> = Result<T, Reason>;
 
 impl Reason {
@@ -34,7 +34,7 @@ impl Reason {
         Self { code, text: error.what.clone() }
     }
 
-    /// A reason in words of its own.
+    /// A reason with its own words.
     pub fn text(code: ReasonCode, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
     }

@@ -1,4 +1,4 @@
-//! What the theorems of the sources say about a method, beside the exact value.
+//! Statements of the sources' theorems about a method, and the exact values.
 
 use fedsa::error::Error;
 use fedsa_theory::bounds::CorollaryChoice;
@@ -10,14 +10,14 @@ use super::reason::KnownOrReason;
 use crate::Predictor;
 use crate::plan::ResolvedStart;
 
-/// What theorems say about a method.
+/// Statements of theorems about a method.
 #[derive(Debug, Clone)]
 pub struct Theorems {
-    /// The rounds after which they are evaluated, those of the file.
+    /// The rounds after which they are evaluated: the file's number.
     pub rounds: u64,
     /// The theorems, each with its conditions.
     pub statements: KnownOrReason<Vec<Statement>>,
-    /// The settings that corollaries choose for the target; none where they do not apply.
+    /// The settings that corollaries choose for the target; none if they do not apply.
     pub choices: Vec<CorollaryChoice>,
 }
 

@@ -1,4 +1,4 @@
-//! What a target takes: rounds, samples and bits until the mean-square error is at a level, or what keeps it above.
+//! The cost of a target: rounds, samples and bits until the mean-square error is at a level, or the obstacle.
 
 use fedsa::error::Result;
 use fedsa_theory::cost::RoundCost;
@@ -15,11 +15,11 @@ use crate::{Plan, Predictor};
 /// A target of a method.
 #[derive(Debug, Clone)]
 pub struct MethodTarget {
-    /// The mean-square error that is asked for.
+    /// The requested mean-square error.
     pub mse: f64,
     /// Whether and when it is reached.
     pub reach: KnownOrReason<Reach>,
-    /// What a round takes.
+    /// The cost of a round.
     pub cost: KnownOrReason<RoundCost>,
     /// Whether the start is random.
     pub is_random: bool,
@@ -28,7 +28,7 @@ pub struct MethodTarget {
 /// The cost of a round of a cell.
 ///
 /// # Errors
-/// When it differs from round to round; gives the reason.
+/// When it differs from round to round, with the reason.
 pub(super) fn cost(plan: &Plan, cell: usize) -> Result<RoundCost> {
     let planned = &plan.cells[cell];
     RoundCost::new(plan.field(cell), &*planned.method.settings, &planned.uplink)
@@ -50,7 +50,7 @@ impl MethodTarget {
         Self { mse, reach, cost: cost(plan, cell).map_err(|e| Reason::from(&e)), is_random: start.is_none() }
     }
 
-    /// For programs.
+    /// As JSON.
     pub(super) fn json(&self) -> Json {
         let mut out = json!({ "mse": self.mse });
         match &self.reach {

@@ -1,4 +1,4 @@
-//! The methods and codecs that may be chosen, as families of settings and as tables of a file.
+//! The candidate methods and codecs, as families of settings and as tables of a file.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::config::link::{self, DownlinkSpec, UplinkSpec};
 use crate::config::{self, find_kind, read_kind};
 use crate::kinds::Kinds;
 
-/// The methods that are considered if none are named, besides those of the file that have a step size.
+/// The candidate methods if none are named, in addition to the file's methods with a step size.
 const METHODS: [&str; 3] = ["fedlsa", "scafflsa", "fedhsa"];
 /// The codecs of `auto`.
 const CODECS: [&str; 6] = ["exact", "float32", "quantised:4", "quantised:6", "quantised:8", "quantised:12"];
 /// The keys that candidates take from the reference method.
 const OF_LINK: [&str; 4] = ["uplink", "downlink", "start", "output"];
-/// The keys that a candidate does not take from the file's method of its kind.
+/// The keys that a candidate does not take over from the file's method of its kind.
 const OWN: [&str; 9] =
     ["label", "kind", "measure_from", "expect", "step_size", "local_steps", "talk_probability", "global_step_size", "uplink"];
 
@@ -32,13 +32,13 @@ const OWN: [&str; 9] =
 pub(super) struct Candidates {
     /// The kind of the method.
     pub kind: Kind<dyn MethodSettings>,
-    /// The codec, if it is not the file's: as the option names it.
+    /// The codec as named by the option, if it is not the file's.
     pub codec: Option<String>,
-    /// The table of the method without its step size, local steps and server's step.
+    /// The table of the method without its step size, local steps and server step.
     table: Table,
     /// The key of H, if there is one.
     steps: Option<&'static str>,
-    /// Whether it has a server's step.
+    /// Whether it has a server step.
     has_server_step: bool,
     /// Its link.
     pub link: Arc<Uplink>,
@@ -88,7 +88,7 @@ impl Candidates {
     }
 }
 
-/// The codec that an option names: `quantised:4`, `rand-k:0.5`.
+/// The codec of an option's name: `quantised:4`, `rand-k:0.5`.
 fn codec(kinds: &Kinds, text: &str) -> Result<Table> {
     let (name, number) = text.split_once(':').map_or((text, None), |(name, number)| (name, Some(number)));
     let bad = |e: Error| of_option("codecs", &quoted(text), e);
@@ -116,7 +116,7 @@ fn kind_name(table: &Table) -> String {
     table.get("kind").and_then(Value::as_str).unwrap_or_default().to_string()
 }
 
-/// The names of the methods that may be chosen: those of the options, or the usual ones and those of the file that have a step size.
+/// The names of the candidate methods: the options', or the default ones and the file's methods with a step size.
 fn method_names(kinds: &Kinds, options: &TuneSettings, tables: &[Table]) -> Vec<String> {
     let mut names: Vec<String> = options.methods.clone();
     if names.is_empty() {
@@ -130,7 +130,7 @@ fn method_names(kinds: &Kinds, options: &TuneSettings, tables: &[Table]) -> Vec<
     names
 }
 
-/// The names of the codecs that may be chosen; `None` is that of the link.
+/// The names of the candidate codecs; `None` is the link's own.
 fn codec_names(options: &TuneSettings) -> Result<Vec<Option<&str>>> {
     let of_options: Vec<&str> = options.codecs.iter().map(String::as_str).collect();
     Ok(match &of_options[..] {
@@ -147,7 +147,7 @@ fn codec_names(options: &TuneSettings) -> Result<Vec<Option<&str>>> {
     })
 }
 
-/// The table of a method of this kind: that of the file, if there is one, with the link, the start and the output of the reference.
+/// The table of a method of this kind: the file's, if any, with the link, the start and the output of the reference.
 fn method_table(kind: &Kind<dyn MethodSettings>, tables: &[Table], reference: &Table) -> Table {
     let mut table = tables.iter().find(|table| kind.is_called(&kind_name(table))).cloned().unwrap_or_default();
     OWN.iter().for_each(|key| drop(table.remove(*key)));
@@ -157,15 +157,15 @@ fn method_table(kind: &Kind<dyn MethodSettings>, tables: &[Table], reference: &T
             table.insert(key.into(), value.clone());
         }
     }
-    // As many agents take part as in the reference.
+    // The number of participants is the reference's.
     if let Some(m) = reference.get("participants").filter(|_| config::takes(kind, "participants")) {
         table.entry("participants").or_insert(m.clone());
     }
     table
 }
 
-/// The families that options and file name. `tables` are the file's methods, `reference` is the one whose link, start and output all
-/// candidates have, `field` is the problem.
+/// The families named by options and file. `tables` are the file's methods, `reference` is the method whose link, start and output all
+/// candidates have, and `field` is the problem.
 pub(super) fn families(
     kinds: &Kinds,
     options: &TuneSettings,
@@ -219,7 +219,7 @@ pub(super) fn families(
     Ok(all)
 }
 
-/// The error about the entry `name` of the option `key`, which cannot be used for the reason `e`.
+/// The error about the entry `name` of the option `key`, which is unusable for the reason `e`.
 fn of_option(key: &str, name: &str, e: Error) -> Error {
     let what = format!("`{name}`: {e}");
     Error::new(key, what, e.help).coded(ErrorCode::NoCandidate)
@@ -234,7 +234,7 @@ fn find(kinds: &Kinds, name: &str) -> Result<Kind<dyn MethodSettings>> {
     find_kind(kinds.methods(), &mut table, "method").cloned().map_err(|e| e.about("methods"))
 }
 
-/// Checks that a method makes local steps of a size that can be chosen.
+/// Checks that a method has local steps with a free step size.
 fn has_step(kind: &Kind<dyn MethodSettings>) -> Result<()> {
     let refused = || {
         let what = format!("`{}` has no step size of local steps that could be chosen", kind.name);
@@ -249,7 +249,7 @@ fn has_step(kind: &Kind<dyn MethodSettings>) -> Result<()> {
     } else if config::takes(kind, "talk_probability") {
         table.insert("talk_probability".into(), Value::Float(1.0));
     }
-    // Keys that the kind needs besides, such as a radius, may come from the file.
+    // Other keys that the kind needs, such as a radius, may come from the file.
     match read_kind(kind, &table) {
         Ok(settings) if settings.shape().drift == Drift::NoSteps || settings.shape().step_size != StepSize::Constant(0.1) => Err(refused()),
         _ => Ok(()),

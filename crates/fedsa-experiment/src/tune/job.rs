@@ -1,4 +1,4 @@
-//! A tuning as a whole: with a folder, in which it keeps its pilots and can go on.
+//! A tuning as a whole: with a folder, it saves its pilots there and can continue.
 
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use crate::execute::{read_framed, write_framed};
 use crate::folder::{self, FolderPurpose, FolderWork, Found, Holds, OUT, PILOTS, RunFolder};
 use crate::run::{CONFIG, IfExists, RESUME, RunSettings};
 
-/// What a tuning does next.
+/// The stages of a tuning.
 #[non_exhaustive]
 pub enum TuneStage<'a> {
     /// The problem is built.
     Building,
-    /// The search begins; so many pilot runs are known from before.
+    /// The search begins, with this number of earlier pilot runs.
     Searching(usize),
     /// A part of the search begins.
     Began(&'a Began),
-    /// The search has ended, or was interrupted.
+    /// The search ended or was interrupted.
     Ended,
 }
 
@@ -29,15 +29,15 @@ pub enum TuneStage<'a> {
 pub enum TuneOutcome {
     /// With an answer.
     Done(Box<Answer>),
-    /// It was cancelled, and so many pilot runs are kept in the folder: a tuning that resumes does not repeat them. Where none are kept,
-    /// it ends in an error of the kind [`Cancelled`](fedsa::error::ErrorKind::Cancelled) instead.
+    /// It was cancelled, with this number of pilot runs in the folder, which a resumed tuning does not repeat. Without any, it ends in an
+    /// error of the kind [`Cancelled`](fedsa::error::ErrorKind::Cancelled) instead.
     Interrupted(usize),
 }
 
 /// The answer of a tuning, and its folder.
 #[non_exhaustive]
 pub struct Answer {
-    /// What was asked.
+    /// The tuning.
     pub tuning: Tuning,
     /// The answer.
     pub tuned: Tuned,
@@ -45,11 +45,11 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Writes the experiment file, the summary and the pictures into the folder of the tuning; nothing without a folder. The folder is
-    /// then free for others.
+    /// Writes the experiment file, the summary and the pictures into the folder of the tuning; nothing without a folder. Others may then
+    /// use the folder.
     ///
     /// # Errors
-    /// When files cannot be made or written. The pilots that were run stay in the folder.
+    /// When files cannot be made or written. The pilots remain in the folder.
     pub fn write(&mut self) -> Result<(), Error> {
         let files = self.tuning.files(&self.tuned)?;
         let Some(folder) = self.place.folder()? else { return Ok(()) };
@@ -59,12 +59,12 @@ impl Answer {
     }
 }
 
-/// Looks for the settings of the least cost. Of `run`, the folder, the folder of relative paths and the instruction set are used. In a
-/// folder only pilots are written ([`Answer::write`]).
+/// Searches the cheapest settings. It uses the folder, the folder of relative paths and the instruction set of `run`. The folder gets only
+/// pilots; [`Answer::write`] writes the rest.
 ///
 /// # Errors
-/// On bad input, and where nothing reaches the target (nothing is then written); and when the machine fails, which leaves the pilots that
-/// were run in the folder; when it is cancelled and nothing is kept.
+/// On bad input, and when nothing reaches the target (nothing is then written); when the machine fails (finished pilots remain in the
+/// folder); when it is cancelled and nothing is saved.
 pub fn tune(
     experiment: &Experiment,
     options: &TuneSettings,
@@ -101,7 +101,7 @@ pub fn tune(
     }
 }
 
-/// The error of a tuning that was cancelled after so many pilots, none of which a folder keeps.
+/// The error of a tuning that was cancelled after this number of pilots, none of them in a folder.
 fn not_kept(pilots: usize) -> Error {
     let what = match pilots {
         0 => "interrupted before the first pilot run: nothing is kept",
@@ -110,23 +110,23 @@ fn not_kept(pilots: usize) -> Error {
     Error::cancelled(what, "the same call again, or a folder from which it can go on")
 }
 
-/// The folder, which is taken when something is written for the first time.
+/// The folder, which is used from the first write on.
 #[derive(Default)]
 struct Place {
     found: Option<Found>,
     folder: Option<RunFolder>,
     keep: bool,
-    /// What the folder is taken for.
+    /// The purpose of the folder.
     purpose: Option<FolderPurpose>,
 }
 
 impl Place {
-    /// Looks at a folder; gives the pilots in it with which the tuning goes on.
+    /// Inspects a folder, and returns the pilots with which the tuning continues.
     fn open(path: &Path, if_exists: IfExists) -> Result<(Self, Option<Memo>), Error> {
         let found = folder::look(path)?;
         found.refuse_own()?;
         let is_resumed = if_exists == IfExists::Resume;
-        // A copy of a folder may have no marker; if it has settings, it is the folder of a run.
+        // A copied folder may have no marker; with settings, it is the folder of a run.
         let is_run = || found.work().map_or_else(|| found.own(CONFIG).is_some(), |work| work != FolderWork::Tuning);
         match (found.holds, if_exists) {
             (Holds::Nothing | Holds::Foreign, IfExists::Resume) => {
@@ -165,14 +165,14 @@ impl Place {
         Ok(self.folder.as_ref())
     }
 
-    /// Whether the tuning that goes on is not of this identity.
+    /// Whether the resumed tuning has another identity.
     fn is_of_other(&self, identity: &str) -> bool {
         let before = self.found.as_ref().filter(|_| self.keep).and_then(Found::purpose);
         before.is_some_and(|before| before.identity != identity)
     }
 
-    /// Removes a folder that was made for this tuning, which has failed after so many pilots: they are kept unless they are all that a
-    /// refusal needs, which would be the same again.
+    /// Ends a tuning that failed after this number of pilots. A folder that was created for it is removed, unless it has pilots that a
+    /// repetition could use.
     fn end(&self, e: &Error, pilots: usize) {
         let is_answer = matches!(e.code(), ErrorCode::TargetNotReached | ErrorCode::NoCandidate);
         let is_bad_input = matches!(e.kind(), ErrorKind::Setting | ErrorKind::Data | ErrorKind::NotAvailable);

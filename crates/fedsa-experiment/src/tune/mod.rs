@@ -1,14 +1,14 @@
-//! Settings of methods that reach a mean-square error at the least cost, for the problem and the link of an experiment file.
+//! The cheapest settings of methods that reach a mean-square error, for the problem and the link of an experiment file.
 //!
-//! [`tune()`] does all. [`Tuning::new`] reads what the file and the options ask for and builds the problem. [`Tuning::search`] looks for the best
-//! choice: by theory where it knows the errors along the rounds ([`fedsa_theory::tune`]), and by pilot runs elsewhere (`pilots`). The
-//! result ([`Tuned`]) is a function of the file and the options. [`Memo`] keeps pilots that were run, so that a search
-//! that was interrupted can be repeated without them.
+//! [`tune()`] does everything. [`Tuning::new`] reads the file and the options and builds the problem. [`Tuning::search`] finds the best
+//! choice: by theory if it knows the errors along the rounds ([`fedsa_theory::tune`]), otherwise by pilot runs (`pilots`). The result
+//! ([`Tuned`]) is a function of the file and the options. [`Memo`] stores pilots, so that an interrupted search can be repeated without
+//! them.
 //!
 //! | module | content |
 //! | --- | --- |
 //! | `job` | a tuning with its folder |
-//! | `families` | the methods and codecs that may be chosen |
+//! | `families` | the candidate methods and codecs |
 //! | `pilots` | pilot runs: a race, neighbours of the best, confirmation |
 //! | `refusal` | why nothing reaches the target, and what would help |
 //! | `output` | the experiment file of the answer, the summary, the picture |
@@ -52,7 +52,7 @@ pub use settings::TuneSettings;
 
 pub use output::{FILE, names};
 
-/// Pilots that were run, by what was run.
+/// Pilot runs, by their settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memo {
     /// Identifies the file and the options.
@@ -60,7 +60,7 @@ pub struct Memo {
     pilots: BTreeMap<String, Remembered>,
 }
 
-/// What is remembered of a pilot.
+/// A stored pilot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Remembered {
     estimate: f64,
@@ -73,38 +73,38 @@ impl Memo {
         self.identity == tuning.identity
     }
 
-    /// The number of pilots that it has measured.
+    /// The number of measured pilots.
     pub fn len(&self) -> usize {
         self.pilots.values().filter(|pilot| pilot.measured.is_some()).count()
     }
 
-    /// Whether it has measured none.
+    /// Whether it has no measured pilots.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What surrounds a search: interruption, progress, and where to keep the memo.
+/// The environment of a search: interruption, progress, and storage of the memo.
 pub struct TuneControl<'a> {
     /// Set by Ctrl-C or SIGTERM.
     pub cancel: &'a Cancel,
     /// The pilots of an earlier process.
     pub memo: Memo,
-    /// Called after each pilot that was run, with all pilots so far.
+    /// Called after each pilot, with all pilots so far.
     ///
     /// # Errors
-    /// When the memo cannot be kept; the search then ends.
+    /// When the memo cannot be stored; the search then ends.
     pub keep: &'a mut dyn FnMut(&Memo) -> Result<(), Error>,
     /// Called before the search by theory and before each pilot.
     pub began: &'a mut dyn FnMut(&Began),
 }
 
-/// What a search begins.
+/// The start of a part of a search.
 #[non_exhaustive]
 pub struct Began {
-    /// What it is, in words.
+    /// The part in words.
     pub what: String,
-    /// The part of the budget that is spent, in seconds.
+    /// The spent part of the budget, in seconds.
     pub spent: f64,
 }
 
@@ -112,7 +112,7 @@ pub struct Began {
 pub enum Searched {
     /// With an answer.
     Done(Box<Tuned>),
-    /// Interrupted; the memo has the pilots that were run.
+    /// Interrupted; the memo has the finished pilots.
     Interrupted,
 }
 
@@ -127,7 +127,7 @@ pub enum Evidence {
         seeds: u64,
         /// The standard error.
         se: f64,
-        /// The first round at which the mean alone is at most the target, without its standard error.
+        /// The first round at which the mean alone, without its standard error, is at most the target.
         by_mean: u64,
     },
 }
@@ -139,30 +139,29 @@ pub struct Tuned {
     pub choice: SearchChoice,
     /// How it reaches the target.
     pub hit: Hit,
-    /// What it costs.
+    /// Its cost.
     pub cost: SearchCost,
-    /// How this is known.
+    /// How its error is known.
     pub evidence: Evidence,
-    /// What theory looked at.
+    /// The search by theory.
     found: SearchResult,
-    /// What pilots looked at.
+    /// The search by pilots.
     pilots: Pilots,
-    /// The seconds of the budget that theory took.
+    /// The seconds of the budget spent by theory.
     theory_seconds: f64,
     /// Whether the time limit ended the search early.
     is_late: bool,
 }
 
-/// The first seed of pilots: answers run with the seeds from 0, which no pilot has used.
+/// The first seed of pilots: answers use seeds from 0, which no pilot has used.
 const PILOT_SEED: u64 = 1_000_000;
-/// The multiplications of theory that count as a second.
+/// The multiplications of theory that count as one second.
 const A_SECOND: f64 = 1e9;
-/// The shares of the budget that theory may take: of the search itself, and of the same methods under simpler conditions. The rest is
-/// for pilots.
+/// The shares of the budget for theory: for the search itself, and for the same methods under simpler conditions. Pilots get the rest.
 const THEORY_SHARE: f64 = 0.6;
 const SIMPLER_SHARE: f64 = 0.1;
 
-/// A tuning that is ready to search.
+/// A tuning before its search.
 pub struct Tuning {
     experiment: Experiment,
     base: std::path::PathBuf,
@@ -176,7 +175,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// Reads what is asked for, and builds the problem.
+    /// Reads the file and the options, and builds the problem.
     ///
     /// # Errors
     /// When the file or an option cannot be used, or it is cancelled.
@@ -185,7 +184,7 @@ impl Tuning {
             let what = format!("the file has {} points of a sweep", experiment.points.len());
             return Err(Error::new("", what, "one problem and one link, without `sweep` and `variant`").coded(ErrorCode::Sweep));
         };
-        // What the file says is checked as for a run, without its checks and its figure.
+        // The file is checked as for a run, without its checks and its figure.
         let bare = experiment.without_checks();
         let files = DiskFiles::new(Places::from_env(base)).with_cancel(cancel);
         let problem = BuiltProblem::new(&bare, &files, isa)?;
@@ -249,7 +248,7 @@ impl Tuning {
         &self.experiment.points[0]
     }
 
-    /// The cheaper one of the best choice that theory knows and the best one of pilots, where there are any.
+    /// The cheaper one of the best choice of theory and the best choice of pilots, if any.
     fn best(&self, found: &SearchResult, pilots: &Pilots) -> Option<(SearchChoice, Hit, SearchCost, Evidence)> {
         let by_theory =
             found.best().and_then(|best| Some((best.choice, *best.reached()?, best.cost?, Evidence::Theory(best.course.accuracy))));
@@ -265,11 +264,11 @@ impl Tuning {
         }
     }
 
-    /// The choice of the least cost. A time limit counts from the call.
+    /// The cheapest choice. A time limit counts from the call.
     ///
     /// # Errors
-    /// When no choice reaches the target: names the floor or the rounds that are in the way, and what would help; when the budget is too
-    /// short for a single choice; and when the machine fails.
+    /// When no choice reaches the target (names the limiting floor or rounds, and what would help), when the budget is too short for a
+    /// single choice, and when the machine fails.
     pub fn search(&self, control: &mut TuneControl<'_>) -> Result<Searched, Error> {
         let families: Vec<Family> = self.candidates.iter().map(Candidates::family).collect();
         let cancel = control.cancel;
@@ -283,7 +282,7 @@ impl Tuning {
         (control.began)(&Began { what: format!("theory of {}", self.families().join("; ")), spent: 0.0 });
         let shared = self.problem.shared_field();
         let field = &**shared;
-        // Nothing is left for pilots where theory knows all.
+        // If theory knows all families, pilots need no budget.
         let is_known = |family: &Family| {
             let choice = SearchChoice { step_size: tune::largest_step(field), ..self.any_choice(0) };
             let forecast = family.forecast(shared, &choice, &self.start).ok().zip(self.start.theta.as_ref());
@@ -331,8 +330,8 @@ impl Tuning {
 }
 
 impl Tuning {
-    /// What theory says about the same methods over a clear link, and with independent samples in place of trajectories: where
-    /// pilots begin. Nothing where theory does not know this either. Adds its multiplications to `work`.
+    /// Theory for the same methods over a clear link, and with independent samples in place of trajectories, as a start for pilots; empty
+    /// if theory does not know these either. Adds its multiplications to `work`.
     fn simpler(&self, unknown: &[usize], effort: &Effort, work: &mut f64) -> Vec<Tried> {
         let own = &self.problem;
         let independent = || -> Option<BuiltProblem> {
@@ -347,7 +346,7 @@ impl Tuning {
         let other = if own.field().sampling().kind == Law::Markov { independent() } else { None };
         let clear = Arc::new(Uplink::default());
         let mut all = Vec::new();
-        // Families of one method differ in their links alone.
+        // Families of one method differ only in their links.
         let mut known: Vec<(&str, Vec<Tried>)> = Vec::new();
         for family in unknown {
             let of = &self.candidates[*family];
@@ -382,7 +381,7 @@ impl Tuning {
         Plan::with_problem(self.read(table)?, &self.base, self.isa, &Default::default(), problem, &PlanControl::default())
     }
 
-    /// What theory knows of a choice.
+    /// The forecast of a choice.
     fn forecast(&self, choice: &SearchChoice) -> Option<Forecast> {
         self.candidates[choice.family].family().forecast(self.problem.shared_field(), choice, &self.start).ok()
     }
@@ -393,17 +392,17 @@ impl Tuning {
     }
 }
 
-/// Runs pilots as plans of one method, and remembers them.
+/// Runs pilots as plans of one method, and stores them.
 struct PilotRunner<'r, 'c> {
     tuning: &'r Tuning,
     control: &'r mut TuneControl<'c>,
     /// Cancelled by the caller, and when time is up.
     ended: Cancel,
-    /// The seconds of the budget that are spent.
+    /// The spent seconds of the budget.
     spent: f64,
 }
 
-/// The estimated time of a plan's runs in seconds on one core, without building the problem, which is there.
+/// The estimated time of a plan's runs in seconds on one core, without building the problem, which exists already.
 fn estimated_seconds(plan: &Plan) -> f64 {
     estimate::duration(plan).cells.iter().sum()
 }
@@ -414,7 +413,7 @@ struct Silent;
 impl RunObserver for Silent {}
 
 impl PilotRunner<'_, '_> {
-    /// The table of a pilot, and what identifies it.
+    /// The identity and the table of a pilot.
     fn table(&self, choice: &SearchChoice, rounds: u64, seeds: u64) -> (String, Table) {
         let seeds = (PILOT_SEED..PILOT_SEED + seeds).map(|seed| Value::Integer(seed as i64)).collect();
         let table = run_table(self.tuning, choice, rounds, Value::Array(seeds), Some(recorded(rounds)));
@@ -503,7 +502,7 @@ fn run_table(of: &Tuning, choice: &SearchChoice, rounds: u64, seeds: Value, reco
     if let Some(record) = record {
         run.insert("record".into(), Value::Table(record));
     }
-    // The start of the reference is in the table of the method.
+    // The table of the method has the reference's start.
     if of.candidates[choice.family].method(choice).contains_key("start") {
         run.remove("start");
     }
@@ -518,7 +517,7 @@ fn run_table(of: &Tuning, choice: &SearchChoice, rounds: u64, seeds: Value, reco
     table
 }
 
-/// The recorded rounds of a pilot: all of few, and of many those that are a percent apart.
+/// The recorded rounds of a pilot: all of few, or of many those with distances of a percent.
 fn recorded(rounds: u64) -> Table {
     const ALL: u64 = 500;
     if rounds <= ALL {

@@ -1,4 +1,4 @@
-//! What a tuning writes: the experiment file of its answer, the summary, and the picture of cost against error.
+//! The output of a tuning: the experiment file of its answer, the summary, and the picture of cost against error.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,21 +33,21 @@ const FRONTIER: &str = "frontier";
 const SUMMARY: &str = "summary.json";
 /// The version of the summary.
 const FORMAT: u64 = 1;
-/// The most and the fewest seeds of the answer's file, and the seconds on one core that its run may take: four standard errors of so
-/// many seeds are some fifth of the error.
+/// The largest and the smallest number of seeds of the answer's file, and the seconds on one core for its run. Four standard errors over
+/// the largest number are about a fifth of the error.
 const SEEDS: u64 = 400;
 const FEW_SEEDS: u64 = 20;
 const SECONDS: f64 = 60.0;
-/// The standard deviation of single errors over their mean above which intervals are not to be trusted; that of Gaussian iterates is at
-/// most the square root of 2.
+/// The largest ratio of the standard deviation of single errors to their mean with which intervals are trusted; for Gaussian iterates it is
+/// at most the square root of 2.
 const WIDE: f64 = 2.0;
-/// A predicted error of this share of the target is 0 to rounding.
+/// A predicted error below this share of the target is 0 within rounding.
 const NOTHING: f64 = 1e-12;
 
-/// A line of the tables: a choice with what is known of it.
+/// A line of the tables: a choice with its results.
 struct Entry<'t> {
     choice: SearchChoice,
-    /// The error after some rounds; of pilots the upper end of its interval.
+    /// The error after some rounds; for pilots the upper end of its interval.
     path: Vec<(u64, f64)>,
     by: &'static str,
     /// Its pilot.
@@ -57,10 +57,10 @@ struct Entry<'t> {
 }
 
 impl Tuning {
-    /// The files of an answer with their contents. The experiment file is read and planned before, as `fedsa run` would.
+    /// The files of an answer with their contents. The experiment file is first read and planned as by `fedsa run`.
     ///
     /// # Errors
-    /// When the answer's file could not be run.
+    /// When the answer's file could not run.
     pub fn files(&self, tuned: &Tuned) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let text = self.file(tuned)?;
         let look = RenderOptions::default();
@@ -76,7 +76,7 @@ impl Tuning {
     /// The check that the prediction holds.
     fn check(&self, tuned: &Tuned, is_noiseless: bool) -> Vec<(&'static str, Value)> {
         let label = self.candidates[tuned.choice.family].kind.name;
-        // A prediction of nothing can be met to rounding only.
+        // A prediction of 0 can only be met within rounding.
         let is_nothing = tuned.hit.mse < NOTHING * self.target.mse;
         let mut check = vec![("method", Value::String(label.into())), ("metric", Value::String("mse".into()))];
         check.extend(if is_nothing {
@@ -98,9 +98,9 @@ impl Tuning {
             Evidence::Theory(Accuracy::Closure { eps_squared }) => {
                 check.extend([("se", Value::Float(4.0)), ("tolerance", Value::Float(eps_squared))]);
             }
-            // Runs whose samples do not differ have no standard error.
+            // Runs with equal samples have no standard error.
             Evidence::Theory(_) => check.extend([("se", Value::Float(4.0)), ("tolerance", Value::Float(1e-6))]),
-            // The prediction is itself a mean over seeds.
+            // The prediction itself is a mean over seeds.
             Evidence::Pilots { se, .. } => {
                 check.extend([("se", Value::Float(4.0)), ("tolerance", Value::Float(4.0 * se / tuned.hit.mse))]);
             }
@@ -130,7 +130,7 @@ impl Tuning {
         table.insert("figure".into(), Value::Table(owned(figure)));
         let experiment = self.read(table)?;
         let resolved = resolve::table(&experiment, &Places::from_env(&self.base))?;
-        // As `fedsa run` will read it.
+        // Read as by `fedsa run`.
         let document = Document::of_table(resolved.clone(), Vec::new()).with_kinds(&self.experiment.document.kinds);
         let plan = Plan::with_problem(
             Experiment::read(document)?,
@@ -165,12 +165,12 @@ impl Tuning {
         format!("{}, step size {}, {steps}{server}", self.family(choice), numbers::typed(choice.step_size))
     }
 
-    /// The answer in a line.
+    /// The answer in one line.
     pub fn text_of(&self, tuned: &Tuned) -> String {
         format!("{}: {}", self.choice_text(&tuned.choice), cost_text(&tuned.cost))
     }
 
-    /// The report for people.
+    /// The report as text.
     pub fn report(&self, tuned: &Tuned) -> Vec<String> {
         let goal = self.options.objective.name();
         let mut lines = vec![format!("a mean-square error of {} with the fewest {goal}:", numbers::typed(self.target.mse))];
@@ -222,7 +222,7 @@ impl Tuning {
         lines
     }
 
-    /// The best of a family in a line, if it reaches the target.
+    /// The best choice of a family in one line, if it reaches the target.
     fn best_of(&self, tuned: &Tuned, family: usize) -> Option<String> {
         let goal = self.options.objective;
         let entries = self.entries(tuned);
@@ -230,7 +230,7 @@ impl Tuning {
         let (best, cost) = mine.filter_map(|entry| Some((entry, entry.cost?))).min_by(|a, b| a.1.compare(b.1, goal))?;
         let how = match best.pilot {
             Some(pilot) if pilot.is_confirmed() => " (by a pilot run)".to_string(),
-            // What looks cheaper than the answer with few seeds is confirmed, unless the budget ends before.
+            // A choice that looks cheaper than the answer with few seeds was not confirmed within the budget.
             Some(pilot) if cost.of(goal) < tuned.cost.of(goal) => {
                 format!(" (by {} seeds of a pilot run; {} did not suffice to confirm it)", pilot.seeds, self.limit(tuned.is_late).name)
             }
@@ -240,7 +240,7 @@ impl Tuning {
         Some(format!("{}: {}{how}", self.choice_text(&best.choice), cost_text(cost)))
     }
 
-    /// Why a family does not reach the target.
+    /// Why a family misses the target.
     fn why_not(&self, tuned: &Tuned, family: usize) -> String {
         if let Err(why) = &tuned.found.prices[family] {
             return why.what.clone();
@@ -258,7 +258,7 @@ impl Tuning {
         }
     }
 
-    /// All choices that were tried.
+    /// All tried choices.
     fn entries<'t>(&self, tuned: &'t Tuned) -> Vec<Entry<'t>> {
         let of_theory = |tried: &'t Tried| Entry {
             choice: tried.choice,
@@ -291,7 +291,7 @@ impl Tuning {
         tuned.found.tried.iter().map(of_theory).chain(tuned.pilots.tried.iter().map(of_pilots)).collect()
     }
 
-    /// The least cost of each family at which its tried choices have an error, as steps: cost and error, the cost ascending.
+    /// For each error, the least cost at which a tried choice of the family has it, as steps (cost, error) by increasing cost.
     fn frontier(&self, tuned: &Tuned, family: usize) -> Vec<(f64, f64)> {
         let Ok(price) = &tuned.found.prices[family] else { return Vec::new() };
         let goal = self.options.objective;
@@ -310,7 +310,7 @@ impl Tuning {
         points
     }
 
-    /// The summary: what was asked, the answer, and what was tried. It has no times, and is the same for equal input.
+    /// The summary: the request, the answer, and the tried choices. It has no times, so that equal input gives equal text.
     pub fn summary(&self, tuned: &Tuned) -> Json {
         let choice = |choice: &SearchChoice| {
             let mut out = Map::new();
@@ -371,10 +371,10 @@ impl Tuning {
         })
     }
 
-    /// The frontier of cost against error, with what its files need.
+    /// The frontier of cost against error, with everything that its files need.
     ///
     /// # Errors
-    /// When the answer's file could not be run.
+    /// When the answer's file could not run.
     pub fn drawn(&self, tuned: &Tuned) -> Result<DrawnFigure, Error> {
         Ok(DrawnFigure::new(&self.experiment, self.picture(tuned), &self.file(tuned)?))
     }
@@ -442,9 +442,9 @@ impl Tuning {
     }
 }
 
-/// What ended a search early.
+/// The limit that ended a search early.
 pub(super) struct Limit {
-    /// The setting with its value, the setting, and the same in words.
+    /// The text of the setting with its value, the setting, and a phrase.
     pub text: String,
     pub setting: &'static str,
     pub name: &'static str,
@@ -458,7 +458,7 @@ impl Limit {
 }
 
 impl Tuning {
-    /// What ended the search early: the time limit, or the budget.
+    /// The limit that ended the search early: the time limit, or the budget.
     pub(super) fn limit(&self, is_late: bool) -> Limit {
         match self.options.time_limit.filter(|_| is_late) {
             Some(limit) => {

@@ -1,21 +1,21 @@
 //! Pilot runs, for choices whose errors theory does not know.
 //!
-//! All choices run with the same seeds, so that they are compared on the same samples where these do not depend on the settings.
+//! All choices run with the same seeds, so that they share samples that do not depend on the settings.
 //!
-//! 1. *Race*: few seeds, for 64 rounds, then four times as many, and so on. A choice leaves the race when its error has reached the
-//!    target, when its error no longer falls, or when it has cost more than half as much again as the cheapest so far.
-//! 2. *Smaller steps*, in races of their own, for methods of which no choice has reached the target; again after the confirmation, if
-//!    that leaves none.
-//! 3. *Neighbours*: the cheapest choices run again with more seeds, and then neighbours of the best of them, whose settings
-//!    differ by factors that shrink.
-//! 4. *Confirmation*: the cheapest choice runs again with four times as many seeds, and then the one that is the cheapest by what is
-//!    known then, until a choice with all seeds is the cheapest. Choices that look cheap by luck drop out on the way. Where few rounds
-//!    are enough, those that miss an earlier round by less than their standard error are looked at again, with up to 32,768 seeds. A
-//!    choice counts as having reached the target where the upper end of a one-sided interval of 95% of its mean error has; a choice with
-//!    fewer seeds is ranked by the interval that it would have with all seeds, if its mean and its spread stayed the same.
+//! 1. *Race*: few seeds, for 64 rounds, then four times as many, and so on. A choice leaves the race when its error has reached the target
+//!    or no longer falls, or when it costs more than 1.5 times the cheapest so far.
+//! 2. *Smaller steps*, in separate races, for methods of which no choice has reached the target; again after the confirmation, if no choice
+//!    remains.
+//! 3. *Neighbours*: the cheapest choices run again with more seeds, and then neighbours of the best of them, whose settings differ by
+//!    decreasing factors.
+//! 4. *Confirmation*: the cheapest choice runs again with four times as many seeds, then the choice that is now the cheapest, until a
+//!    choice with all seeds is the cheapest. This removes choices that look cheap by luck. If few rounds suffice, choices that miss an
+//!    earlier round by less than their standard error run again, with up to 32,768 seeds. A choice has reached the target when the upper
+//!    end of a one-sided interval of 95% of its mean error has. A choice with fewer seeds is ranked by its interval with all seeds, for the
+//!    same mean and spread.
 //!
-//! Time is counted by the estimate of [`crate::estimate`], which is a function of the settings: what is chosen does not depend on how
-//! fast the machine is, nor on what an earlier process has run already.
+//! Time is counted by the estimate of [`crate::estimate`], a function of the settings. The choice thus depends neither on the speed of the
+//! machine nor on earlier processes.
 
 use std::cmp::Ordering;
 
@@ -24,21 +24,21 @@ use fedsa::error::{Error, Result};
 use fedsa_theory::tune::{Family, Hit, Price, SearchChoice, SearchCost, SearchTarget, Tried, cheaper, rounded};
 use serde::{Deserialize, Serialize};
 
-/// What runs pilots.
+/// A runner of pilots.
 pub(super) trait Measure {
     /// The estimated time of a pilot, in seconds on one core.
     ///
     /// # Errors
-    /// When the settings cannot be run.
+    /// When the settings cannot run.
     fn estimate(&mut self, choice: &SearchChoice, rounds: u64, seeds: u64) -> std::result::Result<f64, Error>;
-    /// Runs it; `None` if it was interrupted.
+    /// Runs a pilot; `None` if it was interrupted.
     ///
     /// # Errors
-    /// When the settings cannot be run, or the machine fails.
+    /// When the settings cannot run, or the machine fails.
     fn run(&mut self, choice: &SearchChoice, rounds: u64, seeds: u64) -> std::result::Result<Option<Measured>, Error>;
 }
 
-/// What a pilot has measured.
+/// The measurements of a pilot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
     /// The recorded rounds, with the mean over seeds of the mean-square error, and its standard error.
@@ -47,12 +47,12 @@ pub(super) struct Measured {
     pub diverged: bool,
 }
 
-/// The standard errors of a one-sided interval of 95%.
+/// The number of standard errors in a one-sided interval of 95%.
 const UPPER: f64 = 1.645;
 
 impl Measured {
-    /// The first recorded round at which the mean error plus `errors` standard errors is at most the target, and from which on the
-    /// mean error is at most the target on average.
+    /// The first recorded round at which the mean error plus `errors` standard errors is at most the target, and from which on the average
+    /// mean error is at most the target.
     pub fn hit(&self, target: f64, errors: f64) -> Option<Hit> {
         if self.diverged {
             return None;
@@ -90,7 +90,7 @@ impl Measured {
         part.iter().sum::<f64>() / part.len().max(1) as f64
     }
 
-    /// Whether the error has fallen, and falls no more.
+    /// Whether the error has fallen, and no longer falls.
     fn has_settled(&self) -> bool {
         let start = self.path.first().map_or(f64::NAN, |(_, mean, _)| *mean);
         let (middle, end) = (self.mean_over(0.4, 0.6), self.mean_over(0.8, 1.0));
@@ -98,27 +98,27 @@ impl Measured {
     }
 }
 
-/// A choice that pilots looked at.
+/// A choice with its pilots.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piloted {
     /// The choice.
     pub choice: SearchChoice,
     /// The seeds of its largest pilot.
     pub seeds: u64,
-    /// What that pilot measured.
+    /// The measurements of that pilot.
     pub measured: Measured,
-    /// How the mean error reached the target, and the cost.
+    /// When the mean error reached the target, and the cost.
     pub reached: Option<(Hit, SearchCost)>,
-    /// How the upper end of the interval of the mean error reached it, and the cost.
+    /// When the upper end of the interval of the mean error reached it, and the cost.
     pub surely: Option<(Hit, SearchCost)>,
-    /// How that would with all seeds, if the mean and the spread stayed the same.
+    /// The same with all seeds, for the same mean and spread.
     projected: Option<(Hit, SearchCost)>,
-    /// How it would if the mean error were one standard error lower.
+    /// The same with a mean error lower by one standard error.
     hopeful: Option<(Hit, SearchCost)>,
 }
 
 impl Piloted {
-    /// Whether it has run with all seeds.
+    /// Whether it ran with all seeds.
     pub fn is_confirmed(&self) -> bool {
         self.seeds >= MANY
     }
@@ -129,15 +129,15 @@ impl Piloted {
 pub(super) struct Pilots {
     /// All choices, in order.
     pub tried: Vec<Piloted>,
-    /// The best, by the upper end of the interval of its error: how it reaches the target, and its cost.
+    /// The best choice by the upper end of the interval of its error, when it reaches the target, and its cost.
     pub best: Option<(usize, Hit, SearchCost)>,
-    /// The estimated time that was spent, in seconds on one core.
+    /// The spent estimated time, in seconds on one core.
     pub spent: f64,
-    /// Whether the budget ended the search, or it was interrupted.
+    /// Whether the budget or an interruption ended the search.
     pub exhausted: bool,
-    /// Whether no pilot at all could run within the budget: the time of the shortest that was asked for.
+    /// If no pilot could run within the budget: the time of the shortest requested one.
     pub too_short: Option<f64>,
-    /// Whether the search was interrupted, by its caller or because its time is up.
+    /// Whether the caller or the time limit interrupted the search.
     pub is_late: bool,
 }
 
@@ -146,37 +146,37 @@ const FEW: u64 = 8;
 /// The rounds of the first heat, and the factor between two.
 const FIRST: u64 = 64;
 const LONGER: u64 = 4;
-/// The choices that leave the race, the seeds of them and of their neighbours, and the factors of neighbours.
+/// The number of choices that leave the race, the seeds of them and of their neighbours, and the factors of neighbours.
 const STAY: usize = 8;
 const SOME: u64 = 32;
 const FACTORS: [f64; 3] = [1.8, 1.4, 1.2];
-/// The factor by which seeds grow in the confirmation, and all seeds.
+/// The factor by which seeds grow in the confirmation, and the number of all seeds.
 const MORE: u64 = 4;
 const MANY: u64 = 2048;
-/// The most seeds, where few rounds are enough and an earlier round is within reach.
+/// The largest number of seeds, if few rounds suffice and an earlier round is within reach.
 const MOST: u64 = 32_768;
-/// A choice that is cheaper by less than this is not worth more pilots.
+/// A choice that is cheaper by less than this factor is not worth more pilots.
 const CLOSE: f64 = 0.99;
-/// Of an answer with at most so many rounds one round is a large part of the cost.
+/// Up to this number of rounds, one round is a large part of the cost.
 const FEW_ROUNDS: u64 = 12;
 
 /// The search.
 pub(super) struct PilotSearch<'s> {
-    /// The step sizes of grids, descending, and of each family the server's step.
+    /// The step sizes of grids, descending, and the server step of each family.
     pub sizes: Vec<f64>,
     pub server_steps: Vec<f64>,
     pub families: &'s [Family],
     pub target: &'s SearchTarget,
     pub prices: &'s [Result<Price>],
-    /// The seconds that may be spent.
+    /// The budget in seconds.
     pub budget: f64,
-    /// The least cost that theory knows.
+    /// The least cost known to theory.
     pub known: f64,
     /// Cancelled by the caller, and when time is up.
     pub ended: Cancel,
 }
 
-/// Why a pilot was not run.
+/// Why a pilot did not run.
 enum Stop {
     Budget,
     Interrupted,
@@ -221,8 +221,8 @@ impl PilotSearch<'_> {
         }
     }
 
-    /// The first choices of a family: those that theory knows for the same method under simpler conditions, the cheapest first by this
-    /// family's price, with smaller steps too; otherwise a grid.
+    /// The first choices of a family: those that theory knows for the same method under simpler conditions, the cheapest by this family's
+    /// price first, and smaller steps; otherwise a grid.
     fn proposals(&self, family: usize, simpler: &[Tried]) -> Vec<SearchChoice> {
         const MOST: usize = 8;
         let Ok(price) = &self.prices[family] else { return Vec::new() };
@@ -247,7 +247,7 @@ impl PilotSearch<'_> {
             }
         }
         if !chosen.is_empty() {
-            // What the simpler conditions lack adds noise, for which smaller steps make up, or loses messages.
+            // The conditions that the simpler ones lack add noise, which smaller steps reduce, or lose messages.
             let server_step = self.server_steps[family];
             let also = |choice: &SearchChoice| {
                 let smaller = [1.0, 1.7, 3.0].map(|by| SearchChoice { step_size: rounded(choice.step_size / by), ..*choice });
@@ -276,10 +276,10 @@ impl PilotSearch<'_> {
         steps.iter().flat_map(|h| self.sizes.iter().map(move |eta| choice(h, eta))).collect()
     }
 
-    /// Searches the families without theory. `simpler` are choices of the same families under conditions that theory knows.
+    /// Searches the families unknown to theory. `simpler` are choices of the same families under conditions that theory knows.
     ///
     /// # Errors
-    /// When a pilot cannot be run, or the machine fails.
+    /// When a pilot cannot run, or the machine fails.
     pub fn search(&self, unknown: &[usize], simpler: &[Tried], by: &mut dyn Measure) -> std::result::Result<Pilots, Error> {
         let mut pilots = Pilots::default();
         let mut all: Vec<SearchChoice> = Vec::new();
@@ -297,7 +297,7 @@ impl PilotSearch<'_> {
         Ok(pilots)
     }
 
-    /// The race, smaller steps, neighbours and confirmation; and again with smaller steps where more seeds have refuted all choices.
+    /// The race, smaller steps, neighbours and confirmation; again with smaller steps if more seeds refute all choices.
     fn stages(
         &self,
         pilots: &mut Pilots,
@@ -318,7 +318,7 @@ impl PilotSearch<'_> {
         Ok(())
     }
 
-    /// Records what a pilot says about a choice.
+    /// Records a pilot of a choice.
     fn record(&self, pilots: &mut Pilots, choice: SearchChoice, seeds: u64, measured: Measured) {
         let hit = |errors: f64| measured.hit(self.target.mse, errors).map(|hit| (hit, self.cost(&choice, &hit)));
         let (reached, surely, projected) = (hit(0.0), hit(UPPER), hit(UPPER * (seeds as f64 / MANY as f64).sqrt().min(1.0)));
@@ -349,7 +349,7 @@ impl PilotSearch<'_> {
                 }
                 let measured = match self.measure(pilots, by, &choice, within, FEW) {
                     Ok(measured) => measured,
-                    // Another may be shorter.
+                    // Another pilot may be shorter.
                     Err(Stop::Budget) => continue,
                     Err(other) => return Err(other),
                 };
@@ -368,11 +368,11 @@ impl PilotSearch<'_> {
         }
     }
 
-    /// Races of smaller and smaller steps, for each family of which no choice has reached the target. What has settled has a floor above
-    /// it, which falls with the step; so has what more seeds have refuted. Steps that diverge become smaller only where theory knows a
-    /// choice of the family to be stable under simpler conditions: otherwise none may be.
+    /// Races of smaller and smaller steps, for each family of which no choice has reached the target. A settled error has a floor above the
+    /// target, which falls with the step; so has one that more seeds refuted. Diverging steps are reduced only if theory knows a stable
+    /// choice of the family under simpler conditions; otherwise there may be none.
     fn descend(&self, pilots: &mut Pilots, by: &mut dyn Measure, simpler: &[Tried]) -> std::result::Result<(), Stop> {
-        /// The factor between two steps, and the most races.
+        /// The factor between two steps, and the largest number of races.
         const SMALLER: f64 = 4.0;
         const RACES: usize = 6;
         let same_line =
@@ -407,8 +407,8 @@ impl PilotSearch<'_> {
         Ok(())
     }
 
-    /// Choices with at least this many seeds that would reach the target with all seeds, the cheapest first. They are at most half as
-    /// much again as dear as the first, or as what theory knows.
+    /// Choices with at least this many seeds that would reach the target with all seeds, the cheapest first. They cost at most 1.5 times as
+    /// much as the first, or as theory's best.
     fn cheapest(&self, pilots: &Pilots, seeds: u64) -> Vec<Ranked> {
         let with = pilots.tried.iter().filter(|piloted| piloted.seeds >= seeds);
         let mut all: Vec<Ranked> = with
@@ -432,8 +432,8 @@ impl PilotSearch<'_> {
         all
     }
 
-    /// The same, by the time at which the error passes the target in place of whole rounds: in this order a choice is before another
-    /// that takes as many rounds and misses the target by more a round earlier.
+    /// The same, ordered by the interpolated time at which the error passes the target instead of whole rounds. Of two choices with the
+    /// same rounds, the one that misses the target by less a round earlier comes first.
     fn earliest(&self, pilots: &Pilots, seeds: u64) -> Vec<Ranked> {
         let mut all = self.cheapest(pilots, seeds);
         let smooth = |one: &Ranked| one.hit.smooth(one.cost.of(self.target.goal));
@@ -464,8 +464,8 @@ impl PilotSearch<'_> {
         all
     }
 
-    /// Runs a choice long enough to see that its error has settled below the target, and that slower ones arrive: half as long again as
-    /// `rounds`. Returns whether the budget was large enough.
+    /// Runs a choice for 1.5 times `rounds`, long enough to see its error settle below the target, and slower choices arrive. Returns
+    /// whether the budget sufficed.
     fn again(
         &self,
         pilots: &mut Pilots,
@@ -480,15 +480,15 @@ impl PilotSearch<'_> {
                 self.record(pilots, choice, seeds, measured);
                 Ok(true)
             }
-            // Others may be shorter.
+            // Other pilots may be shorter.
             Err(Stop::Budget) => Ok(false),
             Err(other) => Err(other),
         }
     }
 
-    /// Neighbours of the best choices, as long as they are better.
+    /// Neighbours of the best choices, as long as they improve.
     fn approach(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
-        /// The moves at each factor.
+        /// The number of moves at each factor.
         const MOVES: usize = 4;
         for first in self.earliest(pilots, FEW).into_iter().take(STAY) {
             self.again(pilots, by, first.choice, first.hit.rounds, SOME)?;
@@ -498,7 +498,7 @@ impl PilotSearch<'_> {
                 let ranked = self.earliest(pilots, SOME);
                 let Some(Ranked { choice: best, .. }) = ranked.first().copied() else { return Ok(()) };
                 let mut near: Vec<(SearchChoice, u64)> = Vec::new();
-                // Of the best, and of the best of another family or number of local steps.
+                // Neighbours of the best choice, and of the best with another family or number of local steps.
                 let is_other = |one: &&Ranked| (one.choice.family, one.choice.local_steps) != (best.family, best.local_steps);
                 for one in ranked.first().into_iter().chain(ranked.iter().find(is_other)) {
                     for other in self.neighbours(&one.choice, factor) {
@@ -520,16 +520,16 @@ impl PilotSearch<'_> {
         Ok(())
     }
 
-    /// More seeds for the cheapest choice, until it has all of them. Where it takes few rounds, choices that have missed an earlier round
-    /// by less than a standard error get more seeds too.
+    /// More seeds for the cheapest choice, until it has all. If it takes few rounds, choices that missed an earlier round by less than a
+    /// standard error get more seeds too.
     fn confirm(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
         let goal = self.target.goal;
-        // Choices whose next pilot does not fit into the budget.
+        // Choices whose next pilot exceeds the budget.
         let mut dear: Vec<SearchChoice> = Vec::new();
         loop {
             let mut ranked = self.cheapest(pilots, SOME);
             if ranked.is_empty() {
-                // All that were tried with more seeds have missed: those that the race left behind.
+                // All choices with more seeds have missed: try those that the race left behind.
                 ranked = self.cheapest(pilots, FEW);
             }
             let confirmed = ranked.iter().find(|one| one.seeds >= MANY).copied();
@@ -554,8 +554,8 @@ impl PilotSearch<'_> {
         }
     }
 
-    /// The cheapest choice by the upper end of the interval of its error, among those with all seeds; where the budget has ended
-    /// the search before, among those with the most seeds that reach the target.
+    /// The cheapest choice by the upper end of the interval of its error, among those with all seeds. If the budget ended the search
+    /// before, among those with the most seeds that reach the target.
     fn settle(&self, pilots: &mut Pilots) {
         let mut levels: Vec<u64> = pilots.tried.iter().map(|piloted| piloted.seeds.min(MANY)).collect();
         levels.sort_unstable();
@@ -571,7 +571,7 @@ impl PilotSearch<'_> {
     }
 }
 
-/// A choice with what it costs to reach the target.
+/// A choice with its cost to reach the target.
 #[derive(Debug, Clone, Copy)]
 struct Ranked {
     choice: SearchChoice,

@@ -9,7 +9,7 @@ use super::{SIMPLER_SHARE, THEORY_SHARE, Tuning};
 use crate::numbers::{self, number};
 
 impl Tuning {
-    /// The error where no choice reaches the target.
+    /// The error if no choice reaches the target.
     pub(super) fn refusal(&self, found: &SearchResult, pilots: &Pilots) -> Error {
         if let Some(early) = self.nothing_tried(found, pilots) {
             return early;
@@ -17,7 +17,7 @@ impl Tuning {
         let wanted = numbers::typed(self.target.mse);
         let most = numbers::rounds(self.target.max_rounds);
         let mut help: Vec<String> = Vec::new();
-        // What theory knows to reach the target in the end comes first, then what pilots have seen, then floors.
+        // First choices that theory knows to reach the target finally, then pilots, then floors.
         let (parts, what) = if let Some((choice, error)) = self.nearest(found, pilots) {
             let parts = self.floor_parts(&choice);
             let of_floor = parts.map_or(String::new(), |parts| format!("; {}", of_parts(parts)));
@@ -54,7 +54,7 @@ impl Tuning {
         Error::new("target", what, help.join("; ")).coded(ErrorCode::TargetNotReached)
     }
 
-    /// The error where no choice was tried: no method works over the link, or the budget is too short for a single one.
+    /// The error if no choice was tried: no method works over the link, or the budget is too short for one.
     fn nothing_tried(&self, found: &SearchResult, pilots: &Pilots) -> Option<Error> {
         let reasons: Vec<String> = (0..self.candidates.len())
             .filter_map(|family| {
@@ -91,10 +91,10 @@ impl Tuning {
         Some(Error::new(limit.key(), what, "a larger one, or fewer `methods` and `codecs`").coded(ErrorCode::OutOfRange))
     }
 
-    /// The choice whose error is nearest to the target after the most rounds, with this error.
+    /// The choice whose error after the most rounds is nearest to the target, and that error.
     fn nearest(&self, found: &SearchResult, pilots: &Pilots) -> Option<(SearchChoice, f64)> {
         let slow = found.too_slow().map(|(tried, _, error)| (tried.choice, error));
-        // The lower ends of intervals of few seeds may be below the target by luck: what counts is the error at the end of a run.
+        // Lower ends of intervals over few seeds may be below the target by luck, so that the error at the end of a run counts.
         let by_pilots = pilots.tried.iter().filter(|piloted| !piloted.measured.diverged).filter_map(|piloted| {
             let error = piloted.measured.mean_over(0.8, 1.0);
             (error.is_finite() && error > self.target.mse).then_some((piloted.choice, error))
@@ -102,7 +102,7 @@ impl Tuning {
         slow.into_iter().chain(by_pilots).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// The error where neither an error nor a floor above the target is known.
+    /// The error if neither an error nor a floor above the target is known.
     fn no_level(&self, found: &SearchResult, pilots: &Pilots) -> Error {
         if pilots.tried.iter().any(|piloted| !piloted.measured.diverged) {
             let (wanted, most) = (numbers::typed(self.target.mse), numbers::rounds(self.target.max_rounds));
@@ -119,7 +119,7 @@ impl Tuning {
         Error::new("", what, "other methods, fewer `local_steps`, or a larger sampling.batch").coded(ErrorCode::NoCandidate)
     }
 
-    /// What would lower an error with these parts, bias and noise, or let the search go on.
+    /// How to lower an error with these parts, bias and noise, or to continue the search.
     fn what_helps(&self, found: &SearchResult, pilots: &Pilots, parts: Option<(f64, f64)>) -> Vec<String> {
         let mut help: Vec<String> = Vec::new();
         match parts {

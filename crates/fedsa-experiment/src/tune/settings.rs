@@ -1,4 +1,4 @@
-//! What a tuning is asked for.
+//! The settings of a tuning.
 
 use fedsa::error::Result;
 use fedsa_theory::cost::{Goal, Network};
@@ -8,32 +8,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::options;
 
-/// What a tuning is asked for: options of `fedsa tune` and keyword arguments of Python. Everything about a setting is here once. Errors name the
-/// setting at fault.
+/// The settings of a tuning: options of `fedsa tune` and keyword arguments of Python, documented only here. Errors name the setting.
 #[derive(Debug, Clone, PartialEq, clap::Args, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TuneSettings {
     /// Mean-square error to reach
     #[arg(long, value_name = "EPS2", help_heading = options::MODEL)]
     pub target_mse: f64,
-    /// Cost to minimise: rounds, bits of all messages, samples of all agents, or seconds of messages (`latency`, `bandwidth`) without
-    /// computation
+    /// Cost to minimise; bits: of all messages; samples: of all agents; seconds: of messages without computation (`latency`, `bandwidth`)
     #[arg(long, value_name = "COST", help_heading = options::MODEL, value_parser = options::one_of::<Goal>(), hide_possible_values = true, default_value = "bits")]
     pub objective: Goal,
-    /// Seconds of an exchange, whatever its size, for `objective = seconds`
+    /// Seconds of an exchange of any size, for `objective = seconds`
     #[arg(long, value_name = "SECONDS", help_heading = options::MODEL)]
     pub latency: Option<f64>,
-    /// Bits a second of all messages up and down, for `objective = seconds`
+    /// Bits per second of all messages, for `objective = seconds`
     #[arg(long, value_name = "BITS", help_heading = options::MODEL)]
     pub bandwidth: Option<f64>,
     /// Candidate methods; by default fedlsa, scafflsa, fedhsa, and the experiment's methods with a step size
     #[arg(long, value_name = "METHODS", help_heading = options::METHOD, value_delimiter = ',')]
     pub methods: Vec<String>,
-    /// Candidate uplink codecs, such as exact,float32,quantised:8,rand-k:0.5; the experiment's by default. auto: exact, float32, and
+    /// Candidate uplink codecs, such as exact,float32,quantised:8,rand-k:0.5; by default the experiment's. auto: exact, float32, and
     /// quantised with 4, 6, 8 and 12 bits
     #[arg(long, value_name = "CODECS", help_heading = options::METHOD, value_delimiter = ',')]
     pub codecs: Vec<String>,
-    /// Candidate numbers of local steps; by default all up to `max_local_steps`
+    /// Candidate local steps; by default all up to `max_local_steps`
     #[arg(long, value_name = "H1,H2,..", help_heading = options::METHOD, value_delimiter = ',', value_parser = options::whole)]
     pub local_steps: Vec<u64>,
     /// Largest number of local steps
@@ -44,13 +42,13 @@ pub struct TuneSettings {
     #[arg(long, value_name = "N", help_heading = options::METHOD, default_value_t = tune::DEFAULT_MAX_ROUNDS, value_parser = |text: &str| options::between(text, 1, fedsa::message::MAX_ROUNDS))]
     #[schemars(range(min = 1))]
     pub max_rounds: u64,
-    /// Method whose link, start and output all candidates get, if the experiment's methods differ in them
+    /// Method whose link, start and output candidates get, if the experiment's methods differ
     #[arg(long, value_name = "LABEL", help_heading = options::METHOD)]
     pub like: Option<String>,
-    /// Search time in seconds or with a unit (90s, 10m, 2h), as estimated for one core: the answer does not depend on the machine
+    /// Search time in seconds or with a unit (90s, 10m, 2h), estimated for one core, independent of the machine
     #[arg(long, value_name = "TIME", help_heading = options::METHOD, default_value = "60", value_parser = options::time)]
     pub budget: f64,
-    /// Time limit by the clock: the search then ends with the best so far, which depends on the machine
+    /// Time limit by the clock; the answer then depends on the machine
     #[arg(long, value_name = "TIME", help_heading = options::METHOD, value_parser = options::time)]
     pub time_limit: Option<f64>,
 }
@@ -62,12 +60,12 @@ impl Default for TuneSettings {
 }
 
 impl TuneSettings {
-    /// The defaults, for a target.
+    /// The defaults for a target.
     pub fn new(target_mse: f64) -> Self {
         Self { target_mse, ..Self::default() }
     }
 
-    /// The network, where anything is said of it.
+    /// The network, if latency or bandwidth is given.
     ///
     /// # Errors
     /// When a number is out of range.

@@ -1,20 +1,21 @@
-//! How a client asks a resident agent: frames over a stream.
+//! Requests of a client to a resident agent: frames over a stream.
 //!
-//! A request is `FA1`, the length of the message as four bytes, the lowest first, and the message. A reply is one byte, `0` where the message
-//! wants no answer, `1` before an answer, `2` before the reason of a refusal, `3` before that of a failure, then a length and bytes likewise.
+//! A request is `FA1`, the length of the message (four bytes, little-endian), and the message. A reply begins with one byte: `0` if the
+//! message needs no answer, `1` before an answer, `2` before the reason of a refusal, `3` before the reason of a failure. A length and the
+//! bytes follow `1`, `2` and `3`.
 
 use std::io::{self, ErrorKind, Read, Write};
 
 use fedsa::error::Error;
 
-/// What a request begins with.
+/// The first bytes of a request.
 const MAGIC: [u8; 3] = *b"FA1";
 /// The longest message, in bytes: Flower carries 2 GiB at most.
 const LONGEST: usize = 1 << 31;
 
 /// A reply to a message.
 pub enum Reply {
-    /// The message wants no answer.
+    /// The message needs no answer.
     Nothing,
     /// The answer.
     Answer(Vec<u8>),
@@ -25,24 +26,24 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The reason of a refusal.
+    /// The reply with the reason of a refusal.
     pub fn refused(e: &Error) -> Self {
         Self::Refused(e.to_string())
     }
 
-    /// The reason of a failure.
+    /// The reply with the reason of a failure.
     pub fn failed(e: &Error) -> Self {
         Self::Failed(e.to_string())
     }
 }
 
-/// Reads a message; `None` if the client has gone.
+/// Reads a message; `None` if the client has disconnected.
 ///
 /// # Errors
-/// When the stream fails, or holds something else.
+/// When the stream fails, or contains no frame.
 pub fn read_request(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; 7];
-    // A client that has gone has sent nothing more.
+    // A client that has disconnected sends nothing more.
     if stream.read(&mut head[..1])? == 0 {
         return Ok(None);
     }
@@ -51,7 +52,7 @@ pub fn read_request(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     if head[..3] != MAGIC || len > LONGEST {
         return Err(io::Error::new(ErrorKind::InvalidData, "not a request to an agent"));
     }
-    // Memory is taken as bytes come, and not by what a client says.
+    // Memory grows with the bytes that arrive; a client's stated length alone reserves none.
     let mut message = Vec::new();
     stream.take(len as u64).read_to_end(&mut message)?;
     if message.len() < len { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(Some(message)) }

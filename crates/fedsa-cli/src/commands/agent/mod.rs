@@ -1,6 +1,6 @@
-//! `fedsa agent`: one agent of a federation, which stays in memory and is asked over a socket of this machine.
+//! `fedsa agent`: one agent of a federation. It stays in memory and answers over a socket of this machine.
 //!
-//! Its state is on the disk before an answer leaves, so that it can be killed at any time and started again.
+//! Its state is on disk before an answer leaves, so that the process can be killed at any time and restarted.
 
 #[cfg(unix)]
 mod frames;
@@ -16,10 +16,10 @@ use fedsa_experiment::deployment::{Deployment, LocalAgent};
 use super::load;
 use crate::args::AgentArgs;
 
-/// Runs the command. It returns when it fails; a signal ends the process.
+/// Runs the command. It returns only on failure; a signal ends the process.
 ///
 /// # Errors
-/// On bad input, when another process has the folder of the state, and when the disk or the socket fails.
+/// On bad input, when another process uses the state folder, and when the disk or the socket fails.
 pub fn agent(args: &AgentArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
     let deployment = Deployment::new(experiment.document)?;
@@ -53,13 +53,13 @@ fn serve(args: &AgentArgs, agent: LocalAgent) -> Result<u8, Error> {
     unix::serve(&listener, &mut resident)
 }
 
-/// An agent with the place of its state.
+/// An agent with its state folder.
 #[cfg(unix)]
 struct Resident {
     agent: LocalAgent,
     kept: state::StateFolder,
     quiet: bool,
-    /// The questions that it has answered since it was started.
+    /// The questions answered since the start of the process.
     answered: u64,
 }
 
@@ -71,7 +71,7 @@ impl Resident {
         }
     }
 
-    /// Processes a message. Its answer may leave: the state is kept.
+    /// Processes a message. When this returns, the state is on disk and the answer may leave.
     fn handle(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let before = self.agent.number();
         let answer = self.agent.handle(message)?;
@@ -106,11 +106,10 @@ mod unix {
     use super::frames::{Reply, read_request, write_reply};
     use super::{super::warn, Resident};
 
-    /// The time that a client may take between two bytes; a client that was killed must not block others.
+    /// The longest time between two bytes of a client, so that a killed client does not block others.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// Listens at a path with the permissions of the user alone. A socket that a killed process has left there is replaced; anything else
-    /// is not.
+    /// Listens at a path that only this user may access. It replaces the socket of a killed process, and no other file.
     pub fn listen(path: &Path) -> Result<UnixListener, Error> {
         let failed = |e: std::io::Error| {
             let help = "--socket PATH, a path of at most 107 bytes in a folder that you may write to";
@@ -130,7 +129,7 @@ mod unix {
                 return Err(Error::new("--socket", what, "another path"));
             }
         }
-        // Nobody else may connect, not even between two calls: it gets its name when its permissions are set.
+        // The socket gets its name only after its permissions are set, so that other users can never connect.
         let folder = atomic::folder_of(path);
         let hidden = folder.join(format!(".fedsa-{}", std::process::id()));
         let listener = UnixListener::bind(&hidden).map_err(failed)?;
@@ -142,7 +141,7 @@ mod unix {
         Ok(listener)
     }
 
-    /// Answers one client after the other.
+    /// Answers one client at a time.
     pub fn serve(listener: &UnixListener, resident: &mut Resident) -> Result<u8, Error> {
         loop {
             let stream = match listener.accept() {
@@ -156,7 +155,8 @@ mod unix {
         }
     }
 
-    /// Answers the messages of a client until it goes. Its own failures concern nobody else; those of this machine end the agent.
+    /// Answers the messages of a client until it disconnects. The inner result has the client's failures; the outer one has this machine's,
+    /// which end the agent.
     fn converse(mut stream: UnixStream, resident: &mut Resident) -> Result<std::io::Result<()>, Error> {
         let prepared = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
         if let Err(e) = prepared {

@@ -1,4 +1,4 @@
-//! The folder with the state of an agent, which one process has at a time.
+//! The folder with the state of an agent, locked by one process at a time.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
@@ -10,20 +10,20 @@ use fedsa_data::regular;
 
 /// The file with the state.
 const STATE: &str = "agent.state";
-/// The file that the process has locked.
+/// The lock file.
 const LOCK: &str = "agent.lock";
 
-/// The folder, while this process has it.
+/// The locked folder.
 pub struct StateFolder {
     path: PathBuf,
     _lock: File,
 }
 
 impl StateFolder {
-    /// Takes the folder, which is made for the user alone where there is none.
+    /// Locks the folder, and creates it with permissions for this user only if it is missing.
     ///
     /// # Errors
-    /// When another process has it, or it cannot be written to.
+    /// When another process has locked it, or it cannot be written to.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let failed = |e: io::Error| {
             let what = format!("the folder {} cannot be used: {e}", path.display());
@@ -45,7 +45,7 @@ impl StateFolder {
         }
     }
 
-    /// The state, if one was kept.
+    /// The state, if one was saved.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -58,16 +58,16 @@ impl StateFolder {
         }
     }
 
-    /// Keeps a state: it is on the disk when this returns.
+    /// Saves a state, which is on disk when this returns.
     ///
     /// # Errors
-    /// When it cannot be written. The earlier one is then kept.
+    /// When it cannot be written. The earlier state then remains.
     pub fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         let path = self.path.join(STATE);
         atomic::write(&path, bytes, &self.path, Existing::Replace).map_err(|e| atomic::unwritable(&path, &e))
     }
 
-    /// The error about the state, with what can be done. Nothing is deleted.
+    /// An error about the state, with help. Nothing is deleted.
     pub fn named(&self, e: Error) -> Error {
         let path = self.path.join(STATE).display().to_string();
         if e.kind() != ErrorKind::Format {

@@ -1,5 +1,5 @@
-//! The short page: for each method its floor, what limits it, what would help most, the largest stable step, and what a target takes, in
-//! at most 25 lines.
+//! The short page, of at most 25 lines: for each method its floor, the largest part of the floor, the most useful change, the largest
+//! stable step, and the cost of a target.
 
 use fedsa::method::Drift;
 use fedsa_experiment::Plan;
@@ -13,12 +13,12 @@ use super::target::amounts;
 use super::text::{WIDTH, row};
 use crate::commands::count;
 
-/// The most lines of the page, and the most methods that have several lines each.
+/// The largest number of lines.
 pub const MAX_LINES: usize = 25;
 const IN_BLOCKS: usize = 3;
-/// The most lines that say what is not known and what was left out.
+/// The largest number of lines about unknown or omitted numbers.
 const MAX_REASONS: usize = 4;
-/// The widths of the name of a method in a table where there is no room for all of it.
+/// The width to which names of methods in a table are cut if space is short.
 const NARROWEST: usize = 16;
 const WIDEST: usize = 30;
 
@@ -37,7 +37,7 @@ pub fn page(plan: &Plan, report: &TheoryReport, target: Option<f64>) -> Vec<Stri
     }
     let mut reasons = reasons(report);
     let rows = report.methods.len();
-    // The head of the table, an empty line after it, and one of the reasons.
+    // The head of the table, an empty line after it, and one line of reasons.
     let room = MAX_LINES - lines.len() - end.len() - 2;
     let reasons_shown = reasons.len().min(MAX_REASONS).min(room.saturating_sub(rows).max(1));
     let left = room - reasons_shown;
@@ -68,7 +68,7 @@ fn problem(plan: &Plan) -> String {
     format!("{}, {}; {}{unknown}.", count(field.agents(), "agent"), count(field.dim(), "component"), page::sampling(field))
 }
 
-/// The last lines: what the numbers are, and where there is more.
+/// The last lines: the meaning of the numbers, and where to find more.
 fn ending(report: &TheoryReport, target: Option<f64>) -> Vec<String> {
     let mut lines = Vec::new();
     if !report.left_out.is_empty() {
@@ -143,7 +143,7 @@ fn without_rounds(method: &MethodTheory, plan: &Plan, why: &str) -> Vec<(&'stati
     lines
 }
 
-/// The floor, how it is known, and what limits it.
+/// The floor, how it is known, and its largest part.
 fn floor(method: &MethodTheory) -> String {
     match (&method.limits, &method.floor) {
         (Ok(limits), _) if limits.floor <= method.bias_rounding => "none: it reaches theta* to rounding".into(),
@@ -162,7 +162,7 @@ fn floor(method: &MethodTheory) -> String {
     }
 }
 
-/// That it diverges, and how.
+/// The statement that it diverges, and how.
 fn diverges(method: &MethodTheory) -> String {
     let radius =
         |radius: &fedsa::error::Result<f64>| radius.as_ref().map_or(String::new(), |x| format!(" (radius {})", numbers::radius(*x)));
@@ -210,7 +210,7 @@ fn stable(method: &MethodTheory) -> Option<String> {
     })
 }
 
-/// What the target takes, or what keeps the error above it.
+/// The cost of the target, or the reason why the error stays above it.
 fn target_text(target: &MethodTarget) -> String {
     match &target.reach {
         Ok(Reach::After(after)) => {
@@ -233,7 +233,7 @@ fn rounds(after: &fedsa_theory::predict::Rounds) -> (&'static str, f64) {
     if after.curve.is_some() { ("", after.rounds) } else { ("about ", two_digits(after.rounds)) }
 }
 
-/// The rows of a table, a line each, and its head.
+/// The table: its head, and one line per row.
 fn table(report: &TheoryReport, target: Option<f64>, most: usize) -> Vec<String> {
     let mut head = vec!["method", "floor", "limited by", "helps most", "stable up to"];
     let goal = target.map(|mse| format!("rounds to {}", number(mse)));
@@ -242,7 +242,7 @@ fn table(report: &TheoryReport, target: Option<f64>, most: usize) -> Vec<String>
     rows.extend(report.methods.iter().take(most).map(|method| cells(method, target.is_some())));
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let mut widths: Vec<usize> = (0..head.len()).map(width).collect();
-    // What does not fit is taken from what would help most, and then from the name.
+    // A table that is too wide loses text of the last column first, then of names.
     let mut over = (widths.iter().sum::<usize>() + 2 * widths.len()).saturating_sub(WIDTH);
     for (column, least) in [(0, WIDEST), (3, 27), (0, NARROWEST), (2, 12), (3, 8)] {
         let less = over.min(widths[column].saturating_sub(least));
@@ -282,7 +282,7 @@ fn cells(method: &MethodTheory, has_target: bool) -> Vec<String> {
         }
         _ => nothing(),
     };
-    // The value that a setting would have stands after a comma.
+    // The value of a changed setting follows a comma.
     let short = |what: &str| what.split_once(',').map_or(what, |(what, _)| what).to_string();
     let help = limits.and_then(|limits| {
         let (change, floor) = best(&method.changes, limits)?;
@@ -313,7 +313,7 @@ fn cells(method: &MethodTheory, has_target: bool) -> Vec<String> {
     cells
 }
 
-/// The reasons for what is not known in a table, each once, with how many methods it is about.
+/// The reasons for unknown numbers in a table, each once with its number of methods.
 fn reasons(report: &TheoryReport) -> Vec<String> {
     let mut all: Vec<(String, Vec<&str>)> = Vec::new();
     for method in report.methods.iter().filter(|method| method.floor_mse().is_none() && !method.outlook.is_unstable()) {
@@ -351,7 +351,7 @@ fn cut(text: &str, most: usize) -> String {
     format!("{}..", kept.trim_end())
 }
 
-/// A text of at most `most` characters, cut in the middle: points of a sweep differ at their ends.
+/// A text of at most `most` characters, cut in the middle, because points of a sweep differ at their ends.
 fn cut_middle(text: &str, most: usize) -> String {
     let letters: Vec<char> = text.chars().collect();
     if letters.len() <= most {

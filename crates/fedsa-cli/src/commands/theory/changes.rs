@@ -1,4 +1,4 @@
-//! What would change a floor.
+//! Settings that would change a floor.
 
 use fedsa_experiment::numbers::{number, radius};
 use fedsa_experiment::theory::{ReasonCode, SettingChange, against};
@@ -6,7 +6,7 @@ use fedsa_theory::predict::Limits;
 
 use super::text::row;
 
-/// The table of changed settings: a row each, with the floor, its parts, and the factor by which a round shrinks the error.
+/// The table of changed settings, one row each: the floor, its parts, and the factor by which a round shrinks the error.
 pub fn table(changes: &[SettingChange], limits: &Limits) -> Vec<Vec<String>> {
     let rest = if limits.mixing.is_some() { "noise and mixing" } else { "noise" };
     let mut table = vec![row(&["change", "floor", "bias^2", rest, "error per round", "against now"])];

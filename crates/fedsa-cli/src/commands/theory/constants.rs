@@ -7,7 +7,7 @@ use fedsa_experiment::theory::ProblemTheory;
 
 use super::text::{Page, row, sentence};
 
-/// The name on the page and the meaning of a constant: the table of the JSON that it is in, and its key.
+/// The name and the meaning of a constant, with its table and key in the JSON.
 struct Explained {
     table: &'static str,
     key: &'static str,
@@ -105,7 +105,7 @@ const ALL: &[Explained] = &[
     ),
 ];
 
-/// The constants of a problem. The meaning of those in `explained` was given before; the others join them.
+/// The constants of a problem. Constants in `explained` have had their meaning before; the others are added to it.
 pub fn constants(page: &mut Page, problem: &ProblemTheory, explained: &mut BTreeSet<&'static str>) {
     let (mut rows, mut unknown) = (Vec::new(), BTreeMap::<String, Vec<&str>>::new());
     for Explained { table, key, symbol, meaning } in ALL {
@@ -121,12 +121,12 @@ pub fn constants(page: &mut Page, problem: &ProblemTheory, explained: &mut BTree
             (None, _) => "not finite".into(),
         };
         let meaning = if explained.insert(symbol) { meaning } else { "" };
-        // A constant that is not known is listed for its meaning.
+        // An unknown constant is listed for its meaning.
         if !text.is_empty() || !meaning.is_empty() {
             rows.push(row(&[symbol, &text, meaning]));
         }
     }
-    // Whole tables that are not known have a reason.
+    // Tables that are unknown as a whole have a reason.
     let reasons: Vec<&str> = ["monotone", "constants"].into_iter().filter_map(|table| problem.reason(table)).collect();
     if rows.is_empty() && reasons.is_empty() {
         return;
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// The fields of a structure that is printed.
+    /// The fields of a structure.
     fn keys(value: impl serde::Serialize) -> BTreeSet<String> {
         serde_json::to_value(value).unwrap().as_object().unwrap().keys().cloned().collect()
     }

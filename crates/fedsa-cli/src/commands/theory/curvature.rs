@@ -1,4 +1,4 @@
-//! What is known of methods with gradients and Hessians: rates that follow from the eigenvalues of the agents' Hessians.
+//! Rates of methods with gradients and Hessians, from the eigenvalues of the agents' Hessians.
 
 use fedsa_experiment::Plan;
 use fedsa_experiment::numbers::{about, number};
@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::text::{Page, row};
 
-/// What is known of the rate of a method without local steps.
+/// The rate of a method without local steps.
 pub fn rates(page: &mut Page, plan: &Plan, known: &MethodTheory) {
     let (planned, field) = (&plan.cells[known.cell], plan.field(known.cell));
     let settings = serde_json::to_value(&*planned.method.settings).unwrap_or(Json::Null);
@@ -54,7 +54,7 @@ pub fn rates(page: &mut Page, plan: &Plan, known: &MethodTheory) {
     }
 }
 
-/// What the eigenvalues of the Hessians say of the rate of a kind of method.
+/// The rate of a kind of method, from the eigenvalues of the Hessians.
 fn rate_of(page: &mut Page, kind: &str, curvature: &HessianEigenvalues, settings: &Json) {
     let HessianEigenvalues { least, largest, is_quadratic, .. } = *curvature;
     match kind {

@@ -1,4 +1,4 @@
-//! The page for people: what limits the accuracy of each method, what it costs, and which steps are stable.
+//! The long page: the limits of each method's accuracy, its costs, and its stable steps.
 
 use std::collections::BTreeSet;
 
@@ -20,17 +20,17 @@ use super::{changes, constants, curvature, stability, statements, target};
 use crate::commands::count;
 use crate::commands::progress::Predicting;
 
-/// The most problems, and the most methods at points, that are described in full; and the most that have a line.
+/// The largest numbers of problems, and of methods at points, that are described in full, and that have a line.
 const PROBLEMS: usize = 4;
 const METHODS: usize = 8;
 const LINES: usize = 100;
-/// The most multiplications of the floors of lines, and of the curve of a method and of a floor that are computed for comparison, about
-/// one a nanosecond.
+/// The largest numbers of multiplications (about one per nanosecond) for the floors of lines, and for the curve of a method and the floor
+/// that it is compared with.
 const LINES_WORK: f64 = 2e10;
 const CURVE_WORK: f64 = 4e9;
 const OTHER_WORK: f64 = 4e9;
 
-/// Makes the page, and passes it on part by part, because later parts take time; `shown` says what is being computed.
+/// Makes the page, and passes it on part by part, because later parts take time; `shown` displays the current computation.
 pub fn page(
     plan: &Plan,
     predictor: &Predictor,
@@ -73,7 +73,7 @@ pub fn page(
     }
 }
 
-/// What was left out because it takes too long.
+/// Numbers that were omitted because they take too long.
 fn left_out(page: &mut Page, all: &[LeftOut]) {
     page.title("Left out");
     page.paragraph("These take too long, by a count of operations that is the same on every machine:");
@@ -84,7 +84,7 @@ fn left_out(page: &mut Page, all: &[LeftOut]) {
     page.table(&all.iter().map(|one| row(&[&of(one), &one.what, &one.why])).collect::<Vec<_>>());
 }
 
-/// Points after the first ones, a line each.
+/// Points after the first ones, one line each.
 fn others(page: &mut Page, plan: &Plan, predictor: &Predictor, shown: &Predicting) {
     page.title("Other points");
     page.paragraph(&format!("In brief; fix the swept keys with --set to have a page of one of them. Above: the first {METHODS}."));
@@ -165,7 +165,7 @@ fn problem(page: &mut Page, plan: &Plan, i: usize, known: &ProblemTheory, explai
     constants::constants(page, known, explained);
 }
 
-/// How fast samples forget.
+/// The mixing of the samples.
 fn mixing(page: &mut Page, known: &ProblemTheory) {
     if let Some(why) = known.reason("mixing") {
         return page.paragraph(&sentence(&format!("how fast samples forget is {why}")));
@@ -258,7 +258,7 @@ fn method(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &MethodThe
     }
 }
 
-/// What is known of a method whose rounds have no closed form.
+/// The known numbers of a method whose rounds have no closed form.
 fn unknown(page: &mut Page, plan: &Plan, known: &MethodTheory, why: &str) {
     page.heading("Accuracy, rounds and stability");
     page.paragraph(&format!("Its limit, floor, rate and stable steps are {why}."));
@@ -273,7 +273,7 @@ fn unknown(page: &mut Page, plan: &Plan, known: &MethodTheory, why: &str) {
     }
 }
 
-/// What limits the accuracy.
+/// The limits of the accuracy.
 fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &MethodTheory, of: &Forecast) {
     page.heading("What limits the accuracy");
     let limits = match &known.limits {
@@ -360,7 +360,7 @@ fn parts(of: &Forecast, plan: &Plan, known: &MethodTheory, limits: &Limits) -> V
     let shape = of.shape();
     rows.push(bias_part(known, limits, shape.drift, share));
     let mut add = |name: &str, value: f64, meaning: &str| {
-        // Of rounding.
+        // An effect of rounding.
         let is_nothing = value.abs() <= 1e-12 * limits.floor;
         let (value, share) = if is_nothing { ("0".to_string(), "0%".to_string()) } else { (number(value), share(value)) };
         rows.push(row(&[name, &value, &share, meaning]));
@@ -411,7 +411,7 @@ fn why_no_bias(reason: NoBias) -> &'static str {
     }
 }
 
-/// What leading order explains under Markov samples.
+/// The share that the leading order explains under Markov samples.
 fn leading_order(page: &mut Page, known: &MethodTheory) {
     if let Some(explanation) = known.leading_order {
         page.paragraph(&format!(
@@ -422,7 +422,7 @@ fn leading_order(page: &mut Page, known: &MethodTheory) {
     }
 }
 
-/// Whether the rounds of the file are enough to see the floor.
+/// Whether the file's rounds suffice to reach the floor.
 fn finite(page: &mut Page, predictor: &Predictor, known: &MethodTheory, limits: &Limits) {
     let (finite, spent) = work::within(CURVE_WORK, || predictor.number(known.cell, "finite_floor"));
     match finite {
@@ -435,7 +435,7 @@ fn finite(page: &mut Page, predictor: &Predictor, known: &MethodTheory, limits: 
     }
 }
 
-/// What is known where the parts of the floor are not.
+/// The floor of a method, if its parts are unknown.
 fn floor_alone(page: &mut Page, predictor: &Predictor, known: &MethodTheory, of: &Forecast, why: &str) {
     match &known.floor {
         Ok(floor) => page.paragraph(&format!(
@@ -471,7 +471,7 @@ fn floor_alone(page: &mut Page, predictor: &Predictor, known: &MethodTheory, of:
     leading_order(page, known);
 }
 
-/// The bias alone.
+/// The bias, if only it is known.
 fn bias(page: &mut Page, known: &MethodTheory) {
     let Ok(bias) = known.bias else { return };
     page.paragraph(&match known.no_bias {
@@ -484,7 +484,7 @@ fn bias(page: &mut Page, known: &MethodTheory) {
     });
 }
 
-/// How fast it is, and what a round costs.
+/// The speed, and the cost of a round.
 fn speed(page: &mut Page, known: &MethodTheory) {
     page.heading("Rounds, samples and bits");
     match (&known.outlook.radius, known.regime) {

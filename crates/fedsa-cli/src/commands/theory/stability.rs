@@ -1,4 +1,4 @@
-//! Which steps of a method are stable, and why the next larger one is not.
+//! The stable steps of a method, and why larger ones are unstable.
 
 use fedsa_experiment::numbers::{self, number, rounded_down, rounded_up, typed};
 use fedsa_experiment::theory::{KnownOrReason, MethodTheory};
@@ -38,7 +38,7 @@ pub fn section(page: &mut Page, known: &MethodTheory, of: &Forecast) {
     windows(page, known, of);
 }
 
-/// The largest stable step, and what fails above it.
+/// The largest stable step, and the failure above it.
 fn largest(found: &KnownOrReason<StableStep>, known: &MethodTheory, of: &Forecast) -> String {
     match found {
         Ok(stable) if stable.step.is_infinite() => "Every step is stable: none is too large.".into(),
@@ -53,7 +53,7 @@ fn largest(found: &KnownOrReason<StableStep>, known: &MethodTheory, of: &Forecas
     }
 }
 
-/// What fails beyond the largest stable step.
+/// The failure beyond the largest stable step.
 fn above(known: &MethodTheory, of: &Forecast) -> String {
     match known.stability.above {
         Some((eta, Spot { verdict: StepVerdict::MeanDiverges, radius, .. })) => {
@@ -106,7 +106,7 @@ fn windows(page: &mut Page, known: &MethodTheory, of: &Forecast) {
     }
 }
 
-/// Where the scan of steps was coarser or shorter than it could be.
+/// A note if the scan of steps was coarser or shorter than usual.
 fn cut_short(page: &mut Page, sets: &[StableSet], hs: &[u64]) {
     let finest = 2f64.powf(1.0 / 15.5);
     if let Some(set) = sets.first().filter(|set| set.ratio > finest) {
@@ -128,7 +128,7 @@ fn cut_short(page: &mut Page, sets: &[StableSet], hs: &[u64]) {
     }
 }
 
-/// The intervals of a number of local steps; `is_mean` marks those that were looked at in the mean only.
+/// The intervals for a number of local steps; `is_mean` marks those that were computed for the mean only.
 fn interval_row(set: &StableSet, own: u64, is_mean: bool) -> Vec<String> {
     let text = |(low, high): &(f64, f64)| match (*low, *high) {
         (0.0, high) if high.is_infinite() => format!("up to {} at least", number(set.looked_to)),

@@ -1,4 +1,4 @@
-//! What the theorems of the sources say about a method, beside the exact value.
+//! Statements of the sources' theorems about a method, and the exact values.
 
 use fedsa_experiment::numbers::{about, number, typed};
 use fedsa_experiment::theory::Theorems;

@@ -50,7 +50,7 @@ pub fn text(target: &MethodTarget) -> String {
         }
     }
 }
-/// What some rounds cost.
+/// The cost of some rounds.
 pub fn amounts(cost: &RoundCost, rounds: f64) -> String {
     let samples = if cost.samples > 0.0 { format!(", {} of all agents", counted(rounds * cost.samples, "sample")) } else { String::new() };
     let bits = format!("{} bits up and {} bits down", amount(rounds * cost.bits_up), amount(rounds * cost.bits_down));

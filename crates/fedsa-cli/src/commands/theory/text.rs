@@ -5,7 +5,7 @@ use textwrap::{Options, WordSeparator};
 
 /// The width of the page in characters.
 pub const WIDTH: usize = 100;
-/// What is under a heading is indented by this much.
+/// The indentation below a heading.
 const INDENT: &str = "  ";
 /// The narrowest last column of a table.
 const NARROWEST: usize = 24;
@@ -23,7 +23,7 @@ fn wrapped(text: &str, first: &str, others: &str) -> Vec<String> {
 }
 
 impl Page {
-    /// A heading with a line under it.
+    /// A heading, underlined.
     pub fn title(&mut self, text: &str) {
         self.gap();
         let lines = wrapped(text, "", "");
@@ -43,7 +43,7 @@ impl Page {
         self.lines.extend(wrapped(text, INDENT, INDENT));
     }
 
-    /// Rows of cells, each as many. Columns but the last are as wide as their widest cell.
+    /// Rows with equal numbers of cells. Columns but the last are as wide as their widest cell.
     pub fn table(&mut self, rows: &[Vec<String>]) {
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
@@ -56,7 +56,7 @@ impl Page {
             if last.is_empty() {
                 self.lines.push(head.trim_end().to_string());
             } else if before + NARROWEST > WIDTH && head.chars().count() + last.chars().count() > WIDTH {
-                // A line of its own.
+                // A separate line.
                 self.lines.push(head.trim_end().to_string());
                 let indent = INDENT.repeat(4);
                 self.lines.extend(wrapped(last, &indent, &indent));
@@ -73,7 +73,7 @@ impl Page {
         }
     }
 
-    /// The lines so far; the page goes on after them with an empty line.
+    /// Removes and returns the lines so far; an empty line precedes the next ones.
     pub fn take(&mut self) -> Vec<String> {
         let lines = std::mem::take(&mut self.lines);
         self.lines.push(String::new());
@@ -86,7 +86,7 @@ pub fn row(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_string()).collect()
 }
 
-/// A sentence: the first letter large, and a full stop at its end.
+/// A sentence: its first letter in upper case, and a full stop.
 pub fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map_or(String::new(), |c| c.to_uppercase().collect());

@@ -8,12 +8,12 @@ use crate::checks::verdict::{Asked, Measured};
 use crate::config::Check;
 use crate::numbers;
 
-/// The metric of every seed at every recorded round is that at the first point `along` a coordinate, or that of the method
-/// `over` at the same point, within `tolerance` (relative to the larger of both).
+/// The metric of every seed at every recorded round equals the metric at the first point `along` a coordinate, or of the method `over` at
+/// the same point, within `tolerance` (relative to the larger one).
 pub struct CoincideCheck;
 
 impl CoincideCheck {
-    /// The cells that are compared, each pair with the place of the first one.
+    /// The pairs of cells to compare, each with the place of the first one.
     fn pairs(facts: &PlanFacts<'_>, check: &Check, cells: &[(usize, usize)]) -> Result<Vec<(usize, usize, String)>> {
         let with_over = |(point, cell): &(usize, usize)| Ok((*cell, facts.over(check, *point)?, facts.place(*point)));
         if check.along.is_none() {
@@ -55,7 +55,7 @@ impl CheckKind for CoincideCheck {
                 return Err(Error::new("", "the two runs have other seeds or recorded other rounds", ""));
             }
             let values = curves.iter().flatten().zip(others.iter().flatten());
-            // Values that are equal deviate by 0, also where both are 0; NaN counts as the worst deviation.
+            // Equal values deviate by 0, also if both are 0; NaN counts as the worst deviation.
             let deviations = values.map(|((_, x), (_, y))| if x == y { 0.0 } else { (x - y).abs() / x.abs().max(y.abs()) });
             let worst = deviations.fold(0.0, |a: f64, b| if b.is_nan() || b > a { b } else { a });
             let allowance = "the largest relative deviation of a seed at a recorded round".to_string();

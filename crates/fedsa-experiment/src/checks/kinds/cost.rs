@@ -1,4 +1,4 @@
-//! `cost`: the cost of a method to reach a level, beside that of another method or at another point.
+//! `cost`: the cost of a method to reach a level, alone or relative to another method or point.
 
 use fedsa::error::{Error, Result};
 
@@ -11,9 +11,9 @@ use crate::config::schema::CostLevel;
 use crate::numbers;
 use crate::results::paid;
 
-/// The cost of `method` when its mean metric first falls to `level` lies between `min` and `max`; with `over` the cost of
-/// that method, divided by that of `method`, does. With `along` it is this number at every point along a coordinate, divided by that at
-/// the first. `cost` names the count, `bits_up` by default.
+/// The cost of `method` when its mean metric first falls to `level` lies between `min` and `max`. With `over` it is the ratio of the cost
+/// of `over` to that cost; with `along` the ratio of this number at every point along a coordinate to the first. `cost` names the count, by
+/// default `bits_up`.
 pub struct CostCheck;
 
 impl CheckKind for CostCheck {

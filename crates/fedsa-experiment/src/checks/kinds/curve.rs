@@ -9,8 +9,8 @@ use crate::checks::verdict::Measured;
 use crate::config::Check;
 use crate::numbers;
 
-/// The mean over seeds of mse or error follows the exact mean-square error: at least 95% of the rounds within 3 standard
-/// errors, all within 5; a `tolerance` (relative) is added to both, and so is a closure's eps^2.
+/// The mean over seeds of mse or error follows the exact mean-square error: at least 95% of the rounds within 3 standard errors, all within
+/// 5. A relative `tolerance` and a closure's eps^2 widen both.
 pub struct CurveCheck;
 
 impl CheckKind for CurveCheck {

@@ -11,7 +11,7 @@ use crate::config::Check;
 use crate::numbers;
 
 /// The method's floor is within `tolerance` (relative) and `se` standard errors of `expected`: a number or a predicted quantity. A
-/// closure's eps^2 (relative) is allowed beside.
+/// closure's eps^2 (relative) is allowed in addition.
 pub struct FloorCheck;
 
 impl CheckKind for FloorCheck {
@@ -51,7 +51,7 @@ impl CheckKind for FloorCheck {
     }
 }
 
-/// A measurement of an error that may still fall, by this share over the last fifth of the rounds.
+/// A measurement of an error that may still fall: `share` is its decrease over the last fifth of the rounds.
 fn falling(measured: Measured, share: Option<f64>) -> Measured {
     let Some(share) = share else { return measured };
     let joined = if measured.allowance.is_empty() { "" } else { "; " };
@@ -59,7 +59,7 @@ fn falling(measured: Measured, share: Option<f64>) -> Measured {
     Measured { allowance: format!("{}{joined}{said}", measured.allowance), ..measured }
 }
 
-/// A measurement near a number that may be off by `closure_error` (relative), the eps^2 of a closure.
+/// A measurement near a number with the relative error `closure_error`, the eps^2 of a closure.
 fn widened(measured: Measured, closure_error: f64) -> Measured {
     let Asked::Near { expected, tolerance } = measured.asked else { return measured };
     if closure_error == 0.0 {

@@ -9,7 +9,7 @@ use crate::config::Check;
 use crate::numbers;
 use crate::results::Estimate;
 
-/// The difference of the floors of `method` and `over` falls at least `min` times from the first to the last value of `along`.
+/// The difference of the floors of `method` and `over` falls by a factor of at least `min` from the first to the last value of `along`.
 pub struct GapCheck;
 
 impl CheckKind for GapCheck {

@@ -10,8 +10,8 @@ use crate::config::Check;
 use crate::numbers;
 use crate::results::Estimate;
 
-/// The metric (or `distance`, the root of mse) after the last round, or `by` a round, is `expected` within `tolerance`
-/// (relative), or lies between `min` and `max`. With `along` it is divided by that at the first point along a coordinate.
+/// The metric (or `distance`, the root of mse) after the last round, or `by` a round, is `expected` within `tolerance` (relative), or lies
+/// between `min` and `max`. With `along` it is divided by its value at the first point along a coordinate.
 pub struct FinalCheck;
 
 impl CheckKind for FinalCheck {

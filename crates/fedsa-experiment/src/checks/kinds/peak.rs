@@ -9,7 +9,7 @@ use crate::checks::verdict::{Asked, Measured};
 use crate::config::Check;
 use crate::results::Estimate;
 
-/// The largest value of the metric, of the mean over seeds from round `after` on, lies between `min` and `max`.
+/// The largest mean over seeds of the metric, from round `after` on, lies between `min` and `max`.
 pub struct PeakCheck;
 
 impl CheckKind for PeakCheck {

@@ -1,4 +1,4 @@
-//! `rate`: by which factor a metric falls in a round.
+//! `rate`: the factor by which a metric falls in a round.
 
 use fedsa::error::{Error, Result};
 
@@ -9,8 +9,8 @@ use crate::checks::verdict::{Asked, Measured};
 use crate::config::Check;
 use crate::results::Estimate;
 
-/// The factor by which the metric falls in a round, the geometric mean from round `after` to round `by`, lies between `min` and `max`. Of squared
-/// distances and of losses the root is taken, so that the factor is that of a distance.
+/// The factor by which the metric falls in a round, the geometric mean from round `after` to round `by`, lies between `min` and `max`. For
+/// squared distances and losses it is the factor of their root, that is of a distance.
 pub struct RateCheck;
 
 impl CheckKind for RateCheck {

@@ -9,8 +9,8 @@ use crate::config::Check;
 use crate::numbers;
 use crate::results::Estimate;
 
-/// The number of rounds of `method` until the metric falls to `max` times the floor of `over`, divided by that of `over`, is
-/// within `tolerance` of the expected ratio, 1 by default.
+/// The rounds of `method` until the metric falls to `max` times the floor of `over`, divided by the rounds of `over`, are within
+/// `tolerance` of the expected ratio, by default 1.
 pub struct RoundsCheck;
 
 impl CheckKind for RoundsCheck {

@@ -64,7 +64,7 @@ impl CheckKind for SlopeCheck {
     }
 }
 
-/// Least squares: the slope of y over x, and its standard error from those of y.
+/// Least squares: the slope of y over x, with its standard error from the standard errors of y.
 fn fit(points: &[(f64, f64, f64)]) -> (f64, f64) {
     let n = points.len() as f64;
     let mean_x = points.iter().map(|p| p.0).sum::<f64>() / n;

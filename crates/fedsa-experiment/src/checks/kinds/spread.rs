@@ -9,7 +9,7 @@ use crate::checks::verdict::{Asked, Measured};
 use crate::config::Check;
 use crate::results::Estimate;
 
-/// Floors `along` a coordinate stay within `tolerance` of the first one's, paired by seed.
+/// Floors `along` a coordinate stay within `tolerance` of the first floor, paired by seed.
 pub struct SpreadCheck;
 
 impl CheckKind for SpreadCheck {

@@ -15,42 +15,42 @@ use crate::config::schema_parts;
 pub struct Check {
     /// The kind of check.
     pub kind: String,
-    /// The statement; by default made from the other keys.
+    /// The statement; by default composed of the other keys.
     #[serde(default)]
     pub name: Option<String>,
-    /// Label of the checked method.
+    /// Label of the method.
     #[serde(default)]
     pub method: Option<String>,
-    /// Label of the method to compare with.
+    /// Label of the other method.
     #[serde(default)]
     pub over: Option<String>,
     /// The metric; `mse` by default.
     #[serde(default)]
     pub metric: Option<String>,
-    /// Coordinates of checked points, each a value or a list; all by default.
+    /// Coordinates of points, each a value or a list; all by default.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: BTreeMap<String, Value>,
-    /// The smallest eta H of checked points, eta being the largest step size.
+    /// The smallest eta H of points, eta the largest step size.
     #[serde(default)]
     pub min_eta_h: Option<f64>,
-    /// The largest eta H of checked points.
+    /// The largest eta H of points.
     #[serde(default)]
     pub max_eta_h: Option<f64>,
-    /// The coordinate along which points are fitted or compared.
+    /// The coordinate that points are compared along.
     #[serde(default)]
     pub along: Option<String>,
     /// A number; for `floor` also a predicted quantity.
     #[serde(default)]
     #[schemars(schema_with = "schema_parts::number_or_name")]
     pub expected: Option<Value>,
-    /// Relative tolerance (absolute for `slope`); 0 by default.
+    /// Relative tolerance, absolute for `slope`; 0 by default.
     #[serde(default)]
     pub tolerance: Option<f64>,
-    /// Standard errors allowed beside the tolerance; 3 by default, 0 with one seed.
+    /// Standard errors added to the tolerance; 3 by default, 0 with one seed.
     #[serde(default)]
     pub se: Option<f64>,
-    /// Allows the larger of tolerance and standard errors, not their sum.
+    /// Allows the larger of tolerance and standard errors instead of the sum.
     #[serde(default)]
     pub larger: bool,
     /// The smallest accepted value.
@@ -59,22 +59,22 @@ pub struct Check {
     /// The largest accepted value.
     #[serde(default)]
     pub max: Option<f64>,
-    /// The round that is read; the last by default.
+    /// The round of the metric; the last by default.
     #[serde(default)]
     pub by: Option<u64>,
     /// The first round that counts; 0 by default.
     #[serde(default)]
     pub after: Option<u64>,
-    /// The level that the metric must reach.
+    /// The level to reach.
     #[serde(default)]
     pub level: Option<f64>,
-    /// The count that measures cost; `bits_up` by default.
+    /// The count; `bits_up` by default.
     #[serde(default)]
     pub cost: Option<String>,
-    /// Checks only points where predicted `bias2` exceeds this multiple of `noise`.
+    /// Least ratio of predicted `bias2` to `noise` at checked points.
     #[serde(default)]
     pub bias_over_noise: Option<f64>,
-    /// Why the check fails. If it holds, it is not as expected.
+    /// Why the check fails; one that holds is then unexpected.
     #[serde(default)]
     pub expected_to_fail: Option<String>,
     /// Treatment of a check that no run can answer.
@@ -109,10 +109,10 @@ impl Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unmeasured {
-    /// The file is refused as bad input.
+    /// The file is bad input.
     #[default]
     Error,
-    /// The check is reported as not measured, and does not affect the exit status. The program writes this into `config.toml` if options of
-    /// the command line leave a check unmeasured.
+    /// The check counts as not measured and leaves the exit status alone. The program writes this into `config.toml` if command-line
+    /// options leave a check unmeasured.
     Note,
 }

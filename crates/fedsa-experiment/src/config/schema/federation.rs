@@ -1,4 +1,4 @@
-//! `[federation]`: how the ends of a federation of machines wait for each other. A run in one process does not look at it.
+//! `[federation]`: timeouts and rules for answers in a federation of machines. Runs in one process ignore it.
 
 use fedsa::error::{Result, require};
 use fedsa::federation::{AnswerRules, Faults, MissingAnswers};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[schemars(rename = "Federation")]
 #[non_exhaustive]
 pub struct FederationSpec {
-    /// Seconds for which the server waits for agents before the first round.
+    /// Seconds of waiting for agents before round 0.
     #[schemars(range(min = 0))]
     pub connect: f64,
     /// Seconds of an exchange. Later answers are missing, or late over a link with `law = "network"`.
@@ -19,27 +19,27 @@ pub struct FederationSpec {
     pub deadline: f64,
     /// Answers that an exchange needs; all, if fewer agents are asked.
     pub least_answers: u64,
-    /// Share of the asked agents' weight whose answers an exchange needs.
+    /// Share of the asked agents' weight that an exchange needs.
     #[schemars(range(min = 0, max = 1))]
     pub least_share: f64,
-    /// How often agents are asked again if an exchange has too few answers. After that the round changes nothing.
+    /// Repetitions of an exchange with too few answers; then the round changes nothing.
     pub repeats: u64,
-    /// Missing answers count as zero, or as the mean of the others.
+    /// Missing answers count as zero or as the others' mean.
     pub missing: MissingAnswers,
-    /// Excludes agents whose answers are not finite, or have a norm above this multiple of the others' median. By default a non-finite
-    /// answer ends the federation.
+    /// Excludes agents whose answer is not finite, or has a norm above this multiple of the others' median. By default a non-finite answer
+    /// ends the federation.
     #[schemars(range(min = 1))]
     pub norm_limit: Option<f64>,
     /// Excludes agents whose last LIBSVM column is more than this many times as large as most agents', if three or more have come.
     #[schemars(range(min = 1))]
     pub width_limit: f64,
-    /// Rounds in a row without an answer after which an agent has left for good; never by default.
+    /// Consecutive rounds without an answer after which an agent has left; never by default.
     #[schemars(range(min = 1))]
     pub leave_after: Option<u64>,
-    /// Seconds between two rounds in which the server waits for applications of new agents.
+    /// Seconds of waiting for new agents between rounds.
     #[schemars(range(min = 0))]
     pub invite: f64,
-    /// The most rounds by which a question may be ahead of the last one that an agent accepted; by default any number.
+    /// The most rounds by which a question may be ahead of the last one that an agent accepted; no limit by default.
     #[schemars(range(min = 1))]
     pub longest_gap: Option<u64>,
 }

@@ -14,62 +14,61 @@ use fedsa_figure::{FigureStyle, Format, Theme};
 #[schemars(rename = "Figure")]
 #[non_exhaustive]
 pub struct FigureSpec {
-    /// What is drawn: curves, scaling, cost or a table.
+    /// The content: curves, scaling, cost or a table.
     pub kind: FigureKind,
     /// The horizontal axis. Curves: a count such as `round`, or several; scaling and cost: a coordinate; table: the coordinate of its
     /// columns.
     pub x: Option<AxisNames>,
-    /// The metric; curves and scaling take several. By default `mse`, or `residual` without a known `theta*`.
+    /// The metric; several for curves and scaling. By default `mse`, or `residual` without `theta*`.
     pub y: Option<MetricNames>,
-    /// The count that measures cost; `bits_up` by default.
+    /// The count; `bits_up` by default.
     pub cost: Option<String>,
-    /// The level of the metric to reach, or several, a panel each; required for cost.
+    /// Levels to reach, one panel each; required for cost.
     pub level: Option<Levels>,
-    /// Whether levels are shares of the metric's mean at round 0.
+    /// Whether levels are shares of the mean at round 0.
     pub relative: bool,
-    /// Whether the horizontal axis is logarithmic; default: scaling and cost with positive values.
+    /// Whether x is logarithmic; by default for scaling and cost with positive values.
     pub x_log: Option<bool>,
-    /// Whether the vertical axis is logarithmic; true by default.
+    /// Whether y is logarithmic; true by default.
     pub y_log: Option<bool>,
-    /// Labels of the methods to draw; all by default.
+    /// Labels of the methods; all by default.
     pub methods: Option<Vec<String>>,
-    /// Labels of the points to draw; all by default.
+    /// Labels of the points; all by default.
     pub points: Option<Vec<String>>,
     /// Over seeds: the mean (default) with `band`, or the median with the 10% and 90% quantiles.
     pub centre: Option<CurveCentre>,
-    /// The band around means: `error` by default for scaling and beside predictions, else `deviation`.
+    /// The band around means; `error` by default for scaling and beside predictions, else `deviation`.
     pub band: Option<Band>,
-    /// Coordinates with a panel for each value, or in a table a group of rows. By default all for curves, else none.
+    /// Coordinates with a panel per value (in a table a group of rows); by default all for curves, else none.
     pub panels: Option<Vec<String>>,
     /// Predicted quantities as dashes: `{ LABEL = ["bias2", "floor"] }`.
     pub levels: BTreeMap<String, Vec<String>>,
-    /// Labels of methods whose predicted mean-square error is drawn.
+    /// Labels of methods with their predicted mean-square error.
     pub exact: Vec<String>,
-    /// Whether a panel under each shows the ratio of measured to exact means.
+    /// Whether panels below show the ratio of measured to exact means.
     pub ratios: bool,
-    /// The slope of a thin grey line, on logarithmic axes.
+    /// The slope of a grey line, on logarithmic axes.
     pub slope: Option<f64>,
-    /// The range of the vertical axis, `[low, high]`; by default from the data.
+    /// The range of y, `[low, high]`; by default from the data.
     pub y_range: Option<[f64; 2]>,
-    /// Whether panels of a metric share a vertical range; by default if each fills a fifth of it, in all panels or in a row.
+    /// Whether panels of a metric, all or in a row, share a y range; by default if each fills a fifth of it.
     pub share_y: Option<bool>,
-    /// Panels per row; fewer if `width` has no room.
+    /// Panels per row, as far as `width` has room.
     pub columns: Option<usize>,
-    /// Where the picture goes; a screen by default. Styles distinguish lines by dashes and markers, and leave out caption, notes and title
-    /// (slides keep it).
+    /// The destination; a screen by default. Styles use dashes and markers, and omit caption, notes and title (slides keep it).
     pub style: Option<FigureStyle>,
-    /// Pixels, 300 to 4000, 96 to an inch. By default 720 for one column of panels, else 900.
+    /// Pixels, 300 to 4000, 96 per inch; by default 720 for one column of panels, else 900.
     pub width: Option<f64>,
-    /// Dots per inch of a PNG, 24 to 1200; 192 by default, 300 with a style.
+    /// Dots per inch of PNG, 24 to 1200; by default 192, with a style 300.
     pub dpi: Option<f64>,
     /// The colours.
     pub theme: Theme,
-    /// The files to write; by default svg and png, with a style all.
+    /// The formats; by default svg and png, all with a style.
     pub formats: Option<Vec<Format>>,
 }
 
 impl FigureSpec {
-    /// The coordinate on the horizontal axis of a figure other than curves, which has one axis.
+    /// The coordinate on the horizontal axis, for all figures but curves.
     pub fn coordinate(&self) -> Option<&str> {
         self.x.as_ref().and_then(|x| x.list().first()).map(String::as_str)
     }
@@ -81,16 +80,16 @@ impl FigureSpec {
     }
 }
 
-/// A level that a metric is to reach.
+/// A level of a metric to reach.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CostLevel {
     /// Its value, or the share of the metric's mean at round 0.
     pub value: f64,
-    /// Whether it is such a share.
+    /// Whether `value` is a share.
     pub is_relative: bool,
 }
 
-/// One horizontal axis or several.
+/// Horizontal axes.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[schemars(untagged)]
 #[schemars(rename = "Axes")]
@@ -116,7 +115,7 @@ impl AxisNames {
     }
 }
 
-/// One metric or several.
+/// Metrics.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[schemars(untagged)]
 #[schemars(rename = "Metrics")]
@@ -142,7 +141,7 @@ impl MetricNames {
     }
 }
 
-/// One level or several.
+/// Levels.
 #[derive(Debug, Clone, PartialEq, JsonSchema)]
 #[schemars(untagged)]
 pub enum Levels {
@@ -167,7 +166,7 @@ impl Levels {
     }
 }
 
-/// The content of a figure.
+/// Contents of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
@@ -176,7 +175,7 @@ pub enum FigureKind {
     Curves,
     /// Floors along a coordinate.
     Scaling,
-    /// The cost of reaching a level of the metric, along a coordinate or in numbers.
+    /// The cost of a level of the metric, along a coordinate or as numbers.
     Cost,
     /// Floors as numbers.
     Table,

@@ -12,15 +12,14 @@ use toml::Value;
 use super::run::StartSpec;
 use crate::config::link::{DownlinkSpec, UplinkSpec};
 
-/// The keys of a `[[method]]` in addition to the settings of its kind: those that every method has, and
-/// those of `shaped_keys`, which only some kinds have.
+/// Keys of a `[[method]]` outside its kind's settings: those of all methods, and those of `shaped_keys`, which only some kinds have.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::config) struct MethodCommon {
-    /// The method's name in tables, pictures, checks and dotted keys; the kind by default.
+    /// The name in tables, pictures, checks and dotted keys; by default the kind.
     #[serde(default)]
     pub label: Option<String>,
-    /// The method's own `theta_0`; that of `[run]` by default.
+    /// The method's `theta_0`; by default the run's.
     #[serde(default)]
     pub start: Option<StartSpec>,
     /// The initial control variates.
@@ -29,10 +28,10 @@ pub(in crate::config) struct MethodCommon {
     /// The reference point of the metric `error`.
     #[serde(default)]
     pub measure_from: Centre,
-    /// The iterate or average that is measured and written.
+    /// The measured iterate or average.
     #[serde(default)]
     pub output: OutputSpec,
-    /// The status with which its runs must end.
+    /// The expected status of its runs.
     #[serde(default)]
     pub expect: Option<Expect>,
     /// The link from agents to the server.
@@ -74,11 +73,11 @@ pub enum Centre {
 #[derive(Debug, Clone, Copy, PartialEq, JsonSchema)]
 #[schemars(untagged, deny_unknown_fields)]
 pub enum OutputSpec {
-    /// last or average.
+    /// One of the iterates, or their mean.
     Name(OutputName),
     /// The average of the last rounds.
     Tail {
-        /// The share of the rounds that is averaged: 0.5 for the last half.
+        /// The averaged share of the rounds: 0.5 for the last half.
         #[schemars(range(max = 1), extend("exclusiveMinimum" = 0))]
         tail: f64,
     },
@@ -109,7 +108,7 @@ choice!(OutputSpec, "\"last\", \"average\", { tail = SHARE } or { weighted = Q }
     },
 );
 
-/// last or average.
+/// An iterate, or a mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OutputName {
@@ -146,7 +145,7 @@ impl OutputSpec {
     }
 }
 
-/// The status with which a run is expected to end.
+/// The expected status of a run.
 #[derive(Debug, Clone, PartialEq, JsonSchema)]
 #[schemars(untagged)]
 pub enum Expect {
@@ -161,26 +160,26 @@ choice!(Expect, "\"ok\", \"diverges\", \"misses-target\", or [{ at = { .. }, sta
     list Vec<ExpectAt> => |list| Ok(Expect::At(list)),
 );
 
-/// The status that is expected at some sweep points.
+/// The expected status at some points.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ExpectAt {
-    /// The coordinates of the points.
+    /// Their coordinates.
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     pub at: BTreeMap<String, Value>,
     /// The status.
     pub status: ExpectedStatus,
 }
 
-/// The statuses that can be expected.
+/// Statuses of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExpectedStatus {
-    /// The run does not diverge, and reaches its target if it has one.
+    /// The run does not diverge, and reaches its target if any.
     Ok,
     /// The iterates diverge.
     Diverges,
-    /// The target of `run.stop` is not reached.
+    /// The run misses its target `run.stop`.
     MissesTarget,
 }

@@ -24,11 +24,11 @@ use super::sweep::{Sweep, Variant};
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Top {
-    /// The experiment's name; the output folder is `out/<id>`.
+    /// The name; the output folder is `out/<id>`.
     pub id: Option<String>,
-    /// The title of the figure; the id by default.
+    /// The figure's title; by default the id.
     pub title: Option<String>,
-    /// A description for readers of the file; the program ignores it.
+    /// A description, ignored by the program.
     #[expect(dead_code, reason = "for readers of the file only")]
     description: Option<String>,
     /// The agents' operators.
@@ -59,16 +59,16 @@ pub(super) struct Top {
     /// The checks of the results.
     #[serde(default)]
     pub check: Vec<Check>,
-    /// How the ends of a federation of machines wait for each other; a run in one process does not look at it.
+    /// Timeouts and rules for answers in federations of machines; ignored in one process.
     #[serde(default)]
     pub federation: FederationSpec,
-    /// Smaller settings for `--quick`: dotted keys and values.
+    /// Dotted keys and values of `--quick`.
     #[expect(dead_code, reason = "applied to the tree")]
     #[schemars(schema_with = "schema_parts::quick")]
     quick: Option<Value>,
 }
 
-/// `[run]`, in which a sweep may set any key.
+/// The schema of `[run]`, any key of which a sweep may set.
 fn run_schema(generator: &mut SchemaGenerator) -> Schema {
     let mut run = RunSpec::json_schema(generator);
     run.remove("required");

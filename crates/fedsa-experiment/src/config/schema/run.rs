@@ -17,7 +17,7 @@ pub struct RunSpec {
     /// The number of rounds T.
     #[schemars(range(min = 1, max = MAX_ROUNDS))]
     pub rounds: u64,
-    /// The number n of seeds (0, 1, .., n - 1), or a list of seeds.
+    /// The number n of seeds 0, 1, .., n - 1, or a list of seeds.
     #[serde(default)]
     pub seeds: Seeds,
     /// `theta_0`.
@@ -26,22 +26,22 @@ pub struct RunSpec {
     /// The recorded rounds.
     #[serde(default)]
     pub record: Grid,
-    /// The targets at which a run stops early.
+    /// Targets at which a run stops early.
     #[serde(default, skip_serializing_if = "Stop::is_never")]
     pub stop: Stop,
-    /// How methods are treated that cannot work over their link.
+    /// Treatment of methods that cannot work over their link.
     #[serde(default, skip_serializing_if = "Refused::is_error")]
     pub refused: Refused,
 }
 
-/// How a method is treated that cannot work over its link.
+/// Treatment of methods that cannot work over their link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Refused {
-    /// The file is refused as bad input.
+    /// The file is bad input.
     #[default]
     Error,
-    /// The method is not run, and results give the reason. For tables of combinations.
+    /// The method does not run; results give the reason.
     Skip,
 }
 
@@ -131,7 +131,7 @@ impl Default for StartSpec {
     }
 }
 
-/// The recorded rounds; round 0 and the last are always among them.
+/// The recorded rounds, in addition to round 0 and the last.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Grid {
@@ -159,7 +159,7 @@ pub struct GridTable {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub points: Option<u64>,
-    /// The spacing of `points`; even by default.
+    /// The spacing of `points`; `even` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spacing: Option<Spacing>,
 }
@@ -168,10 +168,10 @@ pub struct GridTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spacing {
-    /// Evenly.
+    /// Even.
     #[default]
     Even,
-    /// Evenly in the logarithm.
+    /// Even in the logarithm.
     Log,
 }
 
@@ -230,31 +230,31 @@ impl Grid {
     }
 }
 
-/// When a run stops early: at the first recorded round at which a condition holds.
+/// Targets: a run stops at the first recorded round that reaches one.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Stop {
-    /// Stop when `||theta - theta*||^2` is at most this.
+    /// The largest `||theta - theta*||^2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub mse: Option<f64>,
-    /// Stop when `||mean gbar(theta)||` is at most this.
+    /// The largest `||mean gbar(theta)||`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub residual: Option<f64>,
-    /// Stop when `||mean gbar(theta)||` is at most this multiple of its first value.
+    /// The largest `||mean gbar(theta)||`, as a multiple of its first value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub relative_residual: Option<f64>,
-    /// Stop when `f(theta) - f(theta*)` is at most this; for problems with losses.
+    /// The largest `f(theta) - f(theta*)`; for problems with losses.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub gap: Option<f64>,
 }
 
 impl Stop {
-    /// The session's form of these targets, for a run of so many rounds.
+    /// These targets as a session's criteria, for a run of `rounds`.
     pub fn until(&self, rounds: u64) -> StoppingCriteria {
         let mut until = StoppingCriteria::rounds(rounds);
         (until.mse, until.residual, until.relative_residual, until.gap) = (self.mse, self.residual, self.relative_residual, self.gap);

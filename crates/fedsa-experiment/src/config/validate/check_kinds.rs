@@ -1,13 +1,13 @@
-//! The kinds of checks as files name them: their keys, and the values that these accept.
+//! The kinds of checks in files: their keys, and the accepted values.
 //!
-//! What a kind measures is in `checks/kinds/`, a file for each.
+//! `checks/kinds/` has what each kind measures.
 
 use toml::Value;
 
 use crate::config::Check;
 use crate::names::{self, QUANTITIES};
 
-/// What a kind of check accepts.
+/// The keys and values that a kind of check accepts.
 pub struct CheckRules {
     /// The name of the kind.
     pub name: &'static str,
@@ -17,17 +17,17 @@ pub struct CheckRules {
     pub(super) needs_one: &'static [&'static str],
     /// Optional keys, in addition to those that every check may have.
     pub(super) takes: &'static [&'static str],
-    /// The keys that the check would ignore if `min` or `max` is given.
+    /// Keys that `min` or `max` would make ineffective.
     pub(super) ignored_beside_range: &'static [&'static str],
     /// The names that `metric` accepts.
     pub(super) metrics: fn(&Check) -> Vec<&'static str>,
     /// Whether `expected` may name a predicted quantity.
     pub(super) may_expect_quantities: bool,
-    /// Refuses an expected number that no run can have. The error is the text of what would be accepted.
+    /// Refuses an expected number that no run can have. The error is the text of the accepted values.
     pub(super) accepts: fn(f64) -> Result<(), &'static str>,
 }
 
-/// A kind with no key but those that every check may have, for all metrics and any number.
+/// A kind with only the common keys, for all metrics and any number.
 const PLAIN: CheckRules = CheckRules {
     name: "",
     needs: &[],
@@ -90,7 +90,7 @@ pub(super) fn rules_of(check: &Check) -> &'static CheckRules {
     CHECK_KINDS.iter().find(|rules| rules.name == check.kind).expect("validated")
 }
 
-/// The metrics of floors; beside a predicted quantity those that theory predicts.
+/// The metrics of floors; with a predicted quantity, those that theory predicts.
 fn metrics_of_floor(check: &Check) -> Vec<&'static str> {
     let against_theory = matches!(check.expected, Some(Value::String(_)));
     if against_theory { names::predicted_metrics() } else { names::metrics() }

@@ -11,18 +11,17 @@ use crate::names::{self, QUANTITIES};
 /// The keys that every check may have.
 const COMMON: &[&str] = &["kind", "name", "method", "at", "min_eta_h", "max_eta_h", "bias_over_noise", "expected_to_fail", "unmeasured"];
 
-/// Checks the keys of the checks of a file.
+/// Validates the keys of a file's checks.
 ///
 /// # Errors
-/// When a check has an unknown kind, metric or method, lacks a key, or has a key of another kind or
-/// out of range; unless options of the command line change the file, also when it names
-/// points that do not exist.
+/// When a check has an unknown kind, metric or method, lacks a key, or has a key of another kind or out of range; also when it names
+/// missing points, unless options of the command line change the file.
 pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
     for (i, check) in experiment.checks.iter().enumerate() {
         let valid = validate_one(labels, check).and_then(|()| {
             match experiment.document.origins.is_empty() && check.unmeasured == Unmeasured::Error {
                 true => validate_points(experiment, check, true),
-                // Options may have changed the sweeps; `unmeasured` then checks whether such points exist.
+                // Options may have changed the sweeps; `unmeasured` then checks the points.
                 false => Ok(()),
             }
         });
@@ -133,7 +132,7 @@ fn validate_numbers(check: &Check) -> Result<()> {
     Ok(())
 }
 
-/// Refuses keys that another key would make ineffective, and statements that no run can meet.
+/// Refuses keys that another key makes ineffective, and statements that no run can meet.
 fn validate_together(check: &Check) -> Result<()> {
     let rules = rules_of(check);
     let given = given(check);

@@ -1,4 +1,4 @@
-//! Checks that a figure can be drawn with its settings.
+//! Validation of the figure's keys.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -92,7 +92,7 @@ fn named(experiment: &Experiment, labels: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the labels of what is drawn are there.
+/// Checks that labels exist.
 fn chosen<'a>(key: &str, wanted: Option<&Vec<String>>, all: impl Iterator<Item = &'a String>) -> Result<()> {
     const MAX_NAMED: usize = 12;
     let Some(wanted) = wanted else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What the methods that may be chosen would cost, in rounds and in bits.
+//! The costs of the candidate methods, in rounds and in bits.
 
 use crate::numbers;
 use crate::picture::Picture;
@@ -7,16 +7,16 @@ use fedsa_theory::cost::Cost;
 
 use crate::choose::Considered;
 
-/// The picture of the predicted rounds and bits of these methods to `target`, a multiple of the residual at zero weights. The
-/// first is the one that was chosen; `steps` are the settings of those with local steps, and `chooser` is what considers them, in the
-/// caller's words. `None` if no cost is known.
+/// The picture of the predicted rounds and bits of these methods to `target`, a multiple of the residual at zero weights. The first method
+/// is the chosen one. `steps` are the settings of methods with local steps, and `chooser` is the caller's word for the choice. `None` if no
+/// cost is known.
 pub fn methods(considered: &[Considered], target: f64, steps: &str, chooser: &str) -> Option<Picture> {
     let mut known: Vec<(&str, Cost)> = considered.iter().filter_map(|one| Some((one.kind, *one.cost.as_ref().ok()?))).collect();
     known.retain(|(_, cost)| cost.rounds.is_finite() && cost.bits.is_finite());
     if known.is_empty() {
         return None;
     }
-    // The first is at the top.
+    // The axis counts from the bottom.
     known.reverse();
     let points = |of: fn(&Cost) -> f64, is_bound: bool| {
         let of_this_kind = || known.iter().enumerate().filter(move |(_, (_, cost))| cost.is_bound == is_bound);

@@ -1,4 +1,4 @@
-//! The pictures of an evaluation: the value function, predicted values against returns, and what methods cost.
+//! The pictures of an evaluation: the value function, predicted values against returns, and the costs of methods.
 
 mod methods;
 mod returns;

@@ -14,14 +14,14 @@ use fedsa_problems::logs::replay::TraceRule;
 
 use super::range_of;
 
-/// The largest number of agents that have a panel each.
+/// The largest number of agents with a panel each.
 const MAX_PANELS: usize = 12;
 /// The largest number of points that are drawn.
 const MAX_POINTS: usize = 2000;
-/// The largest number of groups of transitions whose means are shown, and the fewest transitions of one.
+/// The largest number of groups of transitions, and the least number of transitions in one.
 const GROUPS: usize = 10;
 const FEWEST: usize = 5;
-/// A group has at least this share of the transitions.
+/// The smallest share of the transitions in a group.
 const SMALLEST: f64 = 0.02;
 
 /// A held-out transition: the predicted value of its state, and the return that followed.
@@ -29,12 +29,12 @@ const SMALLEST: f64 = 0.02;
 struct Outcome {
     predicted: f64,
     returned: f64,
-    /// Numbers the episodes of the panel.
+    /// The number of the episode in the panel.
     episode: usize,
 }
 
-/// The picture of predicted values and returns of the held-out episodes that terminated, a log for each agent. `None` if no
-/// episode terminated, or no prediction is finite.
+/// The picture of predicted values and returns of the held-out episodes that terminated, for one log per agent. `None` if no episode
+/// terminated, or no prediction is finite.
 ///
 /// # Errors
 /// When the logs' episodes are not usable.
@@ -147,7 +147,7 @@ fn panel(name: &str, outcomes: &[Outcome], stride: usize) -> Panel {
 struct Group {
     predicted: f64,
     returned: f64,
-    /// Not known of a single episode.
+    /// `None` for a single episode.
     error: Option<f64>,
 }
 
@@ -177,7 +177,7 @@ fn group(outcomes: &[Outcome]) -> Group {
     let n = outcomes.len() as f64;
     let mean = |of: fn(&Outcome) -> f64| outcomes.iter().map(|outcome| of(outcome) / n).sum::<f64>();
     let returned = mean(|outcome| outcome.returned);
-    // The transitions of an episode are dependent, and episodes are not: the error of a ratio of two sums over episodes.
+    // Transitions of an episode are dependent, episodes are independent: the standard error of a ratio of two sums over episodes.
     let mut misses: BTreeMap<usize, f64> = BTreeMap::new();
     for outcome in outcomes {
         *misses.entry(outcome.episode).or_default() += (outcome.returned - returned) / n;

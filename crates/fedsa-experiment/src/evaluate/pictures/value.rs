@@ -15,12 +15,12 @@ use super::range_of;
 const CELLS: usize = 48;
 /// The points of a curve.
 const POINTS: usize = 481;
-/// A state is near a place of a curve if it is in the same or a neighbouring one of these parts of the range.
+/// The number of parts of the range. A state is near a place of a curve if it is in the same or a neighbouring part.
 const PARTS: usize = 60;
 /// The largest number of columns whose medians a caption lists.
 const LISTED: usize = 8;
 
-/// What pictures need to know of the logged states: their ranges, and an even sample.
+/// The logged states as pictures need them: their ranges, and an even sample.
 pub struct SeenStates {
     /// The number of states in the logs.
     count: usize,
@@ -32,7 +32,7 @@ pub struct SeenStates {
 }
 
 impl SeenStates {
-    /// Those of logs of which surveys told this; at least one log.
+    /// The states of surveyed logs, of at least one.
     pub fn of(logs: &[LogFacts]) -> Self {
         let samples: Vec<&StateSample> = logs.iter().map(|log| &log.sample).collect();
         let (sample, stride) = StateSample::even(&samples);
@@ -44,7 +44,7 @@ impl SeenStates {
         Self { count: logs.iter().map(|log| log.transitions).sum(), ranges, sample, stride }
     }
 
-    /// An even sample of them.
+    /// The sample.
     pub fn sample(&self) -> impl Iterator<Item = &[f64]> + Clone {
         self.sample.chunks_exact(self.ranges.len())
     }
@@ -59,7 +59,7 @@ impl SeenStates {
         (0..self.ranges.len()).map(median).collect()
     }
 
-    /// The subject of a sentence about places that no state is near.
+    /// The subject of a sentence about places without a state nearby.
     fn no_state(&self) -> String {
         match self.stride {
             1 => "no logged state".into(),
@@ -72,10 +72,10 @@ impl SeenStates {
     }
 }
 
-/// The positions of the columns that are named.
+/// The positions of the named columns.
 ///
 /// # Errors
-/// When it names more than two columns, one twice, or one that there is not.
+/// When there are more than two names, one twice, or an unknown one.
 pub fn named_columns(names: &[String], columns: &[String]) -> Result<Vec<usize>> {
     let bad = |what: String| {
         let help = format!("one or two of the state columns {}", quoted(columns.join(", ")));
@@ -93,7 +93,7 @@ pub fn named_columns(names: &[String], columns: &[String]) -> Result<Vec<usize>>
     }
 }
 
-/// A value function with its errors.
+/// A value function with its standard errors.
 struct Values<'a> {
     map: &'a FeatureMap,
     theta: &'a [f64],
@@ -101,7 +101,7 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// The value of a state, and its standard error if that is known; it is not known of sparse features.
+    /// The value of a state, and its standard error if known; it is unknown for sparse features.
     fn at(&self, state: &[f64]) -> (f64, Option<f64>) {
         if let Some((count, feature)) = self.map.sparse() {
             let (mut active, mut phi) = (vec![0; count], vec![1.0; count]);
@@ -118,18 +118,18 @@ impl Values<'_> {
     }
 }
 
-/// The columns that a value function is drawn over.
+/// The columns of a picture of the value function.
 #[derive(Clone, Copy)]
 pub struct ValueColumns<'a> {
-    /// Their positions, if they are named.
+    /// Their positions, if named.
     pub wanted: &'a [usize],
-    /// What names them, in the caller's words.
+    /// The caller's word for their setting.
     pub setting: &'a str,
 }
 
-/// The picture of the value function with weights `theta`, whose covariance is given if it is known, over one or
-/// two state columns: those of `wanted`, by default those along which the value varies most over the logged states, with the
-/// other columns at their medians. `None` if no value is finite, or no column has a range.
+/// The picture of the value function with weights `theta` over one or two state columns: those of `wanted`, or by default those along which
+/// the value varies most over the logged states. Other columns are at their medians. `covariance` is that of the weights, if known. `None`
+/// if no value is finite, or no column has a range.
 pub fn value(
     map: &FeatureMap,
     theta: &[f64],
@@ -191,10 +191,10 @@ fn held_text(map: &FeatureMap, medians: &[f64], shown: &[usize]) -> String {
     format!("Other columns are at their medians over the logged states: {}{and}.", others[..others.len() - more].join(", "))
 }
 
-/// The standard deviation of the value over the logged values of a column, with the other columns at their medians; 0 if no
-/// value is finite.
+/// The standard deviation of the value over the logged values of a column, with the other columns at their medians; 0 if no value is
+/// finite.
 fn spread_along(values: &Values, seen: &SeenStates, medians: &[f64], column: usize) -> f64 {
-    /// The most logged values; fewer of many columns, since all columns are compared and a state is as long.
+    /// The largest number of logged values; less for many columns, because time grows with their square.
     const MOST: usize = 512;
     const FEWEST: usize = 8;
     const WORK: usize = 1 << 22;
@@ -210,17 +210,17 @@ fn spread_along(values: &Values, seen: &SeenStates, medians: &[f64], column: usi
     if largest == 0.0 || !largest.is_finite() {
         return 0.0;
     }
-    // Scaled so that squares do not overflow.
+    // Scaled to avoid overflow of squares.
     let square = along.iter().map(|v| ((v - mean) / largest).powi(2)).sum::<f64>() / along.len() as f64;
     largest * square.sqrt()
 }
 
-/// The part of a range, cut into `parts`, in which a number lies; numbers beyond it are clipped, as by feature maps.
+/// The part of a range, cut into `parts`, that contains a number; numbers beyond are clipped, as by feature maps.
 fn part_of(x: f64, (low, high): (f64, f64), parts: usize) -> usize {
     (((x - low) / (high - low) * parts as f64).max(0.0) as usize).min(parts - 1)
 }
 
-/// The text about places that no logged state is near, which have this mark.
+/// The text about places without a logged state nearby, which have this mark.
 fn extrapolated_text(mark: &str, seen: &SeenStates, place: &str, others: &str) -> String {
     format!("{mark}: {} {place}{others}; values there are extrapolated.", seen.no_state())
 }
@@ -229,8 +229,8 @@ fn others_text(is_projected: bool) -> &'static str {
     if is_projected { ", whatever its other columns" } else { "" }
 }
 
-/// The range for values that are drawn boldly where agents have been, and faintly elsewhere: up to half as much as the bold
-/// ones need on either side, so that extrapolated values cannot make them flat.
+/// The range of the vertical axis, for values that are bold near logged states and faint elsewhere. It exceeds the range of bold values by
+/// at most half on either side, so that extrapolated values cannot flatten them.
 fn sober_range(values: impl Iterator<Item = (f64, bool)> + Clone) -> Option<(f64, f64)> {
     let (low, high) = range_of(values.clone().filter(|(_, is_faint)| !is_faint).map(|(v, _)| v))?;
     let (lowest, highest) = range_of(values.map(|(v, _)| v))?;
@@ -238,10 +238,10 @@ fn sober_range(values: impl Iterator<Item = (f64, bool)> + Clone) -> Option<(f64
     Some((lowest.max(low - half), highest.min(high + half)))
 }
 
-/// The most values of a column of labels that a curve has a point for.
+/// The largest number of labels in a column for which a curve has a point each.
 const MAX_LABELS: f64 = 5000.0;
 
-/// The places of a curve along a column, and whether a logged state is near: for labels each of them, and its own states.
+/// The places of a curve along a column, and whether a logged state is near; for labels, one place per label with its own states.
 fn places(map: &FeatureMap, seen: &SeenStates, j: usize, range: (f64, f64)) -> (Vec<f64>, Vec<bool>) {
     let (low, high) = range;
     if matches!(map.spec(), FeatureSpec::OneHot {}) && high - low <= MAX_LABELS {
@@ -293,7 +293,7 @@ fn curve(values: &Values, seen: &SeenStates, medians: &[f64], (j, name, range): 
         caption.push("Band: two standard errors on either side.".into());
     }
     if (0..points).any(is_faint) {
-        // It begins where the line ends.
+        // The faint curve begins at the end of the bold line.
         let is_kept = |i: usize| is_faint(i) || (i > 0 && is_faint(i - 1)) || (i + 1 < points && is_faint(i + 1));
         let y = (0..points).map(|i| if is_kept(i) { all[i].0 } else { f64::NAN }).collect();
         curves.push(PlottedCurve { label: "extrapolated".into(), x, y, style: Style::Reference, ..PlottedCurve::default() });

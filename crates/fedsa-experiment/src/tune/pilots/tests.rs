@@ -15,11 +15,11 @@ use super::*;
 const TARGET: f64 = 0.1;
 /// The standard deviation of the error of a seed: with all seeds, 1.645 standard errors of the mean are 0.18 of the target.
 const SPREAD: f64 = 0.5;
-/// The step size of the choice that is cheapest.
+/// The step size of the cheapest choice.
 const BEST: f64 = 0.1;
 
-/// Pilots whose mean error falls as 1 / t to a floor, a share of the target; it is at the target after 30 rounds with the step size
-/// [`BEST`], after 50 with any other.
+/// Pilots whose mean error falls as 1 / t to a floor, a share of the target. It reaches the target after 30 rounds with the step size
+/// [`BEST`], after 50 with others.
 struct Hyperbolas {
     floor: f64,
 }
@@ -46,7 +46,7 @@ impl Measure for Hyperbolas {
     }
 }
 
-/// The search of one family with these pilots, without any theory.
+/// The search of one family with these pilots, without theory.
 fn searched(mut by: Hyperbolas) -> Pilots {
     let field = LinearSystems::default().with_agents(2).with_dim(2);
     let field = field.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
