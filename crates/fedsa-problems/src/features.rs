@@ -36,7 +36,7 @@ pub const MAX_SPARSE_FEATURES: usize = 1 << 27;
 /// Above this d, a tile coding stores the indices of active tiles only.
 pub const SPARSE_ABOVE: usize = 1024;
 /// Above this d, a product with a factor of tiles or one-hot features stores active features and their values only. The threshold is above
-/// [`SPARSE_ABOVE`], because dense systems of this size still fit into memory, and only they have standard errors and held-out errors.
+/// Above this d, maps of tiles or one-hot features store the indices of active features only.
 pub const MIXED_ABOVE: usize = 4096;
 /// Such a product is sparse if at most one in this many features is active.
 const FEW: usize = 16;
