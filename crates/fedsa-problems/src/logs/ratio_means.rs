@@ -86,17 +86,17 @@ impl RatioMean {
 /// The reason for rejecting ratios.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WrongRatios {
-    /// The mean ratio is not 1: that of the log with this name, or that of all logs.
+    /// The mean ratio is wrong: of the log with this name, or of all logs.
     Mean(Option<String>, RatioMean),
-    /// A few rows carry the weight of all.
+    /// A few rows carry all the weight.
     FewRows(RatioMean),
 }
 
 impl Surveyed {
-    /// Why no value is estimated from the ratios of these logs; empty if the ratios can be right, or if there are none.
+    /// The reasons to reject the ratios of these logs; empty if the ratios can be right, or if there are none.
     ///
-    /// Clipping makes the mean of right ratios smaller. A mean is therefore too small only if it was too small before clipping, and too
-    /// large only if it is too large after clipping.
+    /// Clipping lowers the mean of right ratios. A mean is therefore too small only if it was too small before clipping, and too large only
+    /// if it is too large after clipping.
     pub fn wrong_ratios(&self) -> Vec<WrongRatios> {
         let (used, logged) = (self.facts.iter().filter_map(RatioMean::of), self.facts.iter().filter_map(RatioMean::before_clipping));
         let (used, logged): (Vec<_>, Vec<_>) = (used.collect(), logged.collect());
