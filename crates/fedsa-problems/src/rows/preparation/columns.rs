@@ -99,7 +99,7 @@ impl ColumnLevels {
     }
 }
 
-/// A number of rows in words.
+/// A number of rows, as text.
 pub(super) fn rows(count: u64) -> String {
     if count == 1 { "1 row".into() } else { format!("{count} rows") }
 }

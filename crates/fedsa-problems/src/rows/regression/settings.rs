@@ -27,7 +27,7 @@ use fedsa::problem::root::MAX_DIM;
 use fedsa::problem::{Field, field};
 use fedsa::sampling::Sampling;
 
-/// Settings on data sets: the keys that all have, and those of one kind.
+/// Settings on data sets: the keys of all kinds, and the keys of one kind.
 macro_rules! on_data_sets {
     ($(#[$about:meta])* $name:ident { $($(#[$own_doc:meta])* $own:ident: $type:ty),* }) => {
         $(#[$about])*
@@ -49,7 +49,7 @@ macro_rules! on_data_sets {
             /// Columns of categories.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub categorical: Vec<String>,
-            /// mu: adds `mu/2 ||theta||^2` to losses.
+            /// Adds `ridge/2 ||theta||^2` to losses.
             #[serde(default)]
             #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
             pub ridge: f64,
@@ -68,7 +68,7 @@ macro_rules! on_data_sets {
             /// Principal components.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub pca: Option<Pca>,
-            /// Number of agents N.
+            /// Agents N.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
             pub agents: Option<usize>,
@@ -78,7 +78,7 @@ macro_rules! on_data_sets {
             /// Column of agents, for `by-column`.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub group: Option<String>,
-            /// Deals rows out again.
+            /// Redeals rows at random.
             #[serde(default)]
             pub reshuffle: bool,
             /// Rows per agent; all by default.
@@ -89,20 +89,20 @@ macro_rules! on_data_sets {
             #[serde(default)]
             #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
             pub holdout: f64,
-            /// Agents' weights.
+            /// Weights of agents.
             #[serde(default)]
             pub weighting: AgentWeights,
             /// Mixing time, up to 1e9.
             #[serde(default = "one")]
             #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
             pub mixing_time: f64,
-            /// Seed of the draws.
+            /// Seed.
             #[serde(default)]
             pub seed: u64,
         }
 
         impl $name {
-            /// On these data, everything else as it is by default.
+            /// On these data, with default settings.
             pub fn new(data: Sources) -> Self {
                 Self {
                     data,
@@ -128,7 +128,7 @@ macro_rules! on_data_sets {
                 }
             }
 
-            /// How data sets become the agents' rows.
+            /// The rules by which data sets become the agents' rows.
             pub fn preparation(&self) -> Preparation {
                 Preparation {
                     data: self.data.list(),
@@ -166,15 +166,15 @@ macro_rules! on_data_sets {
                 self.preparation().read(files)
             }
 
-            /// The agents' rows, what is held out, and what was done to features and labels.
+            /// The agents' rows, the held-out rows, and the transformations of features and labels.
             ///
             /// # Errors
-            /// When a file cannot be read, or a setting does not go with the data.
+            /// When a file cannot be read, or a setting does not fit the data.
             pub fn prepare(&self, files: &dyn Files) -> Result<Prepared> {
                 self.preparation().prepare_sets(self.read(files)?, files.cancel())
             }
 
-            /// The problem on the rows of all agents that were prepared by these settings, with the agents' weights.
+            /// The problem on rows prepared by these settings, with the agents' weights.
             ///
             /// # Errors
             /// When the sampling cannot be used, or numbers are too large.
@@ -184,7 +184,7 @@ macro_rules! on_data_sets {
                 OnData::build(self, train, weights, like, sampling, isa)
             }
 
-            /// The memory that preparing these data sets and the problem take, in addition to the data sets themselves.
+            /// The memory of preparing these data sets and of the problem, in addition to the data sets.
             ///
             /// # Errors
             /// When the column of agents cannot be used.
@@ -192,7 +192,7 @@ macro_rules! on_data_sets {
                 Self::memory_by(&self.preparation(), sets, threads)
             }
 
-            /// The same of rows that are prepared by these rules, such as with levels of other agents.
+            /// The same for rows prepared by the rules `how`, such as with levels of other agents.
             ///
             /// # Errors
             /// As [`Self::memory_of`].
@@ -242,15 +242,15 @@ fn one() -> f64 {
     1.0
 }
 
-/// What the kinds differ in.
+/// The differences between the kinds.
 trait OnData {
     /// Whether the problem is linear.
     const IS_LINEAR: bool;
-    /// What losses are of; the number of classes follows from the data.
+    /// The family of losses; the data determine the number of classes.
     fn family(&self) -> ModelFamily;
-    /// Columns that are no features as they are.
+    /// Columns with special roles.
     fn special(&self) -> SpecialColumns;
-    /// Checks what is set of the kind's own keys.
+    /// Checks the kind's own keys.
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -278,7 +278,7 @@ on_data_sets! {
 
 on_data_sets! {
     /// The `glm` problem: `f_c(theta) = (1/A_c) sum_j a_j l(x_j^T theta + o_j, y_j) + ridge/2 ||theta||^2` with the loss l of a family,
-    /// offsets o_j, row weights a_j and `A_c = sum_j a_j`. Without a dispersion l is minus the log-likelihood. Of K classes theta has
+    /// offsets o_j, row weights a_j and `A_c = sum_j a_j`. Without a dispersion, l is the negative log-likelihood. For K classes theta has
     /// K - 1 blocks.
     GeneralisedLinear {
         /// Family; `binomial` by default.
@@ -420,7 +420,7 @@ fn check_ridge(ridge: f64) -> Result<()> {
     require(ridge >= 0.0 && ridge.is_finite(), "ridge", ridge, "a finite number of at least 0")
 }
 
-/// What a problem is besides its rows.
+/// The settings of a problem other than its rows.
 struct Like {
     ridge: f64,
     /// The number of last columns without the ridge.
