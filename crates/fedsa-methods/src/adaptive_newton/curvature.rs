@@ -40,8 +40,8 @@ pub const NATS_A_HESSIAN: f64 = 7.0;
 pub const NATS_A_ROUND: f64 = 1.5;
 /// If the current source is predicted to take more vectors than this, an untried source is tried.
 pub const PATIENCE: f64 = 110.0;
-/// The same for a source that was tried before. Its rate is forgotten after this many vectors of another source, because the rate may
-/// differ near the target.
+/// The same after the first switch. A source's rate is forgotten after [`FORGOTTEN`] rounds of another source, because it may differ near
+/// the target.
 const PATIENCE_AGAIN: f64 = 60.0;
 const FORGOTTEN: [u64; 3] = [20, 10, u64::MAX];
 /// The rounds after which a source is judged; gradients are cheaper and slower.

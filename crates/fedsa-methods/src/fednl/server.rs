@@ -268,8 +268,8 @@ impl FedNlServer {
         is_new_sum.into_inner()
     }
 
-    /// Computes the sum over the agents that have been heard, and their weight: each entry in the order of the agents, so that
-    /// bits do not depend on threads.
+    /// Computes the sum over the agents that have answered, and their weight. Each entry is summed in the order of the agents, so that bits
+    /// do not depend on threads.
     fn add_up(&mut self) {
         let heard: Vec<(f64, &Learned)> =
             self.weights.iter().zip(&self.agents).filter_map(|(p, known)| Some((*p, known.heard()?))).collect();
@@ -280,8 +280,8 @@ impl FedNlServer {
         self.heard = heard.iter().map(|(p, _)| p).sum();
     }
 
-    /// Makes the changes of the answers that have counted: the rows of the sum in parallel, each in the agents' order, then agents in
-    /// parallel. An agent whose matrix is no longer finite is forgotten.
+    /// Applies the changes of counted answers: first the rows of the sum in parallel, each in the agents' order, then the agents in
+    /// parallel. The record of an agent whose matrix is no longer finite is cleared.
     fn learn(&mut self, round: u64, updates: &[ClientUpdate]) {
         let (d, seed, compressor, rate) = (self.theta.len(), self.seed, &self.compressor, self.learning_rate);
         let changes = parallel::map(updates.len(), |k| {
