@@ -1,13 +1,10 @@
-//! Rules for control variates over links that change, lose or delay messages. 3:| | rule | an agent sends | and subtracts from v |
-//! `sum_c p_c xi_c` stays 0 | 5:| | literal | `v_c` | its computed `v_c` | over an exact link | 6:| | acknowledged | `v_c` | `v_c` as
-//! decoded by the server; 0 if lost | over every codec and loss of single messages | 7:| | afresh | `c_c = v_c - xi_c` | `c_c` and `xi_c` |
-//! up to the last round's noise, which does not accumulate |
+//! Rules for control variates over links that change, lose or delay messages.
 //!
 //! | rule | an agent sends | and subtracts from v | `sum_c p_c xi_c` stays 0 |
 //! | --- | --- | --- | --- |
-//! | literal | `v_c` | `v_c` as it computed it | over an exact link |
-//! | acknowledged | `v_c` | `v_c` as the server decoded it; 0 if the message was lost | over every codec and loss of single messages |
-//! | afresh | `c_c = v_c - xi_c` | `c_c` and `xi_c` | up to the noise of the last round, which does not accumulate |
+//! | literal | `v_c` | its computed `v_c` | over an exact link |
+//! | acknowledged | `v_c` | `v_c` as decoded by the server; 0 if lost | over every codec and loss of single messages |
+//! | afresh | `c_c = v_c - xi_c` | `c_c` and `xi_c` | up to the last round's noise, which does not accumulate |
 //!
 //! The section "Control variates over links" of `docs/src/reference/links.md` says when the server sends v, and [`ControlRule`] how `auto`
 //! chooses. `docs/src/inside/decisions/index.md` has the decision and its reasons. `ControlScheme::resolve` turns the rule and the link

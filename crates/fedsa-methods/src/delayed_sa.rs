@@ -3,8 +3,8 @@
 //! ```text
 //! plain:      theta_{t+1} = theta_t + alpha g(theta_{t - tau_t}, o_{t - tau_t})        \[T\] eq. 5.4
 //! adaptive:   the same, only if ||theta_t - theta_{t - tau_t}|| <= eps, eps = alpha    Adibi et al. 2024
-//! DASA:       of N directions those of the half of the agents whose models are nearest to
-//!             theta_k, none if the median distance exceeds eps                         Dal Fabbro et al. 2024
+//! DASA:       of N directions, the half with the models nearest to theta_k;
+//!             none if the median distance exceeds eps                                  Dal Fabbro et al. 2024
 //! ```
 //! The delay is a medium of the method's uplink (`delay` or `late`). With a constant delay and `before = "nothing"`, theta stays at theta_0
 //! for t < tau (\[T\] eq. 5.8). The output of Theorem 5.3 is `output = { weighted = q }` with `q = 1 - alpha mu / 2`. With N agents the

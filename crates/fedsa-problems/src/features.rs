@@ -1,8 +1,8 @@
 //! Feature maps: from named state columns to `phi(s)` in R^d.
 //!
-//! A state `s` has k columns. Column `j` has a range `[lo_j, hi_j]`, and states are clipped to the ranges. `x_j = (s_j - lo_j) / (hi_j -
-//! lo_j)` in `[0, 1]` is the scaled state. All maps but [`FeatureSpec::Identity`] see `x` only and have `||phi(s)|| <= 1`, as the theory of
-//! TD(0) assumes (\[S\] Lemma 3.1).
+//! A state `s` has k columns. Column `j` has a range `[lo_j, hi_j]`, and states are clipped to the ranges.
+//! `x_j = (s_j - lo_j) / (hi_j - lo_j)` in `[0, 1]` is the scaled state. All maps but [`FeatureSpec::Identity`] see `x` only and have
+//! `||phi(s)|| <= 1`, as the theory of TD(0) assumes (\[S\] Lemma 3.1).
 //!
 //! Features over a grid of tuples `c = (c_1 .. c_k)` are in lexicographic order: `(0, 0), (0, 1), .., (1, 0), ..`.
 

@@ -7,8 +7,8 @@ use fedsa::random::Stream;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
 /// An index in `0..n`. A trajectory draws a new index uniformly with probability `1 / mixing_time`, and otherwise stays. The transition
-/// matrix `P = (1 - 1/mixing_time) I + 1/(n mixing_time) 1 1^T` is symmetric and doubly stochastic, with the second eigenvalue `1 - 1 /
-/// mixing_time`. A sample sees the index before the move.
+/// matrix `P = (1 - 1/mixing_time) I + 1/(n mixing_time) 1 1^T` is symmetric and doubly stochastic, with the second eigenvalue
+/// `1 - 1 / mixing_time`. A sample sees the index before the move.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LazyIndex {
     n: usize,

@@ -8,7 +8,7 @@
 //! | [`linear`] | linear systems and quadratic losses |
 //! | [`nonlinear`] | nonlinear operators |
 //! | [`noise`], [`scope`] | noise on samples of any of them; what agents share |
-//! [`elsewhere`] | placeholder of a problem in the results of a federation |
+//! | [`elsewhere`] | placeholder of a problem in the results of a federation |
 //! | [`kernel`] | the hot loops of these problems |
 //! | [`memory`] | the memory of a problem, before it is built |
 //!

@@ -2,16 +2,15 @@
 //!
 //! The sample is `g_c(theta, z) + x` with `x <- M x + w`, `w ~ N(0, std^2 I)`, w independent per agent and of z.
 //! Under i.i.d. sampling x is drawn from its stationary law `N(0, Sigma)`, `Sigma = M Sigma M^T + std^2 I`.
-//! If the problem has no noise of its own, `g_c(theta, z) = gbar_c(theta)`, as in the source. 7:| | key | meaning | 13:| | `matrix` |
-//! explicit M, d x d, instead of `radius`, `seed` and `memory` |
+//! If the problem has no noise of its own, `g_c(theta, z) = gbar_c(theta)`, as in the source.
 //!
-//! | key | what |
+//! | key | meaning |
 //! | --- | --- |
 //! | `std` | the standard deviation of each component of w, from 0 to 1e100 |
 //! | `radius` | the spectral radius of M; 0, the default, is white noise |
 //! | `seed` | the seed of M: Gaussian entries scaled to the radius |
 //! | `memory` | `shared`: one M for all agents; `per-agent`: an M drawn for each |
-//! | `matrix` | M written out, d x d, in place of `radius`, `seed` and `memory` |
+//! | `matrix` | explicit M, d x d, instead of `radius`, `seed` and `memory` |
 //! | `start` | x before the first move of a trajectory: `zero`, `random` (N(0, I)), `stationary`, or `as-sampling` |
 
 use std::sync::Arc;

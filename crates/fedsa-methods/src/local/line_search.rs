@@ -5,7 +5,8 @@
 //! curvature may be more than twice as long as Newton's, so that the whole step expands. All methods therefore share one rule: if rounding
 //! errors hide the decrease, a step is at most 3/2 of the minimum of a parabola along the last direction. The parabola has the slopes at
 //! both ends of the last step. Agents have sent the first slope, and the next mean gradient gives the second one, so nothing more is sent.
-//! On quadratic objectives gradient methods with such steps converge R-linearly (Dai 2003, "Alternate step gradient method", Optimization
+//! On quadratic objectives gradient methods with such steps converge R-linearly (Dai 2003, "Alternate step gradient method", Optimization 52: an
+//! inverse step of at least 2/3 of an earlier Rayleigh quotient).
 
 use fedsa::local::LocalContext;
 use fedsa::message::Part;
@@ -48,7 +49,7 @@ impl Trials {
         Exchange { down: vec![(Part::Step, Len::Exactly(d))], own: Vec::new(), replies: vec![losses], may_open: false }
     }
 
-    /// an inverse step of at least 2/3 of an earlier Rayleigh quotient).
+    /// The number of losses of an answer.
     pub fn losses(&self) -> usize {
         self.steps.len()
     }

@@ -1,15 +1,13 @@
 //! Bits that an answer of Q-SHED adds to the server's copy of an agent's eigenvectors, as bytes.
 //!
 //! A message has two parts: the *refinement* says how many bits each vector gets, and the *digits* are these bits. Both are bit strings,
-//! with the first bit in the lowest bit of the first byte, padded with zeros to whole bytes. A refinement consists of 6:| | content | bits
-//! | 8:| | checksum of the previous bits of all vectors ([`checksum`]) | 32 | 9:| | the first vector that gets bits, and the number of
-//! vectors from it on | 16 + 16 | 10:| | for each of these, the bits that it gets, 0 or more | 6 | 11:| | if there are any, the components
-//! that are then across ([`BitWriter::push_across`]) | 3, 16 each |
-//! | what | bits |
+//! with the first bit in the lowest bit of the first byte, padded with zeros to whole bytes. A refinement consists of
+//!
+//! | content | bits |
 //! | --- | --- |
-//! | checksum of the bits of all vectors before ([`checksum`]) | 32 |
-//! | the first vector that gets bits, and how many vectors follow from it on | 16 + 16 |
-//! | of each of these the bits that it gets, 0 or more | 6 |
+//! | checksum of the previous bits of all vectors ([`checksum`]) | 32 |
+//! | the first vector that gets bits, and the number of vectors from it on | 16 + 16 |
+//! | for each of these, the bits that it gets, 0 or more | 6 |
 //! | if there are any, the components that are then across ([`BitWriter::push_across`]) | 3, 16 each |
 //!
 //! Digits follow for each vector in this order, component by component.

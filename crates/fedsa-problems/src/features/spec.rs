@@ -26,8 +26,8 @@ pub enum FeatureSpec {
         #[serde(default)]
         bias: bool,
     },
-    /// All monomials in `x` of total degree at most `order`, times `1/sqrt(d)`, `d = C(k + order, k)`, by degree: `1, x_1, x_2, x_1^2, x_1
-    /// x_2, x_2^2, ..`
+    /// All monomials in `x` of total degree at most `order`, times `1/sqrt(d)`, `d = C(k + order, k)`, by degree:
+    /// `1, x_1, x_2, x_1^2, x_1 x_2, x_2^2, ..`
     Polynomial {
         /// Largest total degree.
         order: u32,

@@ -1,8 +1,8 @@
 //! Weighted Gram matrices `sum_j w_j x_j x_j^T` of dense rows.
 //!
-//! Entry (i, k), k <= i, of the lower triangle is one chain over the rows in their order: `g_ik = x_jk (w_j x_ji) + g_ik`. The product `w_j
-//! x_ji` is rounded once, and each link once (`mul_add`). Results therefore have equal bits on every instruction set, for any split of the
-//! rows into calls, and for any number of threads.
+//! Entry (i, k), k <= i, of the lower triangle is one chain over the rows in their order: `g_ik = x_jk (w_j x_ji) + g_ik`. The product
+//! `w_j x_ji` is rounded once, and each link once (`mul_add`). Results therefore have equal bits on every instruction set, for any split of
+//! the rows into calls, and for any number of threads.
 //!
 //! Rows are packed in blocks: their columns in panels for vector elements, and their weighted columns in narrow panels for broadcasts. A
 //! tile of sums stays in registers for a whole block.
@@ -21,8 +21,8 @@ thread_local! {
     static PACKED: Cell<[Vec<Chunk>; 2]> = const { Cell::new([Vec::new(), Vec::new()]) };
 }
 
-/// Adds the entries of rows `first..first + out.len()` of the lower triangle. `out[i]` begins with row `first + i` and has at least `first
-/// + i + 1` numbers; later ones may change. `values` has d numbers for each of `weights`.
+/// Adds the entries of rows `first..first + out.len()` of the lower triangle. `out[i]` begins with row `first + i` and has at least
+/// `first + i + 1` numbers; later ones may change. `values` has d numbers for each of `weights`.
 ///
 /// # Panics
 /// When lengths do not fit, or the instruction set is not available.

@@ -1,5 +1,5 @@
-//! Products of a block of dense rows `x_j`, d numbers each, with one or several vectors: margins `x_j . theta_k`, and sums `sum_j w_kj
-//! x_j`.
+//! Products of a block of dense rows `x_j`, d numbers each, with one or several vectors: margins `x_j . theta_k`, and sums
+//! `sum_j w_kj x_j`.
 //!
 //! Column i of a margin goes to partial sum `i mod 8`, by `mul_add`; sums add the rows in their order. A vector therefore has the same bits
 //! alone and among others, on every instruction set. Partial sums without a last column get +0, which turns -0 into 0. Tiles of sums stay

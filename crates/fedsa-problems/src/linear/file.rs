@@ -3,7 +3,7 @@
 //! | arrays | shapes |
 //! | --- | --- |
 //! | `P` | (N, S, S), or (N, S, A, S) with `policy` (S, A) or (N, S, A) |
-//! `R` | (N, S), (N, S, A) or (N, S, S'); with a policy and A = S, read as (N, S, A) |
+//! | `R` | (N, S), (N, S, A) or (N, S, S'); with a policy and A = S, read as (N, S, A) |
 //! | `Phi` | (S, d) or (N, S, d) |
 //! | `gamma` | scalar or (N,) |
 //! | or `A`, `b` | (N, d, d), (N, d) |

@@ -1,25 +1,20 @@
 //! Finite sums of quadratic losses, `f_c = (1/n) sum_j f_cj` with `f_cj(theta) = theta^T A_cj theta / 2 - b_cj^T theta` (\[F\] sec. 6.3). A
 //! sample is the index j of a term: drawn uniformly (`iid`), or along a Markov chain with a uniform stationary law (`markov`, one
-//! trajectory per agent). 5:| | key | meaning | 7:| | `agents`, `terms`, `dim`, `seed` | N, n, d, and the seed. Agent c is the same for
-//! every N | 9:| | `greatest_eigenvalue` | if given, spectra are mapped affinely instead of shifted | 10:| | `scales` | `one`, or
-//! `exponential`: all `A_cj` of an agent times one Exp(1) number | 13:| | `chain` | of `markov` sampling: `random` (symmetric, doubly
-//! stochastic: U(0, 1) entries after 100 Sinkhorn sweeps), `uniform` draws, or `cyclic`, from each index to the next | 16:| | `transitions`
-//! | the chain's doubly stochastic n x n matrix, instead of `chain`, `mixing_time` and `chains` | 17:| | `noise` | additive noise
-//! ([`mod@crate::noise`]) |
+//! trajectory per agent).
 //!
-//! | key | what |
+//! | key | meaning |
 //! | --- | --- |
-//! | `agents`, `terms`, `dim`, `seed` | N, n, d, and the problem's own seed. Agent c is drawn alike for every N |
+//! | `agents`, `terms`, `dim`, `seed` | N, n, d, and the seed. Agent c is the same for every N |
 //! | `least_eigenvalue` | of every term, before `scales`: `A_cj = (G + G^T) / 2` with entries of G from N(0, 1), shifted by a multiple of I |
-//! | `greatest_eigenvalue` | if it is given, spectra are mapped affinely, not shifted |
-//! | `scales` | `one`, or `exponential`: all `A_cj` of an agent times one Exp(1) number of its own |
+//! | `greatest_eigenvalue` | if given, spectra are mapped affinely instead of shifted |
+//! | `scales` | `one`, or `exponential`: all `A_cj` of an agent times one Exp(1) number |
 //! | `term_spread`, `spread` | `b_cj = term_spread e_cj + spread e_c + k u_c`, with `e_cj`, `e_c` from N(0, I) |
 //! | `disagreement` | k; `u_c ~ N(0, I)` centred (`sum_c p_c u_c = 0`), so that the average operator stays |
-//! | `chain` | of `markov` sampling: `random` (symmetric, doubly stochastic: U(0, 1) entries after 100 Sinkhorn sweeps), `uniform` draws, or `cyclic`, each index after the one before |
+//! | `chain` | of `markov` sampling: `random` (symmetric, doubly stochastic: U(0, 1) entries after 100 Sinkhorn sweeps), `uniform` draws, or `cyclic`, from each index to the next |
 //! | `mixing_time` | tau from 1 to 1e9: with probability 1 - 1/tau a random or uniform chain keeps its state; a cyclic chain draws its next state uniformly with probability 1/tau |
 //! | `chains` | one `shared` chain or one `per-agent` (random chains only) |
-//! | `transitions` | the matrix of the chain written out, n x n, doubly stochastic, in place of `chain`, `mixing_time` and `chains` |
-//! | `noise` | additive noise ([`mod@crate::noise`]) on top |
+//! | `transitions` | the chain's doubly stochastic n x n matrix, instead of `chain`, `mixing_time` and `chains` |
+//! | `noise` | additive noise ([`mod@crate::noise`]) |
 
 use std::sync::Arc;
 

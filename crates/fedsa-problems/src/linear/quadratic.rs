@@ -1,18 +1,18 @@
 //! Quadratic losses `f_c(theta) = theta^T A_c theta / 2 - b_c^T theta` with symmetric `A_c` (\[F\] sec. 6.1).
 //!
-//! | key | what |
+//! | key | meaning |
 //! | --- | --- |
-//! | `agents`, `dim`, `seed` | N, d, and the problem's own seed. Agent c is drawn alike for every N |
-//! | `matrices` | how `A_c` is drawn, with entries of G from N(0, 1): |
-//! | | `definite`: `G_c^T G_c / d`, shifted by a multiple of I of its own |
+//! | `agents`, `dim`, `seed` | N, d, and the seed. Agent c is the same for every N |
+//! | `matrices` | law of `A_c`, with entries of G from N(0, 1): |
+//! | | `definite`: `G_c^T G_c / d`, each shifted by a multiple of I |
 //! | | `indefinite`: `(G_c + G_c^T) / 2`, all shifted by the same multiple of I, which depends on N |
 //! | | `indefinite-one-average`: `Abar + D_c - mean D`, with `Abar` and `D_c` drawn as `(G + G^T) / 2` and `Abar` shifted: the average is `Abar` for every N |
-//! | `least_eigenvalue` | of each `A_c` where they are definite, otherwise of their average |
-//! | `greatest_eigenvalue` | of each `A_c` where they are definite: spectra are then mapped affinely, not shifted |
+//! | `least_eigenvalue` | of each `A_c` if definite, otherwise of their average |
+//! | `greatest_eigenvalue` | of each definite `A_c`: spectra are mapped affinely instead of shifted |
 //! | `offsets` | `b_c = b + spread e_c`, with `b ~ N(0, I)` drawn `per-agent` or `shared` |
-//! | `spread` | the size of `e_c ~ N(0, I)`, per agent |
+//! | `spread` | factor of `e_c ~ N(0, I)`, per agent |
 //! | `disagreement` | k: adds `k u_c` to `b_c`, with `u_c ~ N(0, I)` centred (`sum_c p_c u_c = 0`): the average operator stays |
-//! | `a`, `b` | symmetric matrices with a positive definite average, and offsets, written out in place of all of the above |
+//! | `a`, `b` | explicit symmetric matrices with a positive definite average, and offsets, instead of all keys above |
 //! | `noise` | additive noise ([`mod@crate::noise`]); without it a sample is the mean operator |
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Linear operators that switch along a chain: `g_c(theta, z) = b_c - a(z) theta`.
 //!
-//! With probability `1 / mixing_time` the chain draws its next state uniformly, otherwise it stays. Its second eigenvalue is `1 - 1 /
-//! mixing_time`, and its stationary law is uniform. Two states with a in {3, -1} show how mixing limits the step size.
+//! With probability `1 / mixing_time` the chain draws its next state uniformly, otherwise it stays. Its second eigenvalue is
+//! `1 - 1 / mixing_time`, and its stationary law is uniform. Two states with a in {3, -1} show how mixing limits the step size.
 
 use std::sync::Arc;
 

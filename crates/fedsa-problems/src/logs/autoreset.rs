@@ -4,7 +4,7 @@
 //!
 //! - **The next state of the next episode**: the row that ends an episode has the first state of the next episode as its next state. A
 //!   truncated row would then bootstrap from another episode. Its own next state is not logged, so the row is left out, and the row before
-//! it becomes the last row of a truncated episode. A terminated row needs no next state and stays.
+//!   it becomes the last row of a truncated episode. A terminated row needs no next state and stays.
 //! - **A row that only resets** (Gymnasium's `NEXT_STEP`): the row after an end begins in the last state of the episode, its action is
 //!   ignored, its reward is 0, and it leads to the first state of the next episode. This row is left out.
 //!

@@ -19,8 +19,8 @@
 //! may then have several or unstable roots, from which local steps of one agent lead away.
 //!
 //! Singular values of large matrices take long. Above d = 500 the bound `2 sqrt(d) + 9` therefore replaces the norm of a Gaussian matrix;
-//! one matrix in 10^17 exceeds it. W is then scaled to `||W|| <= contraction`, at least 0.8 of it. The certificate is weaker: `1 -
-//! contraction`, and a Lipschitz constant of at most `1 + contraction + spread (2 + 9 / sqrt(d))`.
+//! one matrix in 10^17 exceeds it. W is then scaled to `||W|| <= contraction`, at least 0.8 of it. The certificate is weaker:
+//! `1 - contraction`, and a Lipschitz constant of at most `1 + contraction + spread (2 + 9 / sqrt(d))`.
 //!
 //! The noise has mean 0 over the k outcomes. `m_cz ~ multiplicative N(0, 1)` and `a_cz ~ additive N(0, I)` are drawn once for each agent
 //! and outcome, centred over the outcomes, and scaled so that their expected variance over the outcomes equals the law's variance. Outcomes

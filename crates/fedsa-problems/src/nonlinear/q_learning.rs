@@ -19,9 +19,9 @@
 //! **The root.** With tabular features (the default, one for each pair of a state and an action) the mean operator belongs to the mean MDP,
 //! in which a random agent makes each step. Exactly one root exists if every pair is visited. With other features there may be no root, or
 //! several. Newton's method searches for one from 0, and from the point where projected value iteration settles. Exactly one root is
-//! certified ([`Facts::monotone`]) if the matrix `(1 - gamma kappa / 2) G - gamma / (2 kappa) M` is positive definite, with `G = sum_c p_c
-//! E phi(s, a) phi(s, a)^T`, `M = sum_c p_c E sum_a' phi(s', a') phi(s', a')^T` and `kappa = 1 / sqrt(min pi(a|s))`. This holds for `gamma
-//! < kappa^-1`, which is `1 / sqrt(A)` for the uniform policy.
+//! certified ([`Facts::monotone`]) if the matrix `(1 - gamma kappa / 2) G - gamma / (2 kappa) M` is positive definite, with
+//! `G = sum_c p_c E phi(s, a) phi(s, a)^T`, `M = sum_c p_c E sum_a' phi(s', a') phi(s', a')^T` and `kappa = 1 / sqrt(min pi(a|s))`. This
+//! holds for `gamma < kappa^-1`, which is `1 / sqrt(A)` for the uniform policy.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! The `baird` problem: Baird's seven-star example, in which off-policy TD diverges.
 //!
-//! Seven states and eight dependent features: state i of the upper six has the value `2 theta_i + theta_8`, the lower one `theta_7 + 2
-//! theta_8` (Baird 1995; Sutton & Barto 2018, "Reinforcement learning: an introduction", section 11.2). The acting policy takes the solid
-//! action, to the lower state, with probability `solid`, and otherwise the dashed one, to one of the upper states. The evaluated policy
-//! always takes the solid action: ratios are `1 / solid` and 0.
+//! Seven states and eight dependent features: state i of the upper six has the value `2 theta_i + theta_8`, the lower one
+//! `theta_7 + 2 theta_8` (Baird 1995; Sutton & Barto 2018, "Reinforcement learning: an introduction", section 11.2). The acting policy
+//! takes the solid action, to the lower state, with probability `solid`, and otherwise the dashed one, to one of the upper states. The
+//! evaluated policy always takes the solid action: ratios are `1 / solid` and 0.
 //!
 //! The example has rewards 0, so all values are 0. The weights of value 0 form a line, and the part of theta (and of u) along it does not
 //! change. Values and the projected Bellman error therefore go to 0, but theta need not. The usual start is theta = (1, 1, 1, 1, 1, 1, 10,

@@ -1,8 +1,8 @@
 //! Leading eigenpairs of a matrix, `lambda v v^T` with canonical sign of v: as numbers, or as bytes with few bits per component of v.
 //!
-//! The bytes are a bit string as in [`crate::local::refinement`], with v quantised by [`crate::nested_grid`]: 5:| | content | bits |
+//! The bytes are a bit string as in [`crate::local::refinement`], with v quantised by [`crate::nested_grid`]:
 //!
-//! | what | bits |
+//! | content | bits |
 //! | --- | --- |
 //! | the number lambda, as an f64 | 64 |
 //! | the components that are across ([`BitWriter::push_across`]) | 3, 16 each |

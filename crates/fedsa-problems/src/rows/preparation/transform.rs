@@ -277,8 +277,8 @@ impl Transform {
         if self.intercept { with_ones(rows) } else { rows }
     }
 
-    /// The model theta of the features as a model of the files' columns: weights w and a constant, with `w . x + constant = theta .
-    /// features(x)`. theta has one component per feature.
+    /// The model theta of the features as a model of the files' columns: weights w and a constant, with
+    /// `w . x + constant = theta . features(x)`. theta has one component per feature.
     pub fn on_columns(&self, theta: &[f64]) -> (Vec<f64>, f64) {
         let (theta, mut constant) = match (self.intercept, theta.split_last()) {
             (true, Some((last, rest))) => (rest, *last),

@@ -173,11 +173,11 @@ impl Loss for LogLoss {
     }
 }
 
-/// The polynomial P of degree K - 1 with `l^(k) / k! = w P(w)` for even k, and `-z w P(w)` for odd k, where `w = l''` and `z = tanh(t /
-/// 2)`.
+/// The polynomial P of degree K - 1 with `l^(k) / k! = w P(w)` for even k, and `-z w P(w)` for odd k, where `w = l''` and
+/// `z = tanh(t / 2)`.
 ///
-/// It follows from `z' = 2 w`, `w' = -z w` and `z^2 = 1 - 4 w`: `w P` has the derivative `-z w (P + w P')`, and `-z w P` has `w ((1 - 6 w)
-/// P + w (1 - 4 w) P')`.
+/// It follows from `z' = 2 w`, `w' = -z w` and `z^2 = 1 - 4 w`: `w P` has the derivative `-z w (P + w P')`, and `-z w P` has
+/// `w ((1 - 6 w) P + w (1 - 4 w) P')`.
 const fn of_derivative<const K: usize>(k: usize) -> [f64; K] {
     assert!(k / 2 == K);
     let (mut now, mut factorial, mut order) = ([0.0; K], 2.0, 2);
