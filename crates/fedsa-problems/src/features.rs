@@ -62,6 +62,7 @@ pub struct FeatureMap {
 impl FeatureMap {
     /// The map `spec` on states with these columns.
     ///
+    /// # Errors
     /// When
     /// - a setting or range is out of bounds, a column has no range, or a factor does not fit the columns,
     /// - d is above [`MAX_FEATURES`], or above [`MAX_SPARSE_FEATURES`] with sparse features,

@@ -32,7 +32,6 @@
 //! Hessians are sent as non-zero entries with indices if that is shorter. The server keeps 2 m d numbers, and d (d + 1) / 2 for a Hessian.
 //! Over links that lose messages, the server repeats a question in the next round unless all agents answer. Refused over the air, and over
 //! `delay` and `late`.
-//! air, and over `delay` and `late`.
 
 mod client;
 pub mod curvature;

@@ -184,9 +184,9 @@ unsafe fn tile<V: Vector, const T: usize, const R: usize, const C: usize>(
 
 /// `g_ik = x_jk s_ji + g_ik` for C rows i and T chunks of columns k, over n data rows j.
 ///
+/// # Safety
 /// The instruction set of V is available; `x` has R chunks per data row, `scaled` has eight numbers of which C are used, and each of `at`
 /// has T chunks of numbers.
-/// chunks of numbers.
 #[inline(always)]
 unsafe fn sums<V: Vector, const T: usize, const R: usize, const C: usize>(
     mut x: *const Chunk,

@@ -264,6 +264,7 @@ impl Drawn {
 
     /// The feature rows of lane `l`, of s and s', among `rows` of `width` chunks.
     ///
+    /// # Safety
     /// `rows` belong to the table from which the transition was chosen.
     #[inline(always)]
     unsafe fn rows<const ALIKE: bool>(&self, l: usize, rows: *const Chunk, width: usize) -> [*const Chunk; 2] {

@@ -243,9 +243,9 @@ impl Log {
 
     /// Checks the assumptions that all users of a log make.
     ///
+    /// # Errors
     /// When there is no transition or no state column, two state columns share a name, the lengths disagree, a number is not finite, a
     /// ratio is negative, or an episode resumes after another one.
-    /// finite, a ratio is negative, or an episode goes on after another one.
     pub fn check(&self) -> Result<()> {
         if self.is_empty() {
             return Err(Self::no_transitions(&self.name));
