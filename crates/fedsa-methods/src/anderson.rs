@@ -76,7 +76,7 @@ use crate::server::history::{History, StepPair};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Anderson {
-    /// The accelerated method; its step size is constant.
+    /// Accelerated method, with a constant step size.
     #[serde(deserialize_with = "fedsa::registry::table")]
     #[cfg_attr(feature = "schema", schemars(extend("examples" = [{ "kind": "fedtd", "step_size": 1 }])))]
     pub base: Base,
@@ -84,7 +84,7 @@ pub struct Anderson {
     #[serde(default = "five")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = MAX_MEMORY)))]
     pub memory: usize,
-    /// Residual that restarts the acceleration, in multiples of the history's smallest.
+    /// Restart above this multiple of the history's smallest residual.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub safeguard: f64,

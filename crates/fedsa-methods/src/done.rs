@@ -8,8 +8,8 @@
 //! `d_c` tends to `-H_c^-1 g` if `alpha < 2 / lambda_max(H_c)`: its error is `(I - alpha H_c)^R H_c^-1 g`. Two exchanges per round, without
 //! line search. Without an alpha each agent estimates its own, which is not in the source.
 //!
-//! An agent with rows of at most 1,000 columns forms `H_c` if that is faster than the products with its rows, and multiplies by the matrix:
-//! at most 2 d^2 numbers while it answers. The ledger counts the products.
+//! An agent with rows of at most 1,000 columns forms `H_c` if that is faster than the products with its rows. It then multiplies by the
+//! matrix, at most 2 d^2 numbers while it answers. The ledger counts the products.
 //!
 //! Source: Dinh, Tran, Nguyen, Bao, Rezaei Balef, Zhou and Zomaya (2022), algorithm 1 (\[139\] of \[T\], which names it in sections 2.1 and
 //! 2.6, without a figure).

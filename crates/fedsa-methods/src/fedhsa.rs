@@ -57,9 +57,9 @@ fedsa::settings::setters! { FedHsa {
 
 /// The value of a lost operator in G.
 ///
-/// Over a link that loses messages with probability 1 - p, the literal rule divides by N: `E G = p mean g`. Rounds are then slower, and at
-/// `theta*`, where the agents' operators only cancel together, G is noise of the size of their differences. `last` stores each agent's last
-/// operator, N d numbers at the server: without sampling noise G becomes exact, and FedHSA reaches `theta*` over losses too.
+/// Zero gives `E G = p mean g` over a link that delivers with probability p. Rounds are slower, and at `theta*`, where operators only
+/// cancel together, G is noise. `last` stores each agent's last operator, N d numbers at the server. Without sampling noise, FedHSA then
+/// reaches `theta*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -67,7 +67,7 @@ pub enum Missing {
     /// Zero (\[T\] eq. 4.3).
     #[default]
     Zero,
-    /// The agent's last operator that arrived; zero before.
+    /// The agent's last arrived operator; zero before.
     Last,
 }
 

@@ -6,9 +6,9 @@
 //!            theta_{t+1} = theta_t + s p, s the first of 1, 1/4, .., 4^-9 with
 //!            f(theta_t + s p) <= f(theta_t) + a s g^T p, a = 0.1;  4^-9 if there is none   (exchange 2)
 //! ```
-//! The step is that of the harmonic mean of the local Hessians: Newton's if all agents are alike, and wrong otherwise. No Hessian is sent.
-//! If agents differ, p may be more than twice as long as Newton's step, so that s = 1 expands. If rounding errors hide the decrease, slopes
-//! bound s ([`mod@crate::local::line_search`]). If no trial step lowers the loss enough, the last one is taken, and the metric
+//! The step belongs to the harmonic mean of the local Hessians: it is Newton's if all agents are alike, and wrong otherwise. No Hessian is
+//! sent. If agents differ, p may be more than twice as long as Newton's step, so that s = 1 expands. If rounding errors hide the decrease,
+//! slopes bound s ([`mod@crate::local::line_search`]). If no trial step lowers the loss enough, the last one is taken, and the metric
 //! `failed_searches` counts it. Source: Wang, Roosta-Khorasani, Xu and Mahoney (2018), algorithm 1 (\[144\] of \[T\]).
 //!
 //! **Local directions.** In the source agents approximate `H_c^-1 g` by conjugate gradients. A product with `H_c` costs 2 m multiply-adds
@@ -70,7 +70,7 @@ pub struct Giant {
     /// Armijo constant.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
-    /// Whether trial losses bring a gradient, which can save an exchange.
+    /// Send gradients with trial losses, which can save an exchange.
     pub gradients_ahead: bool,
 }
 

@@ -13,7 +13,7 @@
 //! number of samples. The server sends no model: questions are empty.
 //!
 //! **Costs.** The ledger counts every report. One-shot averaging that ends after round t costs the *last* report only: one exchange and one
-//! vector per agent. With `local_steps` = K and `run.rounds` = 1 the ledger is that of the published method.
+//! vector per agent. With `local_steps` = K and `run.rounds` = 1 the ledger equals the published method's.
 //!
 //! If agents differ, the limit is the mean of their own roots, `sum_c p_c theta*_c`, instead of `theta*`.
 //!

@@ -62,12 +62,12 @@ use server::AdaptiveNewtonServer;
 pub struct AdaptiveNewton {
     /// First source of curvature.
     pub first: InitialMatrix,
-    /// Whether to keep this source.
+    /// Keep this source.
     pub keep: bool,
     /// Target gradient norm, for predicted costs.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub tolerance: f64,
-    /// Whether Hessians are constant, as in least squares.
+    /// Hessians are constant, as in least squares.
     pub quadratic: bool,
     /// Difference pairs at the server.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1000)))]

@@ -74,7 +74,7 @@ pub enum Compression {
     /// Eigenpair of largest magnitude.
     #[serde(rename = "rank-1")]
     RankOne,
-    /// The k largest entries of the upper triangle, with indices.
+    /// The k largest entries of the triangle, with indices.
     #[default]
     TopK,
     /// k random entries of the upper triangle; both ends draw the indices.
@@ -92,7 +92,7 @@ pub enum Compression {
 pub enum Remedy {
     /// Option 1: eigenvalues below `mu` become `mu`.
     Projection,
-    /// Option 2: adds the mean distance to the true Hessians to the diagonal.
+    /// Option 2: adds the mean distance from true Hessians to the diagonal.
     #[default]
     Shift,
 }
@@ -140,7 +140,7 @@ pub struct FedNl {
     /// Step size without line search.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub step_size: f64,
-    /// Whether to backtrack in a second exchange.
+    /// Backtrack in a second exchange.
     pub line_search: bool,
     /// Most halvings.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]

@@ -22,7 +22,7 @@ use crate::nested_grid;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BitRule {
-    /// Those that bring the server's Hessian closest, among the first `min(q + B, d - 1)` (\[T\] eq. 3.21, 3.23).
+    /// The vectors that bring the server's Hessian closest, among the first `min(q + B, d - 1)` (\[T\] eq. 3.21, 3.23).
     Optimal,
     /// The best of `optimal` for every number of vectors up to this one (exact search, \[T\] eq. 3.21).
     Exact,

@@ -18,9 +18,9 @@
 //!
 //! **The budget** belongs to the agent's link (`bit-budget`), which the agent knows before it answers. Without one it is a setting, which
 //! is refused together with a budget of the link. It pays for the digits of eigenvectors only: `sum_j (new bits of v_j) <= B_t` for each
-//! component. The ledger also counts what is outside of it: the gradient, rho and the eigenvalues, which are exact, as in the source; and
-//! the number of bits per vector, 8 bytes and 6 to 9 bits per vector, which the source does not mention. A round with budget 0 sends the
-//! gradient. If all rounds have budget 0, no pair is ever sent, and the method is gradient descent with steps `s/l_1`.
+//! component. The ledger also counts what is outside of it. The gradient, rho and the eigenvalues are exact, as in the source. The number
+//! of bits per vector takes 8 bytes and 6 to 9 bits per vector; the source does not mention it. A round with budget 0 sends the gradient.
+//! If all rounds have budget 0, no pair is ever sent, and the method is gradient descent with steps `s/l_1`.
 //!
 //! **Rules and names.** *q-shed* puts bits where they help most. *nq-shed* gives vectors b_max bits each, in their order; remaining bits
 //! are unused, and a budget below a whole vector sends the gradient only. *ideal-shed* sends the vectors of *q-shed* unquantised, each with
@@ -68,7 +68,7 @@ pub struct QShed {
     /// When agents recompute Hessians.
     #[serde(deserialize_with = "fedsa::registry::table")]
     pub renewal: Renewal,
-    /// Which eigenvectors get the bits.
+    /// Eigenvectors that get the bits.
     pub allocation: BitRule,
     /// Most bits per eigenvector component between renewals.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 32)))]

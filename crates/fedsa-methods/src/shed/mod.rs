@@ -33,8 +33,8 @@
 //! restarts with its first pair.
 //!
 //! A missing gradient counts as zero. A round then steps to the root of the agents that arrived, and theta does not settle. Over a link
-//! that loses answers, the error stays at a floor that is proportional to the differences between the agents' gradients at the root; if
-//! these are zero, the error goes to zero.
+//! that loses answers, the error stays at a floor. The floor is proportional to the differences between the agents' gradients at the root,
+//! and is zero without differences.
 
 mod client;
 mod hessian_pairs;
@@ -76,12 +76,12 @@ pub struct Shed {
     pub pairs: Pairs,
     /// Value that replaces eigenvalues not yet sent.
     pub rho: Rho,
-    /// Source of eigenpairs: Hessians (d x d) or Hessian-vector products.
+    /// Source of eigenpairs.
     pub curvature: CurvatureSource,
     /// Relative residual of eigenpairs from products.
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 0.1)))]
     pub pair_tolerance: f64,
-    /// Most eigenpairs per Hessian; d - 1 by default, min(64, 8192 / N) for products above d = 4096.
+    /// Most eigenpairs per Hessian; d - 1 by default, min(64, 8192 / N) for products with d > 4096.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub max_pairs: Option<usize>,

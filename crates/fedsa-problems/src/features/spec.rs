@@ -22,7 +22,7 @@ pub enum FeatureSpec {
     /// The clipped, unscaled state, `d = k`; `bias` puts a constant 1 first, `d = k + 1`. Columns without a range are not clipped; other
     /// maps need ranges.
     Identity {
-        /// Whether the first feature is the constant 1.
+        /// Adds a constant feature 1.
         #[serde(default)]
         bias: bool,
     },
@@ -37,7 +37,7 @@ pub enum FeatureSpec {
     Fourier {
         /// Largest frequency of a column.
         order: u32,
-        /// Whether to divide by the square root of `||c||`.
+        /// Divide by the square root of `||c||`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         scaled: bool,
     },
@@ -49,13 +49,13 @@ pub enum FeatureSpec {
     ///
     /// With `hashed`, the tiles of each tiling share `hashed / tilings` features by a fixed hash. Colliding tiles share a weight.
     Tiles {
-        /// Number of grids.
+        /// Grids.
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         tilings: u32,
         /// Tiles along each column.
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         bins: u32,
-        /// Number of features d of hashed tiles, a multiple of `tilings`.
+        /// Features d of hashed tiles, a multiple of `tilings`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         hashed: Option<u32>,
@@ -71,7 +71,7 @@ pub enum FeatureSpec {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schemars(range(min = 0.001, max = 1000)))]
         width: Option<f64>,
-        /// Whether centres are at quantiles of the data.
+        /// Centres at quantiles of the data.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         quantiles: bool,
     },

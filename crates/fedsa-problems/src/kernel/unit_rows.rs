@@ -1,6 +1,6 @@
 //! Passes over sparse rows whose stored numbers are all 1, or all -1: binary features, times labels.
 //!
-//! Passes read only the positions of numbers. The order of operations and the bits are the same as in [`super::margins`]: a row of -1 has
+//! Passes read only the positions of numbers. The order of operations and the bits are the same as in [`super::margins`]. A row of -1 has
 //! the partial sums of the same row of 1 with the other sign.
 
 use std::ops::Range;
@@ -32,7 +32,7 @@ struct Block {
     sign: Vec<Chunk>,
     /// The columns of each partial sum.
     columns: Lists,
-    /// The positions of the partial sums of eight rows: for each remainder modulo 8, those of the eight rows.
+    /// The positions of the partial sums of eight rows: eight positions for each remainder modulo 8.
     partial_positions: Vec<[[u16; 8]; CLASSES]>,
     /// The rows of each column.
     rows: Lists,

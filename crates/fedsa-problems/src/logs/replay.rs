@@ -56,19 +56,19 @@ pub struct Logs {
     /// Feature map.
     #[serde(deserialize_with = "fedsa::registry::table")]
     pub features: FeatureSpec,
-    /// Ranges that clip states, `{ s_0 = [low, high] }`; default from the data.
+    /// Ranges that clip states, `{ s_0 = [low, high] }`; from the data by default.
     #[serde(default, skip_serializing_if = "Ranges::is_empty")]
     pub ranges: Ranges,
     /// Names in the files, such as `{ reward = "r" }`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
-    /// Column that names the agent.
+    /// Column of agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_column: Option<String>,
     /// Treatment of unreadable rows.
     #[serde(default, skip_serializing_if = "is_default")]
     pub bad_rows: BadRows,
-    /// Keep rows that automatic resets wrote.
+    /// Keep rows of automatic resets.
     #[serde(default, skip_serializing_if = "is_default")]
     pub keep_autoreset_rows: bool,
     /// Discount factor; 1 only if all episodes end.
@@ -81,7 +81,7 @@ pub struct Logs {
     /// TD, GTD2 or TDC.
     #[serde(default, skip_serializing_if = "is_default")]
     pub operator: TdOperator,
-    /// Step of u divided by step of theta; 1 by default.
+    /// Step ratio of u to theta; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 1e12)))]
     pub kappa: Option<f64>,
@@ -99,7 +99,7 @@ pub struct Logs {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub max_importance_ratio: Option<f64>,
-    /// Refuse agents with a singular system.
+    /// Refuse singular agents.
     #[serde(default)]
     pub require_regular_agents: bool,
     /// Held-out share of episodes.

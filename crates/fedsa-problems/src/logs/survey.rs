@@ -197,8 +197,8 @@ impl Surveyed {
         FeatureMap::with_statistics(spec, columns, &ranges, statistics).map_err(|e| if e.key.is_empty() { e.inside("features") } else { e })
     }
 
-    /// The statistics that a map takes from the data: quantiles of an even sample of the states ([`StateSample`]), or means and standard
-    /// deviations of all states, which takes another pass over the logs.
+    /// The statistics that a map takes from the data. Quantiles come from an even sample of the states ([`StateSample`]); means and
+    /// standard deviations come from all states, in another pass over the logs.
     fn statistics(&self, needs: &[ColumnNeeds]) -> Result<ColumnStatistics> {
         let (columns, mut statistics) = (self.columns(), ColumnStatistics::default());
         if needs.iter().any(|needs| needs.quantiles.is_some()) {

@@ -16,12 +16,13 @@
 //! **Behaviour policy**, the same for all agents: with probability `exploration` an action drawn uniformly, otherwise the state's own
 //! action, which is drawn once.
 //!
-//! **The root.** With tabular features (the default, one for each pair of a state and an action) the mean operator belongs to the mean MDP,
-//! in which a random agent makes each step. Exactly one root exists if every pair is visited. With other features there may be no root, or
-//! several. Newton's method searches for one from 0, and from the point where projected value iteration settles. Exactly one root is
-//! certified ([`Facts::monotone`]) if the matrix `(1 - gamma kappa / 2) G - gamma / (2 kappa) M` is positive definite, with
-//! `G = sum_c p_c E phi(s, a) phi(s, a)^T`, `M = sum_c p_c E sum_a' phi(s', a') phi(s', a')^T` and `kappa = 1 / sqrt(min pi(a|s))`. This
-//! holds for `gamma < kappa^-1`, which is `1 / sqrt(A)` for the uniform policy.
+//! **The root.** Tabular features, the default, are one for each pair of a state and an action. The mean operator then belongs to the mean
+//! MDP, in which a random agent makes each step. Exactly one root exists if every pair is visited.
+//!
+//! With other features there may be no root, or several. Newton's method searches for one from 0, and from the point where projected value
+//! iteration settles. Exactly one root is certified ([`Facts::monotone`]) if the matrix `(1 - gamma kappa / 2) G - gamma / (2 kappa) M` is
+//! positive definite, with `G = sum_c p_c E phi(s, a) phi(s, a)^T`, `M = sum_c p_c E sum_a' phi(s', a') phi(s', a')^T` and
+//! `kappa = 1 / sqrt(min pi(a|s))`. This holds for `gamma < kappa^-1`, which is `1 / sqrt(A)` for the uniform policy.
 
 use std::sync::Arc;
 
@@ -71,10 +72,10 @@ pub struct QLearning {
     /// Agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// Number of states.
+    /// States.
     #[cfg_attr(feature = "schema", schemars(range(min = 2, max = crate::settings::MAX_STATES)))]
     pub states: usize,
-    /// Number of actions.
+    /// Actions.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub actions: usize,
     /// Successors of a state and action, at most `states`.
@@ -82,14 +83,14 @@ pub struct QLearning {
     pub branching: usize,
     /// Features of pairs.
     pub feature_law: PairFeatures,
-    /// Number of features d; required unless tabular.
+    /// Features d; required unless tabular.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub features: Option<usize>,
     /// Discount factor.
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub gamma: f64,
-    /// Probability of a uniformly drawn action.
+    /// Probability of a uniform action.
     #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub exploration: f64,
     /// As in `garnet`.

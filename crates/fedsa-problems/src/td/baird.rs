@@ -43,7 +43,7 @@ pub struct Baird {
     pub agents: usize,
     /// TD, GTD2 or TDC.
     pub operator: TdOperator,
-    /// Step of u divided by step of theta; 1 by default.
+    /// Step ratio of u to theta; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 1e12)))]
     pub kappa: Option<f64>,

@@ -65,16 +65,16 @@ pub struct Garnet {
     /// Agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// Number of states.
+    /// States.
     #[cfg_attr(feature = "schema", schemars(range(min = 2, max = crate::settings::MAX_STATES)))]
     pub states: usize,
-    /// Number of actions.
+    /// Actions.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub actions: usize,
     /// Successors of a state and action, at most `states`.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub branching: usize,
-    /// Number of features d, at most `states`.
+    /// Features d, at most `states`.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub features: usize,
     /// Discount factor.
@@ -86,17 +86,17 @@ pub struct Garnet {
     pub policy: Policy,
     /// Differences between agents.
     pub heterogeneity: Heterogeneity,
-    /// Overrides the preset's kernels.
+    /// Kernels, instead of the preset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernels: Option<Kernels>,
-    /// Overrides the preset: adds U(0, this) to non-zero probabilities.
+    /// Adds U(0, this) to non-zero probabilities, instead of the preset.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub perturbation: Option<f64>,
-    /// Overrides the preset: rewards -r for odd agents.
+    /// Rewards -r for odd agents, instead of the preset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opposite_rewards: Option<bool>,
-    /// Overrides the preset: adds U(0, this) to rewards.
+    /// Adds U(0, this) to rewards, instead of the preset.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub reward_perturbation: Option<f64>,

@@ -1,8 +1,8 @@
 //! Gradient temporal differences: GTD2 and TDC, which converge off-policy, where TD may diverge.
 //!
 //! The iterate is `x = (theta, u)`, 2 d numbers: weights, and an estimate of `C^-1 (b - A theta)`. `f` and `fn` are the features of a state
-//! and of the next one (0 after the end of an episode), `rho` is the importance ratio, `kappa` is the ratio of the two steps, and the TD
-//! error is `delta = r + gamma <fn, theta> - <f, theta>`:
+//! and of the next one (0 after the end of an episode). `rho` is the importance ratio, and `kappa` is the ratio of the two steps. The TD
+//! error is `delta = r + gamma <fn, theta> - <f, theta>`.
 //!
 //! ```text
 //! TD     g = rho delta f

@@ -136,7 +136,7 @@ impl Mrp {
     }
 }
 
-/// Which of `n` states can be reached from state `from`, itself included.
+/// Marks the states, of `n`, that can be reached from state `from`, itself included.
 fn reachable<A: Iterator<Item = usize>>(n: usize, from: usize, arrows: impl Fn(usize) -> A) -> Vec<bool> {
     let mut seen = vec![false; n];
     let mut todo = vec![from];

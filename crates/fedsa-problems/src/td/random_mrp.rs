@@ -124,8 +124,8 @@ impl KernelLaw {
 
 /// Dense random Markov reward processes (\[F\] sec. 6.2, \[T\] sec. 4.4).
 ///
-/// P is a matrix K of positive numbers with rows scaled to sum 1. The entries of K are drawn by `kernel_law`, or `K = U V` with U (S x r)
-/// and V (r x S) drawn by it, so that P has at most the rank r = `kernel_rank`. Rewards are r(s) ~ U(low, high).
+/// P is a matrix K of positive numbers with rows scaled to sum 1. `kernel_law` draws the entries of K. With `kernel_rank` r it draws U (S x
+/// r) and V (r x S) instead, and `K = U V`, so that P has at most the rank r. Rewards are r(s) ~ U(low, high).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]

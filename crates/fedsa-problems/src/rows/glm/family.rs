@@ -1,7 +1,7 @@
 //! Families of generalised linear models, and other losses of the linear predictors of a row.
 //!
-//! A row x with the target y, the offset o and the weight a has the loss `a l(eta, y)` with the predictors `eta = x^T theta + o`: one
-//! number, or K - 1 numbers for K classes. Without a dispersion, l is the negative log-likelihood, up to terms without theta.
+//! A row has the data x, the target y, the offset o and the weight a. Its loss is `a l(eta, y)` with the predictors `eta = x^T theta + o`:
+//! one number, or K - 1 numbers for K classes. Without a dispersion, l is the negative log-likelihood, up to terms without theta.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,11 @@
 //! From data sets to the agents' rows: targets, a division among agents, a held-out share, and transformed features.
 //!
-//! The order is: divide rows among agents ([`partition`]); hold out a share of each agent's rows; turn labels into targets ([`targets`]);
-//! divide features by a number, standardise them, project them on principal components, and add a column of ones ([`transform`]). Every fit
-//! uses the rows of all agents without held-out ones, with equal weight for each row.
+//! 1. Rows are divided among agents ([`partition`]).
+//! 2. A share of each agent's rows is held out.
+//! 3. Labels become targets ([`targets`]).
+//! 4. Features are divided by a number, standardised, projected on principal components, and completed by a column of ones ([`transform`]).
+//!
+//! Every fit uses the rows of all agents without held-out ones, with equal weight for each row.
 
 pub mod columns;
 pub mod levels;
@@ -35,10 +38,10 @@ use transform::{Pca, Transform, TransformRule};
 #[cfg_attr(feature = "schema", schemars(rename = "Weights"))]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentWeights {
-    /// `n_c / n`: every row counts alike. Held-out rows do not count.
+    /// `n_c / n`, without held-out rows: rows count alike.
     #[default]
     Rows,
-    /// `1 / N`: every agent counts alike.
+    /// `1 / N`: agents count alike.
     Equal,
 }
 

@@ -13,22 +13,22 @@ use fedsa::random::{ALL, Purpose, Stream, stream};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Partition {
-    /// Consecutive rows of the files; sizes differ by at most one row.
+    /// Consecutive rows in equal numbers, to one row.
     #[default]
     Even,
-    /// Random rows in equal numbers: all agents have the same law.
+    /// Random rows in equal numbers.
     Shuffled,
-    /// Consecutive rows after sorting by label, in equal numbers.
+    /// Consecutive rows in equal numbers, sorted by label.
     Sorted,
-    /// Deals out this share of the rows at random; the rest is sorted by label.
+    /// Deals out this share at random; the rest is sorted by label.
     Similarity(f64),
-    /// Half of an agent's rows are of the positive class, half of one other class. The other classes take turns.
+    /// Half of an agent's rows are positive, half of one other class. Other classes take turns.
     ByLabel,
-    /// An agent for each value of the column `group`.
+    /// An agent per value of `group`.
     ByColumn,
-    /// Divides the rows of each class by Dirichlet shares with this parameter; agents differ more for small values.
+    /// Divides each class by Dirichlet shares with this parameter; agents differ more for small values.
     Dirichlet(f64),
-    /// An agent for each file.
+    /// An agent per file.
     Files,
 }
 

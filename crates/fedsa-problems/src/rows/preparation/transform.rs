@@ -23,13 +23,13 @@ use fedsa::parallel;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Pca {
-    /// Number of components.
+    /// Components.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub dim: usize,
-    /// Whether to centre features first.
+    /// Centre features first.
     #[serde(default = "yes")]
     pub centre: bool,
-    /// Data of the fit. Both give the same subspace up to rounding.
+    /// Data of the fit; the subspace is the same up to rounding.
     #[serde(default)]
     pub fit: PcaFit,
 }
@@ -66,10 +66,10 @@ impl Pca {
 #[cfg_attr(feature = "schema", schemars(rename = "Fit"))]
 #[serde(rename_all = "kebab-case")]
 pub enum PcaFit {
-    /// The sum of the agents' second moments.
+    /// Sums of the agents' second moments.
     #[default]
     Federated,
-    /// The rows of all agents in one place.
+    /// All agents' rows in one place.
     Union,
 }
 
