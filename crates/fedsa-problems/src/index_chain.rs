@@ -22,7 +22,8 @@ pub(super) fn is_gap(gap: f64) -> bool {
 
 /// Checks the mixing time of a chain whose second eigenvalue is at least `1 - 1 / mixing_time`.
 ///
-/// # Errors Below 1, and where the second eigenvalue is within 1e-9 of 1.
+/// # Errors
+/// Below 1, and where the second eigenvalue is within 1e-9 of 1.
 pub(super) fn check_mixing_time(mixing_time: f64) -> Result<()> {
     require(mixing_time >= 1.0 && mixing_time.is_finite(), "mixing_time", mixing_time, "at least 1")?;
     let gap = 1.0 / mixing_time;
@@ -71,7 +72,8 @@ impl IndexChain {
     /// A chain of `n` states by its law. With `leaves = 1 / mixing_time`, a random or uniform chain P becomes `(1 - leaves) I + leaves P`,
     /// the cyclic chain C becomes `(1 - leaves) C + leaves / n`.
     ///
-    /// # Errors When the chain is periodic or reducible. A cycle with almost no uniform draws counts as periodic.
+    /// # Errors
+    /// When the chain is periodic or reducible. A cycle with almost no uniform draws counts as periodic.
     pub fn drawn(law: ChainLaw, n: usize, mixing_time: f64, draws: Stream) -> Result<Self> {
         let leaves = 1.0 / mixing_time;
         let uniform = 1.0 / n as f64;

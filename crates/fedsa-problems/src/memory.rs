@@ -233,7 +233,8 @@ const MAX_TRANSITIONS: f64 = (1u64 << 31) as f64;
 
 /// Refuses an agent with more than [`MAX_TRANSITIONS`] transitions.
 ///
-/// # Errors When there are more.
+/// # Errors
+/// When there are more.
 pub(crate) fn check_transitions(key: &str, transitions: f64) -> Result<()> {
     if transitions <= MAX_TRANSITIONS {
         return Ok(());

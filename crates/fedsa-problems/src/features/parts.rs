@@ -124,7 +124,8 @@ impl FeatureSpec {
     /// The ranges of the map's columns: given ranges, otherwise the smallest and the largest value seen. A column with the same value x in
     /// all states has the range from x to x + 1.
     ///
-    /// # Errors As [`FeatureSpec::needs`]; when a given range is empty or its column does not exist.
+    /// # Errors
+    /// As [`FeatureSpec::needs`]; when a given range is empty or its column does not exist.
     pub fn ranges(&self, columns: &[String], seen: &[(f64, f64)], given: &Ranges) -> Result<Ranges> {
         check_ranges(columns, given)?;
         let mut ranges = given.clone();

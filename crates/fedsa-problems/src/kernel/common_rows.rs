@@ -22,7 +22,8 @@ impl CommonRows {
     /// The lists of rows. `columns` holds each row's columns, increasing numbers below n; `ends` says where each row ends. `wanted` has the
     /// indices of entries of the lower triangle, row by row; for entries without rows it has `none`, the number after its last index.
     ///
-    /// # Panics When there are more than [`MAX_ROWS`] rows, or columns without an entry.
+    /// # Panics
+    /// When there are more than [`MAX_ROWS`] rows, or columns without an entry.
     pub fn of(columns: &[u32], ends: &[usize], none: usize, wanted: &[u32]) -> Self {
         let rows = ends.len();
         assert!(rows <= MAX_ROWS);

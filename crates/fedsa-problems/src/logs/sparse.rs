@@ -259,7 +259,8 @@ pub struct SparseTd {
 impl SparseTd {
     /// Agents with these logs and weights, with sparse features. Mean sampling reads the logs once and does not keep them.
     ///
-    /// # Errors When a log cannot be read, its sums overflow, or chains start at a transition out of range.
+    /// # Errors
+    /// When a log cannot be read, its sums overflow, or chains start at a transition out of range.
     ///
     /// # Panics
     /// When the map's features are not sparse.

@@ -189,7 +189,8 @@ pub struct Tables {
 pub(crate) const MAX_WIDE: usize = 1 << 24;
 
 impl Tables {
-    /// # Panics When widths differ, or only some tables are chains.
+    /// # Panics
+    /// When widths differ, or only some tables are chains.
     pub fn new(mut all: Vec<TransitionTable>) -> Self {
         assert!(all.iter().all(|table| table.width == all[0].width && table.is_chain() == all[0].is_chain()));
         let columns: usize = all.iter().map(|table| table.columns.len()).sum();

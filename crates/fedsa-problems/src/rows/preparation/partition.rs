@@ -13,7 +13,7 @@ use fedsa::random::{ALL, Purpose, Stream, stream};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Partition {
-    /// Consecutive rows in equal numbers, to one row.
+    /// Consecutive rows, in numbers that differ by at most one.
     #[default]
     Even,
     /// Random rows in equal numbers.

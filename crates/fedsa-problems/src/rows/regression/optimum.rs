@@ -155,8 +155,9 @@ impl<L: RowLosses> Regression<L> {
     /// The minimum of `sum_c p_c f_c`, d numbers. Its gradient is as small as rounding allows, and at most 1e-12, or 1e-12 times the size
     /// of the gradient's terms if that is above 1.
     ///
-    /// # Errors When there is no unique minimum, because without a ridge features are linearly dependent, or a hyperplane separates the
-    /// classes. When cancelled; `cancel` is checked between passes over the rows.
+    /// # Errors
+    /// When there is no unique minimum, because without a ridge features are linearly dependent, or a hyperplane separates the classes.
+    /// When cancelled; `cancel` is checked between passes over the rows.
     pub(super) fn optimum(&self, cancel: &Cancel) -> Result<Vec<f64>> {
         let all = |theta: &[f64]| self.over_blocks(|_, range| self.margins(range, theta));
         let mut theta = vec![0.0; self.dim()];
