@@ -297,7 +297,8 @@ impl Drawn {
         if CHAIN {
             *state = successor;
         }
-        // One by one: the compiler would assemble vectors with a shuffle for each lane. SAFETY: places of this value.
+        // One by one: the compiler would assemble vectors with a shuffle for each lane.
+        // SAFETY: places of this value.
         unsafe {
             (&raw mut self.rows[l]).write_volatile(rows);
             (&raw mut self.rewards.0[l]).write_volatile(reward);
