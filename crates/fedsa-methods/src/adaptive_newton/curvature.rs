@@ -196,12 +196,14 @@ impl MatrixChoice {
     /// The iterate has moved to a point with this gradient norm.
     ///
     /// ```text
-    /// rate_w = ln(norm before / norm now) / vectors, over the last rounds of the way w; predicted_w = ln(norm now / target) / rate_w
-    /// gradients, agents:  the other one  if its rate is not known (any more) and predicted_w > PATIENCE, or predicted_other < 0.8 predicted_w
-    ///                     Hessians       if the best prediction exceeds 1.2 times their estimate and both have been tried
-    ///                                    (or the estimate is below 60 vectors, or the objective quadratic)
-    /// Hessians:           a new one      if the last two rounds brought less a vector than all since the Hessian, it included,
-    ///                                    or the prediction exceeds 3 times the estimate; where one costs up to 20 vectors, 1.2 times one and its rounds
+    /// rate_w = ln(norm before / norm now) / vectors, over the last rounds of source w;  predicted_w = ln(norm now / target) / rate_w
+    /// gradients, agents:  the other    if its rate is unknown or forgotten, and predicted_w > PATIENCE,
+    ///                                  or if predicted_other < 0.8 predicted_w
+    ///                     Hessians     if the best prediction exceeds 1.2 times their estimate, and both have been tried
+    ///                                  (or the estimate is below 60 vectors, or the objective is quadratic)
+    /// Hessians:           a new one    if the last two rounds brought less per vector than all rounds with the Hessian and its cost,
+    ///                                  or if the prediction exceeds 3 times the estimate; for a Hessian of up to 20 vectors,
+    ///                                  1.2 times one new Hessian and its rounds
     /// ```
     pub fn moved(&mut self, norm: f64, prior: &PriorKnowledge) -> WayVerdict {
         self.best = self.best.min(norm);
