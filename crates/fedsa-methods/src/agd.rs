@@ -4,16 +4,16 @@
 //! round t:   g = sum_c p_c grad f_c(y_t)
 //!            x_{t+1} = y_t - s g,   y_{t+1} = x_{t+1} + beta (x_{t+1} - x_t)
 //! ```
-//! theta is x. With `strong_convexity` mu, `beta = (1 - sqrt(mu s)) / (1 + sqrt(mu s))`, and with s = 1 / L the loss falls by
-//! `1 - sqrt(mu / L)` a round (Nesterov 2004, theorem 2.2.3). By default the momentum grows as without strong convexity and
-//! starts anew where x moves against the gradient (O'Donoghue and Candes 2015): it needs no constant that users do not know,
-//! and has the same rate up to a factor. A `momentum` is used as it is: the comparisons of \[T\] section 2.6 (\[144\], GIANT) tune
-//! step and momentum by hand. Without a `step_size` a step is halved, for good where all agents answer, until the loss falls by
-//! `s / 2 ||g||^2`, as a step 1 / L does (Beck and Teboulle 2009); if that takes more halvings than a round may have, they go on
-//! in the next one, from x.
+//! theta is x. With `strong_convexity` mu, `beta = (1 - sqrt(mu s)) / (1 + sqrt(mu s))`, and with s = 1 / L the loss falls by the factor
+//! `1 - sqrt(mu / L)` per round (Nesterov 2004, theorem 2.2.3). By default the momentum grows as without strong convexity, and restarts if
+//! x moves against the gradient (O'Donoghue and Candes 2015). It needs no unknown constant and has the same rate up to a factor. A given
+//! `momentum` stays constant: the comparisons of \[T\] section 2.6 (\[144\], GIANT) tune step and momentum by hand.
 //!
-//! One exchange a round, two with backtracking. With a fixed step it works over every link but `delay` and `late`; what is
-//! lost makes the step shorter, and momentum spreads the error over later rounds.
+//! Without a `step_size`, the step is halved until the loss falls by `s / 2 ||g||^2`, as a step 1 / L does (Beck and Teboulle 2009). If all
+//! agents answer, later rounds keep the halved step. Beyond a round's most halvings, the next round continues from x.
+//!
+//! One exchange per round, two with backtracking. With a fixed step it works over every link but `delay` and `late`. Lost messages make the
+//! step shorter, and momentum spreads the error over later rounds.
 
 use fedsa::error::{Error, Result, require};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use crate::local::line_search::{LineSearch, Trials};
 use crate::server::descent::{Direction, Length};
 use crate::server::directions::{AcceleratedDirection, Momentum};
 
-/// The settings of accelerated gradients.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]

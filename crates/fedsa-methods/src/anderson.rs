@@ -6,43 +6,41 @@
 //!            gamma       = argmin || f_t - F gamma ||^2 + r^2 sum_j ||F_j||^2 gamma_j^2
 //!            theta_{t+1} = g_t - (X + F) gamma
 //! ```
-//! The columns of X and F are the differences of successive iterates and residuals of the last rounds, at most m of them.
-//! Source: Walker and Ni (2011), eq. 2.1 and section 2. On a linear map with m >= d it is GMRES: `theta_{t+1} = G(x_t)`, where x_t
-//! has the least residual over the Krylov space of t products. The ridge r bounds the coefficients where columns are nearly
-//! dependent.
+//! The columns of X and F are the differences of successive iterates and residuals of the last rounds, at most m of them. Source: Walker
+//! and Ni (2011), eq. 2.1 and section 2. On a linear map with m >= d it equals GMRES: `theta_{t+1} = G(x_t)`, where x_t has the least
+//! residual over the Krylov space of t products. The ridge r bounds the coefficients if columns are nearly dependent.
 //!
-//! **Safeguard.** If `||f_t||` exceeds `safeguard` times the smallest residual in the history, the history is dropped. If
-//! `theta_t` is an accelerated iterate it is discarded, and `theta_{t+1} = G(theta_i)` for the iterate i of the smallest
-//! residual; otherwise `theta_{t+1} = g_t`. A round in which a message was lost is not a round of the map: `theta_{t+1} = g_t`,
-//! and the history does not change.
+//! **Safeguard.** If `||f_t||` exceeds `safeguard` times the smallest residual in the history, the history is dropped. An accelerated
+//! `theta_t` is discarded, and `theta_{t+1} = G(theta_i)` for the iterate i of the smallest residual; otherwise `theta_{t+1} = g_t`. A
+//! round with a lost message is not a round of the map: `theta_{t+1} = g_t`, and the history does not change.
 //!
-//! **What is accelerated is theta alone.** The agents' half and the links are those of the base. A fixed point of G has
-//! `f_t = 0` and is one of the accelerated method, so that the limit does not change: FedLSA keeps its bias. SCAFFLSA's map also
-//! moves the control variates, which the differences do not see. Its agents cannot compute v from the next model, which is
-//! not `theta_t + alpha_g E v`, and are told v at the end of each round (one more exchange).
+//! **Only theta is accelerated.** The agents' half and the links are the base's. A fixed point of G has `f_t = 0` and is a fixed point of
+//! the accelerated method, so the limit does not change: FedLSA keeps its bias. SCAFFLSA's map also moves the control variates, which the
+//! differences do not contain. Its agents cannot compute v from the next model, which is not `theta_t + alpha_g E v`. The server sends them
+//! v at the end of each round, in one more exchange.
 //!
-//! **What it brings, and where it hurts** (measured by `tests/anderson.rs`).
+//! **Benefits and costs** (measured by `tests/anderson.rs`).
 //!
-//! - Without noise it replaces thousands of rounds by tens: 11450 rounds of FedHSA with H = 5 on a Garnet problem with 16 features by
-//!   116 (m = 5) or 31 (m = 20), 57248 of FedTD by 105 or 49. With SCAFFLSA it brings less: 143 or 149 rounds for 11450.
-//! - With noise the differences are noise too. The floor of the squared error is 1.06 (standard error 0.04) to 2.07 (0.12)
-//!   times that of the base, over i.i.d. samples with and without 20% of the messages lost; the smaller `step_size`, the more
-//!   the base averages and the more acceleration costs. With `safeguard = 2` it is 1.3 to 27 times, because of rare iterates that are
-//!   far away; a ridge below 1 changes that little.
-//! - Under the mean operator with 20% of the messages lost the floors are lower than the base's: 0.28 times for FedHSA, below 0.01 for
-//!   FedTD and SCAFFLSA. Only rounds in which all messages arrive are accelerated: with many agents these are rare, and the
-//!   method is then its base.
-//! - With m of N agents each round is a map of its own. Under the mean operator, with 2 or 3 of 4 agents, the floor of FedTD,
-//!   FedLSA and FedHSA is 47 (standard error 5) to 79 (5) times that of the base, and in some runs thousands of times, because of
-//!   rare iterates that are far away. Over i.i.d. samples it is 1.2 (0.04) to 6.0 (1.4) times. The noise of participation vanishes
-//!   at the root with SCAFFLSA: there acceleration reaches the root under the mean operator, in fewer rounds than its base;
-//!   over i.i.d. samples the floor is 1.3 (0.06) to 1.4 (0.2) times that of the base.
+//! - Without noise it reduces thousands of rounds to tens. On a Garnet problem with 16 features, FedHSA with H = 5 takes 116 (m = 5) or 31
+//!   (m = 20) rounds instead of 11450, and FedTD 105 or 49 instead of 57248. With SCAFFLSA it gains less: 143 or 149 rounds instead of
+//!   11450.
+//! - With noise the differences are noisy too. The floor of the squared error is 1.06 (standard error 0.04) to 2.07 (0.12) times the
+//!   base's, over i.i.d. samples with and without 20% of the messages lost. A smaller `step_size` makes the base average more, and
+//!   acceleration cost more. With `safeguard = 2` the floor is 1.3 to 27 times the base's, because of rare distant iterates; a ridge below
+//!   1 changes little.
+//! - With the mean operator and 20% of the messages lost, the floors are below the base's: 0.28 times for FedHSA, below 0.01 for FedTD and
+//!   SCAFFLSA. Only rounds in which all messages arrive are accelerated. With many agents these are rare, and the method equals its base.
+//! - With m of N agents each round has another map. With the mean operator and 2 or 3 of 4 agents, the floor of FedTD, FedLSA and FedHSA is
+//!   47 (standard error 5) to 79 (5) times the base's, and in some runs thousands of times, because of rare distant iterates. Over i.i.d.
+//!   samples it is 1.2 (0.04) to 6.0 (1.4) times. The noise of participation vanishes at the root with SCAFFLSA. Acceleration then reaches
+//!   the root under the mean operator, in fewer rounds than the base; over i.i.d. samples the floor is 1.3 (0.06) to 1.4 (0.2) times the
+//!   base's.
 //! - A ridge of 1e-2 or more makes noiseless runs several times slower.
-//! - The least-squares problem loses digits where the map is ill-conditioned. The end is as accurate as the base's, but d + 1 rounds
-//!   are then not enough.
+//! - The least-squares problem loses digits if the map is ill-conditioned. The final accuracy is the base's, but d + 1 rounds are then not
+//!   enough.
 //!
-//! **Refused bases**: those whose round is not one map of theta: random or varying steps, answers to old models, methods
-//! that solve or accelerate themselves; and links that deliver old answers.
+//! **Refused bases** have rounds that are not one map of theta: random or varying steps, answers to old models, methods that solve or
+//! accelerate by themselves. Links that deliver old answers are refused too.
 
 use fedsa::error::{Error, Result, require};
 use fedsa::kernel::dot;
@@ -72,21 +70,21 @@ use super::scaffold::Scaffold;
 use crate::one;
 use crate::server::history::{History, StepPair};
 
-/// The settings of Anderson acceleration.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Anderson {
-    /// The accelerated method, with a constant step size.
+    /// Accelerated method, with a constant step size.
     #[serde(deserialize_with = "fedsa::registry::table")]
     #[cfg_attr(feature = "schema", schemars(extend("examples" = [{ "kind": "fedtd", "step_size": 1 }])))]
     pub base: Base,
-    /// Iterate differences that are combined.
+    /// Iterate differences to combine.
     #[serde(default = "five")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = MAX_MEMORY)))]
     pub memory: usize,
-    /// Residual, in multiples of the history's smallest, that restarts the acceleration.
+    /// Restart above this multiple of the history's smallest residual.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub safeguard: f64,
@@ -114,7 +112,7 @@ fn ridge() -> f64 {
     1e-10
 }
 
-/// The base method. All kinds can be read, so that a refusal can say why.
+/// The base method. All kinds are readable, so that a refusal can state the reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -176,7 +174,7 @@ impl Base {
         }
     }
 
-    /// Why rounds of this kind cannot be accelerated.
+    /// The reason why rounds of this kind cannot be accelerated.
     fn refusal(&self) -> Option<&'static str> {
         match self {
             Self::FedLsa(_) | Self::Scafflsa(_) | Self::FedHsa(_) | Self::FedTd(_) | Self::ProjectedTd(_) => None,
@@ -201,7 +199,7 @@ impl Anderson {
         Self { base, memory: five(), safeguard: one(), ridge: ridge() }
     }
 
-    /// The run for which the base is built.
+    /// The setting for which the base is built.
     fn base_setting<'a>(setting: &Setting<'a>) -> Setting<'a> {
         Setting { is_accelerated: true, ..setting.clone() }
     }
@@ -231,7 +229,7 @@ impl MethodSettings for Anderson {
         self.base.settings().check_link(link)
     }
 
-    /// The history, and the base's.
+    /// The history, and the base's memory.
     fn memory(&self, agents: usize, d: usize) -> f64 {
         8.0 * 4.0 * (self.memory + 1) as f64 * d as f64 + self.base.settings().memory(agents, d)
     }
@@ -257,7 +255,7 @@ impl MethodSettings for Anderson {
         self.base.settings().lost(agents, link)
     }
 
-    /// The base's, but a round depends on the history: no prediction holds.
+    /// The base's shape, but without predictions, because a round depends on the history.
     fn shape(&self) -> MethodShape {
         MethodShape { is_linear: false, ..self.base.settings().shape() }
     }
@@ -269,15 +267,15 @@ pub struct AndersonServer {
     base: Box<dyn Server>,
     /// m: the largest number of differences.
     memory: usize,
-    /// How often the smallest residual a residual may be.
+    /// The largest accepted residual, in multiples of the smallest.
     safeguard: f64,
     /// r.
     ridge: f64,
-    /// The rounds that are combined, at most m + 1: `theta_i`, and the residual `f_i = G(theta_i) - theta_i`.
+    /// The combined rounds, at most m + 1: `theta_i`, and the residual `f_i = G(theta_i) - theta_i`.
     history: History,
-    /// Whether theta was moved, and the residual there is not yet known.
+    /// Whether theta was moved and its residual is not yet known.
     is_moved: bool,
-    /// Whether all answers of the round under way arrived so far.
+    /// Whether all answers of the current round have arrived so far.
     is_whole: bool,
 }
 
@@ -323,7 +321,7 @@ impl AndersonServer {
         let points = &self.history.pairs;
         let now = points.back()?;
         let (d, k) = (now.0.len(), points.len() - 1);
-        // Orthonormal columns of [F; r I], each column of F of length 1, the newest first; R; what each column moves theta by.
+        // Orthonormal columns of [F; r I], each column of F with norm 1, newest first; R; and each column's move of theta.
         let mut basis: Vec<Vec<f64>> = Vec::new();
         let (mut upper, mut moves) = (Vec::new(), Vec::new());
         for j in (0..k).rev() {
@@ -339,7 +337,7 @@ impl AndersonServer {
             column.resize(d + k, 0.0);
             column[d + j] = self.ridge;
             let mut above = vec![0.0; basis.len()];
-            // Twice: once leaves errors of the size of the condition number.
+            // Twice, because one pass leaves errors of the size of the condition number.
             for _ in 0..2 {
                 for (q, above) in basis.iter().zip(&mut above) {
                     let part = dot(q, &column);
@@ -383,8 +381,8 @@ impl Server for AndersonServer {
         self.is_whole &= got.arrived.iter().all(|arrived| *arrived);
         let theta = self.base.theta().to_vec();
         let next = self.base.receive(got);
-        // With lost answers the round is one of another map: the base's step is taken. That the iterate before was accelerated
-        // is not forgotten: its harm may show only in the next whole round (floors over lossy links are larger otherwise).
+        // With lost answers the round belongs to another map, so the base's step is taken. The server still remembers that the last iterate
+        // was accelerated: harm may show only in the next whole round. Forgetting it makes floors over lossy links larger.
         if self.is_whole && matches!(next, Next::Done { .. }) {
             let residual = minus(self.base.theta(), &theta);
             if let Some(theta) = self.next((theta, residual)) {

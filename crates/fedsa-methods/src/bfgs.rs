@@ -8,10 +8,10 @@
 //! ```
 //! W starts as `(s^T y / y^T y) I` with the first pair; before it the direction is -g. The server keeps W, d^2 numbers; agents keep
 //! nothing. Source: Broyden, Fletcher, Goldfarb, Shanno (1970); Nocedal and Wright (2006), algorithm 6.1 with (6.17) and (6.20).
+//!
 //! Over links: a pair is used only if both gradients include every agent, because means over different agents differ by more than
-//! curvature; a step from a gradient that lacks agents is along it all the same. Where a codec rounds gradients, y
-//! contains the rounding errors, and pairs without positive curvature are left out. Refused over the air, and over `delay` and
-//! `late`.
+//! curvature. A gradient that lacks agents still gives a step. If a codec rounds gradients, y contains the rounding errors, and pairs
+//! without positive curvature are skipped. Refused over the air, and over `delay` and `late`.
 
 use fedsa::error::Result;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use crate::local::line_search::{LineSearch, Trials};
 use crate::server::descent::{Direction, Length};
 use crate::server::directions;
 
-/// The settings of BFGS.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]

@@ -1,27 +1,27 @@
-//! How many bits to give to each eigenvector of a Hessian so that the server's approximation of it is close (\[T\] section 3.3): closest in
-//! expectation among all real numbers of bits, and rounded to whole ones.
+//! Allocation of bits to the eigenvectors of a Hessian, so that the server's approximation is close (\[T\] section 3.3). The real numbers
+//! of bits with the least expected error are computed, and rounded to whole ones.
 //!
-//! An agent sends the first q eigenvectors of its Hessian, each component of vector i rounded to a grid of cell `D_i = 2^-(b_i - 1)` on
-//! \[-1, 1\] with `b_i` bits, and the server forms `Hhat = sum_{i <= q} lb_i v_i v_i^T + rho I` from what it decodes, with
-//! `lb_i = l_i - rho`. With errors of variance `D_i^2 / 12` in each component, independent of each other, and `x_i = D_i^2`
+//! An agent sends the first q eigenvectors of its Hessian. It rounds each component of vector i with `b_i` bits to a grid of cell
+//! `D_i = 2^-(b_i - 1)` on \[-1, 1\]. The server forms `Hhat = sum_{i <= q} lb_i v_i v_i^T + rho I` from the decoded vectors, with
+//! `lb_i = l_i - rho`. If errors have the variance `D_i^2 / 12` in each component and are independent, with `x_i = D_i^2`:
 //!
 //! ```text
 //! E ||H - Hhat||_F^2 = sum_{i > q} lb_i^2 + d_q sum_i lb_i x_i + sum_i lb_i^2 (a1 x_i + a2 x_i^2) + a3 sum_{i != j} lb_i lb_j x_i x_j
 //! d_q = (1/6) sum_{i > q} (rho - l_i),   a1 = 1/6 + n/6,   a2 = n/80 + n (n - 1)/144,   a3 = n/144
 //! ```
 //!
-//! (eq. 3.14, where \[T\] prints `a1 = 1/12 + n/6`: `E ||v e^T + e v^T||_F^2 = 2 n s^2 + 2 s^2` with `s^2 = D^2 / 12` gives 1/6. The matrix of
-//! the quadratic part is `(a2 - a3) diag(lb^2) + a3 lb lb^T`; eq. 3.18 prints the coefficients the other way round.)
+//! (eq. 3.14, where \[T\] prints `a1 = 1/12 + n/6`: `E ||v e^T + e v^T||_F^2 = 2 n s^2 + 2 s^2` with `s^2 = D^2 / 12` gives 1/6. The matrix
+//! of the quadratic part is `(a2 - a3) diag(lb^2) + a3 lb lb^T`; eq. 3.18 swaps the coefficients.)
 //!
-//! In `log x` the loss is convex, and the budget is one linear constraint with bounds: [`Allocation::relaxed`] solves it to rounding
-//! error. [`Allocation::bits`] rounds to whole bits within the budget. Only the relaxed problem's solution is closest in expectation: the
-//! loss of whole bits has other minima, and a greedy choice, one bit at a time where it lowers the loss most, may end at another one
-//! with a lower or a higher loss. A vector that has no bit is not sent: it counts among the `i > q`.
+//! The loss is convex in `log x`, and the budget is one linear constraint with bounds: [`Allocation::relaxed`] solves it to rounding error.
+//! [`Allocation::bits`] rounds to whole bits within the budget. Only the relaxed problem has a unique optimum. The loss of whole bits has
+//! other minima, and a greedy choice, which adds the best single bit, may end at another one with a lower or a higher loss. A vector
+//! without a bit is not sent and counts among the `i > q`.
 
 /// The coefficients of one agent's problem, for the first q of its eigenvectors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Allocation {
-    /// n, the components of a vector.
+    /// n, the number of components of a vector.
     n: usize,
     /// `lb_i = l_i - rho` of the q vectors, at least 0, not increasing.
     above: Vec<f64>,
@@ -29,18 +29,18 @@ pub struct Allocation {
     drift: f64,
     /// `sum_{i > q} lb_i^2`.
     rest: f64,
-    /// Bits that the server has of each vector.
+    /// The bits of each vector that the server holds.
     sent: Vec<u32>,
     /// The most bits of a vector.
     most: u32,
 }
 
-/// `log 4`: a bit more divides `x = D^2` by 4.
+/// `log 4`: one more bit divides `x = D^2` by 4.
 const LOG_4: f64 = 2.0 * std::f64::consts::LN_2;
-/// The relative error at which a root counts as found, and the most steps towards it.
+/// The relative error of a root that is accepted, and the most steps towards it.
 const CLOSE: f64 = 1e-14;
 const MAX_STEPS: usize = 200;
-/// The relative difference of losses that count as equal.
+/// Losses with a smaller relative difference count as equal.
 const EQUAL: f64 = 1e-12;
 
 /// The coefficients `a1`, `a2` and `a3` for n components.
@@ -49,7 +49,7 @@ fn coefficients(n: usize) -> [f64; 3] {
     [1.0 / 6.0 + n / 6.0, n / 80.0 + n * (n - 1.0) / 144.0, n / 144.0]
 }
 
-/// A root of a function that does not decrease, in a bracket: false position with halving of the older end (the Illinois rule).
+/// A root of a non-decreasing function in a bracket: false position that halves the value at the older end (the Illinois rule).
 fn root(mut low: f64, mut high: f64, mut of: impl FnMut(f64) -> f64) -> f64 {
     let (mut at_low, mut at_high) = (of(low), of(high));
     if at_low >= 0.0 || low >= high {
@@ -64,7 +64,7 @@ fn root(mut low: f64, mut high: f64, mut of: impl FnMut(f64) -> f64) -> f64 {
         if width <= CLOSE * low.abs().max(high.abs()) {
             break;
         }
-        // Every fourth step halves the bracket, so that no function takes long.
+        // Every fourth step halves the bracket, which bounds the number of steps.
         let secant = (low * at_high - high * at_low) / (at_high - at_low);
         let middle = if step % 4 == 3 || !(low < secant && secant < high) { low + 0.5 * width } else { secant };
         let value = of(middle);
@@ -89,8 +89,8 @@ fn root(mut low: f64, mut high: f64, mut of: impl FnMut(f64) -> f64) -> f64 {
 }
 
 impl Allocation {
-    /// The problem of the first q vectors, of which the server has `sent` bits each; at most `most` for each. `values` are all n
-    /// eigenvalues, not increasing; rho is that after q.
+    /// The problem of the first q vectors; the server holds `sent` bits of each, and each may have at most `most`. `values` are all n
+    /// eigenvalues, non-increasing; rho is the eigenvalue after q.
     ///
     /// # Panics
     /// When there are as many vectors as eigenvalues, or a vector has more than `most` bits.
@@ -108,13 +108,13 @@ impl Allocation {
         }
     }
 
-    /// The bits that can still be sent: for each vector up to the most it may have.
+    /// The bits that can still be sent, up to `most` for each vector.
     pub fn room(&self) -> u64 {
         self.sent.iter().map(|sent| u64::from(self.most - sent)).sum()
     }
 
-    /// The expected squared error, in the Frobenius norm, of a Hessian whose vectors have so many bits in all, those of earlier rounds
-    /// included. Vectors without a bit are not sent.
+    /// The expected squared error, in the Frobenius norm, of a Hessian whose vectors have these bits in all, including earlier rounds.
+    /// Vectors without a bit are not sent.
     pub fn loss(&self, bits: &[u32]) -> f64 {
         let mut this = self.clone();
         let mut kept = Vec::new();
@@ -143,7 +143,7 @@ impl Allocation {
         own + a3 * sum * sum
     }
 
-    /// `x_i` of each vector at a price of a bit, with `s = sum_i lb_i x_i`: where the loss falls by as much for each of them,
+    /// `x_i` of each vector at a price per bit, with `s = sum_i lb_i x_i`, so that the loss falls equally for each:
     ///
     /// `x_i (d_q lb_i + a1 lb_i^2 + 2 a3 lb_i s) + 2 (a2 - a3) lb_i^2 x_i^2 = price`, within the bounds.
     fn at_price(&self, price: f64, s: f64, x: &mut [f64]) {
@@ -151,19 +151,19 @@ impl Allocation {
         for ((x, lb), sent) in x.iter_mut().zip(&self.above).zip(&self.sent) {
             let (least, largest) = self.bounds(*sent);
             let (square, linear) = (2.0 * (a2 - a3) * lb * lb, lb * (self.drift + a1 * lb + 2.0 * a3 * s));
-            // The positive root, in the form without cancellation.
+            // The positive root, in a form without cancellation.
             let free = 2.0 * price / (linear + (linear * linear + 4.0 * square * price).sqrt());
             *x = if free.is_nan() { largest } else { free.clamp(least, largest) };
         }
     }
 
-    /// The least and the largest `x_i` of a vector of which so many bits were sent.
+    /// The bounds of `x_i` for a vector with `sent` bits.
     fn bounds(&self, sent: u32) -> (f64, f64) {
         (4.0f64.powi(1 - self.most as i32), 4.0f64.powi(1 - sent as i32))
     }
 
-    /// The bits of each vector in all, as real numbers, that minimise the expected error, where every vector counts as sent: at
-    /// least those sent before, at most the most, and `budget` of them new, or as many as there is room for.
+    /// The total bits of each vector, as real numbers, that minimise the expected error if every vector counts as sent. Each vector has at
+    /// least its sent bits and at most `most`; `budget` bits are new, or as many as there is room for.
     pub fn relaxed(&self, budget: u64) -> Vec<f64> {
         let sent = || self.sent.iter().map(|sent| f64::from(*sent));
         if budget >= self.room() {
@@ -175,7 +175,7 @@ impl Allocation {
         let weighted = |x: &[f64]| self.above.iter().zip(x).map(|(lb, x)| lb * x).sum::<f64>();
         let largest = weighted(&x);
         if largest == 0.0 {
-            // Nothing is gained by any bit: the first vectors get them.
+            // No bit helps, so the first vectors get them.
             let mut left = budget as f64;
             return sent()
                 .map(|sent| {
@@ -206,17 +206,17 @@ impl Allocation {
         x.iter().map(|x| 1.0 - x.ln() / LOG_4).collect()
     }
 
-    /// The bits of each vector in all, whole numbers as [`Allocation::relaxed`] bounds them, close to the minimum: its solution rounded
-    /// down, the bits that are left to where they lower the loss most, and then single bits from one vector to another as long as that
-    /// lowers it.
+    /// The total bits of each vector, whole numbers within the bounds of [`Allocation::relaxed`], near the minimum. The relaxed solution is
+    /// rounded down, each remaining bit goes where it lowers the loss most, and single bits then move between vectors as long as the loss
+    /// falls.
     pub fn bits(&self, budget: u64) -> Vec<u32> {
         let budget = budget.min(self.room());
-        // A number of bits that is whole but for rounding is that number.
+        // A number of bits that is whole up to rounding counts as whole.
         let floor = |(bits, sent): (f64, &u32)| ((bits + 1e-6).floor() as u32).clamp(*sent, self.most);
         let mut bits: Vec<u32> = self.relaxed(budget).into_iter().zip(&self.sent).map(floor).collect();
         let used = |bits: &[u32]| bits.iter().zip(&self.sent).map(|(bits, sent)| u64::from(bits - sent)).sum::<u64>();
         let mut state = Whole::new(self, &bits);
-        // Rounding near whole numbers may use too many.
+        // Rounding near whole numbers may exceed the budget.
         while used(&bits) > budget {
             let Some((i, _)) = state.cheapest(&bits, &self.sent) else { break };
             state.change(&mut bits, i, -1);
@@ -237,7 +237,7 @@ impl Allocation {
     }
 }
 
-/// The loss of whole bits, with what changes of single bits need. Vectors without bits count as sent here.
+/// The loss of whole bits, with sums for changes of single bits. Vectors without bits count as sent here.
 struct Whole<'a> {
     of: &'a Allocation,
     /// `lb_i x_i`.
@@ -252,7 +252,7 @@ impl<'a> Whole<'a> {
         Self { of, sum: weighted.iter().sum(), weighted }
     }
 
-    /// The change of the loss when `lb_i x_i` becomes `to`, given the sum of all.
+    /// The change of the loss if `lb_i x_i` becomes `to`, given the sum of all.
     fn change_of(&self, i: usize, to: f64, sum: f64) -> f64 {
         let [a1, a2, a3] = coefficients(self.of.n);
         let (lb, from) = (self.of.above[i], self.weighted[i]);
@@ -260,19 +260,19 @@ impl<'a> Whole<'a> {
         own(to) - own(from) + a3 * ((sum - from + to).powi(2) - sum * sum)
     }
 
-    /// The vector whose loss rises least when it has a bit less, and by how much; the last of equal ones.
+    /// The vector whose loss rises least with one bit less, and the rise; the last one among ties.
     fn cheapest(&self, bits: &[u32], sent: &[u32]) -> Option<(usize, f64)> {
         let can = (0..bits.len()).rev().filter(|i| bits[*i] > sent[*i]);
         can.map(|i| (i, self.change_of(i, 4.0 * self.weighted[i], self.sum))).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// The vector whose loss falls most when it has a bit more, and by how much; the first of equal ones.
+    /// The vector whose loss falls most with one bit more, and the fall; the first one among ties.
     fn dearest(&self, bits: &[u32], most: u32) -> Option<(usize, f64)> {
         let can = (0..bits.len()).filter(|i| bits[*i] < most);
         can.map(|i| (i, self.change_of(i, 0.25 * self.weighted[i], self.sum))).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// By how much the loss falls when a bit of one vector goes to another.
+    /// The decrease of the loss if a bit moves from one vector to another.
     fn move_gain(&self, from: usize, to: usize) -> f64 {
         let less = 4.0 * self.weighted[from];
         -(self.change_of(from, less, self.sum) + self.change_of(to, 0.25 * self.weighted[to], self.sum - self.weighted[from] + less))
@@ -285,18 +285,18 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// How many of the vectors are considered for a round.
+/// The number of vectors considered in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountRule {
-    /// `min(q + B, n - 1)` once, as \[T\] eq. 3.23 has it: the bits decide how many of them are sent.
+    /// `min(q + B, n - 1)`, as in \[T\] eq. 3.23; the bits decide how many are sent.
     Heuristic,
-    /// Every number from the present one to `min(q + B, n - 1)`: that with the least loss, the largest one of several.
+    /// Every number from the current one to `min(q + B, n - 1)`: the number with the least loss, the largest one among ties.
     Exact,
 }
 
-/// The bits of each vector in all after a round with a budget of so many bits a component; `values` are all n eigenvalues, not
-/// increasing, and `sent` the bits of the vectors that the server has. Vectors after the last one with a bit are left out, so that the
-/// result has as many entries as vectors are sent.
+/// The total bits of each vector after a round with a budget of this many bits per component. `values` are all n eigenvalues,
+/// non-increasing, and `sent` the bits that the server holds. The result ends with the last vector that has a bit, so it has one entry per
+/// sent vector.
 pub fn allocate(values: &[f64], sent: &[u32], most: u32, budget: u64, rule: CountRule) -> Vec<u32> {
     let (n, q) = (values.len(), sent.len());
     let end = usize::try_from(budget).map_or(n - 1, |budget| q.saturating_add(budget).min(n - 1));
@@ -313,12 +313,12 @@ pub fn allocate(values: &[f64], sent: &[u32], most: u32, budget: u64, rule: Coun
         CountRule::Exact => {
             let of = |q: usize| {
                 let bits = with(q);
-                // rho is that after the last vector that is sent.
+                // rho is the eigenvalue after the last sent vector.
                 let loss = Allocation::new(values, &vec![0; bits.len()], most).loss(&bits);
                 (loss, bits)
             };
             let all: Vec<(f64, Vec<u32>)> = (q..=end).map(of).collect();
-            // Among equal eigenvalues all numbers are as good, to rounding: the largest one leads past them.
+            // Among equal eigenvalues all numbers are equally good up to rounding; the largest one leads past them.
             let least = all.iter().map(|(loss, _)| *loss).fold(f64::INFINITY, f64::min) * (1.0 + EQUAL);
             all.into_iter().rev().find(|(loss, _)| *loss <= least).map_or_else(Vec::new, |(_, bits)| bits)
         }
@@ -331,7 +331,7 @@ mod tests {
 
     use super::*;
 
-    /// The spectrum of an example of \[T\], section 3.3.3.
+    /// The spectrum of an example in \[T\], section 3.3.3.
     const SPECTRUM: [f64; 11] = [0.21, 0.11, 0.06, 0.03, 0.03, 0.02, 0.02, 0.01, 0.01, 0.01, 0.01];
 
     fn decaying(n: usize, draws: &mut Stream) -> Vec<f64> {
@@ -340,8 +340,8 @@ mod tests {
         values
     }
 
-    /// The loss from the errors themselves: vectors of an orthonormal basis (of coordinates, which all others are rotations of but for
-    /// the law of the error's components) with independent uniform errors.
+    /// The loss by simulated errors: coordinate vectors, of which other orthonormal bases are rotations (apart from the law of the errors),
+    /// with independent uniform errors.
     #[test]
     fn the_expected_loss_is_the_mean_of_drawn_ones() {
         let (values, bits) = ([2.0, 1.2, 0.7, 0.3, 0.1, 0.05], [3u32, 2, 2]);
@@ -367,14 +367,13 @@ mod tests {
         let mean = sum / f64::from(count);
         let error = ((squares / f64::from(count) - mean * mean) / f64::from(count)).sqrt();
         assert!((mean - expected).abs() < 4.0 * error, "{mean} +- {error}, expected {expected}");
-        // The coefficient that [T] prints is told apart.
+        // The coefficient printed in [T] is distinguishable.
         let printed =
             expected - (1.0 / 12.0) * bits.iter().zip(values).map(|(b, l)| (l - rho).powi(2) * 4.0f64.powi(1 - *b as i32)).sum::<f64>();
         assert!((mean - printed).abs() > 6.0 * error, "{mean} +- {error}, printed {printed}");
     }
 
-    /// At the minimum a little more of one vector's bits for a little less of another's does not help; checked from random feasible
-    /// points by the loss alone.
+    /// At the minimum, moving a little of one vector's bits to another does not help; checked at random feasible points by the loss alone.
     #[test]
     fn relaxed_solutions_are_minima_within_their_budget() {
         let mut draws = stream(2, Purpose::Fresh, 0, 0);
@@ -412,7 +411,7 @@ mod tests {
         let halves: Vec<f64> = (0..12).map(|j| 0.5f64.powi(j)).collect();
         let squares: Vec<f64> = (1..=30).map(|j| 1.0 / f64::from(j * j)).collect();
         let flat = [1.0, 0.9, 0.8, 0.7, 0.1];
-        // The eigenvalues, the bits that were sent, b_max, the budget; the bits in all and the loss of what is sent.
+        // Eigenvalues, sent bits, b_max, budget; then the total bits, and the loss of the sent vectors.
         type Case<'a> = (&'a [f64], &'a [u32], u32, u64, &'a [f64], f64);
         let cases: [Case<'_>; 8] = [
             (&SPECTRUM, &[0; 5], 16, 20, &[6.23668, 5.17507, 4.04582, 2.27121, 2.27121], 2.522629947e-4),
@@ -449,7 +448,7 @@ mod tests {
         first.flat_map(|b| every(q - 1, budget - u64::from(b), most).into_iter().map(move |rest| [vec![b], rest].concat())).collect()
     }
 
-    /// Against every allocation of small cases, and against the solution in real numbers, which no whole numbers undercut.
+    /// Against every allocation of small cases, and against the solution in real numbers, a lower bound.
     #[test]
     fn whole_bits_are_close_to_the_best_of_all() {
         let mut draws = stream(3, Purpose::Fresh, 0, 0);
@@ -482,9 +481,9 @@ mod tests {
         }
         assert_eq!(allocate(&SPECTRUM, &[], 16, 0, CountRule::Heuristic), Vec::<u32>::new());
         assert_eq!(allocate(&SPECTRUM, &[16; 10], 16, 30, CountRule::Heuristic), [16; 10]);
-        // Equal eigenvalues: nothing to gain, and nothing that is not finite.
+        // Equal eigenvalues: nothing to gain, and all numbers are finite.
         assert!(allocate(&[1.0; 5], &[], 4, 6, CountRule::Exact).len() <= 4);
-        // Refinement: what was sent stays.
+        // Refinement keeps the sent bits.
         let first = allocate(&SPECTRUM, &[], 16, 16, CountRule::Heuristic);
         let second = allocate(&SPECTRUM, &first, 16, 16, CountRule::Heuristic);
         assert!(first.iter().zip(&second).all(|(a, b)| a <= b) && second.len() >= first.len());

@@ -1,14 +1,14 @@
-//! Rules for control variates over links that alter, lose or delay messages.
+//! Rules for control variates over links that change, lose or delay messages.
 //!
 //! | rule | an agent sends | and subtracts from v | `sum_c p_c xi_c` stays 0 |
 //! | --- | --- | --- | --- |
-//! | literal | `v_c` | `v_c` as it computed it | over an exact link |
-//! | acknowledged | `v_c` | `v_c` as the server decoded it; 0 if the message was lost | over every codec and loss of single messages |
-//! | afresh | `c_c = v_c - xi_c` | `c_c` and `xi_c` | up to the noise of the last round, which does not accumulate |
+//! | literal | `v_c` | its computed `v_c` | over an exact link |
+//! | acknowledged | `v_c` | `v_c` as decoded by the server; 0 if lost | over every codec and loss of single messages |
+//! | afresh | `c_c = v_c - xi_c` | `c_c` and `xi_c` | up to the last round's noise, which does not accumulate |
 //!
-//! The section "Control variates over links" of `docs/src/reference/links.md` says when the server sends v, and [`ControlRule`] what
-//! `auto` chooses. The decision and its reasons are in `docs/src/inside/decisions/index.md`. In the code, `ControlScheme::resolve` turns the
-//! rule and the link into `ControlScheme`, from which the protocol and both halves are built.
+//! The section "Control variates over links" of `docs/src/reference/links.md` says when the server sends v, and [`ControlRule`] how `auto`
+//! chooses. `docs/src/inside/decisions/index.md` has the decision and its reasons. `ControlScheme::resolve` turns the rule and the link
+//! into a `ControlScheme`, from which the protocol and both halves are built.
 
 use fedsa::error::{Result, require};
 use fedsa::message::Part;
@@ -19,18 +19,18 @@ use fedsa::uplink::LinkFacts;
 use crate::local::control_variate::{MeanSource, SubtractedShare};
 use crate::server::Average;
 
-/// How control variates are kept on one link.
+/// The treatment of control variates on one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ControlScheme {
-    /// How agents learn v.
+    /// The source from which agents learn v.
     pub mean_from: MeanSource,
-    /// What they subtract from v.
+    /// The share that they subtract from v.
     pub share: SubtractedShare,
 }
 
 impl ControlScheme {
-    /// How control variates are kept on a link, with all agents or some of them participating (`partial`), and with a server
-    /// that moves theta after the round or without (`accelerated`).
+    /// The treatment on a link, with all agents or some of them (`partial`), and with or without a server that moves theta after the round
+    /// (`accelerated`).
     pub fn resolve(rule: ControlRule, partial: bool, accelerated: bool, link: &LinkFacts) -> Self {
         let from_model = !partial && !accelerated && !link.is_downlink_lossy;
         let literal = Self {
@@ -45,7 +45,7 @@ impl ControlScheme {
             ControlRule::Acknowledged => acknowledged,
             ControlRule::Afresh => afresh,
             ControlRule::Auto if link.is_sum_only => afresh,
-            // Messages that are late and otherwise whole are all in some round's mean.
+            // Late but unchanged messages all enter some round's mean.
             ControlRule::Auto if link.late.is_some() && partial && !link.changes_messages() => literal,
             ControlRule::Auto if link.late.is_some() => afresh,
             ControlRule::Auto if link.is_downlink_lossy && !partial => afresh,
@@ -53,7 +53,7 @@ impl ControlScheme {
         }
     }
 
-    /// The rule that it is, where all messages are altered or lost one at a time.
+    /// The corresponding rule, if all messages are changed or lost one at a time.
     pub fn rule(self) -> ControlRule {
         match self.share {
             SubtractedShare::Computed => ControlRule::Literal,
@@ -62,7 +62,7 @@ impl ControlScheme {
         }
     }
 
-    /// Models down and directions up, and what agents are told besides.
+    /// Models down, directions up, and additional messages to agents.
     pub fn protocol(self, d: usize) -> Protocol {
         let mut protocol = Protocol::directions(d, Gather::Sum);
         let counted = if self.share == SubtractedShare::Acknowledged { vec![(Part::Counted, Len::Exactly(1))] } else { Vec::new() };
@@ -73,7 +73,7 @@ impl ControlScheme {
         protocol
     }
 
-    /// The averaging server, which also tells agents what they need.
+    /// The averaging server, with the additional messages that agents need.
     pub fn server(self, average: Average) -> Average {
         Average { tells_mean: self.mean_from == MeanSource::Told, ..average }
     }

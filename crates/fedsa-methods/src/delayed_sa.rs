@@ -3,16 +3,15 @@
 //! ```text
 //! plain:      theta_{t+1} = theta_t + alpha g(theta_{t - tau_t}, o_{t - tau_t})        \[T\] eq. 5.4
 //! adaptive:   the same, only if ||theta_t - theta_{t - tau_t}|| <= eps, eps = alpha    Adibi et al. 2024
-//! DASA:       of N directions those of the half of the agents whose models are nearest to
-//!             theta_k, none if the median distance exceeds eps                         Dal Fabbro et al. 2024
+//! DASA:       of N directions, the half with the models nearest to theta_k;
+//!             none if the median distance exceeds eps                                  Dal Fabbro et al. 2024
 //! ```
-//! The delay is a medium of the method's uplink (`delay` or `late`). With a constant delay and
-//! `before = "nothing"` theta stays at theta_0 for t < tau (\[T\] eq. 5.8). Theorem 5.3's output
-//! is `output = { weighted = q }` with `q = 1 - alpha mu / 2`. With N agents the plain rule
-//! averages directions, the adaptive one counts those that are too old as zero.
+//! The delay is a medium of the method's uplink (`delay` or `late`). With a constant delay and `before = "nothing"`, theta stays at theta_0
+//! for t < tau (\[T\] eq. 5.8). The output of Theorem 5.3 is `output = { weighted = q }` with `q = 1 - alpha mu / 2`. With N agents the
+//! plain rule averages directions; the adaptive rule counts directions that are too old as zero.
 //!
-//! Beyond the sources: H local steps, so that a direction is `(theta_{c,H} - theta_t) / (H alpha)` at the model that it
-//! answers, a global step `theta += alpha_g H alpha v`, and m of the N agents a round.
+//! Beyond the sources: H local steps, with the direction `(theta_{c,H} - theta_t) / (H alpha)` at the model that it answers, a global step
+//! `theta += alpha_g H alpha v`, and m of the N agents per round.
 
 use fedsa::schedule::StepSize;
 use serde::{Deserialize, Serialize};
@@ -70,7 +69,7 @@ pub struct DelayAdaptiveSa {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
-    /// Largest model distance `eps`; by default the first step size.
+    /// Largest model distance `eps`; the first step size by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub threshold: Option<f64>,
@@ -104,7 +103,7 @@ pub struct Dasa {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
-    /// Largest model distance `eps`; by default the first step size.
+    /// Largest model distance `eps`; the first step size by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub threshold: Option<f64>,
@@ -118,7 +117,7 @@ fedsa::settings::setters! { Dasa {
     with_threshold(threshold: impl Into<Option<f64>>) = threshold.into();
 } }
 
-/// A constructor of each kind's settings with the defaults of the sources, and the rule that they are.
+/// A constructor of each kind's settings with the sources' defaults, and the rule of the kind.
 macro_rules! rule {
     ($kind:ident $(, $threshold:ident: $near:expr)?) => {
         impl $kind {

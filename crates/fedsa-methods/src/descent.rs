@@ -1,5 +1,5 @@
-//! What methods that move along a direction share: their protocol, their halves, and what they need of a link. Such a method is
-//! its settings with a rule of the direction ([`DescentSettings`]).
+//! Shared parts of methods that move along a direction: the protocol, both halves, and requirements of a link. Such a method consists of
+//! its settings with a rule for the direction ([`DescentSettings`]).
 //!
 //! ```text
 //! round t:   g = sum_c p_c grad f_c(y_t)                                (exchange 0)
@@ -7,9 +7,9 @@
 //!            L(s) = sum_c p_c f_c(y_t + s p), for trial steps s          (the last exchange, with a line search)
 //!            theta_{t+1} = y_t + s p
 //! ```
-//! A missing gradient or direction counts as zero, so that over a link that loses messages a round moves along the gradient
-//! of the agents that arrived: on average towards the root, without settling there. Codecs alter gradients and
-//! directions; losses are sent exactly.
+//! A missing gradient or direction counts as zero. Over a link that loses messages, a round therefore moves along the mean gradient of the
+//! agents that arrived: on average towards the root, without settling there. Codecs change gradients and directions; losses are sent
+//! exactly.
 
 use fedsa::error::{Error, Result, require};
 use fedsa::local::{ByAgent, Client};
@@ -24,34 +24,34 @@ use crate::local::descent::{DescentAgent, LocalSolve};
 use crate::local::line_search::Trials;
 use crate::server::descent::{Descent, Direction, Length};
 
-/// The settings of a method that moves along a direction: what is the method's own. `moves_along!` makes
-/// [`MethodSettings`](fedsa::method::MethodSettings) of them.
+/// The settings of a method that moves along a direction. `moves_along!` implements [`MethodSettings`](fedsa::method::MethodSettings) for
+/// them.
 pub trait DescentSettings {
-    /// Checks ranges. It is called before the functions below.
+    /// Checks ranges. It is called before the other functions.
     ///
     /// # Errors
-    /// When a setting is out of range; names the setting.
+    /// When a setting is out of range; the error names it.
     fn check_ranges(&self) -> Result<()>;
-    /// How the server computes directions from mean gradients.
+    /// The server's rule for directions from mean gradients.
     fn rule(&self) -> Box<dyn Direction>;
-    /// How far the iterate moves along a direction.
+    /// The rule for the step along a direction.
     fn length(&self) -> Length;
-    /// How agents compute directions of their own for the mean gradient, d components, where the method asks them for these.
+    /// How agents compute their own directions for the mean gradient, d components; `None` if the method does not use them.
     fn local_solve(&self, _d: usize) -> Option<LocalSolve> {
         None
     }
-    /// Whether agents that compute directions of their own send gradients at the trial step that was taken last, with its losses.
+    /// Whether agents with their own directions also send the gradient at the last accepted trial step with their losses.
     fn gradients_ahead(&self) -> bool {
         false
     }
-    /// The bytes that the rule keeps for d components, beside a few vectors.
+    /// The bytes that the rule keeps for d components, in addition to a few vectors.
     fn rule_memory(&self, _d: usize) -> f64 {
         0.0
     }
 }
 
 impl dyn DescentSettings + '_ {
-    /// Checks that the method can work over a link.
+    /// Checks that the method works over a link.
     pub(crate) fn check_over(&self, link: &LinkFacts) -> Result<()> {
         if self.gradients_ahead() && *link != LinkFacts::default() {
             let what =
@@ -61,7 +61,7 @@ impl dyn DescentSettings + '_ {
         self.length().trials().map_or(Ok(()), |_| check_exact_losses(link))
     }
 
-    /// The messages between the halves, for d components.
+    /// The messages for d components.
     pub(crate) fn messages(&self, d: usize) -> Protocol {
         let protocol = protocol(d, self.local_solve(d).is_some(), self.length().trials());
         if self.gradients_ahead() { with_gradients_ahead(protocol, d) } else { protocol }
@@ -80,21 +80,21 @@ impl dyn DescentSettings + '_ {
         Box::new(if self.gradients_ahead() { server.with_gradients_ahead() } else { server })
     }
 
-    /// The bytes of a model and a gradient of each agent, of what agents that answer at one time compute with, and of what the rule
-    /// keeps. No d x d matrix, unless one of the latter two is one.
+    /// The bytes of a model and a gradient of each agent, of scratch memory of agents that answer at the same time, and of the rule's
+    /// memory. No d x d matrix, unless one of the latter two is one.
     pub(crate) fn bytes(&self, agents: usize, d: usize) -> f64 {
         let solving = self.local_solve(d).map_or(0.0, |solve| at_work(agents) * solve.memory(d));
         16.0 * agents as f64 * d as f64 + solving + self.rule_memory(d)
     }
 
-    /// The multiply-adds of an agent in a round: a product with a matrix for the gradient and for each loss, and its own direction.
+    /// The multiply-adds of an agent in a round: a matrix product for the gradient and for each loss, and its own direction.
     pub(crate) fn multiply_adds(&self, d: usize) -> f64 {
         let losses = self.length().trials().map_or(0, Trials::losses);
         (1 + losses) as f64 * (d as f64).powi(2) + self.local_solve(d).map_or(0.0, |solve| solve.work(d))
     }
 }
 
-/// Makes a method of settings that are [`DescentSettings`].
+/// Implements a method for settings that are [`DescentSettings`].
 macro_rules! moves_along {
     ($settings:ident) => {
         impl fedsa::method::MethodSettings for $settings {
@@ -140,22 +140,22 @@ pub(crate) use moves_along;
 
 /// The most halvings of a step.
 const MAX_HALVINGS: usize = 60;
-/// The least that the smallest trial step may be.
+/// The least allowed value of the smallest trial step.
 const SMALLEST_STEP: f64 = 1e-30;
 
 /// Checks the settings of a line search.
 ///
 /// # Errors
-/// When one is out of range; names it.
+/// When one is out of range; the error names it.
 pub(super) fn check_search(halvings: usize, decrease: f64) -> Result<()> {
     require(halvings <= MAX_HALVINGS, "halvings", halvings, &format!("at most {MAX_HALVINGS}"))?;
     check_decrease(decrease)
 }
 
-/// Checks the settings of a line search whose steps shrink by a factor of their own.
+/// Checks the settings of a line search with a given shrink factor.
 ///
 /// # Errors
-/// When one is out of range, or the smallest step is; names it.
+/// When one, or the smallest step, is out of range; the error names it.
 pub(super) fn check_shrinking_search(shrink: f64, shrinks: usize, decrease: f64) -> Result<()> {
     require(shrink > 0.0 && shrink < 1.0, "shrink", shrink, "above 0 and below 1")?;
     let most = (SMALLEST_STEP.ln() / shrink.ln() + 1e-9).min(MAX_HALVINGS as f64) as usize;
@@ -171,13 +171,12 @@ fn check_decrease(decrease: f64) -> Result<()> {
 /// Checks a number that must be positive.
 ///
 /// # Errors
-/// When it is not; names it.
+/// When it is not; the error names it.
 pub(super) fn check_positive(key: &'static str, x: f64) -> Result<()> {
     require(x > 0.0 && x.is_finite(), key, x, "a positive number")
 }
 
-/// Checks that a link delivers losses one by one: a receiver's noise over the air would decide which steps are
-/// accepted.
+/// Checks that a link delivers losses one by one. Over the air, the receiver's noise would decide which steps are accepted.
 ///
 /// # Errors
 /// When only sums arrive.
@@ -205,7 +204,7 @@ fn protocol(d: usize, asks_agents: bool, trials: Option<&Trials>) -> Protocol {
     Protocol { exchanges, ..Protocol::default() }
 }
 
-/// The same of agents that send gradients at the trial step that the server names: a round may then open with the agents' directions.
+/// The same for agents that also send gradients at the trial step named by the server: a round may then open with the agents' directions.
 fn with_gradients_ahead(mut protocol: Protocol, d: usize) -> Protocol {
     let [_, directions, search] = &mut protocol.exchanges[..] else { unreachable!("directions of the agents and a line search") };
     directions.down = vec![(Part::Model, Len::Exactly(d)), (Part::ExactGradient, Len::Exactly(d))];
@@ -227,7 +226,7 @@ mod tests {
     use crate::giant::Giant;
     use crate::lbfgs::Lbfgs;
 
-    /// Of these methods only BFGS has a d x d matrix where d is large.
+    /// Among these methods only BFGS has a d x d matrix for large d.
     #[test]
     fn memory_is_that_of_vectors_where_there_is_no_matrix() {
         let (agents, d) = (10, 300_000);
@@ -242,8 +241,7 @@ mod tests {
         assert!(Bfgs::default().memory(agents, d) > 8.0 * (d as f64).powi(2));
     }
 
-    /// A gradient and the losses of 22 trial steps; the whole step, ten halvings fewer; none with a fixed step; and what the
-    /// agents' own directions take.
+    /// A gradient and the losses of 22 trial steps; ten halvings fewer; none with a fixed step; and the agents' own directions.
     #[test]
     fn work_is_that_of_gradients_losses_and_products() {
         let d = 1000;

@@ -1,21 +1,21 @@
-//! DONE: as GIANT, with Richardson's iteration for the agents' own Newton directions.
+//! DONE: like GIANT, with Richardson's iteration for the agents' own Newton directions.
 //!
 //! ```text
 //! round t:   g = sum_c p_c grad f_c(theta_t)                                            (exchange 0)
 //!            d_c <- d_c - alpha (H_c d_c + g), R times from 0,  H_c = Hess f_c(theta_t)   (exchange 1)
 //!            theta_{t+1} = theta_t + eta sum_c p_c d_c
 //! ```
-//! `d_c` tends to `-H_c^-1 g` where `alpha < 2 / lambda_max(H_c)`: its error is `(I - alpha H_c)^R H_c^-1 g`. Two exchanges a round,
-//! and no line search. Without an alpha each agent estimates its own, which is not in the source.
+//! `d_c` tends to `-H_c^-1 g` if `alpha < 2 / lambda_max(H_c)`: its error is `(I - alpha H_c)^R H_c^-1 g`. Two exchanges per round, without
+//! line search. Without an alpha each agent estimates its own, which is not in the source.
 //!
-//! An agent with rows of at most 1,000 columns forms `H_c` where that takes less time than the products with its rows, and computes the
-//! products with the matrix: 2 d^2 numbers at most while it answers. What is counted are the products.
+//! An agent with rows of at most 1,000 columns forms `H_c` if that is faster than the products with its rows. It then multiplies by the
+//! matrix, at most 2 d^2 numbers while it answers. The ledger counts the products.
 //!
-//! Source: Dinh, Tran, Nguyen, Bao, Rezaei Balef, Zhou and Zomaya (2022), algorithm 1 (\[139\] of \[T\], which names it in sections 2.1
-//! and 2.6, without a figure).
+//! Source: Dinh, Tran, Nguyen, Bao, Rezaei Balef, Zhou and Zomaya (2022), algorithm 1 (\[139\] of \[T\], which names it in sections 2.1 and
+//! 2.6, without a figure).
 //!
-//! Over links: a missing direction counts as zero and makes the step shorter. Over the air sums are enough. Refused over
-//! `delay` and `late`.
+//! Over links: a missing direction counts as zero and makes the step shorter. Over the air sums are enough. Refused over `delay` and
+//! `late`.
 
 use fedsa::error::{Result, require};
 use serde::{Deserialize, Serialize};
@@ -25,13 +25,13 @@ use crate::local::descent::LocalSolve;
 use crate::server::descent::{Direction, Length};
 use crate::server::directions::Gradient;
 
-/// The settings of DONE.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Done {
-    /// Step below 2 / L, with L the largest Hessian eigenvalue; estimated by default.
+    /// Step below 2 / L, L the largest Hessian eigenvalue; estimated by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub richardson_step: Option<f64>,
@@ -70,7 +70,7 @@ impl DescentSettings for Done {
         descent::check_positive("step_size", self.step_size)
     }
 
-    /// Without effect: the direction is the agents'.
+    /// Unused: the agents compute the direction.
     fn rule(&self) -> Box<dyn Direction> {
         Box::new(Gradient)
     }

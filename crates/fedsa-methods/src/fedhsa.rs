@@ -7,9 +7,8 @@
 //!                        + eta (g_c(theta_{c,h-1}, z_{c,h-1}) + G - g_c(theta_t, z_{c,0})),   h = 1..H
 //!            theta_{t+1} = theta_t + alpha_g sum_c p_c (theta_{c,H} - theta_t)   (second exchange)
 //! ```
-//! Source: \[F\] eq. 10-11. The first local step and the correction use the same
-//! sample `z_{c,0}`: H samples a round. Two exchanges a round with the same
-//! participants. No heterogeneity bias (\[F\] Theorems 1, 2); with N = 1 it is Local SA.
+//! Source: \[F\] eq. 10-11. The first local step and the correction use the same sample `z_{c,0}`: H samples per round. Two exchanges per
+//! round with the same participants. No heterogeneity bias (\[F\] Theorems 1, 2); with N = 1 it is Local SA.
 
 use fedsa::error::Result;
 use fedsa::local::Client;
@@ -24,7 +23,7 @@ use crate::local::GlobalMemory;
 use crate::server::Average;
 use crate::{averaging, check_common, fixed, one};
 
-/// The settings of FedHSA.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -56,21 +55,19 @@ fedsa::settings::setters! { FedHsa {
     with_missing(missing: Missing) = missing;
 } }
 
-/// The value of an operator in G if it did not arrive.
+/// The value of a lost operator in G.
 ///
-/// Over a link that loses messages with probability 1 - p the literal rule divides by N:
-/// `E G = p mean g`, so that rounds are slower, and at `theta*`, where the agents' operators
-/// cancel only together, G is noise of the size of their differences. `last` keeps what each
-/// agent sent last, N d numbers at the server: without sampling noise G is then exact in
-/// the limit, and FedHSA reaches `theta*` over losses too.
+/// Zero gives `E G = p mean g` over a link that delivers with probability p. Rounds are slower, and at `theta*`, where operators only
+/// cancel together, G is noise. `last` stores each agent's last operator, N d numbers at the server. Without sampling noise, FedHSA then
+/// reaches `theta*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Missing {
-    /// Zero (the convention of \[T\] eq. 4.3).
+    /// Zero (\[T\] eq. 4.3).
     #[default]
     Zero,
-    /// The last operator that arrived from the agent; zero before.
+    /// The agent's last arrived operator; zero before.
     Last,
 }
 

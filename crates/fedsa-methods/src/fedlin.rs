@@ -1,4 +1,4 @@
-//! FedLin: FedHSA whose first local step draws a sample of its own.
+//! FedLin: FedHSA whose first local step draws a separate sample.
 //!
 //! ```text
 //! round t:   G           = sum_c p_c g_c(theta_t, z_{c,0})                       (first exchange)
@@ -7,14 +7,15 @@
 //!                        + eta (g_c(theta_{c,h-1}, z_{c,h}) + G - g_c(theta_t, z_{c,0})),   h = 1..H
 //!            theta_{t+1} = theta_t + alpha_g sum_c p_c (theta_{c,H} - theta_t)   (second exchange)
 //! ```
-//! Source: Mitra, Jaafar, Pappas, Hassani, "Linear convergence in federated learning", NeurIPS 2021, Algorithm 1, with the
-//! samples of \[F\]. The correction uses the sample `z_{c,0}`, and no local step does: H + 1 samples a round, against H of
-//! [`super::fedhsa`]. Along a Markov chain `z_{c,0}` comes before `z_{c,1}, .., z_{c,H}`. Without noise it is FedHSA to the
-//! bit, and with noise the mean of a round is FedHSA's. Its mean square is not: in FedHSA's first step the sample and its
-//! correction cancel, and all agents step along G; in FedLin's they do not, and agents that differ turn the difference of the
-//! two samples into noise of second order in eta. With H = 1, or if all `A_c` are one multiple of I, the corrections cancel in the
-//! mean over agents, and the two agree in law. With N = 1 it is Local SA on `z_{c,1}, .., z_{c,H}`, since G is then the agent's own
-//! correction.
+//! Source: Mitra, Jaafar, Pappas, Hassani, "Linear convergence in federated learning", NeurIPS 2021, Algorithm 1, with the samples of
+//! \[F\]. Only the correction uses the sample `z_{c,0}`: H + 1 samples per round, against H of [`super::fedhsa`]. Along a Markov chain
+//! `z_{c,0}` comes before `z_{c,1}, .., z_{c,H}`.
+//!
+//! Without noise it equals FedHSA bit for bit, and with noise the mean of a round is FedHSA's. The mean square differs: in FedHSA's first
+//! step the sample and the correction cancel, and all agents step along G. In FedLin they do not cancel, and agents that differ turn the
+//! difference of the two samples into noise of second order in eta. With H = 1, or if all `A_c` are one multiple of I, the corrections
+//! cancel in the mean over agents, and both agree in law. With N = 1 it is Local SA on `z_{c,1}, .., z_{c,H}`, since G is then the agent's
+//! own correction.
 
 use fedsa::error::Result;
 use fedsa::local::Client;
@@ -28,7 +29,7 @@ use super::fedhsa::{FedHsa, Missing};
 use crate::local::GlobalMemory;
 use crate::{fixed, one};
 
-/// The settings of FedLin.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

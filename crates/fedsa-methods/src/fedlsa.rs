@@ -1,4 +1,4 @@
-//! FedLSA, also Local SA and, for TD operators, federated TD learning.
+//! FedLSA, also called Local SA or, for TD operators, federated TD learning.
 //!
 //! ```text
 //! round t:   theta_{c,0} = theta_t
@@ -6,9 +6,8 @@
 //!            v_c         = (theta_{c,H} - theta_t) / (eta H)                  (sent)
 //!            theta_{t+1} = theta_t + alpha_g eta H  sum_c p_c v_c
 //! ```
-//! Source: \[S\] Algorithm 1 and 5, \[F\] eq. 8-9. One exchange of d numbers each way
-//! a round. With H > 1 and agents that differ it converges to a point other than
-//! `theta*` (`fedsa_theory`, `(I - Gbar)^-1 rho_H` away).
+//! Source: \[S\] Algorithm 1 and 5, \[F\] eq. 8-9. One exchange per round, d numbers each way. With H > 1 and agents that differ it
+//! converges to a point other than `theta*` (`fedsa_theory`, `(I - Gbar)^-1 rho_H` away).
 
 use fedsa::schedule::StepSize;
 use serde::{Deserialize, Serialize};
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::local_sa::{LocalSa, is_local_sa};
 use super::one;
 
-/// The settings of FedLSA.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! FedProx: FedLSA whose local steps are pulled back to the round's model.
+//! FedProx: FedLSA with local steps that are pulled towards the round's model.
 //!
 //! ```text
 //! round t:   theta_{c,0} = theta_t
@@ -7,8 +7,8 @@
 //!            theta_{t+1} = theta_t + alpha_g eta H  sum_c p_c v_c
 //! ```
 //! Source: Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated optimization in heterogeneous networks", MLSys 2020, Algorithm 2, with H
-//! steps as the inexact solution of the proximal problem `f_c(theta) + mu/2 ||theta - theta_t||^2`. The pull is a drift that changes
-//! from step to step: a local phase has one step, which takes longer than a local phase of H. With `mu = 0` or H = 1 it is FedLSA.
+//! steps as the inexact solution of the proximal problem `f_c(theta) + mu/2 ||theta - theta_t||^2`. The pull is a drift that changes with
+//! each step, so a local phase has one step, which is slower than a local phase of H. With `mu = 0` or H = 1 it is FedLSA.
 
 use fedsa::error::{Result, require};
 use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox};
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::fedlsa::FedLsa;
 use crate::{fixed, one};
 
-/// The settings of FedProx.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -80,7 +80,7 @@ impl MethodSettings for FedProx {
         self.without_pull().server(setting)
     }
 
-    /// Theory makes no statement of a drift that changes within a round.
+    /// The theory does not cover a drift that changes within a round.
     fn shape(&self) -> MethodShape {
         MethodShape { is_linear: self.proximal_mu == 0.0, ..self.without_pull().shape() }
     }

@@ -1,19 +1,18 @@
-//! Federated TD over channels: one direction an agent and round.
+//! Federated TD over channels: one direction per agent and round.
 //!
 //! ```text
 //! round k:   g_i = g_i(theta_k, o_{i,k})                        (sent, H = 1)
 //!            theta_{k+1} = theta_k + alpha v_k
 //! ```
-//! with `v_k` what the link makes of the mean: `(1/N) sum b_i Q(g_i)` (QFedTD, \[T\] eq. 4.3),
-//! `(1/N) sum h_i g_i + w` (OAC-FedTD, \[T\] eq. 4.4), directions at stale models (AsyncFedTD,
-//! \[T\] eq. 4.7), or the plain mean (vanilla). FedLSA with H = 1 over that link.
+//! The link turns the mean into `v_k`: `(1/N) sum b_i Q(g_i)` (QFedTD, \[T\] eq. 4.3), `(1/N) sum h_i g_i + w` (OAC-FedTD, \[T\] eq. 4.4),
+//! directions at stale models (AsyncFedTD, \[T\] eq. 4.7), or the plain mean (vanilla). This is FedLSA with H = 1 over that link.
 
 use fedsa::schedule::StepSize;
 use serde::{Deserialize, Serialize};
 
 use super::local_sa::{LocalSa, is_local_sa};
 
-/// The settings of federated TD.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

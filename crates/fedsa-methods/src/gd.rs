@@ -5,12 +5,12 @@
 //!            theta_{t+1} = theta_t - eta g,   eta fixed, or the first of e, e/2, e/4, .. with
 //!            f(theta_t - eta g) <= f(theta_t) - a eta ||g||^2
 //! ```
-//! If no step down to the last is short enough, the next round's search begins below it. Where decreases are below the rounding
-//! errors of losses, slopes say how long steps may be ([`mod@crate::local::line_search`]).
+//! If no trial step is short enough, the next round's search begins below the last one. If decreases are below the rounding errors of
+//! losses, slopes bound the steps ([`mod@crate::local::line_search`]).
 //!
-//! On quadratics with eigenvalues in \[mu, L\] and eta = 2 / (L + mu) the error falls by (L - mu) / (L + mu) a round. One
-//! exchange a round, two with backtracking. With a fixed step it works over every link but `delay` and `late`; what is lost
-//! makes the step shorter. Source: Cauchy (1847), Armijo (1966).
+//! On quadratics with eigenvalues in \[mu, L\] and eta = 2 / (L + mu), the error falls by (L - mu) / (L + mu) per round. One exchange per
+//! round, two with backtracking. With a fixed step it works over every link but `delay` and `late`; lost messages make the step shorter.
+//! Source: Cauchy (1847), Armijo (1966).
 
 use fedsa::error::Result;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use crate::local::line_search::{LineSearch, Trials};
 use crate::server::descent::{Direction, Length};
 use crate::server::directions::{Gradient, Steepest};
 
-/// The settings of gradient descent.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]

@@ -6,30 +6,28 @@
 //!            theta_{t+1} = theta_t + s p, s the first of 1, 1/4, .., 4^-9 with
 //!            f(theta_t + s p) <= f(theta_t) + a s g^T p, a = 0.1;  4^-9 if there is none   (exchange 2)
 //! ```
-//! A step of the harmonic mean of the local Hessians: Newton's where all agents are alike, and the wrong one where they are not. No
-//! Hessian is sent. Where agents differ, p may be more than twice as long as Newton's step, so that s = 1 expands: where rounding errors hide the
-//! decrease, slopes say how long s may be ([`mod@crate::local::line_search`]). If no trial step lowers the loss enough, the last is
-//! taken, and the metric `failed_searches` counts it. Source:
-//! Wang, Roosta-Khorasani, Xu and Mahoney (2018), algorithm 1 (\[144\] of \[T\]).
+//! The step belongs to the harmonic mean of the local Hessians: it is Newton's if all agents are alike, and wrong otherwise. No Hessian is
+//! sent. If agents differ, p may be more than twice as long as Newton's step, so that s = 1 expands. If rounding errors hide the decrease,
+//! slopes bound s ([`mod@crate::local::line_search`]). If no trial step lowers the loss enough, the last one is taken, and the metric
+//! `failed_searches` counts it. Source: Wang, Roosta-Khorasani, Xu and Mahoney (2018), algorithm 1 (\[144\] of \[T\]).
 //!
-//! **Local directions.** The source has agents approximate `H_c^-1 g` by conjugate gradients, whose products with `H_c` cost 2 m
-//! multiply-adds for each of the agent's rows, m the row's entries that are not 0. Forming `H_c` costs m^2 / 2 a row, as much as m / 4
-//! products, and regularised regressions take far more: about d, and up to 2 d where rounding costs the iteration its orthogonality. With
-//! at most [`MAX_FORMED`] components an agent therefore forms `H_c` and solves by Cholesky's factorisation, d^3 / 6
-//! multiply-adds: exactly what the iteration approximates. It goes on to conjugate gradients with the formed matrix where that does
-//! not solve the system (`H_c` is indefinite, or singular to rounding). With more components, or where
-//! `cg_tolerance` or `cg_steps` is set, no Hessian is formed, and conjugate gradients use products. The ledger counts what is
-//! done: one of `hessians` for an agent and round, or each product in `hessian_vectors`.
+//! **Local directions.** In the source agents approximate `H_c^-1 g` by conjugate gradients. A product with `H_c` costs 2 m multiply-adds
+//! for each of the agent's rows, with m non-zero entries. Forming `H_c` costs m^2 / 2 per row, as much as m / 4 products. Regularised
+//! regressions take far more products: about d, and up to 2 d if rounding destroys the orthogonality. With at most [`MAX_FORMED`]
+//! components an agent therefore forms `H_c` and solves by Cholesky's factorisation with d^3 / 6 multiply-adds, which gives exactly what
+//! the iteration approximates. If that does not solve the system (`H_c` is indefinite, or singular up to rounding), conjugate gradients
+//! follow with the formed matrix. With more components, or if `cg_tolerance` or `cg_steps` is set, no Hessian is formed, and conjugate
+//! gradients use products. The ledger counts either one of `hessians` per agent and round, or each product in `hessian_vectors`.
 //!
-//! **Two exchanges a round.** With `gradients_ahead` agents add to their losses the gradient at the trial step that was taken last, s = 1 at first. If
-//! the server takes that step again, it has the next round's mean gradient, and the round opens with exchange 1, in which the model then
-//! travels beside the gradient; otherwise it opens with exchange 0. The iterates are the same, bit for bit. A message saves its header where
-//! the step was right; where it was not, the gradient travels once more. Only over a clear link, because others would alter or
-//! lose gradients differently.
+//! **Two exchanges per round.** With `gradients_ahead` agents add to their losses the gradient at the last accepted trial step, s = 1 at
+//! first. If the server accepts that step again, it has the next round's mean gradient. The round then opens with exchange 1, in which the
+//! model travels with the gradient; otherwise it opens with exchange 0. The iterates are the same, bit for bit. This saves a message header
+//! if the step was right; otherwise the gradient travels twice. Only over a clear link, because other links would change or lose gradients
+//! differently.
 //!
-//! Over links: a missing direction counts as zero and makes the step shorter; local Hessians are positive definite on
-//! strongly convex losses, so that every mean of them is a direction of descent for the mean gradient that was sent. Refused over
-//! the air, and over `delay` and `late`.
+//! Over links: a missing direction counts as zero and makes the step shorter. Local Hessians are positive definite on strongly convex
+//! losses, so every mean of directions is a descent direction for the sent mean gradient. Refused over the air, and over `delay` and
+//! `late`.
 
 use fedsa::error::{Result, require};
 use serde::{Deserialize, Serialize};
@@ -40,9 +38,9 @@ use crate::local::line_search::{LineSearch, Trials};
 use crate::server::descent::{Direction, Length};
 use crate::server::directions::Gradient;
 
-/// The most components d for which agents form their Hessians: 2 MB each, and 22 million multiply-adds to factorise, as many as 55 products
-/// of an agent with 400 dense rows. Agents with few or sparse rows have cheaper products, and may be faster with `cg_tolerance` set: a
-/// factorisation takes about a millisecond at d = 300.
+/// The most components d for which agents form their Hessians: 2 MB each, and 22 million multiply-adds for the factorisation, as many as 55
+/// products of an agent with 400 dense rows. Agents with few or sparse rows have cheaper products, and may be faster with `cg_tolerance`
+/// set. A factorisation takes about a millisecond at d = 300.
 pub const MAX_FORMED: usize = 512;
 /// The default of [`Giant::cg_tolerance`].
 const CG_TOLERANCE: f64 = 1e-6;
@@ -55,11 +53,11 @@ const CG_STEPS: usize = 1000;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Giant {
-    /// Relative residual of conjugate gradients, 1e-6 by default.
+    /// Relative residual of conjugate gradients; 1e-6 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub cg_tolerance: Option<f64>,
-    /// Most conjugate-gradient products per round, 1000 by default.
+    /// Most products per round; 1000 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub cg_steps: Option<usize>,
@@ -72,7 +70,7 @@ pub struct Giant {
     /// Armijo constant.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
-    /// Whether trial losses bring a gradient, which can save an exchange.
+    /// Send gradients with trial losses, which can save an exchange.
     pub gradients_ahead: bool,
 }
 
@@ -101,7 +99,7 @@ impl DescentSettings for Giant {
         descent::check_shrinking_search(self.shrink, self.shrinks, self.decrease)
     }
 
-    /// Without effect: the direction is the agents'.
+    /// Unused: the agents compute the direction.
     fn rule(&self) -> Box<dyn Direction> {
         Box::new(Gradient)
     }
@@ -141,14 +139,14 @@ mod tests {
         let (direct, cg) = (LocalSolve::Direct { tolerance: 1e-6, steps: 1000 }, LocalSolve::Cg { tolerance: 1e-6, steps: 1000 });
         let giant = Giant::default();
         assert_eq!((giant.local_solve(MAX_FORMED), giant.local_solve(MAX_FORMED + 1)), (Some(direct), Some(cg)));
-        // A default that is written out is a setting too.
+        // An explicit default is a setting too.
         let set = [Giant { cg_tolerance: Some(1e-6), ..Giant::default() }, Giant { cg_steps: Some(1000), ..Giant::default() }];
         for giant in set {
             assert_eq!(giant.local_solve(2), Some(cg), "{giant:?}");
         }
     }
 
-    /// The ledger has one Hessian for each agent and round, or products; and both ways lead to the same models.
+    /// The ledger has one Hessian per agent and round, or products; both ways lead to the same models.
     #[test]
     fn what_agents_compute_is_counted() {
         let problem = Quadratic::default().with_agents(5).with_dim(8).with_greatest_eigenvalue(Some(30.0));
@@ -168,7 +166,7 @@ mod tests {
         assert!(distance_sq(&exact, &near) < 1e-16 * norm_sq(&exact), "{exact:?} {near:?}");
     }
 
-    /// The same iterates, bit for bit, in two exchanges instead of three after a step that was taken before; a gradient more after another one.
+    /// The same iterates, bit for bit, in two exchanges instead of three after a repeated step; one more gradient after another step.
     #[test]
     fn gradients_ahead_change_exchanges_alone() {
         let problem = RandomLogistic::default().with_agents(4).with_dim(6).with_points(40).with_ridge(1e-3);
@@ -180,7 +178,7 @@ mod tests {
                 let federation = Federation::new(&giant, &Uplink::default(), field.weights(), 5, vec![3.0; 6]).unwrap();
                 let mut run = Run::new(&field, &federation).unwrap();
                 let step = |_| {
-                    // It goes on from its state as it would have.
+                    // A restored run continues in the same way.
                     let state = run.save().unwrap();
                     run.restore(&state).unwrap();
                     run.step();
@@ -191,10 +189,10 @@ mod tests {
             let ((thetas, plain), (same, ahead)) = (run(false), run(true));
             assert_eq!(thetas, same);
             assert_eq!((plain.exchanges, plain.calls.gradients), (3 * rounds, 4 * rounds));
-            // The first round knows no gradient, and neither does one after another step.
+            // The first round has no gradient ahead, nor has a round after another step.
             let wrong = ahead.exchanges - 2 * rounds;
             assert!((1..rounds).contains(&wrong), "{wrong}");
-            // What the last round sent ahead is not used.
+            // The gradients ahead of the last round are not used.
             assert_eq!(ahead.calls.gradients, 4 * (rounds + wrong));
             assert_eq!((ahead.calls.hessians, ahead.calls.losses), (plain.calls.hessians, plain.calls.losses));
             wrong_in_all += wrong - 1;
@@ -202,7 +200,7 @@ mod tests {
         assert!(wrong_in_all > 0, "every step was foreseen");
     }
 
-    /// Others would alter or lose gradients that are sent in another exchange otherwise.
+    /// Other links would change or lose gradients differently in another exchange.
     #[test]
     fn gradients_are_sent_ahead_over_a_clear_link_alone() {
         let giant = Giant { gradients_ahead: true, ..Giant::default() };
@@ -217,7 +215,7 @@ mod tests {
         }
     }
 
-    /// A matrix and its factor for each agent at work, where matrices are formed; and a factorisation among the work.
+    /// Memory counts a matrix and its factor for each agent at work, if matrices are formed; work counts the factorisation.
     #[test]
     fn memory_and_work_are_those_of_the_way_to_a_direction() {
         let (direct, cg) = (Giant::default(), Giant { cg_steps: Some(50), ..Giant::default() });

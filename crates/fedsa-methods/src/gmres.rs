@@ -1,4 +1,4 @@
-//! Federated GMRES: the server builds a Krylov space of the mean operator, one product a round.
+//! Federated GMRES: the server builds a Krylov space of the mean operator, one product per round.
 //!
 //! ```text
 //! first round:   r = sum_c p_c (b_c - A_c theta_0),  beta = ||r||,  q_1 = r / beta
@@ -6,13 +6,13 @@
 //!                w -= Q_k (Q_k^T w), twice;   the column h_k of H;   q_{k+1} = w / ||w||
 //!                theta = theta_0 + Q_k y,   y = argmin || beta e_1 - H y ||
 //! ```
-//! One exchange of one vector in each direction a round. The residual never grows, and is 0 after d products in exact
-//! arithmetic. After `restart` products, or when the space is exhausted, the next round computes the residual of theta and
-//! starts anew there. Agents answer `A_c q` itself: from the operators `b_c - A_c q` the product would be a difference of
-//! larger numbers. Source: Saad and Schultz (1986).
+//! One exchange per round, with one vector in each direction. The residual never grows, and is 0 after d products in exact arithmetic.
+//! After `restart` products, or when the space is exhausted, the next round computes the residual of theta and restarts there. Agents
+//! answer with `A_c q` itself: computed from the operators `b_c - A_c q`, the product would be a difference of larger numbers. Source: Saad
+//! and Schultz (1986).
 //!
-//! A product is used only if it came from all agents: over links that lose messages a round in which one is lost is
-//! repeated. Links that alter messages are refused: the space would be that of another matrix in every round.
+//! A product is used only if it includes all agents: over links that lose messages, a round with a loss is repeated. Links that alter
+//! messages are refused, because every round would then multiply by another matrix.
 
 use fedsa::error::{Error, Result, require};
 use fedsa::kernel::dot;
@@ -34,7 +34,7 @@ use crate::local::without_state;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Gmres {
-    /// Products before the Krylov space restarts; d by default.
+    /// Products before a restart; d by default.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub restart: Option<usize>,
 }
@@ -67,7 +67,7 @@ impl MethodSettings for Gmres {
         8.0 * k * (d as f64 + k)
     }
 
-    /// A product; orthogonalisation in the shares of the agents.
+    /// A product, and the orthogonalisation divided among the agents.
     fn work(&self, _: usize, d: usize) -> f64 {
         (d as f64).powi(2) + 4.0 * self.restart.unwrap_or(d).min(d) as f64 * d as f64
     }
@@ -98,8 +98,8 @@ impl MethodSettings for Gmres {
     }
 }
 
-/// Answers a model theta with `b_c - A_c theta`, and a direction q with `A_c q`; d numbers each, those that are not 0 with their
-/// indices if that is shorter.
+/// Answers a model theta with `b_c - A_c theta`, and a direction q with `A_c q`; d numbers each, or the non-zero ones with their indices if
+/// that is shorter.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProductAgent;
 
@@ -118,35 +118,34 @@ impl Agent for ProductAgent {
     }
 }
 
-/// Arnoldi's process with orthogonalisation twice, and Givens rotations that keep H triangular.
+/// Arnoldi's process with double orthogonalisation, and Givens rotations that keep H triangular.
 #[derive(Debug, Clone)]
 pub struct GmresServer {
-    /// theta, d components: the least residual over the space so far.
+    /// theta, d components: the iterate of least residual over the space so far.
     theta: Vec<f64>,
     /// `theta_0` of this space, d components.
     start: Vec<f64>,
-    /// `q_1, q_2, ..`, d components each; one more than there are products. Empty where the residual of `theta` is asked for.
+    /// `q_1, q_2, ..`, d components each; one more than there are products. Empty while the residual of `theta` is requested.
     basis: Vec<Vec<f64>>,
     /// The columns of the triangular matrix: k numbers in column k.
     columns: Vec<Vec<f64>>,
-    /// The rotations (c, s), one a column.
+    /// The rotations (c, s), one per column.
     rotations: Vec<[f64; 2]>,
-    /// The right-hand side `beta e_1`, rotated; one number more than there are products. The last is the residual's norm.
+    /// The rotated right-hand side `beta e_1`, one number more than there are products. The last one is the residual's norm.
     rotated: Vec<f64>,
-    /// The largest number of products in one space.
+    /// The most products in one space.
     restart: usize,
-    /// The norm of the first residual, and the largest of the products so far: lower bounds of `||b - A theta_0||` and `||A||`.
+    /// The norm of the first residual, and the largest norm of the products so far: lower bounds of `||b - A theta_0||` and `||A||`.
     sizes: [f64; 2],
 }
 
-/// A residual is rounding if it is at most this multiple of what it is the difference of, and so is the part of a product that
-/// is new.
+/// A residual counts as rounding error if it is at most this multiple of its terms; the same holds for the new part of a product.
 const ROUNDING: f64 = 64.0 * f64::EPSILON;
-/// The mean operator is singular along a direction if what its product adds is at most this multiple of the largest product.
+/// The mean operator is singular along a direction if the new part of its product is at most this multiple of the largest product.
 const SINGULAR: f64 = 1e-13;
 
 impl GmresServer {
-    /// The rule at `theta_0`, which keeps `restart` products.
+    /// The rule at `theta_0`; it keeps `restart` products.
     pub fn new(theta: Vec<f64>, restart: usize) -> Self {
         let start = theta.clone();
         Self { theta, start, basis: Vec::new(), columns: Vec::new(), rotations: Vec::new(), rotated: Vec::new(), restart, sizes: [0.0; 2] }
@@ -159,7 +158,7 @@ impl GmresServer {
         if self.sizes[0] == 0.0 {
             self.sizes[0] = beta;
         }
-        // A space of rounding errors would leave the solution where features depend on each other.
+        // A space of rounding errors would leave the solution if features are linearly dependent.
         let is_rounding = self.sizes[1] > 0.0 && beta <= ROUNDING * self.terms();
         if beta > 0.0 && beta.is_finite() && !is_rounding {
             self.start.clone_from(&self.theta);
@@ -168,7 +167,7 @@ impl GmresServer {
         }
     }
 
-    /// The size of the terms of a residual, `||A|| ||theta|| + ||b||`, about.
+    /// The approximate size of the terms of a residual, `||A|| ||theta|| + ||b||`.
     fn terms(&self) -> f64 {
         let [first, product] = self.sizes;
         product * norm_sq(&self.theta).sqrt() + first
@@ -182,13 +181,13 @@ impl GmresServer {
         self.rotated.clear();
     }
 
-    /// Takes `w = A q_k`.
+    /// Handles `w = A q_k`.
     fn extend(&mut self, mut w: Vec<f64>) {
         let k = self.basis.len();
         let size = norm_sq(&w).sqrt();
         self.sizes[1] = self.sizes[1].max(size);
         let mut column = vec![0.0; k];
-        // Once leaves errors of the size of the condition number; twice is enough (Kahan, Parlett).
+        // One pass leaves errors of the size of the condition number; two are enough (Kahan, Parlett).
         for _ in 0..2 {
             let parts: Vec<f64> = self.basis.iter().map(|q| dot(q, &w)).collect();
             for ((part, q), h) in parts.iter().zip(&self.basis).zip(&mut column) {
@@ -207,7 +206,7 @@ impl GmresServer {
         }
         let length = column[k - 1].hypot(next);
         if length <= SINGULAR * largest {
-            // A q_k lies in the span of the products before it, or q_k is itself a rounding error once the space is exhausted.
+            // A q_k is in the span of the earlier products, or q_k itself is a rounding error because the space is exhausted.
             return self.forget();
         }
         let [c, s] = [column[k - 1] / length, next / length];
@@ -218,8 +217,8 @@ impl GmresServer {
         self.columns.push(column);
         self.rotations.push([c, s]);
         self.improve();
-        // The last of the rotated numbers is the residual. What is smaller than a rounding of its terms cannot become smaller: later
-        // directions would be those of errors.
+        // The last rotated number is the residual. Below the rounding error of its terms it cannot decrease, and later directions would
+        // consist of errors.
         let is_rounding = self.rotated[k].abs() <= f64::EPSILON * self.terms();
         if is_exhausted || is_rounding || k == self.restart {
             self.forget();
@@ -254,7 +253,7 @@ impl Server for GmresServer {
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
-        // Without one agent it would be the product of another matrix: the next round asks again.
+        // Without some agent, the product would belong to another matrix, so the next round asks again.
         if got.arrived.is_empty() {
             match got.exchange {
                 0 => self.begin(got.sum(Part::Operator)),

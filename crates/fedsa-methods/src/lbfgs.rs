@@ -1,4 +1,4 @@
-//! L-BFGS: as BFGS, from the last m pairs of differences.
+//! L-BFGS: BFGS from the last m difference pairs.
 //!
 //! ```text
 //! round t:   g_t = sum_c p_c grad f_c(theta_t)                                        (exchange 0)
@@ -6,12 +6,12 @@
 //!            p = -W g_t by two loops over the pairs, from W = (s^T y / y^T y) I with the latest
 //!            theta_{t+1} = theta_t + eta p,  eta by backtracking                       (exchange 1)
 //! ```
-//! The server keeps 2 m d numbers; agents keep nothing. Source: Liu and Nocedal (1989), which \[T\] section 2.6 compares with
-//! (\[87\]); Nocedal and Wright (2006), algorithms 7.4 and 7.5.
+//! The server keeps 2 m d numbers; agents keep nothing. Source: Liu and Nocedal (1989), with which \[T\] section 2.6 compares (\[87\]);
+//! Nocedal and Wright (2006), algorithms 7.4 and 7.5.
+//!
 //! Over links: a pair is used only if both gradients include every agent, because means over different agents differ by more than
-//! curvature; a step from a gradient that lacks agents is along it all the same. Where a codec rounds gradients, y
-//! contains the rounding errors, and pairs without positive curvature are left out. Refused over the air, and over `delay` and
-//! `late`.
+//! curvature. A gradient that lacks agents still gives a step. If a codec rounds gradients, y contains the rounding errors, and pairs
+//! without positive curvature are skipped. Refused over the air, and over `delay` and `late`.
 
 use fedsa::error::{Result, require};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use crate::local::line_search::{LineSearch, Trials};
 use crate::server::descent::{Direction, Length};
 use crate::server::directions;
 
-/// The settings of L-BFGS.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! The methods of fedsa: one file or folder per published method, with its mathematics, its source, and the halves that it combines.
+//! The methods of fedsa: one file or folder per published method, with its mathematics, its source, and its client and server halves.
 //!
 //! `docs/src/extend/parts.md` in the repository explains how to add a method.
 
@@ -81,7 +81,7 @@ pub const KINDS: &[Kind<dyn MethodSettings>] = &[
     kind!("fednl", "a Hessian learned from compressed corrections", fednl::FedNl),
 ];
 
-/// How many of N agents that compute alone answer at one time, about: as many as there are threads.
+/// The approximate number of agents, of N that compute alone, that answer at the same time: the number of threads.
 pub(crate) fn at_work(agents: usize) -> f64 {
     agents.min(rayon::current_num_threads()) as f64
 }
@@ -91,10 +91,10 @@ pub(crate) fn one() -> f64 {
     1.0
 }
 
-/// Checks the settings that first-order methods share, for N agents.
+/// Checks the common settings of first-order methods, for N agents.
 ///
 /// # Errors
-/// When a step size is not positive, H is not between 1 and [`MAX_LOCAL_STEPS`], or m is not between 1 and N; names the setting.
+/// When a step size is not positive, H is not between 1 and [`MAX_LOCAL_STEPS`], or m is not between 1 and N; the error names the setting.
 pub fn check_common(step_size: &StepSize, local_steps: usize, alpha_g: f64, participants: Option<usize>, agents: usize) -> Result<()> {
     step_size.check()?;
     require((1..=MAX_LOCAL_STEPS).contains(&local_steps), "local_steps", local_steps, &format!("between 1 and {MAX_LOCAL_STEPS}"))?;
@@ -106,8 +106,8 @@ pub fn check_common(step_size: &StepSize, local_steps: usize, alpha_g: f64, part
 /// The largest accepted number of local steps in one round.
 pub const MAX_LOCAL_STEPS: usize = 100_000_000;
 
-/// The averaging server that first-order methods share: `theta += alpha_g E v` over m of N participants. A method may set its
-/// fields, such as `radius` and `operators_first`.
+/// The averaging server of first-order methods: `theta += alpha_g E v` over m of N participants. A method may set its fields, such as
+/// `radius` and `operators_first`.
 pub fn averaging(setting: &Setting<'_>, steps: StepSchedule, alpha_g: f64, participants: Option<usize>) -> Average {
     Average {
         theta: setting.start.clone(),

@@ -1,5 +1,5 @@
-//! Methods whose agents make plain local steps, and whose server averages their directions: FedLSA and its variants. Each is its settings,
-//! which say what [`LocalSa`] they are.
+//! Methods with plain local steps and an averaging server: FedLSA and its variants. Each consists of its settings, which define its
+//! [`LocalSa`].
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use crate::server::Average;
 use crate::server::adaptive::{Adaptive, NearRule};
 use crate::{averaging, check_common, fixed};
 
-/// What such a method is.
+/// The parameters of such a method.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LocalSa {
     /// `eta`.
@@ -26,9 +26,9 @@ pub(super) struct LocalSa {
     pub(super) global_step_size: f64,
     /// m.
     pub(super) participants: Option<usize>,
-    /// R: the mean iterate is projected on the ball of this radius.
+    /// R: the radius of the ball on which the mean iterate is projected.
     pub(super) radius: Option<f64>,
-    /// Which directions at stale models count, and eps, by default the largest step size.
+    /// The rule for directions at stale models, and eps, by default the largest step size.
     pub(super) near: Option<(NearRule, Option<f64>)>,
 }
 
@@ -90,7 +90,7 @@ impl LocalSa {
     }
 }
 
-/// Settings with a function `rule` are the method that it returns.
+/// Implements a method for settings with a function `rule`.
 macro_rules! is_local_sa {
     ($($settings:ident),+) => { $(
         impl fedsa::method::MethodSettings for $settings {

@@ -4,14 +4,16 @@
 //! round t:   A = sum_c p_c A_c,  b = sum_c p_c b_c            (one exchange; sums over all rounds so far)
 //!            theta_{t+1} = A^-1 b                              (the solution of minimum norm where A is singular)
 //! ```
-//! Over a link that neither alters nor loses messages the first round is enough. Over others the server adds up what arrives
-//! in all rounds: what an unbiased codec or a receiver adds averages out, and an agent that is heard in a share of the rounds
-//! counts with that share, so that the solution tends to `theta*` where all agents are heard equally often. A system that
-//! arrives late (push) is as good as one in time, because it depends on no model: it counts once, in the round in which it
-//! arrives, and with a constant lateness of tau rounds the solution is `theta*` after tau + 1 rounds. Where lateness varies, the
-//! numbers of an agent's systems that have arrived differ by at most the longest lateness, and the error falls as 1/t. Until a
-//! first system arrives, theta is `theta_0`. Source: Bradtke and Barto (1996), least-squares temporal differences; the mean over
-//! agents is the LSTD solution of the pooled data.
+//! Over a link that neither changes nor loses messages, the first round is enough. Over others the server sums the systems that arrive in
+//! all rounds. The errors of an unbiased codec or a receiver average out. An agent that arrives in a share of the rounds counts with that
+//! share, so the solution tends to `theta*` if all agents arrive equally often.
+//!
+//! A late system (push) is as good as a timely one, because it depends on no model. It counts once, in the round of its arrival. With a
+//! constant lateness of tau rounds, the solution is `theta*` after tau + 1 rounds. With varying lateness, the numbers of systems that have
+//! arrived differ between agents by at most the longest lateness, and the error falls as 1/t. Until a first system arrives, theta is
+//! `theta_0`.
+//!
+//! Source: Bradtke and Barto (1996), least-squares temporal differences; the mean over agents is the LSTD solution of the pooled data.
 
 use fedsa::error::{Result, require};
 use fedsa::linalg;
@@ -46,7 +48,7 @@ impl MethodSettings for Lstd {
         require((1..=agents).contains(&m), "participants", m, &format!("between 1 and the number of agents, {agents}"))
     }
 
-    /// The d (d + 1) numbers of a system are numbered with 32 bits.
+    /// The d (d + 1) numbers of a system have 32-bit indices.
     fn largest_dimension(&self) -> usize {
         (1 << 16) - 1
     }
@@ -55,12 +57,12 @@ impl MethodSettings for Lstd {
         Needs::LinearOperators
     }
 
-    /// The sum, a system of each agent on its way, and what solving takes.
+    /// The sum, a system of each agent in transit, and scratch memory of the solver.
     fn memory(&self, agents: usize, d: usize) -> f64 {
         8.0 * (d * (d + 1)) as f64 * (agents as f64 + 4.0)
     }
 
-    /// A factorisation, in the shares of the agents.
+    /// A factorisation, divided among the agents.
     fn work(&self, _: usize, d: usize) -> f64 {
         (d as f64).powi(3) / 2.0 + 4.0 * (d as f64).powi(2)
     }
@@ -87,7 +89,7 @@ impl MethodSettings for Lstd {
     }
 }
 
-/// Sends `A_c` row by row, followed by `b_c`: d (d + 1) numbers, those that are not 0 with their indices if that is shorter.
+/// Sends `A_c` row by row, followed by `b_c`: d (d + 1) numbers, or the non-zero ones with their indices if that is shorter.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemAgent {
     /// The dimension d.
@@ -106,14 +108,14 @@ impl Agent for SystemAgent {
     }
 }
 
-/// Adds up what arrives of the agents' systems, and solves.
+/// Sums the agents' systems that arrive, and solves.
 #[derive(Debug, Clone)]
 pub struct LstdServer {
     /// `theta_t`, d components.
     pub theta: Vec<f64>,
     /// The sum over rounds of the weighted systems that arrived: A row by row, then b; d (d + 1) numbers.
     pub sum: Vec<f64>,
-    /// Who takes part.
+    /// The participants.
     pub participation: Participation,
 }
 
@@ -124,7 +126,7 @@ impl Server for LstdServer {
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         let d = self.theta.len();
-        // Nothing new: in the first rounds of a link that is late there is nothing to solve.
+        // In the first rounds of a late link there is nothing to solve.
         if got.sum(Part::System).iter().all(|x| *x == 0.0) {
             return Next::Done { tell: None };
         }

@@ -1,42 +1,42 @@
-//! A uniform quantiser of vectors with components in \[-1, 1\] that is refined bit by bit (\[T\] section 3.4.1).
+//! A uniform quantiser for vectors with components in \[-1, 1\], refined bit by bit (\[T\] section 3.4.1).
 //!
-//! With b bits a component lies in one of `2^b` cells of width `D = 2^-(b - 1)`, and is decoded as the middle of its cell. A cell is
-//! halved by each further bit, so that later bits refine what was sent before. The grid has an offset in each component, a uniform
-//! number u that both ends draw (subtractive dither): the cells divide a circle on which -1 and 1 are one point,
+//! With b bits, a component lies in one of `2^b` cells of width `D = 2^-(b - 1)`, and is decoded as the middle of its cell. Each further
+//! bit halves the cell, so later bits refine earlier ones. The grid has an offset in each component, a uniform number u that both ends draw
+//! (subtractive dither). The cells divide a circle on which -1 and 1 are the same point:
 //!
 //! ```text
 //! y = (x + 1)/2 + u mod 1,   code = floor(y 2^b),   x^ = 2 ((code + 1/2)/2^b - u) - 1, plus 2 if that is below -1
 //! ```
 //!
-//! Whatever x is, the error `x^ - x` is then uniform on `[-D/2, D/2]`, with mean 0 and variance `D^2/12`, at every b, and independent
-//! between components.
+//! For any x, the error `x^ - x` is then uniform on `[-D/2, D/2]`, with mean 0 and variance `D^2/12`, at every b, and independent between
+//! components.
 //!
-//! The one cell that contains the point -1 = 1 has values from both ends of \[-1, 1\]; its middle is taken at the end where more of it lies.
-//! A component at the other end, which is above `1 - D/2` in magnitude, is *across*: x^ would be almost 2 off, and the encoder says so.
-//! Vectors of length 1 have at most three such components, and with more than a few bits seldom any. (Without the circle this would not
-//! help: `2^b` cells of width D cover \[-1, 1\] in one way only, and that has no dither.)
+//! The cell that contains the point -1 = 1 has values from both ends of \[-1, 1\]. It is decoded at the end with more of it. A component at
+//! the other end, with a magnitude above `1 - D/2`, is *across*: x^ would be off by almost 2, and the encoder reports it. Vectors of norm 1
+//! have at most three such components, and with more than a few bits rarely any. (A grid without the circle would not help: `2^b` cells of
+//! width D cover \[-1, 1\] in one way only, which leaves no dither.)
 
 use fedsa::random::{Key, Purpose, Stream};
 
 /// The most bits of a component.
 pub const MAX_BITS: u32 = 32;
-/// Vectors are numbered below this.
+/// The number of possible vectors; indices are below it.
 pub const MAX_VECTORS: usize = 1 << 16;
-/// The most components of a vector of length 1 that are across: those above 1/2 in magnitude, at most three, or four of 1/2 to rounding.
+/// The most components across in a vector of norm 1: those above 1/2 in magnitude, at most three, or four of 1/2 up to rounding.
 pub const MAX_ACROSS: usize = 4;
 
-/// The stream of the offsets of vector `index`, in the order of its components. The vectors are those of the Hessian that the agent
-/// computed in round `round`.
+/// The stream of the offsets of vector `index`, in the order of its components. The vectors belong to the Hessian that the agent computed
+/// in round `round`.
 ///
 /// # Panics
-/// When the vector's number is not below [`MAX_VECTORS`].
+/// When the vector's index is not below [`MAX_VECTORS`].
 pub fn offsets(seed: u64, round: u64, agent: usize, index: usize) -> Stream {
     assert!(index < MAX_VECTORS);
     Key::new(seed, Purpose::Grid, MAX_VECTORS as u64 * round + index as u64).stream(agent)
 }
 
-/// The codes of all components with [`MAX_BITS`] bits; those with fewer bits are their leading bits ([`leading`]). Components outside
-/// \[-1, 1\] count as its ends.
+/// The codes of all components with [`MAX_BITS`] bits; codes with fewer bits are their leading bits ([`leading`]). Components outside \[-1,
+/// 1\] count as its ends.
 pub fn codes(x: &[f64], mut offsets: Stream) -> Vec<u32> {
     let code = |x: &f64| {
         let y = 0.5 * (x.clamp(-1.0, 1.0) + 1.0) + offsets.uniform();
@@ -50,7 +50,7 @@ pub fn leading(code: u32, bits: u32) -> u32 {
     code.checked_shr(MAX_BITS - bits).unwrap_or(0)
 }
 
-/// The bits of a code after the first `from`, up to `to`: what refines a component from `from` to `to` bits.
+/// The bits of a code from `from` to `to`, which refine a component from `from` to `to` bits.
 pub fn between(code: u32, from: u32, to: u32) -> u32 {
     leading(code.checked_shl(from).unwrap_or(0), to - from)
 }
@@ -67,7 +67,7 @@ fn middle(code: u32, bits: u32, offset: f64) -> f64 {
     if x < -1.0 { x + 2.0 } else { x }
 }
 
-/// Decodes codes of `bits` bits, which is at least 1; the components with these indices are across.
+/// Decodes codes of `bits` bits, at least 1; `across` lists the components that are across.
 pub fn decode(codes: &[u32], bits: u32, across: &[u16], mut offsets: Stream) -> Vec<f64> {
     let mut x: Vec<f64> = codes.iter().map(|code| middle(*code, bits, offsets.uniform())).collect();
     for i in across {
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// A vector of length 1 of which a part is in one component.
+    /// A vector of norm 1, partly in one component.
     fn unit(n: usize, large: f64, seed: u64) -> Vec<f64> {
         let mut draws = stream(seed, Purpose::Fresh, 0, 0);
         let mut x: Vec<f64> = (0..n).map(|_| draws.normal()).collect();
@@ -103,7 +103,7 @@ mod tests {
         x.iter().map(|x| x / length).collect()
     }
 
-    /// What the other end decodes of a vector that was sent with these numbers of bits, one after the other.
+    /// The decoded vector after these successive numbers of bits.
     fn received(x: &[f64], steps: &[u32], seed: u64) -> Vec<f64> {
         let grid = || offsets(seed, 3, 1, 7);
         let sent = codes(x, grid());
@@ -120,7 +120,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// However bits are divided among messages, what is decoded is the same, bit for bit, and within half a cell.
+        /// Any division of bits among messages gives the same decoded vector, bit for bit, within half a cell.
         #[test]
         fn refinements_nest_and_errors_stay_within_half_a_cell(
             n in 1usize..40, large in 0.0f64..4.0, seed in 0u64..1000, first in 1u32..20, second in 1u32..=12,
@@ -147,7 +147,7 @@ mod tests {
                 }
             }
         }
-        // The most that there can be.
+        // The most possible.
         let most =
             (0..3000).map(|seed| across(&[0.5; 4], &codes(&[0.5; 4], offsets(seed, 0, 0, 0)), 1, offsets(seed, 0, 0, 0)).len()).max();
         assert!(most.is_some_and(|most| most <= MAX_ACROSS));
@@ -155,7 +155,7 @@ mod tests {
         assert!((0..3000).any(|seed| across(&three, &codes(&three, offsets(seed, 0, 0, 0)), 1, offsets(seed, 0, 0, 0)).len() == 2));
     }
 
-    /// Over many offsets the error of a component has mean 0, variance `D^2/12` and fourth moment `D^4/80`, wherever the component is,
+    /// Over many offsets the error of a component has mean 0, variance `D^2/12` and fourth moment `D^4/80`, for any value of the component,
     /// and errors of two components are uncorrelated.
     #[test]
     fn errors_are_uniform_on_a_cell() {
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Codes and indices that no encoder makes are decoded without panic, to bounded numbers.
+    /// Codes and indices of no encoder are decoded without panic, to bounded numbers.
     #[test]
     fn any_codes_are_decoded() {
         for bits in 1..=MAX_BITS {

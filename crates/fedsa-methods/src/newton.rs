@@ -1,4 +1,4 @@
-//! Newton's method with backtracking: gradients summed, Hessians from each agent.
+//! Newton's method with backtracking: summed gradients, and the Hessian of each agent.
 //!
 //! ```text
 //! round t:   g = sum_c p_c grad f_c(theta_t),  H = sum_c p_c Hess f_c(theta_t)      (first exchange)
@@ -7,11 +7,11 @@
 //!            D = sum_c p_c p^T grad f_c(theta_t)                                      (second exchange)
 //!            theta_{t+1} = theta_t + s p,  the first s > 0 with L(s) <= L(0) + a s D; theta_t if there is none
 //! ```
-//! For problems with an objective: gbar_c = -grad f_c, as linear ones with symmetric `A_c`. The row of losses includes
-//! s = 0 and the slope, because an agent that is missing counts as zero in all of them alike. An agent's last Hessian is kept
-//! and counts where a new one is missing; a gradient that is missing counts as zero, so that over a link that loses
-//! messages a round steps to the root of the agents that arrived, and does not settle. Source: Newton's method, Armijo (1966); the exchanges are those on which the
-//! methods with Hessian eigenvectors (\[T\] chapter 2) build.
+//! For problems with an objective, gbar_c = -grad f_c, including linear ones with symmetric `A_c`. The losses include s = 0 and the slope,
+//! so that a missing agent counts as zero in all of them. If an agent's Hessian is missing, its last one counts. A missing gradient counts
+//! as zero: over a link that loses messages, a round steps to the root of the agents that arrived, and does not settle.
+//!
+//! Source: Newton's method, Armijo (1966). Methods with Hessian eigenvectors (\[T\] chapter 2) build on the same exchanges.
 
 use faer::Mat;
 use fedsa::error::Result;
@@ -29,7 +29,7 @@ use crate::local::Point;
 use crate::local::line_search::Trials;
 use crate::server::approximation::NewtonSteps;
 
-/// The settings of Newton's method.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
@@ -95,14 +95,13 @@ impl MethodSettings for Newton {
         })
     }
 
-    /// Of each agent the last Hessian at the server and another on its way, both lower triangles, and the one that it
-    /// computed.
+    /// For each agent, the last Hessian at the server and one in transit, both as lower triangles, and the one that it computed.
     fn memory(&self, agents: usize, d: usize) -> f64 {
         let d = d as f64;
         agents as f64 * (16.0 * d * (d + 1.0) / 2.0 + 8.0 * d * d)
     }
 
-    /// A product with a matrix for each loss, for the gradient, and for the Hessian, which is then copied.
+    /// A matrix product for each loss and for the gradient, and the Hessian with its copy.
     fn work(&self, _: usize, d: usize) -> f64 {
         (self.trials().losses() as f64 + 3.0) * (d as f64).powi(2)
     }
@@ -112,14 +111,14 @@ impl MethodSettings for Newton {
     }
 }
 
-/// In the first exchange the agent sends `grad f_c(theta_t)`, d numbers, and the lower triangle of `Hess f_c(theta_t)`,
-/// d (d + 1) / 2 numbers. In the second it sends the losses `f_c(theta_t + s p)` for the trial steps s, of which the first
-/// is 0, followed by the slope `p^T grad f_c(theta_t)`.
+/// In the first exchange the agent sends `grad f_c(theta_t)`, d numbers, and the lower triangle of `Hess f_c(theta_t)`, d (d + 1) / 2
+/// numbers. In the second it sends the losses `f_c(theta_t + s p)` for the trial steps s, starting with s = 0, followed by the slope
+/// `p^T grad f_c(theta_t)`.
 #[derive(Debug, Clone)]
 pub struct NewtonAgent {
     /// The trial steps s.
     pub trials: Trials,
-    /// Where the agent was last asked.
+    /// The last model of a question.
     point: Point,
 }
 
@@ -165,7 +164,7 @@ pub struct NewtonServer {
 }
 
 impl NewtonServer {
-    /// The step `p = -H^-1 g`; `-g` if H is not positive definite, or the step not finite. `None` if no Hessian has arrived or g is 0.
+    /// The step `p = -H^-1 g`; `-g` if H is not positive definite or the step not finite. `None` if no Hessian has arrived or g is 0.
     fn direction(&self, g: &[f64]) -> Option<Vec<f64>> {
         let d = g.len();
         let mut h = Mat::<f64>::zeros(d, d);
@@ -242,7 +241,7 @@ mod tests {
         assert!(Newton { halvings: 60, ..newton }.work(1, 10) > 2.0 * newton.work(1, 10));
     }
 
-    /// The mean Hessian of the agents that are known decides: Newton's step where it is positive definite, else minus the gradient.
+    /// The mean Hessian of the known agents decides: Newton's step if it is positive definite, otherwise minus the gradient.
     #[test]
     fn without_a_definite_hessian_the_step_is_minus_the_gradient() {
         let server = |hessians: [&[f64]; 2]| NewtonServer {

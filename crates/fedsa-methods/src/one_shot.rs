@@ -1,4 +1,4 @@
-//! One-shot averaging: every agent makes all its local steps, and there is one talk at the end.
+//! One-shot averaging: every agent makes all its local steps, followed by one exchange.
 //!
 //! ```text
 //! theta_{c,0} = theta_0
@@ -8,20 +8,19 @@
 //! Source: Tian, Paschalidis, Olshevsky, "One-shot averaging for distributed TD(lambda) under Markov sampling", IEEE Control
 //! Systems Letters 2024 (\[F\] reference 33); `lambda = 0` and any operators here.
 //!
-//! A round of this kind is H local steps of every agent *from its own last iterate*, and a report of the sum of its moves:
-//! theta after round t is what one-shot averaging with K = (t + 1) H steps returns. One run therefore gives the whole curve of
-//! the error against the budget of samples. The server sends no model down: questions are empty.
+//! A round of this kind is H local steps of every agent *from its own last iterate*, and a report of the sum of its moves. theta after
+//! round t equals the result of one-shot averaging with K = (t + 1) H steps, so one run gives the whole curve of the error against the
+//! number of samples. The server sends no model: questions are empty.
 //!
-//! **What it costs.** The ledger counts every report. One-shot averaging that ends after round t costs what the *last*
-//! report does: one exchange and one vector of each agent. With `local_steps` = K and `run.rounds` = 1 the ledger is that of the
-//! method as published.
+//! **Costs.** The ledger counts every report. One-shot averaging that ends after round t costs the *last* report only: one exchange and one
+//! vector per agent. With `local_steps` = K and `run.rounds` = 1 the ledger equals the published method's.
 //!
-//! With agents that differ the limit is the mean of the agents' own roots, `sum_c p_c theta*_c`, and not `theta*`.
+//! If agents differ, the limit is the mean of their own roots, `sum_c p_c theta*_c`, instead of `theta*`.
 //!
-//! A lost report is left out of the average, whose weights are then those of the agents that arrived, because an agent's next
-//! report contains all its moves. Links that deliver late are refused: a report says nothing about the round it was made in.
-//! Links that deliver only a sum (over the air) are refused too: gains would be drawn anew in every round for all that an agent has
-//! moved, and not for its last moves, and the weight of the agents that arrived, by which the server divides, is unknown there.
+//! A lost report is left out of the average over the agents that arrived; the agent's next report contains all its moves. Links that
+//! deliver late are refused, because a report does not contain its round. Links that deliver only a sum (over the air) are refused too.
+//! They would draw new gains in every round for all moves of an agent, not only for the last ones, and the server could not divide by the
+//! unknown weight of the agents that arrived.
 
 use fedsa::error::{Error, Result};
 use fedsa::local::{AgentBatch, Client, ClientFacts, Outbox};
@@ -37,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{check_common, fixed};
 
-/// The settings of one-shot averaging.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -98,7 +97,7 @@ impl MethodSettings for OneShot {
         })
     }
 
-    /// Agents do not use the server's iterate: a round is no map of it.
+    /// Agents do not use the server's iterate, so a round is no map of it.
     fn shape(&self) -> MethodShape {
         MethodShape {
             drift: Drift::Zero,
@@ -111,8 +110,8 @@ impl MethodSettings for OneShot {
     }
 }
 
-/// H plain local steps from where the agent's last steps ended; sends `(theta_c - theta_0) / S`, which has the size of an
-/// operator: S is [`StepSchedule::scale_of_all`].
+/// H plain local steps from the end of the agent's last steps; sends `(theta_c - theta_0) / S`, which has the size of an operator. S is
+/// [`StepSchedule::scale_of_all`].
 #[derive(Debug, Clone)]
 pub struct Alone {
     /// Step sizes and local steps.
@@ -155,8 +154,8 @@ impl Client for Alone {
     }
 }
 
-/// Asks all agents for the sum of their moves, and averages over those whose answers arrived: what an agent sends contains
-/// all its earlier moves, so that a lost answer says nothing about later ones. Without any answer theta does not change.
+/// Asks all agents for the sum of their moves, and averages over those that answer. An answer contains all earlier moves, so a lost one
+/// does not affect later ones. Without any answer theta does not change.
 #[derive(Debug, Clone)]
 pub struct OneShotServer {
     /// The last average.
@@ -165,7 +164,7 @@ pub struct OneShotServer {
     pub start: Vec<f64>,
     /// `p_c`.
     pub weights: Vec<f64>,
-    /// Step sizes and local steps, for the scale of what agents send.
+    /// Step sizes and local steps, for the scale of reports.
     pub steps: StepSchedule,
 }
 

@@ -1,4 +1,4 @@
-//! The names that most programs need: `use fedsa_methods::prelude::*;`. It contains the prelude of the engine.
+//! The names that most programs need: `use fedsa_methods::prelude::*;`. It includes the engine's prelude.
 
 pub use fedsa::prelude::*;
 

@@ -1,8 +1,7 @@
 //! Presets: methods with their links, under the names of their sources.
 //!
-//! A preset is data: the kind of a method, and codecs and media by their kinds with their
-//! settings. A file with `kind = "qfedtd"` gets these settings; keys in the file replace those of
-//! the preset. A program gets the link ready to use from [`Preset::uplink`].
+//! A preset is data: the kind of a method, and codecs and media, each by kind with settings. A file with `kind = "qfedtd"` gets these
+//! settings; keys in the file replace them. [`Preset::uplink`] gives a program the ready link.
 //!
 //! ```
 //! use fedsa_methods::presets;
@@ -18,7 +17,7 @@ use fedsa::registry::Kind;
 use fedsa::settings::Value;
 use fedsa::uplink::{Uplink, codec, stage};
 
-/// A composition and its name.
+/// A named composition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Preset {
     /// Its name.
@@ -27,9 +26,9 @@ pub struct Preset {
     pub method: &'static str,
     /// The settings of its method that differ from the kind's defaults, by name.
     pub settings: &'static [(&'static str, PresetValue)],
-    /// The codec of what agents send; exact when absent.
+    /// The codec of agents' messages; exact by default.
     pub codec: Option<PresetPart>,
-    /// What their messages pass, in order.
+    /// The media of agents' messages, in order.
     pub media: &'static [PresetPart],
 }
 
@@ -57,12 +56,12 @@ pub enum PresetValue {
 
 use PresetValue::{Name, Number, Table, Whole};
 
-/// Settings of SHED over a link that alters nothing.
+/// Settings of SHED over a clear link.
 const fn shed(name: &'static str, settings: &'static [(&'static str, PresetValue)]) -> Preset {
     Preset { name, method: "shed", settings, codec: None, media: &[] }
 }
 
-/// Settings of Q-SHED over a link that alters nothing.
+/// Settings of Q-SHED over a clear link.
 const fn q_shed(name: &'static str, settings: &'static [(&'static str, PresetValue)]) -> Preset {
     Preset { name, method: "q-shed", settings, codec: None, media: &[] }
 }

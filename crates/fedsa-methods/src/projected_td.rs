@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::local_sa::{LocalSa, is_local_sa};
 use super::one;
 
-/// The settings of projected federated TD.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -8,12 +8,10 @@
 //!            theta_{t+1} = theta_t + alpha_g eta H v
 //!            xi_c       += v - v_c
 //! ```
-//! Source: \[S\] Algorithms 2 and 4 (their `xi_c += (theta_{t+1} - theta_{c,H}) / (eta H)`,
-//! the same at `alpha_g = 1`). `xi_c = 0` at the start; `sum_c p_c xi_c` stays 0;
-//! the fixed point is `xi*_c = -gbar_c(theta*)`. With m of N agents a round the
-//! participants are told v at its end, which the ledger prices; with all agents
-//! the next model tells them. At m = 1 a round's mean is its one agent's own v_c and
-//! no control ever moves: memory needs m >= 2. Not every `eta H` is stable (`fedsa_theory`).
+//! Source: \[S\] Algorithms 2 and 4; their `xi_c += (theta_{t+1} - theta_{c,H}) / (eta H)` is the same at `alpha_g = 1`. `xi_c = 0` at the
+//! start; `sum_c p_c xi_c` stays 0; the fixed point is `xi*_c = -gbar_c(theta*)`. With m of N agents per round, the server sends v to the
+//! participants at its end, which the ledger counts; with all agents the next model contains it. At m = 1 the mean of a round is its
+//! agent's own v_c, and no control moves, so memory needs m >= 2. Not every `eta H` is stable (`fedsa_theory`).
 
 use fedsa::error::Result;
 use fedsa::local::Client;
@@ -28,7 +26,7 @@ use crate::control_rule::{ControlScheme, check_control_step};
 use crate::local::ControlVariate;
 use crate::{averaging, check_common, fixed, one};
 
-/// The settings of SCAFFLSA with a fixed period.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -78,7 +76,7 @@ impl Scafflsa {
         }
     }
 
-    /// How control variates are kept over the link.
+    /// The treatment of control variates over the link.
     fn kept(&self, setting: &Setting<'_>) -> ControlScheme {
         ControlScheme::resolve(self.rule, self.participants.is_some_and(|m| m < setting.agents()), setting.is_accelerated, &setting.link)
     }

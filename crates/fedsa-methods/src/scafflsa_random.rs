@@ -1,4 +1,4 @@
-//! SCAFFLSA with random talk: no inner loop, a coin after every step (Scaffnew, ProxSkip).
+//! SCAFFLSA with random exchanges: no inner loop, a coin toss after every step (Scaffnew, ProxSkip).
 //!
 //! ```text
 //! step k:    theta_c = theta_c + eta (g_c(theta_c, z_c) + xi_c)
@@ -7,10 +7,9 @@
 //!                xi_c      += (p / eta) (theta_mean - theta_c)
 //!                theta_c    = theta_mean
 //! ```
-//! Source: \[S\] Algorithms 2 and 3 (their H 1); the hat that \[S\] puts on the right-hand
-//! side in one place is read as the iterate after communication. A round is what lies
-//! between two talks: H steps, H geometric with mean 1/p, so that
-//! `xi_c += p H (v - v_c)`. The coin's key names no agent: all draw the same H.
+//! Source: \[S\] Algorithms 2 and 3 with their H = 1. The hat that \[S\] puts on the right-hand side in one place is read as the iterate
+//! after communication. A round is the interval between two exchanges: H steps, H geometric with mean 1/p, so that `xi_c += p H (v - v_c)`.
+//! The coin's key contains no agent, so all draw the same H.
 
 use fedsa::error::{Result, require};
 use fedsa::local::Client;
@@ -25,7 +24,7 @@ use crate::control_rule::{ControlScheme, check_control_step};
 use crate::local::ControlVariate;
 use crate::{averaging, check_common, one};
 
-/// The settings of SCAFFLSA with random talk.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -76,7 +75,7 @@ impl ScafflsaRandom {
         StepSchedule { size: StepSize::Constant(self.step_size), local }
     }
 
-    /// How control variates are kept over the link.
+    /// The treatment of control variates over the link.
     fn kept(&self, setting: &Setting<'_>) -> ControlScheme {
         ControlScheme::resolve(self.rule, self.participants.is_some_and(|m| m < setting.agents()), setting.is_accelerated, &setting.link)
     }

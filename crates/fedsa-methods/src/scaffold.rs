@@ -13,23 +13,23 @@
 //! learning", ICML 2020, Algorithm 1 with option II, `c_c^+ = c_c - c + (x - y_c) / (K eta_l)`. Their gradient is `-g_c`, K is
 //! H, and `|S| / N` times the mean over S is the sum above with `p_c = 1/N`. All controls are 0 at the start.
 //!
-//! **What is sent.** In the source two vectors travel each way: x and c down, `y_c - x` and `c_c^+ - c_c` up. The second one up
-//! follows from the first: `c_c^+ - c_c = -c - v_c`, and the server knows c. Agents therefore send `v_c` alone, and the server
-//! computes `c^+ = c - sum_S p_c (c + v_c)`, from sums.
+//! **Messages.** In the source two vectors travel each way: x and c down, `y_c - x` and `c_c^+ - c_c` up. The second one up follows from
+//! the first: `c_c^+ - c_c = -c - v_c`, and the server knows c. Agents therefore send `v_c` only, and the server computes
+//! `c^+ = c - sum_S p_c (c + v_c)` from sums.
 //!
-//! - *With all agents* `sum p_c = 1`, so that `c^+ = -v`: agents learn c from the next model, and only the model travels down.
-//!   With `xi_c = c_c - c`, the drift, the update becomes `xi_c^+ = c_c - c - v_c + v = xi_c + v - v_c`, which is SCAFFLSA's.
-//!   The halves are those of [`super::scafflsa`] with its rule `auto`, over every link.
-//! - *With m of N agents* the two methods differ. Scaffold's c changes by the share of the participants, and c reaches agents
-//!   that did not take part through the next question, so that all drifts change in every round; SCAFFLSA's change only for
-//!   participants, by `v - v_c`, and at m = 1 never. The question contains theta and c, two vectors; c is not altered by
-//!   a codec, because all of its errors would remain in the drifts. Agents keep `c_c` and its last change.
+//! - *With all agents* `sum p_c = 1`, so `c^+ = -v`: agents compute c from the next model, and only the model travels down. With the drift
+//!   `xi_c = c_c - c`, the update becomes `xi_c^+ = c_c - c - v_c + v = xi_c + v - v_c`, SCAFFLSA's update. The halves are those of
+//!   [`super::scafflsa`] with its rule `auto`, over every link.
+//! - *With m of N agents* the two methods differ. Scaffold's c changes by the participants' share, and the next question brings c to
+//!   non-participants, so all drifts change in every round. SCAFFLSA's drifts change only for participants, by `v - v_c`, and at m = 1
+//!   never. The question contains theta and c, two vectors. No codec changes c, because its errors would stay in the drifts. Agents keep
+//!   `c_c` and its last change.
 //!
-//! **Lost answers** (m of N): an agent whose answer was lost counts as one that did not take part: neither `c_c` nor its share
-//! of c changes. The agent is told with its next question ([`fedsa::message::Part::Counted`]). An answer altered by a codec
-//! counts as it was decoded, at both ends. `c = sum_c p_c c_c` therefore holds over codecs, budgets and losses. Where only
-//! sums arrive, or answers arrive late, the ends cannot agree, and such links are refused. An agent that comes back from an older
-//! state, or from none, is sent its `c_c` by the server node, which keeps copies ([`fedsa::node`]).
+//! **Lost answers** (m of N): an agent whose answer was lost counts as a non-participant: neither `c_c` nor its share of c changes. Its
+//! next question tells the agent ([`fedsa::message::Part::Counted`]). An answer changed by a codec counts as decoded, at both ends.
+//! `c = sum_c p_c c_c` therefore holds over codecs, budgets and losses. If only sums arrive, or answers arrive late, the ends cannot agree,
+//! and such links are refused. The server node keeps copies of `c_c`, and sends it to an agent that returns from an older state, or from
+//! none ([`fedsa::node`]).
 
 use fedsa::error::{Error, Result};
 use fedsa::local::{AgentBatch, AgentMemory, Client, ClientFacts, Controls, Outbox};
@@ -47,7 +47,7 @@ use super::scafflsa::Scafflsa;
 use crate::server::Average;
 use crate::{averaging, check_common, fixed, one};
 
-/// The settings of Scaffold.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -81,7 +81,7 @@ impl Scaffold {
         Self { step_size: step_size.into(), local_steps, global_step_size: 1.0, participants: None }
     }
 
-    /// SCAFFLSA with the same settings, which Scaffold is if all agents participate.
+    /// SCAFFLSA with the same settings, which equals Scaffold if all agents participate.
     fn with_all(&self) -> Scafflsa {
         let Self { step_size, local_steps, global_step_size, .. } = *self;
         Scafflsa { step_size, local_steps, global_step_size, participants: None, rule: ControlRule::Auto, control_step: 1.0 }
@@ -135,23 +135,23 @@ impl MethodSettings for Scaffold {
         self.with_all().lost(agents, link)
     }
 
-    /// SCAFFLSA's. With `participants` the round is another one, of which theory makes no statement.
+    /// SCAFFLSA's shape. With `participants` the round differs, and the theory does not cover it.
     fn shape(&self) -> MethodShape {
         MethodShape { participants: self.participants, is_linear: self.participants.is_none(), ..self.with_all().shape() }
     }
 }
 
-/// The question contains `theta_t` and the server's control c. An agent makes H local steps with drift `c_c - c`, sends
-/// `v_c`, and sets `c_c += -c - v_c` once it knows that the server counted `v_c`: the server changes c by the same amount
-/// times `p_c`, so that `c = sum_c p_c c_c` after every round. An agent whose last answer was lost is told so with its next
-/// question ([`Part::Counted`]), and then keeps `c_c`.
+/// The question contains `theta_t` and the server's control c. An agent makes H local steps with drift `c_c - c`, sends `v_c`, and sets
+/// `c_c += -c - v_c` once it knows that the server counted `v_c`. The server changes c by the same amount times `p_c`, so that
+/// `c = sum_c p_c c_c` after every round. The next question tells an agent that its last answer was lost ([`Part::Counted`]), and it then
+/// keeps `c_c`.
 #[derive(Debug, Clone)]
 pub struct ServerControl {
     /// Step sizes and local steps.
     pub steps: StepSchedule,
 }
 
-// The vectors that an agent keeps: c_c, and the change of c_c that its last answer brings if the server counted it.
+// The vectors that an agent keeps: c_c, and the change of c_c by its last answer, if the server counted it.
 const CONTROL: usize = 0;
 const CHANGE: usize = 1;
 
@@ -191,7 +191,7 @@ impl Client for ServerControl {
             let agent = batch.lane::<2>(l);
             let [_, change] = agent.memory;
             for i in 0..v.len() {
-                // The steps are made: what is kept for `sent` is -c.
+                // After the steps, the drift holds -c for `sent`.
                 agent.drift[i] = -of_server[i];
                 change[i] = agent.drift[i] - v[i];
             }
@@ -199,7 +199,7 @@ impl Client for ServerControl {
         Ok(())
     }
 
-    /// The server counts what it decodes.
+    /// The server counts the decoded answer.
     fn sent(&self, batch: &mut AgentBatch<'_>, _: &Message, sent: &Outbox) -> Result<()> {
         for l in batch.lanes() {
             let Some((_, sent)) = sent.sent(l) else { continue };
@@ -214,7 +214,7 @@ impl Client for ServerControl {
 }
 
 impl Controls for ServerControl {
-    /// `c_c`; the server's c is subtracted by who has it.
+    /// `c_c`; the caller subtracts the server's c.
     fn of_agent(&self, memory: &AgentMemory<'_>, _: &[f64], _: u64, is_included: bool, control: &mut [f64]) {
         control.copy_from_slice(memory.vector(CONTROL));
         if is_included {
@@ -249,9 +249,8 @@ impl Controls for ServerControl {
     }
 }
 
-/// [`Average`], whose questions also contain the server's control c. After a round
-/// `c += sum_c p_c (-c - v_c)` over the participants whose answers arrived: each summand is the change of the agent's own
-/// control, so that `c = sum_c p_c c_c` over all agents.
+/// [`Average`] with questions that also contain the server's control c. After a round `c += sum_c p_c (-c - v_c)` over the participants
+/// whose answers arrived. Each summand is the change of the agent's own control, so that `c = sum_c p_c c_c` over all agents.
 #[derive(Debug, Clone)]
 pub struct ServerControlled {
     average: Average,
@@ -261,7 +260,7 @@ pub struct ServerControlled {
 }
 
 impl ServerControlled {
-    /// At the start of a run: c = 0. `weights` are those of all N agents.
+    /// The start of a run: c = 0. `weights` are the weights of all N agents.
     pub fn new(average: Average, weights: &[f64]) -> Self {
         let d = average.theta.len();
         Self { average, weights: weights.to_vec(), control: vec![0.0; d] }

@@ -1,6 +1,6 @@
-//! A problem whose data are elsewhere: what the server of a federation knows of what its agents compute with.
+//! A placeholder for a problem whose data stay with the agents of a federation: the server knows its size and settings only.
 //!
-//! Results of a federation have it, so that they can be read, compared and drawn. It cannot be run.
+//! Results of a federation contain it so that they can be read, compared and drawn. It cannot be run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// A problem with these settings, of so many components, of agents with these weights.
+    /// A placeholder of dimension `dim`, with these agents' weights and the settings `of` the agents' problem.
     pub fn new(dim: usize, weights: Vec<f64>, of: BTreeMap<String, Value>) -> Self {
         Self { dim, weights, of }
     }
@@ -59,14 +59,14 @@ impl ProblemSettings for Elsewhere {
     }
 }
 
-/// The field of which nothing is known but its shape. Whoever evaluates it is told so by [`Field::failure`].
+/// A field of which only the shape is known. [`Field::failure`] says so.
 struct OutOfReach {
     dim: usize,
     weights: Vec<f64>,
     sampling: Sampling,
 }
 
-/// That it is out of reach.
+/// The sample operator of such a field; it cannot be evaluated.
 struct Nothing;
 
 impl Facts for Nothing {
@@ -75,7 +75,7 @@ impl Facts for Nothing {
     }
 }
 
-/// Why nothing can be computed.
+/// The reason in error messages.
 const WHY: &str = "its data are with the agents of a federation";
 
 impl Field for OutOfReach {

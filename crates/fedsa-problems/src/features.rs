@@ -1,10 +1,8 @@
 //! Feature maps: from named state columns to `phi(s)` in R^d.
 //!
-//! A state `s` has k columns. Every column `j` has a range `[lo_j, hi_j]`;
-//! states are clipped to the ranges, and `x_j = (s_j - lo_j) / (hi_j - lo_j)`
-//! in `[0, 1]` is the scaled state. All maps but [`FeatureSpec::Identity`] see
-//! `x` only and have `||phi(s)|| <= 1`, as the theory of TD(0) assumes
-//! (\[S\] Lemma 3.1).
+//! A state `s` has k columns. Column `j` has a range `[lo_j, hi_j]`, and states are clipped to the ranges.
+//! `x_j = (s_j - lo_j) / (hi_j - lo_j)` in `[0, 1]` is the scaled state. All maps but [`FeatureSpec::Identity`] see `x` only and have
+//! `||phi(s)|| <= 1`, as the theory of TD(0) assumes (\[S\] Lemma 3.1).
 //!
 //! Features over a grid of tuples `c = (c_1 .. c_k)` are in lexicographic order: `(0, 0), (0, 1), .., (1, 0), ..`.
 
@@ -31,17 +29,16 @@ pub use spec::{FeatureFactor, FeatureSpec};
 pub use statistics::ColumnStatistics;
 pub(super) use statistics::quantiles;
 
-/// The largest number of features d of a map whose features are not sparse: systems are then dense d x d matrices, which are
-/// too large beyond this.
+/// The largest d of a map without sparse features, whose systems are dense d x d matrices.
 pub const MAX_FEATURES: usize = 1 << 16;
-/// The largest number of sparse features.
+/// The largest d of a map with sparse features.
 pub const MAX_SPARSE_FEATURES: usize = 1 << 27;
-/// The number of features above which those of a tile coding are kept as the numbers of the active tiles.
+/// Above this d, a tile coding stores the indices of active tiles only.
 pub const SPARSE_ABOVE: usize = 1024;
-/// The number of features above which those of a product with a factor of tiles or values are kept as the active ones with their values. It is
-/// larger than that of tiles, because dense systems of so many features have standard errors and held-out errors, and still fit into memory.
+/// Above this d, a product with a factor of tiles or one-hot features stores active features and their values only. The threshold is above
+/// Above this d, maps of tiles or one-hot features store the indices of active features only.
 pub const MIXED_ABOVE: usize = 4096;
-/// Such a product is sparse if at most one of so many features is active.
+/// Such a product is sparse if at most one in this many features is active.
 const FEW: usize = 16;
 
 /// A feature map, ready to evaluate.
@@ -51,14 +48,14 @@ pub struct FeatureMap {
     columns: Vec<String>,
     /// The range of each column; infinite for columns without a range.
     bounds: Vec<(f64, f64)>,
-    /// What the map needs of each column.
+    /// Requirements of the map, by column.
     needs: Vec<ColumnNeeds>,
     /// At least one.
     factors: Vec<Factor>,
     len: usize,
-    /// What each feature is multiplied by, d numbers; empty if all are 1.
+    /// A factor for each feature, d numbers; empty if all are 1.
     scale: Vec<f64>,
-    /// What the map takes from data.
+    /// Statistics of the data that the map uses.
     statistics: ColumnStatistics,
 }
 
@@ -66,16 +63,18 @@ impl FeatureMap {
     /// The map `spec` on states with these columns.
     ///
     /// # Errors
-    /// When a setting or range is out of bounds, a column has no range, a factor does not go with the columns, or
-    /// there would be more than [`MAX_FEATURES`] features, of tiles [`MAX_SPARSE_FEATURES`]; when the map takes statistics of data.
+    /// When
+    /// - a setting or range is out of bounds, a column has no range, or a factor does not fit the columns,
+    /// - d is above [`MAX_FEATURES`], or above [`MAX_SPARSE_FEATURES`] with sparse features,
+    /// - the map needs statistics of the data.
     pub fn new(spec: &FeatureSpec, columns: &[String], ranges: &Ranges) -> Result<Self> {
         Self::with_statistics(spec, columns, ranges, ColumnStatistics::default())
     }
 
-    /// The map `spec` on states with these columns, with what it takes from data.
+    /// The map `spec` on states with these columns, with statistics of the data.
     ///
     /// # Errors
-    /// As [`FeatureMap::new`], and when statistics are missing or of no use.
+    /// As [`FeatureMap::new`], and when statistics are missing or invalid.
     pub fn with_statistics(spec: &FeatureSpec, columns: &[String], ranges: &Ranges, statistics: ColumnStatistics) -> Result<Self> {
         if columns.is_empty() {
             return Err(Error::new("", "features of no state columns", "a state needs at least one column"));
@@ -91,10 +90,10 @@ impl FeatureMap {
         Ok(Self { spec, columns, bounds, needs, factors, len, scale: Vec::new(), statistics })
     }
 
-    /// The same features, each multiplied by a number.
+    /// The same map, with each feature multiplied by a factor.
     ///
     /// # Errors
-    /// When there is not one finite number above 0 for each feature.
+    /// When `scale` does not have d finite numbers above 0.
     pub fn with_scale(self, scale: Vec<f64>) -> Result<Self> {
         let bad = scale.iter().find(|x| !(x.is_finite() && **x > 0.0));
         if let Some(x) = bad {
@@ -107,19 +106,19 @@ impl FeatureMap {
         Ok(Self { scale, ..self })
     }
 
-    /// What each feature is multiplied by, d numbers; empty if all are 1.
+    /// The factor of each feature, d numbers; empty if all are 1.
     pub fn scale(&self) -> &[f64] {
         &self.scale
     }
 
-    /// What the map takes from data besides ranges; nothing for most maps.
+    /// Statistics of the data that the map uses; empty for most maps.
     pub fn statistics(&self) -> &ColumnStatistics {
         &self.statistics
     }
 
-    /// The number of features of a state that may not be 0, and what their values are multiplied by, if features are sparse: many tiles or values,
-    /// or products with these, without a scale. Of tiles and values all have this value; of products with other maps
-    /// ([`FeatureMap::is_mixed`]) they have [`FeatureMap::active_values`], which are multiplied by 1.
+    /// Of sparse features: how many of a state may be non-zero, and the factor of their values. `None` if features are dense. Tiles and
+    /// one-hot features all have the factor as their value. Products with other maps ([`FeatureMap::is_mixed`]) have
+    /// [`FeatureMap::active_values`], with the factor 1.
     pub fn sparse(&self) -> Option<(usize, f64)> {
         let is_mixed = self.is_mixed();
         let all: usize = self.factors.iter().map(Factor::active_count).product();
@@ -131,12 +130,12 @@ impl FeatureMap {
         Some((all, if is_mixed { 1.0 } else { values.reduce(|all, one| all * one)? }))
     }
 
-    /// Whether a factor is neither tiles nor one-hot, so that the active features have values of their own.
+    /// Whether a factor is neither tiles nor one-hot, so that active features differ in their values.
     pub fn is_mixed(&self) -> bool {
         self.factors.iter().any(|factor| factor.sparse().is_none())
     }
 
-    /// The values of the features that [`FeatureMap::active`] gives, in their order. Does not allocate.
+    /// Writes the values of the features that [`FeatureMap::active`] lists, in the same order. Does not allocate.
     pub fn active_values(&self, state: &[f64], out: &mut [f64]) {
         out[0] = 1.0;
         let values = |factor: &Factor, out: &mut [f64]| match factor.sparse() {
@@ -146,13 +145,12 @@ impl FeatureMap {
         over_tuples(&self.factors, out, Factor::active_count, values, |phi, psi| phi * psi);
     }
 
-    /// The numbers of the features of a state that may not be 0, increasing, as many as [`FeatureMap::sparse`] says. Does not
-    /// allocate.
+    /// Writes the increasing indices of a state's features that may be non-zero; [`FeatureMap::sparse`] says how many. Does not allocate.
     pub fn active(&self, state: &[f64], out: &mut [u32]) {
         if let [only] = &self.factors[..] {
             return only.active(state, out);
         }
-        // What the number of a factor's feature counts for: the features of all later factors.
+        // The index step of a factor's feature: the number of features of all later factors.
         let mut stride = 1;
         out[0] = 0;
         over_tuples(
@@ -184,13 +182,13 @@ impl FeatureMap {
         &self.columns
     }
 
-    /// The ranges that states are clipped to.
+    /// The ranges to which states are clipped.
     pub fn ranges(&self) -> Ranges {
         let known = self.columns.iter().zip(&self.bounds).filter(|(_, (lo, hi))| lo.is_finite() && hi.is_finite());
         known.map(|(column, &range)| (column.clone(), range)).collect()
     }
 
-    /// Adds to `counts`, k numbers, in how many of the states each column is outside of its range, and is clipped.
+    /// Adds to `counts`, k numbers, how many of the states each column's range clips.
     pub fn count_clipped(&self, states: &[f64], counts: &mut [usize]) {
         for state in states.chunks_exact(self.columns.len()) {
             let each = counts.iter_mut().zip(state).zip(&self.bounds);
@@ -203,7 +201,7 @@ impl FeatureMap {
         self.needs[j].is_taken
     }
 
-    /// The number of features that another map would have on the same states; `None` if it cannot be made of them.
+    /// The number of features of another map on the same states; `None` if the map does not fit these columns.
     pub fn count_of(&self, spec: &FeatureSpec) -> Option<usize> {
         let parts = spec.parts(&self.columns).ok()?;
         product(parts.iter().map(|part| count_of(part, &self.bounds)))
@@ -227,8 +225,8 @@ impl FeatureMap {
     }
 }
 
-/// Joins the entries of all factors into one for each tuple of them, in lexicographic order, in place: `size` entries a factor, which
-/// `entries` writes, from the last factor to the first. `out[0]` is what the first ones are joined to, and `out` has the product of all sizes.
+/// Joins the entries of all factors into one for each tuple of them, in lexicographic order, in place. `entries` writes `size` entries of a
+/// factor, from the last factor to the first. Joining starts from `out[0]`; `out` has room for the product of all sizes.
 fn over_tuples<T: Copy + Default>(
     factors: &[Factor],
     out: &mut [T],
@@ -249,8 +247,8 @@ fn over_tuples<T: Copy + Default>(
             entries(factor, &mut only);
             out[..done].iter_mut().for_each(|x| *x = join(only[0], *x));
         } else {
-            // The factor's own entries are in the places behind. From the last one down, each is read before the tuples with it, and
-            // those with later ones, reach its place; those with the second one reach the first, which is read before.
+            // The factor's own entries follow the tuples. The loop runs downwards so that it reads each entry before it writes to its
+            // place.
             entries(factor, &mut out[done..done + n]);
             let first = out[done];
             for i in (1..n).rev() {
@@ -270,12 +268,12 @@ fn count_of(part: &Part<'_>, bounds: &[(f64, f64)]) -> Option<usize> {
     part.features.count_in(&own)
 }
 
-/// The product of numbers that are known, if it fits.
+/// The product of known numbers; `None` if one is unknown, or on overflow.
 fn product(mut counts: impl Iterator<Item = Option<usize>>) -> Option<usize> {
     counts.try_fold(1, |all: usize, one| all.checked_mul(one?))
 }
 
-/// The number of features of each factor; refuses more than there may be.
+/// The number of features of each factor; refuses too many.
 fn counts_of(spec: &FeatureSpec, parts: &[Part<'_>], bounds: &[(f64, f64)]) -> Result<Vec<usize>> {
     let each: Vec<Option<usize>> = parts.iter().map(|part| count_of(part, bounds)).collect();
     let all = product(each.iter().copied());
@@ -292,7 +290,7 @@ fn counts_of(spec: &FeatureSpec, parts: &[Part<'_>], bounds: &[(f64, f64)]) -> R
     Err(Error::new("", what, format!("at most {most} features{factors}: take a lower order or fewer state columns")))
 }
 
-/// The range of each column, infinite where there is none and none is needed.
+/// The range of each column, infinite for columns that need none and have none.
 fn bounds_of(spec: &FeatureSpec, columns: &[String], needs: &[ColumnNeeds], ranges: &Ranges) -> Result<Vec<(f64, f64)>> {
     let bounds = columns.iter().zip(needs).map(|(column, needs)| match ranges.get(column) {
         Some(_) if *spec == FeatureSpec::Columns {} => {

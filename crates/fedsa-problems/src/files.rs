@@ -1,4 +1,4 @@
-//! What problems read.
+//! Files that problems read.
 
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
@@ -8,34 +8,33 @@ use crate::logs::log_form::LogForm;
 use crate::logs::source::LogSource;
 use crate::rows::dataset::{Dataset, Wanted};
 
-/// Where problems find the files that their settings name; the library itself reads none.
+/// How problems find the files that their settings name. This library itself reads no files.
 pub trait Files {
     /// The arrays of an `.npz` file.
     ///
     /// # Errors
     /// When there is no such file or it cannot be read.
     fn arrays(&self, path: &str) -> Result<Arrays>;
-    /// Logs of transitions: files, globs, folders or names of data sets, one agent a file, or as the form says.
+    /// Logs of transitions: files, globs, folders or names of data sets. One agent per file, unless the form says otherwise.
     ///
     /// # Errors
     /// When there are no logs, or a log cannot be opened.
     fn logs(&self, sources: &[String], form: &LogForm) -> Result<Vec<Box<dyn LogSource>>>;
-    /// Rows with targets: files, globs, folders or names of data sets, one [`Dataset`] a file, in their order. All have the same
-    /// columns.
+    /// Rows with targets: files, globs, folders or names of data sets, one [`Dataset`] per file, in their order. All have the same columns.
     ///
     /// # Errors
     /// When there are no such files, or one cannot be read.
     fn datasets(&self, sources: &[String], _wanted: &Wanted) -> Result<Vec<Dataset>> {
         Err(Error::new("data", format!("{}: no files here", sources.join(" ")), "a problem that reads none"))
     }
-    /// The token that ends the building of a problem. Problems whose agents take long to build look at it before each.
+    /// The token that cancels the building of a problem. Problems whose agents take long to build check it before each agent.
     fn cancel(&self) -> &Cancel {
         static NEVER: Cancel = Cancel::never();
         &NEVER
     }
 }
 
-/// For problems that read nothing.
+/// For problems that read no files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoFiles;
 

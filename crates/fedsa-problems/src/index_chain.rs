@@ -1,4 +1,4 @@
-//! Markov chains on the indices 0..n whose stationary law is uniform.
+//! Markov chains on the indices 0..n with a uniform stationary law.
 
 use faer::Mat;
 use serde::{Deserialize, Serialize};
@@ -9,22 +9,21 @@ use fedsa::problem::law::Chain;
 use fedsa::problem::law::ROW_SUM_TOLERANCE;
 use fedsa::random::Stream;
 
-/// The most states of a chain, whose matrix and whose law of moves take the square of this.
+/// The most states of a chain, whose matrix and law of moves take memory quadratic in it.
 pub(crate) const MAX_STATES: usize = 2000;
 
-/// The least distance of the second eigenvalue's modulus from 1: a chain with a smaller one counts as reducible or periodic.
+/// The least spectral gap, `1 - |lambda_2|`. A chain with a smaller gap counts as reducible or periodic.
 const MIN_GAP: f64 = 1e-9;
 
-/// Whether `gap`, 1 less the modulus of a chain's second eigenvalue or a lower bound of it, is large enough. The rounding of the
-/// settings that gaps are computed from is allowed for.
+/// Whether a spectral gap, or a lower bound of it, is large enough, with an allowance for the rounding of settings.
 pub(super) fn is_gap(gap: f64) -> bool {
     gap >= 0.999 * MIN_GAP
 }
 
-/// Checks the mixing time of a chain whose second eigenvalue is `1 - 1 / mixing_time` at least.
+/// Checks the mixing time of a chain whose second eigenvalue is at least `1 - 1 / mixing_time`.
 ///
 /// # Errors
-/// Below 1, and where the second eigenvalue is nearer to 1 than 1e-9.
+/// Below 1, and where the second eigenvalue is within 1e-9 of 1.
 pub(super) fn check_mixing_time(mixing_time: f64) -> Result<()> {
     require(mixing_time >= 1.0 && mixing_time.is_finite(), "mixing_time", mixing_time, "at least 1")?;
     let gap = 1.0 / mixing_time;
@@ -35,7 +34,7 @@ pub(super) fn check_mixing_time(mixing_time: f64) -> Result<()> {
     Err(Error::new("mixing_time", what, "at least 1 and at most 1e9"))
 }
 
-/// The chain along which indices are drawn.
+/// The chain of sampled indices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -45,17 +44,17 @@ pub enum ChainLaw {
     Random,
     /// The next index is drawn uniformly.
     Uniform,
-    /// The next index follows the one before.
+    /// The next index follows the current one.
     Cyclic,
 }
 
-/// A chain, as it is drawn from.
+/// A chain in the form from which moves are drawn.
 #[derive(Debug, Clone)]
 pub(super) struct IndexChain {
     n: usize,
     /// The transition probabilities, row by row.
     p: Vec<f64>,
-    /// Their sums along each row, infinite from the last index with a positive probability on.
+    /// Their partial sums along each row, infinite from the last index with a positive probability on.
     sums: Vec<f64>,
 }
 
@@ -70,11 +69,11 @@ impl IndexChain {
         Self { n, p, sums }
     }
 
-    /// A chain of `n` states by its law. With `leaves = 1 / mixing_time`, a random or uniform chain P becomes
-    /// `(1 - leaves) I + leaves P`, the cyclic one C `(1 - leaves) C + leaves / n`.
+    /// A chain of `n` states by its law. With `leaves = 1 / mixing_time`, a random or uniform chain P becomes `(1 - leaves) I + leaves P`,
+    /// the cyclic chain C becomes `(1 - leaves) C + leaves / n`.
     ///
     /// # Errors
-    /// When the chain is periodic or reducible, as cycles without any uniform draws are to rounding.
+    /// When the chain is periodic or reducible. A cycle with almost no uniform draws counts as periodic.
     pub fn drawn(law: ChainLaw, n: usize, mixing_time: f64, draws: Stream) -> Result<Self> {
         let leaves = 1.0 / mixing_time;
         let uniform = 1.0 / n as f64;
@@ -89,7 +88,7 @@ impl IndexChain {
         Ok(chain)
     }
 
-    /// A chain of `n` states with transition probabilities that are written out.
+    /// A chain of `n` states with given transition probabilities.
     ///
     /// # Errors
     /// When they are not doubly stochastic, or the chain is reducible or periodic.
@@ -118,10 +117,10 @@ impl IndexChain {
         Ok(chain)
     }
 
-    /// Refuses chains that are reducible or periodic, or nearly so, with the eigenvalue at fault.
+    /// Refuses chains that are reducible or periodic, or nearly so; the error states the eigenvalue.
     ///
-    /// Doeblin's bound comes first, since all eigenvalues of a large chain take many seconds: with all `p >= m` a doubly stochastic
-    /// matrix is `n m (1 1^T / n) + (1 - n m) Q`, Q doubly stochastic too, and its second eigenvalue has modulus `1 - n m` at most.
+    /// Doeblin's bound comes first, because all eigenvalues of a large chain take many seconds. If all `p >= m`, a doubly stochastic matrix
+    /// is `n m (1 1^T / n) + (1 - n m) Q` with Q doubly stochastic. Its second eigenvalue has a modulus of at most `1 - n m`.
     fn check_mixing(&self, key: &str) -> Result<()> {
         const ROUNDING: f64 = 1e-12;
         if self.p.iter().all(|p| is_gap(*p * self.n as f64)) {
@@ -156,7 +155,7 @@ impl IndexChain {
         row.partition_point(|sum| *sum <= u) as u32
     }
 
-    /// Its moves of positive probability.
+    /// Moves of positive probability.
     pub fn moves(&self) -> Chain {
         let n = self.n;
         let moves = || (0..n * n).filter(|i| self.p[*i] > 0.0);
@@ -169,8 +168,7 @@ impl IndexChain {
     }
 }
 
-/// A symmetric doubly stochastic matrix: U(0, 1) entries, mirrored, after 100 sweeps `p_st / sqrt(r_s r_t)` with the sums r of
-/// the rows.
+/// A symmetric doubly stochastic matrix: U(0, 1) entries, mirrored, after 100 sweeps `p_st / sqrt(r_s r_t)` with the row sums r.
 fn sinkhorn(n: usize, mut draws: Stream) -> Vec<f64> {
     const SWEEPS: usize = 100;
     let mut p = Mat::<f64>::zeros(n, n);

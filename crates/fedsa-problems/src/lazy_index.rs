@@ -1,4 +1,4 @@
-//! Samples that are one of n values: an index, drawn uniformly or along a chain whose stationary law is uniform.
+//! Samples that take one of n values: an index, drawn uniformly or along a chain with a uniform stationary law.
 
 use crate::index_chain;
 use fedsa::error::{Error, Result, require};
@@ -6,9 +6,9 @@ use fedsa::problem::law::{Chain, FiniteLaw};
 use fedsa::random::Stream;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
-/// An index in `0..n`. Along a trajectory it is drawn anew, uniformly, with probability `1 / mixing_time`, and otherwise stays:
-/// the transition matrix `P = (1 - 1/mixing_time) I + 1/(n mixing_time) 1 1^T` is symmetric and doubly stochastic, its second
-/// eigenvalue is `1 - 1 / mixing_time`. A sample sees the index before the move.
+/// An index in `0..n`. A trajectory draws a new index uniformly with probability `1 / mixing_time`, and otherwise stays. The transition
+/// matrix `P = (1 - 1/mixing_time) I + 1/(n mixing_time) 1 1^T` is symmetric and doubly stochastic, with the second eigenvalue
+/// `1 - 1 / mixing_time`. A sample sees the index before the move.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LazyIndex {
     n: usize,
@@ -17,11 +17,10 @@ pub(super) struct LazyIndex {
 }
 
 impl LazyIndex {
-    /// An index of `n` values, at least one.
+    /// An index of `n` values, n at least 1.
     ///
     /// # Errors
-    /// When the mixing time is below 1 or so long that the chain counts as reducible, or trajectories start at an index that does
-    /// not exist.
+    /// When the mixing time is below 1 or so long that the chain counts as reducible, or trajectories start at an index out of range.
     pub(super) fn new(n: usize, mixing_time: f64, sampling: Sampling) -> Result<Self> {
         index_chain::check_mixing_time(mixing_time)?;
         if let ChainStart::State(s) = sampling.start {
@@ -67,7 +66,7 @@ impl LazyIndex {
         }
     }
 
-    /// The stationary probabilities of the moves, and the chain: a sample is a move, `z = s n + t`, and sees the index s.
+    /// The stationary probabilities of the moves, and the chain. A sample is a move `z = s n + t` and sees the index s.
     pub(super) fn moves(&self) -> (Vec<f64>, Chain) {
         let (n, anew) = (self.n, 1.0 / self.mixing_time);
         let (from, to): (Vec<u32>, Vec<u32>) = (0..n as u32).flat_map(|s| (0..n as u32).map(move |t| (s, t))).unzip();
@@ -76,14 +75,14 @@ impl LazyIndex {
         (mass, Chain { from, to, p, law: vec![1.0 / n as f64; n] })
     }
 
-    /// The law of a sample in R^d whose operator at an index `operator` writes.
+    /// The law of a sample in R^d; `operator` writes the operator at an index.
     pub(super) fn law<'a>(&self, d: usize, operator: impl Fn(usize, &[f64], &mut [f64]) + Send + Sync + 'a) -> FiniteLaw<'a> {
         let (n, (mass, chain)) = (self.n, self.moves());
         FiniteLaw::new(d, mass, move |z, theta, out| operator(z / n, theta, out)).with_chain(chain)
     }
 }
 
-/// The error about a mixing time where samples follow no chain.
+/// The error about a mixing time with samples that do not follow a chain.
 pub(super) fn without_effect(mixing_time: f64, sampling: &Sampling) -> Option<Error> {
     (mixing_time != 1.0 && sampling.kind != Law::Markov).then(|| {
         let what = "a mixing time, and no chain: samples are not those of a trajectory";

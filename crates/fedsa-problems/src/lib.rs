@@ -1,4 +1,4 @@
-//! The problems of fedsa: agents' operators, their samples, and what is known of them.
+//! The problems of fedsa: the agents' operators, their samples, and known facts about them.
 //!
 //! | module | what it holds |
 //! | --- | --- |
@@ -8,7 +8,7 @@
 //! | [`linear`] | linear systems and quadratic losses |
 //! | [`nonlinear`] | nonlinear operators |
 //! | [`noise`], [`scope`] | noise on samples of any of them; what agents share |
-//! | [`elsewhere`] | what a server knows of its agents' problem |
+//! | [`elsewhere`] | placeholder of a problem in the results of a federation |
 //! | [`kernel`] | the hot loops of these problems |
 //! | [`memory`] | the memory of a problem, before it is built |
 //!

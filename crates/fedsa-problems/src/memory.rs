@@ -1,9 +1,8 @@
 //! The estimated memory of a problem, from its sizes, before it is built.
 //!
-//! Numbers of bytes are `f64`, so that sizes beyond all memory do not overflow. They follow
-//! the data structures of this crate: `kept` is the memory of the finished problem, and
-//! `peak` includes the temporary memory of building it. Measured peaks above 100 MB are
-//! within a factor of 1.5.
+//! Byte counts are `f64`, so that they do not overflow beyond all memory. They follow the data structures of this crate: `kept` is the
+//! memory of the finished problem, and `peak` includes the temporary memory of building it. Measured peaks above 100 MB are within a factor
+//! of 1.5.
 
 use crate::kernel::td::MAX_WIDE;
 use fedsa::error::{Error, Result};
@@ -13,20 +12,19 @@ use fedsa::sampling::{Law, Sampling};
 /// The memory of one problem.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryEstimate {
-    /// Bytes while it is built, at most; never less than `kept`.
+    /// The most bytes while it is built; at least `kept`.
     pub peak: f64,
-    /// Bytes that it takes as long as it lives.
+    /// The bytes of the finished problem.
     pub kept: f64,
-    /// The sizes that decide it, for messages: `8 agents, 50000 states, d = 8`.
+    /// The sizes behind the estimate, for messages: `8 agents, 50000 states, d = 8`.
     pub sizes: String,
 }
 
-/// What an allocation costs beside its bytes.
+/// The overhead of an allocation, in bytes.
 const ALLOCATION: f64 = 16.0;
-/// The same where it is aligned to 64 bytes.
+/// The overhead of an allocation aligned to 64 bytes.
 const ALIGNED: f64 = 128.0;
-/// Matrices of the system's size that one solution takes with its check of the condition:
-/// factors, an inverse, what they are computed in, and what the allocator keeps of them.
+/// Matrices of the system's size per solution with its condition check: factors, an inverse, scratch memory, and the allocator's reserve.
 const SOLUTION: f64 = 10.0;
 
 /// The bytes of a dense matrix, whose columns are padded to 64 bytes.
@@ -39,7 +37,7 @@ pub fn vectors(n: f64, d: f64) -> f64 {
     64.0 * n * (d / 8.0).ceil()
 }
 
-/// The bytes of a linear operator as the kernel takes it ([`crate::kernel::dense::Dense`]).
+/// The bytes of a linear operator in the kernel's layout ([`crate::kernel::dense::Dense`]).
 fn dense(d: f64) -> f64 {
     vectors(4.0 * (d / 4.0).ceil() + 1.0, d) + 24.0 + ALIGNED
 }
@@ -54,7 +52,7 @@ fn systems(agents: f64, kinds: f64, d: f64) -> f64 {
     12.0 * agents + kinds * (matrix(d, d) + 8.0 * d + ALLOCATION + 64.0)
 }
 
-/// What solving linear systems on several threads takes for a while.
+/// The temporary memory of solving linear systems on several threads.
 fn solutions(d: f64, kinds: f64, threads: f64) -> f64 {
     SOLUTION * matrix(d, d) * threads.min(kinds).max(1.0)
 }
@@ -69,11 +67,11 @@ pub(super) fn agents(n: usize) -> String {
 pub(super) struct TableSizes {
     /// N.
     pub agents: f64,
-    /// Distinct ones.
+    /// Distinct agents.
     pub kinds: f64,
     /// The features d.
     pub d: f64,
-    /// Feature rows of one kind.
+    /// Feature rows of one kind of agent.
     pub rows: f64,
     /// Whether all kinds share their features.
     pub shared: bool,
@@ -83,18 +81,18 @@ pub(super) struct TableSizes {
     pub most: f64,
     /// How a chain moves.
     pub chain: Moves,
-    /// What one thread needs for the transitions of the largest kind beside them.
+    /// The memory of one thread for the transitions of the largest kind, in addition to them.
     pub making: f64,
-    /// What all this is made from, and lives until the problem is built.
+    /// The source data, which live until the problem is built.
     pub source: f64,
-    /// Whether every kind's own system is solved.
+    /// Whether each kind's system is solved.
     pub solved: bool,
 }
 
 /// How a chain moves over transitions.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Moves {
-    /// Among so many states, with at most so many outcomes each.
+    /// Among this many states, with at most `outcomes` each.
     States {
         /// S.
         states: f64,
@@ -124,7 +122,7 @@ impl TableSizes {
             Moves::States { states, .. } => 16.0 * transitions + 8.0 * states * kinds,
             Moves::Replay => 0.0,
         };
-        // Kinds share the number of transitions fairly, but for logs.
+        // Kinds have equal numbers of transitions, except in logs.
         let mean = transitions / kinds;
         let table = match (sampling.kind, self.chain) {
             (Law::Mean, _) => kinds * dense(d),
@@ -132,7 +130,7 @@ impl TableSizes {
             (Law::Markov, Moves::Replay) => 36.0 * transitions,
             (Law::Markov, Moves::States { states, outcomes }) => kinds * 16.0 * states * table_columns(outcomes) + 4.0 * transitions,
         };
-        // Beside a small table of one chunk a row, four times as much as the kernels read it.
+        // A small table of one chunk per row has a wide copy, four times its size.
         let is_wide = self.shared && d <= 8.0 && 4.0 * table <= MAX_WIDE as f64 && sampling.kind != Law::Mean;
         let table = if is_wide { 5.0 * table } else { table };
         let making_table = match (sampling.kind, self.chain) {
@@ -154,39 +152,38 @@ impl TableSizes {
     }
 }
 
-/// What one thread needs to turn a reward process of `n` states and `transitions` into
-/// transitions: its outcomes (24 bytes each, 40 a state), and then either the equations of
-/// the stationary law of `closed` states with their two factors, or the copies of the
-/// transitions beside those that are kept.
+/// The memory of one thread that turns a reward process of `n` states and `transitions` into transitions: its outcomes (24 bytes each, 40
+/// per state), and then either the equations of the stationary law of `closed` states with their two factors, or the copies of the
+/// transitions.
 pub(super) fn reward_process(n: f64, transitions: f64, closed: f64) -> f64 {
     40.0 * n + 24.0 * transitions + (3.0 * matrix(closed, closed) + 16.0 * n).max(16.0 * transitions)
 }
 
-/// Linear systems of `agents` agents; `source` is what they are made from, `is_dense` whether they are laid out for the kernel too.
+/// Linear systems of `agents` agents. `source` is the memory of the source data, `is_dense` adds the kernel's layout.
 pub(super) fn linear(agents: f64, d: f64, is_dense: bool, source: f64, threads: usize) -> (f64, f64) {
     let layout = if is_dense { agents * dense(d) } else { 0.0 };
     let kept = systems(agents, agents, d) + layout;
     (kept + source + solutions(d, agents, threads as f64), kept)
 }
 
-/// What Newton's method takes for a while on operators without linear systems: Jacobians in at most 64 groups of agents, one on
-/// every thread, and the solution.
+/// The temporary memory of Newton's method on operators without linear systems: Jacobians in at most 64 groups of agents, one on every
+/// thread, and the solution.
 pub(super) fn jacobians(agents: f64, d: f64, threads: usize) -> f64 {
-    // No root is computed where theta has more components.
+    // Above this dimension no root is computed.
     let d = if d <= fedsa::problem::root::MAX_DIM as f64 { d } else { 0.0 };
     (agents.min(64.0) + threads as f64 + SOLUTION) * matrix(d, d)
 }
 
-/// What the optimum of losses in d dimensions takes for a while: a Hessian twice and its factor.
+/// The temporary memory of the optimum of losses in d dimensions: two Hessians and a factor.
 pub(super) fn optimum(d: f64) -> f64 {
     let d = if d <= fedsa::problem::root::MAX_DIM as f64 { d } else { 0.0 };
     4.0 * matrix(d, d)
 }
 
-/// The bytes of a batch of logs while it is read, about.
+/// The approximate bytes of a batch of logs while it is read.
 const BATCH: f64 = 4e6;
 
-/// Means of logs with d dense features: systems with their Gram matrices, and blocks of 256 transitions while they are summed.
+/// Means of logs with d dense features: systems with their Gram matrices, and blocks of 256 transitions during summation.
 pub(super) fn log_means(agents: f64, d: f64, threads: usize) -> (f64, f64) {
     let at_work = (threads as f64).min(agents).max(1.0);
     let kept = systems(agents, agents, d) + agents * dense(d) + matrix(d, d);
@@ -194,8 +191,8 @@ pub(super) fn log_means(agents: f64, d: f64, threads: usize) -> (f64, f64) {
     (summing + kept.max(matrix(d, d)) + solutions(d, 1.0, threads as f64), kept)
 }
 
-/// Logs with d sparse features, m active ones a state. The number of entries of a matrix is not known before it is made: at
-/// most two m^2 a transition, and about 16 a feature and active tile. A step keeps `each` bytes an active feature.
+/// Logs with d sparse features, m active ones per state. The number of entries of a matrix is unknown in advance: at most 2 m^2 per
+/// transition, and about 16 per feature and active tile. A step keeps `each` bytes per active feature.
 #[expect(clippy::too_many_arguments, reason = "sizes")]
 pub(super) fn sparse(
     agents: f64,
@@ -219,26 +216,25 @@ pub(super) fn sparse(
 }
 
 impl MemoryEstimate {
-    /// With a second copy of what is kept.
+    /// With a second copy of the kept memory.
     #[must_use]
     pub fn with_a_copy(self) -> Self {
         Self { peak: self.peak + self.kept, kept: 2.0 * self.kept, ..self }
     }
 
-    /// Of a peak and what is kept.
+    /// From a peak and the kept memory.
     pub(super) fn new((peak, kept): (f64, f64), sizes: String) -> Self {
         Self { peak: peak.max(kept), kept, sizes }
     }
 }
 
-/// Indices of transitions and of feature rows are numbers of 32 bits, and an alias table
-/// has fewer than 2^32 columns.
+/// Transitions and feature rows have 32-bit indices, and an alias table has fewer than 2^32 columns.
 const MAX_TRANSITIONS: f64 = (1u64 << 31) as f64;
 
-/// Refuses an agent with more transitions than can be numbered.
+/// Refuses an agent with more than [`MAX_TRANSITIONS`] transitions.
 ///
 /// # Errors
-/// When there are.
+/// When there are more.
 pub(crate) fn check_transitions(key: &str, transitions: f64) -> Result<()> {
     if transitions <= MAX_TRANSITIONS {
         return Ok(());
@@ -247,8 +243,8 @@ pub(crate) fn check_transitions(key: &str, transitions: f64) -> Result<()> {
     Err(Error::new(key, what, format!("at most 2^31 = {MAX_TRANSITIONS} transitions an agent")))
 }
 
-/// What one worker needs: lanes, outboxes and buffers for vectors of `d` components,
-/// twice, processes of `words` words, and the step sizes of a local phase.
+/// The memory of one worker: lanes, outboxes and buffers for vectors of `d` components, twice, processes of `words` words, and the step
+/// sizes of a local phase.
 pub fn worker(d: usize, words: usize) -> f64 {
     let vector = 64.0 * chunks(d) as f64;
     2.0 * (25.0 * vector + 64.0 * d as f64 + 64.0 * words as f64) + 16.0 * d as f64

@@ -2,15 +2,15 @@
 //!
 //! The sample is `g_c(theta, z) + x` with `x <- M x + w`, `w ~ N(0, std^2 I)`, w independent per agent and of z.
 //! Under i.i.d. sampling x is drawn from its stationary law `N(0, Sigma)`, `Sigma = M Sigma M^T + std^2 I`.
-//! Where the problem has no noise of its own, `g_c(theta, z) = gbar_c(theta)`: the source's case.
+//! If the problem has no noise of its own, `g_c(theta, z) = gbar_c(theta)`, as in the source.
 //!
-//! | key | what |
+//! | key | meaning |
 //! | --- | --- |
 //! | `std` | the standard deviation of each component of w, from 0 to 1e100 |
 //! | `radius` | the spectral radius of M; 0, the default, is white noise |
 //! | `seed` | the seed of M: Gaussian entries scaled to the radius |
 //! | `memory` | `shared`: one M for all agents; `per-agent`: an M drawn for each |
-//! | `matrix` | M written out, d x d, in place of `radius`, `seed` and `memory` |
+//! | `matrix` | explicit M, d x d, instead of `radius`, `seed` and `memory` |
 //! | `start` | x before the first move of a trajectory: `zero`, `random` (N(0, I)), `stationary`, or `as-sampling` |
 
 use std::sync::Arc;
@@ -32,17 +32,17 @@ use fedsa::problem::{Field, Problem, StepKernel};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
-/// The state x from which a trajectory of noise starts, before its first move.
+/// The state x before the first move of a trajectory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum NoiseStart {
-    /// Drawn from the stationary law if `sampling.start` is so, otherwise 0.
+    /// From the stationary law if `sampling.start` is stationary, otherwise 0.
     #[default]
     AsSampling,
     /// x = 0.
     Zero,
-    /// x ~ N(0, I), whatever the stationary law.
+    /// x ~ N(0, I).
     Random,
     /// x ~ N(0, Sigma), the stationary law.
     Stationary,
@@ -67,7 +67,7 @@ pub struct Noise {
     /// Whether agents share M.
     #[serde(default)]
     pub memory: Scope,
-    /// M written out, instead of `radius`, `seed` and `memory`.
+    /// Explicit M, instead of `radius`, `seed` and `memory`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub matrix: Vec<Vec<f64>>,
     /// Start of trajectories of x.
@@ -84,26 +84,26 @@ fedsa::settings::setters! { Noise {
     with_start(start: NoiseStart) = start;
 } }
 
-/// The square of a standard deviation, and sums of squares, must be finite.
+/// Squares and sums of squares must be finite.
 fn check_std(std: f64) -> Result<()> {
     require((0.0..=1e100).contains(&std), "std", format!("{std:?}"), "from 0 to 1e100")
 }
 
-/// Checks noise where there is some.
+/// Checks the noise, if any.
 pub(super) fn check(noise: Option<&Noise>) -> Result<()> {
     noise.map_or(Ok(()), Noise::check)
 }
 
 impl Noise {
-    /// Noise with one M of this spectral radius for all agents, drawn from a seed.
+    /// Noise with one M of this spectral radius for all agents, drawn by `seed`.
     pub const fn new(std: f64, radius: f64, seed: u64) -> Self {
         Self { std, radius, seed, memory: Scope::Shared, matrix: Vec::new(), start: NoiseStart::AsSampling }
     }
 
-    /// Checks the ranges of what the noise has whatever problem it is added to.
+    /// Checks the ranges that apply to all problems.
     ///
     /// # Errors
-    /// Names the setting, within `noise`.
+    /// When a setting is out of range; the error names the key within `noise`.
     pub(super) fn check(&self) -> Result<()> {
         check_std(self.std).and_then(|()| self.check_radius()).map_err(|e| e.inside("noise"))
     }
@@ -112,13 +112,13 @@ impl Noise {
         require((0.0..1.0).contains(&self.radius), "radius", self.radius, "in [0, 1)")
     }
 
-    /// Whether x depends on the x before.
+    /// Whether x depends on the previous x.
     pub fn has_memory(&self) -> bool {
         self.radius > 0.0 || self.matrix.iter().flatten().any(|m| *m != 0.0)
     }
 
-    /// The error about a setting of the noise that has no effect under this sampling: its start before the noise as a whole, so that
-    /// a start is found idle in a sweep over laws of which none has trajectories.
+    /// The error about a noise setting without effect under this sampling. It checks `start` before the whole noise, so that a sweep over
+    /// laws without trajectories finds an idle `start`.
     pub(super) fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         let starts = self.start != NoiseStart::AsSampling;
         let what = match (starts, sampling.kind == Law::Markov, self.has_memory()) {
@@ -133,7 +133,7 @@ impl Noise {
         Some(Error::new("noise.start", what, "no start here, or kind = \"markov\" in [sampling] and noise with a radius above 0"))
     }
 
-    /// The matrices M of `agents` agents, d x d: one for all, or one for each.
+    /// The matrices M of `agents` agents, d x d: one for all, or one each.
     fn matrices(&self, agents: usize, d: usize) -> Result<Vec<Mat<f64>>> {
         if !self.matrix.is_empty() {
             for (key, is_given) in [("radius", self.radius != 0.0), ("seed", self.seed != 0), ("memory", self.memory != Scope::Shared)] {
@@ -162,27 +162,27 @@ impl Noise {
         parallel::try_map(distinct, draw)
     }
 
-    /// The memory that the noise adds to a problem of `agents` agents in `d` dimensions: while it is built, and kept.
+    /// The memory that noise adds to a problem of `agents` agents in `d` dimensions: the peak, and the kept memory.
     pub(super) fn memory_of(&self, agents: f64, d: f64) -> (f64, f64) {
         let distinct = if self.memory == Scope::Shared { 1.0 } else { agents };
-        // M twice, Sigma and its factor; eigenvalues and the covariance take more for a while.
+        // M twice, Sigma and its factor. Eigenvalues and the covariance take temporary memory.
         let kept = 4.0 * distinct * memory::matrix(d, d);
         (kept + distinct * memory::matrix(d, d) + 20.0 * memory::matrix(d, d), kept)
     }
 }
 
-/// A peak and what is kept, with that of additive noise where there is some, on a problem of so many agents and dimensions.
+/// A peak and kept memory, plus those of additive noise, if any, for this number of agents and dimensions.
 pub(super) fn with_noise((peak, kept): (f64, f64), noise: Option<&Noise>, agents: usize, d: usize) -> (f64, f64) {
     let (making, noise) = noise.map_or((0.0, 0.0), |noise| noise.memory_of(agents as f64, d as f64));
     (peak + making, kept + noise)
 }
 
-/// What is computed of one agent's noise.
+/// The noise law of one agent.
 #[derive(Debug)]
 struct Process {
     /// M, row-major, d x d; empty for white noise.
     memory: Vec<f64>,
-    /// The same column by column, in which order products add up side by side.
+    /// M column by column, the order in which products are summed side by side.
     columns: Vec<f64>,
     /// `Sigma`, d x d.
     covariance: Mat<f64>,
@@ -192,7 +192,7 @@ struct Process {
 
 impl Process {
     /// # Errors
-    /// When M is not Schur-stable; names its spectral radius.
+    /// When M is not Schur-stable; the error states its spectral radius.
     fn new(std: f64, m: &Mat<f64>) -> Result<Self> {
         let d = m.nrows();
         let radius = linalg::spectral_radius(m)?;
@@ -205,7 +205,7 @@ impl Process {
         Ok(Self { memory, columns, covariance, factor })
     }
 
-    /// Those of several matrices.
+    /// The laws for several matrices.
     fn all(std: f64, matrices: &[Mat<f64>]) -> Result<Vec<Self>> {
         let named = |c: usize| {
             let agent = |e: Error| if matrices.len() > 1 { e.prefixed(format!("agent {c}")) } else { e };
@@ -224,8 +224,7 @@ impl Process {
     }
 }
 
-/// The error about settings of the noise, or a start of trajectories, that have no effect on a problem whose own samples have no
-/// chain.
+/// The error about noise settings, or a start of trajectories, without effect on a problem whose samples follow no chain.
 pub(super) fn alone_without_effect(noise: Option<&Noise>, sampling: &Sampling) -> Option<Error> {
     if let Some(idle) = noise.and_then(|noise| noise.without_effect(sampling)) {
         return Some(idle);
@@ -237,15 +236,14 @@ pub(super) fn alone_without_effect(noise: Option<&Noise>, sampling: &Sampling) -
     })
 }
 
-/// A problem with noise added to its samples. The mean operators, the root and their facts are those of the
-/// wrapped problem.
+/// A problem with noise added to its samples. The mean operators, the root and their facts are the wrapped problem's.
 #[derive(Debug)]
 pub struct Noisy<P> {
     problem: P,
     std: f64,
-    /// One for all agents, or one for each.
+    /// One for all agents, or one each.
     processes: Vec<Process>,
-    /// Whether x depends on the x before.
+    /// Whether x depends on the previous x.
     has_memory: bool,
     start: NoiseStart,
     sampling: Sampling,
@@ -255,14 +253,14 @@ impl<P: Problem> Noisy<P> {
     /// Adds noise to a problem.
     ///
     /// # Errors
-    /// When `std` is not from 0 to 1e100, the radius not in [0, 1), or a matrix that is written out is not Schur-stable.
+    /// When `std` is not from 0 to 1e100, the radius not in [0, 1), or an explicit matrix not Schur-stable.
     pub fn new(problem: P, noise: &Noise, sampling: Sampling) -> Result<Self> {
         let matrices = noise.matrices(problem.weights().len(), problem.dim())?;
         let key = |e: Error| if e.key == "memory" && !noise.matrix.is_empty() { e.about("matrix") } else { e };
         Ok(Self { start: noise.start, ..Self::with_matrices(problem, noise.std, &matrices, sampling).map_err(key)? })
     }
 
-    /// Adds noise with a memory M (d x d) of one's own; the zero matrix makes it white.
+    /// Adds noise with a given memory M (d x d); the zero matrix makes it white.
     ///
     /// # Errors
     /// When `std` is not from 0 to 1e100, or M is not Schur-stable.
@@ -270,7 +268,7 @@ impl<P: Problem> Noisy<P> {
         Self::with_matrices(problem, std, &[m], sampling)
     }
 
-    /// Adds noise with one memory M (d x d) for all agents, or one for each.
+    /// Adds noise with one memory M (d x d) for all agents, or one each.
     ///
     /// # Errors
     /// When `std` is not from 0 to 1e100, or a matrix is not Schur-stable.
@@ -297,7 +295,7 @@ impl<P: Problem> Noisy<P> {
         &self.processes[if self.processes.len() == 1 { 0 } else { c }]
     }
 
-    /// The noise of a kind of agents; `None` where agents of this kind differ in their noise.
+    /// The noise of a kind of agents; `None` if the noise differs between its agents.
     fn process_of_kind(&self, kind: usize) -> Option<&Process> {
         let agents = match self.problem.facts().systems() {
             _ if self.processes.len() == 1 => return Some(&self.processes[0]),
@@ -308,7 +306,7 @@ impl<P: Problem> Noisy<P> {
     }
 }
 
-/// The field of a problem, with additive noise where there is some.
+/// The field of a problem, with additive noise, if any.
 ///
 /// # Errors
 /// When the noise is out of range or a system is singular.
@@ -328,7 +326,7 @@ pub fn field<P: Problem>(
     }
 }
 
-/// A sample of a problem, and the noise x on it.
+/// A sample of a problem, and its noise x.
 #[derive(Debug, Default)]
 pub struct Observed<Z> {
     z: Z,
@@ -419,7 +417,7 @@ impl<P: Problem> Facts for Noisy<P> {
         let own = if self.has_memory { 10.0 * d + 0.5 * d * d } else { 10.0 * d };
         Some(own + self.problem.facts().sample_ns().unwrap_or(d))
     }
-    /// Where the problem's own samples have a single value.
+    /// Defined if the problem's own samples have a single value.
     fn additive_noise(&self) -> Option<Vec<NoiseLaw>> {
         let (facts, d) = (self.problem.facts(), self.problem.dim());
         let is_alone = |kind: usize| facts.law(kind).is_some_and(|law| law.mass().len() == 1);

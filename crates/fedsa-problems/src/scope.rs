@@ -1,10 +1,10 @@
-//! Whether a part is drawn once for all agents, or once for each.
+//! The scope of random parts: shared by all agents, or drawn per agent.
 
 use serde::{Deserialize, Serialize};
 
 use fedsa::random::ALL;
 
-/// Whether a part is drawn once for all agents, or once for each.
+/// Whether agents share a random part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -17,7 +17,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The agent whose stream is drawn from.
+    /// The agent whose random stream draws the part for agent `c`.
     pub fn of(self, c: usize) -> usize {
         if self == Scope::Shared { ALL } else { c }
     }

@@ -1,4 +1,4 @@
-//! The client half of [`crate::adaptive_newton`]: gradients with losses, directions of the agent's own, and Hessians.
+//! The client half of [`crate::adaptive_newton`]: gradients with losses, local Newton directions, and Hessians.
 
 use fedsa::error::Result;
 use fedsa::local::{Agent, LocalContext};
@@ -9,20 +9,23 @@ use crate::local::Point;
 use crate::local::descent::LocalSolve;
 use crate::local::line_search::UNKNOWN_LOSS;
 
-/// The exchange in which a model is answered with a Hessian too.
+/// The exchange in which agents also send their Hessians with the gradient.
 const WITH_HESSIAN: u8 = 3;
 
-/// Answers a model with `grad f_c` and `f_c` there, or with 0 and 1e300 where these are not finite, and in the last exchange with `H_c` too; a vector g with `-H_c^-1 g`, `H_c` the Hessian at the last model; and a message
-/// without content with the lower triangle of `H_c`, d (d + 1) / 2 numbers, those that are not 0 with their places if that is shorter.
+/// Answers
+/// - a model with `grad f_c` and `f_c` there, or with 0 and 1e300 if these are not finite; in the last exchange with `H_c` too;
+/// - a vector g with `-H_c^-1 g`, `H_c` the Hessian at the last model;
+/// - a message without content with the lower triangle of `H_c`: d (d + 1) / 2 numbers, or non-zero entries with their indices if that is
+///   shorter.
 #[derive(Debug, Clone)]
 pub struct AdaptiveNewtonAgent {
     solve: LocalSolve,
-    /// Where the agent was last asked.
+    /// The last model of a question.
     point: Point,
 }
 
 impl AdaptiveNewtonAgent {
-    /// The agent before its first round, with the way to a direction of its own.
+    /// The agent before its first round; `solve` computes its Newton directions.
     pub fn new(solve: LocalSolve) -> Self {
         Self { solve, point: Point::default() }
     }
@@ -39,7 +42,7 @@ impl Agent for AdaptiveNewtonAgent {
             self.point = Point::asked(at, down);
             let (loss, mut gradient) = (at.loss(&self.point.theta), self.point.gradient.clone());
             let is_known = loss.is_finite() && gradient.iter().all(|g| g.is_finite());
-            // A trial point where the loss overflows, as exp does behind a step of 1000, must not be accepted, and is no divergence.
+            // A trial point with an overflowing loss, such as exp after a step of 1000, must not be accepted, but is no divergence.
             let loss = if is_known { loss } else { UNKNOWN_LOSS };
             gradient.iter_mut().filter(|_| !is_known).for_each(|g| *g = 0.0);
             let mut answer = vec![(Part::Gradient, Body::Numbers(gradient)), (Part::Losses, Body::Numbers(vec![loss]))];

@@ -1,31 +1,31 @@
-//! Where curvature comes from: the rule by which [`super`] changes between gradients, the agents' own Newton directions
-//! and whole Hessians, from the decrease of the gradient's norm for what travelled.
+//! The rule by which [`super`] switches its source of curvature: gradients, the agents' own Newton directions, or whole Hessians. It
+//! compares the decrease of the gradient norm with the traffic.
 
 use std::collections::VecDeque;
 
-/// Where the initial matrix of quasi-Newton directions comes from.
+/// Source of the initial matrix of quasi-Newton directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum InitialMatrix {
-    /// From nowhere: a multiple of the identity. A round costs an agent 2 vectors.
+    /// A multiple of the identity; a round takes 2 vectors per agent.
     Gradients,
-    /// From the agents' own Newton directions, as in GIANT. A round costs an agent 4 vectors.
+    /// The agents' Newton directions, as in GIANT; a round takes 4 vectors per agent.
     Agents,
-    /// From a whole Hessian, which costs an agent `(d + 1) / 2` vectors once and then 2 vectors a round.
+    /// A whole Hessian; `(d + 1) / 2` vectors per agent once, then 2 per round.
     Hessians,
 }
 
 impl InitialMatrix {
-    /// All of them.
+    /// All sources.
     pub const ALL: [Self; 3] = [Self::Gradients, Self::Agents, Self::Hessians];
 
-    /// Its place in [`InitialMatrix::ALL`].
+    /// Its index in [`InitialMatrix::ALL`].
     pub fn place(self) -> usize {
         self as usize
     }
 
-    /// What a round costs an agent up and down, in vectors of d numbers, without Hessians.
+    /// The traffic of a round per agent, both ways, in vectors of d numbers, without Hessians.
     fn vectors(self) -> f64 {
         match self {
             Self::Gradients | Self::Hessians => 2.0,
@@ -34,68 +34,70 @@ impl InitialMatrix {
     }
 }
 
-/// A whole Hessian serves for this many nats (factors of e) of the gradient's norm, about: what estimates of its cost assume.
+/// Estimates of costs assume that a whole Hessian serves for about this many nats (factors of e) of the gradient norm.
 pub const NATS_A_HESSIAN: f64 = 7.0;
-/// The nats of a round with a whole Hessian, in estimates.
+/// Estimates assume this many nats per round with a whole Hessian.
 pub const NATS_A_ROUND: f64 = 1.5;
-/// Where the present way is predicted to take more vectors than this, another way that has not been tried is tried.
+/// If the current source is predicted to take more vectors than this, an untried source is tried.
 pub const PATIENCE: f64 = 110.0;
-/// The same for a way that was tried before, whose rate is forgotten after so many rounds of another one: near the target it may be another.
+/// The same after the first switch. A source's rate is forgotten after [`FORGOTTEN`] rounds of another source, because it may differ near
+/// the target.
 const PATIENCE_AGAIN: f64 = 60.0;
 const FORGOTTEN: [u64; 3] = [20, 10, u64::MAX];
-/// The rounds of a way after which it is judged: gradients are cheaper and slower.
+/// The rounds after which a source is judged; gradients are cheaper and slower.
 const MIN_ROUNDS: [u64; 3] = [8, 4, 3];
-/// The rounds over which a rate is measured.
+/// The rounds over which a rate is measured, by source.
 const WINDOW: [usize; 3] = [12, 6, 2];
 const LONGEST_WINDOW: usize = 12;
-/// Another way is taken if it is predicted to take less than this share.
+/// The rule switches to another source if its prediction is below this share.
 const CLEARLY: f64 = 0.8;
-/// Hessians are bought where their estimate, times this, is less than what the other ways are predicted to take.
+/// Hessians are bought if this multiple of their estimate is below the other sources' predictions.
 const MARGIN: f64 = 1.2;
-/// A Hessian is of no use where what is left is predicted to take more than this times the estimate for new ones.
+/// A Hessian is useless if the predicted rest exceeds this multiple of the estimate for new ones.
 const STALLED: f64 = 3.0;
-/// One that costs no more vectors than this is replaced where a single new one, and rounds with it, are estimated to take clearly less than what is left.
+/// A Hessian that costs at most this many vectors is replaced if one new Hessian with its rounds is estimated to take clearly less than the
+/// rest.
 const CHEAP: f64 = 20.0;
-/// The vectors for a nat by the agents' own directions, about, whether agents are alike or not; Hessians that are estimated to take no more are asked for at
-/// once.
+/// The vectors per nat with the agents' directions, roughly, for agreeing agents. If Hessians are estimated to take no more, they are
+/// requested at once.
 const AGREEING: f64 = 4.0;
-/// The vectors for which agents that are alike reach the target without second derivatives that change: they take some 20 rounds.
+/// The vectors with which agreeing agents reach the target of a quadratic objective, in some 20 rounds.
 const AGREEING_QUADRATIC: f64 = 72.0;
 
-/// What the rule knows of a problem before the first round.
+/// The rule's knowledge of a problem before the first round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PriorKnowledge {
     /// d.
     pub dim: usize,
-    /// The norm of the gradient to reach.
+    /// The target norm of the gradient.
     pub tolerance: f64,
-    /// Whether Hessians are the same everywhere.
+    /// Whether Hessians are constant.
     pub is_quadratic: bool,
-    /// The way to begin with.
+    /// The first source.
     pub first: InitialMatrix,
-    /// The ways that may be taken, as [`InitialMatrix::ALL`].
+    /// The allowed sources, in the order of [`InitialMatrix::ALL`].
     pub may: [bool; 3],
 }
 
 impl PriorKnowledge {
-    /// What a whole Hessian costs, in vectors.
+    /// The cost of a whole Hessian, in vectors.
     fn hessian(&self) -> f64 {
         0.5 * (self.dim as f64 + 1.0)
     }
 
-    /// Whether a whole Hessian is asked for with the first gradient: it serves for good, and costs no more than what agents that agree would take.
+    /// Whether to request a whole Hessian with the first gradient: it is final, and costs no more than agreeing agents would take.
     pub fn begins_whole(&self) -> bool {
         let is_first = self.first == InitialMatrix::Hessians || self.by_hessians(0.0) <= AGREEING_QUADRATIC;
         self.is_quadratic && self.may[InitialMatrix::Hessians.place()] && is_first
     }
 
-    /// Whether a whole Hessian comes first, where the gradient's norm is to fall by so many nats.
+    /// Whether a whole Hessian comes first if the gradient norm must fall by this many nats.
     pub fn begins_with_hessians(&self, nats: f64) -> bool {
         let may = self.may[InitialMatrix::Hessians.place()];
         self.begins_whole() || !self.is_quadratic && may && self.by_hessians(nats) <= AGREEING * nats
     }
 
-    /// A Hessian is replaced where the way to the target, so many nats, is predicted to take more vectors than this.
+    /// A Hessian is replaced if the rest, this many nats, is predicted to take more vectors than this.
     fn useless(&self, nats: f64) -> f64 {
         match self.hessian() <= CHEAP {
             true => MARGIN * (self.hessian() + 2.0 * (nats / NATS_A_ROUND).ceil()),
@@ -103,7 +105,7 @@ impl PriorKnowledge {
         }
     }
 
-    /// What whole Hessians take until the gradient's norm has fallen by so many nats, in vectors: an estimate.
+    /// An estimate of the vectors that whole Hessians take until the gradient norm has fallen by this many nats.
     pub fn by_hessians(&self, nats: f64) -> f64 {
         let nats = nats.max(0.0);
         if self.is_quadratic {
@@ -113,24 +115,24 @@ impl PriorKnowledge {
     }
 }
 
-/// What the rule asks for.
+/// The rule's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WayVerdict {
-    /// Go on.
+    /// Keep the source.
     Stay,
-    /// Another way.
+    /// Switch to this source.
     Change(InitialMatrix),
-    /// A new Hessian.
+    /// Request a new Hessian.
     Renew,
 }
 
-/// Cost and least norm of a gradient before the first round of a way, and after each of its last rounds.
+/// The cost and the least gradient norm before the first round of a source, and after each of its last rounds.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Marks {
     first: (f64, f64),
-    /// The last [`LONGEST_WINDOW`] and one, older ones first; all of them where there are fewer.
+    /// The last [`LONGEST_WINDOW`] + 1 marks, oldest first; all marks if there are fewer.
     last: VecDeque<(f64, f64)>,
-    /// How many rounds followed the first mark.
+    /// The number of rounds after the first mark.
     rounds: u64,
 }
 
@@ -147,41 +149,41 @@ impl Marks {
         self.rounds += 1;
     }
 
-    /// The mark of `window` rounds ago, or the first one.
+    /// The mark `window` rounds ago, or the first one.
     fn since(&self, window: usize) -> (f64, f64) {
         self.last[self.last.len() - 1 - window.min(self.last.len() - 1)]
     }
 }
 
-/// What has been seen of the ways so far. Costs are vectors of d numbers an agent, up and down.
+/// The record of the sources so far. Costs are vectors of d numbers per agent, both ways.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct MatrixChoice {
-    /// The present way.
+    /// The current source.
     pub now: InitialMatrix,
-    /// The vectors that have travelled.
+    /// The vectors sent so far.
     cost: f64,
-    /// The least norm of a gradient so far.
+    /// The least gradient norm so far.
     best: f64,
-    /// Nats a vector of each way when it was last followed.
+    /// The nats per vector of each source when it was last used.
     rates: [Option<f64>; 3],
-    /// How often another way was taken.
+    /// The number of switches.
     changes: u32,
-    /// Since the way was taken or the Hessian was renewed.
+    /// The marks since the switch to this source, or since the last renewal of the Hessian.
     marks: Marks,
 }
 
 impl MatrixChoice {
-    /// Before the first round.
+    /// The record before the first round.
     pub fn new(first: InitialMatrix) -> Self {
         Self { now: first, cost: 0.0, best: f64::INFINITY, rates: [None; 3], changes: 0, marks: Marks::begin((0.0, f64::INFINITY)) }
     }
 
-    /// An exchange of so many vectors was made.
+    /// Counts an exchange of this many vectors.
     pub fn paid(&mut self, vectors: f64) {
         self.cost += vectors;
     }
 
-    /// The first gradient, with this norm: which way to begin with.
+    /// Chooses the first source, from the norm of the first gradient.
     pub fn begin(&mut self, norm: f64, prior: &PriorKnowledge) {
         (self.best, self.now) = (norm, prior.first);
         let nats = (norm / prior.tolerance).ln();
@@ -191,15 +193,17 @@ impl MatrixChoice {
         self.marks = Marks::begin((self.cost, norm));
     }
 
-    /// The iterate has moved to a point with a gradient of this norm.
+    /// The iterate has moved to a point with this gradient norm.
     ///
     /// ```text
-    /// rate_w = ln(norm before / norm now) / vectors, over the last rounds of the way w; predicted_w = ln(norm now / target) / rate_w
-    /// gradients, agents:  the other one  if its rate is not known (any more) and predicted_w > PATIENCE, or predicted_other < 0.8 predicted_w
-    ///                     Hessians       if the best prediction exceeds 1.2 times their estimate and both have been tried
-    ///                                    (or the estimate is below 60 vectors, or the objective quadratic)
-    /// Hessians:           a new one      if the last two rounds brought less a vector than all since the Hessian, it included,
-    ///                                    or the prediction exceeds 3 times the estimate; where one costs up to 20 vectors, 1.2 times one and its rounds
+    /// rate_w = ln(norm before / norm now) / vectors, over the last rounds of source w;  predicted_w = ln(norm now / target) / rate_w
+    /// gradients, agents:  the other    if its rate is unknown or forgotten, and predicted_w > PATIENCE,
+    ///                                  or if predicted_other < 0.8 predicted_w
+    ///                     Hessians     if the best prediction exceeds 1.2 times their estimate, and both have been tried
+    ///                                  (or the estimate is below 60 vectors, or the objective is quadratic)
+    /// Hessians:           a new one    if the last two rounds brought less per vector than all rounds with the Hessian and its cost,
+    ///                                  or if the prediction exceeds 3 times the estimate; for a Hessian of up to 20 vectors,
+    ///                                  1.2 times one new Hessian and its rounds
     /// ```
     pub fn moved(&mut self, norm: f64, prior: &PriorKnowledge) -> WayVerdict {
         self.best = self.best.min(norm);
@@ -239,14 +243,14 @@ impl MatrixChoice {
         if may(other) && is_better { WayVerdict::Change(other) } else { WayVerdict::Stay }
     }
 
-    /// The verdict was followed: rounds are counted from here.
+    /// Applies a switch or a renewal: rounds count from here.
     pub fn take(&mut self, way: InitialMatrix) {
         self.changes += u32::from(self.now != way);
         self.now = way;
         self.marks = Marks::begin((self.cost, self.best));
     }
 
-    /// What rounds of the present way cost beside the question and the answer of the gradient.
+    /// The vectors of a round of this source, in addition to the gradient's question and answer.
     pub fn more_vectors(&self) -> f64 {
         self.now.vectors() - 2.0
     }
@@ -259,7 +263,7 @@ mod tests {
     const ALL: PriorKnowledge =
         PriorKnowledge { dim: 300, tolerance: 1e-9, is_quadratic: false, first: InitialMatrix::Agents, may: [true; 3] };
 
-    /// Rounds that divide the norm by `factor`, until the rule asks for something: the verdict and the rounds.
+    /// Makes rounds that divide the norm by `factor`, until the rule decides on a change. Returns the decision and the number of rounds.
     fn follow(choice: &mut MatrixChoice, norm: &mut f64, factor: f64, prior: &PriorKnowledge) -> (WayVerdict, usize) {
         for round in 1..1000 {
             choice.paid(2.0 + choice.more_vectors());
@@ -282,11 +286,11 @@ mod tests {
     #[test]
     fn agents_that_agree_are_asked_until_the_end() {
         let (mut choice, mut norm) = begun(&ALL);
-        // 18.4 nats: at 1 nat a round some 14 rounds remain after the fourth, 58 vectors.
+        // 18.4 nats: at 1 nat per round, some 14 rounds remain after the fourth, 58 vectors.
         assert_eq!(follow(&mut choice, &mut norm, 1f64.exp(), &ALL).0, WayVerdict::Stay);
     }
 
-    /// Half a nat a round by the agents: gradients are tried, and kept if they bring more a vector.
+    /// At half a nat per round with the agents, gradients are tried, and kept if they bring more per vector.
     #[test]
     fn agents_that_disagree_are_left_for_what_brings_more() {
         let (mut choice, mut norm) = begun(&ALL);
@@ -294,12 +298,12 @@ mod tests {
         let (mut kept, mut again) = (choice.clone(), norm);
         kept.take(InitialMatrix::Gradients);
         assert_eq!(follow(&mut kept, &mut again, 0.5f64.exp(), &ALL).0, WayVerdict::Stay);
-        // A tenth of a nat a round is worse: back.
+        // A tenth of a nat per round is worse: switch back.
         choice.take(InitialMatrix::Gradients);
         assert_eq!(follow(&mut choice, &mut norm, 0.1f64.exp(), &ALL), (WayVerdict::Change(InitialMatrix::Agents), 8));
     }
 
-    /// Where both are slow a Hessian of 150 vectors costs less than going on. Without Hessians the other one is tried again.
+    /// If both are slow, a Hessian of 150 vectors costs less. Without Hessians, the other source is tried again.
     #[test]
     fn hessians_are_bought_where_both_ways_are_dearer() {
         for may_whole in [true, false] {
@@ -321,7 +325,7 @@ mod tests {
         choice.paid(150.5);
         choice.take(InitialMatrix::Hessians);
         choice.paid(150.5);
-        // A useless one; and one that is worn after a fast beginning: 4 nats for 152.5 vectors, then a hundredth for 2.
+        // A useless Hessian; and one that is worn out after a fast start: 4 nats for 152.5 vectors, then a hundredth for 2.
         let (mut useless, mut same) = (choice.clone(), norm);
         assert_eq!(follow(&mut useless, &mut same, 1.0001, &ALL), (WayVerdict::Renew, 3));
         for (nats, verdict) in
@@ -331,12 +335,13 @@ mod tests {
             norm /= f64::exp(nats);
             assert_eq!(choice.moved(norm, &ALL), verdict, "{nats}");
         }
-        // Of a quadratic objective it never is.
+        // For a quadratic objective it never is.
         let prior = PriorKnowledge { is_quadratic: true, ..ALL };
         assert_eq!(follow(&mut choice, &mut norm, 1.0001, &prior).0, WayVerdict::Stay);
     }
 
-    /// Half a nat a round for 2 vectors: 17 nats take 68, and a new Hessian of 8.5 with 12 rounds takes 32.5. One of 150.5 vectors is not bought so early.
+    /// Half a nat per round for 2 vectors: 17 nats take 68, and a new Hessian of 8.5 with 12 rounds takes 32.5. A Hessian of 150.5 vectors
+    /// is not bought so early.
     #[test]
     fn a_cheap_hessian_is_renewed_early() {
         for (dim, verdict) in [(16, WayVerdict::Renew), (300, WayVerdict::Stay)] {
@@ -352,7 +357,7 @@ mod tests {
         }
     }
 
-    /// d = 54: 27.5 vectors for all of it, where Hessians are the same everywhere.
+    /// d = 54: 27.5 vectors in all if Hessians are constant.
     #[test]
     fn small_hessians_are_asked_for_at_once() {
         for (dim, is_quadratic, now) in [
@@ -367,7 +372,7 @@ mod tests {
         }
     }
 
-    /// The marks that decide are those of the whole history.
+    /// Pruned marks give the decisions of the whole history.
     #[test]
     fn marks_are_those_of_all_rounds() {
         let mark = |round: u64| (round as f64, 1.0 / (1.0 + round as f64));

@@ -1,4 +1,4 @@
-//! Quasi-Newton steps whose curvature comes from where it costs the least: `fedsa fit --method auto`.
+//! Quasi-Newton steps with the cheapest source of curvature: `fedsa fit --method auto`.
 //!
 //! ```text
 //! round t:   g = sum_c p_c grad f_c(y_t),  f = sum_c p_c f_c(y_t)  at the trial point y_t = theta_t + s p     (exchange 0)
@@ -7,31 +7,31 @@
 //!            r = c q;   r = c sum_c p_c H_c^-1 q (exchange 1, as in GIANT);   or   r = c H^-1 q with a whole Hessian H (exchange 2, once)
 //!            p from r by the second loop
 //! ```
-//! A round costs an agent 2 vectors with curvature of gradients alone, 4 with that of agents, and 2 with that of a whole Hessian, which
-//! costs `(d + 1) / 2` vectors when it is sent. Trial points bring their gradients, so that no losses along a step are sent: `lbfgs`
-//! takes 3 vectors a round and `giant` 5. The pairs correct agents' directions where agents differ, and Hessians that are no longer those
-//! of the iterate. Which curvature serves is decided by a rule of what the server has seen, the decrease of the gradient's norm for
-//! what travelled ([`curvature::MatrixChoice::moved`]); nothing of the data is known to it but d, and what the settings say.
+//! A round takes 2 vectors per agent with curvature of gradients, 4 with curvature of the agents, and 2 with a whole Hessian, which takes
+//! `(d + 1) / 2` vectors once. Trial points bring their gradients, so no losses along a step are sent: `lbfgs` takes 3 vectors per round
+//! and `giant` 5. The pairs correct the directions of agents that differ, and Hessians of earlier iterates. A rule chooses the source from
+//! the server's record: the decrease of the gradient norm compared with the traffic ([`curvature::MatrixChoice::moved`]). It knows nothing
+//! of the data but d and the settings.
 //!
-//! The initial matrix has a factor c: for gradients `s^T y / y^T y` of the last pair, else it follows the minimum of the parabola along
-//! the last direction, because a mean of inverses is larger than the inverse of the mean. Where rounding hides the decrease of the
-//! loss (1e-12 of it), a slope that falls to 0.9 is enough (Hager and Zhang 2005). Sources: \[T\] section 2.6 for GIANT (Wang et al.
-//! 2018) and L-BFGS (Liu and Nocedal 1989; Nocedal and Wright 2006, algorithm 7.4, with an initial matrix as there).
+//! The initial matrix has a factor c. For gradients it is `s^T y / y^T y` of the last pair. Otherwise it follows the minimum of a parabola
+//! along the last direction, because a mean of inverses is larger than the inverse of the mean. If rounding hides the decrease of the loss
+//! (1e-12 of it), it is enough if the slope falls to 0.9 of its value (Hager and Zhang 2005). Sources: \[T\] section 2.6 for GIANT (Wang et
+//! al. 2018) and L-BFGS (Liu and Nocedal 1989; Nocedal and Wright 2006, algorithm 7.4, with this kind of initial matrix).
 //!
-//! Of a quadratic objective (least squares) whose Hessian is cheap, gradient and Hessian come in one exchange (3), and
-//! `theta_1 = theta_0 - H^-1 g` is its minimum but for rounding, which nothing verifies: the next round measures what is left.
+//! For a quadratic objective (least squares) with a cheap Hessian, gradient and Hessian come in one exchange (3), and
+//! `theta_1 = theta_0 - H^-1 g` is the minimum up to rounding. Nothing verifies it: the next round measures the rest.
 //!
-//! Where an agent's loss or gradient overflows at a trial point, it answers with 1e300 and a gradient of 0: the point is refused, and
-//! the step shortened to a tenth.
+//! If an agent's loss or gradient overflows at a trial point, the agent answers with 1e300 and a gradient of 0. The server rejects the
+//! point and shortens the step to a tenth.
 //!
-//! **Wrong answers.** An agent that once answered wrongly would leave a loss that no later point falls below. A refused point whose loss and
-//! gradient no convex function has together with those at theta, or too many refusals, therefore make the server ask at theta again, once;
-//! if the answers are others, it begins anew there. A step that contradicts convexity gives no pair. The Hessian of a quadratic
-//! objective is asked for again where it misses the difference y of two gradients by half of it.
+//! **Wrong answers.** A wrong answer at theta could leave a loss that no later point falls below. The server therefore asks at theta again,
+//! once, after too many rejections, or if no convex function has the values and gradients at theta and at a rejected point. If the answers
+//! differ, it restarts there. A step that contradicts convexity gives no pair. The server requests the Hessian of a quadratic objective
+//! again if the Hessian misses the difference y of two gradients by half of it.
 //!
-//! Hessians are sent as their entries that are not 0 with places, where that is shorter. The server keeps 2 m d numbers, and d (d + 1) / 2
-//! of a Hessian. Over links that lose messages a question without answers of all agents is repeated in the next round. Refused over the
-//! air, and over `delay` and `late`.
+//! Hessians are sent as non-zero entries with indices if that is shorter. The server keeps 2 m d numbers, and d (d + 1) / 2 for a Hessian.
+//! Over links that lose messages, the server repeats a question in the next round unless all agents answer. Refused over the air, and over
+//! `delay` and `late`.
 
 mod client;
 pub mod curvature;
@@ -54,7 +54,7 @@ use client::AdaptiveNewtonAgent;
 use curvature::{InitialMatrix, PriorKnowledge};
 use server::AdaptiveNewtonServer;
 
-/// The settings of the method.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
@@ -62,17 +62,17 @@ use server::AdaptiveNewtonServer;
 pub struct AdaptiveNewton {
     /// First source of curvature.
     pub first: InitialMatrix,
-    /// Whether to keep this source.
+    /// Keep this source.
     pub keep: bool,
-    /// Target norm of the gradient, for predicting costs.
+    /// Target gradient norm, for predicted costs.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub tolerance: f64,
-    /// Whether Hessians are constant, as in least squares.
+    /// Hessians are constant, as in least squares.
     pub quadratic: bool,
     /// Difference pairs at the server.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1000)))]
     pub memory: usize,
-    /// Largest d with which agents send whole Hessians.
+    /// Largest d for which agents send whole Hessians.
     pub largest_hessian: usize,
     /// Most reductions.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
@@ -104,7 +104,7 @@ impl Default for AdaptiveNewton {
 }
 
 impl AdaptiveNewton {
-    /// What the rule knows of vectors of d components.
+    /// The rule's knowledge for d = `dim`.
     pub fn prior(&self, dim: usize) -> PriorKnowledge {
         let may_whole = dim <= self.largest_hessian;
         let first = if self.first == InitialMatrix::Hessians && !may_whole { InitialMatrix::Agents } else { self.first };
@@ -112,7 +112,7 @@ impl AdaptiveNewton {
         PriorKnowledge { dim, tolerance: self.tolerance, is_quadratic: self.quadratic, first, may }
     }
 
-    /// How agents compute directions of their own.
+    /// The agents' way to their Newton directions.
     fn solve(d: usize) -> LocalSolve {
         Giant::default().local_solve(d).expect("GIANT has directions of the agents")
     }
@@ -165,7 +165,7 @@ impl MethodSettings for AdaptiveNewton {
         Box::new(AdaptiveNewtonServer::new(setting.start.clone(), prior, self.memory, self.shrinks))
     }
 
-    /// A model and a gradient of each agent, what agents that answer at one time compute with, the pairs, and the Hessians on their way.
+    /// A model and a gradient of each agent, scratch memory of agents that answer at the same time, the pairs, and Hessians in transit.
     fn memory(&self, agents: usize, d: usize) -> f64 {
         let whole = self.prior(d).may[InitialMatrix::Hessians.place()];
         let square = if whole { (d as f64).powi(2) } else { 0.0 };
@@ -173,7 +173,7 @@ impl MethodSettings for AdaptiveNewton {
         16.0 * n * d as f64 + at_work(agents) * Self::solve(d).memory(d) + 16.0 * self.memory as f64 * d as f64 + (4.0 * n + 12.0) * square
     }
 
-    /// Products with a matrix for the gradient and the loss, and the agent's own direction.
+    /// Matrix products for the gradient and the loss, and the agent's own direction.
     fn work(&self, _: usize, d: usize) -> f64 {
         2.0 * (d as f64).powi(2) + Self::solve(d).work(d)
     }

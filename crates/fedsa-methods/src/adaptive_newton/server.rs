@@ -1,5 +1,5 @@
-//! The server half of [`crate::adaptive_newton`]: quasi-Newton directions from pairs of differences, whose initial matrix comes
-//! from the agents, from a whole Hessian, or from nowhere, as [`super::curvature`] rules.
+//! The server half of [`crate::adaptive_newton`]: quasi-Newton directions from difference pairs. Their initial matrix comes from gradients,
+//! from the agents, or from a whole Hessian, as [`super::curvature`] decides.
 
 use faer::Mat;
 use fedsa::error::Result;
@@ -13,14 +13,14 @@ use super::curvature::{InitialMatrix, MatrixChoice, PriorKnowledge, WayVerdict};
 use crate::local::line_search::UNKNOWN_LOSS;
 use crate::server::history::{History, is_curved};
 
-/// A trial point is accepted if the loss falls by this share of what the slope promises.
+/// A trial point is accepted if the loss falls by this share of the decrease predicted by the slope.
 const DECREASE: f64 = 1e-4;
-/// Or, where rounding hides the decrease of the loss (relative to the loss), if the slope falls to this share.
+/// If rounding hides the decrease of the loss (relative to the loss), it is accepted if the slope falls to this share.
 const FLATTER: f64 = 0.9;
 const ROUNDING: f64 = 1e-12;
-/// A mean loss above this is not known: an agent has answered with [`UNKNOWN_LOSS`], and with no gradient. Agents may count little.
+/// A mean loss above this is unknown: an agent answered with [`UNKNOWN_LOSS`] and no gradient. Agents may have small weights.
 const OVERFLOW: f64 = 1e-15 * UNKNOWN_LOSS;
-/// The whole Hessian of a quadratic objective is doubted where it misses differences y of gradients by this share of them.
+/// The whole Hessian of a quadratic objective is doubted if it misses differences y of gradients by this share.
 const MISSES: f64 = 0.5;
 /// The exchanges.
 const AT_MODEL: u8 = 0;
@@ -28,14 +28,14 @@ const DIRECTIONS: u8 = 1;
 const HESSIANS: u8 = 2;
 const WHOLE: u8 = 3;
 
-/// How sure the answers at theta are, or the Hessian.
+/// The confidence in the answers at theta, or in the Hessian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Confidence {
     /// All agents have answered once.
     Answered,
-    /// Later answers contradict them: they are asked for again.
+    /// Later answers contradict them, and they are requested again.
     Doubted,
-    /// Two answers were the same.
+    /// Two answers were equal.
     Confirmed,
 }
 
@@ -46,21 +46,21 @@ struct Trial {
     direction: Vec<f64>,
     /// `g^T p`, below 0.
     slope: f64,
-    /// The share of p that is tried.
+    /// The tried share of p.
     step: f64,
-    /// How many shares were refused.
+    /// The number of rejected shares.
     refused: u32,
 }
 
-/// Directions by the two loops of L-BFGS around an initial matrix, and trial points with their gradients in place of a line search.
+/// Directions by the two-loop recursion of L-BFGS around an initial matrix, and trial points with gradients instead of a line search.
 pub struct AdaptiveNewtonServer {
-    /// What the rule knows beforehand.
+    /// The rule's prior knowledge.
     prior: PriorKnowledge,
     /// m.
     memory: usize,
-    /// How many shares of a direction may be refused.
+    /// The most rejected shares of a direction.
     shrinks: u32,
-    /// What the rule has seen.
+    /// The rule's record.
     choice: MatrixChoice,
     /// `theta_t`: the last accepted point, with its mean loss and gradient; no gradient before the first answer.
     theta: Vec<f64>,
@@ -68,18 +68,18 @@ pub struct AdaptiveNewtonServer {
     gradient: Vec<f64>,
     confidence: Confidence,
     trial: Trial,
-    /// The pairs (s, y).
+    /// The difference pairs (s, y).
     history: History,
     /// The factor of the initial matrix, for each source.
     scale: [f64; 3],
-    /// The mean Hessian, its lower triangle row by row; empty without one.
+    /// The mean Hessian as a lower triangle, row by row; empty without one.
     hessian: Vec<f64>,
     hessian_confidence: Confidence,
     failed: u64,
 }
 
 impl AdaptiveNewtonServer {
-    /// The server before its first round, which keeps `memory` pairs.
+    /// The server before its first round; it keeps `memory` pairs.
     pub fn new(theta: Vec<f64>, prior: PriorKnowledge, memory: usize, shrinks: u32) -> Self {
         let (choice, trial) = (MatrixChoice::new(prior.first), Trial::default());
         let (gradient, hessian, history) = (Vec::new(), Vec::new(), History::default());
@@ -102,7 +102,7 @@ impl AdaptiveNewtonServer {
         }
     }
 
-    /// The mean loss and gradient at a point that all agents have answered.
+    /// Handles the mean loss and gradient at a point that all agents have answered.
     fn heard(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
         if self.gradient.is_empty() {
             return self.begin(point, loss, g, round);
@@ -147,15 +147,15 @@ impl AdaptiveNewtonServer {
         self.turn(round)
     }
 
-    /// The first answers at a point.
+    /// Handles the first answers at a point.
     fn begin(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
         (self.theta, self.loss, self.gradient, self.confidence) = (point, loss, g, Confidence::Answered);
         self.choice.begin(self.norm(), &self.prior);
         self.turn(round)
     }
 
-    /// The answers at theta that were doubted. If they are others, one of them was wrong: the method begins anew there, without what it
-    /// concluded from wrong answers.
+    /// Handles the repeated answers at theta. If they differ, one was wrong: the method restarts there, without its conclusions from wrong
+    /// answers.
     fn heard_again(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
         if loss == self.loss && g == self.gradient {
             self.confidence = Confidence::Confirmed;
@@ -170,7 +170,7 @@ impl AdaptiveNewtonServer {
         self.begin(point, loss, g, round)
     }
 
-    /// Whether a convex function may have these values and gradients at theta and at `theta + s`: it lies above both tangents.
+    /// Whether a convex function can have these values and gradients at theta and at `theta + s`: it is above both tangents.
     fn is_convex(&self, s: &[f64], loss: f64, g: &[f64]) -> bool {
         let (rises, rounding) = (loss - self.loss, ROUNDING * loss.abs().max(self.loss.abs()));
         (dot(&self.gradient, s) - rounding..=dot(g, s) + rounding).contains(&rises)
@@ -191,8 +191,8 @@ impl AdaptiveNewtonServer {
         norm_sq(&self.gradient).sqrt()
     }
 
-    /// After the first trial of a direction, with the slope there: the initial matrix is scaled down, or up to 1 again, towards the minimum of a
-    /// parabola along the direction.
+    /// After the first trial of a direction, with the slope there: scales the initial matrix down, or back up to 1, towards the minimum of
+    /// a parabola along the direction.
     fn rescale(&mut self, slope: f64) {
         let before = self.trial.slope;
         let minimum = if slope > before { before / (before - slope) } else { 2.0 };
@@ -200,7 +200,7 @@ impl AdaptiveNewtonServer {
         *scale = (*scale * minimum.clamp(0.4, 1.6).sqrt()).clamp(0.02, 1.0);
     }
 
-    /// After too many refusals the memory is dropped.
+    /// Drops the memory after too many rejections.
     fn give_up(&mut self) {
         self.failed += 1;
         self.history.pairs.clear();
@@ -211,9 +211,9 @@ impl AdaptiveNewtonServer {
         self.along(self.steepest());
     }
 
-    /// A trial was refused: the next share is the minimum of the cubic through losses and slopes, a tenth to a half of the last one. If too many
-    /// were, or if no convex function has the answers at theta and at the trial point, an agent may have answered wrongly at theta: all are asked
-    /// again there, once.
+    /// Rejects a trial. The next share is the minimum of the cubic through losses and slopes, from a tenth to half of the last one. After
+    /// too many rejections, or if no convex function has the answers at theta and at the trial point, an agent may have answered wrongly at
+    /// theta. All agents are then asked again there, once.
     fn shorten(&mut self, loss: f64, slope: f64, is_convex: bool) {
         let Trial { slope: before, step, .. } = self.trial;
         self.trial.refused += 1;
@@ -229,19 +229,19 @@ impl AdaptiveNewtonServer {
         let theta = 3.0 * (self.loss - loss) / step + before + slope;
         let root = (theta * theta - before * slope).sqrt();
         let cubic = step * (1.0 - (slope + root - theta) / (slope - before + 2.0 * root));
-        // Nothing is known of the shape where the loss overflows.
+        // An overflowing loss says nothing of the shape.
         let next = if cubic.is_finite() && loss < OVERFLOW { cubic } else { 0.1 * step };
         self.trial.step = next.clamp(0.1 * step, 0.5 * step);
     }
 
-    /// The direction at the present iterate: what it needs of the agents, or the direction itself.
+    /// Starts the direction at the current iterate: asks the agents, or computes it.
     fn turn(&mut self, round: u64) -> Next {
         self.trial = Trial::default();
         if self.gradient.iter().all(|g| *g == 0.0) {
             return Next::Done { tell: None };
         }
         let ask = |exchange: u8, parts| Next::Ask(Broadcast { to: None, down: Message { round, exchange, parts }, own: None });
-        // At the target no more is asked for: a session that stops there needs none of it.
+        // At the target nothing more is requested, because a session that stops there would not use it.
         let goes_on = self.norm() > self.prior.tolerance;
         match self.choice.now {
             InitialMatrix::Hessians if goes_on && (self.hessian.is_empty() || self.hessian_confidence == Confidence::Doubted) => {
@@ -258,8 +258,8 @@ impl AdaptiveNewtonServer {
         }
     }
 
-    /// With the Hessian of a quadratic objective, of all agents: its minimum is one step away, whose gradient is 0 but for rounding. The next round
-    /// measures what is left.
+    /// Steps to the minimum of a quadratic objective, with all agents' Hessian. The gradient there is 0 up to rounding. The next round
+    /// measures the rest.
     fn at_minimum(&mut self) {
         if self.hessian.is_empty() || self.trial.direction.is_empty() {
             return;
@@ -269,7 +269,7 @@ impl AdaptiveNewtonServer {
         self.gradient.clear();
     }
 
-    /// A mean Hessian has arrived. That of some agents is another one than that of all, and asking again would not help.
+    /// Handles a mean Hessian. A Hessian of some agents differs from the Hessian of all, and asking again would not help.
     fn take_hessian(&mut self, hessian: Vec<f64>, is_whole: bool) {
         self.choice.paid(0.5 * (self.theta.len() as f64 + 1.0));
         let is_sure = !is_whole || hessian == self.hessian;
@@ -280,7 +280,7 @@ impl AdaptiveNewtonServer {
         self.by_server();
     }
 
-    /// The direction that needs nothing of the agents.
+    /// The direction that needs no answer of the agents.
     fn by_server(&mut self) {
         let (q, shares) = self.first_loop();
         let r = if self.hessian.is_empty() {
@@ -300,7 +300,7 @@ impl AdaptiveNewtonServer {
         self.second_loop(r, &shares);
     }
 
-    /// The Hessian is not positive definite: Hessians are not asked for again.
+    /// Stops requesting Hessians, because the Hessian is not positive definite.
     fn without_hessians(&mut self) {
         self.hessian.clear();
         self.prior.may[InitialMatrix::Hessians.place()] = false;
@@ -313,20 +313,20 @@ impl AdaptiveNewtonServer {
         scaled(&self.gradient, -self.scale[InitialMatrix::Gradients.place()] * (1.0 / self.norm()).min(1.0))
     }
 
-    /// [`History::first_loop`] of the gradient: q and the shares.
+    /// [`History::first_loop`] of the gradient: q and the coefficients.
     fn first_loop(&self) -> (Vec<f64>, Vec<f64>) {
         let mut q = self.gradient.clone();
         let shares = self.history.first_loop(&mut q);
         (q, shares)
     }
 
-    /// [`History::second_loop`] from r, the initial matrix times q, gives the direction.
+    /// The direction by [`History::second_loop`] from r, the initial matrix times q.
     fn second_loop(&mut self, mut r: Vec<f64>, shares: &[f64]) {
         self.history.second_loop(&mut r, shares);
         self.along(scaled(&r, -1.0));
     }
 
-    /// Takes a direction, or the steepest one if it does not lead downhill: the pairs are then dropped.
+    /// Takes a direction. If it does not lead downhill, drops the pairs and takes the steepest one.
     fn along(&mut self, p: Vec<f64>) {
         let slope = dot(&self.gradient, &p);
         let is_downhill = slope < 0.0 && p.iter().all(|p| p.is_finite());
@@ -355,7 +355,7 @@ impl Server for AdaptiveNewtonServer {
         match got.exchange {
             AT_MODEL | WHOLE => {
                 self.choice.paid(2.0);
-                // Losses and gradients of some agents cannot be compared with those of all: the question is repeated.
+                // Losses and gradients of some agents are not comparable with those of all, so the question is repeated.
                 if !got.arrived.is_empty() {
                     return Next::Done { tell: None };
                 }
@@ -380,7 +380,7 @@ impl Server for AdaptiveNewtonServer {
                 Next::Done { tell: None }
             }
             _ => {
-                // A mean over some agents is too small, which the scale makes up for.
+                // A mean over some agents is too small; the scale compensates for this.
                 self.take_hessian(got.mean(Part::Hessian), got.arrived.is_empty());
                 if self.prior.is_quadratic && got.arrived.is_empty() {
                     self.at_minimum();

@@ -22,20 +22,20 @@ pub const CORRECT: u8 = 1;
 /// The exchange of a line search.
 pub const SEARCH: u8 = 2;
 
-/// The stream of an agent's compressor in a round, which both ends open.
+/// The stream of an agent's compressor in a round, which both ends create.
 pub fn compressor_stream(seed: u64, round: u64, agent: usize) -> Stream {
     Key::of_exchange(seed, Purpose::Compressor, round, CORRECT).stream(agent)
 }
 
-/// A correction that the agent has sent, and that it makes once it knows that the server has.
+/// A sent correction, which the agent applies once it knows that the server did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Sent {
     round: u64,
-    /// What the compressor keeps of it.
+    /// The compressor's record of it.
     change: Body,
 }
 
-/// What lasts from question to question.
+/// The state between questions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct State {
     /// The round of the last model; `None` before the first.
@@ -46,17 +46,17 @@ struct State {
     sent: Option<Sent>,
 }
 
-/// An agent of FedNL. It answers a model with `grad f_c`, and either with its whole Hessian, from which the learned one
-/// `H_c` starts anew, or with `||H_c - Hess f_c||_F` before and after the correction, and `C(Hess f_c - H_c)`; and a step with the
-/// losses along it.
+/// An agent of FedNL. It answers
+/// - a model with `grad f_c`, and with its whole Hessian, which replaces the learned `H_c`, or with `C(Hess f_c - H_c)` and
+///   `||H_c - Hess f_c||_F` before and after the correction;
+/// - a step with the losses along it.
 ///
-/// Hessians of sparse rows are computed, kept and corrected on their support, unless the compressor is rank-1, whose corrections have
-/// all entries.
+/// Hessians of sparse rows are computed, kept and corrected on their support. Corrections of a rank-1 compressor have all entries.
 ///
-/// Where the link carries fewer bits than the correction takes, none is sent in this round, which is a change as well: `C = 0`.
+/// If the link carries fewer bits than the correction takes, no correction is sent in this round, which is the change `C = 0`.
 ///
-/// The agent makes the change `H_c <- H_c + alpha C` with its next question, unless this says that the server did not get it
-/// ([`Part::Counted`]). A whole Hessian whose answer is lost is asked for again, so that this change is made at once.
+/// The agent applies `H_c <- H_c + alpha C` at its next question, unless this says that the server did not get it ([`Part::Counted`]). A
+/// whole Hessian is applied at once, because the server asks again if its answer is lost.
 #[derive(Debug, Clone)]
 pub struct FedNlAgent {
     compressor: Arc<dyn Compressor>,
@@ -64,15 +64,15 @@ pub struct FedNlAgent {
     trials: Option<Trials>,
     /// mu of the first learned Hessian.
     first: Option<f64>,
-    /// Where `H_c` may differ from 0; known from the first answer on.
+    /// The entries of `H_c` that may be non-zero; known from the first answer on.
     support: Option<Arc<Support>>,
     state: State,
 }
 
 thread_local! {
-    /// The memory of the last difference of Hessians, for the next one.
+    /// The buffer of the last difference of Hessians, for reuse.
     static DIFFERENCE: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
-    /// The memory of the entries of the last Hessian that was widened.
+    /// The buffer of the entries of the last widened Hessian.
     static SOME: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -82,7 +82,7 @@ impl FedNlAgent {
         Self { compressor, learning_rate, trials, first: mu, support: None, state: State::default() }
     }
 
-    /// Where `H_c` may differ from 0.
+    /// The entries of `H_c` that may be non-zero.
     fn support(&mut self, at: &LocalContext<'_>, d: usize) -> Arc<Support> {
         let (keeps_zeros, all) = (self.compressor.keeps_zeros(), || Arc::new(Support::all(d)));
         let own = || at.hessian_support().filter(|_| keeps_zeros).unwrap_or_else(all);
@@ -106,8 +106,8 @@ impl FedNlAgent {
         }
     }
 
-    /// Makes the change that was sent last, or drops it if the server did not count it. `None` if there is no learned Hessian, or a restored
-    /// one is of other data.
+    /// Applies the last sent change, or drops it if the server did not count it. `None` if there is no learned Hessian, or a restored one
+    /// belongs to other data.
     fn settle(&mut self, at: &LocalContext<'_>, down: &Message, support: &Support) -> Option<()> {
         let State { learned, sent, .. } = &mut self.state;
         let last = down.last_answer(sent.as_ref().map(|sent| sent.round));
@@ -152,11 +152,11 @@ impl Agent for FedNlAgent {
             let whole = whole(&support, &state.learned);
             return Ok(vec![numbers(gradient_part, state.point.gradient.clone()), (Part::Hessian, whole)]);
         }
-        // Taken out, not borrowed: the objective may use the pool's threads, and while this one waits for them it may answer for
+        // Taken out instead of borrowed: the objective may use the pool's threads, and while this one waits for them it may answer for
         // another agent.
         let mut difference = DIFFERENCE.take();
         Self::derivatives(at, &state.point.theta, &mut state.point.gradient, &support, &mut difference);
-        // Where it is not finite, the run has diverged, also if the compressed matrix would not show it.
+        // If it is not finite the run has diverged, even if the compressed matrix would hide it.
         let before = support.subtract(&mut difference, &state.learned);
         let stream = compressor_stream(at.seed(), down.round, at.agent);
         let Compressed { sent, kept } = if at.bits.is_none_or(|bits| bits >= self.compressor.budget(d)) {
@@ -164,7 +164,7 @@ impl Agent for FedNlAgent {
         } else {
             Compressed { sent: self.compressor.nothing(d), kept: self.compressor.nothing(d) }
         };
-        // What is left once both ends have made the change.
+        // The remaining difference once both ends have applied the change.
         let deviation = vec![before, support.norm(&difference)];
         DIFFERENCE.set(difference);
         state.sent = Some(Sent { round: down.round, change: kept });

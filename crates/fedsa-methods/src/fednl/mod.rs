@@ -6,44 +6,44 @@
 //!            theta_{t+1} = theta_t - eta M^-1 g,  M = [H]_mu (option projection) or H + l I (option shift)
 //!            H_c <- H_c + alpha S_c                                        (agents and server)
 //! ```
-//! The step of a round uses the Hessian learned before it, and its distance, as in the source. Source: Safaryan, Islamov, Qian
-//! and Richtarik (2022), algorithm 1 (\[125\] of \[T\]), options 1 and 2, its algorithm 2 for m of N agents and a line search
-//! as its algorithm 3.
+//! The step of a round uses the Hessian learned before it, and its distance, as in the source. Source: Safaryan, Islamov, Qian and
+//! Richtarik (2022), algorithm 1 (\[125\] of \[T\]), options 1 and 2; its algorithm 2 for m of N agents; the line search is its algorithm
+//! 3.
 //!
-//! **First Hessians.** `first_hessian = "full"`: in its first round each agent sends its whole Hessian, and `H_c` is that one (the
-//! first step is Newton's). `first_hessian = "mu-identity"`: `H_c = mu I` at both ends, and nothing is sent.
+//! **First Hessians.** `first_hessian = "full"`: in its first round each agent sends its whole Hessian as `H_c`, so that the first step is
+//! Newton's. `first_hessian = "mu-identity"`: `H_c = mu I` at both ends, and nothing is sent.
 //!
-//! **Sparse data.** The Hessian of sparse rows is 0 wherever no row has both columns, at every theta. Agents compute it, its difference from
-//! `H_c` and the correction only at the other entries ([`fedsa::triangle::Support`]), and send whole Hessians as entries with their places
-//! where that is shorter. The server keeps `H_c` at the places of the whole Hessian, and adds those of corrections that it lacks (from
-//! `mu I`). Compressed matrices and norms are those of the matrices with all entries. Only pairs of `rank-1` change all entries: with
-//! them both ends keep all.
+//! **Sparse data.** An entry of the Hessian of sparse rows is 0, at every theta, unless some row has both columns. Agents compute the
+//! Hessian, its difference from `H_c` and the correction at the other entries only ([`fedsa::triangle::Support`]). They send whole Hessians
+//! as entries with their indices if that is shorter. The server keeps `H_c` at the entries of the whole Hessian, and adds missing entries
+//! of corrections (starting from `mu I`). Compressed matrices and norms equal those of the matrices with all entries. With `rank-1`,
+//! corrections change all entries, and both ends keep all.
 //!
-//! **Agents that do not take part** (m of N, or a lost answer) count with their last answer. The source's algorithm 2 has each agent
-//! send `(H_c + l_c I) w_c - grad f_c(w_c)` at the model `w_c` that it last got; the server here keeps `H_c`, `w_c` and the gradient of
-//! each agent, and computes the same: the step minimises the sum of the agents' last quadratic models. With all
-//! agents it is the step above. It settles at the root, although no round sees all agents. `H_c` is the one before the
-//! round's corrections for all agents, as with full participation. An agent also sends `||H_c + alpha S_c - Hess f_c(theta_t)||_F`, which
-//! counts as `l_c` in later rounds, until its next answer. All agents take part in each round until all have been heard.
+//! **Non-participants** (m of N, or a lost answer) count with their last answer. In the source's algorithm 2 each agent sends
+//! `(H_c + l_c I) w_c - grad f_c(w_c)` at its last model `w_c`. Here the server keeps `H_c`, `w_c` and the gradient of each agent, and
+//! computes the same: the step minimises the sum of the agents' last quadratic models. With all agents it is the step above. It settles at
+//! the root, although no round includes all agents. For all agents, `H_c` excludes the round's corrections, as with full participation. An
+//! agent also sends `||H_c + alpha S_c - Hess f_c(theta_t)||_F`, which is its `l_c` in later rounds, until its next answer. All agents take
+//! part in each round until all have answered once.
 //!
-//! **Where M is not positive definite** (indefinite Hessians, or only some agents heard), or has no finite step: with a line
-//! search the direction is minus the mean gradient of the answers to `theta_t`; without one theta stays in this round, and the
-//! metric `failed_searches` counts it. The Hessians are learned nevertheless, so that M changes.
+//! **If M is not positive definite** (indefinite Hessians, or missing agents), or gives no finite step: with a line search the direction is
+//! minus the mean gradient of the answers to `theta_t`. Without one, theta stays in this round, and the metric `failed_searches` counts it.
+//! The Hessians are still learned, so M changes.
 //!
-//! **Messages that are lost or repeated.** Agent and server must hold the same `H_c`, of which the server keeps a copy. An agent makes the
-//! change that it sent when the next question comes, and drops it if this says that the answer did not count ([`Part::Counted`]). An agent
-//! whose state is another than the server assumes, because it was restored from an older one or from none, is asked for its whole Hessian
-//! in the next round in which it takes part, from which both start anew ([`fedsa::node`]).
+//! **Lost or repeated messages.** Agent and server must hold the same `H_c`; the server keeps a copy. An agent applies its sent change at
+//! the next question, and drops it if the question says that the answer did not count ([`Part::Counted`]). If an agent's state differs from
+//! the server's assumption, because it was restored from an older state or from none, the server asks for its whole Hessian in its next
+//! round, and both restart from it ([`fedsa::node`]).
 //!
-//! **Pairs in few bits.** With `pair_bits` the vector of a rank-1 correction is sent with this many bits a component, by the quantiser of
-//! Q-SHED with subtractive dither ([`crate::nested_grid`]), and lambda as a number of 64 bits; both ends use what these say
-//! (`compressor/pairs.rs`). Lambda is the best number for the rounded vector (`v^^T M v^ / ||v^||^4`; the eigenvalue but for rounding,
-//! and in the source of \[T\] Figures 3.1 and 3.2 the eigenvalue): with few bits the eigenvalue could take `H_c` further from the Hessian,
-//! this number cannot. Over a link with a bit budget, an agent whose link carries fewer bits a component in a round sends no correction in
-//! this round. Gradients are then sent exactly and outside of the budget, as lambda and whole Hessians.
+//! **Pairs in few bits.** With `pair_bits`, the vector of a rank-1 correction has this many bits per component, by the quantiser of Q-SHED
+//! with subtractive dither ([`crate::nested_grid`]), and lambda has 64 bits. Both ends use the rounded values (`compressor/pairs.rs`).
+//! Lambda is the best number for the rounded vector, `v^^T M v^ / ||v^||^4`, up to rounding the eigenvalue, which the source of \[T\]
+//! Figures 3.1 and 3.2 uses. With few bits the eigenvalue could move `H_c` away from the Hessian; this number cannot. Over a link with a
+//! bit budget, an agent whose link carries fewer bits per component in a round sends no correction in this round. Gradients, lambda and
+//! whole Hessians are then sent exactly and outside of the budget.
 //!
-//! Codecs alter gradients only, and not with `pair_bits`: corrections have a compressor of their own. Refused over the air (each agent's correction is
-//! needed), and over `delay` and `late`.
+//! Codecs change gradients only, and not with `pair_bits`; corrections have a separate compressor. Refused over the air (each agent's
+//! correction is needed), and over `delay` and `late`.
 
 mod client;
 mod compressor;
@@ -71,15 +71,15 @@ use server::{Definite, FedNlRule, FedNlServer};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Compression {
-    /// The eigenpair of largest magnitude.
+    /// Eigenpair of largest magnitude.
     #[serde(rename = "rank-1")]
     RankOne,
-    /// The k largest entries of the upper triangle, with their places.
+    /// The k largest entries of the triangle, with indices.
     #[default]
     TopK,
-    /// k random entries of the upper triangle, whose places both ends draw.
+    /// k random entries of the upper triangle; both ends draw the indices.
     RandK,
-    /// Every entry rounded to a power of two, at random and without bias.
+    /// Entries rounded to powers of two, at random and without bias.
     Natural,
     /// The whole difference.
     Full,
@@ -90,19 +90,19 @@ pub enum Compression {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Remedy {
-    /// Option 1: its eigenvalues below `mu` become `mu`.
+    /// Option 1: eigenvalues below `mu` become `mu`.
     Projection,
-    /// Option 2: the mean distance to the true Hessians is added to its diagonal.
+    /// Option 2: adds the mean distance from true Hessians to the diagonal.
     #[default]
     Shift,
 }
 
-/// The first learned Hessians.
+/// First learned Hessians.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FirstHessian {
-    /// The agents' Hessians, which they send.
+    /// The agents' Hessians, sent whole.
     #[default]
     Full,
     /// `mu I`.
@@ -117,7 +117,7 @@ pub enum FirstHessian {
 pub struct FedNl {
     /// Compressor of Hessian corrections.
     pub compressor: Compression,
-    /// Entries that `top-k` or `rand-k` sends; 8 d by default.
+    /// Entries of `top-k` or `rand-k`; 8 d by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub k: Option<usize>,
@@ -127,7 +127,7 @@ pub struct FedNl {
     pub pair_bits: Option<u32>,
     /// How the learned Hessian becomes positive definite.
     pub option: Remedy,
-    /// Lower bound of Hessian eigenvalues; required by `projection` and `mu-identity`.
+    /// Lower bound of Hessian eigenvalues, for `projection` and `mu-identity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub mu: Option<f64>,
@@ -135,12 +135,12 @@ pub struct FedNl {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub learning_rate: Option<f64>,
-    /// The first learned Hessians.
+    /// First learned Hessians.
     pub first_hessian: FirstHessian,
     /// Step size without line search.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub step_size: f64,
-    /// Whether a second exchange finds the step by backtracking.
+    /// Backtrack in a second exchange.
     pub line_search: bool,
     /// Most halvings.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
@@ -250,7 +250,7 @@ impl MethodSettings for FedNl {
         Ok(())
     }
 
-    /// The entries of a triangle are numbered with 32 bits.
+    /// The entries of a triangle have 32-bit indices.
     fn largest_dimension(&self) -> usize {
         (1 << 16) - 1
     }
@@ -305,11 +305,10 @@ impl MethodSettings for FedNl {
         Box::new(FedNlServer::new(setting.start.clone(), setting.weights.to_vec(), setting.seed, rule))
     }
 
-    /// The learned Hessian of each agent at both ends, at most d (d + 1) / 2 numbers each, with the places of its entries: at the agent,
-    /// where sparse rows are summed, and at the server. A whole Hessian on its way, or later a correction and what its agent keeps of it;
-    /// two vectors at each end. The server has the sum, M, and what it solves with: a factor, or eigenvectors with two more matrices in
-    /// which they are computed. An agent that answers has its Hessian with all entries or the sums of its rows, the difference, and
-    /// the positions of places.
+    /// The learned Hessian of each agent at both ends, at most d (d + 1) / 2 numbers each, with the indices of its entries at the agent, in
+    /// its sums of sparse rows, and at the server. A whole Hessian in transit, or later a correction with its agent's record; two vectors
+    /// at each end. The server has the sum, M, and a factor, or eigenvectors with two scratch matrices. An answering agent has its Hessian
+    /// with all entries or the sums of its rows, the difference, and the positions of indices.
     fn memory(&self, agents: usize, d: usize) -> f64 {
         let (square, vector) = ((d as f64).powi(2), d as f64);
         let triangle = (square + vector) / 2.0;
@@ -327,7 +326,7 @@ impl MethodSettings for FedNl {
         8.0 * (kept + triangle + square + solving + answering)
     }
 
-    /// A product with a matrix for the gradient and each loss, the Hessian, its difference and the compressor.
+    /// A matrix product for the gradient and each loss, the Hessian, its difference and the compressor.
     fn work(&self, _: usize, d: usize) -> f64 {
         let losses = self.trials().map_or(0, |trials| trials.losses());
         (4 + losses) as f64 * (d as f64).powi(2) + self.compressor(d).work(d)
@@ -342,8 +341,8 @@ impl MethodSettings for FedNl {
 mod tests {
     use super::*;
 
-    /// Of each agent two learned Hessians with three places of each entry, and what is sent; the server's sum, M and its factor; and
-    /// what an agent at work computes with.
+    /// For each agent two learned Hessians with three indices per entry, and the message; the server's sum, M and its factor; and scratch
+    /// memory of an agent at work.
     #[test]
     fn memory_is_that_of_what_is_learned_and_sent() {
         let d = 100;
@@ -371,7 +370,7 @@ mod tests {
             let off = numbers(&fednl, 1) - per_agent(2.0 * sent) - once;
             assert!(off.abs() < 1.0, "{compressor:?}, {k:?}, {pair_bits:?}: {off}");
         }
-        // Scratch grows with agents up to the number of threads.
+        // Scratch memory grows with agents up to the number of threads.
         let more = numbers(&FedNl::default(), 1001) - numbers(&FedNl::default(), 1000);
         assert!(more >= per_agent(triangle) && more <= per_agent(triangle) + square + 2.5 * triangle, "{more}");
     }

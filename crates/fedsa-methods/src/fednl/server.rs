@@ -22,21 +22,21 @@ use crate::local::line_search::{LineSearch, Trials};
 /// How the learned Hessian becomes positive definite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Definite {
-    /// Its eigenvalues below mu become mu (Option 1).
+    /// Eigenvalues below mu become mu (Option 1).
     Projection(f64),
-    /// The mean distance of learned from true Hessians is added to its diagonal (Option 2).
+    /// Adds the mean distance between learned and true Hessians to the diagonal (Option 2).
     Shift,
 }
 
-/// The sum of the learned Hessians is computed anew every so many rounds, against rounding errors that add up.
+/// The sum of the learned Hessians is recomputed after this many rounds, against accumulated rounding errors.
 const ROUNDS_OF_A_SUM: u64 = 50;
-/// The entries of the sum that a thread computes at a time, at least.
+/// The fewest entries of the sum per task.
 const ENTRIES: usize = 4096;
-/// The columns of the mean that a thread fills at a time.
+/// The columns of the mean per task.
 const COLUMNS: usize = 8;
-/// The agents that a thread learns from at a time, at most: their matrices differ in size.
+/// The most agents per learning task: their matrices differ in size.
 const AGENTS: usize = 4;
-/// The tasks of a thread, about: few, because each looks through all changes, but more than one.
+/// Approximate tasks per thread: few, because each scans all changes, but more than one.
 const TASKS: usize = 2;
 
 /// A learned Hessian `H_c`: its entries on a support.
@@ -47,7 +47,7 @@ struct Learned {
 }
 
 impl Learned {
-    /// The matrix of a whole Hessian's message; `None` if it is none.
+    /// The matrix of a whole Hessian's message; `None` if it is invalid.
     fn of(d: usize, whole: &Body) -> Option<Self> {
         let (support, entries) = match whole {
             Body::Numbers(x) => (Support::all(d), x),
@@ -57,7 +57,7 @@ impl Learned {
         (entries.len() == support.len()).then(|| Self { support, entries: entries.clone() })
     }
 
-    /// Adds `scale C`, for which the support may have to grow. Returns whether the result is finite.
+    /// Adds `scale C`; the support may grow. Returns whether the result is finite.
     fn add(&mut self, change: &MatrixChange<'_>, scale: f64) -> bool {
         let add = |to: &mut Self| change.add(scale, &to.support, &mut to.entries);
         add(self).unwrap_or_else(|| {
@@ -69,60 +69,60 @@ impl Learned {
     }
 }
 
-/// What the server knows of an agent.
+/// The server's record of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentKnowledge {
-    /// `H_c`, if there is one.
+    /// `H_c`, if any.
     learned: Option<Learned>,
-    /// The model of the agent's last answer and its gradient there; empty before the first.
+    /// The model of the agent's last answer, then its gradient there; empty before the first.
     model: Vec<f64>,
     gradient: Vec<f64>,
-    /// `||H_c - Hess f_c||_F` as the agent last said of this `H_c`.
+    /// `||H_c - Hess f_c||_F` as last reported for this `H_c`.
     deviation: f64,
-    /// Whether the agent must be asked for its whole Hessian.
+    /// Whether to ask the agent for its whole Hessian.
     needs_whole: bool,
 }
 
 impl AgentKnowledge {
-    /// Forgets everything: the agent counts again once it has sent its whole Hessian.
+    /// Clears the record: the agent counts again once it has sent its whole Hessian.
     fn forget(&mut self) {
         let (model, gradient) = (Vec::new(), Vec::new());
         *self = Self { learned: None, model, gradient, deviation: 0.0, needs_whole: true };
     }
 
-    /// Starts anew from the whole Hessian of a message.
+    /// Restarts from the whole Hessian of a message.
     fn start(&mut self, d: usize, whole: &Body) {
         self.learned = Learned::of(d, whole);
         (self.deviation, self.needs_whole) = (0.0, self.learned.is_none());
     }
 
-    /// `H_c`, if an answer of the agent counts.
+    /// `H_c`, if the agent has an answer that counts.
     fn heard(&self) -> Option<&Learned> {
         self.learned.as_ref().filter(|_| !self.model.is_empty())
     }
 
-    /// Whether an answer of the agent counts.
+    /// Whether the agent has an answer that counts.
     fn is_heard(&self) -> bool {
         self.heard().is_some()
     }
 }
 
-/// Where a round's answers lead.
+/// The direction of a round.
 #[derive(Debug, Clone, PartialEq)]
 enum Way {
     /// The step to the minimum of the sum of the agents' quadratic models.
     Minimum(Vec<f64>),
-    /// This sum has no minimum, or none that can be computed: minus the mean gradient.
+    /// The sum has no minimum, or none that can be computed: minus the mean gradient.
     Downhill(Vec<f64>),
 }
 
 /// The sum of quadratic models: `p^T M p / 2 - r^T p` of a step p.
 struct Models {
-    /// M: its lower triangle is read.
+    /// M, as its lower triangle.
     m: Mat<f64>,
     /// r.
     right: Vec<f64>,
-    /// Minus the mean gradient of the agents whose last answer is to the present model.
+    /// Minus the mean gradient of the agents whose last answer is to the current model.
     downhill: Vec<f64>,
 }
 
@@ -151,17 +151,16 @@ fn by_rows(mut triangle: &mut [f64], d: usize) -> Vec<(Range<usize>, &mut [f64])
 
 /// The server's rule.
 ///
-/// The step of a round minimises the sum of the agents' last quadratic models: with `w_c` the model that agent c answered last,
-/// `M = sum p_c (H_c + l_c I)`, `p = M^-1 sum p_c [(H_c + l_c I)(w_c - theta) - grad f_c(w_c)]`. If all agents answer the present
-/// model, this is `-(H + l I)^-1 g` with the means. Agents whose answers are missing, or that do not take part in a round, count
-/// with their last one, and the method settles at the root all the same. `l_c` is the distance of the `H_c` in M: that before the
-/// correction in the round of an answer, and that after it later.
+/// The step of a round minimises the sum of the agents' last quadratic models. With `w_c` the model of agent c's last answer,
+/// `M = sum p_c (H_c + l_c I)`, `p = M^-1 sum p_c [(H_c + l_c I)(w_c - theta) - grad f_c(w_c)]`. If all agents answer the current model,
+/// this is `-(H + l I)^-1 g` with the means. Agents without an answer in a round count with their last one, and the method still settles at
+/// the root. `l_c` is the distance of the `H_c` in M: before the correction in the round of an answer, after it in later rounds.
 ///
-/// Where M is not positive definite, a line search goes along minus the mean gradient of the answers to the present model; without
-/// a line search theta stays, which counts as a failed search.
+/// If M is not positive definite, a line search follows minus the mean gradient of the answers to the current model. Without a line search
+/// theta stays, which counts as a failed search.
 ///
-/// It keeps `H_c` of each agent on its support, which it learns from the agent's whole Hessian and which grows with corrections: at most
-/// N d (d + 1) / 2 numbers.
+/// The rule keeps `H_c` of each agent on its support, at most N d (d + 1) / 2 numbers. The support comes from the agent's whole Hessian and
+/// grows with corrections.
 #[derive(Clone)]
 pub struct FedNlServer {
     theta: Vec<f64>,
@@ -170,17 +169,17 @@ pub struct FedNlServer {
     compressor: Arc<dyn Compressor>,
     learning_rate: f64,
     definite: Definite,
-    /// The share of the step, without a line search.
+    /// The share of the step without a line search.
     step: f64,
     search: Option<LineSearch>,
     participation: Participation,
     agents: Vec<AgentKnowledge>,
-    /// What is known of an agent before its first answer.
+    /// The record of an agent before its first answer.
     unknown: AgentKnowledge,
-    /// `sum p_c H_c` over the agents that have answered, a lower triangle; the sum of their weights.
+    /// `sum p_c H_c` over the agents that have answered, a lower triangle; then the sum of their weights.
     sum: Vec<f64>,
     heard: f64,
-    /// The round's participants that were asked for their whole Hessian, and the others.
+    /// The participants that were asked for their whole Hessian, and the others.
     asked: [Vec<usize>; 2],
     failed: u64,
 }
@@ -193,13 +192,13 @@ pub struct FedNlRule {
     pub learning_rate: f64,
     /// How the learned Hessian becomes positive definite.
     pub definite: Definite,
-    /// mu of the first learned Hessian `mu I`; without it agents send theirs.
+    /// mu of the first learned Hessian `mu I`; without it agents send their Hessians.
     pub first: Option<f64>,
-    /// The share of the step that is taken without a line search.
+    /// The share of the step without a line search.
     pub step: f64,
     /// The trial steps of a line search.
     pub trials: Option<Trials>,
-    /// The participants of a round, once each agent has been heard; before, all take part.
+    /// The participants of a round once each agent has answered; before that, all agents.
     pub participation: Participation,
 }
 
@@ -236,7 +235,7 @@ impl FedNlServer {
         }
     }
 
-    /// The question of an exchange with a model to the agents that it asks.
+    /// The question with a model of an exchange, to the agents that it asks.
     fn question(&self, round: u64, exchange: u8) -> Broadcast {
         let to = self.all_or(&self.asked[usize::from(exchange)]);
         Broadcast { to, down: Message::one(round, exchange, Part::Model, self.theta.clone()), own: None }
@@ -246,7 +245,7 @@ impl FedNlServer {
         (to.len() < self.weights.len()).then(|| to.to_vec())
     }
 
-    /// Records what the answers say of their agents, at the model that they decoded. Returns whether the sum has to be computed anew.
+    /// Records the answers, at the model that the agents decoded. Returns whether the sum must be recomputed.
     fn hear(&mut self, updates: &[ClientUpdate], model: &[f64]) -> bool {
         let (d, gradient_part) = (self.theta.len(), self.compressor.gradient_part());
         let of = by_agent(updates, self.agents.len());
@@ -269,8 +268,8 @@ impl FedNlServer {
         is_new_sum.into_inner()
     }
 
-    /// Computes the sum over the agents that have been heard, and their weight: each entry in the order of the agents, so that
-    /// bits do not depend on threads.
+    /// Computes the sum over the agents that have answered, and their weight. Each entry is summed in the order of the agents, so that bits
+    /// do not depend on threads.
     fn add_up(&mut self) {
         let heard: Vec<(f64, &Learned)> =
             self.weights.iter().zip(&self.agents).filter_map(|(p, known)| Some((*p, known.heard()?))).collect();
@@ -281,8 +280,8 @@ impl FedNlServer {
         self.heard = heard.iter().map(|(p, _)| p).sum();
     }
 
-    /// Makes the changes of the answers that have counted: the rows of the sum in parallel, each in the agents' order, then agents in
-    /// parallel. An agent whose matrix is no longer finite is forgotten.
+    /// Applies the changes of counted answers: first the rows of the sum in parallel, each in the agents' order, then the agents in
+    /// parallel. The record of an agent whose matrix is no longer finite is cleared.
     fn learn(&mut self, round: u64, updates: &[ClientUpdate]) {
         let (d, seed, compressor, rate) = (self.theta.len(), self.seed, &self.compressor, self.learning_rate);
         let changes = parallel::map(updates.len(), |k| {
@@ -296,7 +295,7 @@ impl FedNlServer {
         });
         let mut of: Vec<Option<(MatrixChange<'_>, f64)>> = vec![None; self.agents.len()];
         for (update, change) in changes {
-            // With the distance after it.
+            // With the distance after the change.
             of[update.agent] = Some((change, update.part(Part::Deviation)[1]));
         }
         let is_lost = AtomicBool::new(false);
@@ -315,8 +314,8 @@ impl FedNlServer {
         }
     }
 
-    /// The sum of the quadratic models of the agents' last answers; `None` without an answer to the present model, and where the sum has
-    /// its minimum there.
+    /// The sum of the quadratic models of the agents' last answers; `None` without an answer to the current model, or if the model is
+    /// already the minimum.
     fn models(&self) -> Option<Models> {
         let d = self.theta.len();
         let is_shifted = self.definite == Definite::Shift;
@@ -354,7 +353,7 @@ impl FedNlServer {
         let mut m = Mat::<f64>::zeros(d, d);
         let mut columns: Vec<&mut [f64]> =
             m.col_iter_mut().map(|column| column.try_as_col_major_mut().expect("columns in one piece").as_slice_mut()).collect();
-        // Numbers that follow each other in a row of the sum go to columns beside each other.
+        // Consecutive numbers in a row of the sum go to adjacent columns.
         let mut panels: Vec<&mut [&mut [f64]]> = columns.chunks_mut(COLUMNS).collect();
         parallel::each_mut(&mut panels, |panel, columns| {
             let first = panel * COLUMNS;
@@ -367,7 +366,7 @@ impl FedNlServer {
         m
     }
 
-    /// Moves by the step of the answers that have arrived, or asks for the losses along it. Meanwhile learns.
+    /// Moves by the step of the answers that arrived, or asks for the losses along it. Meanwhile it learns.
     fn close(&mut self, got: &Received<'_>) -> Next {
         let (models, definite) = (self.models(), self.definite);
         if let (Some(search), Some(models)) = (&mut self.search, &models) {
@@ -383,7 +382,7 @@ impl FedNlServer {
         let p = match way {
             Some(Way::Minimum(p)) => p,
             Some(Way::Downhill(p)) if self.search.is_some() => p,
-            // The length of such a step is known from a line search only.
+            // Only a line search gives the length of such a step.
             Some(Way::Downhill(_)) => {
                 self.failed += 1;
                 return Next::Done { tell: None };
@@ -400,8 +399,8 @@ impl FedNlServer {
     }
 }
 
-/// `[m]_mu^-1 b` of a symmetric d x d matrix (its lower triangle is read): eigenvalues of m below mu count as mu. Where all are above,
-/// which a factorisation of `m - mu I` tells, nothing is decomposed. `None` if the solution is not finite.
+/// `[m]_mu^-1 b` of a symmetric d x d matrix, given by its lower triangle: eigenvalues of m below mu become mu. If a factorisation of
+/// `m - mu I` shows that all are above, nothing is decomposed. `None` if the solution is not finite.
 fn projected_solve(m: &Mat<f64>, mu: f64, b: &[f64]) -> Option<Vec<f64>> {
     let are_above = || {
         let mut rest = m.clone();
@@ -424,7 +423,7 @@ fn projected_solve(m: &Mat<f64>, mu: f64, b: &[f64]) -> Option<Vec<f64>> {
 impl Server for FedNlServer {
     fn open(&mut self, t: u64) -> Broadcast {
         let n = self.weights.len();
-        // All agents take part until each has answered: the sum is over the agents that have.
+        // All agents take part until each has answered; the sum is over those that have.
         let are_heard = self.agents.iter().all(AgentKnowledge::is_heard);
         let participants = self.participation.of(t).filter(|_| are_heard).unwrap_or_else(|| (0..n).collect());
         let (whole, others) = participants.into_iter().partition(|c| self.agents[*c].needs_whole);
@@ -442,7 +441,7 @@ impl Server for FedNlServer {
             self.failed += u64::from(accepted.is_none() && losses.iter().any(|loss| *loss != 0.0));
             return Next::Done { tell: None };
         }
-        // Where the downlink alters models, answers are to the model that agents decoded.
+        // If the downlink alters models, answers are to the model that agents decoded.
         let model = got.down.part(Part::Model).to_vec();
         if self.hear(got.updates, &model) {
             self.add_up();
@@ -456,7 +455,7 @@ impl Server for FedNlServer {
         self.close(got)
     }
 
-    /// Matrices that the compressor makes, with numbers that can be learned.
+    /// Accepts compressed matrices whose numbers may be learned.
     fn accepts(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
         let Some((_, body)) = parts.last().filter(|_| exchange != SEARCH) else { return Ok(()) };
         let d = self.theta.len();
@@ -466,7 +465,7 @@ impl Server for FedNlServer {
         if exchange == WHOLE && entries_of(d, body).is_none() {
             return Err(refused("entries that are not those of a triangle", "a whole Hessian"));
         }
-        // Numbers that are not finite end the run; from a network they are refused before.
+        // Numbers that are not finite end the run; nodes refuse them earlier.
         if !are_finite(parts) {
             return Ok(());
         }
@@ -488,7 +487,7 @@ impl Server for FedNlServer {
         &self.theta
     }
 
-    /// Failed searches also count, without a line search, the rounds in which M was not positive definite.
+    /// Without a line search, rounds in which M was not positive definite also count as failed searches.
     fn facts(&self) -> ServerFacts<'_> {
         ServerFacts { failed_searches: Some(self.failed), ..ServerFacts::default() }
     }

@@ -9,31 +9,31 @@ use fedsa::schedule::{LocalPhase, StepSchedule};
 
 /// H local steps with drift `xi_c`; sends `v_c`; then `xi_c += gain (v - v_c)`.
 ///
-/// [`MeanSource`] says how an agent learns v, the mean of the answers that arrived; [`SubtractedShare`] says what it subtracts from v.
-/// Over an exact link all choices give the same controls, and `sum_c p_c xi_c` stays 0.
+/// [`MeanSource`] says how an agent learns v, the mean of the answers that arrived; [`SubtractedShare`] says what it subtracts. Over an
+/// exact link all choices give the same controls, and `sum_c p_c xi_c` stays 0.
 #[derive(Debug, Clone)]
 pub struct ControlVariate {
     /// Step sizes and local steps.
     pub steps: StepSchedule,
     /// The server's global step size.
     pub alpha_g: f64,
-    /// The probability p of random talk, with which the gain is `p H`, so that
-    /// `xi_c += (p / eta) (theta_{t+1} - theta_{c,H})`; `None` for a fixed H, with which the gain is 1.
+    /// The probability p of a random exchange. The gain is then `p H`, so that `xi_c += (p / eta) (theta_{t+1} - theta_{c,H})`; `None` for
+    /// a fixed H and the gain 1.
     pub talk_probability: Option<f64>,
     /// A factor of the gain.
     pub control_step: f64,
-    /// How an agent learns v.
+    /// The source of v.
     pub mean_from: MeanSource,
-    /// What an agent subtracts from v as its own share.
+    /// The agent's share subtracted from v.
     pub share: SubtractedShare,
 }
 
-/// How an agent learns the round's mean direction v.
+/// The source from which an agent learns the round's mean direction v.
 ///
 /// If all agents participate and models arrive unaltered, an agent computes v from the next model,
-/// `v = (theta_{t+1} - theta_t) / (alpha_g E)`, which costs no message; until then it keeps `theta_t` and its answer. The
-/// rounding of the model, at most `2^-53 |theta| / (alpha_g E)` per round, then enters `sum_c p_c xi_c` and is not
-/// corrected. Otherwise the server tells its participants v at the end of the round.
+/// `v = (theta_{t+1} - theta_t) / (alpha_g E)`, without a message. Until then it keeps `theta_t` and its answer. The rounding of the model,
+/// at most `2^-53 |theta| / (alpha_g E)` per round, then enters `sum_c p_c xi_c` and is not corrected. Otherwise the server sends v to its
+/// participants at the end of the round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MeanSource {
     /// From the next model.
@@ -42,22 +42,21 @@ pub enum MeanSource {
     Told,
 }
 
-/// What an agent subtracts from v as its own share.
+/// An agent's share that it subtracts from v.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubtractedShare {
-    /// The direction that it computed, whether it arrived or not (\[S\] to the letter).
+    /// The direction that it computed, even if it was lost (\[S\] to the letter).
     Computed,
-    /// The direction that the server decoded, or 0 if v does not include the agent's answer, which the server tells the
-    /// agent. `sum_c p_c xi_c` stays 0 over links that alter or lose messages.
+    /// The direction that the server decoded, or 0 if v does not include the agent's answer; the server tells the agent. `sum_c p_c xi_c`
+    /// stays 0 over links that alter or lose messages.
     Acknowledged,
-    /// The agent sends `c_c = v_c - xi_c`, the mean of its own operator over the local steps, and sets
-    /// `xi_c += gain (v - c_c - xi_c)`. An error that a link adds to v is in `sum_c p_c xi_c` for one round only, whereas
-    /// [`SubtractedShare::Computed`] accumulates such errors. Over noisy links the noise is that of `c_c`, which does not vanish at
-    /// `theta*` if agents differ.
+    /// The agent sends `c_c = v_c - xi_c`, the mean of its own operator over the local steps, and sets `xi_c += gain (v - c_c - xi_c)`. A
+    /// link's error in v is in `sum_c p_c xi_c` for one round only, whereas [`SubtractedShare::Computed`] accumulates such errors. Over
+    /// noisy links the noise has the size of `c_c`, which does not vanish at `theta*` if agents differ.
     Afresh,
 }
 
-// The vectors that an agent keeps: xi_c; its answer in the last round in which it participated; theta_t of that round.
+// The vectors that an agent keeps: xi_c; its answer in its last round; theta_t of that round.
 const XI: usize = 0;
 const SENT: usize = 1;
 const BASE: usize = 2;
@@ -82,7 +81,7 @@ impl ControlVariate {
         move |i| (theta[i] - base[i]) / scale
     }
 
-    /// By how much controls move for round t.
+    /// The move of controls for round t.
     fn moved(&self, t: u64) -> ControlMove {
         let phase = self.steps.of(t);
         ControlMove { scale: self.alpha_g * phase.sum, gain: self.gain(&phase) }
@@ -110,11 +109,11 @@ impl Client for ControlVariate {
         let theta = down.part(Part::Model);
         let afresh = self.share == SubtractedShare::Afresh;
         batch.place(theta);
-        // xi_c += gain (v - v_c), with v of the round before, computed from this model. If the agent missed rounds, the model
-        // gives the sum of v over all rounds since its last answer.
+        // xi_c += gain (v - v_c), with v of the previous round, computed from this model. If the agent missed rounds, the model gives the
+        // sum of v over all rounds since its last answer.
         if !self.is_told() && down.round > 0 {
             let moved = self.moved(down.round - 1);
-            // Agents that answered the round before, and whose answers its mean includes, need no correction.
+            // Agents whose answers are in the previous round's mean need no correction.
             let gaps = if batch.is_in_step() { 0..0 } else { batch.lanes() };
             let mut moves = Vec::new();
             for l in gaps {
@@ -221,7 +220,7 @@ mod tests {
 
     use super::*;
 
-    /// The agents of two blocks, some of which missed rounds or whose answers were lost, have the bits of batches of one agent.
+    /// Agents of two blocks, some with missed rounds or lost answers, have the bits of batches of one agent.
     #[test]
     fn what_a_rule_answers_for_an_agent_does_not_depend_on_who_shares_the_batch() {
         const N: usize = 11;

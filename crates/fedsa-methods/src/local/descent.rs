@@ -1,4 +1,4 @@
-//! The client half of methods that move along a direction: gradients, directions of the agents' own, and losses along a step.
+//! The client half of methods that move along a direction: gradients, the agents' own directions, and losses along a step.
 
 use faer::Mat;
 use fedsa::error::Result;
@@ -14,29 +14,28 @@ use super::line_search::Trials;
 use super::point::Point;
 use super::renewal::index;
 
-/// How an agent computes its own Newton direction `-H_c^-1 g` with its Hessian `H_c` at `theta_t`.
+/// The algorithm for an agent's Newton direction `-H_c^-1 g`, with its Hessian `H_c` at `theta_t`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LocalSolve {
-    /// Cholesky's factorisation of `H_c`, which is formed once: d^2 numbers while the agent answers. Where `H_c` is not positive
-    /// definite, or so near to singular that the solution has `||H_c p + g|| > tolerance ||g||`, conjugate gradients as below with
-    /// the formed matrix.
+    /// Cholesky's factorisation of `H_c`, which is formed once: d^2 numbers while the agent answers. If `H_c` is not positive definite, or
+    /// so near to singular that the solution has `||H_c p + g|| > tolerance ||g||`, conjugate gradients follow with the formed matrix.
     Direct {
         /// The relative residual.
         tolerance: f64,
-        /// The most products of the conjugate gradients.
+        /// The most products of conjugate gradients.
         steps: usize,
     },
-    /// Conjugate gradients from 0, until `||H_c p + g|| <= tolerance ||g||`, after at most `steps` products, or where
-    /// `H_c` curves downwards (then with what has been found, and `-g` at first).
+    /// Conjugate gradients from 0, until `||H_c p + g|| <= tolerance ||g||`, at most `steps` products, or negative curvature of `H_c`. In
+    /// the last case the result is the current iterate, or `-g` at the first step.
     Cg {
         /// The relative residual.
         tolerance: f64,
         /// The most products.
         steps: usize,
     },
-    /// Richardson's iteration `p <- p - size (H_c p + g)` from 0: `steps` times, of which the first needs no product.
+    /// Richardson's iteration `p <- p - size (H_c p + g)` from 0: `steps` times; the first one needs no product.
     Richardson {
-        /// The size of a step; without it `1 / lambda`, with the agent's estimate of the largest eigenvalue of `H_c` by power iteration.
+        /// The step size; by default `1 / lambda`, with the agent's estimate of the largest eigenvalue of `H_c` by power iteration.
         size: Option<f64>,
         /// The number of steps R.
         steps: usize,
@@ -46,8 +45,8 @@ pub enum LocalSolve {
 impl LocalSolve {
     /// `p` with `H_c p ~ -g` at theta, for the agent `at`. All vectors have d components.
     ///
-    /// The calls that it makes of the objective are one Hessian (`Direct`), or products with the Hessian: one for each step of conjugate
-    /// gradients, one for each but the first of Richardson's iteration, and those of an estimate of its step.
+    /// Calls of the objective: one Hessian (`Direct`), or products with the Hessian. Conjugate gradients take one product per step,
+    /// Richardson's iteration one per step but the first, and more for an estimate of its step.
     pub fn direction(self, at: &LocalContext<'_>, theta: &[f64], g: &[f64]) -> Vec<f64> {
         match self {
             LocalSolve::Direct { tolerance, steps } => with_square(g.len(), |h| {
@@ -57,7 +56,7 @@ impl LocalSolve {
             LocalSolve::Cg { tolerance, steps } => conjugate_gradients(g, tolerance, steps, returning(at.hessian_products(theta))),
             LocalSolve::Richardson { size, steps } => {
                 let mut product = returning(at.many_products(theta, richardson_products(size, steps)));
-                // Without curvature there is no Newton direction: the agent has none.
+                // Without curvature the agent has no Newton direction.
                 let own = |largest: f64| if largest == 0.0 { 0.0 } else { 1.0 / largest };
                 let size = size.unwrap_or_else(|| own(largest_eigenvalue(at.agent, g.len(), &mut product)));
                 richardson(g, size, steps, product)
@@ -65,14 +64,14 @@ impl LocalSolve {
         }
     }
 
-    /// The bytes that an agent needs for d components while it answers.
+    /// The bytes of an agent with d components while it answers.
     pub fn memory(self, d: usize) -> f64 {
         match self {
             // The matrix and its factor.
             LocalSolve::Direct { .. } => 16.0 * (d as f64).powi(2),
             // Solution, residual, direction and product.
             LocalSolve::Cg { .. } => 32.0 * d as f64,
-            // At most: where the Hessian is formed, which is worth it for some products only, it, its triangle and its blocks.
+            // An upper bound: if some products make it worth forming the Hessian, the matrix, its triangle and its blocks.
             LocalSolve::Richardson { size, steps } => {
                 let may_form = d <= MAX_ROWS && richardson_products(size, steps) > 5;
                 32.0 * d as f64 + if may_form { 16.0 * (d as f64).powi(2) } else { 0.0 }
@@ -80,8 +79,8 @@ impl LocalSolve {
         }
     }
 
-    /// The multiply-adds for d components: a product with a dense matrix is d^2, a Hessian counts as two products, and its factorisation
-    /// takes d^3 / 6. Conjugate gradients take d products without rounding.
+    /// The multiply-adds for d components: d^2 for a product with a dense matrix, as much as two products for a Hessian, d^3 / 6 for its
+    /// factorisation. Without rounding, conjugate gradients take d products.
     pub fn work(self, d: usize) -> f64 {
         let square = (d as f64).powi(2);
         match self {
@@ -97,7 +96,7 @@ fn richardson_products(size: Option<f64>, steps: usize) -> usize {
     steps.saturating_sub(1) + if size.is_some() { 0 } else { POWERS }
 }
 
-/// Products that return their image.
+/// Wraps products so that they return their image.
 fn returning(mut product: impl FnMut(&[f64], &mut [f64])) -> impl FnMut(&[f64]) -> Vec<f64> {
     move |v: &[f64]| {
         let mut out = vec![0.0; v.len()];
@@ -106,10 +105,10 @@ fn returning(mut product: impl FnMut(&[f64], &mut [f64])) -> impl FnMut(&[f64]) 
     }
 }
 
-/// The solution of `H p = -g` for a dense H, d x d and symmetric, if it exists and its residual is small enough; else that of
-/// conjugate gradients. Where components are known outside of which H is diagonal, the others are not factorised.
+/// The solution of `H p = -g` for a dense symmetric H, d x d, if it exists and its residual is small enough; otherwise by conjugate
+/// gradients. If H is known to be diagonal outside of the active components, only these are factorised.
 fn direct(h: &Mat<f64>, g: &[f64], active: Option<&ActiveComponents>, tolerance: f64, steps: usize) -> Vec<f64> {
-    // Columns of a symmetric matrix are its rows.
+    // The columns of a symmetric matrix are its rows.
     let product = |v: &[f64]| dots(v.len(), |j| h.col_as_slice(j), v);
     let minus: Vec<f64> = g.iter().map(|g| -g).collect();
     let solved = match active {
@@ -126,7 +125,7 @@ fn direct(h: &Mat<f64>, g: &[f64], active: Option<&ActiveComponents>, tolerance:
 /// Hestenes and Stiefel (1952) for `H p = -g`.
 fn conjugate_gradients(g: &[f64], tolerance: f64, steps: usize, mut product: impl FnMut(&[f64]) -> Vec<f64>) -> Vec<f64> {
     let mut p = vec![0.0; g.len()];
-    // r = -g - H p, the residual; v the direction of search.
+    // r = -g - H p, the residual; v the search direction.
     let mut r: Vec<f64> = g.iter().map(|g| -g).collect();
     let mut v = r.clone();
     let mut rr = dot(&r, &r);
@@ -149,12 +148,12 @@ fn conjugate_gradients(g: &[f64], tolerance: f64, steps: usize, mut product: imp
     p
 }
 
-/// The products of an estimate of the largest eigenvalue. From a random vector each of them multiplies the share of an eigenvalue l
-/// in the vector by l^2: after 15, eigenvalues of less than half of the largest one have lost a factor of 1e9.
+/// The products for an estimate of the largest eigenvalue. Each one multiplies the squared share of an eigenvalue l in a random start
+/// vector by l^2: after 15, eigenvalues below half of the largest one have lost a factor of 1e9.
 const POWERS: usize = 15;
 
-/// An estimate from below of the largest absolute eigenvalue of H with d rows, by power iteration from a vector that is drawn for the
-/// agent, the same in every round. The gradient is no start: after some rounds it has no part in the directions of large eigenvalues.
+/// An estimate from below of the largest absolute eigenvalue of H with d rows, by power iteration from a random vector of the agent, the
+/// same in every round. The gradient is no start: after some rounds it has no part in directions of large eigenvalues.
 fn largest_eigenvalue(agent: usize, d: usize, product: &mut impl FnMut(&[f64]) -> Vec<f64>) -> f64 {
     let mut draws = stream(0, Purpose::Compressor, 1, agent);
     let mut v: Vec<f64> = (0..d).map(|_| draws.normal()).collect();
@@ -179,19 +178,19 @@ fn richardson(g: &[f64], size: f64, steps: usize, mut product: impl FnMut(&[f64]
     p
 }
 
-/// Answers a model with the gradient `grad f_c(theta_t)`; the mean gradient with the agent's own Newton direction; and a
-/// step with the losses along it. A method asks for what it needs, in this order.
+/// Answers a model with the gradient `grad f_c(theta_t)`; the mean gradient with the agent's own Newton direction; and a step with the
+/// losses along it. A method uses a subset of these, in this order.
 #[derive(Debug, Clone)]
 pub struct DescentAgent {
     trials: Option<Trials>,
     solve: Option<LocalSolve>,
-    /// Where the agent was last asked.
+    /// The last model of a question.
     point: Point,
 }
 
 impl DescentAgent {
-    /// The agent before its first round, with the trial steps of a line search and the way to a direction of its own, if
-    /// the method has them.
+    /// The agent before its first round, with the trial steps of a line search and the algorithm for its own direction, if the method has
+    /// them.
     pub fn new(trials: Option<Trials>, solve: Option<LocalSolve>) -> Self {
         Self { trials, solve, point: Point::default() }
     }
@@ -200,7 +199,7 @@ impl DescentAgent {
 impl Agent for DescentAgent {
     fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         if let Some(model) = down.find(Part::Model) {
-            // One that sends gradients ahead is there already, unless it was restored or has missed a question.
+            // An agent that sends gradients ahead is already there, unless it was restored or has missed a question.
             let is_there = down.exchange > 0 && model.numbers() == Some(&self.point.theta);
             if !is_there {
                 self.point = Point::asked(at, down);
@@ -218,7 +217,7 @@ impl Agent for DescentAgent {
             return Ok(vec![(Part::Direction, Body::Numbers(solve.direction(at, &self.point.theta, x)))]);
         }
         let trials = self.trials.as_ref().ok_or_else(|| refused("a step", "the exchanges of this method"))?;
-        // What is refused is refused before anything is computed.
+        // Refusals come before any computation.
         let step = match down.find(Part::Trial).and_then(Body::numbers) {
             None => None,
             Some(trial) => {
@@ -269,34 +268,34 @@ mod tests {
         let loose = conjugate_gradients(&G, 0.3, 3, product);
         let r = residual(&loose) / dot(&G, &G).sqrt();
         assert!(r <= 0.3 && r > 1e-3, "{r}");
-        // Where the Hessian curves downwards at first: the gradient's direction.
+        // Negative curvature at the first step: the gradient's direction.
         let down = conjugate_gradients(&G, 0.0, 3, |v| v.iter().map(|v| -v).collect());
         assert_eq!(down, G.map(|g| -g));
     }
 
-    /// Where a factorisation serves, the direction is Newton's to rounding; else it is that of conjugate gradients with the same
-    /// matrix: where it is indefinite, and where it is singular but for rounding.
+    /// If a factorisation works, the direction is Newton's up to rounding. For indefinite or nearly singular matrices it is the direction
+    /// of conjugate gradients with the same matrix.
     #[test]
     fn direct_solutions_are_newtons_or_those_of_conjugate_gradients() {
         let dense = |h: [[f64; 3]; 3]| Mat::from_fn(3, 3, |i, j| h[i][j]);
-        // No product is allowed: the factorisation alone.
+        // No product is allowed, only the factorisation.
         assert!(residual(&direct(&dense(H), &G, None, 1e-6, 0)) < 1e-14);
         let indefinite = [[4.0, 1.0, 0.0], [1.0, -3.0, -1.0], [0.0, -1.0, 2.0]];
         let singular = [[1.0, 1.0, 1.0], [1.0, 1.0 + 1e-15, 1.0], [1.0, 1.0, 1.0 + 1e-15]];
-        // Of the singular one solutions are some 1e15, and their products whole sixteenths at best: no such residual is small.
+        // Solutions of the singular system are some 1e15, and products at best multiples of 1/16, so no such residual is small.
         for (h, g) in [(indefinite, G), (singular, [1.03, -2.07, 0.51])] {
             let by_rows = |v: &[f64]| -> Vec<f64> { h.iter().map(|row| dot(row, v)).collect() };
             let p = direct(&dense(h), &g, None, 1e-6, 1);
             assert_eq!(p, conjugate_gradients(&g, 1e-6, 1, by_rows), "{h:?}");
             assert!(p.iter().all(|x| x.abs() < 100.0) && dot(&p, &g) < 0.0, "{p:?}");
         }
-        // A run that has diverged is seen by its direction.
+        // The direction of a diverged run is not finite.
         let p = direct(&dense([[f64::NAN; 3]; 3]), &[f64::NAN; 3], None, 1e-6, 3);
         assert!(p.iter().any(|x| x.is_nan()));
     }
 
-    /// Outside of the active components the Hessian is diagonal: the direction is the same without their part of the factorisation, and where
-    /// there is none it is that of conjugate gradients.
+    /// Outside of the active components the Hessian is diagonal. The direction is the same without their part of the factorisation; if that
+    /// fails, it is the direction of conjugate gradients.
     #[test]
     fn directions_are_newtons_with_few_active_components() {
         let (place, d) = ([1, 2, 4], 6);
@@ -319,7 +318,7 @@ mod tests {
         }
     }
 
-    /// Also where one eigenvalue is far above many others, or close to the next one, whatever the agent.
+    /// Also if one eigenvalue is far above many others, or close to the next one, for any agent.
     #[test]
     fn more_than_half_of_the_largest_eigenvalue_is_found() {
         for agent in 0..50 {

@@ -8,8 +8,8 @@ use fedsa::schedule::StepSchedule;
 
 use super::plain::direction;
 
-/// Two exchanges per round. In the first an agent sends `g_c(theta_t, z_{c,0})`. In the second it receives the mean G of
-/// these operators, makes H local steps with drift `G - g_c(theta_t, z_{c,0})`, and sends `v_c`.
+/// Two exchanges per round. In the first, an agent sends `g_c(theta_t, z_{c,0})`. In the second, it receives the mean G of these operators,
+/// makes H local steps with drift `G - g_c(theta_t, z_{c,0})`, and sends `v_c`.
 ///
 /// The first local step uses the same sample `z_{c,0}` (FedHSA), so that a round uses H samples. If `fresh`, it uses
 /// another sample (FedLin), so that a round uses H + 1.

@@ -1,35 +1,35 @@
 //! Federated backtracking: agents report their losses along a step that the server proposes, and the server takes the first
 //! trial step that lowers the mean loss enough (Armijo 1966). Both halves are here, because they share the trial steps.
 //!
-//! Near the optimum decreases are smaller than the rounding errors of losses, which then allow every step. A direction of approximated
-//! curvature may be more than twice as long as Newton's, so that the whole step expands. One rule for all methods: where rounding errors hide
-//! the decrease, a step is at most 3/2 of the minimum of a parabola along the last direction. The parabola has the slopes at both ends of the
-//! last step: agents have sent the first one, and the second one follows from the next mean gradient, so that nothing more is sent. On
-//! quadratic objectives gradient methods with such steps converge R-linearly (Dai 2003, "Alternate step gradient method", Optimization
-//! 52: an inverse step of at least 2/3 of an earlier Rayleigh quotient).
+//! Near the optimum, decreases are smaller than the rounding errors of losses, which then allow every step. A direction of approximate
+//! curvature may be more than twice as long as Newton's, so that the whole step expands. All methods therefore share one rule: if rounding
+//! errors hide the decrease, a step is at most 3/2 of the minimum of a parabola along the last direction. The parabola has the slopes at
+//! both ends of the last step. Agents have sent the first slope, and the next mean gradient gives the second one, so nothing more is sent.
+//! On quadratic objectives gradient methods with such steps converge R-linearly (Dai 2003, "Alternate step gradient method", Optimization 52: an
+//! inverse step of at least 2/3 of an earlier Rayleigh quotient).
 
 use fedsa::local::LocalContext;
 use fedsa::message::Part;
 use fedsa::protocol::{Exchange, Gather, Len, ReplySpec};
 use serde::{Deserialize, Serialize};
 
-/// The trial steps s along a direction p, the first of which is 0.
+/// The trial steps s along a direction p; the first one is 0.
 ///
-/// A missing answer counts as zero. It then counts as zero in the losses at all trial steps and in the slope alike, because the
-/// losses include the one at s = 0: the means that are compared are over the same agents.
+/// A missing answer counts as zero in the losses at all trial steps and in the slope alike, because the losses include s = 0. The compared
+/// means are therefore over the same agents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trials {
     /// 0, then decreasing.
     steps: Vec<f64>,
-    /// The share of the decrease that the slope promises which a step must achieve, in (0, 1/2).
+    /// The share of the decrease predicted by the slope that a step must achieve, in (0, 1/2).
     decrease: f64,
 }
 
-/// What an agent says of a loss that is infinite or NaN, so that its point is not accepted. Means over agents stay finite, whose weights may
-/// sum to a little more than 1.
+/// The answer for a loss that is infinite or NaN, so that its point is not accepted. Means over agents stay finite, even if weights sum to
+/// slightly more than 1.
 pub const UNKNOWN_LOSS: f64 = 1e300;
 
-/// The rounding error of a mean loss, relative to it.
+/// The relative rounding error of a mean loss.
 const ROUNDING: f64 = 16.0 * f64::EPSILON;
 
 impl Trials {
@@ -38,7 +38,7 @@ impl Trials {
         Self { steps: std::iter::once(0.0).chain((0..=shrinks as i32).map(|k| factor.powi(k))).collect(), decrease }
     }
 
-    /// The number of numbers of an answer: a loss for each step, and the slope.
+    /// The length of an answer: a loss for each step, and the slope.
     pub fn answer_len(&self) -> usize {
         self.steps.len() + 1
     }
@@ -62,8 +62,8 @@ impl Trials {
         answer
     }
 
-    /// The first step s with `L(s) <= L(0) + decrease s slope` by the means of the answers: by more than rounding errors where s is above
-    /// `longest`, else but for rounding errors. `None` if there is none, or if no answer arrived.
+    /// The first step s with `L(s) <= L(0) + decrease s slope` by the means of the answers: beyond rounding errors if s is above `longest`,
+    /// otherwise up to rounding errors. `None` if there is none, or if no answer arrived.
     fn accepted(&self, answers: &[f64], longest: f64) -> Option<f64> {
         let slope = answers[self.steps.len()];
         let rounding = ROUNDING * answers[0].abs();
@@ -74,12 +74,12 @@ impl Trials {
         if slope < 0.0 { self.steps.iter().zip(answers).skip(1).find(is_good).map(|(s, _)| *s) } else { None }
     }
 
-    /// A trial step by its number, of which 0 is the step 0.
+    /// The trial step of this index; index 0 is the step 0.
     pub fn step(&self, number: usize) -> Option<f64> {
         self.steps.get(number).copied()
     }
 
-    /// The number of a trial step.
+    /// The index of a trial step.
     pub fn number(&self, step: f64) -> Option<usize> {
         self.steps.iter().position(|s| *s == step)
     }
@@ -90,11 +90,11 @@ impl Trials {
     }
 }
 
-/// Of the minimum of a parabola, the longest step that rounding errors may allow; at 2 the objective is as high as at 0.
+/// The longest step that rounding errors may allow, in units of the parabola's minimum; at 2 the objective is as high as at 0.
 const OF_MINIMUM: f64 = 1.5;
 
-/// A decrease below this share of the loss is one of the rounding errors of gradients, whose square is as small against the loss. Slopes then say
-/// nothing of the length.
+/// A decrease below this share of the loss is within the rounding errors of gradients, whose square is as small relative to the loss.
+/// Slopes then say nothing about the length.
 const ROUNDING_OF_GRADIENTS: f64 = 64.0 * f64::EPSILON * f64::EPSILON;
 
 /// A server's line search: the trial steps, and the longest one that rounding errors may allow.
@@ -102,15 +102,15 @@ const ROUNDING_OF_GRADIENTS: f64 = 64.0 * f64::EPSILON * f64::EPSILON;
 pub struct LineSearch {
     /// The trial steps.
     pub trials: Trials,
-    /// Whether the answers of all agents are in the direction of this round.
+    /// Whether the direction of this round includes the answers of all agents.
     is_whole: bool,
-    /// The longest step, in the unit of the directions, that rounding errors may allow; `None` before any is known.
+    /// The longest step that rounding errors may allow, in the unit of the directions; `None` if unknown.
     longest: Option<f64>,
     /// The last step, until the gradient at its end is known.
     last: Option<LastStep>,
 }
 
-/// A step that was taken.
+/// An accepted step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct LastStep {
     /// p.
@@ -127,22 +127,22 @@ impl LineSearch {
         Self { trials, is_whole: false, longest: None, last: None }
     }
 
-    /// The mean gradient at theta, with which the direction of a round is formed; `is_whole` says whether all agents have answered for the direction.
+    /// Handles the mean gradient at theta, from which a round's direction is formed; `is_whole` says whether it includes all agents.
     pub fn begin(&mut self, gradient: &[f64], is_whole: bool) {
         self.is_whole = is_whole;
         let Some(last) = self.last.take().filter(|_| is_whole) else { return };
         let slope: f64 = gradient.iter().zip(&last.direction).map(|(g, p)| g * p).sum();
-        // No more than one trial step longer: another direction may have more curvature.
+        // At most one trial step longer, because another direction may have more curvature.
         let growth = self.trials.steps.get(2).map_or(1.0, |second| 1.0 / second);
         let fall = 1.0 - slope / last.slope;
         let factor = if fall > OF_MINIMUM / growth { OF_MINIMUM / fall } else { growth };
         self.longest = Some(last.length * factor).filter(|longest| *longest > 0.0);
     }
 
-    /// The share of the direction p that is taken, by the means of the answers; `None` if no trial step lowers the loss enough, or if no
-    /// answer arrived. `are_all` says whether all agents have answered with losses: those of some agents, or along a direction of some, say
-    /// nothing of later steps. `unit` is the length of the direction, in a unit in which directions of different rounds can be compared;
-    /// `None` for directions whose own rule finds their length: rounding errors then allow every step.
+    /// The share of the direction p to take, by the means of the answers; `None` if no trial step lowers the loss enough, or if no answer
+    /// arrived. `are_all` says whether all agents answered with losses; losses of some agents, or along a direction of some, say nothing
+    /// about later steps. `unit` is the length of the direction in a unit that is comparable across rounds; `None` for directions whose own
+    /// rule finds their length. Rounding errors then allow every step.
     pub fn step(&mut self, p: &[f64], answers: &[f64], are_all: bool, unit: Option<f64>) -> Option<f64> {
         let longest = self.longest.zip(unit).map_or(f64::INFINITY, |(longest, unit)| (longest / unit).max(self.trials.last()));
         let step = self.trials.accepted(answers, longest)?;
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(nothing, [None; 2]);
     }
 
-    /// A search whose last step was of this length, with the slope -1 before it and `after` at its end.
+    /// A search whose last step had this length, with the slope -1 before it and `after` at its end.
     fn after(length: f64, after: f64) -> LineSearch {
         let mut search = LineSearch::new(Trials::new(0.5, 2, 0.1));
         search.begin(&[-7.0], true);
@@ -183,7 +183,7 @@ mod tests {
         search
     }
 
-    /// The minimum of the parabola is at `s / (1 - q)`, q the share of the slope that is left.
+    /// The minimum of the parabola is at `s / (1 - q)`, with q the remaining share of the slope.
     #[test]
     fn rounding_errors_allow_no_step_far_behind_the_minimum_of_a_parabola() {
         for (length, slope, longest) in
@@ -192,7 +192,7 @@ mod tests {
             let mut search = after(length, slope);
             let known = search.longest.unwrap();
             assert!((known - longest).abs() < 1e-15 * longest.max(0.1), "{length}, {slope}: {known}");
-            // Of a direction that is half as long it is twice as much, and of others every step is allowed.
+            // For a direction of half the length the bound is twice as much; for directions without a unit every step is allowed.
             let step = |unit| search.clone().step(&[1.0], &FLAT, true, unit);
             let most = |longest: f64| [1.0, 0.5, 0.25].into_iter().find(|s| *s <= longest).or(Some(0.25));
             assert_eq!((step(Some(1.0)), step(Some(0.5)), step(None)), (most(longest), most(2.0 * longest), Some(1.0)));

@@ -1,4 +1,4 @@
-//! Client rules that several methods share, and what they are made of.
+//! Client rules that several methods share, and their parts.
 
 pub mod control_variate;
 pub mod descent;

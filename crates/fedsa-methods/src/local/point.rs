@@ -1,4 +1,4 @@
-//! The model that an agent was last asked at, and its gradient there.
+//! The model of an agent's last question, and its gradient there.
 
 use fedsa::error::{Error, Result};
 use fedsa::local::LocalContext;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::line_search::Trials;
 
-/// What agents keep between the exchanges of a round: `theta_t` of the last question with a model and `grad f_c(theta_t)`, d components
+/// An agent's state between the exchanges of a round: `theta_t` of the last question with a model, and `grad f_c(theta_t)`, d components
 /// each; both are empty before the first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Point {
@@ -45,7 +45,7 @@ impl Point {
         self.theta.iter().chain(&self.gradient).flat_map(|x| x.to_le_bytes()).collect()
     }
 
-    /// Reads what [`Point::save`] wrote; `whose` names the agent in the error, such as `a Newton agent`.
+    /// Reads the bytes of [`Point::save`]; `whose` names the agent in the error, such as `a Newton agent`.
     ///
     /// # Errors
     /// When the bytes are not two vectors of one length.
@@ -60,7 +60,7 @@ impl Point {
     }
 }
 
-/// Restores an agent that keeps nothing.
+/// Restores an agent without state.
 pub(crate) fn without_state(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         Ok(())

@@ -1,49 +1,49 @@
-//! What an answer of Q-SHED adds to the bits that the server holds of an agent's eigenvectors, as bytes.
+//! Bits that an answer of Q-SHED adds to the server's copy of an agent's eigenvectors, as bytes.
 //!
-//! Two parts of a message: the *refinement* says how many bits each vector gets, and the *digits* are these bits. Both are strings of
-//! bits, the first bit in the lowest bit of the first byte, padded with zeros to whole bytes. A refinement is
+//! A message has two parts: the *refinement* says how many bits each vector gets, and the *digits* are these bits. Both are bit strings,
+//! with the first bit in the lowest bit of the first byte, padded with zeros to whole bytes. A refinement consists of
 //!
-//! | what | bits |
+//! | content | bits |
 //! | --- | --- |
-//! | checksum of the bits of all vectors before ([`checksum`]) | 32 |
-//! | the first vector that gets bits, and how many vectors follow from it on | 16 + 16 |
-//! | of each of these the bits that it gets, 0 or more | 6 |
+//! | checksum of the previous bits of all vectors ([`checksum`]) | 32 |
+//! | the first vector that gets bits, and the number of vectors from it on | 16 + 16 |
+//! | for each of these, the bits that it gets, 0 or more | 6 |
 //! | if there are any, the components that are then across ([`BitWriter::push_across`]) | 3, 16 each |
 //!
-//! Digits are, for each vector in this order, those of each component.
+//! Digits follow for each vector in this order, component by component.
 
 use crate::nested_grid::{MAX_ACROSS, MAX_BITS};
 
 /// The bits that one vector gets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct More {
-    /// How many for each component, at most [`MAX_BITS`].
+    /// The bits per component, at most [`MAX_BITS`].
     pub bits: u32,
-    /// The components that are across with them, increasing.
+    /// The components that are across with these bits, increasing.
     pub across: Vec<u16>,
 }
 
 /// The bits that an answer adds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Refinement {
-    /// The checksum of the bits of all vectors before.
+    /// The checksum of the previous bits of all vectors.
     pub base: u32,
     /// The first vector that gets bits.
     pub start: usize,
-    /// The bits of this vector and of those after it.
+    /// The bits of this vector and of later ones.
     pub more: Vec<More>,
 }
 
-/// Bits of the head of a refinement, of a number of bits, of a number of components and of an index.
+/// Bits of a refinement's head, a number of bits, a number of components, and an index.
 const HEAD: usize = 64;
 const BITS: u32 = 6;
 const COUNT: u32 = 3;
 const INDEX: u32 = 16;
 
-/// The most bits of the components of one vector that are across.
+/// The most bits of one vector's components that are across.
 pub const MAX_ACROSS_BITS: usize = COUNT as usize + MAX_ACROSS * INDEX as usize;
 
-/// The checksum of the bits a component of each vector: a CRC-32 of one byte each.
+/// The checksum of the bits per component of each vector: a CRC-32 with one byte each.
 pub fn checksum(bits: &[u32]) -> u32 {
     crc32fast::hash(&bits.iter().map(|bits| *bits as u8).collect::<Vec<u8>>())
 }
@@ -54,7 +54,7 @@ impl Refinement {
         (HEAD + q * (BITS as usize + MAX_ACROSS_BITS)).div_ceil(8)
     }
 
-    /// The bits a component of all vectors together.
+    /// The bits per component of all vectors together.
     pub fn total(&self) -> u64 {
         self.more.iter().map(|more| u64::from(more.bits)).sum()
     }
@@ -79,7 +79,7 @@ impl Refinement {
         out.finish()
     }
 
-    /// What [`Refinement::pack`] packed, of vectors of d components; `None` if bytes are not that.
+    /// The refinement from the bytes of [`Refinement::pack`], for vectors of d components; `None` if the bytes are invalid.
     pub fn unpack(bytes: &[u8], d: usize) -> Option<Self> {
         let mut from = BitReader::new(bytes);
         let (base, start, count) = (from.take(32)?, from.take(INDEX)? as usize, from.take(INDEX)?);
@@ -129,7 +129,7 @@ impl BitWriter {
         across.iter().for_each(|i| self.push(u32::from(*i), INDEX));
     }
 
-    /// The bytes, the last of which is filled up with zeros.
+    /// The bytes; zeros fill up the last one.
     pub fn finish(mut self) -> Vec<u8> {
         if self.filled > 0 {
             self.bytes.push(self.word as u8);
@@ -138,7 +138,7 @@ impl BitWriter {
     }
 }
 
-/// Reads what a [`BitWriter`] wrote.
+/// Reads the bytes of a [`BitWriter`].
 #[derive(Debug, Clone)]
 pub struct BitReader<'a> {
     bytes: std::slice::Iter<'a, u8>,
@@ -165,8 +165,8 @@ impl<'a> BitReader<'a> {
         Some(x as u32)
     }
 
-    /// The components that [`BitWriter::push_across`] appended, of a vector of d components; `None` if there are fewer bits, or other than
-    /// at most [`MAX_ACROSS`] increasing indices below d.
+    /// The components from [`BitWriter::push_across`], for a vector of d components; `None` if there are too few bits, or invalid ones:
+    /// more than [`MAX_ACROSS`], not increasing, or not below d.
     pub fn take_across(&mut self, d: usize) -> Option<Vec<u16>> {
         let few = self.take(COUNT)? as usize;
         let across = (0..few).map(|_| self.take(INDEX).map(|i| i as u16)).collect::<Option<Vec<u16>>>()?;
@@ -203,7 +203,7 @@ mod tests {
             assert!(bytes.len() <= Refinement::most_bytes(count));
             assert_eq!(Refinement::unpack(&bytes, d), Some(refinement.clone()));
             assert_eq!(refinement.digits_len(d), (refinement.total() as usize * d).div_ceil(8));
-            // Cut off, or with anything behind it.
+            // Truncated, or with trailing bytes.
             assert_eq!(Refinement::unpack(&bytes[..bytes.len() - 1], d), None);
             assert_eq!(Refinement::unpack(&[&bytes[..], &[0]].concat(), d), None);
         }

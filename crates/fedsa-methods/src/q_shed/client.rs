@@ -1,4 +1,4 @@
-//! The client half of Q-SHED: gradients, and eigenvectors of a Hessian that are refined by as many bits as the link carries.
+//! The client half of Q-SHED: gradients, and eigenvectors of a Hessian, refined by as many bits as the link carries.
 
 use std::sync::Arc;
 
@@ -17,64 +17,64 @@ use crate::local::refinement::{BitWriter, More, Refinement, checksum};
 use crate::local::renewal::{FLOOR, due, foreign};
 use crate::nested_grid;
 
-/// The vectors that get the bits of a round.
+/// Vectors that get the bits of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BitRule {
-    /// The vectors that bring the server's Hessian closest, among the first `min(q + B, d - 1)` vectors (\[T\] eq. 3.21, 3.23).
+    /// The vectors that bring the server's Hessian closest, among the first `min(q + B, d - 1)` (\[T\] eq. 3.21, 3.23).
     Optimal,
-    /// The same for every number of vectors up to that one, of which the best is taken (the exact search of \[T\] eq. 3.21).
+    /// The best of `optimal` for every number of vectors up to this one (exact search, \[T\] eq. 3.21).
     Exact,
-    /// As many vectors as can be sent with the most bits, the first ones first; bits that are left over are not used (NQ-SHED).
+    /// The first vectors, each with the most bits; remaining bits are unused (NQ-SHED).
     FirstVectors,
-    /// The vectors of `optimal`, but vectors are sent as they are once they get any bit (ideal-SHED).
+    /// The vectors of `optimal`, sent unquantised with their first bit (ideal-SHED).
     Ideal,
 }
 
-/// What all agents know of the method.
+/// The method's parameters, known to all agents.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QShedPlan {
-    /// When agents renew.
+    /// The renewal schedule of the agents.
     pub renewal: Renewal,
-    /// Which vectors get the bits.
+    /// The vectors that get the bits.
     pub rule: BitRule,
-    /// The most bits of a component, over all rounds since the renewal.
+    /// The most bits per component, over all rounds since the renewal.
     pub max_bits: u32,
-    /// Bits a component in a round, where the link has no budget.
+    /// Bits per component and round, if the link has no budget.
     pub budget: u64,
     /// The trial steps.
     pub trials: Trials,
 }
 
-/// An agent: what it last computed and sent.
+/// An agent: its last computations and messages.
 pub struct QShedAgent {
     plan: Arc<QShedPlan>,
     saved: State,
-    /// The eigenpairs of the Hessian at the last renewal. Those are saved of whose vectors bits may still have to be sent.
+    /// The eigenpairs of the Hessian at the last renewal. Pairs whose vectors may still need bits are saved.
     kept: Option<HessianPairs>,
 }
 
-/// What an agent saves.
+/// The saved state of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct State {
-    /// Where the agent was last asked, for the line search.
+    /// The last model of a question, for the line search.
     point: Point,
     /// The round of the last renewal, and theta in that round.
     renewed: Option<(u64, Vec<f64>)>,
     /// The round of its last answer.
     answered: Option<u64>,
-    /// The bits a component that the server holds of each eigenvector of this Hessian, if the last answer counted.
+    /// The bits per component of each eigenvector of this Hessian at the server, if the last answer counted.
     bits: Vec<u32>,
-    /// Those that it holds otherwise.
+    /// The bits at the server otherwise.
     before: Vec<u32>,
 }
 
-/// What an agent saves beside it of its eigenpairs.
+/// The saved eigenpairs of an agent.
 #[derive(Serialize, Deserialize)]
 struct SavedRest {
     values: Vec<f64>,
-    /// The number of the first eigenvector that follows.
+    /// The index of the first saved eigenvector.
     first: usize,
     /// One eigenvector after the other.
     vectors: Vec<f64>,
@@ -82,11 +82,11 @@ struct SavedRest {
 
 /// The eigenpairs of one Hessian.
 struct HessianPairs {
-    /// All eigenvalues; those below the floor count as the floor.
+    /// All eigenvalues, raised to the floor.
     values: Vec<f64>,
-    /// The number of the first eigenvector that is known.
+    /// The index of the first known eigenvector.
     first: usize,
-    /// The eigenvectors from there on, one a column; those that are never sent may be missing.
+    /// The eigenvectors from there on, one per column; vectors that are never sent may be missing.
     vectors: Mat<f64>,
 }
 
@@ -94,7 +94,7 @@ impl HessianPairs {
     fn new(hessian: &Mat<f64>) -> Self {
         let Eigenpairs { values, vectors } = Eigenpairs::leading(hessian, hessian.nrows());
         let floor = (FLOOR * values[0]).max(f64::MIN_POSITIVE);
-        // NaN stays, and is to be sent: the run has then diverged.
+        // NaN stays and must be sent, because the run has diverged.
         let values = values.iter().map(|l| if *l < floor { floor } else { *l }).collect();
         Self { values, first: 0, vectors }
     }
@@ -103,15 +103,14 @@ impl HessianPairs {
         self.vectors.col_as_slice(i - self.first)
     }
 
-    /// How many of the first eigenvectors may be sent at all: those whose eigenvalues are above the least one, to rounding, and those
-    /// before them.
+    /// The number of first eigenvectors that may be sent at all: those up to the last eigenvalue above the least one, up to rounding.
     fn most(&self) -> usize {
         let d = self.values.len();
         let least = self.values[d - 1] + d as f64 * f64::EPSILON * self.values[0];
         self.values.iter().take_while(|l| **l > least).count()
     }
 
-    /// What is saved of pairs of whose vectors the server holds `held` with all their bits; `None` where they are not finite.
+    /// The pairs to save if the server holds `held` vectors with all their bits; `None` if they are not finite.
     fn rest(&self, held: usize) -> Option<SavedRest> {
         let first = held.max(self.first);
         let vectors: Vec<f64> = (first..self.most()).flat_map(|i| self.vector(i)).copied().collect();
@@ -119,7 +118,7 @@ impl HessianPairs {
         is_finite.then(|| SavedRest { values: self.values.clone(), first, vectors })
     }
 
-    /// The pairs that [`HessianPairs::rest`] gave, of a Hessian with d rows; `None` if they are not such.
+    /// The pairs of [`HessianPairs::rest`], for a Hessian with d rows; `None` if they are invalid.
     fn of_rest(SavedRest { values, first, vectors }: SavedRest, d: usize) -> Option<Self> {
         let columns = vectors.len() / d.max(1);
         let is_finite = values.iter().chain(&vectors).all(|x| x.is_finite());
@@ -131,13 +130,13 @@ impl HessianPairs {
         (columns == kept.most().saturating_sub(first)).then_some(kept)
     }
 
-    /// The bits of each vector in all after a round with a budget of so many a component; `before` are those that the server has.
+    /// The total bits of each vector after a round with a budget of this many per component; `before` are the bits at the server.
     fn bits_after(&self, before: &[u32], plan: &QShedPlan, budget: u64) -> Vec<u32> {
         let QShedPlan { rule, max_bits, .. } = *plan;
         if !self.values[0].is_finite() {
             return before.to_vec();
         }
-        // What is best does not depend on the scale, in which squares are finite.
+        // The optimum does not depend on the scale; with this scale, squares are finite.
         let scaled = || self.values.iter().map(|l| l / self.values[0]).collect::<Vec<f64>>();
         let mut after = match rule {
             BitRule::Optimal | BitRule::Ideal => allocate(&scaled(), before, max_bits, budget, CountRule::Heuristic),
@@ -149,8 +148,8 @@ impl HessianPairs {
                 after
             }
         };
-        // A vector without bits adds nothing, nor does one whose eigenvalue is the least one, to rounding. One whose eigenvalue is the next one
-        // as well adds nothing yet: it is sent all the same, as the pairs after a group of equal ones come after it.
+        // A vector without bits adds nothing, nor does one whose eigenvalue is the least one, up to rounding. One whose eigenvalue equals
+        // the next one adds nothing yet. It is still sent, because the pairs after a group of equal ones follow it.
         let most = self.most();
         let adds = |after: &[u32]| after.last() != Some(&0) && after.len() <= most;
         while after.len() > before.len() && !adds(&after) {
@@ -159,7 +158,7 @@ impl HessianPairs {
         after
     }
 
-    /// What takes vectors from `before` to `after` bits: which get them, and the bits themselves. `round` is that of the Hessian.
+    /// The refinement of vectors from `before` to `after` bits, and the bits themselves. `round` is the round of the Hessian.
     fn refine(&self, at: &LocalContext<'_>, round: u64, before: &[u32], after: &[u32]) -> (Refinement, Vec<u8>) {
         let bits_before = |i: usize| before.get(i).copied().unwrap_or(0);
         let changed = |i: &usize| after[*i] > bits_before(*i);
@@ -181,7 +180,7 @@ impl HessianPairs {
         (Refinement { base: checksum(before), start, more }, digits.finish())
     }
 
-    /// The same where vectors are sent as they are: those that get their first bits.
+    /// The same for unquantised vectors: those that get their first bits.
     fn whole(&self, before: &[u32], after: &[u32]) -> (Refinement, Vec<f64>) {
         let bits_before = |i: usize| before.get(i).copied().unwrap_or(0);
         let more = (0..after.len()).map(|i| More { bits: after[i] - bits_before(i), across: Vec::new() }).collect();
@@ -197,7 +196,7 @@ impl QShedAgent {
         Self { plan, saved: State::default(), kept: None }
     }
 
-    /// The bits of each vector that the server holds at a question.
+    /// The bits of each vector at the server at the time of a question.
     fn held(&mut self, down: &Message) -> Vec<u32> {
         match down.last_answer(self.saved.answered) {
             LastAnswer::Counted => std::mem::take(&mut self.saved.bits),
@@ -206,13 +205,13 @@ impl QShedAgent {
         }
     }
 
-    /// How many of the first vectors the server holds with all their bits.
+    /// The number of first vectors that the server holds with all their bits.
     fn whole(&self, bits: &[u32]) -> usize {
         bits.iter().take_while(|bits| **bits == self.plan.max_bits).count()
     }
 
-    /// Computes the pairs of the last renewal again where those that were saved do not contain all that the server lacks: where the
-    /// agent begins anew after a restart.
+    /// Recomputes the pairs of the last renewal if the saved ones lack some that the server needs, because the agent restarts from its
+    /// first pair.
     fn compute_again(&mut self, at: &LocalContext<'_>, held: &[u32]) {
         let whole = self.whole(held);
         let is_there = self.kept.as_ref().is_some_and(|kept| kept.first <= whole);
@@ -294,7 +293,7 @@ impl Agent for QShedAgent {
         let are_bits = are(bits) && are(before) && before.iter().zip(bits).all(|(before, after)| before <= after);
         let fits =
             theta.len() == d && gradient.len() == d && are_bits && renewed.as_ref().is_none_or(|(round, _)| d > 0 && *round < 1 << 32);
-        // Numbers need not be finite: those of an agent that was asked far from where its loss can be computed are not.
+        // Numbers may be infinite or NaN if the agent was asked far from where its loss can be computed.
         if !fits || before.len() > bits.len() {
             return Err(bad_state());
         }
@@ -337,7 +336,7 @@ mod tests {
         assert_eq!(kept.bits_after(&[16; 4], &plan, 100), [16; 4]);
     }
 
-    /// Values below the floor, equal ones and none that is positive: no bits for vectors that add nothing.
+    /// Values below the floor, equal values and no positive value: vectors that add nothing get no bits.
     #[test]
     fn vectors_that_add_nothing_get_no_bits() {
         for rule in [BitRule::Optimal, BitRule::Exact, BitRule::FirstVectors, BitRule::Ideal] {
@@ -352,8 +351,8 @@ mod tests {
         }
     }
 
-    /// Groups of equal eigenvalues, also to rounding only, that are longer than what one round can carry are passed in some rounds, by every
-    /// rule; those at the end of the spectrum are not sent.
+    /// Groups of equal eigenvalues, exactly or up to rounding, that exceed one round's capacity are passed in several rounds, by every
+    /// rule; groups at the end of the spectrum are not sent.
     #[test]
     fn groups_of_equal_eigenvalues_are_passed() {
         for rule in [BitRule::Optimal, BitRule::Exact, BitRule::FirstVectors, BitRule::Ideal] {
@@ -376,7 +375,7 @@ mod tests {
         }
     }
 
-    /// What is best does not depend on the scale of the Hessian, however large or small.
+    /// The optimum does not depend on the scale of the Hessian, however large or small.
     #[test]
     fn bits_do_not_depend_on_the_scale() {
         let values = [0.21, 0.11, 0.06, 0.03, 0.02, 0.01];

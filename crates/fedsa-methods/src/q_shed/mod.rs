@@ -1,4 +1,4 @@
-//! Q-SHED: SHED whose eigenvectors are quantised, and refined by as many bits as each agent's link carries (\[T\] chapter 3, Algorithm 5).
+//! Q-SHED: SHED with quantised eigenvectors, refined by as many bits as each agent's link carries (\[T\] chapter 3, Algorithm 5).
 //!
 //! ```text
 //! agent c:   if t in I:  H_c = Hess f_c(theta_t) = sum_j l_j v_j v_j^T,  l_1 >= .. >= l_d,  b_j = 0       renewal
@@ -10,26 +10,26 @@
 //!            theta_{t+1} = theta_t + s p, s by backtracking on the agents' losses                         (second exchange)
 //! ```
 //!
-//! **Bits** are those that bring Hhat_c closest to H_c in expectation if they may be any real numbers, rounded to whole bits within the
-//! budget: `crate::bit_allocation`, with corrections of the source. Of whole bits they need not be the best. `crate::nested_grid` describes the quantiser. Decoded vectors are not normalised, as in the source: the model of the loss
-//! counts on errors of mean 0. As `l_j >= rho_c > 0`, Hhat_c is positive definite whatever the bits are; where Hhat is singular to
-//! working precision, the step is minus the gradient, as in SHED. Eigenvalues that are negative or below `1e-12 l_1` count as `1e-12 l_1`.
+//! **Bits.** The real numbers of bits that bring Hhat_c closest to H_c in expectation are rounded to whole bits within the budget:
+//! `crate::bit_allocation`, with corrections of the source. The rounded bits need not be optimal. `crate::nested_grid` describes the
+//! quantiser. Decoded vectors are not normalised, as in the source: the model of the loss assumes errors of mean 0. As `l_j >= rho_c > 0`,
+//! Hhat_c is positive definite for any bits. If Hhat is singular to working precision, the step is minus the gradient, as in SHED.
+//! Eigenvalues below `1e-12 l_1`, or negative, count as `1e-12 l_1`.
 //!
-//! **The budget** is that of the agent's link (`bit-budget`), which the agent knows before it answers, and otherwise a setting, which is
-//! refused beside a budget of the link. It pays for the digits of eigenvectors alone, `sum_j (new bits of v_j) <= B_t` for each component.
-//! Outside of it, and counted by the ledger like all that is sent: the gradient, rho and the eigenvalues, which are exact, as in the
-//! source; and which vectors get how many bits, 8 bytes and 6 to 9 bits a vector, on which the source is silent. A round whose budget is 0
-//! sends the gradient. If that is so in all rounds, no pair is ever sent, and the method is gradient descent with steps `s/l_1`.
+//! **The budget** belongs to the agent's link (`bit-budget`), which the agent knows before it answers. Without one it is a setting, which
+//! is refused together with a budget of the link. It pays for the digits of eigenvectors only: `sum_j (new bits of v_j) <= B_t` for each
+//! component. The ledger also counts what is outside of it. The gradient, rho and the eigenvalues are exact, as in the source. The number
+//! of bits per vector takes 8 bytes and 6 to 9 bits per vector; the source does not mention it. A round with budget 0 sends the gradient.
+//! If all rounds have budget 0, no pair is ever sent, and the method is gradient descent with steps `s/l_1`.
 //!
-//! **Rules and names.** *q-shed*: bits where they help most. *nq-shed*: vectors with b_max bits each, the first ones first; bits that are
-//! left over are not used, and a budget that carries no whole vector sends the gradient alone. *ideal-shed*: the vectors of *q-shed* as they
-//! are, as if each were sent whole with its first bit; what the ledger counts for it is beyond the budget.
+//! **Rules and names.** *q-shed* puts bits where they help most. *nq-shed* gives vectors b_max bits each, in their order; remaining bits
+//! are unused, and a budget below a whole vector sends the gradient only. *ideal-shed* sends the vectors of *q-shed* unquantised, each with
+//! its first bit; the ledger's count for it exceeds the budget.
 //!
-//! **Over links.** What is said of SHED holds here. The invariant over losses: *what the server holds of an agent are the leading bits of
-//! the eigenvectors of one of its Hessians, with the rho of the answer that was taken last*. Each answer says by a checksum of all
-//! vectors' bits to what it adds. One that does not add to what is held counts as lost; an agent whose answer was lost is told with
-//! its next question what is held, and goes on from there. No codec alters anything that agents send, so that codecs other than
-//! `exact` are refused.
+//! **Over links.** SHED's rules apply. The invariant over losses: *the server holds of an agent the leading bits of the eigenvectors of one
+//! of its Hessians, with the rho of the last accepted answer*. A checksum of all vectors' bits in each answer says to what it adds. An
+//! answer that does not add to the held bits counts as lost. After a lost answer, the agent's next question states the held bits, and the
+//! agent continues from there. No codec changes the agents' messages, so codecs other than `exact` are refused.
 
 mod client;
 mod server;
@@ -56,19 +56,19 @@ pub use client::BitRule;
 use client::{QShedAgent, QShedPlan};
 use server::{QShedRule, QShedServer};
 
-/// What an allocation takes for each vector, in multiply-adds: some 30 by 30 evaluations of roots.
+/// The multiply-adds of an allocation per vector: some 30 by 30 evaluations of roots.
 const SEARCH: f64 = 2000.0;
 
-/// The settings of Q-SHED.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct QShed {
-    /// When agents recompute their Hessians.
+    /// When agents recompute Hessians.
     #[serde(deserialize_with = "fedsa::registry::table")]
     pub renewal: Renewal,
-    /// Which eigenvectors get a round's bits.
+    /// Eigenvectors that get the bits.
     pub allocation: BitRule,
     /// Most bits per eigenvector component between renewals.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 32)))]
@@ -146,7 +146,7 @@ impl MethodSettings for QShed {
         }
     }
 
-    /// The digits of one answer are at most `b_max d (d - 1)` bits.
+    /// The digits of one answer have at most `b_max d (d - 1)` bits.
     fn largest_dimension(&self) -> usize {
         (1 << 15) - 1
     }
@@ -193,13 +193,13 @@ impl MethodSettings for QShed {
         Box::new(QShedServer::new(steps, setting.weights.to_vec(), rule))
     }
 
-    /// Of each agent all eigenvectors at the agent, their codes or the vectors at the server, a Hessian, and two triangles at the server.
+    /// For each agent all eigenvectors at the agent, their codes or the vectors at the server, a Hessian, and two triangles at the server.
     fn memory(&self, agents: usize, d: usize) -> f64 {
         8.0 * agents as f64 * 4.0 * (d as f64).powi(2)
     }
 
-    /// A gradient, the losses, the sums of all vectors that are refined, and a Hessian with its eigenpairs at renewals; the exact
-    /// search solves an allocation for each number of vectors.
+    /// A gradient, the losses, the sums of all refined vectors, and at renewals a Hessian with its eigenpairs. The exact search solves an
+    /// allocation for each number of vectors.
     fn work(&self, _: usize, d: usize) -> f64 {
         let losses = self.trials().losses() as f64;
         let d = d as f64;

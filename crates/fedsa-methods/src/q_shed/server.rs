@@ -1,4 +1,4 @@
-//! The server half of Q-SHED: eigenvectors as far as their bits have arrived, a Newton-type step from them, and its length.
+//! The server half of Q-SHED: eigenvectors from the bits that have arrived, a Newton-type step from them, and its length.
 
 use faer::Mat;
 use fedsa::error::{Error, Result};
@@ -14,47 +14,47 @@ use crate::local::refinement::{BitReader, More, Refinement, checksum};
 use crate::nested_grid;
 use crate::server::approximation::{HeldPairs, NewtonSteps, ORTHOGONAL, ROUNDING, Spectrum, StoredPairs, UNIT, direction};
 
-/// What the rule of Q-SHED is given.
+/// The parameters of Q-SHED at the server.
 #[derive(Debug, Clone)]
 pub struct QShedRule {
-    /// The run's seed, which keys the offsets of grids.
+    /// The run's seed, which determines the offsets of grids.
     pub seed: u64,
-    /// The most bits of a component.
+    /// The most bits per component.
     pub max_bits: u32,
-    /// Whether vectors are sent as they are (ideal-SHED).
+    /// Whether vectors are unquantised (ideal-SHED).
     pub are_whole: bool,
 }
 
-/// Keeps the bits of the eigenvectors that each agent has sent, and steps by the mean of the Hessians that they approximate.
+/// Keeps the bits of each agent's eigenvectors, and steps by the mean of the Hessians that they approximate.
 ///
-/// The invariant over losses: what is held of an agent are the leading bits of eigenvectors of one of its Hessians, with the rho of the
-/// answer that was taken last. An answer says by a checksum to which bits it adds; if these are neither the ones that are held nor none, its
-/// bits are not taken. An agent whose answer was lost is told so with its next question, and goes on from the bits before it.
+/// The invariant over losses: the server holds of an agent the leading bits of eigenvectors of one of its Hessians, with the rho of the
+/// last accepted answer. A checksum in an answer says to which bits it adds. If these are neither the held bits nor none, the server
+/// rejects the answer's bits. The next question tells an agent about a lost answer, and it continues from the bits before it.
 #[derive(Debug, Clone)]
 pub struct QShedServer {
-    /// `theta_t` and how long steps are.
+    /// `theta_t` and the step lengths.
     pub steps: NewtonSteps,
     rule: QShedRule,
     held: HeldPairs<Vec<Pair>>,
 }
 
-/// An eigenvalue, and what has arrived of its vector.
+/// An eigenvalue, and the received part of its vector.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Pair {
     value: f64,
-    /// Bits of a component; a vector without bits counts as 0.
+    /// Bits per component; a vector without bits counts as 0.
     bits: u32,
-    /// The code of each component, and the components that are across (`crate::nested_grid`); empty without bits, and for vectors that are
-    /// sent as they are.
+    /// The code of each component, and the components that are across (`crate::nested_grid`); empty without bits, and for unquantised
+    /// vectors.
     codes: Vec<u32>,
     across: Vec<u16>,
-    /// The vector that was sent as it is.
+    /// The unquantised vector.
     whole: Vec<f64>,
 }
 
-/// An answer, read.
+/// A parsed answer.
 struct Answer<'a> {
-    /// The eigenvalues that are new, and rho.
+    /// The new eigenvalues, and rho.
     spectrum: Spectrum<'a>,
     refinement: Refinement,
     /// The digits, or whole vectors.
@@ -62,14 +62,14 @@ struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// Reads the parts of an answer with vectors of d components of at most `most` bits.
+    /// Parses an answer with vectors of d components of at most `most` bits.
     fn read(parts: &'a [(Part, Body)], d: usize, most: u32) -> Result<Self> {
         let body = |part| parts.iter().find(|(p, _)| *p == part).map(|(_, body)| body);
         let spectrum = Spectrum::read(body(Part::Eigenvalues).and_then(Body::numbers).unwrap_or_default(), d)?;
         let Some(Body::Packed(bytes)) = body(Part::Refinement) else { return Err(no_refinement()) };
         let refinement = Refinement::unpack(bytes, d).ok_or_else(no_refinement)?;
         let (q, end) = (spectrum.first + spectrum.values.len(), refinement.end());
-        // The last of new vectors has bits, so that q is the number of vectors that count.
+        // The last new vector must have bits, so that q is the number of vectors that count.
         let ends_with_bits = spectrum.values.is_empty() || end == q && refinement.more.last().is_some_and(|more| more.bits > 0);
         if end > q || !ends_with_bits || refinement.more.iter().any(|more| more.bits > most) {
             return Err(no_refinement());
@@ -78,7 +78,8 @@ impl<'a> Answer<'a> {
         Ok(Self { spectrum, refinement, content })
     }
 
-    /// Whether the digits are as many as the refinement says, or the vectors, of length 1, at most as many as get bits.
+    /// Checks that the number of digits matches the refinement; unquantised vectors must have norm 1 and be no more than the vectors with
+    /// new bits.
     fn check_content(&self, d: usize) -> Result<()> {
         match self.content {
             Body::Packed(digits) => {
@@ -107,7 +108,7 @@ fn no_refinement() -> Error {
 }
 
 impl Pair {
-    /// Adds the digits of the next bits; the vector has at most `most`.
+    /// Adds the digits of the next bits; the vector may have at most `most`.
     fn refine(&mut self, more: &More, d: usize, most: u32, digits: &mut BitReader<'_>) -> Option<()> {
         if more.bits == 0 {
             return Some(());
@@ -124,7 +125,7 @@ impl Pair {
         Some(())
     }
 
-    /// The vector as far as it is known; `grid` opens the stream of its offsets.
+    /// The vector by its received bits; `grid` creates the stream of its offsets.
     fn vector(&self, grid: impl Fn() -> Stream) -> Option<Vec<f64>> {
         match self.bits {
             0 => None,
@@ -135,7 +136,7 @@ impl Pair {
 }
 
 impl StoredPairs<Vec<Pair>> {
-    /// Takes an answer of agent c in round t, if it adds to what is held: to the bits of the same Hessian, or the first ones of any.
+    /// Accepts an answer of agent c in round t if it adds to the held bits of the same Hessian, or has the first bits of any Hessian.
     fn take(&mut self, c: usize, t: u64, answer: &Answer<'_>, d: usize, rule: &QShedRule) -> Option<()> {
         let Answer { spectrum: Spectrum { round, first, rho, values }, refinement, content } = answer;
         let keep = *first;
@@ -143,7 +144,7 @@ impl StoredPairs<Vec<Pair>> {
         if *round > t || !(goes_on || keep == 0) {
             return None;
         }
-        // Where a round adds to vectors that are held they change, and the answer may still be refused.
+        // A copy, because a round that adds to held vectors changes them, and the answer may still be rejected.
         let mut pairs = self.pairs[..keep].to_vec();
         if checksum(&pairs.iter().map(|pair| pair.bits).collect::<Vec<u32>>()) != refinement.base {
             return None;
@@ -185,7 +186,7 @@ impl StoredPairs<Vec<Pair>> {
         Some(())
     }
 
-    /// Adds the pairs from number `from` on to the sums, which are of those before; from the first one on it begins anew.
+    /// Adds the pairs from index `from` on to the sums of the earlier ones; from index 0 on, starts new sums.
     fn sum_from(&mut self, c: usize, from: usize, d: usize, seed: u64) {
         let round = self.round.unwrap_or(0);
         let vector = |j: usize| Some((self.pairs[j].value, self.pairs[j].vector(|| nested_grid::offsets(seed, round, c, j))?));
@@ -195,7 +196,7 @@ impl StoredPairs<Vec<Pair>> {
     }
 }
 
-/// Whether vectors that were sent as they are, of which some are new, and all others can be of one Hessian.
+/// Whether unquantised vectors, some of them new, can belong to one Hessian.
 fn are_orthogonal(pairs: &[Pair], is_new: &[bool]) -> bool {
     let known: Vec<usize> = (0..pairs.len()).filter(|j| pairs[*j].bits > 0).collect();
     let fits = |i: usize, j: usize| !(is_new[i] || is_new[j]) || linalg::dot(&pairs[i].whole, &pairs[j].whole).abs() <= ORTHOGONAL;
@@ -208,7 +209,7 @@ impl QShedServer {
         Self { steps, rule, held: HeldPairs::new(weights) }
     }
 
-    /// Takes the answers that arrived.
+    /// Handles the answers that arrived.
     fn take(&mut self, t: u64, updates: &[ClientUpdate]) {
         let (d, rule) = (self.steps.theta.len(), &self.rule);
         self.held.take(updates, |c, held, update| {
@@ -235,8 +236,8 @@ impl Server for QShedServer {
         self.steps.after_losses(got)
     }
 
-    /// A refinement and as many digits as it says, and eigenvalues that go with a positive rho. What they add to is compared with what is
-    /// held when the answer is received: of an answer that does not go on from it only the gradient counts.
+    /// Accepts a refinement with matching digits, and eigenvalues with a positive rho. Whether an answer continues the held bits is checked
+    /// on receipt; otherwise only its gradient counts.
     fn accepts(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
         // Numbers that are not finite end the run.
         if exchange != 0 || parts.iter().any(|(_, body)| body.not_finite().is_some()) {
@@ -250,13 +251,13 @@ impl Server for QShedServer {
         &self.steps.theta
     }
 
-    /// `Hhat = sum_c p_c (sum_j (l_j - rho_c) v^_j v^_j^T + rho_c I)` (\[T\] eq. 3.22) with the vectors as they are decoded, over the
-    /// agents of which anything is held, divided by their weight. `None` if there are none.
+    /// `Hhat = sum_c p_c (sum_j (l_j - rho_c) v^_j v^_j^T + rho_c I)` (\[T\] eq. 3.22) with the decoded vectors, over the agents with held
+    /// pairs, divided by their weight. `None` if there are none.
     fn hessian(&self) -> Option<Mat<f64>> {
         self.held.hessian(self.steps.theta.len())
     }
 
-    /// An agent's number keys the grids of its codes: what is held of one with another number is forgotten, and it begins anew.
+    /// An agent's index determines the grids of its codes, so the bits of an agent with a new index are dropped, and it restarts.
     fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<u8>> {
         Some(Self { held: self.held.regrouped(from, |new, old| new == old), ..self.clone() }.state())
     }
@@ -306,12 +307,12 @@ mod tests {
     }
 
     impl QShedServer {
-        /// The bits a component that are held of the eigenvectors of agent c.
+        /// The bits per component held for the eigenvectors of agent c.
         fn bits(&self, c: usize) -> Vec<u32> {
             self.held.of[c].pairs.iter().map(|pair| pair.bits).collect()
         }
 
-        /// Whether the bits of an answer of agent 0 are taken.
+        /// Whether the bits of an answer of agent 0 are accepted.
         fn takes(&mut self, t: u64, parts: Vec<(Part, Body)>) -> bool {
             let (d, held) = (self.steps.theta.len(), &mut self.held.of[0]);
             Answer::read(&parts, d, self.rule.max_bits).is_ok_and(|answer| held.take(0, t, &answer, d, &self.rule).is_some())
@@ -340,7 +341,7 @@ mod tests {
         }
         assert!(server.takes(3, answer(&[0.0, 2.0, 0.5, 7.0], &[3, 2], 0, &[2, 0, 1])));
         assert_eq!(server.bits(0), [5, 2, 1]);
-        // The same bits in another server, from the state.
+        // The same bits in another server, restored from the state.
         let mut other = super::tests::server(false);
         other.restore(&server.state()).unwrap();
         assert_eq!((other.state(), other.hessian()), (server.state(), server.hessian()));
@@ -377,7 +378,7 @@ mod tests {
         assert!(server.accepts(0, &answer(&[0.0, 0.0, 1.0, 1e151], &[], 0, &[3])).is_err());
     }
 
-    /// Any bytes are refused or taken, and what is taken gives finite numbers.
+    /// Any bytes are rejected, or accepted with finite numbers as the result.
     #[test]
     fn any_bytes_are_refused_or_taken() {
         let mut draws = stream(1, Purpose::Fresh, 0, 0);
@@ -393,7 +394,7 @@ mod tests {
                     && draws.bits().is_multiple_of(4)
                     && bytes.len() > 4
                 {
-                    // Not the checksum, with which few would be taken.
+                    // Not in the checksum, or few would be accepted.
                     let at = 4 + (draws.uniform() * (bytes.len() - 4) as f64) as usize;
                     bytes[at] = draws.bits() as u8;
                 }

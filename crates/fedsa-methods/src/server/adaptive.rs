@@ -1,4 +1,4 @@
-//! Rules for old directions: a direction is used only if the model for which it was computed is near the present model.
+//! Rules for old directions: a direction is used only if its model is near the current model.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::StepSchedule;
 use fedsa::server::{Broadcast, ClientUpdate, Next, Participation, Received, Server, ordered_sum};
 
-/// Uses only directions whose model is near the present model.
+/// Uses only directions whose model is near the current model.
 #[derive(Debug, Clone)]
 pub struct Adaptive {
     /// `theta_t`.
@@ -20,30 +20,29 @@ pub struct Adaptive {
     pub alpha_g: f64,
     /// The participants of each round.
     pub participation: Participation,
-    /// `eps`: how far a model may be from the present one.
+    /// `eps`: the largest distance of a model from the current one.
     pub threshold: f64,
-    /// Which of the near directions are used.
+    /// The rule for selecting near directions.
     pub choice: NearRule,
-    /// The largest age of a direction in rounds. Models are kept for this long.
+    /// The largest age of a direction in rounds; models are kept for this long.
     pub reach: u64,
-    /// The models of the last rounds, the newest last, with the round of the first.
+    /// The models of the last rounds, the newest last.
     pub models: VecDeque<Vec<f64>>,
     /// The round of the first of `models`.
     pub first: u64,
 }
 
-/// Which directions a round uses.
+/// The directions that a round uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NearRule {
     /// All with `||theta_t - theta_{t - tau}|| <= eps` (Adibi et al. 2024); others count as zero.
     EachNear,
-    /// The half with the smallest distances, none if their median exceeds eps (DASA,
-    /// Dal Fabbro et al. 2024); their mean.
+    /// The mean of the half with the smallest distances; none if their median exceeds eps (DASA, Dal Fabbro et al. 2024).
     NearestHalf,
 }
 
 impl Adaptive {
-    /// `||theta_t - theta_{t - tau}||` of the model that an update answers.
+    /// `||theta_t - theta_{t - tau}||` for the model that an update answers.
     fn distance(&self, update: &ClientUpdate) -> f64 {
         distance_sq(&self.theta, &self.models[(update.answers - self.first) as usize]).sqrt()
     }
@@ -57,8 +56,8 @@ impl Adaptive {
                 got.asked
             }
             NearRule::NearestHalf => {
-                // Distances are equal, for example, without delays. No agent may then be preferred: the
-                // order starts half of the agents further on in each round.
+                // Distances may be equal, for example without delays. No agent may then be preferred, so the order starts half of the
+                // agents further on in each round.
                 let agents = self.participation.agents as u64;
                 let turn = got.round % agents.max(1) * agents.div_ceil(2) % agents.max(1);
                 let place = |update: &ClientUpdate| (update.agent as u64 + agents - turn) % agents;
@@ -100,7 +99,7 @@ impl Server for Adaptive {
         &self.theta
     }
 
-    /// Past models are those of every agent.
+    /// Past models apply to all agents.
     fn regrouped(&self, _: &[Option<usize>], _: &[f64]) -> Option<Vec<u8>> {
         Some(self.state())
     }

@@ -1,5 +1,5 @@
-//! What the server rules of SHED and Q-SHED share: the spectra that agents send, what is held of agents, Hessians approximated
-//! by pairs, and Newton-type steps with them.
+//! Shared parts of the server rules of SHED and Q-SHED: the agents' spectra, the held pairs, Hessians approximated by pairs, and
+//! Newton-type steps with them.
 
 use faer::Mat;
 use fedsa::error::Result;
@@ -14,21 +14,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::local::line_search::{LineSearch, Trials};
 
-/// The largest diagonal entry of a `Hhat` that counts as 0: then no agent has a positive eigenvalue.
+/// A `Hhat` with diagonal entries up to this counts as 0: no agent has a positive eigenvalue.
 pub const NOTHING: f64 = 1e-290;
-/// How many entries of a triangle one thread sums at once.
+/// Entries of a triangle per summation task.
 const CHUNK: usize = 4096;
 
-/// How far the square of an eigenvector's length may be from 1.
+/// The largest difference between 1 and the squared norm of an eigenvector.
 pub const UNIT: f64 = 1e-8;
-/// The largest product of two eigenvectors of one Hessian.
+/// The largest inner product of two eigenvectors of one Hessian.
 pub const ORTHOGONAL: f64 = 1e-6;
-/// The largest eigenvalue: sums of a few of them stay finite.
+/// The largest accepted eigenvalue: sums of a few stay finite.
 pub const LARGEST: f64 = 1e150;
 /// The rounding error of eigenvalues, relative to the largest one.
 pub const ROUNDING: f64 = 1e-10;
 
-/// What the eigenvalues of an answer say ([`Part::Eigenvalues`]): the round of the Hessian, the index of its first eigenvalue here, rho, and
+/// The eigenvalues of an answer ([`Part::Eigenvalues`]): the round of the Hessian, the index of the first eigenvalue, rho, and the
 /// eigenvalues.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spectrum<'a> {
@@ -36,7 +36,7 @@ pub struct Spectrum<'a> {
     pub round: u64,
     /// The index of the first of these eigenvalues.
     pub first: usize,
-    /// rho, which takes the place of the eigenvalues after these.
+    /// rho, which replaces the later eigenvalues.
     pub rho: f64,
     /// The eigenvalues, decreasing, none below rho.
     pub values: &'a [f64],
@@ -46,7 +46,8 @@ impl<'a> Spectrum<'a> {
     /// Reads the numbers of an answer about a Hessian with d rows.
     ///
     /// # Errors
-    /// When they are more than d - 1 eigenvalues with those before them, do not decrease down to a positive rho, are above [`LARGEST`], or NaN.
+    /// When there are more than d - 1 eigenvalues with the earlier ones, or they do not decrease to a positive rho, are above [`LARGEST`],
+    /// or NaN.
     pub fn read(numbers: &'a [f64], d: usize) -> Result<Self> {
         let [round, first, rho, values @ ..] = numbers else { return Err(refused("no round, index and rho", "eigenvalues")) };
         let largest = u64::from(u32::MAX);
@@ -55,7 +56,7 @@ impl<'a> Spectrum<'a> {
             return Err(refused(what, &format!("at most {} eigenvalues", d - 1)));
         }
         let least = values.last().copied().unwrap_or(f64::INFINITY);
-        // Wrong for NaN too.
+        // False for NaN too.
         if !(*rho > 0.0 && least >= *rho && values.is_sorted_by(|a, b| a >= b)) {
             return Err(refused(format!("eigenvalues down to {least} with rho = {rho}"), "decreasing eigenvalues above a positive rho"));
         }
@@ -67,7 +68,7 @@ impl<'a> Spectrum<'a> {
     }
 }
 
-/// What is held of one agent, with pairs in the form P.
+/// The held data of one agent, with pairs of type P.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct StoredPairs<P> {
     /// The round of the Hessian; `None` before its first pairs.
@@ -76,12 +77,12 @@ pub struct StoredPairs<P> {
     pub rho: f64,
     /// The pairs.
     pub pairs: P,
-    /// Their sums, which are computed from the pairs to the same bits.
+    /// Their sums, computed from the pairs with the same bits.
     #[serde(skip)]
     pub sums: PairSums,
 }
 
-/// What is held of each agent.
+/// The held data of each agent.
 #[derive(Debug, Clone)]
 pub struct HeldPairs<P> {
     /// The agents' weights `p_c`.
@@ -91,28 +92,28 @@ pub struct HeldPairs<P> {
 }
 
 impl<P: Clone + Default + Send> HeldPairs<P> {
-    /// Of agents with these weights, before their first answers.
+    /// For agents with these weights, before their first answers.
     pub fn new(weights: Vec<f64>) -> Self {
         let n = weights.len();
         Self { weights, of: vec![StoredPairs::default(); n] }
     }
 
-    /// Takes the answers that arrived.
+    /// Handles the answers that arrived.
     pub fn take(&mut self, updates: &[ClientUpdate], take: impl Fn(usize, &mut StoredPairs<P>, &ClientUpdate) + Sync) {
         let of_agents = by_agent(updates, self.of.len());
         let mut agents: Vec<_> = self.of.iter_mut().zip(of_agents).collect();
         parallel::each_mut(&mut agents, |c, (held, update)| update.iter().for_each(|update| take(c, held, update)));
     }
 
-    /// [`mean_hessian`] of d rows over the agents of which anything is held.
+    /// [`mean_hessian`] with d rows, over the agents with held pairs.
     pub fn hessian(&self, d: usize) -> Option<Mat<f64>> {
         let held = self.weights.iter().zip(&self.of).filter(|(_, held)| held.round.is_some());
         let shares: Vec<HessianShare<'_>> = held.map(|(p, held)| HessianShare { weight: *p, rho: held.rho, sums: &held.sums }).collect();
         mean_hessian(d, &shares)
     }
 
-    /// The same with other agents, of which one is `from` the old ones or new. What was held of an agent with the new and the old number
-    /// for which `is_kept` is false is forgotten.
+    /// The same for other agents: `from` gives each one's old index, or `None` for a new agent. The held data of an agent are dropped if
+    /// `is_kept` is false for its new and old index.
     #[must_use]
     pub fn regrouped(&self, from: &[Option<usize>], is_kept: impl Fn(usize, usize) -> bool) -> Self {
         let of = |(new, old): (usize, &Option<usize>)| match old {
@@ -124,7 +125,7 @@ impl<P: Clone + Default + Send> HeldPairs<P> {
 }
 
 /// `S_c = sum l_j v_j v_j^T` and `P_c = sum v_j v_j^T` of an agent: their lower triangles, column by column. Both are sums in the order of
-/// the pairs, so that adding pairs one by one gives the bits of adding all.
+/// the pairs, so adding pairs one by one gives the bits of adding all.
 #[derive(Debug, Clone, Default)]
 pub struct PairSums {
     s: Vec<f64>,
@@ -137,18 +138,18 @@ impl PairSums {
         Self { s: vec![0.0; entries(d)], p: vec![0.0; entries(d)] }
     }
 
-    /// The sums of these pairs alone, whose vectors have d components.
+    /// Replaces the sums by those of these pairs, whose vectors have d components.
     pub fn replace(&mut self, d: usize, pairs: &[(f64, &[f64])]) {
         assert!(pairs.iter().all(|(_, v)| v.len() == d));
         let Some(((l, v), rest)) = pairs.split_first() else { return *self = Self::new(d) };
-        // Their memory stays.
+        // Reuses their memory.
         self.s.resize(entries(d), 0.0);
         self.p.resize(entries(d), 0.0);
         products::set_pair(Isa::best(), &mut self.s, &mut self.p, *l, v);
         self.add_all(rest);
     }
 
-    /// Whether they were never made.
+    /// Whether the sums have not been computed.
     pub fn is_empty(&self) -> bool {
         self.s.is_empty()
     }
@@ -158,7 +159,7 @@ impl PairSums {
         products::add_pair(Isa::best(), &mut self.s, &mut self.p, l, v);
     }
 
-    /// Adds pairs one after the other, several in a pass over the sums.
+    /// Adds pairs one after the other, several per pass over the sums.
     pub fn add_all(&mut self, pairs: &[(f64, &[f64])]) {
         let (fours, rest) = pairs.as_chunks::<4>();
         for four in fours {
@@ -168,7 +169,7 @@ impl PairSums {
     }
 }
 
-/// An agent in the mean Hessian.
+/// An agent's share of the mean Hessian.
 pub struct HessianShare<'a> {
     /// Its weight `p_c`.
     pub weight: f64,
@@ -189,7 +190,7 @@ pub fn mean_hessian(d: usize, held: &[HessianShare<'_>]) -> Option<Mat<f64>> {
     if weight == 0.0 {
         return None;
     }
-    // Each entry is a sum in the agents' order, whichever thread computes it.
+    // Each entry is a sum in the agents' order, on any thread.
     let mut sum = vec![0.0f64; entries(d)];
     parallel::each_chunk(&mut sum, CHUNK, &|k, sum| {
         let at = k * CHUNK..k * CHUNK + sum.len();
@@ -213,7 +214,7 @@ pub fn mean_hessian(d: usize, held: &[HessianShare<'_>]) -> Option<Mat<f64>> {
 pub fn direction(h: Option<Mat<f64>>, g: &[f64]) -> Option<Vec<f64>> {
     let h = h.filter(|_| g.iter().any(|g| *g != 0.0))?;
     let minus: Vec<f64> = g.iter().map(|g| -g).collect();
-    // NaN stays. The floor of agents without positive eigenvalues is positive, and would promise steps of 1e307.
+    // NaN stays. The floor of agents without positive eigenvalues is positive, and would give steps of 1e307.
     let largest = (0..g.len()).map(|j| h[(j, j)]).fold(0.0f64, |most, x| if x > most || x.is_nan() { x } else { most });
     if !(NOTHING..f64::INFINITY).contains(&largest) {
         return Some(minus);
@@ -221,16 +222,16 @@ pub fn direction(h: Option<Mat<f64>>, g: &[f64]) -> Option<Vec<f64>> {
     Some(linalg::solve_definite(&h, &minus).unwrap_or(minus))
 }
 
-/// Renewals by the norm of the mean gradient (GN-SHED), and what the server remembers for them.
+/// Renewals by the norm of the mean gradient (GN-SHED), and the server's state for them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trigger {
-    /// b.
+    /// The factor b.
     pub factor: f64,
     /// The least number of rounds between renewals.
     pub min_distance: u64,
-    /// The round of the last renewal that was decided on.
+    /// The round of the last renewal decided on.
     renewal: u64,
-    /// `||g_{t-2}||` and `||g_{t-1}||`, as far as known: an incomplete gradient is none.
+    /// `||g_{t-2}||` and `||g_{t-1}||`, if known; an incomplete gradient has no norm.
     norms: Vec<f64>,
 }
 
@@ -240,11 +241,11 @@ impl Trigger {
         Self { factor, min_distance, renewal: 0, norms: Vec::new() }
     }
 
-    /// Sees `||g_t||` (`None` if some agent's gradient is missing), and decides on a renewal in round t + 1, at the latest
-    /// after `span` rounds.
+    /// Handles `||g_t||` (`None` if some agent's gradient is missing), and decides on a renewal in round t + 1, at the latest after `span`
+    /// rounds.
     ///
-    /// \[T\] sec. 2.5.1 tests the norm of round t for a renewal in round t. Nobody knows it before the agents have answered, so
-    /// that the renewal is that of the next round.
+    /// \[T\] sec. 2.5.1 tests the norm of round t for a renewal in round t. The norm is unknown before the agents have answered, so the
+    /// renewal takes place in the next round.
     pub fn see(&mut self, t: u64, norm: Option<f64>, span: usize) {
         let distance = t + 1 - self.renewal;
         let slows = match (&self.norms[..], norm) {
@@ -263,20 +264,20 @@ impl Trigger {
         }
     }
 
-    /// The round of the last renewal that was decided on.
+    /// The round of the last renewal decided on.
     pub fn renewal(&self) -> u64 {
         self.renewal
     }
 }
 
-/// The iterate of a rule that steps by approximated Hessians, and how long its steps are.
+/// The iterate of a rule with approximated Hessians, and its step lengths.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NewtonSteps {
     /// `theta_t`.
     pub theta: Vec<f64>,
-    /// The line search; `None` where every step is 1.
+    /// The line search; `None` if every step is 1.
     pub search: Option<LineSearch>,
-    /// When the norm of the gradient decides on renewals: b and the least number of rounds between them.
+    /// Renewals by the gradient's norm, if chosen.
     pub trigger: Option<Trigger>,
 }
 
@@ -286,17 +287,17 @@ impl NewtonSteps {
         Self { theta, search: trials.map(LineSearch::new), trigger: None }
     }
 
-    /// The question that opens round t: the model, and the round of the last renewal where the server decides on it.
+    /// The question that opens round t: the model, and the round of the last renewal if the server decides on it.
     pub fn question(&self, t: u64) -> Message {
         let mut down = Message::one(t, 0, Part::Model, self.theta.clone());
         down.parts.extend(self.trigger.as_ref().map(|trigger| (Part::Renewal, Body::Numbers(vec![trigger.renewal as f64]))));
         down
     }
 
-    /// Receives the agents' gradients, the part `gradient` of the first exchange: the mean of those that arrived. N is the number of
-    /// agents; in `span` rounds all pairs of a Hessian are sent.
+    /// Handles the agents' gradients, the part `gradient` of the first exchange; returns the mean of those that arrived. N is the number of
+    /// agents; all pairs of a Hessian are sent within `span` rounds.
     pub fn see(&mut self, got: &Received<'_>, gradient: Part, agents: usize, span: usize) -> Vec<f64> {
-        // Where the downlink alters models, gradients are those at the model that agents decoded.
+        // If the downlink alters models, gradients are at the model that agents decoded.
         self.theta = got.down.part(Part::Model).to_vec();
         let g = got.mean(gradient);
         let is_whole = got.updates.len() == agents;
@@ -307,7 +308,7 @@ impl NewtonSteps {
         g
     }
 
-    /// What follows the first exchange: an exchange for the length of the step along `p`, or the step itself; neither without p.
+    /// Continues after the first exchange: an exchange for the step length along `p`, or the step itself; neither without p.
     pub fn along(&mut self, round: u64, p: Option<Vec<f64>>) -> Next {
         let Some(p) = p else { return Next::Done { tell: None } };
         if self.search.is_some() {
@@ -341,7 +342,7 @@ fn is_index(x: f64, most: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// Agents without a positive eigenvalue: the step is -g. With one that has some, the others add nothing.
+    /// If no agent has a positive eigenvalue, the step is -g. If one has, the others add nothing.
     #[test]
     fn without_curvature_the_step_is_the_gradient() {
         let (g, none) = ([1.0, -2.0], PairSums::new(2));
@@ -355,7 +356,7 @@ mod tests {
         assert_eq!(of(&[f64::INFINITY, 8.0]), Some(vec![-1.0, 2.0]));
     }
 
-    /// Old sums leave nothing behind, however many pairs follow.
+    /// Old sums leave no trace, for any number of pairs.
     #[test]
     fn replaced_sums_are_those_of_the_pairs_alone() {
         let vectors: Vec<Vec<f64>> = (0..6).map(|j| (0..11).map(|i| ((i * (j + 2)) as f64).cos()).collect()).collect();
@@ -373,7 +374,7 @@ mod tests {
         }
     }
 
-    /// The sum in pieces is the sum in the agents' order, for triangles of more than one piece.
+    /// The sum in pieces equals the sum in the agents' order, for triangles of more than one piece.
     #[test]
     fn the_hessian_is_a_sum_in_the_order_of_agents() {
         let (n, d) = (3, 120);

@@ -6,8 +6,8 @@ use fedsa::saved::{packed, unpacked};
 use fedsa::schedule::StepSchedule;
 use fedsa::server::{Broadcast, Next, Participation, Received, Server, ordered_sum};
 
-/// Averages directions. For FedHSA it first asks for operators and sends their mean back. Optionally it projects on a
-/// ball, and tells the participants v.
+/// Averages directions. For FedHSA it first asks for operators and sends back their mean. Optionally it projects on a ball, and sends v to
+/// the participants.
 #[derive(Debug, Clone)]
 pub struct Average {
     /// `theta_t`.
@@ -20,20 +20,20 @@ pub struct Average {
     pub participation: Participation,
     /// Whether a first exchange asks for `g_c(theta_t, z_{c,0})`, whose mean is sent back (FedHSA).
     pub operators_first: bool,
-    /// The last operator that arrived from each agent, d numbers each, if it replaces a lost operator.
+    /// The last operator that arrived from each agent, d numbers each, if these replace lost operators.
     pub table: Option<Vec<f64>>,
-    /// The round that each of these operators answers, -1 before the first, because late answers may overtake each other.
+    /// The round of each of these operators, -1 before the first, because late answers may arrive out of order.
     pub table_rounds: Vec<f64>,
     /// The agents' weights, with a table.
     pub weights: Vec<f64>,
-    /// Whether the participants of a round are told v at its end (control variates).
+    /// Whether the server sends v to the participants at the end of a round (control variates).
     pub tells_mean: bool,
     /// Projects `theta_{t+1}` on the ball of this radius around 0 (Wang et al. 2023).
     pub radius: Option<f64>,
 }
 
 impl Average {
-    /// Projects theta on the ball, if there is one.
+    /// Projects theta on the ball, if any.
     fn project(&mut self) {
         let Some(radius) = self.radius else { return };
         let norm = fedsa::linalg::norm_sq(&self.theta).sqrt();
@@ -42,8 +42,7 @@ impl Average {
         }
     }
 
-    /// G: the mean of the operators that arrived. A lost operator counts as zero, or as the last operator that arrived
-    /// from its agent.
+    /// G: the mean of the operators that arrived. A lost operator counts as zero, or as its agent's last operator that arrived.
     fn mean_operator(&mut self, got: &Received<'_>) -> Vec<f64> {
         let d = self.theta.len();
         let Some(table) = &mut self.table else { return got.mean(Part::Operator) };

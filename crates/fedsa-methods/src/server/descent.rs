@@ -9,44 +9,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::local::line_search::{LineSearch, Trials};
 
-/// How a direction follows from mean gradients.
+/// A rule for directions from mean gradients.
 pub trait Direction: Send + Sync {
-    /// The point at which gradients are wanted; `theta` is the present iterate, d components.
+    /// The point at which gradients are requested; `theta` is the current iterate, d components.
     fn point(&self, theta: &[f64]) -> Vec<f64> {
         theta.to_vec()
     }
     /// The direction at a point with mean gradient g, which is not 0. `is_whole` says whether g includes every agent's gradient.
     fn direction(&mut self, point: &[f64], g: &[f64], is_whole: bool) -> Vec<f64>;
-    /// The unit of shares of this direction for [`LineSearch::step`]: by default 1. Gradients must then be those at the iterate.
+    /// The unit of shares of this direction for [`LineSearch::step`], by default 1. Gradients must then be at the iterate.
     fn unit(&self) -> Option<f64> {
         Some(1.0)
     }
-    /// Is called at a round's end: the iterate moved from `from` to `to`, by the share `step` of the direction. `is_whole` says whether all
-    /// agents answered with gradients and losses: otherwise they may not belong together.
+    /// Called at the end of a round: the iterate moved from `from` to `to`, by the share `step` of the direction. `is_whole` says whether
+    /// all agents answered with gradients and losses, which otherwise may not match.
     fn moved(&mut self, _from: &[f64], _to: &[f64], _step: f64, _is_whole: bool) {}
-    /// Is called instead if no trial step down to `last` was accepted, and the iterate stays at `theta`.
+    /// Called instead if no trial step down to `last` was accepted, and the iterate stays at `theta`.
     fn failed(&mut self, _theta: &[f64], _last: f64, _is_whole: bool) {}
-    /// Everything that influences later directions ([`packed`]).
+    /// The state that influences later directions ([`packed`]).
     fn state(&self) -> Vec<u8> {
         Vec::new()
     }
     /// Restores a state that [`Direction::state`] returned.
     ///
     /// # Errors
-    /// When it is not a state of such a rule. The rule is then unchanged.
+    /// When it is not a state of such a rule, which then stays unchanged.
     fn restore(&mut self, _state: &[u8]) -> Result<()> {
         Ok(())
     }
 }
 
-/// How far the iterate moves along a direction.
+/// The rule for the step along a direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Length {
-    /// This share of the direction.
+    /// A fixed share of the direction.
     Fixed(f64),
-    /// The first trial step that lowers the mean loss enough. Without one the iterate stays.
+    /// The first trial step that lowers the mean loss enough; without one the iterate stays.
     Search(LineSearch),
-    /// The same; without one the iterate moves by the last trial step, and the server counts it.
+    /// The same; without one the iterate moves by the last trial step, and the server counts a failed search.
     SearchOrLast(LineSearch),
 }
 
@@ -63,7 +63,7 @@ impl Length {
         }
     }
 
-    /// The mean gradient at theta is known.
+    /// Handles the mean gradient at theta.
     fn begin(&mut self, gradient: &[f64], is_whole: bool) {
         if let Length::Search(search) | Length::SearchOrLast(search) = self {
             search.begin(gradient, is_whole);
@@ -71,17 +71,17 @@ impl Length {
     }
 }
 
-/// A round: gradients at a point; if `asks_agents`, the agents' own directions for the mean gradient; and if the length is
-/// searched for, losses along the direction.
+/// A round: gradients at a point; if `asks_agents`, the agents' own directions for the mean gradient; and for a line search, losses along
+/// the direction.
 ///
 /// A missing gradient or direction counts as zero. If no answer arrives in an exchange, the iterate stays.
 ///
-/// With gradients ahead, agents answer a step with the gradient at the trial step that was taken last too. If it is taken again and all
-/// answered, the mean gradient of the next round is known, and that round opens with the agents' directions.
+/// With gradients ahead, agents also answer a step with the gradient at the last accepted trial step. If it is accepted again and all
+/// agents answered, the mean gradient of the next round is known, and that round opens with the agents' directions.
 pub struct Descent {
     /// `theta_t`.
     pub theta: Vec<f64>,
-    /// The rule of the direction; of its own if `asks_agents`.
+    /// The rule of the direction; unused if `asks_agents`.
     pub rule: Box<dyn Direction>,
     /// Whether the direction is the mean of the agents' directions.
     pub asks_agents: bool,
@@ -91,18 +91,18 @@ pub struct Descent {
     point: Vec<f64>,
     /// Whether every agent's gradient of this round arrived.
     is_whole: bool,
-    /// How many line searches found no step that lowers the loss enough.
+    /// The number of line searches without a step that lowers the loss enough.
     failed: u64,
-    /// What is known ahead, if agents send gradients ahead.
+    /// The state of gradients ahead, if agents send them.
     ahead: Option<Ahead>,
 }
 
-/// Gradients ahead.
+/// The state of gradients ahead.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Ahead {
-    /// The number of the trial step that was taken last.
+    /// The index of the last accepted trial step.
     trial: usize,
-    /// The mean gradient at theta; empty if it is not known.
+    /// The mean gradient at theta; empty if unknown.
     gradient: Vec<f64>,
 }
 
@@ -112,7 +112,7 @@ impl Descent {
         Self { theta, rule, asks_agents, length, point: Vec::new(), is_whole: false, failed: 0, ahead: None }
     }
 
-    /// The same with agents that send gradients ahead: at the whole step at first.
+    /// The same with agents that send gradients ahead, first at the whole step.
     #[must_use]
     pub fn with_gradients_ahead(self) -> Self {
         Self { ahead: Some(Ahead { trial: 1, gradient: Vec::new() }), ..self }
@@ -150,7 +150,7 @@ impl Descent {
 }
 
 impl Descent {
-    /// After a move by the trial step `taken`: keeps the mean gradient there, if it is the step at which agents sent it.
+    /// After a move by the trial step `taken`: keeps the mean gradient there if agents sent the gradient at this step.
     fn look_ahead(&mut self, got: &Received<'_>, taken: f64) {
         let trials = self.length.trials();
         let Some((ahead, number)) = self.ahead.as_mut().zip(trials.and_then(|trials| trials.number(taken))) else { return };
@@ -164,7 +164,7 @@ impl Descent {
 impl Server for Descent {
     fn open(&mut self, t: u64) -> Broadcast {
         let ahead = self.ahead.as_mut().map(|ahead| std::mem::take(&mut ahead.gradient));
-        // A gradient of 0 is that of a root, where nobody has a direction.
+        // A gradient of 0 marks a root, where no agent has a direction.
         if let Some(g) = ahead.filter(|g| g.iter().any(|g| *g != 0.0)) {
             (self.point, self.is_whole) = (self.theta.clone(), true);
             self.length.begin(&g, true);
@@ -175,13 +175,13 @@ impl Server for Descent {
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == 0 {
-            // Where the downlink alters models, gradients are those at the point that agents decoded.
+            // If the downlink alters models, gradients are at the point that agents decoded.
             self.point = got.down.part(Part::Model).to_vec();
             let g = got.mean(Part::Gradient);
             self.is_whole = got.arrived.is_empty();
             self.length.begin(&g, self.is_whole);
             if g.iter().all(|g| *g == 0.0) {
-                // The point is a root, unless nothing arrived. An extrapolation is not the iterate.
+                // The point is a root, unless nothing arrived. An extrapolated point is not the iterate.
                 if self.is_whole {
                     self.theta.clone_from(&self.point);
                 }
@@ -199,7 +199,7 @@ impl Server for Descent {
         let (p, losses) = (got.down.part(Part::Step).to_vec(), got.mean(Part::Losses));
         let (Length::Search(search) | Length::SearchOrLast(search)) = &mut self.length else { return Next::Done { tell: None } };
         let (accepted, last) = (search.step(&p, &losses, got.arrived.is_empty(), self.rule.unit()), search.trials.last());
-        // Of agents that answer, some loss or the slope is not 0.
+        // Agents that answer have some loss or slope that is not 0.
         let has_answers = losses.iter().any(|loss| *loss != 0.0);
         self.failed += u64::from(accepted.is_none() && has_answers);
         let is_whole = self.is_whole && got.arrived.is_empty();
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use crate::server::directions::{AcceleratedDirection, Momentum};
 
-    /// Where the gradient at the extrapolated point is 0, that point is the answer.
+    /// If the gradient at the extrapolated point is 0, that point is the answer.
     #[test]
     fn a_root_that_momentum_reaches_is_taken() {
         let rule = AcceleratedDirection::new(Momentum::Constant(0.5), 1.0);

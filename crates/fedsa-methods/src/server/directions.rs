@@ -1,4 +1,4 @@
-//! Directions from mean gradients: the gradient itself, Nesterov's, and those of quasi-Newton methods.
+//! Directions from mean gradients: the gradient, Nesterov's, and quasi-Newton directions.
 
 use fedsa::error::Result;
 use fedsa::linalg::{along, dot, minus};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::descent::Direction;
 use super::history::{History, StepPair, is_curved};
 
-/// `-g`: gradient descent by a fixed step, and the direction of methods whose agents give theirs.
+/// `-g`: gradient descent with a fixed step, and methods whose agents compute the direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gradient;
 
@@ -18,16 +18,16 @@ impl Direction for Gradient {
     }
 }
 
-/// The least share of the longest step that a search may begin with.
+/// The smallest share of the longest step at which a search may begin.
 const SHORTEST: f64 = 1e-90;
 
-/// The first trial step after a search that ended at the share `last` of the step: the next one that it would have tried.
+/// The first trial step after a search that ended at the share `last` of the step: the next one it would have tried.
 fn shorter(step: f64, last: f64) -> f64 {
     (0.5 * last * step).max(SHORTEST.min(step))
 }
 
-/// The share of the longest step along -g at which a search begins: 1, until even the smallest trial step was too long. Without it
-/// a search that fails would fail for ever, because its point and direction stay.
+/// The share of the longest step along -g at which a search begins: 1, unless even the smallest trial step was too long. Without this state
+/// a failed search would fail forever, because its point and direction stay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Scale(f64);
 
@@ -43,14 +43,14 @@ impl Scale {
         g.iter().map(|g| -longest * self.0 * g).collect()
     }
 
-    /// After a step along -g: a search whose first trial step was good begins with a longer one next time.
+    /// After a step along -g: if the first trial step was good, the next search begins with a longer one.
     fn moved(&mut self, step: f64) {
         if step == 1.0 {
             self.0 = (2.0 * self.0).min(1.0);
         }
     }
 
-    /// After a search along -g without a step. Gradients and losses of different agents say nothing of the length.
+    /// After a search along -g without a step. Gradients and losses of different agents say nothing about the length.
     fn failed(&mut self, last: f64, is_whole: bool) {
         if is_whole {
             self.0 = shorter(self.0, last);
@@ -100,28 +100,28 @@ impl Direction for Steepest {
     }
 }
 
-/// How Nesterov's method chooses its momentum beta.
+/// The rule for Nesterov's momentum beta.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Momentum {
-    /// This number.
+    /// A constant.
     Constant(f64),
     /// `(1 - sqrt(mu s)) / (1 + sqrt(mu s))` with the step s, for strongly convex objectives (Nesterov 2004, eq. 2.2.22).
     Convexity(f64),
-    /// `(k_t - 1) / k_{t+1}`, `k_{t+1} = (1 + sqrt(1 + 4 k_t^2)) / 2`, and k = 1 again where the iterate moves against the
-    /// gradient (O'Donoghue and Candes 2015, the gradient scheme).
+    /// `(k_t - 1) / k_{t+1}`, `k_{t+1} = (1 + sqrt(1 + 4 k_t^2)) / 2`, and k restarts at 1 if the iterate moves against the gradient
+    /// (O'Donoghue and Candes 2015, the gradient scheme).
     Restarted,
 }
 
 /// Accelerated gradients: `x_{t+1} = y_t - s grad f(y_t)`, `y_{t+1} = x_{t+1} + beta (x_{t+1} - x_t)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AcceleratedDirection {
-    /// How beta is chosen.
+    /// The rule for beta.
     pub momentum: Momentum,
-    /// s; a line search with the losses of all agents shortens it for good.
+    /// The step s; a line search with the losses of all agents shortens it for good.
     step: f64,
     /// k of [`Momentum::Restarted`].
     k: f64,
-    /// `y_t`; empty before the first round, when it is `x_0`.
+    /// `y_t`; empty before the first round, where it equals `x_0`.
     y: Vec<f64>,
     /// The gradient of this round; empty before the first.
     gradient: Vec<f64>,
@@ -144,12 +144,12 @@ impl Direction for AcceleratedDirection {
         g.iter().map(|g| -self.step * g).collect()
     }
 
-    /// Gradients are those at extrapolations, and a step that was too long is shortened for good.
+    /// Gradients are at extrapolated points, and a step that was too long is shortened for good.
     fn unit(&self) -> Option<f64> {
         None
     }
 
-    /// The loss rises along the extrapolation: once more from the iterate itself. If it rises from there, every step was too long.
+    /// The loss rises along the extrapolation: retry from the iterate itself. If it also rises from there, every step was too long.
     fn failed(&mut self, theta: &[f64], last: f64, is_whole: bool) {
         if is_whole && (self.y.is_empty() || self.y == theta) {
             self.step = shorter(self.step, last);
@@ -158,7 +158,7 @@ impl Direction for AcceleratedDirection {
     }
 
     fn moved(&mut self, from: &[f64], to: &[f64], step: f64, is_whole: bool) {
-        // What losses of different agents allow says nothing of later steps.
+        // Losses of different agents say nothing about later steps.
         if is_whole {
             self.step *= step;
         }
@@ -193,7 +193,7 @@ impl Direction for AcceleratedDirection {
     }
 }
 
-/// The last point with its gradient, from which curvature pairs `s = x_{t+1} - x_t`, `y = g_{t+1} - g_t` follow.
+/// The last point with its gradient, for curvature pairs `s = x_{t+1} - x_t`, `y = g_{t+1} - g_t`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Last {
     x: Vec<f64>,
@@ -201,8 +201,8 @@ struct Last {
 }
 
 impl Last {
-    /// The pair from the last point to this one, if the curvature along it is positive. Both gradients must include every
-    /// agent: the difference of means over different agents is no curvature. Remembers the present point.
+    /// The pair from the last point to this one, if the curvature along it is positive. Both gradients must include every agent, because
+    /// the difference of means over different agents is no curvature. Stores the current point.
     fn pair(&mut self, x: &[f64], g: &[f64], is_whole: bool) -> Option<StepPair> {
         if !is_whole {
             *self = Self::default();
@@ -221,11 +221,11 @@ pub struct BfgsDirection {
     /// W, d^2 numbers; empty before the first pair.
     inverse: Vec<f64>,
     last: Last,
-    /// Of searches along -g, before the first pair.
+    /// For searches along -g, before the first pair.
     scale: Scale,
 }
 
-/// `W <- (I - r s y^T) W (I - r y s^T) + r s s^T`, written out with `u = W y`:
+/// `W <- (I - r s y^T) W (I - r y s^T) + r s s^T`, expanded with `u = W y`:
 /// `W - r (s u^T + u s^T) + (r^2 y^T u + r) s s^T`.
 fn update_inverse(w: &mut [f64], s: &[f64], y: &[f64]) {
     let d = s.len();
@@ -234,7 +234,7 @@ fn update_inverse(w: &mut [f64], s: &[f64], y: &[f64]) {
     let c = r * r * dot(y, &u) + r;
     for (j, row) in w.chunks_mut(d).enumerate() {
         for (i, w) in row.iter_mut().enumerate() {
-            // Alike in (i, j) and (j, i), so that W stays symmetric to the last bit.
+            // Symmetric in (i, j), so that W stays exactly symmetric.
             *w += c * (s[i] * s[j]) - r * (s[i] * u[j] + u[i] * s[j]);
         }
     }
@@ -262,7 +262,7 @@ impl Direction for BfgsDirection {
         times(&self.inverse, &minus)
     }
 
-    /// The next gradient corrects directions of the pairs, not those along -g.
+    /// The next gradient corrects directions from pairs, but not directions along -g.
     fn unit(&self) -> Option<f64> {
         self.inverse.is_empty().then_some(self.scale.0)
     }
@@ -273,7 +273,7 @@ impl Direction for BfgsDirection {
         }
     }
 
-    /// Without a step the direction is no use: the matrix starts anew.
+    /// Without a step the direction is useless, so the matrix restarts.
     fn failed(&mut self, _: &[f64], last: f64, is_whole: bool) {
         if self.inverse.is_empty() {
             self.scale.failed(last, is_whole);
@@ -295,17 +295,17 @@ impl Direction for BfgsDirection {
 /// pair.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LbfgsDirection {
-    /// m.
+    /// The number m of pairs.
     pub memory: usize,
     /// The pairs (s, y).
     history: History,
     last: Last,
-    /// Of searches along -g, without pairs.
+    /// For searches along -g, without pairs.
     scale: Scale,
 }
 
 impl LbfgsDirection {
-    /// The rule before its first round, which keeps m pairs.
+    /// The rule before its first round; it keeps m pairs.
     pub fn new(memory: usize) -> Self {
         Self { memory, ..Self::default() }
     }
@@ -324,7 +324,7 @@ impl Direction for LbfgsDirection {
         p
     }
 
-    /// The next gradient corrects directions of the pairs, not those along -g.
+    /// The next gradient corrects directions from pairs, but not directions along -g.
     fn unit(&self) -> Option<f64> {
         self.history.pairs.is_empty().then_some(self.scale.0)
     }
@@ -335,7 +335,7 @@ impl Direction for LbfgsDirection {
         }
     }
 
-    /// Without a step the direction is no use: the pairs are dropped.
+    /// Without a step the direction is useless, so the pairs are dropped.
     fn failed(&mut self, _: &[f64], last: f64, is_whole: bool) {
         if self.history.pairs.is_empty() {
             self.scale.failed(last, is_whole);

@@ -1,4 +1,4 @@
-//! What a server rule keeps of its last rounds: pairs of vectors, from whose differences it learns the curvature.
+//! The history of a server rule: pairs of vectors, whose differences give the curvature.
 
 use std::collections::VecDeque;
 
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// A step s and the difference y of the gradients at its ends, or an iterate and its residual.
 pub type StepPair = (Vec<f64>, Vec<f64>);
 
-/// The least cosine of the angle between s and y of a pair that is used. Along an objective of condition number kappa it is
-/// at least `2 sqrt(kappa) / (1 + kappa)`, so that pairs of all kappa up to 1e20 pass, and those that rounding made do not.
+/// The smallest cosine of the angle between s and y of a usable pair. For an objective of condition number kappa the cosine is at least
+/// `2 sqrt(kappa) / (1 + kappa)`. Pairs of all kappa up to 1e20 pass, and pairs from rounding errors do not.
 const MIN_COSINE: f64 = 1e-10;
 
 /// Whether the curvature along s is positive: `s^T y > 0`, beyond rounding errors.
@@ -25,7 +25,7 @@ pub struct History {
 }
 
 impl History {
-    /// Adds a pair. At most the `most` newest ones stay.
+    /// Adds a pair, and keeps the `most` newest ones.
     pub fn push(&mut self, pair: StepPair, most: usize) {
         if self.pairs.len() >= most {
             self.pairs.pop_front();
@@ -39,7 +39,7 @@ impl History {
     }
 
     /// The first of the two loops over pairs (s, y) that multiply a vector by an inverse Hessian (Nocedal and Wright 2006, algorithm 7.4):
-    /// turns g into q, and returns the shares of the pairs, from the latest on.
+    /// turns g into q, and returns the coefficients of the pairs, latest first.
     pub fn first_loop(&self, q: &mut [f64]) -> Vec<f64> {
         let one = |(s, y): &StepPair| {
             let a = dot(s, q) / dot(s, y);

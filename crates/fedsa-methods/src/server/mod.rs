@@ -1,4 +1,4 @@
-//! Server rules that several methods share, and what they are made of.
+//! Server rules that several methods share, and their parts.
 
 pub mod adaptive;
 pub mod approximation;

@@ -1,4 +1,4 @@
-//! The client half of SHED: gradients, and eigenpairs of a Hessian that is computed anew at renewals only.
+//! The client half of SHED: gradients, and eigenpairs of a Hessian that is recomputed only at renewals.
 
 use std::sync::Arc;
 
@@ -17,25 +17,25 @@ use crate::local::Point;
 use crate::local::line_search::Trials;
 use crate::local::renewal::{due, foreign};
 
-/// What all agents know of the method.
+/// The method's parameters, known to all agents.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShedPlan {
-    /// When each agent renews: one schedule for all, or one for each.
+    /// The agents' renewal schedules: one for all, or one each.
     pub renewals: Vec<Renewal>,
     /// `d_t`.
     pub pairs: Pairs,
     /// rho.
     pub rho: Rho,
-    /// The trial steps; `None` where every step is 1.
+    /// The trial steps; `None` if every step is 1.
     pub trials: Option<Trials>,
-    /// How many pairs of one Hessian are sent, at most d - 1.
+    /// The most pairs sent of one Hessian, at most d - 1.
     pub most: usize,
-    /// The relative residual of eigenpairs that are computed from products with the Hessian; `None` where Hessians are formed.
+    /// The relative residual of eigenpairs from products with the Hessian; `None` if Hessians are formed.
     pub tolerance: Option<f64>,
 }
 
 impl ShedPlan {
-    /// What schedules take for d: in as many rounds all pairs are sent.
+    /// The value of d in schedules: the number of rounds in which all pairs are sent.
     fn span(&self) -> usize {
         self.most + 1
     }
@@ -46,27 +46,27 @@ impl ShedPlan {
     }
 }
 
-/// An agent: what it last computed and sent.
+/// An agent: its last computations and messages.
 pub struct ShedAgent {
     plan: Arc<ShedPlan>,
     saved: State,
-    /// The eigenpairs of the Hessian at the last renewal. Of a formed Hessian those are saved that may still have to be sent before the next
-    /// renewal; all of those from products, because an iteration starts from the pairs of the renewal before.
+    /// The eigenpairs of the Hessian at the last renewal. For a formed Hessian, pairs that may still be sent before the next renewal are
+    /// saved. Pairs from products are all saved, because an iteration starts from the previous renewal's pairs.
     kept: Option<HessianPairs>,
 }
 
-/// What an agent saves.
+/// The saved state of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct State {
-    /// Where the agent was last asked, for the line search; else empty.
+    /// The last model of a question, for the line search; otherwise empty.
     point: Point,
     /// The round of the last renewal, and theta in that round.
     renewed: Option<(u64, Vec<f64>)>,
     /// The round of its last answer.
     answered: Option<u64>,
-    /// How many pairs of this Hessian the server holds, if the last answer counted.
+    /// The number of pairs of this Hessian at the server, if the last answer counted.
     sent: usize,
-    /// How many it holds otherwise.
+    /// The number at the server otherwise.
     held: usize,
 }
 
@@ -76,14 +76,14 @@ impl ShedAgent {
         Self { plan, saved: State::default(), kept: None }
     }
 
-    /// How many pairs are computed at a renewal in round t: those that are sent until the next one, and one for rho. They are a
-    /// function of the settings, the seed and the round, so that a restart computes the same.
+    /// The number of pairs computed at a renewal in round t: the pairs sent until the next one, and one for rho. It depends on the
+    /// settings, the seed and the round only, so a restart computes the same pairs.
     fn few(&self, at: &LocalContext<'_>, t: u64) -> usize {
         let rounds = self.plan.renewal(at.agent).rounds_left(t, self.plan.span());
         (t..t.saturating_add(rounds)).fold(1, |few: usize, t| few.saturating_add(self.wanted(at, t))).min(self.plan.span())
     }
 
-    /// `d_t` of round t, which may be a later one.
+    /// `d_t` of round t, which may be a later round.
     fn wanted(&self, at: &LocalContext<'_>, t: u64) -> usize {
         self.plan.pairs.of(at.agent, || Key::of_exchange(at.seed(), Purpose::Pairs, t, at.exchange).stream(at.agent))
     }
@@ -103,8 +103,8 @@ impl ShedAgent {
         (self.saved.renewed, self.saved.sent, self.saved.held) = (Some(renewed), 0, 0);
     }
 
-    /// Computes the pairs of the last renewal again where saved ones do not suffice to send those from number `from` on, of which n are to
-    /// be known: where the agent begins anew after a restart.
+    /// Recomputes the pairs of the last renewal if saved ones do not suffice to send pairs from index `from` on, when n must be known,
+    /// because the agent restarts.
     fn compute_again(&mut self, at: &LocalContext<'_>, from: usize, n: usize) {
         let Some((round, theta)) = &self.saved.renewed else { return };
         if self.plan.tolerance.is_none() && self.kept.as_ref().is_none_or(|kept| kept.lacks(from, n)) {
@@ -112,7 +112,7 @@ impl ShedAgent {
         }
     }
 
-    /// After a restart: finds out where saved pairs from products belong.
+    /// After a restart: finds the support to which saved pairs from products belong.
     fn resume(&mut self, at: &LocalContext<'_>) {
         let Some((_, theta)) = &self.saved.renewed else { return };
         let (Some(kept), Some(tolerance)) = (&mut self.kept, self.plan.tolerance) else { return };
@@ -125,7 +125,7 @@ impl ShedAgent {
             kept.pairs = Eigenpairs::none(n);
         }
         kept.source = Source::Products { support, tolerance };
-        // Those of other data are of no use: the agent renews.
+        // Pairs of other data are useless: the agent renews.
         if kept.pairs.vectors.nrows() != n {
             (self.kept, self.saved.renewed) = (None, None);
         }
@@ -185,7 +185,7 @@ impl Agent for ShedAgent {
 
     fn save(&self) -> Vec<u8> {
         let pairs = self.kept.as_ref().and_then(HessianPairs::saved);
-        // Of pairs that are no numbers nothing can be sent: the agent renews when it comes back.
+        // Pairs with NaN cannot be sent: the agent renews when it returns.
         let is_lost = pairs.as_ref().is_some_and(|pairs| !pairs.is_finite());
         let saved = if is_lost { &State::default() } else { &self.saved };
         let mut bytes = postcard::to_stdvec(saved).expect("plain data serialises");
@@ -206,7 +206,7 @@ impl Agent for ShedAgent {
         let d = renewed.as_ref().map_or(0, |(_, theta)| theta.len());
         let has_search = self.plan.trials.is_some() && renewed.is_some();
         let fits = theta.len() == gradient.len() && theta.len() == if has_search { d } else { 0 } && *sent < d.max(1) && held <= sent;
-        // Numbers need not be finite: those of an agent that was asked far from where its loss can be computed are not.
+        // Numbers may be infinite or NaN if the agent was asked far from where its loss can be computed.
         if !fits || renewed.is_some() && d == 0 {
             return Err(bad_state());
         }

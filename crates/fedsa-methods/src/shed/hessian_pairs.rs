@@ -1,4 +1,4 @@
-//! What an agent of SHED keeps of a Hessian: its eigenpairs, and where further ones come from.
+//! The eigenpairs of a Hessian at an agent of SHED, and the source of further ones.
 
 use faer::Mat;
 use fedsa::eigenpairs::restarted::Search;
@@ -12,23 +12,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::local::renewal::FLOOR;
 
-/// rho, the value that takes the place of the eigenvalues that were not sent.
+/// rho, the value that replaces eigenvalues not yet sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Rho {
-    /// `l_{q+1}`, the largest of them (\[T\] eq. 2.21).
+    /// `l_{q+1}`, the largest of these (\[T\] eq. 2.21).
     Next,
     /// `(l_{q+1} + l_d) / 2` (\[T\] eq. 2.8).
     Midpoint,
 }
 
-/// How many pairs are computed from products at one time, at most: the iteration keeps half as many vectors again.
+/// The most pairs computed from products at a time: the iteration keeps half as many vectors again.
 pub const AT_ONCE: usize = 32;
-/// How many pairs are computed at one time, at least, after the first ones.
+/// The fewest pairs computed at a time after the first ones.
 const AT_LEAST: usize = 8;
 
-/// What an agent saves beside it of its eigenpairs.
+/// The saved eigenpairs of an agent.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SavedPairs {
     values: Vec<f64>,
@@ -43,7 +43,7 @@ impl SavedPairs {
     }
 }
 
-/// What it saves of pairs of a formed Hessian: the eigenvectors from number `first` on, of those that are sent before the next renewal.
+/// The saved pairs of a formed Hessian: the eigenvectors from index `first` on that are sent before the next renewal.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SavedRest {
     first: usize,
@@ -53,31 +53,31 @@ pub(super) struct SavedRest {
 
 /// Eigenpairs of one Hessian.
 pub(super) struct HessianPairs {
-    /// In the components of the support, where one is known.
+    /// In the components of the support, if known.
     pub(super) pairs: Eigenpairs,
     pub(super) source: Source,
-    /// `l_d`, where rho needs it.
+    /// `l_d`, if rho needs it.
     pub(super) least: f64,
-    /// How many pairs of a formed Hessian are wanted until the next renewal.
+    /// The number of pairs of a formed Hessian that are wanted until the next renewal.
     pub(super) few: usize,
 }
 
-/// Where further pairs come from.
+/// The source of further pairs.
 pub(super) enum Source {
     /// The Hessian; `None` once all pairs are computed.
     Formed(Option<Mat<f64>>),
-    /// The Hessian, which counts, and was not formed for the few pairs that are wanted.
+    /// The Hessian, which is counted but was not formed for the few wanted pairs.
     NotFormed,
-    /// Products with the Hessian, which differs from a multiple of the identity in the components of the support.
+    /// Products with the Hessian, which differs from a multiple of the identity only in the components of the support.
     Products { support: Option<ActiveComponents>, tolerance: f64 },
     /// Saved pairs from products.
     Restored,
-    /// Saved pairs of a formed Hessian: the first known eigenvector is that of pair `first`.
+    /// Saved pairs of a formed Hessian: the first known eigenvector belongs to pair `first`.
     Rest { first: usize },
 }
 
 impl HessianPairs {
-    /// The first `few` pairs of the Hessian at theta, which has been counted. `memory` is that of another one, or has no rows.
+    /// The first `few` pairs of the Hessian at theta, which has been counted. `memory` is an old matrix for reuse, or has no rows.
     pub(super) fn of_hessian(at: &LocalContext<'_>, theta: &[f64], few: usize, rho: Rho, mut memory: Mat<f64>) -> Self {
         let d = theta.len();
         let pairs = if rho == Rho::Next { at.leading_pairs(theta, few) } else { None };
@@ -101,7 +101,7 @@ impl HessianPairs {
         Self { pairs, source: Source::Formed((!is_whole).then_some(hessian)), least, few }
     }
 
-    /// The first pairs of the Hessian at theta from products with it. The iteration starts from those of the renewal before.
+    /// The first pairs of the Hessian at theta, from products with it. The iteration starts from the previous renewal's pairs.
     pub(super) fn of_products(
         at: &LocalContext<'_>,
         renewed: &(u64, Vec<f64>),
@@ -126,8 +126,8 @@ impl HessianPairs {
         Self { pairs, source: Source::Products { support: support.cloned(), tolerance }, least, few: goal }
     }
 
-    /// Computes further pairs if fewer than `n` are known, and there are more: all of a formed Hessian, or at least up to n and at most about
-    /// `few` from products.
+    /// Computes further pairs if fewer than `n` are known and there are more: all pairs of a formed Hessian; from products at least up to n
+    /// and at most about `few`.
     pub(super) fn ensure(&mut self, at: &LocalContext<'_>, renewed: &(u64, Vec<f64>), n: usize, few: usize) {
         let known = self.pairs.values.len();
         if known >= n.min(self.pairs.vectors.nrows()) {
@@ -156,7 +156,7 @@ impl HessianPairs {
         };
     }
 
-    /// The eigenvalue of all components outside of the support, where one is known.
+    /// The eigenvalue of all components outside of the support, if known.
     pub(super) fn outside(&self) -> Option<f64> {
         match &self.source {
             Source::Products { support: Some(support), .. } => Some(support.outside),
@@ -173,25 +173,25 @@ impl HessianPairs {
         }
     }
 
-    /// The least value that stands for an eigenvalue.
+    /// The smallest value used for an eigenvalue.
     pub(super) fn floor(&self) -> f64 {
         (FLOOR * self.value(0)).max(f64::MIN_POSITIVE)
     }
 
-    /// How many pairs are worth sending after the first q, of which at least `end` and one more are known: up to `end` in all, those above
-    /// the floor, and above the eigenvalue of what is outside of the support by more than their errors.
+    /// The number of pairs worth sending after the first q, when at least `end` + 1 are known. It is up to `end`, counting pairs above the
+    /// floor that exceed the eigenvalue outside of the support by more than their errors.
     pub(super) fn worth(&self, q: usize, end: usize) -> usize {
         let floor = match (&self.source, self.outside()) {
             (Source::Products { tolerance, .. }, Some(outside)) => self.floor().max(outside + tolerance * self.value(0)),
             _ => self.floor(),
         };
         let above = self.pairs.values.iter().take_while(|l| **l > floor).count();
-        // NaN compares false, and is to be sent: the run has then diverged.
+        // NaN compares false and must be sent, because the run has diverged.
         let end = if self.value(0).is_nan() { end.min(self.pairs.values.len()) } else { end.min(above) };
         end.saturating_sub(q)
     }
 
-    /// rho after q pairs, of which one more is known.
+    /// rho after q pairs, when one more is known.
     pub(super) fn rho(&self, q: usize, rule: Rho) -> f64 {
         let next = self.value(q);
         let rho = match rule {
@@ -201,12 +201,12 @@ impl HessianPairs {
         if rho.is_nan() { rho } else { rho.max(self.floor()) }
     }
 
-    /// The number of the first pair whose vector is known.
+    /// The index of the first pair with a known vector.
     pub(super) fn first(&self) -> usize {
         if let Source::Rest { first } = self.source { first } else { 0 }
     }
 
-    /// Whether saved pairs do not suffice to send those from number `from` on, of which n are to be known.
+    /// Whether saved pairs do not suffice to send those from index `from` on, when n must be known.
     pub(super) fn lacks(&self, from: usize, n: usize) -> bool {
         matches!(self.source, Source::Rest { first } if from < first || self.pairs.values.len() < n.min(self.pairs.vectors.nrows()))
     }
@@ -223,18 +223,18 @@ impl HessianPairs {
         Body::shorter((to - from) * d, index, value)
     }
 
-    /// What is saved of pairs of a formed Hessian of which the server holds `held`; `None` where they are not finite.
+    /// The pairs of a formed Hessian to save if the server holds `held`; `None` if they are not finite.
     pub(super) fn rest(&self, held: usize) -> Option<SavedRest> {
         let known = self.few.min(self.pairs.values.len());
         let first = held.max(self.first()).min(known);
-        // The last pair that is wanted serves rho alone, with its value.
+        // The last wanted pair gives rho only, by its value.
         let vectors = (first..known.saturating_sub(1)).flat_map(|j| self.pairs.vector(j - self.first())).copied().collect();
         let pairs = SavedPairs { values: self.pairs.values[..known].to_vec(), vectors, least: self.least };
         let is_finite = pairs.values.iter().chain(&pairs.vectors).all(|x| x.is_finite());
         is_finite.then_some(SavedRest { first, few: self.few, pairs })
     }
 
-    /// The pairs that [`HessianPairs::rest`] gave, of a Hessian with d rows; `None` if they are not such.
+    /// The pairs of [`HessianPairs::rest`], for a Hessian with d rows; `None` if they are invalid.
     pub(super) fn of_rest(saved: SavedRest, d: usize) -> Option<Self> {
         let SavedRest { first, few, pairs: SavedPairs { values, vectors, least } } = saved;
         let (known, columns) = (values.len(), values.len().saturating_sub(first + 1));
@@ -244,14 +244,14 @@ impl HessianPairs {
         (fits && is_finite).then_some(Self { pairs, source: Source::Rest { first }, least, few })
     }
 
-    /// What is saved of pairs from products.
+    /// The pairs from products to save.
     pub(super) fn saved(&self) -> Option<SavedPairs> {
         let (Source::Products { .. } | Source::Restored) = self.source else { return None };
         let vectors = (0..self.pairs.values.len()).flat_map(|j| self.pairs.vector(j)).copied().collect();
         Some(SavedPairs { values: self.pairs.values.clone(), vectors, least: self.least })
     }
 
-    /// The pairs that [`HessianPairs::saved`] gave; `None` if they are not such.
+    /// The pairs of [`HessianPairs::saved`]; `None` if they are invalid.
     pub(super) fn restored(saved: SavedPairs) -> Option<Self> {
         let is_finite = saved.is_finite();
         let SavedPairs { values, vectors, least } = saved;
@@ -262,11 +262,11 @@ impl HessianPairs {
     }
 }
 
-/// In place of a number of pairs in the key of a stream: the least eigenvalue is looked for.
+/// Replaces the number of pairs in the key of a stream, in a search for the least eigenvalue.
 const LEAST: usize = (1 << 20) - 1;
 
-/// Calls `see` with a search for eigenpairs of the agent's Hessian at its last renewal, in the components of its support. Streams are keyed by
-/// the round of the renewal and the number of pairs that are known.
+/// Calls `see` with a search for eigenpairs of the agent's Hessian at its last renewal, in the components of its support. The renewal's
+/// round and the number of known pairs determine the streams.
 fn search<R>(
     at: &LocalContext<'_>,
     renewed: &(u64, Vec<f64>),
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// Few pairs come without a matrix, and further ones are those after them; the Hessian is not counted here.
+    /// Few pairs come without a matrix, and further ones follow them; the Hessian is not counted here.
     #[test]
     fn a_hessian_is_formed_only_where_more_pairs_are_wanted() {
         let (d, mut draws) = (280, stream(5, Purpose::System, 0, 0));
@@ -318,19 +318,19 @@ mod tests {
         assert_eq!((kept.worth(0, 1), kept.rho(1, Rho::Next)), (1, kept.value(1)));
         let first = kept.body(0, 1, d);
         assert!(first.numbers().unwrap().iter().zip(whole.vector(0)).all(|(x, y)| (x - y).abs() < 1e-11));
-        // What is saved serves as well.
+        // Saved pairs serve as well.
         let again = HessianPairs::of_rest(kept.rest(0).unwrap(), d).unwrap();
         assert_eq!((again.body(0, 1, d), again.rho(1, Rho::Next)), (first.clone(), kept.value(1)));
         kept.ensure(&at, &renewed, 6, 6);
         assert!(matches!(kept.source, Source::Formed(None)) && kept.body(0, 1, d) == first);
         assert!((0..d).all(|j| near(kept.value(j), whole.values[j])));
-        // Without a rho that is the next eigenvalue, and for more pairs, it is formed at once.
+        // For a rho other than the next eigenvalue, and for more pairs, the Hessian is formed at once.
         let formed = |few, rho| matches!(HessianPairs::of_hessian(&at, &renewed.1, few, rho, Mat::new()).source, Source::Formed(_));
         assert!(formed(2, Rho::Midpoint) && formed(5, Rho::Next));
         assert_eq!(at.calls(), Default::default());
     }
 
-    /// As many pairs as the schedule can ask for are worth sending up to d - 1, and not those below the floor.
+    /// All pairs that the schedule can ask for, up to d - 1, are worth sending, except those below the floor.
     #[test]
     fn pairs_below_the_floor_are_not_worth_sending() {
         let kept = HessianPairs::formed(Mat::<f64>::identity(4, 4), 1, Rho::Next);
@@ -346,7 +346,7 @@ mod tests {
         HessianPairs { pairs, source: Source::Products { support, tolerance: 1e-8 }, least: outside, few: n }
     }
 
-    /// Outside of the support all eigenvalues are the same: they come before smaller ones inside, and none of them is sent.
+    /// Outside of the support all eigenvalues are equal. They come before smaller ones inside, and none of them is sent.
     #[test]
     fn eigenvalues_outside_of_the_support_count() {
         let kept = with_support(&[3.0, 2.0, 0.5, 0.1], 0.4);
@@ -378,7 +378,7 @@ mod tests {
         assert!(HessianPairs::formed(Mat::identity(2, 2), 2, Rho::Next).saved().is_none());
     }
 
-    /// Of a formed Hessian what the server may not hold is saved, and of that what is sent before the next renewal.
+    /// For a formed Hessian, the pairs are saved that the server may lack and that are sent before the next renewal.
     #[test]
     fn the_rest_of_the_pairs_is_saved() {
         let hessian = Mat::from_fn(5, 5, |i, j| if i == j { 5.0 - i as f64 } else { 0.1 });
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!((rest.first(), rest.pairs.values.len(), rest.pairs.vectors.ncols()), (1, 4, 2));
         assert_eq!((rest.body(1, 3, 5), rest.rho(3, Rho::Midpoint), rest.worth(1, 3)), (kept.body(1, 3, 5), kept.rho(3, Rho::Midpoint), 2));
         assert!(!rest.lacks(1, 4) && rest.lacks(0, 2) && rest.lacks(1, 5) && !kept.lacks(0, 5));
-        // What is saved of it again is the same, and so is what a later state has.
+        // Saving again gives the same, and so does saving a later state.
         let bytes = |kept: &HessianPairs, held: usize| postcard::to_stdvec(&kept.rest(held).unwrap()).unwrap();
         assert_eq!((bytes(&rest, 1), bytes(&rest, 2), bytes(&again(4), 4)), (bytes(&kept, 1), bytes(&kept, 2), bytes(&kept, 4)));
         for change in 0..4 {

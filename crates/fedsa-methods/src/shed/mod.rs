@@ -1,4 +1,4 @@
-//! SHED: eigenpairs of the agents' Hessians, sent a few at a time, in place of the Hessians (\[T\] chapter 2, Algorithms 1, 3, 4).
+//! SHED: a few eigenpairs of the agents' Hessians per round, instead of the Hessians (\[T\] chapter 2, Algorithms 1, 3, 4).
 //!
 //! ```text
 //! agent c:   if t in I:  H_c = Hess f_c(theta_t) = sum_j l_j v_j v_j^T,  l_1 >= .. >= l_d,  q = 0         renewal
@@ -9,30 +9,32 @@
 //!            theta_{t+1} = theta_t + s p,  s = 1, or by backtracking on the agents' losses                (second exchange)
 //! ```
 //!
-//! **Settings and names.** SHED-LS: one Hessian, rho in the middle, s = 1. Fib-SHED, the default: renewals at distances that grow
-//! as the Fibonacci numbers, `rho = l_{q+1}`, backtracking. GN-SHED: renewals when the gradient's norm falls too slowly. Mont-Dec: a
-//! renewal in every round. The names with + draw `d_t`. All are presets of this method (`crate::presets`).
+//! **Settings and names.** SHED-LS: one Hessian, rho in the middle, s = 1. Fib-SHED, the default: renewals at distances that grow as the
+//! Fibonacci numbers, `rho = l_{q+1}`, backtracking. GN-SHED: renewals when the gradient norm falls too slowly. Mont-Dec: a renewal in
+//! every round. The names with + draw `d_t`. All are presets of this method (`crate::presets`).
 //!
-//! **Hessians that are not positive definite.** An eigenvalue below `1e-12 l_1`, or negative, counts as `1e-12 l_1`: `Hhat_c`
-//! then approximates the projection of `H_c` on positive definite matrices, which is not below `H_c`, so that backtracking still
-//! accepts steps on convex means of indefinite agents. \[T\] assumes `rho > 0`. An agent without any positive eigenvalue adds
-//! nothing; if that is so of all agents, the step is `-grad`.
+//! **Hessians that are not positive definite.** An eigenvalue below `1e-12 l_1`, or negative, counts as `1e-12 l_1`. `Hhat_c` then
+//! approximates the projection of `H_c` on positive definite matrices, which is not below `H_c`, so that backtracking still accepts steps
+//! on convex means of indefinite agents. \[T\] assumes `rho > 0`. An agent without a positive eigenvalue adds nothing; if no agent has one,
+//! the step is `-grad`.
 //!
-//! **Without matrices.** With `curvature = "products"`, or by default where d is above 4096, agents compute leading eigenpairs from products of
-//! their Hessians and vectors, by a block Lanczos iteration with restarts that starts from the pairs of the last renewal
-//! ([`mod@fedsa::eigenpairs::restarted`]), and the server steps by Woodbury's formula from the vectors (`woodbury.rs`). No d x d
-//! matrix is formed. A pair has a residual of at most `pair_tolerance l_1`, so that `Hhat_c` is that of a Hessian which differs from `H_c` by
-//! that much. `max_pairs` bounds the vectors that are kept; schedules count it, plus 1, for d: Fibonacci renewals are then at
-//! most so many rounds apart. An agent with sparse rows iterates in the columns that occur in them. Elsewhere its Hessian is the
-//! ridge times the identity: rho is at least the ridge, and pairs that are not above the ridge are not sent.
+//! **Without matrices.** With `curvature = "products"`, or by default above d = 4096, agents compute leading eigenpairs from Hessian-vector
+//! products, by a restarted block Lanczos iteration that starts from the last renewal's pairs ([`mod@fedsa::eigenpairs::restarted`]). The
+//! server steps by Woodbury's formula from the vectors (`woodbury.rs`). No d x d matrix is formed. A pair has a residual of at most
+//! `pair_tolerance l_1`, so `Hhat_c` belongs to a Hessian that differs from `H_c` by this much. `max_pairs` bounds the kept vectors.
+//! Schedules use it, plus 1, as d, so that Fibonacci renewals are at most this many rounds apart. An agent with sparse rows iterates in the
+//! columns that occur in them. Elsewhere its Hessian is the ridge times the identity: rho is at least the ridge, and only pairs above the
+//! ridge are sent.
 //!
-//! **Over links.** The server needs the pairs of each agent, so that links that deliver only sums are refused, as are delayed and
-//! late ones. Codecs alter the gradient alone. The invariant over losses: *what the server holds of an agent is always a prefix of the
-//! eigenpairs of one of its Hessians, with the rho of that prefix*. With the next question an agent whose answer was lost is told so
-//! ([`Part::Counted`]), and goes on from the pairs before it; a renewal that it missed is made up for at its next question. An agent none of
-//! whose answers counts begins anew with its first pair. A gradient that is missing counts as zero, so that a round steps to
-//! the root of those that arrived, and theta does not settle: over a link that loses answers the error stays at a floor that is
-//! proportional to the differences between the agents' gradients at the root, and where these are zero it goes to zero.
+//! **Over links.** The server needs the pairs of each agent, so links that deliver only sums are refused, as are delayed and late ones.
+//! Codecs change the gradient only. The invariant over losses: *the server always holds of an agent a prefix of the eigenpairs of one of
+//! its Hessians, with the rho of that prefix*. The next question tells an agent that its answer was lost ([`Part::Counted`]), and the agent
+//! continues from the pairs before it. It makes up for a missed renewal at its next question. If none of an agent's answers counts, it
+//! restarts with its first pair.
+//!
+//! A missing gradient counts as zero. A round then steps to the root of the agents that arrived, and theta does not settle. Over a link
+//! that loses answers, the error stays at a floor. The floor is proportional to the differences between the agents' gradients at the root,
+//! and is zero without differences.
 
 mod client;
 mod hessian_pairs;
@@ -58,13 +60,13 @@ use hessian_pairs::AT_ONCE;
 pub use hessian_pairs::Rho;
 use server::ShedServer;
 
-/// The settings of SHED; the default is Fib-SHED.
+/// The settings; the default is Fib-SHED.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Shed {
-    /// When agents recompute their Hessians.
+    /// When agents recompute Hessians.
     #[serde(deserialize_with = "fedsa::registry::table")]
     pub renewal: Renewal,
     /// One schedule per agent, instead of `renewal`.
@@ -74,12 +76,12 @@ pub struct Shed {
     pub pairs: Pairs,
     /// Value that replaces eigenvalues not yet sent.
     pub rho: Rho,
-    /// Source of eigenpairs: Hessians (d x d matrices) or Hessian-vector products.
+    /// Source of eigenpairs.
     pub curvature: CurvatureSource,
     /// Relative residual of eigenpairs from products.
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 0.1)))]
     pub pair_tolerance: f64,
-    /// Most eigenpairs per Hessian; by default d - 1, and min(64, 8192 / N) if products have d > 4096.
+    /// Most eigenpairs per Hessian; d - 1 by default, min(64, 8192 / N) for products with d > 4096.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub max_pairs: Option<usize>,
@@ -110,7 +112,7 @@ fedsa::settings::setters! { Shed {
     with_shrinks(shrinks: usize) = shrinks;
 } }
 
-/// The matrix or the products from which eigenpairs are computed.
+/// Source of eigenpairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "Curvature"))]
@@ -120,17 +122,17 @@ pub enum CurvatureSource {
     Auto,
     /// The Hessian, d x d, at renewals.
     Hessian,
-    /// Products of the Hessian and vectors, by a restarted block Lanczos iteration.
+    /// Hessian-vector products, by a restarted block Lanczos iteration.
     Products,
 }
 
 /// The largest d for which `auto` forms Hessians, and for which all pairs may be sent by default.
 const MAX_FORMED: usize = 4096;
-/// How many pairs of one Hessian are sent by default where d is larger, and the number of all pairs at the server that this keeps to.
+/// The most pairs sent of one Hessian by default for larger d, and the most pairs of all agents at the server behind this default.
 const MAX_PAIRS: usize = 64;
 const MAX_HELD: usize = 8192;
 
-/// How long a step is.
+/// Step length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "Step"))]
@@ -138,7 +140,7 @@ const MAX_HELD: usize = 8192;
 pub enum StepLength {
     /// 1.
     Unit,
-    /// The longest of 1, beta, beta^2, .. that lowers the mean loss enough, in a second exchange.
+    /// The longest of 1, beta, beta^2, .. that lowers the mean loss enough; a second exchange.
     LineSearch,
 }
 
@@ -161,12 +163,12 @@ impl Default for Shed {
 }
 
 impl Shed {
-    /// The trial steps, if there is a line search.
+    /// The trial steps of a line search, if any.
     fn trials(&self) -> Option<Trials> {
         (self.step == StepLength::LineSearch).then(|| Trials::new(self.shrink, self.shrinks, self.decrease))
     }
 
-    /// The relative residual of pairs from products; `None` where Hessians of d rows are formed.
+    /// The relative residual of pairs from products; `None` if Hessians of d rows are formed.
     fn tolerance(&self, d: usize) -> Option<f64> {
         let has_products = match self.curvature {
             CurvatureSource::Auto => d > MAX_FORMED,
@@ -176,20 +178,20 @@ impl Shed {
         has_products.then_some(self.pair_tolerance)
     }
 
-    /// How many pairs of one Hessian are sent, at most.
+    /// The most pairs sent of one Hessian.
     fn most(&self, agents: usize, d: usize) -> usize {
         let is_large = d > MAX_FORMED && self.tolerance(d).is_some();
         let default = if is_large { (MAX_HELD / agents).clamp(1, MAX_PAIRS) } else { usize::MAX };
         self.max_pairs.unwrap_or(default).min(d.saturating_sub(1))
     }
 
-    /// What the server decides about renewals.
+    /// The server's part in renewals.
     fn trigger(&self) -> Option<Trigger> {
         trigger(&self.renewal).filter(|_| self.renewal_of_agents.is_empty())
     }
 }
 
-/// What the server decides about renewals by a schedule.
+/// The server's part in the renewals of a schedule.
 pub(super) fn trigger(renewal: &Renewal) -> Option<Trigger> {
     match renewal {
         Renewal::GradientNorm { factor, min_distance } => Some(Trigger::new(*factor, *min_distance)),
@@ -197,11 +199,11 @@ pub(super) fn trigger(renewal: &Renewal) -> Option<Trigger> {
     }
 }
 
-/// How many rounds apart renewals are, about, for vectors of d components.
+/// The approximate number of rounds between renewals, for vectors of d components.
 pub(super) fn between_renewals(renewal: &Renewal, d: f64) -> f64 {
     let every = match renewal {
         Renewal::Every { period } => *period as f64,
-        // The gradient seldom falls as fast as the least distance allows.
+        // The gradient rarely falls as fast as the least distance allows.
         Renewal::GradientNorm { min_distance, .. } => (*min_distance as f64).max(d / 10.0),
         _ => d,
     };
@@ -242,7 +244,7 @@ impl MethodSettings for Shed {
         Needs::Objective
     }
 
-    /// The vectors of one answer are at most d - 1.
+    /// An answer has at most d - 1 vectors.
     fn largest_dimension(&self) -> usize {
         let default = if self.tolerance(usize::MAX).is_some() { MAX_PAIRS } else { usize::MAX };
         let most = self.pairs.most_of_all().min(self.max_pairs.unwrap_or(default)).max(1);
@@ -285,10 +287,10 @@ impl MethodSettings for Shed {
         Box::new(if self.tolerance(d).is_some() { server.of_vectors() } else { server })
     }
 
-    /// Of each agent all eigenvectors at the agent and at the server, a Hessian, and two triangles at the server. From products: the pairs of
-    /// one Hessian at the agent and at the server, and what agents that answer at one time iterate with, as vectors of d numbers,
-    /// although vectors of sparse rows take less; the inner products of all pairs at the server, with room to grow, and the system that it
-    /// solves with its factor.
+    /// For each agent all eigenvectors at the agent and at the server, a Hessian, and two triangles at the server. With products: the pairs
+    /// of one Hessian at the agent and at the server, and scratch vectors of agents that answer at the same time, counted with d numbers
+    /// although vectors of sparse rows take less; the inner products of all pairs at the server, with room to grow, and the server's system
+    /// with its factor.
     fn memory(&self, agents: usize, d: usize) -> f64 {
         let (n, square) = (agents as f64, (d as f64).powi(2));
         if self.tolerance(d).is_none() {
@@ -299,9 +301,9 @@ impl MethodSettings for Shed {
         8.0 * (d as f64 * (n * (2.0 * most + 4.0) + at_work(agents) * iterating) + 4.0 * (n * most).powi(2))
     }
 
-    /// A gradient, the losses, and at renewals a Hessian with its eigenpairs, or the products for pairs, about eight for each:
-    /// d rounds apart, or as often as the schedule says. The server solves a system with the pairs of all agents, of which half are there
-    /// on average, if no d x d matrices are formed.
+    /// A gradient, the losses, and at renewals a Hessian with its eigenpairs, or about eight products per pair. Renewals are d rounds
+    /// apart, or as the schedule says. Without d x d matrices, the server solves a system with the pairs of all agents, half of them on
+    /// average.
     fn work(&self, agents: usize, d: usize) -> f64 {
         let losses = self.trials().map_or(0, |trials| trials.losses()) as f64;
         let span = (self.most(agents, d) + 1) as f64;

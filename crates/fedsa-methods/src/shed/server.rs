@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 use super::woodbury::{self, Woodbury, lengths};
 use crate::server::approximation::{HeldPairs, NOTHING, NewtonSteps, ORTHOGONAL, ROUNDING, Spectrum, StoredPairs, UNIT, direction};
 
-/// Keeps the pairs that each agent has sent, and steps by the mean of the Hessians that they approximate.
+/// Keeps each agent's pairs, and steps by the mean of the Hessians that they approximate.
 ///
-/// Of each agent the rule also keeps `S_c = sum l_j v_j v_j^T` and `P_c = sum v_j v_j^T`, to which a new pair adds one term, so
-/// that a round costs d^2 multiply-adds per agent and new pair, 2 d^2 per agent, and one Cholesky factorisation. Both are sums in
-/// the order of the pairs: after a restart they are computed from the pairs to the same bits.
+/// The rule also keeps `S_c = sum l_j v_j v_j^T` and `P_c = sum v_j v_j^T` of each agent, to which a new pair adds one term. A round costs
+/// d^2 multiply-adds per agent and new pair, 2 d^2 per agent, and one Cholesky factorisation. Both sums are in the order of the pairs, so a
+/// restart computes them from the pairs with the same bits.
 #[derive(Debug, Clone)]
 pub struct ShedServer {
-    /// `theta_t` and how long steps are.
+    /// `theta_t` and the step lengths.
     pub steps: NewtonSteps,
-    /// What the server holds of the agents.
+    /// The held pairs of the agents.
     held: HeldPairs<Pairs>,
-    /// The agents' vectors where steps are computed from them alone; then `held` has neither vectors nor sums.
+    /// The agents' vectors, if steps are computed from vectors only; then `held` has neither vectors nor sums.
     woodbury: Option<Woodbury>,
-    /// In so many rounds all pairs are sent, by which the norm of the gradient decides on a renewal.
+    /// The rounds in which all pairs are sent, for renewals by the gradient norm.
     span: usize,
 }
 
@@ -33,12 +33,12 @@ pub struct ShedServer {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Pairs {
     values: Vec<f64>,
-    /// d numbers for each value.
+    /// d numbers per value.
     vectors: Vec<f64>,
 }
 
 impl StoredPairs<Pairs> {
-    /// Takes an answer, if it goes on from what is held: further pairs of the same Hessian, or the first ones of any.
+    /// Accepts an answer that continues the held pairs: further pairs of the same Hessian, or the first pairs of any.
     fn take(&mut self, t: u64, values: &[f64], vectors: &[f64], d: usize) -> bool {
         let Some(keep) = self.prefix(t, values, d).filter(|keep| self.continues(*keep, vectors, d)) else { return false };
         let is_cut = keep < self.pairs.values.len();
@@ -50,11 +50,11 @@ impl StoredPairs<Pairs> {
         true
     }
 
-    /// How many of the held pairs these values follow: those of the same Hessian up to their index, or none. `None` if they do not, or
-    /// increase: NaN is taken, the run has then diverged.
+    /// The number of held pairs that these values follow: the pairs of the same Hessian up to their index, or 0. `None` if they do not
+    /// follow, or increase. NaN is accepted, because the run has diverged.
     fn prefix(&self, t: u64, values: &[f64], d: usize) -> Option<usize> {
         let [round, first, rho, values @ ..] = values else { return None };
-        // Wrong for NaN too.
+        // False for NaN too.
         let fits = *round >= 0.0 && *round <= t as f64 && *first >= 0.0 && *rho > 0.0;
         let (round, first) = (*round as u64, *first as usize);
         let goes_on = self.round == Some(round) && first <= self.pairs.values.len();
@@ -68,14 +68,14 @@ impl StoredPairs<Pairs> {
         (!increases).then_some(first)
     }
 
-    /// Takes the round, rho and values of an answer that follows the first `keep` pairs.
+    /// Stores the round, rho and values of an answer that follows the first `keep` pairs.
     fn go_on(&mut self, keep: usize, values: &[f64]) {
         self.pairs.values.truncate(keep);
         (self.round, self.rho) = (Some(values[0] as u64), values[2]);
         self.pairs.values.extend(&values[3..]);
     }
 
-    /// Whether these vectors can follow the first `keep` ones as those of one Hessian: they are orthogonal. NaN is taken.
+    /// Whether these vectors can follow the first `keep` ones of one Hessian: they are orthogonal. NaN is accepted.
     fn continues(&self, keep: usize, vectors: &[f64], d: usize) -> bool {
         vectors.chunks_exact(d).enumerate().all(|(j, v)| {
             // The held vectors, then the new ones before this one.
@@ -84,7 +84,7 @@ impl StoredPairs<Pairs> {
         })
     }
 
-    /// Adds the pairs from number `from` on to the sums, which are of those before; from the first one on it begins anew.
+    /// Adds the pairs from index `from` on to the sums of the earlier ones; from index 0 on, starts new sums.
     fn sum_from(&mut self, from: usize, d: usize) {
         let pairs = self.pairs.values[from..].iter().copied().zip(self.pairs.vectors[from * d..].chunks_exact(d.max(1)));
         let pairs: Vec<_> = pairs.collect();
@@ -104,14 +104,14 @@ impl ShedServer {
         Self { span: most + 1, ..self }
     }
 
-    /// With steps that are computed from vectors alone, without d x d matrices.
+    /// With steps from vectors only, without d x d matrices.
     #[must_use]
     pub fn of_vectors(self) -> Self {
         let woodbury = Some(Woodbury::new(self.held.weights.len(), self.steps.theta.len()));
         Self { woodbury, ..self }
     }
 
-    /// Takes the answers that arrived.
+    /// Handles the answers that arrived.
     fn take(&mut self, t: u64, updates: &[ClientUpdate]) {
         let d = self.steps.theta.len();
         let Some(woodbury) = &mut self.woodbury else {
@@ -130,7 +130,7 @@ impl ShedServer {
         }
     }
 
-    /// The state with what is held of agents, and their vectors where steps are computed from them alone.
+    /// The state with the held pairs, and with the vectors if steps are computed from them only.
     fn packed(&self, held: &HeldPairs<Pairs>, vectors: impl Iterator<Item = Option<Vec<Body>>>) -> Vec<u8> {
         packed(&(&self.steps, held.of.iter().zip(vectors).collect::<Vec<_>>()))
     }
@@ -160,8 +160,8 @@ impl Server for ShedServer {
         self.steps.after_losses(got)
     }
 
-    /// Vectors of length 1 for all eigenvalues, and eigenvalues that go with a positive rho. Rounds, indices and pairs are compared
-    /// with what is held when the answer is received: of one that does not go on from it only the gradient counts.
+    /// Accepts vectors of norm 1 for all eigenvalues, and eigenvalues with a positive rho. Whether an answer continues the held pairs is
+    /// checked on receipt; otherwise only its gradient counts.
     fn accepts(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
         if exchange != 0 {
             return Ok(());
@@ -191,8 +191,8 @@ impl Server for ShedServer {
         &self.steps.theta
     }
 
-    /// `Hhat = sum_c p_c (S_c - rho_c P_c + rho_c I)` over the agents whose pairs are held, divided by their weight. `None` if there are
-    /// none, and where no matrices are formed.
+    /// `Hhat = sum_c p_c (S_c - rho_c P_c + rho_c I)` over the agents with held pairs, divided by their weight. `None` if there are none,
+    /// or if no matrices are formed.
     fn hessian(&self) -> Option<Mat<f64>> {
         self.woodbury.is_none().then(|| self.held.hessian(self.steps.theta.len()))?
     }
@@ -237,7 +237,7 @@ mod tests {
         ShedServer::new(NewtonSteps { theta: vec![0.0; d], search: None, trigger: None }, vec![1.0 / agents as f64; agents])
     }
 
-    /// Whichever of the held vectors, or of the new ones, it is that another one is not orthogonal to.
+    /// A vector is rejected if it is not orthogonal to any of the held or new ones.
     #[test]
     fn each_vector_is_compared_with_all_before_it() {
         let d = 9;
@@ -259,7 +259,7 @@ mod tests {
         assert!(!held.take(1, &[1.0, 0.0, 1.0, 3.0, 2.0], &[E[1], E[1]].concat(), 3), "one vector twice");
         assert_eq!((held.round, &held.pairs.values[..], &held.pairs.vectors[..]), (Some(0), &[3.0][..], &E[0][..]));
         assert!(held.take(1, &[0.0, 1.0, 1.0, 3.0], &E[1], 3), "a multiple eigenvalue");
-        // Another Hessian has vectors and values of its own, and so has an agent that begins anew with this one.
+        // Another Hessian has other vectors and values; so has an agent that restarts with this one.
         assert!(held.take(2, &[2.0, 0.0, 1.0, 9.0], &E[0], 3));
         assert_eq!(held.pairs.values, [9.0]);
         assert!(!held.take(2, &[0.0, 1.0, 1.0, 2.0], &E[1], 3), "the second pair of an earlier Hessian");

@@ -1,13 +1,14 @@
-//! Steps by a mean of Hessians that is a multiple of the identity and a matrix of low rank: from vectors alone, without a d x d matrix.
+//! Steps by a mean of Hessians that is a multiple of the identity plus a low-rank matrix: from vectors, without a d x d matrix.
 //!
-//! With the eigenvectors of all agents in the columns of V, K of them,
+//! With the K eigenvectors of all agents in the columns of V,
 //!
 //! ```text
 //! Hhat = rho I + V D V^T,  rho = sum_c p_c rho_c / P,  D = diag(p_c (l_cj - rho_c) / P),  P = sum_c p_c
 //! Hhat^-1 g = (g - V D^1/2 (rho I + D^1/2 G D^1/2)^-1 D^1/2 V^T g) / rho,  G = V^T V
 //! ```
 //!
-//! (Woodbury 1950). A new vector costs one product with each of the K vectors, a step some passes over all of them and K^3 operations.
+//! (Woodbury 1950). A new vector costs one product with each of the K vectors; a step costs some passes over all of them and K^3
+//! operations.
 
 use std::sync::Arc;
 
@@ -18,23 +19,23 @@ use fedsa::linalg;
 use fedsa::message::Body;
 use fedsa::parallel;
 
-/// How often the residual of a step is solved for once more. Where rho is far below D, the two terms of the formula cancel.
+/// Steps of iterative refinement. If rho is far below D, the two terms of the formula cancel.
 const REFINEMENTS: usize = 3;
-/// The share of the right-hand side below which a residual is one of rounding errors.
+/// Residuals below this share of the right-hand side count as rounding errors.
 const ROUNDING: f64 = 1e-15;
-/// How many components one thread sums at once.
+/// Components per summation task.
 const CHUNK: usize = 1 << 14;
 
 /// A vector of d components.
 #[derive(Debug, Clone, PartialEq)]
 enum Vector {
     Dense(Vec<f64>),
-    /// The numbers that are not 0, with their increasing indices, which vectors of one agent share.
+    /// The non-zero numbers with their increasing indices, which vectors of one agent share.
     Sparse(Arc<[u32]>, Vec<f64>),
 }
 
 impl Vector {
-    /// Numbers at increasing indices, in the form that takes less memory.
+    /// Numbers at increasing indices, in the smaller form.
     fn new(mut index: Vec<u32>, mut value: Vec<f64>, d: usize) -> Self {
         if value.contains(&0.0) {
             let some = index.iter().zip(&value).filter(|(_, x)| **x != 0.0).map(|(i, x)| (*i, *x));
@@ -48,7 +49,7 @@ impl Vector {
         Vector::Dense(dense)
     }
 
-    /// The inner product with d numbers. The bits do not depend on the form: they are those of [`linalg::dot`].
+    /// The inner product with d numbers, with the bits of [`linalg::dot`] in both forms.
     fn dot(&self, x: &[f64]) -> f64 {
         match self {
             Vector::Dense(v) => linalg::dot(x, v),
@@ -64,7 +65,7 @@ impl Vector {
         }
     }
 
-    /// Adds `a v` to `out`, the components from `first` on.
+    /// Adds `a v` to `out`, which holds the components from `first` on.
     fn add_to(&self, a: f64, first: usize, out: &mut [f64]) {
         match self {
             Vector::Dense(v) => linalg::add_scaled(out, a, &v[first..first + out.len()]),
@@ -88,7 +89,7 @@ impl Vector {
     }
 }
 
-/// The eigenvectors of a part, each with the indices of its numbers and the numbers; d components each.
+/// The eigenvectors of a part, d components each, as indices and numbers.
 fn split(body: &Body, d: usize) -> Vec<(Vec<u32>, Vec<f64>)> {
     match body {
         Body::Numbers(x) => x.chunks_exact(d).map(|v| ((0..d as u32).collect(), v.to_vec())).collect(),
@@ -106,7 +107,7 @@ fn split(body: &Body, d: usize) -> Vec<(Vec<u32>, Vec<f64>)> {
     }
 }
 
-/// The squared lengths of the vectors of a part.
+/// The squared norms of the vectors of a part.
 pub(super) fn lengths(body: &Body, d: usize) -> Vec<f64> {
     match body {
         Body::Numbers(x) => x.chunks_exact(d).map(linalg::norm_sq).collect(),
@@ -129,26 +130,26 @@ pub struct LowRankShare<'a> {
 #[derive(Debug, Clone)]
 pub struct Woodbury {
     d: usize,
-    /// The places of each agent's vectors, in their order.
+    /// The slots of each agent's vectors, in their order.
     of_agents: Vec<Vec<usize>>,
-    /// Places for vectors, those without one free.
+    /// Slots for vectors; `None` is free.
     vectors: Vec<Option<Vector>>,
-    /// The inner products of the vectors at two places.
+    /// The inner products of the vectors in two slots.
     products: Vec<Vec<f64>>,
 }
 
 impl Woodbury {
-    /// No vectors of d components of some agents.
+    /// No vectors of d components yet.
     pub fn new(agents: usize, d: usize) -> Self {
         Self { d, of_agents: vec![Vec::new(); agents], vectors: Vec::new(), products: Vec::new() }
     }
 
     /// Replaces the vectors of agent c after the first `keep` ones by those of a part. Returns whether all its vectors are then orthogonal
-    /// up to `tolerance`; changes nothing if they are not. NaN is taken.
+    /// up to `tolerance`; otherwise nothing changes. NaN is accepted.
     pub fn replace(&mut self, c: usize, keep: usize, body: &Body, tolerance: f64) -> bool {
         let new: Vec<Vector> = split(body, self.d).into_iter().map(|(index, value)| Vector::new(index, value, self.d)).collect();
         let (kept, dropped) = self.of_agents[c].split_at(keep);
-        // Of the vector at a place: whether it stays, and whether it is one of the agent's.
+        // For the vector in a slot: whether it stays, and whether it belongs to the agent.
         let mut stays: Vec<bool> = self.vectors.iter().map(Option::is_some).collect();
         dropped.iter().for_each(|i| stays[*i] = false);
         let mut is_own = vec![false; self.vectors.len()];
@@ -182,7 +183,7 @@ impl Woodbury {
         true
     }
 
-    /// A free place.
+    /// A free slot.
     fn place(&mut self) -> usize {
         if let Some(free) = self.vectors.iter().position(Option::is_none) {
             return free;
@@ -194,7 +195,7 @@ impl Woodbury {
         n - 1
     }
 
-    /// The vector, with the indices of the agent's last one if these are the same.
+    /// The vector, sharing the indices of the agent's last one if they are equal.
     fn sharing(&self, c: usize, v: Vector) -> Vector {
         let last = self.of_agents[c].last().and_then(|i| self.vectors[*i].as_ref());
         match (v, last) {
@@ -203,7 +204,7 @@ impl Woodbury {
         }
     }
 
-    /// The vectors of agent c, which [`Woodbury::replace`] takes one by one.
+    /// The vectors of agent c, for [`Woodbury::replace`] one by one.
     pub fn state(&self, c: usize) -> Vec<Body> {
         let body = |v: &Vector| match v {
             Vector::Dense(v) => Body::Numbers(v.clone()),
@@ -212,8 +213,8 @@ impl Woodbury {
         self.of_agents[c].iter().filter_map(|i| self.vectors[*i].as_ref()).map(body).collect()
     }
 
-    /// `-Hhat^-1 g`, with the shares of the agents; those that have none are not in Hhat. `-g` if rho is not at least `least`, or
-    /// not finite, or the factorisation fails. `None` if there is no share, or g is 0.
+    /// `-Hhat^-1 g` with the agents' shares; agents without one are not in Hhat. `-g` if rho is below `least` or not finite, or the
+    /// factorisation fails. `None` if there is no share, or g is 0.
     pub fn direction(&self, shares: &[Option<LowRankShare<'_>>], g: &[f64], least: f64) -> Option<Vec<f64>> {
         let all = || shares.iter().enumerate().filter_map(|(c, share)| Some((c, (*share)?)));
         let (weight, rho) = all().fold((0.0, 0.0), |(weight, rho), (_, share)| (weight + share.weight, rho + share.weight * share.rho));
@@ -271,7 +272,7 @@ impl Woodbury {
         })
     }
 
-    /// Adds `V y` to `out`: each component is a sum in the order of the pairs, whichever thread computes it.
+    /// Adds `V y` to `out`: each component is a sum in the order of the pairs, on any thread.
     fn add_combination(&self, pairs: &[(usize, f64)], y: &[f64], out: &mut [f64]) {
         parallel::each_chunk(out, CHUNK, &|k, out| {
             for ((at, _), y) in pairs.iter().zip(y) {
@@ -307,7 +308,7 @@ mod tests {
     /// The weight, rho, values and vectors of an agent.
     type AgentPairs = (f64, f64, Vec<f64>, Vec<Vec<f64>>);
 
-    /// Hhat written out.
+    /// Hhat as a dense matrix.
     fn dense(d: usize, agents: &[AgentPairs]) -> Mat<f64> {
         let weight: f64 = agents.iter().map(|agent| agent.0).sum();
         let mut h = Mat::<f64>::zeros(d, d);
@@ -326,7 +327,7 @@ mod tests {
         agents.iter().map(|(weight, rho, values, _)| Some(LowRankShare { weight: *weight, rho: *rho, values })).collect()
     }
 
-    /// Vectors that are dense, sparse, and of both sorts; rho from the size of the eigenvalues to 1e-9 of them.
+    /// Dense vectors, sparse ones, and both; rho from the size of the eigenvalues down to 1e-9 of it.
     #[test]
     fn steps_are_those_of_the_matrix_written_out() {
         let (d, mut draws) = (43, stream(1, Purpose::Pairs, 0, 0));
@@ -340,7 +341,7 @@ mod tests {
             let agents = vec![agent(0, &every, 5), agent(1, &some, 7), agent(2, &some, 3), agent(3, &every, 0)];
             let mut woodbury = Woodbury::new(4, d);
             for (c, (_, _, _, vectors)) in agents.iter().enumerate() {
-                // First others, which are replaced.
+                // Other vectors first, which are replaced.
                 assert!(woodbury.replace(c, 0, &body(&orthonormal(d, &every, 4, &mut draws)), 1e-6));
                 assert!(woodbury.replace(c, 0, &body(&vectors[..vectors.len().min(2)]), 1e-6));
                 assert!(woodbury.replace(c, vectors.len().min(1), &body(&vectors[vectors.len().min(1)..]), 1e-6));
@@ -351,7 +352,7 @@ mod tests {
             let expected = linalg::solve_definite(&dense(d, &agents), &minus).unwrap();
             let off = (linalg::distance_sq(&got, &expected) / linalg::norm_sq(&expected)).sqrt();
             assert!(off < tolerance, "{rho}: {off:e}");
-            // What is restored gives the same bits, whatever came before.
+            // Restored vectors give the same bits, whatever came before.
             let mut again = Woodbury::new(4, d);
             for c in 0..4 {
                 let vectors = woodbury.state(c);
@@ -402,7 +403,7 @@ mod tests {
         let before = woodbury.state(0);
         assert!(!woodbury.replace(0, 1, &body(&[unit(0)]), 1e-6) && !woodbury.replace(0, 2, &body(&[unit(2), unit(2)]), 1e-6));
         assert_eq!(woodbury.state(0), before);
-        // The second one may come again where it is replaced, and at another agent.
+        // The second one may come again where it replaces itself, and at another agent.
         assert!(woodbury.replace(0, 1, &body(&[unit(1), unit(3)]), 1e-6) && woodbury.replace(1, 0, &body(&[unit(1)]), 1e-6));
     }
 

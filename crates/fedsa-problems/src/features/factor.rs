@@ -1,4 +1,4 @@
-//! A factor of a feature map: a map of some columns that is no product, ready to evaluate.
+//! A factor of a feature map: a map of some columns, no product, ready to evaluate.
 
 use super::parts::Part;
 use super::radial::{Bumps, sum_over_grid};
@@ -13,7 +13,7 @@ use fedsa::kernel::Isa;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Factor {
     pub features: FeatureSpec,
-    /// The names of its columns, and their positions in the state.
+    /// The names of its columns, then their positions in the state.
     pub columns: Vec<String>,
     places: Vec<usize>,
     /// The range of each column; infinite for columns without a range.
@@ -22,14 +22,14 @@ pub(super) struct Factor {
     pub len: usize,
     /// The monomials of a polynomial, except the constant; see [`monomials`].
     pub monomials: Vec<(usize, usize)>,
-    /// Where the bumps of a radial map are; empty of other maps.
+    /// The bumps of a radial map; empty for other maps.
     pub bumps: Bumps,
-    /// Mean and standard deviation of each column, of a standardised map; empty of other maps.
+    /// The mean and standard deviation of each column of a standardised map; empty for other maps.
     moments: Vec<(f64, f64)>,
 }
 
 impl Factor {
-    /// With `len` features on states with these columns and bounds.
+    /// The factor with `len` features, on states with these columns and bounds.
     pub fn new(part: Part<'_>, len: usize, columns: &[String], bounds: &[(f64, f64)], statistics: &ColumnStatistics) -> Self {
         let places = part.columns;
         let columns: Vec<String> = places.iter().map(|j| columns[*j].clone()).collect();
@@ -53,18 +53,18 @@ impl Factor {
         Self { features: part.features.clone(), columns, places, bounds, len, monomials, bumps, moments }
     }
 
-    /// The number of features of a state that are not 0, and their value, of tiles and one-hot.
+    /// Of tiles and one-hot features: how many of a state are non-zero, and their value.
     pub fn sparse(&self) -> Option<(usize, f64)> {
         let value = if let FeatureSpec::Tiles { tilings, .. } = self.features { 1.0 / f64::from(tilings).sqrt() } else { 1.0 };
         self.features.active_count().map(|m| (m, value))
     }
 
-    /// The number of features of a state that may not be 0.
+    /// The number of a state's features that may be non-zero.
     pub fn active_count(&self) -> usize {
         self.features.active_count().unwrap_or(self.len)
     }
 
-    /// Writes the numbers of the features that may not be 0, increasing, as many as [`Factor::active_count`] says.
+    /// Writes the increasing indices of features that may be non-zero; [`Factor::active_count`] says how many.
     pub fn active(&self, state: &[f64], out: &mut [u32]) {
         let tiling = match self.features {
             FeatureSpec::Tiles { tilings, bins, hashed } => Tiling::new(tilings, bins, hashed, self.len),
@@ -88,7 +88,7 @@ impl Factor {
         (self.clipped(state, j) - lo) / (hi - lo)
     }
 
-    /// The number of a state's tuple of whole numbers, in lexicographic order.
+    /// The index of a state's tuple of whole numbers, in lexicographic order.
     fn tuple_of(&self, state: &[f64]) -> usize {
         (0..self.places.len())
             .fold(0, |tuple, j| tuple * values_in(self.bounds[j]) + (self.clipped(state, j) - self.bounds[j].0).round() as usize)
@@ -142,7 +142,7 @@ impl Factor {
     }
 }
 
-/// Divides the feature of every frequency c other than 0 by the square root of `||c||`; `size` is the number of values of a component.
+/// Divides the feature of every frequency c other than 0 by the square root of `||c||`; components of c have `size` values.
 fn divide_by_frequencies(size: usize, out: &mut [f64]) {
     for (i, value) in out.iter_mut().enumerate().skip(1) {
         let (mut left, mut square) = (i, 0);
@@ -155,10 +155,10 @@ fn divide_by_frequencies(size: usize, out: &mut [f64]) {
     }
 }
 
-/// The monomials of `k` columns up to a total degree, except the constant: each as `(i, j)`, the earlier monomial `i` times
-/// column `j`. They are sorted by degree, and within a degree from `x_1^degree` to `x_k^degree`.
+/// The monomials of `k` columns up to a total degree, except the constant: `(i, j)` is the earlier monomial `i` times column `j`. The order
+/// is by degree, and within a degree from `x_1^degree` to `x_k^degree`.
 fn monomials(k: usize, order: u32) -> Vec<(usize, usize)> {
-    // The number and the first column of each monomial of the degree before.
+    // The index and the first column of each monomial of the previous degree.
     let mut before = vec![(0, k)];
     let mut all = Vec::new();
     for _ in 0..order {

@@ -5,8 +5,8 @@ use super::factor::Factor;
 use super::spec::{FeatureSpec, values_in};
 
 impl FeatureMap {
-    /// A readable name of every feature, d names in the order of [`FeatureMap::eval`], without scale factors. Names of columns
-    /// stand for scaled values, except in an identity. The name of a product has those of its factors in parentheses.
+    /// A readable name of every feature, d names in the order of [`FeatureMap::eval`], without scale factors. Column names denote scaled
+    /// values, except in an identity. The name of a product has the names of its factors in parentheses.
     pub fn names(&self) -> Vec<String> {
         if let [only] = &self.factors[..] {
             return only.names();
@@ -21,7 +21,7 @@ impl FeatureMap {
 }
 
 impl Factor {
-    /// The names of features, with columns in all that are of some.
+    /// The names of features. Every factor that takes some of the columns only names them.
     fn names_with_columns(&self) -> Vec<String> {
         let names = self.names();
         match self.features {

@@ -1,29 +1,29 @@
-//! Which columns the factors of a map take, and what a map needs to know of each column.
+//! The columns of each factor of a map, and the map's requirements by column.
 
 use super::ranges::{Ranges, check_ranges};
 use super::spec::FeatureSpec;
 use fedsa::error::{Error, Result, quoted};
 
-/// A factor on states with given columns; a map that is no product is its only one.
+/// A factor on states with given columns; a map that is no product has one factor.
 pub(super) struct Part<'a> {
     pub features: &'a FeatureSpec,
     /// The positions of its columns in the state.
     pub columns: Vec<usize>,
 }
 
-/// What a map needs to know of a state column.
+/// Requirements of a state column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ColumnNeeds {
-    /// Whether the map takes the column at all.
+    /// Whether the map takes the column.
     pub is_taken: bool,
     /// Whether it needs a range.
     pub range: bool,
     /// Whether its values must be whole numbers.
     pub whole: bool,
-    /// How many quantiles are taken from the data, if there are any.
+    /// The number of quantiles taken from the data, if any.
     pub quantiles: Option<u32>,
-    /// Whether its mean and standard deviation are taken from the data.
+    /// Whether the map uses its mean and standard deviation.
     pub moments: bool,
 }
 
@@ -31,7 +31,7 @@ impl FeatureSpec {
     /// The factors with their columns, in order.
     ///
     /// # Errors
-    /// When a factor names a column that does not exist, or no column is left for one that names none.
+    /// When a factor names a missing column, or no column is left for a factor without names.
     pub(super) fn parts(&self, columns: &[String]) -> Result<Vec<Part<'_>>> {
         let Self::Product { factors } = self else {
             return Ok(vec![Part { features: self, columns: (0..columns.len()).collect() }]);
@@ -61,11 +61,11 @@ impl FeatureSpec {
         Ok(parts)
     }
 
-    /// What the map needs to know of each of these columns.
+    /// The map's requirements of each of these columns.
     ///
     /// # Errors
-    /// When a setting is out of bounds, a factor names a column that does not exist, no column is left for one that names none, or factors take different numbers of
-    /// quantiles of a column.
+    /// When a setting is out of bounds, a factor names a missing column, no column is left for a factor without names, or factors take
+    /// different numbers of quantiles of a column.
     pub fn needs(&self, columns: &[String]) -> Result<Vec<ColumnNeeds>> {
         self.check().map_err(|e| e.inside("features"))?;
         let mut needs = vec![ColumnNeeds::default(); columns.len()];
@@ -85,7 +85,7 @@ impl FeatureSpec {
         Ok(needs)
     }
 
-    /// What a map that is no product needs of each of its columns.
+    /// The requirements of a map that is no product, the same for each of its columns.
     fn needs_of_each(&self) -> ColumnNeeds {
         let quantiles = match self {
             Self::Radial { centres, quantiles: true, .. } => Some(*centres),
@@ -100,7 +100,7 @@ impl FeatureSpec {
         }
     }
 
-    /// What the map needs of some column.
+    /// The requirements of all columns together.
     fn needs_of_some(&self) -> ColumnNeeds {
         match self {
             Self::Product { factors } => {
@@ -110,7 +110,7 @@ impl FeatureSpec {
         }
     }
 
-    /// Whether the map takes statistics of all states from the data, besides ranges.
+    /// Whether the map takes statistics from the data.
     pub fn needs_statistics(&self) -> bool {
         let needs = self.needs_of_some();
         needs.quantiles.is_some() || needs.moments
@@ -121,8 +121,8 @@ impl FeatureSpec {
         self.needs_of_some().range
     }
 
-    /// The ranges of the map's columns: the given ranges, and for every other column that needs one the smallest and the largest value that
-    /// was seen in it. A column with the same value x in all states has the range from x to x + 1.
+    /// The ranges of the map's columns: given ranges, otherwise the smallest and the largest value seen. A column with the same value x in
+    /// all states has the range from x to x + 1.
     ///
     /// # Errors
     /// As [`FeatureSpec::needs`]; when a given range is empty or its column does not exist.

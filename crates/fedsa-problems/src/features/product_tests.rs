@@ -8,7 +8,7 @@ fn columns(k: usize) -> Vec<String> {
     (0..k).map(|j| format!("s_{j}")).collect()
 }
 
-/// The map on k columns from 0 to 2, of which those that it does not take have no range.
+/// The map on k columns from 0 to 2. Columns that it does not take have no range.
 fn map(text: &str, k: usize) -> Result<FeatureMap> {
     let spec: FeatureSpec = text.parse()?;
     let needs = spec.needs(&columns(k))?;
@@ -27,7 +27,7 @@ fn close(x: &[f64], y: &[f64]) {
     x.iter().zip(y).for_each(|(x, y)| assert!((x - y).abs() < 1e-15, "{x} and {y}"));
 }
 
-/// By the definitions of the maps, on states of which the second column has the values 0, 1 and 2.
+/// Against the definitions of the maps, on states whose second column has the values 0, 1 and 2.
 #[test]
 fn products_are_those_of_their_definition_with_the_last_factor_fastest() {
     let map = map("one-hot(s_1) * fourier:1(s_2, s_0)", 3).unwrap();
@@ -57,7 +57,7 @@ fn names_say_the_factors_in_order() {
     assert_eq!((one.names()[1].as_str(), one.takes(0), one.takes(1)), ("tiling 0, tile (1)", false, true));
 }
 
-/// A map of some columns is the map on states that have only these.
+/// A map of some columns equals the map on states that have these columns only.
 #[test]
 fn one_factor_is_a_map_of_its_columns() {
     let (some, own) = (map("fourier:2(s_2, s_0)", 4).unwrap(), map("fourier:2", 2).unwrap());
@@ -92,7 +92,7 @@ fn products_of_sparse_factors_are_sparse() {
     assert!(few.len() < SPARSE_ABOVE && few.sparse().is_none());
 }
 
-/// The features that are not active are 0, and the others have their values, to the bit.
+/// Inactive features are 0, and active ones have equal bits in both forms.
 #[test]
 fn products_with_dense_maps_are_sparse() {
     let text = "fourier:3(s_3) * tiles:4x8(s_0, s_1) * polynomial:1(s_2) * one-hot(s_2)";
@@ -113,11 +113,11 @@ fn products_with_dense_maps_are_sparse() {
         assert!(values.iter().any(|x| *x != 0.0));
     }
     assert!(map.clone().with_scale(vec![1.0; map.len()]).unwrap().sparse().is_none());
-    // There may be as many as of tiles.
+    // The limit is the limit of tiles.
     assert_eq!(super::product_tests::map("tiles:8x64(s_0, s_1) * fourier:9(s_2)", 3).unwrap().len(), 327_680);
 }
 
-/// Of many columns and values there may be many, because a state has few of them.
+/// Large d with few active features is allowed.
 #[test]
 fn numbers_of_features_are_bounded_by_what_is_sparse() {
     let most = |text: &str| map(text, 4).unwrap_err();
@@ -129,7 +129,7 @@ fn numbers_of_features_are_bounded_by_what_is_sparse() {
     assert_eq!(e.help, "at most 134217728 features, of which the factors have 32768, 32768: take a lower order or fewer state columns");
     let e = most("tiles:1x4294967295(s_0, s_1) * one-hot(s_2) * tiles:9x9(s_3)");
     assert_eq!(e.what, "tiles:1x4294967295(s_0, s_1) * one-hot(s_2) * tiles:9x9(s_3) on 4 state columns: too many to count features");
-    // What is proposed instead is counted on the same states.
+    // The error's proposal counts features on the same states.
     let map = map("one-hot(s_0) * tiles:8x64", 3).unwrap();
     let count = |text: &str| map.count_of(&text.parse().unwrap());
     assert_eq!((count("one-hot(s_0) * tiles:2x3"), count("fourier:1"), count("fourier:1(s_9)")), (Some(54), Some(8), None));
@@ -209,7 +209,7 @@ fn factors_that_do_not_go_with_the_states_are_refused() {
         let e = FeatureMap::new(&json(factors), &columns(2), &Ranges::new()).unwrap_err();
         assert!(e.key == key && !e.help.is_empty(), "{factors}: {e:?}");
     }
-    // Ranges: of the columns that need one, and of no others that are not taken.
+    // Only columns that need a range have one.
     let spec: FeatureSpec = "one-hot(s_1) * identity(s_0)".parse().unwrap();
     let range = |column: &str, range| Ranges::from([(column.to_string(), range)]);
     let with = |ranges: &Ranges| FeatureMap::new(&spec, &columns(3), ranges);
@@ -224,7 +224,7 @@ fn factors_that_do_not_go_with_the_states_are_refused() {
     assert!(spec.needs_ranges() && !spec.needs_statistics());
 }
 
-/// Statistics of a column are for the factors that ask for them.
+/// Factors get their own statistics of a shared column.
 #[test]
 fn quantiles_and_moments_are_of_the_factors_that_take_them() {
     let spec: FeatureSpec = "radial:2:quantiles(s_0) * radial:3(s_0) * standardised(s_1)".parse().unwrap();
@@ -248,7 +248,7 @@ fn quantiles_and_moments_are_of_the_factors_that_take_them() {
     assert!(spec.needs_statistics());
 }
 
-/// Maps that may be factors, with few features.
+/// Maps with few features that may be factors.
 fn plain() -> impl Strategy<Value = FeatureSpec> {
     prop_oneof![
         prop::bool::ANY.prop_map(|bias| FeatureSpec::Identity { bias }),
@@ -262,7 +262,7 @@ fn plain() -> impl Strategy<Value = FeatureSpec> {
 }
 
 proptest! {
-    /// What is written is read, as a text and as JSON, whatever columns are called.
+    /// Written settings read back, as text and as JSON, whatever the columns' names.
     #[test]
     fn what_is_written_is_read(
         factors in prop::collection::vec((plain(), prop::collection::btree_set("[ -~]{1,6}|\\PC{1,4}|.{1,3}", 1..4)), 1..5),
@@ -274,7 +274,7 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<FeatureSpec>(&serde_json::to_string(&spec).unwrap()).unwrap(), spec);
     }
 
-    /// Texts of the words of the format are read, or refused with a place and help.
+    /// Any text of the format's words is read, or refused with a place and help.
     #[test]
     fn any_text_is_read_or_refused(
         words in prop::collection::vec(prop_oneof!["one-hot|fourier:1|identity|columns|s_0|[()*,\" ]", ".{0,3}"], 0..12),
@@ -286,7 +286,7 @@ proptest! {
         }
     }
 
-    /// Factors of any sizes, 1 too: against products of maps of the single factors.
+    /// Factors of any sizes, 1 included, against products of maps of the single factors.
     #[test]
     fn products_are_products_of_their_factors(
         factors in prop::collection::vec((plain(), prop::sample::subsequence(vec![0usize, 1, 2], 1..3)), 1..5),

@@ -1,4 +1,4 @@
-//! Bumps on a grid of centres: evenly spaced, or at the quantiles of the data.
+//! Radial bumps on a grid of centres: evenly spaced, or at quantiles of the data.
 
 use super::statistics::ColumnStatistics;
 use crate::kernel::elementary::exp_below;
@@ -17,7 +17,7 @@ pub(super) struct Bumps {
 }
 
 impl Bumps {
-    /// Bumps on states with these columns, whose ranges are `bounds`. Centres are the quantiles of a column if `statistics` have them.
+    /// Bumps on states with these columns, whose ranges are `bounds`. Centres are the column's quantiles where `statistics` has them.
     pub fn new(count: usize, width: Option<f64>, statistics: &ColumnStatistics, columns: &[String], bounds: &[(f64, f64)]) -> Self {
         let (mut centres, mut widths) = (Vec::new(), Vec::new());
         for (column, (lo, hi)) in columns.iter().zip(bounds) {
@@ -48,7 +48,7 @@ impl Bumps {
             let z = (x - self.centre(j, c)) / self.widths[j];
             -0.5 * z * z
         });
-        // Relative to the nearest bump, so that not all narrow bumps underflow.
+        // Relative to the nearest bump, so that narrow bumps do not all underflow.
         let nearest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         margins::map(Isa::best(), out, |bump| exp_below(bump - nearest));
         let sum: f64 = out.iter().sum();
@@ -66,8 +66,8 @@ fn centre(c: usize, centres: usize) -> f64 {
     if centres > 1 { c as f64 / (centres - 1) as f64 } else { 0.5 }
 }
 
-/// Writes `sum_j term(j, x_j, c_j)` for all tuples `c` in `{0..size - 1}^k`, in lexicographic order. Calls `x` once a column, and `term` for each
-/// column and value.
+/// Writes `sum_j term(j, x_j, c_j)` for all tuples `c` in `{0..size - 1}^k`, in lexicographic order. Calls `x` once per column, and `term`
+/// once per column and value.
 pub(super) fn sum_over_grid(k: usize, size: usize, out: &mut [f64], x: impl Fn(usize) -> f64, term: impl Fn(usize, f64, usize) -> f64) {
     debug_assert!(size > 0);
     out[0] = 0.0;
@@ -82,7 +82,7 @@ pub(super) fn sum_over_grid(k: usize, size: usize, out: &mut [f64], x: impl Fn(u
             others.iter_mut().zip(&*sums).for_each(|(out, sum)| *out = sum + term);
             rest = after;
         }
-        // Last, because it overwrites the sums that the others use.
+        // Last, because it overwrites the sums that the other values read.
         let term = term(j, x, 0);
         sums.iter_mut().for_each(|sum| *sum += term);
         done *= size;

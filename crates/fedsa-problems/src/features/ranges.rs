@@ -7,7 +7,7 @@ use fedsa::error::{Error, Result, quoted};
 /// The range of each state column, by its name.
 pub type Ranges = BTreeMap<String, (f64, f64)>;
 
-/// Refuses ranges that are none, and ranges of columns that do not exist.
+/// Refuses empty or infinite ranges, and ranges of missing columns.
 pub(super) fn check_ranges(columns: &[String], ranges: &Ranges) -> Result<()> {
     for (name, &(lo, hi)) in ranges {
         if !columns.contains(name) {

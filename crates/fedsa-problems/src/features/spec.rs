@@ -1,4 +1,4 @@
-//! The settings of feature maps, as files and the command line have them.
+//! The settings of feature maps, in files and on the command line.
 
 use std::collections::BTreeSet;
 
@@ -8,99 +8,82 @@ use super::tiles::MIN_SLOTS;
 use crate::logs::source::Inputs;
 use fedsa::error::{Error, Result, quoted, require};
 
-/// The settings of a map of features, `FeatureMap`.
+/// The settings of a feature map.
 ///
-/// On the command line: `columns`, `identity`, `identity:bias`, `polynomial:2`,
-/// `fourier:3`, `fourier:3:scaled`, `tiles:8x4` (tilings x bins), `tiles:8x8@1024`
-/// (hashed to 1024), `radial:5`, `radial:5:0.3` (centres, width),
-/// `radial:5:quantiles`, `standardised`, `one-hot`. Maps of some columns multiply: `one-hot(s_2) * tiles:8x4(s_0, s_1)`.
-/// One factor may have no columns and then takes all others: `one-hot(s_2) * fourier:3`.
+/// On the command line: `columns`, `identity`, `identity:bias`, `polynomial:2`, `fourier:3`, `fourier:3:scaled`, `tiles:8x4` (tilings x
+/// bins), `tiles:8x8@1024` (hashed to 1024), `radial:5`, `radial:5:0.3` (centres, width), `radial:5:quantiles`, `standardised`, `one-hot`,
+/// and products: `one-hot(s_2) * tiles:8x4(s_0, s_1)`. One factor may omit its columns and takes all others: `one-hot(s_2) * fourier:3`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FeatureSpec {
-    /// Features that were logged, in the columns `phi_*` and `phi_next_*`: `d` is their number. They are taken as they are.
+    /// Logged features, as they are, in the columns `phi_*` and `phi_next_*`.
     Columns {},
-    /// The clipped state itself, unscaled, `d = k`; with `bias` a constant 1
-    /// before it, `d = k + 1`. The only map for which columns may lack a range
-    /// (and are then not clipped).
+    /// The clipped, unscaled state, `d = k`; `bias` puts a constant 1 first, `d = k + 1`. Columns without a range are not clipped; other
+    /// maps need ranges.
     Identity {
-        /// Whether the first feature is the constant 1.
+        /// Adds a constant feature 1.
         #[serde(default)]
         bias: bool,
     },
-    /// All monomials in `x` of total degree at most `order`, times
-    /// `1/sqrt(d)`, `d = C(k + order, k)`: by degree, and within a degree from
-    /// the first column to the last (`1, x_1, x_2, x_1^2, x_1 x_2, x_2^2, ..`).
+    /// All monomials in `x` of total degree at most `order`, times `1/sqrt(d)`, `d = C(k + order, k)`, by degree:
+    /// `1, x_1, x_2, x_1^2, x_1 x_2, x_2^2, ..`
     Polynomial {
-        /// The largest total degree.
+        /// Largest total degree.
         order: u32,
     },
-    /// `cos(pi <c, x>) / sqrt(d)` for all `c` in `{0..order}^k`,
-    /// `d = (order + 1)^k`. With `scaled` each is also divided by the square
-    /// root of `||c||` (c other than 0). A step of size eta then moves the weight of a
-    /// frequency like a step of size `eta / ||c||`. Source: Konidaris et al. 2011, "Value function
-    /// approximation in reinforcement learning using the Fourier basis", section 3.2.
+    /// `cos(pi <c, x>) / sqrt(d)` for all `c` in `{0..order}^k`, `d = (order + 1)^k` (Konidaris et al. 2011). `scaled` divides by the
+    /// square root of `||c||` (c other than 0), so that a step eta acts like `eta / ||c||` (section 3.2).
     Fourier {
-        /// The largest frequency of a column.
+        /// Largest frequency of a column.
         order: u32,
-        /// Whether features are divided by the square root of the norm of their frequency.
+        /// Divide by the square root of `||c||`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         scaled: bool,
     },
-    /// Tile coding: `tilings` shifted grids of `bins` tiles a column; in each
-    /// grid the tile that holds `x` has the feature `1/sqrt(tilings)`, all
-    /// others 0, so that `||phi|| = 1`, `d = tilings bins^k`.
+    /// Tile coding: `tilings` shifted grids of `bins` tiles per column. The tile of each grid that holds `x` has the feature
+    /// `1/sqrt(tilings)`, all others 0; `d = tilings bins^k`.
     ///
-    /// Tiles have the width `w = 1 / (bins - (tilings - 1)/tilings)`, so that
-    /// all grids cover `[0, 1]`. Grid `t` is shifted along column `j` (both from
-    /// 0) by `w ((2 j + 1) t mod tilings) / tilings`, which avoids diagonal artefacts.
+    /// Tiles have the width `w = 1 / (bins - (tilings - 1)/tilings)`, so that all grids cover `[0, 1]`. Grid `t` is shifted along column
+    /// `j` by `w ((2 j + 1) t mod tilings) / tilings`, both counted from 0.
     ///
-    /// With `hashed` the tiles of each tiling share `hashed / tilings` features, by a
-    /// fixed hash of the tile's coordinates. Colliding tiles share a weight.
+    /// With `hashed`, the tiles of each tiling share `hashed / tilings` features by a fixed hash. Colliding tiles share a weight.
     Tiles {
-        /// The number of grids.
+        /// Grids.
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         tilings: u32,
-        /// The number of tiles along each column.
+        /// Tiles along each column.
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         bins: u32,
-        /// The number of features d, a multiple of `tilings`, if tiles are hashed.
+        /// Features d of hashed tiles, a multiple of `tilings`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         hashed: Option<u32>,
     },
-    /// Gaussian bumps `exp(-||x - m||^2 / (2 width^2))` around the `d =
-    /// centres^k` points `m` of a grid over `[0, 1]^k`, ends included (its
-    /// middle for one centre), normalised to the sum 1. With `quantiles` the centres of a column are its
-    /// quantiles `(c + 1/2) / centres` in the data, so that bumps are dense where states are. The default width is then
-    /// the mean distance between the neighbouring centres of each column.
+    /// Gaussian bumps `exp(-||x - m||^2 / (2 width^2))`, normalised to sum 1, at the `d = centres^k` points `m` of a grid over `[0, 1]^k`,
+    /// ends included. One centre is in the middle. With `quantiles`, a column's centres are its quantiles `(c + 1/2) / centres` in the
+    /// data.
     Radial {
-        /// The number of centres along each column.
+        /// Centres along each column.
         #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
         centres: u32,
-        /// The standard deviation of a bump in units of `x`, from 0.001 to 1000;
-        /// by default the distance between neighbouring centres (1 for one centre).
+        /// Standard deviation of a bump in units of `x`; by default the mean distance of neighbouring centres, 1 for one centre.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[cfg_attr(feature = "schema", schemars(range(min = 0.001, max = 1000)))]
         width: Option<f64>,
-        /// Whether centres are at the quantiles of the data.
+        /// Centres at quantiles of the data.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         quantiles: bool,
     },
-    /// A constant 1, then each column less its mean and divided by its standard deviation over the states of the data, `d = k + 1`.
-    /// States are clipped to given ranges, as in an identity.
+    /// A constant 1, then each column minus its mean, divided by its standard deviation over the data's states; `d = k + 1`. States are
+    /// clipped to given ranges.
     Standardised {},
-    /// A feature for each tuple of whole numbers within the ranges, 1 in the
-    /// states that are this tuple and 0 in all others: `d` is the product of
-    /// the numbers of values of the columns. For states that are numbered.
+    /// An indicator of each tuple of whole numbers within the ranges; `d` is the product of the columns' numbers of values.
     OneHot {},
-    /// All products `phi_i(x) psi_j(y) ..` of the features of its factors, each a map of some of the columns: `d` is the
-    /// product of their numbers. Tuples `(i, j, ..)` are in lexicographic order: the feature of the last factor changes fastest. With a
-    /// one-hot factor every value of its columns has weights of its own for all features of the others. One factor with columns
-    /// is a map of these alone.
+    /// All products `phi_i(x) psi_j(y) ..` of the factors' features, in lexicographic order: the last factor's feature changes fastest. `d`
+    /// is the product of the factors' numbers. A one-hot factor gives each of its values separate weights.
     Product {
-        /// The factors.
+        /// Factors.
         #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 16)))]
         factors: Vec<FeatureFactor>,
     },
@@ -115,14 +98,14 @@ pub struct FeatureFactor {
     /// The feature map: any but `columns` and `product`.
     #[serde(deserialize_with = "fedsa::registry::table")]
     pub features: FeatureSpec,
-    /// The state columns that it takes, in this order. Without them, which one factor may be, all that no other factor takes.
+    /// The state columns that it takes, in this order. One factor may omit them and takes all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub columns: Option<Vec<String>>,
 }
 
 impl FeatureFactor {
-    /// A factor of these columns; `None` for all that no other factor takes.
+    /// A factor of these columns; `None` takes all columns that no other factor takes.
     pub fn new(features: FeatureSpec, columns: Option<Vec<String>>) -> Self {
         Self { features, columns }
     }
@@ -132,8 +115,8 @@ impl FeatureFactor {
 const MAX_FACTORS: usize = 16;
 
 impl FeatureSpec {
-    /// The number of features d for `k` state columns; `None` if it does not fit into a `usize`, or depends on their ranges (one-hot).
-    /// Columns that factors name are taken to be among them.
+    /// The number of features d for `k` state columns, which include all columns that factors name. `None` on overflow, or if d depends on
+    /// ranges (one-hot).
     pub fn count(&self, k: usize) -> Option<usize> {
         let power = |base: u32| (base as usize).checked_pow(u32::try_from(k).ok()?);
         match self {
@@ -155,7 +138,7 @@ impl FeatureSpec {
         }
     }
 
-    /// The number of features d of a map that is no product, for columns with these ranges; `None` if it does not fit into a `usize`.
+    /// The number of features d of a map that is no product, for columns with these ranges; `None` on overflow.
     pub(super) fn count_in(&self, bounds: &[(f64, f64)]) -> Option<usize> {
         match self {
             Self::OneHot {} => bounds.iter().try_fold(1, |d: usize, range| d.checked_mul(values_in(*range))),
@@ -163,12 +146,12 @@ impl FeatureSpec {
         }
     }
 
-    /// Which columns of a log the map takes.
+    /// The columns of a log that the map takes.
     pub fn inputs(&self) -> Inputs {
         if matches!(self, Self::Columns {}) { Inputs::Features } else { Inputs::States }
     }
 
-    /// The number of features of a state that are not 0, of tiles and one-hot.
+    /// The number of non-zero features of a state, for tiles and one-hot.
     pub(super) fn active_count(&self) -> Option<usize> {
         match self {
             Self::Tiles { tilings, .. } => Some(*tilings as usize),
@@ -177,7 +160,7 @@ impl FeatureSpec {
         }
     }
 
-    /// Whether a state has few features that are not 0, all with the same value.
+    /// Whether a state has few non-zero features, all with the same value.
     pub(super) fn is_sparse(&self) -> bool {
         match self {
             Self::Product { factors } => factors.iter().all(|factor| factor.features.is_sparse()),
@@ -206,7 +189,7 @@ impl FeatureSpec {
     }
 }
 
-/// Refuses factors that are no product.
+/// Refuses factors that do not form a product.
 fn check_factors(factors: &[FeatureFactor]) -> Result<()> {
     let refuse = |what: String, help: &str| Err(Error::new("factors", what, help));
     if !(1..=MAX_FACTORS).contains(&factors.len()) {
@@ -243,7 +226,7 @@ impl FeatureFactor {
                 ));
             }
             _ => self.features.check().map_err(|mut e| {
-                // Texts show no keys.
+                // Texts have no keys.
                 e.what = format!("{} in {}", e.what, self.features);
                 e.inside("features")
             })?,
@@ -264,7 +247,7 @@ impl FeatureFactor {
     }
 }
 
-/// How many whole numbers there are from the one end of a range to the other.
+/// The number of whole numbers in a range, both ends included.
 pub(super) fn values_in((lo, hi): (f64, f64)) -> usize {
     (hi - lo) as usize + 1
 }

@@ -1,4 +1,4 @@
-//! What maps take from data besides ranges: quantiles, means and standard deviations of columns.
+//! Statistics of the data that maps use: quantiles, means and standard deviations of columns.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use super::parts::ColumnNeeds;
 use fedsa::error::{Error, Result, quoted};
 
-/// Statistics of state columns, by their names, in units of the columns.
+/// Statistics of state columns, by column name, in units of the columns.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ColumnStatistics {
-    /// The centres of radial bumps that are at quantiles, increasing; empty of other maps.
+    /// Centres of radial bumps at quantiles, increasing; empty for other maps.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub centres: BTreeMap<String, Vec<f64>>,
-    /// The mean and the standard deviation, of standardised columns; empty of other maps.
+    /// Mean and standard deviation of standardised columns; empty for other maps.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub moments: BTreeMap<String, (f64, f64)>,
 }
 
 impl ColumnStatistics {
-    /// Whether there are none.
+    /// Whether there are no statistics.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -31,10 +31,10 @@ impl ColumnStatistics {
         Error::data("", format!("no {what} of `{}`", quoted(column)), help)
     }
 
-    /// Checks that they are those of the columns that the map asks for.
+    /// Checks that the statistics are complete for the columns that need them.
     ///
     /// # Errors
-    /// When some are missing, are not finite, or standard deviations are not above 0.
+    /// When some are missing or not finite, or a standard deviation is not above 0.
     pub(super) fn check(&self, needs: &[ColumnNeeds], columns: &[String]) -> Result<()> {
         for (column, needs) in columns.iter().zip(needs) {
             if let Some(count) = needs.quantiles {
@@ -56,7 +56,7 @@ impl ColumnStatistics {
     }
 }
 
-/// The quantiles `(c + 1/2) / count` of some numbers, which are sorted: by linear interpolation between the nearest two.
+/// The quantiles `(c + 1/2) / count` of sorted numbers, by linear interpolation between the nearest two.
 pub(crate) fn quantiles(sorted: &[f64], count: usize) -> Vec<f64> {
     let at = |c: usize| {
         let place = (c as f64 + 0.5) / count as f64 * (sorted.len() - 1) as f64;

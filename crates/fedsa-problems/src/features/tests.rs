@@ -118,7 +118,7 @@ fn bumps_peak_at_their_centres() {
     for (value, height) in eval(&map, &[0.3, 0.45]).iter().zip(&heights) {
         assert!((value - height / heights.iter().sum::<f64>()).abs() < 1e-15, "{value} {height}");
     }
-    // So narrow that far bumps underflow: the nearest still stands.
+    // So narrow that far bumps underflow: the nearest still counts.
     let narrow = super::tests::map("radial:3:0.001", 2);
     assert_eq!(eval(&narrow, &[0.3, 0.3]).iter().sum::<f64>(), 1.0);
 }
@@ -221,7 +221,7 @@ fn scaled_frequencies_are_divided_by_the_root_of_their_norm() {
     }
 }
 
-/// A second implementation of the hash, on numbers of 128 bits.
+/// A second implementation of the hash, on 128-bit numbers.
 fn hash(tiling: u64, tiles: &[usize]) -> u64 {
     let wrap = |x: u128| (x & u128::from(u64::MAX)) as u64;
     let mix = |x: u64| {
@@ -256,14 +256,14 @@ fn hashed_tiles_are_tiles_of_which_some_share_a_feature() {
         }
     }
     assert!(together.values().any(|tiles| tiles.len() > 1), "9 tiles in 7 places");
-    // Beyond what is counted: 20 columns have 8^20 tiles.
+    // More tiles than a `usize` counts: 20 columns have 8^20.
     let many = map("tiles:8x8@4096", 20);
     assert_eq!((many.len(), many.sparse().map(|(m, _)| m)), (4096, Some(8)));
     assert!(eval(&many, &[0.7; 20]) != eval(&many, &[0.2; 20]));
 }
 
-/// All tiles of four columns of 12 in 128 places: counts vary as those of random places do, a chi-squared of 127 degrees of freedom, whose
-/// standard deviation is 16.
+/// All tiles of four columns of 12 in 128 places: counts vary as those of random places, by a chi-squared law with 127 degrees of freedom
+/// and standard deviation 16.
 #[test]
 fn hashes_spread_evenly() {
     let map = map("tiles:1x12@128", 4);
@@ -285,7 +285,7 @@ fn bumps_at_quantiles_are_where_the_data_say() {
     let ranges = Ranges::from([("s_0".to_string(), (-4.0, 4.0))]);
     let with = |statistics: &ColumnStatistics| FeatureMap::with_statistics(&spec, &columns(1), &ranges, statistics.clone());
     let map = with(&statistics).unwrap();
-    // x = (s + 4) / 8: centres at 0.5, 0.625 and 1, a quarter apart in the mean.
+    // x = (s + 4) / 8: centres at 0.5, 0.625 and 1, with a mean distance of a quarter.
     let x = (2.5 + 4.0) / 8.0;
     let bump = |centre: f64| (-0.5 * ((x - centre) / 0.25f64).powi(2)).exp();
     let (all, phi) = ([bump(0.5), bump(0.625), bump(1.0)], eval(&map, &[2.5]));
@@ -299,7 +299,7 @@ fn bumps_at_quantiles_are_where_the_data_say() {
     assert!(wrong(vec![0.0, 1.0]).is_err() && wrong(vec![0.0, 2.0, 1.0]).is_err() && wrong(vec![0.0, 1.0, f64::NAN]).is_err());
 }
 
-/// As `numpy.quantile` has them: by linear interpolation.
+/// As `numpy.quantile`: linear interpolation.
 #[test]
 fn quantiles_interpolate() {
     assert_eq!(quantiles(&[1.0, 2.0, 4.0, 8.0, 16.0], 2), [2.0, 8.0]);
@@ -330,7 +330,7 @@ fn standardised_columns_have_mean_zero_and_deviation_one() {
 }
 
 proptest! {
-    /// The theory's assumption, for every map that sees the scaled state.
+    /// The assumption of the theory, for every map that sees the scaled state.
     #[test]
     fn features_have_norm_at_most_one(
         spec in prop_oneof![

@@ -1,8 +1,8 @@
-//! Feature maps as texts, such as `one-hot(s_2) * tiles:8x4(s_0, s_1)`.
+//! Feature maps as text, such as `one-hot(s_2) * tiles:8x4(s_0, s_1)`.
 //!
-//! A text is one factor, or several with `*` between them. A factor is a kind with its settings, and the columns that it takes in
-//! parentheses; without them it takes all that no other factor takes. A column whose name has one of `( ) , * "`, or blanks at an end, is in double quotes,
-//! in which `""` stands for one. Blanks between parts do not count.
+//! A text is one factor, or several with `*` between them. A factor is a kind with its settings, then its columns in parentheses. Without
+//! columns it takes all that no other factor takes. A column name that contains one of `( ) , * "`, or starts or ends with a blank, is in
+//! double quotes; `""` inside stands for one quote. Blanks between parts do not count.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ impl FeatureSpec {
     pub const FORMS: &str = "columns, identity, identity:bias, polynomial:ORDER, fourier:ORDER or fourier:ORDER:scaled, tiles:TILINGSxBINS or tiles:TILINGSxBINS@FEATURES, radial:CENTRES, radial:CENTRES:WIDTH or radial:CENTRES:quantiles, standardised, one-hot; products such as one-hot(COLUMN,..) * fourier:ORDER";
 }
 
-/// What ends a name that is not in quotes.
+/// The characters that end an unquoted name.
 const MARKS: [char; 5] = ['(', ')', ',', '*', '"'];
 
 impl fmt::Display for FeatureSpec {
@@ -52,7 +52,7 @@ impl fmt::Display for FeatureFactor {
     }
 }
 
-/// The name of a column, in quotes where it needs them.
+/// The name of a column, quoted if necessary.
 fn column_text(name: &str) -> String {
     let is_plain = !name.is_empty() && name.trim() == name && !name.contains(MARKS);
     if is_plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
@@ -61,12 +61,12 @@ fn column_text(name: &str) -> String {
 /// Reads factors from left to right.
 struct Factors<'a> {
     text: &'a str,
-    /// What is not read yet.
+    /// The unread rest.
     left: &'a str,
 }
 
 impl<'a> Factors<'a> {
-    /// The error about what is not read yet.
+    /// The error about the unread rest.
     fn refuse<T>(&self, wanted: &str) -> Result<T> {
         let at = self.text.chars().count() - self.left.chars().count() + 1;
         let found = if self.left.is_empty() { "the end".into() } else { format!("`{}` at character {at}", quoted(self.left)) };
@@ -74,7 +74,7 @@ impl<'a> Factors<'a> {
         Err(Error::new("features", format!("`{}`: {found} where {wanted} should be", quoted(self.text)), help))
     }
 
-    /// Whether the next character is this one, which is then read.
+    /// Reads the next character if it is `mark`; returns whether it was.
     fn takes(&mut self, mark: char) -> bool {
         self.left = self.left.trim_start();
         let rest = self.left.strip_prefix(mark);
@@ -82,7 +82,7 @@ impl<'a> Factors<'a> {
         rest.is_some()
     }
 
-    /// Reads a name up to the next mark, without the blanks around it.
+    /// Reads a name up to the next mark, without surrounding blanks.
     fn name(&mut self) -> &'a str {
         let (name, left) = self.left.split_at(self.left.find(MARKS).unwrap_or(self.left.len()));
         self.left = left;

@@ -1,9 +1,9 @@
-//! Tile coding: shifted grids, whose tiles have features of their own or share hashed ones.
+//! Tile coding: shifted grids whose tiles have separate or hashed features.
 
-/// The fewest features of a tiling whose tiles are hashed.
+/// The fewest features of a hashed tiling.
 pub(super) const MIN_SLOTS: u32 = 2;
 
-/// Grids of tiles, and where their features are.
+/// Grids of tiles, and the indices of their features.
 pub(super) struct Tiling {
     /// The number of grids.
     pub tilings: usize,
@@ -14,12 +14,12 @@ pub(super) struct Tiling {
 }
 
 impl Tiling {
-    /// Of `len` features in all.
+    /// The grids, with `len` features in all.
     pub fn new(tilings: u32, bins: u32, hashed: Option<u32>, len: usize) -> Self {
         Self { tilings: tilings as usize, bins: bins as usize, is_hashed: hashed.is_some(), slots: len / tilings as usize }
     }
 
-    /// The number of the feature of grid `t` at the scaled state `x` of `k` columns. Does not allocate.
+    /// The index of the feature of grid `t` at the scaled state `x` of `k` columns. Does not allocate.
     #[inline]
     pub fn feature(&self, t: usize, k: usize, x: impl Fn(usize) -> f64) -> usize {
         let tile = |j: usize| tile_of(x(j), j, t, self.tilings, self.bins);
@@ -33,7 +33,7 @@ impl Tiling {
     }
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea & Flood 2014), a bijection of 64 bits. Weights in files depend on it: it never changes.
+/// The finaliser of SplitMix64 (Steele, Lea & Flood 2014), a bijection of 64 bits. Weights in files depend on it: never change it.
 fn mixed(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,26 +1,26 @@
-//! Weighted Gram matrices `sum_j w_j x_j x_j^T` of binary rows: an entry is the sum of the weights of the rows that have both columns.
+//! Weighted Gram matrices `sum_j w_j x_j x_j^T` of binary rows: an entry is the weight sum of the rows that have both columns.
 //!
-//! The numbers of these rows are listed for each entry once, so that a sum reads weights and adds them in registers; to add a row to all of its
-//! entries reads and writes each of them, which takes three times as long. Entries with lists of about the same length are summed side by
-//! side ([`Lists`]). Each is a sum in the order of the rows, on every instruction set.
+//! The rows of each entry are listed once. A sum then reads weights and adds them in registers. Adding each row to all of its entries takes
+//! three times as long, because it reads and writes memory. Entries with lists of similar length are summed side by side ([`Lists`]). Each
+//! sum is in the order of the rows, on every instruction set.
 
 use crate::kernel::lists::{ListNumbers, Lists};
 use fedsa::kernel::{Chunk, Isa};
 
-/// The most rows: 16 bits number them and one more, which has no weight.
+/// The most rows: 16 bits number them and one more row, of weight 0.
 pub const MAX_ROWS: usize = (1 << 16) - 1;
 
 /// The rows that two columns have in common, for the entries of a triangle.
 #[derive(Debug)]
 pub struct CommonRows {
     lists: Lists,
-    /// The position of the sum of each entry that is wanted.
+    /// The position of the sum of each wanted entry.
     positions: Vec<u32>,
 }
 
 impl CommonRows {
-    /// The lists of rows, of which `ends` says where the `columns` of each end, increasing numbers below n. `wanted` are the numbers of entries
-    /// of the lower triangle, row by row, and for entries without any rows `none`, the number after its last one.
+    /// The lists of rows. `columns` holds each row's columns, increasing numbers below n; `ends` says where each row ends. `wanted` has the
+    /// indices of entries of the lower triangle, row by row; for entries without rows it has `none`, the number after its last index.
     ///
     /// # Panics
     /// When there are more than [`MAX_ROWS`] rows, or columns without an entry.

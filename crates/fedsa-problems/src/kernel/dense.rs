@@ -4,8 +4,8 @@ use fedsa::kernel::vector::{self, Vector};
 use fedsa::kernel::{Chunk, Isa, LANES, Lanes, chunks, to_chunks};
 use fedsa::problem::systems::System;
 
-/// A linear mean operator in the kernel's layout: first `b`, then `-A` in strips of eight rows, each strip column by
-/// column. Rows are padded with zeros to whole chunks, columns to a multiple of four.
+/// A linear mean operator in the kernel's layout: first `b`, then `-A` in strips of eight rows, each strip column by column. Zeros pad rows
+/// to whole chunks and columns to a multiple of four.
 #[derive(Debug, Clone)]
 pub struct Dense {
     d: usize,
@@ -27,8 +27,8 @@ impl Dense {
         Self { d, columns, data }
     }
 
-    /// Writes `gbar(theta) = b - A theta` (d numbers) into `out`, in the kernel's order of operations: four partial sums over
-    /// the columns `j mod 4`, of which the first starts at b.
+    /// Writes `gbar(theta) = b - A theta` (d numbers) into `out`, in the kernel's order of operations: four partial sums over the columns
+    /// `j mod 4`; the first starts at b.
     #[inline(always)]
     pub fn mean(&self, theta: &[f64], out: &mut [f64]) {
         let width = chunks(self.d);
@@ -85,19 +85,19 @@ unsafe fn local_phase_avx2(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) 
 #[inline(always)]
 unsafe fn steps<V: Vector>(lanes: &mut Lanes, systems: &[&Dense], etas: &[f64]) {
     match lanes.width {
-        // SAFETY: handed on.
+        // SAFETY: as the caller.
         1 => unsafe { lane_steps::<V, 1>(lanes, systems, etas) },
-        // SAFETY: handed on.
+        // SAFETY: as the caller.
         2 => unsafe { lane_steps::<V, 2>(lanes, systems, etas) },
-        // SAFETY: handed on.
+        // SAFETY: as the caller.
         _ => unsafe { lane_steps::<V, 0>(lanes, systems, etas) },
     }
 }
 
 /// The steps with vectors of `W` chunks, or of `lanes.width` when W is 0.
 ///
-/// With small operators all lanes make step h before step h + 1, so that the dependency chains of different lanes overlap.
-/// With large ones a lane makes all its steps before the next lane starts, so that its operator stays in the cache.
+/// Small operators: all lanes make step h before step h + 1, so that the dependency chains of lanes overlap. Large operators: a lane makes
+/// all its steps before the next lane starts, so that its operator stays in the cache.
 ///
 /// # Safety
 /// As [`local_phase`] asserts.
@@ -106,14 +106,14 @@ unsafe fn lane_steps<V: Vector, const W: usize>(lanes: &mut Lanes, systems: &[&D
     if W == 0 {
         for (l, system) in systems.iter().enumerate() {
             for &eta in etas {
-                // SAFETY: handed on.
+                // SAFETY: as the caller.
                 unsafe { step::<V, W>(lanes, l, system, eta) };
             }
         }
     } else {
         for &eta in etas {
             for (l, system) in systems.iter().enumerate() {
-                // SAFETY: handed on.
+                // SAFETY: as the caller.
                 unsafe { step::<V, W>(lanes, l, system, eta) };
             }
         }
@@ -130,8 +130,8 @@ unsafe fn step<V: Vector, const W: usize>(lanes: &mut Lanes, l: usize, system: &
     let theta = lanes.theta[l * width..][..width].as_mut_ptr();
     let drift = lanes.drift[l * width..][..width].as_ptr();
     let g = lanes.spare[..width].as_mut_ptr();
-    // SAFETY: `local_phase` asserted that a system holds width chunks of b and as many strips of
-    // columns, whose number is at most that of theta's padded components.
+    // SAFETY: `local_phase` asserted that a system has width chunks of b and as many strips of columns. The number of columns is at most
+    // the number of theta's padded components.
     unsafe {
         let mut k = 0;
         while W == 0 && k + V::ROWS <= width {

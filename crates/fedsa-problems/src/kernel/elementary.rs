@@ -1,16 +1,16 @@
 //! Exponentials, logarithms and cosines without branches, which compilers turn into vector instructions.
 //!
-//! Those of a platform's library are computed one at a time, and their last digits differ between platforms. These consist of additions,
-//! multiplications and divisions, each rounded once: equal bits everywhere. Polynomials are truncated power series; what they leave out is
+//! Platform libraries compute them one at a time, and their last digits differ between platforms. These functions consist of additions,
+//! multiplications and divisions, each rounded once: equal bits everywhere. Polynomials are truncated power series; the truncation error is
 //! below a tenth of a rounding error.
 
 /// log2(e).
 const LOG2_E: f64 = std::f64::consts::LOG2_E;
-/// The leading bits of log(2): multiples by up to 2^11 are exact.
+/// The leading bits of log(2): its multiples by up to 2^11 are exact.
 const LN_2_HIGH: f64 = f64::from_bits(0x3FE6_2E42_FEFA_3800);
-/// log(2) without these.
+/// The remainder of log(2).
 const LN_2_LOW: f64 = f64::from_bits(0x3D2E_F357_93C7_6730);
-/// Added to a number of less than 2^51, it leaves the nearest integer in the last bits.
+/// Adding this to a number below 2^51 leaves the nearest integer in the last bits.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 /// exp of this is 0 in double precision.
 const LEAST: f64 = -760.0;
@@ -59,11 +59,11 @@ const fn alternating(first: u32) -> [f64; 8] {
 const COSINE: [f64; 8] = alternating(2);
 const SINE: [f64; 8] = alternating(3);
 
-/// `cos(pi x)` for x within 2^50 of 0, to 2 units in the last place; zeros and extremes are exact, and no zero has a sign. Not a number for
-/// what is none or infinite.
+/// `cos(pi x)` for x within 2^50 of 0, to 2 units in the last place; zeros and extremes are exact, and zeros have no sign. NaN for infinite
+/// x and NaN.
 ///
-/// `x = n / 2 + r` with an integer n and r within 1/4 of 0, which is exact: the cosine of `pi r` for even n, the sine for odd n, with the sign
-/// of the quarter of the circle. Both have series of nine terms.
+/// `x = n / 2 + r`, exactly, with an integer n and r within 1/4 of 0: the cosine of `pi r` for even n, the sine for odd n, with the
+/// quadrant's sign. Both have series of nine terms.
 #[inline(always)]
 pub fn cos_pi(x: f64) -> f64 {
     let shifted = x.mul_add(2.0, ROUND);
@@ -72,15 +72,15 @@ pub fn cos_pi(x: f64) -> f64 {
     let square = angle * angle;
     let cosine = square.mul_add(polynomial(square, COSINE), 1.0);
     let sine = (angle * square).mul_add(polynomial(square, SINE), angle);
-    // The last bits of `shifted` are those of n. For n = 1 and 2 in four the sign is the other one.
+    // The last bits of `shifted` are the last bits of n. For n mod 4 = 1 and 2 the sign flips.
     let n = shifted.to_bits();
     let value = if n & 1 == 0 { cosine } else { sine };
     let is_other = (n.wrapping_add(1) >> 1) & 1;
-    // Added to -0, 0 is 0.
+    // Adding 0 turns -0 into 0.
     f64::from_bits(value.to_bits() ^ (is_other << 63)) + 0.0
 }
 
-/// `exp(x)` for x at most 0, to 2 units in the last place where it is no less than 1e-300. Not a number for what is none.
+/// `exp(x)` for x at most 0, to 2 units in the last place if the result is at least 1e-300. NaN for NaN.
 ///
 /// `x = n log(2) + r` with an integer n, r within log(2)/2 of 0, and a series of 14 terms for exp(r).
 #[inline(always)]
@@ -91,14 +91,14 @@ pub fn exp_below(x: f64) -> f64 {
     let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, x));
     let tail = polynomial(r, INVERSE_FACTORIALS);
     let y = (r * r).mul_add(tail, r) + 1.0;
-    // 2^n as the product of two, since n may be below the least exponent. It is above -2048.
+    // 2^n as a product of two factors, since n may be below the least exponent. It is above -2048.
     let n = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(2048);
     let half = n >> 1;
     let power = |n: u64| f64::from_bits(n.wrapping_sub(1).wrapping_shl(52));
     y * power(half) * power(n - half)
 }
 
-/// `log(1 + e)` for e from 0 to 1, to 2 units in the last place. Not a number for what is none.
+/// `log(1 + e)` for e from 0 to 1, to 2 units in the last place. NaN for NaN.
 ///
 /// `log(1 + e) = log((1 + s) / (1 - s))` with `s = e / (2 + e)`, at most 1/3, and a series of 17 terms.
 #[inline(always)]
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use std::f64::consts::PI;
 
-    /// The distance in units in the last place; endless for what is no number.
+    /// The distance in units in the last place; infinite for NaN.
     fn units(got: f64, expected: f64) -> f64 {
         let unit = f64::from_bits(expected.to_bits() + 1) - expected;
         let distance = ((got - expected) / unit).abs();
@@ -130,7 +130,7 @@ mod tests {
         assert!(most <= 2.0, "{most}");
         assert_eq!((exp_below(0.0), exp_below(-0.0), exp_below(-800.0), exp_below(f64::NEG_INFINITY)), (1.0, 1.0, 0.0, 0.0));
         assert!(exp_below(f64::NAN).is_nan());
-        // Below the normal numbers, to their spacing.
+        // Subnormal numbers, to their spacing.
         for x in [-708.5, -720.0, -740.0, -745.0] {
             assert!((exp_below(x) - x.exp()).abs() <= 1e-323, "{x}: {:e} {:e}", exp_below(x), x.exp());
         }
@@ -148,9 +148,9 @@ mod tests {
         assert!(log_one_plus(f64::NAN).is_nan());
     }
 
-    /// `sin(pi x)` and `cos(pi x)` for x within 1/4 of 0: those of the platform, corrected by what `pi x` loses in rounding.
+    /// `sin(pi x)` and `cos(pi x)` for x within 1/4 of 0: the platform's functions, corrected for the rounding of `pi x`.
     fn of_half_turns(x: f64) -> (f64, f64) {
-        /// pi without its leading bits.
+        /// pi minus its leading bits.
         const PI_LOW: f64 = 1.224_646_799_147_353_2e-16;
         let angle = PI * x;
         let lost = x.mul_add(PI, -angle) + PI_LOW * x;

@@ -1,11 +1,11 @@
 //! Weighted Gram matrices `sum_j w_j x_j x_j^T` of dense rows.
 //!
-//! Of the lower triangle, entry (i, k) with k <= i is one chain over the rows in their order, `g_ik = x_jk (w_j x_ji) + g_ik`, with the product
-//! `w_j x_ji` rounded once and each link once (`mul_add`). Results are therefore equal bit for bit on every instruction set, for any split of
-//! the rows into calls, and however entries are shared out among threads.
+//! Entry (i, k), k <= i, of the lower triangle is one chain over the rows in their order: `g_ik = x_jk (w_j x_ji) + g_ik`. The product
+//! `w_j x_ji` is rounded once, and each link once (`mul_add`). Results therefore have equal bits on every instruction set, for any split of
+//! the rows into calls, and for any number of threads.
 //!
-//! Rows are packed a block at a time: their columns in panels for the vectors' elements, and scaled by their weights in panels of few columns
-//! whose numbers are broadcast. A tile of sums stays in registers for a whole block.
+//! Rows are packed in blocks: their columns in panels for vector elements, and their weighted columns in narrow panels for broadcasts. A
+//! tile of sums stays in registers for a whole block.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -13,16 +13,16 @@ use std::ops::Range;
 use fedsa::kernel::vector::{self, Vector, WIDTH};
 use fedsa::kernel::{Chunk, Isa, flat, flat_mut};
 
-/// Rows that are packed at a time: a panel of three chunks a row fills half of the nearest memory.
+/// Rows packed at a time: a panel of three chunks per row fills half of the L1 cache.
 const BLOCK: usize = 128;
 
 thread_local! {
-    /// The memory of the last packed rows, for the next ones.
+    /// The packing memory, kept for the next call.
     static PACKED: Cell<[Vec<Chunk>; 2]> = const { Cell::new([Vec::new(), Vec::new()]) };
 }
 
-/// Adds the entries of rows `first..first + out.len()` of the lower triangle, where `out[i]` begins with the numbers of row `first + i`, at
-/// least `first + i + 1` of them; what follows these may change. `values` has d numbers for each of `weights`.
+/// Adds the entries of rows `first..first + out.len()` of the lower triangle. `out[i]` begins with row `first + i` and has at least
+/// `first + i + 1` numbers; later ones may change. `values` has d numbers for each of `weights`.
 ///
 /// # Panics
 /// When lengths do not fit, or the instruction set is not available.
@@ -56,7 +56,7 @@ unsafe fn avx512<const R: usize>(values: &[f64], d: usize, weights: &[f64], firs
     unsafe { blocks::<vector::Avx512, R, 8>(values, d, weights, first, out) }
 }
 
-/// Eight sums, of two registers each, in sixteen of which half are left for them.
+/// Eight sums of two registers each, in sixteen registers of which half are left for them.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn avx2(values: &[f64], d: usize, weights: &[f64], first: usize, out: &mut [&mut [f64]]) {
@@ -64,7 +64,7 @@ unsafe fn avx2(values: &[f64], d: usize, weights: &[f64], first: usize, out: &mu
     unsafe { blocks::<vector::Avx2, 1, 4>(values, d, weights, first, out) }
 }
 
-/// All tiles of at most R chunks by C rows, a block of data rows after the other.
+/// All tiles of at most R chunks by C rows, block after block of data rows.
 ///
 /// # Safety
 /// The instruction set of V is available; lengths are as [`add`] asserts.
@@ -84,19 +84,19 @@ unsafe fn blocks<V: Vector, const R: usize, const C: usize>(
     scaled.resize(scaled.len().max(tall * most), Chunk::default());
     for (values, weights) in values.chunks(BLOCK * d).zip(weights.chunks(BLOCK)) {
         let n = weights.len();
-        // SAFETY: handed on.
+        // SAFETY: as the caller.
         unsafe {
             pack::<V, R>(values, d, 0..end, &mut x, |_| V::splat(1.0));
             pack::<V, 1>(values, d, first..end, &mut scaled, |j| V::splat(weights[j]));
         }
         for (p, x) in x.chunks_exact(n * R).enumerate().take(wide) {
             let from = p * R * WIDTH;
-            // From the first rows on that reach these columns.
+            // From the first rows that reach these columns.
             for i in (from.saturating_sub(first) / C * C..out.len()).step_by(C) {
                 let s = flat(&scaled[i / WIDTH * n..][..n])[i % WIDTH..].as_ptr();
                 let rows = &mut out[i..];
                 let last = first + i + C.min(rows.len());
-                // SAFETY: panels have n rows, of R chunks of which some are read, and of eight numbers of which C are.
+                // SAFETY: panels have n rows: of R chunks, of which some are read, and of eight numbers, of which C are read.
                 unsafe {
                     match (last - from).div_ceil(WIDTH) {
                         1 if R > 1 => tile::<V, 1, R, C>(x, s, from, rows),
@@ -110,8 +110,8 @@ unsafe fn blocks<V: Vector, const R: usize, const C: usize>(
     PACKED.set([x, scaled]);
 }
 
-/// Writes some columns of rows of d numbers, each row times a number, into panels of R chunks; the last one is filled up with zeros. A panel after
-/// the other, so that what is written is in one piece: lines of panels side by side would fall on the same places of the cache.
+/// Writes some columns of rows of d numbers, each row times a factor, into panels of R chunks, the last padded with zeros. It writes one
+/// panel after the other, because lines of panels side by side would conflict in the cache.
 ///
 /// # Safety
 /// The instruction set of V is available.
@@ -143,7 +143,7 @@ unsafe fn pack<V: Vector, const R: usize>(
     }
 }
 
-/// The first T of R chunks of columns, from column `from` on, of the first C rows, or of as many as there are.
+/// The first T of R chunks of columns from `from` on, of the first C rows, or of as many as there are.
 ///
 /// # Safety
 /// As [`sums`]; the rows have numbers up to the diagonal.
@@ -185,8 +185,8 @@ unsafe fn tile<V: Vector, const T: usize, const R: usize, const C: usize>(
 /// `g_ik = x_jk s_ji + g_ik` for C rows i and T chunks of columns k, over n data rows j.
 ///
 /// # Safety
-/// The instruction set of V is available; `x` has R chunks for each data row, `scaled` eight numbers of which C are used, and each of `at` has T
-/// chunks of numbers.
+/// The instruction set of V is available; `x` has R chunks per data row, `scaled` has eight numbers of which C are used, and each of `at`
+/// has T chunks of numbers.
 #[inline(always)]
 unsafe fn sums<V: Vector, const T: usize, const R: usize, const C: usize>(
     mut x: *const Chunk,
@@ -194,7 +194,7 @@ unsafe fn sums<V: Vector, const T: usize, const R: usize, const C: usize>(
     n: usize,
     at: [*mut f64; C],
 ) {
-    // Loops, because closures of array functions are not compiled for the instruction set.
+    // Loops, because the compiler does not apply the instruction set to closures of array functions.
     let (mut g, mut columns);
     // SAFETY: as above.
     unsafe {

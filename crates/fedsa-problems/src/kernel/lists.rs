@@ -1,22 +1,22 @@
-//! Sums over lists of places, of which those of about the same length are computed side by side.
+//! Sums over lists of indices; lists of similar length are summed side by side.
 //!
-//! Each sum is in the order of its list, on every instruction set. Sums are at positions that [`Lists::of`] gives, those of a group next to each
-//! other: callers copy them to where they want them, which takes less time than to write each of them there.
+//! Each sum is in the order of its list, on every instruction set. Sums land at positions that [`Lists::of`] returns, a group's sums next
+//! to each other. Callers copy them out, which is faster than scattered writes.
 
 use std::cell::RefCell;
 
 use fedsa::kernel::vector::{self, Vector};
 use fedsa::kernel::{Chunk, Isa};
 
-/// Sums that are computed side by side.
+/// Sums computed side by side.
 const SIDE: usize = 8;
-/// Numbers to sum. Whatever 16 bits number is a place.
+/// Numbers to sum. Every 16-bit index is valid.
 pub type ListNumbers = [f64; 1 << 16];
 
-/// Groups whose sums a thread keeps room for, at most: 4 MiB.
+/// The most groups whose sums a thread keeps memory for: 4 MiB.
 const MAX_KEPT: usize = 1 << 16;
 
-/// Memory of a thread for numbers to sum, which have any values, and for sums.
+/// Scratch memory of a thread: numbers to sum, with arbitrary values, and sums.
 struct Room {
     numbers: Box<ListNumbers>,
     sums: Vec<Chunk>,
@@ -26,18 +26,19 @@ thread_local! {
     static ROOM: RefCell<Option<Room>> = const { RefCell::new(None) };
 }
 
-/// The lists of some sums, in groups of about the same length.
+/// The lists, in groups of similar length.
 #[derive(Debug)]
 pub struct Lists {
     /// The length of the longest list of each group.
     lengths: Vec<u32>,
-    /// The lists of each group: first places, second places, .. of its sums.
+    /// The lists of each group: the first indices of its sums, then the second indices, ..
     places: Vec<[u16; SIDE]>,
 }
 
 impl Lists {
-    /// Lists of these lengths, and the position of the sum of each: those of length 0 have that after the last group, where 0 is. `each` gives
-    /// every list and place, those of a list in their order. The number at the place `nothing` leaves sums as they are.
+    /// Builds lists of these lengths; also returns the position of each list's sum. Lists of length 0 get the position after the last
+    /// group, which holds 0. `each` yields every list and index, in each list's order. The number at the index `nothing` must leave sums
+    /// unchanged.
     pub fn of(lengths: &[u32], nothing: u16, each: impl FnOnce(&mut dyn FnMut(usize, u16))) -> (Self, Vec<u32>) {
         // By length, the longest first.
         let longest = lengths.iter().max().map_or(0, |most| *most as usize);
@@ -53,7 +54,7 @@ impl Lists {
         let groups = order.len().div_ceil(SIDE);
         let mut positions = vec![(SIDE * groups) as u32; lengths.len()];
         order.iter().zip(0..).for_each(|(list, at)| positions[*list as usize] = at);
-        // Where the next place of each list goes.
+        // The next free place of each list.
         let (mut next, mut of_groups, mut all) = (vec![0usize; lengths.len()], Vec::with_capacity(groups), 0);
         for group in order.chunks(SIDE) {
             group.iter().enumerate().for_each(|(k, list)| next[*list as usize] = SIDE * all + k);
@@ -70,7 +71,7 @@ impl Lists {
         (Self { lengths: of_groups, places }, positions)
     }
 
-    /// The sums at all positions, and the 0 after them.
+    /// The sums at all positions, followed by 0.
     ///
     /// # Panics
     /// When the instruction set is not available.
@@ -82,8 +83,7 @@ impl Lists {
         &fedsa::kernel::flat(sums)[..SIDE * (self.lengths.len() + 1)]
     }
 
-    /// Adds the numbers of each list to a number of its own, one after the other: list k to `out[k]`, of which `positions` are those of
-    /// [`Lists::of`].
+    /// Adds list k's numbers to `out[k]`, one after the other. `positions` are from [`Lists::of`].
     ///
     /// # Panics
     /// When the instruction set is not available.
@@ -99,7 +99,7 @@ impl Lists {
     }
 }
 
-/// Shows room for numbers to sum, which have any values, and for sums: that of the thread, unless what it is shown to asks for room itself.
+/// Calls `see` with the thread's scratch memory: numbers with arbitrary values, and sums. A nested call gets separate memory.
 pub fn with_room<R>(see: impl FnOnce(&mut ListNumbers, &mut Vec<Chunk>) -> R) -> R {
     let numbers = || vec![0.0; 1 << 16].try_into().expect("as many numbers");
     let mut room = ROOM.take().unwrap_or_else(|| Room { numbers: numbers(), sums: Vec::new() });
@@ -111,7 +111,7 @@ pub fn with_room<R>(see: impl FnOnce(&mut ListNumbers, &mut Vec<Chunk>) -> R) ->
     shown
 }
 
-/// Goes on with the sums of all groups, or begins them anew.
+/// Continues the sums of all groups, or with `ANEW` starts them at 0.
 fn go_on<const ANEW: bool>(isa: Isa, lists: &Lists, numbers: &ListNumbers, sums: &mut [Chunk]) {
     assert!(isa.is_available());
     // SAFETY: the instruction set is available.
@@ -148,7 +148,7 @@ unsafe fn all_groups<V: Vector, const ANEW: bool>(lists: &Lists, numbers: &ListN
     for (len, sums) in lists.lengths.iter().zip(sums) {
         let (own, after) = rest.split_at(*len as usize);
         rest = after;
-        // SAFETY: whatever 16 bits number is the place of a number.
+        // SAFETY: every 16-bit index is valid.
         unsafe {
             let mut sum = if ANEW { V::splat(0.0) } else { V::load(sums) };
             for places in own {
@@ -170,7 +170,7 @@ mod tests {
         let mut numbers: Box<ListNumbers> = vec![0.0; 1 << 16].try_into().unwrap();
         (0..50).for_each(|i| numbers[i] = s.normal());
         numbers[50] = -0.0;
-        // What is there from sums before does not matter.
+        // Earlier contents do not matter.
         let mut sums = vec![Chunk([f64::NAN; 8]); 3];
         for count in [0, 1, 7, 8, 9, 40] {
             let lists: Vec<Vec<u16>> =

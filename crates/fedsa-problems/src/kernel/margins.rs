@@ -1,8 +1,8 @@
 //! Passes over the rows `x_j` of data: margins `x_j . theta`, and sums `sum_j w_j x_j`.
 //!
-//! The order of operations is that of [`fedsa::kernel::dot`] for margins, column i going to partial sum `i mod 8`, and that of the rows for sums, by
-//! `mul_add`. Numbers that are not stored change nothing but the sign of a zero: sparse and dense rows give the same bits, on every instruction
-//! set, unless all products of a row vanish.
+//! Margins have the order of operations of [`fedsa::kernel::dot`]: column i goes to partial sum `i mod 8`. Sums add rows in their order, by
+//! `mul_add`. Zeros that are not stored change the sign of a zero at most. Sparse and dense rows therefore give the same bits, on every
+//! instruction set, unless all products of a row vanish.
 
 use std::ops::Range;
 
@@ -27,12 +27,12 @@ pub fn margin(rows: &Rows, j: usize, theta: &[f64]) -> f64 {
     }
 }
 
-/// Rows whose margins and weights are computed before any of them is added, at most.
+/// The most rows whose margins and weights are computed before any row is added.
 const BLOCK: usize = 32;
-/// The numbers of a block of dense rows, at most, if eight rows have no more: such a block stays in the nearest memory until it is read again.
+/// The most numbers of a block of dense rows, unless eight rows have more: such a block stays in the L1 cache until it is read again.
 const NUMBERS: usize = 4096;
 
-/// The blocks of a range of rows, each of a multiple of eight rows, which tiles have, but the last one. Nothing depends on them but time.
+/// Splits a range of rows into blocks of a multiple of eight rows (the tile size), except the last. Results do not depend on the blocks.
 fn blocks(rows: &Rows, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let most = match rows {
         Rows::Dense { d, .. } if 8 * d <= NUMBERS => (NUMBERS / d.max(&1) / 8 * 8).min(BLOCK),
@@ -41,8 +41,8 @@ fn blocks(rows: &Rows, range: Range<usize>) -> impl Iterator<Item = Range<usize>
     range.clone().step_by(most).map(move |first| first..range.end.min(first + most))
 }
 
-/// `out += sum_j weight_j x_j` over the rows of `range`, in their order. `weigh` turns the products `x_j . theta` of consecutive rows,
-/// of which it gets the numbers, into their weights.
+/// `out += sum_j weight_j x_j` over the rows of `range`, in their order. `weigh` gets the indices of consecutive rows and turns their
+/// products `x_j . theta` into weights.
 pub fn pass(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64], mut weigh: impl FnMut(Range<usize>, &mut [f64])) {
     let mut weights = [0.0; BLOCK];
     for block in blocks(rows, range) {
@@ -53,8 +53,8 @@ pub fn pass(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut
     }
 }
 
-/// [`pass`] for several vectors, of which `thetas` and `outs` have the numbers one after the other: the same bits, with each block of rows read
-/// for all of them. `weigh` turns products with one vector at a time into weights.
+/// [`pass`] for several vectors with the same bits; each block of rows is read once for all. `thetas` and `outs` have the vectors one after
+/// the other. `weigh` turns products with one vector at a time into weights.
 pub fn pass_each(
     isa: Isa,
     rows: &Rows,
@@ -88,8 +88,8 @@ pub fn pass_each(
     }
 }
 
-/// `x_j . a` and `x_j . b` of the rows of `range`, with the bits of two calls of [`margins`]: a block of rows is read for the first one, and
-/// is still near for the second.
+/// `x_j . a` and `x_j . b` of the rows of `range`, with the bits of two calls of [`margins`]. A block of rows read for the first is still
+/// in the cache for the second.
 pub fn margins_of_both(isa: Isa, rows: &Rows, range: Range<usize>, [a, b]: [&[f64]; 2], [of_a, of_b]: [&mut [f64]; 2]) {
     for block in blocks(rows, range.clone()) {
         let at = block.start - range.start..block.end - range.start;
@@ -105,7 +105,7 @@ pub fn margins_of_both(isa: Isa, rows: &Rows, range: Range<usize>, [a, b]: [&[f6
 pub fn combine(isa: Isa, rows: &Rows, range: Range<usize>, out: &mut [f64], weights: &[f64]) {
     assert_eq!(weights.len(), range.len());
     let Rows::Dense { d, values } = rows else { return combine_sparse(isa, rows, range, out, weights) };
-    // Sums of some columns pass over all of these rows.
+    // Each block that sums some columns passes over all of these rows.
     for block in blocks(rows, range.clone()) {
         let weights = &weights[block.start - range.start..block.end - range.start];
         tiles::combine(isa, &values[block.start * d..block.end * d], *d, out, [weights]);
@@ -113,7 +113,7 @@ pub fn combine(isa: Isa, rows: &Rows, range: Range<usize>, out: &mut [f64], weig
 }
 
 fedsa::per_isa! {
-    /// [`combine`] of rows one by one.
+    /// [`combine`], row by row.
     fn combine_sparse(rows: &Rows, range: Range<usize>, out: &mut [f64], weights: &[f64]) {
         weights.iter().zip(range).for_each(|(w, j)| add(rows, j, *w, out));
     }
@@ -132,28 +132,28 @@ pub fn margins(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &
 }
 
 fedsa::per_isa! {
-    /// [`margins`] of rows one by one.
+    /// [`margins`], row by row.
     fn margins_sparse(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64]) {
         out.iter_mut().zip(range).for_each(|(out, j)| *out = margin(rows, j, theta));
     }
 }
 
 fedsa::per_isa! {
-    /// `t = of(t)` for each of some numbers. A function whose body is small enough to be copied to here is turned into vector instructions.
+    /// `t = of(t)` for each of `t`. A small enough `of` is inlined and vectorised.
     fn map<F: Fn(f64) -> f64>(t: &mut [f64], of: F) {
         t.iter_mut().for_each(|t| *t = of(*t));
     }
 }
 
 fedsa::per_isa! {
-    /// Calls `see` with each number below n. What it does is compiled for the instruction set as far as it is copied to here: of functions that
-    /// multiply and add in one operation, which are slow calls of a library otherwise.
+    /// Calls `see` with each number below n. Inlined parts of `see` use the instruction set, such as fused multiply-add, which is a slow
+    /// library call otherwise.
     fn each<F: FnMut(usize)>(n: usize, see: F) {
         (0..n).for_each(see);
     }
 }
 
-/// Adds the terms of a block, term j to partial sum `j mod 8`: blocks begin at multiples of 8.
+/// Adds the terms of a block: term j to partial sum `j mod 8`. Blocks begin at multiples of 8.
 #[inline(always)]
 fn add_terms(acc: &mut [f64; 8], terms: &[f64]) {
     let (whole, rest) = terms.as_chunks::<8>();
@@ -176,7 +176,7 @@ fedsa::per_isa! {
 }
 
 fedsa::per_isa! {
-    /// `sum_j of(t_j + s u_j)` in the same order. With s = 0 it has the bits of the sum at t, where u is finite.
+    /// `sum_j of(t_j + s u_j)` in the same order. With s = 0 it has the bits of the sum at t, if u is finite.
     fn sum_along<F: Fn(f64) -> f64>(t: &[f64], u: &[f64], s: f64, of: F) -> f64 {
         assert_eq!(t.len(), u.len());
         let (mut acc, mut terms) = ([0.0; 8], [0.0; BLOCK]);
@@ -189,24 +189,25 @@ fedsa::per_isa! {
 }
 
 fedsa::per_isa! {
-    /// The largest magnitude of some numbers; not a number if one is none.
+    /// The largest magnitude; NaN if a number is NaN.
     fn largest(x: &[f64]) -> f64 {
-        // Magnitudes have the order of their bits.
+        // The bits of magnitudes sort like the magnitudes.
         f64::from_bits(x.iter().fold(0, |most, x| most.max(x.abs().to_bits())))
     }
 }
 
-/// How many coefficients of a series are summed: those of the powers 0 to 11.
+/// The number of coefficients of a series: powers 0 to 11.
 pub const TERMS: usize = 12;
 
 fedsa::per_isa! {
-    /// `sum_j c_k(t_j) u_j^k` for each coefficient c_k that `of` gives, in the order of [`sum`]: that of k = 0 has its bits, where u is finite.
+    /// `sum_j c_k(t_j) u_j^k` for each coefficient c_k that `of` gives, in the order of [`sum`]. The sum for k = 0 has its bits, if u is
+    /// finite.
     fn series_along<F: Fn(f64) -> [f64; TERMS]>(t: &[f64], u: &[f64], of: F) -> [f64; TERMS] {
         assert_eq!(t.len(), u.len());
         let (mut acc, mut terms) = ([[0.0; 8]; TERMS], [[0.0; BLOCK]; TERMS]);
         let (mut at, mut by) = ([0.0; BLOCK], [0.0; BLOCK]);
         for (t, u) in t.chunks(BLOCK).zip(u.chunks(BLOCK)) {
-            // Whole blocks, so that the loop becomes vector instructions.
+            // Whole blocks, so that the loop is vectorised.
             at[..t.len()].copy_from_slice(t);
             by[..u.len()].copy_from_slice(u);
             for j in 0..BLOCK {
@@ -245,7 +246,7 @@ mod tests {
     use crate::kernel::elementary;
     use fedsa::random::{Purpose, stream};
 
-    /// n x d rows of which about a share is not 0, both ways.
+    /// n x d rows with this share of non-zeros, dense and sparse.
     pub(crate) fn both(n: usize, d: usize, share: f64, seed: u64) -> (Rows, Rows) {
         let mut s = stream(seed, Purpose::Fresh, 0, 0);
         let values: Vec<f64> = (0..n * d).map(|_| if s.uniform() < share { s.normal() } else { 0.0 }).collect();

@@ -1,4 +1,4 @@
-//! The hot loops of these problems, with the bits of the generic kernel ([`fedsa::kernel`]).
+//! The hot loops of these problems, with the same bits as the generic kernel ([`fedsa::kernel`]).
 
 pub mod common_rows;
 pub mod dense;

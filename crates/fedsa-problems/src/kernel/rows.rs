@@ -1,4 +1,4 @@
-//! Rows of numbers, dense or sparse, as kernels take them.
+//! Rows of numbers, dense or sparse.
 
 /// The rows of a data set, n x d, dense or sparse.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,7 +10,7 @@ pub enum Rows {
         /// Row by row, n d numbers.
         values: Vec<f64>,
     },
-    /// The numbers that are not 0 (compressed sparse rows).
+    /// The non-zero numbers (compressed sparse rows).
     Sparse {
         /// The number of columns d.
         d: usize,
@@ -29,7 +29,7 @@ impl Rows {
         Rows::Dense { d, values: Vec::new() }
     }
 
-    /// No rows, sparse. d grows with the columns that rows have.
+    /// No rows, sparse. d grows with the columns of added rows.
     pub fn sparse() -> Self {
         Rows::Sparse { d: 0, starts: vec![0], index: Vec::new(), value: Vec::new() }
     }
@@ -53,7 +53,7 @@ impl Rows {
         self.len() == 0
     }
 
-    /// The numbers of row `i` that are stored, with their columns.
+    /// The stored numbers of row `i`, with their columns.
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
         let (index, value) = match self {
             Rows::Dense { d, values } => (None, &values[i * d..][..*d]),
@@ -65,13 +65,13 @@ impl Rows {
         value.iter().enumerate().map(move |(k, x)| (index.map_or(k, |index| index[k] as usize), *x))
     }
 
-    /// The number of numbers that are stored.
+    /// The number of stored numbers.
     pub fn stored(&self) -> usize {
         let (Rows::Dense { values: stored, .. } | Rows::Sparse { value: stored, .. }) = self;
         stored.len()
     }
 
-    /// The bytes that they take.
+    /// Their size in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Rows::Dense { values, .. } => size_of_val(&values[..]),
@@ -79,12 +79,12 @@ impl Rows {
         }
     }
 
-    /// Whether they are sparse, and every number is 1 or -1.
+    /// Whether rows are sparse and all stored numbers are 1 or -1.
     pub fn are_units(&self) -> bool {
         matches!(self, Rows::Sparse { value, .. } if value.iter().all(|x| x.abs() == 1.0))
     }
 
-    /// The same rows with all numbers stored.
+    /// The same rows, dense.
     #[must_use]
     pub fn into_dense(self) -> Self {
         if matches!(self, Rows::Dense { .. }) {
@@ -98,7 +98,7 @@ impl Rows {
         Rows::Dense { d, values }
     }
 
-    /// The same rows with the numbers that are not 0.
+    /// The same rows, sparse.
     #[must_use]
     pub fn to_sparse(&self) -> Self {
         let (mut starts, mut index, mut value) = (vec![0], Vec::new(), Vec::new());

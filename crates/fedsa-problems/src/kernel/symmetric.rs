@@ -1,8 +1,8 @@
-//! Local steps on symmetric matrices of which half is stored: `g = b_z - A_z theta`, with a term z drawn for each step.
+//! Local steps on symmetric matrices, half of which is stored: `g = b_z - A_z theta`, with a term z drawn for each step.
 //!
-//! A product reads `d (d + 8) / 2` numbers, so that a step is as fast as the memory delivers half a matrix. The order of
-//! operations, for every instruction set: g starts at b. For each column of 8 x 8 blocks, J = 0, 1, ..., whole blocks on and
-//! below the diagonal are used column by column,
+//! A product reads `d (d + 8) / 2` numbers, so a step takes as long as reading half a matrix from memory. The order of operations is the
+//! same on every instruction set. g starts at b. For each column of 8 x 8 blocks, J = 0, 1, ..., whole blocks on and below the diagonal are
+//! used column by column,
 //!
 //! ```text
 //! g_J = a_j theta_j + g_J      for the columns a_j of the block on the diagonal,
@@ -17,9 +17,8 @@ use fedsa::kernel::vector::{self, Vector};
 use fedsa::kernel::{Chunk, Isa, LANES, Lanes, chunks, to_chunks, tree};
 use fedsa::problem::systems::System;
 
-/// Terms `b_z - A_z theta`, z = 0, 1, ..., of one agent, with symmetric `A_z`: for each term first b, then the blocks of -A on
-/// and below the diagonal, a column of blocks after the other and each block column by column. Rows are padded with zeros to
-/// whole chunks.
+/// Terms `b_z - A_z theta`, z = 0, 1, ..., of one agent, with symmetric `A_z`. Each term has first b, then the blocks of -A on and below
+/// the diagonal, by block column, each block column by column. Zeros pad rows to whole chunks.
 #[derive(Debug, Clone)]
 pub struct Symmetric {
     d: usize,
@@ -28,7 +27,7 @@ pub struct Symmetric {
     data: Vec<Chunk>,
 }
 
-/// The chunks that one term of dimension d takes.
+/// The chunks of one term of dimension d.
 pub const fn term_chunks(d: usize) -> usize {
     let (whole, width) = (d / 8, chunks(d));
     // Each of the whole columns of blocks has 8 columns, the last one d mod 8.
@@ -37,18 +36,18 @@ pub const fn term_chunks(d: usize) -> usize {
 }
 
 impl Symmetric {
-    /// The bytes that the terms take.
+    /// The bytes of the terms.
     pub fn bytes(&self) -> usize {
         size_of_val(&self.data[..])
     }
 
-    /// No terms yet, with room for some.
+    /// No terms yet, with capacity for `terms`.
     pub fn with_capacity(d: usize, terms: usize) -> Self {
         let stride = term_chunks(d);
         Self { d, stride, data: Vec::with_capacity(stride * terms) }
     }
 
-    /// The layout of one term alone.
+    /// The layout of a single term.
     ///
     /// # Panics
     /// As [`Symmetric::push`].
@@ -58,7 +57,7 @@ impl Symmetric {
         terms
     }
 
-    /// Adds a term. Of A only the diagonal and what is below it is read.
+    /// Adds a term. Only the lower triangle of A is read.
     ///
     /// # Panics
     /// When the term has another dimension.
@@ -151,7 +150,7 @@ fn fma(to: &mut [f64; 8], a: &[f64; 8], x: &[f64; 8]) {
     }
 }
 
-/// Components `8 k..8 k + 8` of a vector, zeros behind its end.
+/// Components `8 k..8 k + 8` of a vector, with zeros after its end.
 #[inline(always)]
 fn load(v: &[f64], k: usize) -> [f64; 8] {
     match v.get(8 * k..8 * k + 8) {
@@ -160,7 +159,7 @@ fn load(v: &[f64], k: usize) -> [f64; 8] {
     }
 }
 
-/// Writes components `8 k..8 k + 8` of a vector, as many as it has.
+/// Writes components `8 k..8 k + 8` of a vector, up to its end.
 #[inline(always)]
 fn store(v: &mut [f64], k: usize, x: &[f64; 8]) {
     let end = (8 * k + 8).min(v.len());
@@ -203,8 +202,8 @@ unsafe fn local_phase_avx2(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u3
     unsafe { steps::<vector::Avx2>(lanes, terms, picks, etas) }
 }
 
-/// With short vectors all lanes make step h before step h + 1, so that the dependency chains of different lanes overlap.
-/// With long ones a lane makes all its steps before the next lane starts, so that terms drawn twice are in the cache.
+/// Short vectors: all lanes make step h before step h + 1, so that the dependency chains of lanes overlap. Long vectors: a lane makes all
+/// its steps before the next lane starts, so that terms drawn twice are in the cache.
 ///
 /// # Safety
 /// As [`local_phase`] asserts.
@@ -215,19 +214,19 @@ unsafe fn steps<V: Vector>(lanes: &mut Lanes, terms: &[&Symmetric], picks: &[[u3
         for (h, eta) in etas.iter().enumerate() {
             let ahead = &picks[(h + 1).min(picks.len() - 1)];
             for (l, terms) in terms.iter().enumerate() {
-                // A short term is over before the processor has recognised that memory is read in order.
+                // A short term ends before the hardware prefetcher recognises the access pattern.
                 for chunk in terms.term(ahead[l] as usize) {
                     // SAFETY: the chunk exists.
                     unsafe { V::prefetch(chunk) };
                 }
-                // SAFETY: handed on.
+                // SAFETY: as the caller.
                 unsafe { step::<V>(lanes, l, terms, picks[h][l], *eta) };
             }
         }
     } else {
         for (l, terms) in terms.iter().enumerate() {
             for (picks, eta) in picks.iter().zip(etas) {
-                // SAFETY: handed on.
+                // SAFETY: as the caller.
                 unsafe { step::<V>(lanes, l, terms, picks[l], *eta) };
             }
         }
@@ -244,10 +243,10 @@ unsafe fn step<V: Vector>(lanes: &mut Lanes, l: usize, terms: &Symmetric, z: u32
     let theta = lanes.theta[l * width..][..width].as_mut_ptr();
     let drift = lanes.drift[l * width..][..width].as_ptr();
     let g = lanes.spare[..width].as_mut_ptr();
-    // SAFETY: `local_phase` asserted that term z exists and has the chunks of dimension d, whose vectors are of `width` chunks.
+    // SAFETY: `local_phase` asserted that term z exists and has the chunks of dimension d, whose vectors have `width` chunks.
     unsafe {
         let term = terms.data.as_ptr().add(z as usize * terms.stride);
-        // Sums of four columns fit into sixteen registers, of eight into thirty-two.
+        // Sums of four columns fit into sixteen registers, sums of eight into thirty-two.
         if V::ROWS == 4 {
             product::<V, 8>(term, d, theta, g)
         } else {
@@ -261,7 +260,7 @@ unsafe fn step<V: Vector>(lanes: &mut Lanes, l: usize, terms: &Symmetric, z: u32
     }
 }
 
-/// `g = b - A theta`, the columns below the diagonal in groups of C, a divisor of 8.
+/// `g = b - A theta`, with the columns below the diagonal in groups of C, a divisor of 8.
 ///
 /// # Safety
 /// `term` has [`term_chunks`] chunks, theta and g have [`chunks`] of d.

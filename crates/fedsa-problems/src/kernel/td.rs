@@ -1,4 +1,4 @@
-//! TD(0) over tables of transitions: one alias draw, two feature rows, one dot product a step.
+//! TD(0) over tables of transitions: one alias draw, two feature rows and one dot product per step.
 
 mod single;
 mod table;
@@ -13,8 +13,8 @@ pub(crate) use table::MAX_WIDE;
 use table::Source;
 pub use table::{Column, Tables, Transition, TransitionTable, alias, column_bits};
 
-/// Runs the local phase for all lanes of these blocks: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`; `kinds` has the table of each
-/// agent.
+/// Runs the local phase for all lanes of these blocks: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`. `kinds` has the table
+/// index of each agent.
 ///
 /// # Panics
 /// When an agent has no table.
@@ -27,7 +27,7 @@ pub fn local_phase(blocks: &mut [Lanes], tables: &Tables, kinds: &[u32], etas: &
     for lanes in blocks {
         check(lanes, tables);
         let chosen = &of_lanes(lanes, tables, kinds);
-        // Few agents go in a smaller group: lanes would idle.
+        // Few agents use a smaller group, because lanes would idle.
         match lanes.len {
             1..=2 => of_size::<2>(lanes, chosen, tables.are_alike(), etas, isa),
             3..=4 => of_size::<4>(lanes, chosen, tables.are_alike(), etas, isa),
@@ -36,7 +36,7 @@ pub fn local_phase(blocks: &mut [Lanes], tables: &Tables, kinds: &[u32], etas: &
     }
 }
 
-/// Checks that the lanes have the vectors and processes that the steps take for granted.
+/// Checks the vectors and processes of the lanes, on which the steps rely.
 #[inline]
 fn check(lanes: &Lanes, tables: &Tables) {
     assert!((1..=LANES).contains(&lanes.len));
@@ -45,10 +45,10 @@ fn check(lanes: &Lanes, tables: &Tables) {
     assert!(lanes.chains.len() == LANES * lanes.chain_len);
 }
 
-/// The table of each lane; idle lanes have the last one.
+/// The table of each lane; idle lanes get the last one.
 #[inline]
 fn of_lanes<'a>(lanes: &Lanes, tables: &'a Tables, kinds: &[u32]) -> [&'a TransitionTable; LANES] {
-    // A loop and not `map`, which is a call of its own where it has panics inside.
+    // A loop, because `map` with panics inside is not inlined.
     let mut chosen = [&tables[0]; LANES];
     for (l, table) in chosen.iter_mut().enumerate() {
         *table = &tables[kinds[lanes.agents[l.min(lanes.len - 1)]] as usize];
@@ -108,7 +108,7 @@ unsafe fn run_avx2<const L: usize, const W: usize, const CHAIN: bool, const ALIK
     unsafe { group::<vector::Avx2, L, W, CHAIN, ALIKE>(lanes, tables, etas) }
 }
 
-/// Where the steps of `L` agents find what they compute with.
+/// Pointers to the vectors and rows that the steps of `L` agents use.
 struct Vectors<const L: usize> {
     theta: [*mut Chunk; L],
     /// The drifts of all lanes, one after the other.
@@ -127,9 +127,8 @@ struct Group<const L: usize> {
     streams: Streams<L>,
 }
 
-/// Runs the first `L` lanes, idle ones in scratch memory. Everything that the steps read is put together here, in
-/// code of the same instruction set: narrower stores would have to reach the cache before wide loads see them.
-/// With `ALIKE` the tables are alike ([`Tables::are_alike`]).
+/// Runs the first `L` lanes, idle ones in scratch memory. Everything that the steps read is assembled here, in code of the same instruction
+/// set: wide loads after narrower stores would wait for the cache. With `ALIKE` the tables are alike ([`Tables::are_alike`]).
 ///
 /// # Safety
 /// The instruction set is available, and vectors, tables and lanes have the lengths that [`local_phase`] asserts.
@@ -164,14 +163,14 @@ unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool, co
             steps::<V, L, W, CHAIN, ALIKE>(&mut group, etas);
         }
     }
-    // Streams of idle lanes are nobody's.
+    // The streams of idle lanes are discarded.
     lanes.streams.set_first(&group.streams);
     if CHAIN {
         lanes.chains[..used].copy_from_slice(&group.states[..used]);
     }
 }
 
-/// Steps one after the other, for local phases too short to draw ahead in.
+/// Steps one after the other, for local phases too short to draw ahead.
 ///
 /// # Safety
 /// As [`steps`] says.
@@ -185,7 +184,7 @@ unsafe fn short<V: Vector, const L: usize, const W: usize, const CHAIN: bool, co
             let bits = group.streams.bits();
             choose::<L, CHAIN, ALIKE>(group, &bits, &mut drawn);
             let (sums, phi) = products::<V, L, W, ALIKE>(&group.vectors, &theta, &drawn);
-            // One by one: a vector of rewards that were just stored would have to wait for the cache.
+            // One by one: a vector load of just-stored rewards would wait for the cache.
             let sums = V::sums(&sums);
             let errors = Chunk(std::array::from_fn(|l| if l < L { drawn.rewards.0[l] - sums[l] } else { 0.0 }));
             advance::<V, L, W, ALIKE>(&group.vectors, &mut theta, &drawn, &errors, &phi, eta);
@@ -194,20 +193,18 @@ unsafe fn short<V: Vector, const L: usize, const W: usize, const CHAIN: bool, co
     }
 }
 
-/// Steps by which the draws run ahead of the arithmetic.
+/// The number of steps by which draws run ahead of the arithmetic.
 const AHEAD: usize = 4;
 
 /// The steps of `L` agents; vectors are `W` chunks wide, or `width` when W is 0.
 ///
-/// A step waits for its sums about as long as it takes to choose transitions, so
-/// those of a later step are chosen in the meantime.
+/// A step waits for its sums about as long as choosing transitions takes, so transitions of a later step are chosen in the meantime.
 ///
 /// # Safety
 /// The instruction set is available; pointers of the group are valid for a vector each, and its states are its tables'.
 #[inline(always)]
 unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool, const ALIKE: bool>(group: &mut Group<L>, etas: &[f64]) {
-    // SAFETY: the caller vouches for the instruction set and for states, tables and rows;
-    // `choose` gives transitions of the lanes' tables.
+    // SAFETY: the caller guarantees the instruction set, states, tables and rows; `choose` gives transitions of the lanes' tables.
     unsafe {
         let mut theta = group.vectors.load::<V, W>();
         let mut bits = [[0; L]; AHEAD];
@@ -237,14 +234,14 @@ unsafe fn steps<V: Vector, const L: usize, const W: usize, const CHAIN: bool, co
 }
 
 impl<const L: usize> Vectors<L> {
-    /// The iterates: with one chunk a vector they live in registers.
+    /// The iterates; vectors of one chunk stay in registers.
     #[inline(always)]
     unsafe fn load<V: Vector, const W: usize>(&self) -> [V; L] {
         // SAFETY: as `steps` says.
         unsafe { if W == 1 { self.theta.map(|theta| V::load(theta)) } else { [V::splat(0.0); L] } }
     }
 
-    /// Stores what was in registers.
+    /// Stores the registers.
     #[inline(always)]
     unsafe fn store<V: Vector, const W: usize>(&self, theta: &[V; L]) {
         if W == 1 {
@@ -254,11 +251,11 @@ impl<const L: usize> Vectors<L> {
     }
 }
 
-/// Transitions that were drawn for some lanes.
+/// Transitions drawn for some lanes.
 #[derive(Clone, Copy)]
 struct Drawn {
     rewards: Chunk,
-    /// Which feature rows s has, and `2^32` times which s' has: their numbers, or where they begin if tables are alike.
+    /// The feature row of s, plus `2^32` times the row of s': row indices, or byte offsets if tables are alike.
     rows: [u64; LANES],
 }
 
@@ -268,7 +265,7 @@ impl Drawn {
     /// The feature rows of lane `l`, of s and s', among `rows` of `width` chunks.
     ///
     /// # Safety
-    /// A transition was chosen from a table over these rows.
+    /// `rows` belong to the table from which the transition was chosen.
     #[inline(always)]
     unsafe fn rows<const ALIKE: bool>(&self, l: usize, rows: *const Chunk, width: usize) -> [*const Chunk; 2] {
         let [phi, next] = [self.rows[l] as u32 as usize, (self.rows[l] >> 32) as usize];
@@ -276,11 +273,11 @@ impl Drawn {
         unsafe { if ALIKE { [rows.byte_add(phi), rows.byte_add(next)] } else { [rows.add(phi * width), rows.add(next * width)] } }
     }
 
-    /// Lets lane `l` have the transition that 64 random bits choose: z ~ pi_c, or the next one of the chain in `state`. Draws are shifted
-    /// by `shift` to give their columns.
+    /// Gives lane `l` the transition that 64 random bits choose: z ~ pi_c, or the next one of the chain in `state`. Shifting a draw by
+    /// `shift` gives its column.
     ///
     /// # Safety
-    /// The source and the shift are those of a table, and the state is one of its states.
+    /// The source and the shift belong to a table, and the state is one of its states.
     #[inline(always)]
     unsafe fn choose<const CHAIN: bool, const ALIKE: bool>(&mut self, l: usize, source: &Source, shift: u32, state: &mut u64, bits: u64) {
         let column = ((bits >> shift) + if CHAIN { *state << (64 - shift) } else { 0 }) as usize;
@@ -300,7 +297,7 @@ impl Drawn {
         if CHAIN {
             *state = successor;
         }
-        // One by one: the compiler would put vectors together, with a shuffle for each lane.
+        // One by one: the compiler would assemble vectors with a shuffle for each lane.
         // SAFETY: places of this value.
         unsafe {
             (&raw mut self.rows[l]).write_volatile(rows);
@@ -309,7 +306,7 @@ impl Drawn {
     }
 }
 
-/// The transitions that `bits` choose for all lanes.
+/// The transitions that `bits` choose, for all lanes.
 ///
 /// # Safety
 /// As [`steps`] says.
@@ -322,7 +319,7 @@ unsafe fn choose<const L: usize, const CHAIN: bool, const ALIKE: bool>(group: &m
     }
 }
 
-/// `(phi - gamma phi')^T theta` of all lanes, to be summed, and `phi` where a vector is one chunk.
+/// `(phi - gamma phi')^T theta` of all lanes, still to be summed, and `phi` if a vector is one chunk.
 ///
 /// # Safety
 /// As [`steps`] says; the transitions were chosen.
@@ -362,8 +359,8 @@ unsafe fn advance<V: Vector, const L: usize, const W: usize, const ALIKE: bool>(
     kept: &[V; L],
     eta: f64,
 ) {
-    // The black box keeps errors and drifts in memory: a load makes a vector of an error without a shuffle, and in registers
-    // drifts would push the iterates out.
+    // The black box keeps errors and drifts in memory. A load broadcasts an error without a shuffle, and drifts in registers would evict
+    // the iterates.
     let (vectors, errors) = black_box((vectors, errors));
     let width = if W == 0 { vectors.width } else { W };
     // SAFETY: as the caller says.

@@ -1,26 +1,27 @@
-//! Products of a block of dense rows `x_j` of d numbers with one or several vectors: margins `x_j . theta_k`, and sums `sum_j w_kj x_j`.
+//! Products of a block of dense rows `x_j`, d numbers each, with one or several vectors: margins `x_j . theta_k`, and sums
+//! `sum_j w_kj x_j`.
 //!
-//! Column i of a margin goes to partial sum `i mod 8`, by `mul_add`, and sums add the rows in their order: a vector has the same bits alone and
-//! among others, on every instruction set. Partial sums without a last column get +0, so that -0 becomes 0 there. Tiles of sums stay in
-//! registers: rows by vectors of margins, columns by vectors of sums.
+//! Column i of a margin goes to partial sum `i mod 8`, by `mul_add`; sums add the rows in their order. A vector therefore has the same bits
+//! alone and among others, on every instruction set. Partial sums without a last column get +0, which turns -0 into 0. Tiles of sums stay
+//! in registers: rows by vectors for margins, columns by vectors for sums.
 
 use fedsa::kernel::Isa;
 use fedsa::kernel::vector::{self, Vector, WIDTH};
 
-/// How many vectors are multiplied at one time, if there are several.
+/// Vectors multiplied at a time, if there are several.
 pub const VECTORS: usize = 4;
 
-/// K is the number of vectors: tiles are made for one and for [`VECTORS`].
+/// Whether there are tiles for K vectors: for one and for [`VECTORS`].
 const fn is_made_for(k: usize) -> bool {
     k == 1 || k == VECTORS
 }
 
-/// Whether n rows and k vectors of d numbers are what slices of these lengths have.
+/// Whether these slice lengths belong to n rows and k vectors of d numbers.
 fn fit(d: usize, n: usize, values: usize, k: usize, vectors: usize) -> bool {
     n.checked_mul(d) == Some(values) && k.checked_mul(d) == Some(vectors)
 }
 
-/// `out_jk = x_j . theta_k`. `values` has d numbers for each row, `thetas` those of each vector.
+/// `out_jk = x_j . theta_k`. `values` has d numbers for each row, `thetas` d numbers for each vector.
 ///
 /// # Panics
 /// When lengths do not fit, or the instruction set is not available.
@@ -39,7 +40,7 @@ pub fn margins<const K: usize>(isa: Isa, values: &[f64], d: usize, thetas: &[f64
     }
 }
 
-/// `out_k += sum_j w_kj x_j` over the rows, in their order; `outs` has the numbers of each vector.
+/// `out_k += sum_j w_kj x_j` over the rows, in their order; `outs` has d numbers for each vector.
 ///
 /// # Panics
 /// When lengths do not fit, or the instruction set is not available.
@@ -89,13 +90,13 @@ unsafe fn combine_avx2<const K: usize>(values: &[f64], d: usize, outs: &mut [f64
     unsafe { combine_on::<vector::Avx2, K>(values, d, outs, weights) }
 }
 
-/// Tiles of as many rows as there is room for sums: eight for one vector and sixteen for four in thirty-two registers, else four.
+/// As many rows at a time as registers allow: eight for one vector and sixteen for four in thirty-two registers, otherwise four.
 ///
 /// # Safety
 /// The instruction set of V is available; lengths are as [`margins`] asserts.
 #[inline(always)]
 unsafe fn margins_on<V: Vector, const K: usize>(values: &[f64], d: usize, thetas: &[f64], out: &mut [[f64; K]]) {
-    // SAFETY: handed on.
+    // SAFETY: as the caller.
     unsafe {
         match (V::HAS_ROOM, K) {
             (true, 1) => margins_by::<V, 8, K>(values, d, thetas, out),
@@ -112,7 +113,7 @@ unsafe fn margins_on<V: Vector, const K: usize>(values: &[f64], d: usize, thetas
 #[inline(always)]
 unsafe fn margins_by<V: Vector, const R: usize, const K: usize>(values: &[f64], d: usize, thetas: &[f64], out: &mut [[f64; K]]) {
     let together = out.len() / R * R;
-    // SAFETY: handed on; there are as many rows as `out` has places.
+    // SAFETY: as the caller; there are as many rows as `out` has places.
     unsafe {
         for j in (0..together).step_by(R) {
             tile_of_margins::<V, R, K>(&values[j * d..], d, thetas, &mut out[j..]);
@@ -131,7 +132,7 @@ unsafe fn margins_by<V: Vector, const R: usize, const K: usize>(values: &[f64], 
 unsafe fn tile_of_margins<V: Vector, const R: usize, const K: usize>(values: &[f64], d: usize, thetas: &[f64], out: &mut [[f64; K]]) {
     let whole = d / WIDTH * WIDTH;
     let (rows, thetas) = (values.as_ptr(), thetas.as_ptr());
-    // SAFETY: chunks up to `whole` are within the rows and the vectors, and so are the d - whole numbers after them.
+    // SAFETY: chunks up to `whole` and the d - whole numbers after them are within the rows and the vectors.
     unsafe {
         let mut parts = [[V::splat(0.0); K]; R];
         for i in (0..whole).step_by(WIDTH) {
@@ -140,7 +141,7 @@ unsafe fn tile_of_margins<V: Vector, const R: usize, const K: usize>(values: &[f
         if whole < d {
             add_chunk::<V, R, K, PART>(&mut parts, d, rows.add(whole), thetas.add(whole), d - whole);
         }
-        // Sums of eight parts are computed several at a time: along the longer side of the tile.
+        // Sums of eight parts are computed several at a time, along the longer side of the tile.
         if R >= K {
             for k in 0..K {
                 let sums = V::sums::<R>(&std::array::from_fn(|r| parts[r][k]));
@@ -152,24 +153,24 @@ unsafe fn tile_of_margins<V: Vector, const R: usize, const K: usize>(values: &[f
     }
 }
 
-/// Kinds of chunks: of eight numbers, and the last one of fewer.
+/// Kinds of chunks: whole ones of eight numbers, and a last one of fewer.
 const WHOLE: bool = true;
 const PART: bool = false;
 
-/// A chunk, of which a part has n numbers.
+/// A whole chunk, or a last one of n numbers.
 ///
 /// # Safety
-/// The instruction set of V is available; there are eight numbers, or n.
+/// The instruction set of V is available; `from` has eight numbers, or n.
 #[inline(always)]
 unsafe fn load<V: Vector, const IS_WHOLE: bool>(from: *const f64, n: usize) -> V {
     // SAFETY: as above.
     unsafe { if IS_WHOLE { V::load_from(from) } else { V::load_first(from, n) } }
 }
 
-/// Adds the products of a chunk of R rows and of K vectors, each d numbers after the one before; of a part of n numbers.
+/// Adds the products of a chunk of R rows and K vectors, which lie d numbers apart; n is the length of a last chunk.
 ///
 /// # Safety
-/// The instruction set of V is available; there are as many numbers.
+/// The instruction set of V is available; rows and vectors have this chunk.
 #[inline(always)]
 unsafe fn add_chunk<V: Vector, const R: usize, const K: usize, const IS_WHOLE: bool>(
     parts: &mut [[V; K]; R],
@@ -193,13 +194,13 @@ unsafe fn add_chunk<V: Vector, const R: usize, const K: usize, const IS_WHOLE: b
     }
 }
 
-/// Tiles of as many chunks of columns as [`margins_on`] has rows.
+/// As many chunks of columns at a time as [`margins_on`] has rows.
 ///
 /// # Safety
 /// The instruction set of V is available; lengths are as [`combine`] asserts, and there are rows.
 #[inline(always)]
 unsafe fn combine_on<V: Vector, const K: usize>(values: &[f64], d: usize, outs: &mut [f64], weights: [&[f64]; K]) {
-    // SAFETY: handed on.
+    // SAFETY: as the caller.
     unsafe {
         match (V::HAS_ROOM, K) {
             (true, 1) => combine_by::<V, 8, K>(values, d, outs, weights),
@@ -218,7 +219,7 @@ unsafe fn combine_by<V: Vector, const T: usize, const K: usize>(values: &[f64], 
     let whole = d / WIDTH * WIDTH;
     let together = whole / (T * WIDTH) * (T * WIDTH);
     let (rows, outs) = (values.as_ptr(), outs.as_mut_ptr());
-    // SAFETY: chunks up to `whole` are within the rows and the vectors, and so are the d - whole numbers after them.
+    // SAFETY: chunks up to `whole` and the d - whole numbers after them are within the rows and the vectors.
     unsafe {
         for i in (0..together).step_by(T * WIDTH) {
             tile_of_sums::<V, T, K, WHOLE>(d, rows.add(i), outs.add(i), weights, WIDTH);
@@ -232,10 +233,10 @@ unsafe fn combine_by<V: Vector, const T: usize, const K: usize>(values: &[f64], 
     }
 }
 
-/// The sums of T chunks of columns of rows and vectors, each d numbers after the one before; of a part of n numbers.
+/// The sums of T chunks of columns of rows and vectors, which lie d numbers apart; n is the length of a last chunk.
 ///
 /// # Safety
-/// The instruction set of V is available; there are as many rows as weights, and K vectors, with as many numbers.
+/// The instruction set of V is available; there is a row per weight, there are K vectors, and all have these chunks.
 #[inline(always)]
 unsafe fn tile_of_sums<V: Vector, const T: usize, const K: usize, const IS_WHOLE: bool>(
     d: usize,
@@ -244,7 +245,7 @@ unsafe fn tile_of_sums<V: Vector, const T: usize, const K: usize, const IS_WHOLE
     weights: [&[f64]; K],
     n: usize,
 ) {
-    // SAFETY: as above; all weights are as many.
+    // SAFETY: as above; all weights have the same length.
     unsafe {
         let (mut sums, mut x) = ([[V::splat(0.0); T]; K], [V::splat(0.0); T]);
         for (k, sums) in sums.iter_mut().enumerate() {
@@ -294,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Also where the last column has no part in it, a sum of products that vanish is 0, not -0.
+    /// A sum of vanishing products is 0, not -0, also if the last column adds nothing to it.
     #[test]
     fn sums_without_a_last_column_are_not_minus_zero() {
         let (tiny, minus) = ([1e-200; 9], [-1e-200; 9]);

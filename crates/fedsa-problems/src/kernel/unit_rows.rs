@@ -1,7 +1,7 @@
-//! Passes over sparse rows of which every number is 1, or every number -1: binary features, times labels.
+//! Passes over sparse rows whose stored numbers are all 1, or all -1: binary features, times labels.
 //!
-//! Only the places of the numbers are read. The order of operations is that of [`super::margins`], and so are the bits: a row of -1 has the
-//! partial sums of the same row of 1 with the other sign.
+//! Passes read only the positions of numbers. The order of operations and the bits are the same as in [`super::margins`]. A row of -1 has
+//! the partial sums of the same row of 1 with the other sign.
 
 use std::ops::Range;
 
@@ -10,17 +10,17 @@ use crate::kernel::lists::{ListNumbers, Lists, with_room};
 use fedsa::kernel::vector::{self, Vector};
 use fedsa::kernel::{Chunk, Isa};
 
-/// Rows of a block: their partial sums stay in the nearest memory.
+/// Rows of a block: their partial sums stay in the L1 cache.
 pub const BLOCK: usize = 512;
 /// Partial sums of a row.
 const CLASSES: usize = 8;
-/// The most columns: 16 bits number them, the rows of a block, and one place after each.
+/// The most columns: 16 bits number them, the rows of a block, and one index after each.
 pub const MAX_COLUMNS: usize = (1 << 16) - BLOCK - 2;
 
-/// The places of the numbers, in blocks of rows.
+/// The positions of the numbers, in blocks of rows.
 #[derive(Debug)]
 pub struct UnitRows {
-    /// Where each block starts, and where the last one ends.
+    /// The first row of each block, then the number of rows.
     first: Vec<usize>,
     blocks: Vec<Block>,
 }
@@ -28,15 +28,15 @@ pub struct UnitRows {
 /// Consecutive rows.
 #[derive(Debug)]
 struct Block {
-    /// 1 or -1 for each row; 1 for those that fill up the last eight.
+    /// 1 or -1 for each row; 1 for padding rows.
     sign: Vec<Chunk>,
     /// The columns of each partial sum.
     columns: Lists,
-    /// Where the partial sums of eight rows are: of each remainder modulo 8 in turn, those of the eight rows.
+    /// The positions of the partial sums of eight rows: eight positions for each remainder modulo 8.
     partial_positions: Vec<[[u16; 8]; CLASSES]>,
     /// The rows of each column.
     rows: Lists,
-    /// Where the sum of each column is.
+    /// The position of each column's sum.
     column_positions: Vec<u32>,
 }
 
@@ -51,10 +51,10 @@ impl Block {
         }
         let entries = || (0..rows).flat_map(|j| index[row(j)].iter().map(move |i| (j, *i as usize)));
         let eights = rows.div_ceil(8);
-        // The partial sums of a row are eight places apart.
+        // The partial sums of a row are eight indices apart.
         let of_class = |(j, i): (usize, usize)| (8 * (CLASSES * (j / 8) + i % CLASSES) + j % 8, i);
         let (columns, partial) = lists(8 * CLASSES * eights, d, entries().map(of_class));
-        // There are at most as many positions as partial sums of a block, and one more.
+        // A block has at most as many positions as partial sums, and one more.
         const { assert!(CLASSES * BLOCK < 1 << 16) };
         let partial: Vec<u16> = partial.into_iter().map(|at| at as u16).collect();
         let (rows_of_columns, column_positions) = lists(d, d + 1 + BLOCK, entries().map(|(j, i)| (i, d + 1 + j)));
@@ -67,11 +67,11 @@ impl Block {
         })
     }
 
-    /// `x_j . theta` of the rows, with theta among the numbers.
+    /// `x_j . theta` of the rows; `numbers` contains theta.
     fn products(&self, isa: Isa, numbers: &ListNumbers, sums: &mut Vec<Chunk>, out: &mut [f64]) {
         let mut found = [Chunk::default(); BLOCK / 8];
         let sums = self.columns.sum(isa, numbers, sums);
-        // SAFETY: the positions are those that came with these lists.
+        // SAFETY: the positions came with these lists.
         unsafe { join(isa, sums, &self.partial_positions, &self.sign, &mut found) };
         out.copy_from_slice(&fedsa::kernel::flat(&found)[..out.len()]);
     }
@@ -84,15 +84,15 @@ impl Block {
     }
 }
 
-/// The lists of some sums, from pairs of a sum and a place, and the positions of the sums.
+/// The lists of some sums, from pairs of a sum and an index, and the positions of the sums.
 fn lists(sums: usize, nothing: usize, pairs: impl Iterator<Item = (usize, usize)> + Clone) -> (Lists, Vec<u32>) {
     let mut lengths = vec![0; sums];
     pairs.clone().for_each(|(sum, _)| lengths[sum] += 1);
     Lists::of(&lengths, nothing as u16, |put| pairs.for_each(|(sum, place)| put(sum, place as u16)))
 }
 
-/// Shows room for the numbers that are summed, for vectors of d components: of the columns and 0, then of the rows of a block and -0, which
-/// leaves any sum as it is.
+/// Calls `see` with memory for vectors of d components. The numbers to sum are the columns and 0, then the rows of a block and -0, which
+/// leaves any sum unchanged.
 fn with_places<R>(d: usize, see: impl FnOnce(&mut ListNumbers, &mut Vec<Chunk>) -> R) -> R {
     with_room(|numbers, sums| {
         (numbers[d], numbers[d + 1 + BLOCK]) = (0.0, -0.0);
@@ -101,8 +101,8 @@ fn with_places<R>(d: usize, see: impl FnOnce(&mut ListNumbers, &mut Vec<Chunk>) 
 }
 
 impl UnitRows {
-    /// Sparse rows in blocks that start anew at each of `first`, which ends with the number of rows; `None` where other numbers occur, or there
-    /// are more than [`MAX_COLUMNS`].
+    /// Sparse rows in blocks, with a new block at each of `first`, which ends with the number of rows. `None` if other numbers occur, or
+    /// there are more than [`MAX_COLUMNS`] columns.
     pub fn of(rows: &Rows, first: &[usize]) -> Option<Self> {
         let Rows::Sparse { d: d @ ..=MAX_COLUMNS, starts, index, value } = rows else { return None };
         let bounds = first.windows(2).flat_map(|at| (at[0]..at[1]).step_by(BLOCK).map(|from| from..at[1].min(from + BLOCK)));
@@ -110,13 +110,13 @@ impl UnitRows {
         Some(Self { first: bounds.map(|at| at.start).chain(first.last().copied()).collect(), blocks })
     }
 
-    /// The blocks that together are a range of rows, with their rows; `None` where a block is cut.
+    /// The blocks that form a range of rows, with their rows; `None` if the range cuts a block.
     fn blocks(&self, range: &Range<usize>) -> Option<impl Iterator<Item = (Range<usize>, &Block)>> {
         let (from, to) = (self.first.binary_search(&range.start).ok()?, self.first.binary_search(&range.end).ok()?);
         Some((from..to).map(move |k| (self.first[k]..self.first[k + 1], &self.blocks[k])))
     }
 
-    /// `out += sum_j weight_j x_j` as [`super::margins::pass`]; false, and then nothing is done, where the range cuts a block.
+    /// `out += sum_j weight_j x_j` as [`super::margins::pass`]. Returns false, without any change, if the range cuts a block.
     pub fn pass(
         &self,
         isa: Isa,
@@ -139,7 +139,7 @@ impl UnitRows {
         true
     }
 
-    /// `out_j = x_j . theta` for the rows of a range; false, and then nothing is done, where it cuts a block.
+    /// `out_j = x_j . theta` for the rows of a range. Returns false, without any change, if the range cuts a block.
     pub fn margins(&self, isa: Isa, range: Range<usize>, theta: &[f64], out: &mut [f64]) -> bool {
         let Some(blocks) = self.blocks(&range) else { return false };
         with_places(theta.len(), |numbers, sums| {
@@ -149,7 +149,7 @@ impl UnitRows {
         true
     }
 
-    /// `out += sum_j weights_j x_j` over the rows of a range; false, and then nothing is done, where it cuts a block.
+    /// `out += sum_j weights_j x_j` over the rows of a range. Returns false, without any change, if the range cuts a block.
     pub fn combine(&self, isa: Isa, range: Range<usize>, out: &mut [f64], weights: &[f64]) -> bool {
         let Some(blocks) = self.blocks(&range) else { return false };
         with_places(out.len(), |numbers, sums| {
@@ -159,7 +159,7 @@ impl UnitRows {
     }
 }
 
-/// The partial sums of each row to its sum.
+/// Adds the partial sums of each row.
 ///
 /// # Safety
 /// There are sums at all positions.
@@ -168,7 +168,7 @@ impl UnitRows {
 /// When the instruction set is not available.
 unsafe fn join(isa: Isa, sums: &[f64], partial: &[[[u16; 8]; CLASSES]], sign: &[Chunk], out: &mut [Chunk]) {
     assert!(isa.is_available());
-    // SAFETY: the instruction set is available; the rest is the caller's.
+    // SAFETY: the instruction set is available; the caller guarantees the rest.
     unsafe {
         match isa {
             #[cfg(target_arch = "x86_64")]
@@ -203,7 +203,7 @@ unsafe fn join_eights<V: Vector>(sums: &[f64], partial: &[[[u16; 8]; CLASSES]], 
         unsafe {
             let [a, b, c, d, e, f, g, h] = std::array::from_fn(|class| V::gather(sums.as_ptr(), &of[class]));
             let all = a.add(b).add(c.add(d)).add(e.add(f).add(g.add(h)));
-            // Never -0, which the sums of -1 are where those of 1 are 0.
+            // Turns -0 into 0, as sums of 1 have it.
             V::load(sign).mul(all).add(V::splat(0.0)).store(out);
         }
     }

@@ -1,4 +1,4 @@
-//! Linear systems `gbar_c(theta) = b_c - A_c theta`, with additive noise or none.
+//! Linear systems `gbar_c(theta) = b_c - A_c theta`, with or without additive noise.
 
 use std::sync::Arc;
 
@@ -94,21 +94,21 @@ impl Facts for Linear {
     }
 }
 
-/// The `linear` problem: `A_c = scale I` and `b_c ~ spread N(0, I)`, or systems written out in the file.
+/// The `linear` problem: `A_c = scale I` and `b_c ~ spread N(0, I)`, or explicit systems.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(try_from = "Given"))]
 #[serde(into = "Given")]
 #[non_exhaustive]
 pub struct LinearSystems {
-    /// The number of agents N, unless systems are written out.
+    /// The number of agents N, unless systems are explicit.
     pub agents: usize,
-    /// The dimension d, unless systems are written out.
+    /// The dimension d, unless systems are explicit.
     pub dim: usize,
     /// `A_c = scale I`.
     pub scale: f64,
     /// `b_c ~ spread N(0, I)`, independent per agent.
     pub spread: f64,
-    /// The problem's own seed.
+    /// The seed.
     pub seed: u64,
     /// The matrices `A_c`, N x d x d.
     pub a: Vec<Vec<Vec<f64>>>,
@@ -116,7 +116,7 @@ pub struct LinearSystems {
     pub b: Vec<Vec<f64>>,
     /// Additive noise.
     pub noise: Option<Noise>,
-    /// Accept agents whose own system is singular, as long as the mean is not.
+    /// Accept agents whose own system is singular; the mean must be regular.
     pub allow_singular_agents: bool,
 }
 
@@ -132,12 +132,12 @@ fedsa::settings::setters! { LinearSystems {
     with_allow_singular_agents(allow_singular_agents: bool) = allow_singular_agents;
 } }
 
-/// [`LinearSystems`] as a file says it: what is drawn, or what is written out.
+/// [`LinearSystems`] in a file: the settings of random systems, or explicit systems.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 struct Given {
-    /// Number of agents N; 10 by default.
+    /// Agents N; 10 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     agents: Option<usize>,
@@ -175,7 +175,7 @@ impl FromTable for LinearSystems {
 }
 
 impl LinearSystems {
-    /// The settings that a file says; refuses those that contradict each other.
+    /// The settings of a file; refuses contradictory ones.
     fn of(given: Given) -> Result<Self> {
         let Given { agents, dim, scale, spread, seed, a, b, noise, allow_singular_agents } = given;
         for (key, is_empty) in [("a", a.as_ref().is_some_and(Vec::is_empty)), ("b", b.as_ref().is_some_and(Vec::is_empty))] {

@@ -3,14 +3,14 @@
 //! | arrays | shapes |
 //! | --- | --- |
 //! | `P` | (N, S, S), or (N, S, A, S) with `policy` (S, A) or (N, S, A) |
-//! | `R` | (N, S), (N, S, A) or (N, S, S'); with a policy and A = S, (N, S, A) is meant |
+//! | `R` | (N, S), (N, S, A) or (N, S, S'); with a policy and A = S, read as (N, S, A) |
 //! | `Phi` | (S, d) or (N, S, d) |
 //! | `gamma` | scalar or (N,) |
 //! | or `A`, `b` | (N, d, d), (N, d) |
 //! | `noise_std`, `noise_memory` | optional: a scalar, and (d, d) or (N, d, d): additive noise |
 //! | `weights` | optional, (N,): positive, divided by their sum |
 //!
-//! Other arrays are ignored. All numbers must be finite, and the rows of `P` and `policy` sum to 1 within [`ROW_SUM_TOLERANCE`].
+//! Other arrays are ignored. All numbers must be finite. The rows of `P` and `policy` sum to 1 within [`ROW_SUM_TOLERANCE`].
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub struct ArrayFile {
 }
 
 impl ArrayFile {
-    /// The arrays of a file, without noise.
+    /// The arrays of the file `path`, without further noise.
     pub fn new(path: impl Into<String>) -> Self {
         Self { path: path.into(), noise: None, allow_singular_agents: false }
     }
@@ -92,8 +92,7 @@ impl ProblemSettings for ArrayFile {
     }
 }
 
-/// The memory of the problem that arrays hold. Shapes of invalid arrays do not
-/// matter: they are refused when the problem is built.
+/// The memory of the problem in these arrays. Shapes of invalid arrays do not matter: building the problem refuses them.
 fn sizes(arrays: &Arrays, noise: Option<&Noise>, sampling: Sampling, threads: usize) -> MemoryEstimate {
     let own = arrays.find("noise_std").map(|_| own_noise_sizes(arrays));
     let noise = noise.or(own.as_ref());
@@ -133,7 +132,7 @@ fn sizes(arrays: &Arrays, noise: Option<&Noise>, sampling: Sampling, threads: us
     }
 }
 
-/// Settings of the size of a file's own noise.
+/// Noise settings with the size of the file's noise.
 fn own_noise_sizes(arrays: &Arrays) -> Noise {
     let is_shared = arrays.find("noise_memory").is_none_or(|m| m.shape().len() < 3);
     Noise { memory: if is_shared { Scope::Shared } else { Scope::PerAgent }, ..Noise::default() }
@@ -145,12 +144,12 @@ impl ArrayFile {
         sizes(arrays, self.noise.as_ref(), sampling, threads)
     }
 
-    /// The problem of arrays that are in memory, as if they were those of the file.
+    /// The problem in arrays in memory, under the rules for files.
     ///
     /// # Errors
-    /// When an array is missing, has another shape or a value that is not accepted; names the array.
+    /// When an array is missing, or has a wrong shape or value; the error names the array.
     pub fn field_of_arrays(&self, arrays: &Arrays, sampling: Sampling, isa: Isa, cancel: &Cancel) -> Result<Arc<dyn Field>> {
-        // What would have no effect is not what was meant.
+        // A setting without effect is an error.
         if self.noise.is_some() && arrays.find("noise_std").is_some() {
             let what = "noise for a file that has noise of its own: noise_std";
             return Err(Error::new("noise", what, "no noise here, or a file without noise_std"));
@@ -168,7 +167,7 @@ impl ArrayFile {
 }
 
 impl ArrayFile {
-    /// The field of a problem with the noise of the settings or of the file, if there is any.
+    /// The field of a problem, with the noise of the settings or of the file, if any.
     fn joined<P: Problem>(&self, problem: P, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         match own_noise(arrays, problem.weights().len(), problem.dim())? {
             None => noise::field(problem, self.noise.as_ref(), sampling, isa, self.allow_singular_agents),
@@ -180,7 +179,7 @@ impl ArrayFile {
     }
 }
 
-/// The position of entry `i` as Python writes it.
+/// The position of entry `i` in Python's notation.
 fn index_text(shape: &[usize], mut i: usize) -> String {
     let mut index = vec![0; shape.len()];
     for (at, size) in index.iter_mut().zip(shape).rev() {
@@ -201,8 +200,8 @@ fn scalar(array: &Array, name: &str) -> Result<f64> {
     }
 }
 
-/// The array of this name, if there is one, whose numbers must be finite. Only arrays that
-/// are read are checked: others may hold NaN, as local roots of singular agents do.
+/// The array of this name, if any; its numbers must be finite. Only arrays in use are checked: others may hold NaN, such as local roots of
+/// singular agents.
 fn find<'a>(arrays: &'a Arrays, name: &str) -> Result<Option<&'a Array>> {
     let Some(array) = arrays.find(name) else { return Ok(None) };
     match array.data().iter().position(|x| !x.is_finite()) {
@@ -214,14 +213,14 @@ fn find<'a>(arrays: &'a Arrays, name: &str) -> Result<Option<&'a Array>> {
     }
 }
 
-/// As [`find`], of an array that must be there.
+/// As [`find`], for a required array.
 fn get<'a>(arrays: &'a Arrays, name: &str) -> Result<&'a Array> {
     find(arrays, name)?.map_or_else(|| arrays.get(name), Ok)
 }
 
 /// The agents' weights: equal unless the file has some.
 fn weights(arrays: &Arrays, agents: usize) -> Result<Vec<f64>> {
-    // Weights that sum to 1 but for rounding stay as they are, to the bit.
+    // Weights that sum to 1 up to rounding keep their bits.
     const ROUNDING: f64 = 1e-12;
     let Some(given) = find(arrays, "weights")? else { return Ok(equal_weights(agents)) };
     if given.shape() != [agents] {
@@ -235,7 +234,7 @@ fn weights(arrays: &Arrays, agents: usize) -> Result<Vec<f64>> {
     Ok(if (sum - 1.0).abs() <= ROUNDING { given.data().to_vec() } else { given.data().iter().map(|p| p / sum).collect() })
 }
 
-/// The standard deviation of the file's additive noise and its memory M, one for all `n` agents or one for each, if it has any.
+/// The standard deviation and the memory M (one for all `n` agents, or one each) of the file's additive noise, if any.
 fn own_noise(arrays: &Arrays, n: usize, d: usize) -> Result<Option<(f64, Vec<Mat<f64>>)>> {
     let Some(std) = find(arrays, "noise_std")? else {
         return match find(arrays, "noise_memory")? {
@@ -276,7 +275,7 @@ struct Shapes {
     actions: usize,
 }
 
-/// TD(0) on the reward process, or on the MDP under its policy, of a file.
+/// TD(0) on the file's reward process, or on its MDP under the policy.
 fn mdp(arrays: &Arrays, sampling: Sampling, cancel: &Cancel) -> Result<Td> {
     let (shapes, p, policy) = kernels(arrays)?;
     let Shapes { agents, states, actions } = shapes;
@@ -320,7 +319,7 @@ fn mdp(arrays: &Arrays, sampling: Sampling, cancel: &Cancel) -> Result<Td> {
     .td(sampling)
 }
 
-/// The shapes of a process, its transition probabilities `P`, and its policy if it has one.
+/// The shapes of a process, its transition probabilities `P`, and its policy if any.
 fn kernels(arrays: &Arrays) -> Result<(Shapes, &Array, Option<&Array>)> {
     let p = get(arrays, "P")?;
     let policy = find(arrays, "policy")?;
@@ -373,9 +372,8 @@ fn discounts(arrays: &Arrays, agents: usize) -> Result<impl Fn(usize) -> f64 + S
     Ok(gamma)
 }
 
-/// The root `theta~` of the virtual MDP of Wang et al. 2023: the mean of the agents'
-/// kernels and of their rewards (\[S\] HTML eq. 265-266), weighted by `weights`. Takes the
-/// arrays of an MRP as [`fedsa::problem::facts::Facts::export`] gives them.
+/// The root `theta~` of the virtual MDP of Wang et al. 2023 (\[S\] HTML eq. 265-266). Its kernel and rewards are the agents' means,
+/// weighted by `weights`. `arrays` are the arrays of an MRP from [`fedsa::problem::facts::Facts::export`].
 ///
 /// # Errors
 /// When features or discounts differ by agent, or the virtual chain or its system is singular.

@@ -1,20 +1,20 @@
-//! Finite sums of quadratic losses, `f_c = (1/n) sum_j f_cj` with `f_cj(theta) = theta^T A_cj theta / 2 - b_cj^T theta`
-//! (\[F\] sec. 6.3). A sample is the index j of a term: drawn uniformly (`iid`), or along a Markov chain on the indices whose
-//! stationary law is uniform (`markov`, one trajectory per agent).
+//! Finite sums of quadratic losses, `f_c = (1/n) sum_j f_cj` with `f_cj(theta) = theta^T A_cj theta / 2 - b_cj^T theta` (\[F\] sec. 6.3). A
+//! sample is the index j of a term: drawn uniformly (`iid`), or along a Markov chain with a uniform stationary law (`markov`, one
+//! trajectory per agent).
 //!
-//! | key | what |
+//! | key | meaning |
 //! | --- | --- |
-//! | `agents`, `terms`, `dim`, `seed` | N, n, d, and the problem's own seed. Agent c is drawn alike for every N |
+//! | `agents`, `terms`, `dim`, `seed` | N, n, d, and the seed. Agent c is the same for every N |
 //! | `least_eigenvalue` | of every term, before `scales`: `A_cj = (G + G^T) / 2` with entries of G from N(0, 1), shifted by a multiple of I |
-//! | `greatest_eigenvalue` | if it is given, spectra are mapped affinely, not shifted |
-//! | `scales` | `one`, or `exponential`: all `A_cj` of an agent times one Exp(1) number of its own |
+//! | `greatest_eigenvalue` | if given, spectra are mapped affinely instead of shifted |
+//! | `scales` | `one`, or `exponential`: all `A_cj` of an agent times one Exp(1) number |
 //! | `term_spread`, `spread` | `b_cj = term_spread e_cj + spread e_c + k u_c`, with `e_cj`, `e_c` from N(0, I) |
 //! | `disagreement` | k; `u_c ~ N(0, I)` centred (`sum_c p_c u_c = 0`), so that the average operator stays |
-//! | `chain` | of `markov` sampling: `random` (symmetric, doubly stochastic: U(0, 1) entries after 100 Sinkhorn sweeps), `uniform` draws, or `cyclic`, each index after the one before |
+//! | `chain` | of `markov` sampling: `random` (symmetric, doubly stochastic: U(0, 1) entries after 100 Sinkhorn sweeps), `uniform` draws, or `cyclic`, from each index to the next |
 //! | `mixing_time` | tau from 1 to 1e9: with probability 1 - 1/tau a random or uniform chain keeps its state; a cyclic chain draws its next state uniformly with probability 1/tau |
 //! | `chains` | one `shared` chain or one `per-agent` (random chains only) |
-//! | `transitions` | the matrix of the chain written out, n x n, doubly stochastic, in place of `chain`, `mixing_time` and `chains` |
-//! | `noise` | additive noise ([`mod@crate::noise`]) on top |
+//! | `transitions` | the chain's doubly stochastic n x n matrix, instead of `chain`, `mixing_time` and `chains` |
+//! | `noise` | additive noise ([`mod@crate::noise`]) |
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub enum Scales {
     /// 1.
     #[default]
     One,
-    /// A number per agent from the exponential law of mean 1.
+    /// An Exp(1) number per agent.
     Exponential,
 }
 
@@ -58,10 +58,10 @@ pub enum Scales {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FiniteSum {
-    /// Number of agents N.
+    /// Agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// Number of terms n per agent.
+    /// Terms n per agent.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = index_chain::MAX_STATES)))]
     pub terms: usize,
     /// Dimension d.
@@ -76,7 +76,7 @@ pub struct FiniteSum {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub greatest_eigenvalue: Option<f64>,
-    /// Factor of an agent's matrices, applied last.
+    /// Factor of an agent's matrices.
     pub scales: Scales,
     /// Factor of `e_cj`.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
@@ -88,7 +88,7 @@ pub struct FiniteSum {
     pub disagreement: f64,
     /// Chain of indices.
     pub chain: ChainLaw,
-    /// tau of the chain, up to 1e9.
+    /// Mixing time tau, up to 1e9.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub mixing_time: f64,
     /// Whether agents share a random chain.
@@ -185,13 +185,13 @@ impl ProblemSettings for FiniteSum {
         self.check()?;
         let (agents, n, d) = (self.agents as f64, self.terms as f64, self.dim as f64);
         let at_work = (threads as f64).min(agents);
-        // Terms as the kernel takes them, and a mean term of each agent; chains.
+        // Terms in the kernel's layout, a mean term of each agent, and chains.
         let layout = |terms: f64| agents * (64.0 * terms * term_chunks(self.dim) as f64 + 200.0);
         let chains = if self.chains == Scope::PerAgent { agents } else { 1.0 };
         let chains = if sampling.kind == Law::Markov { 16.0 * chains * n * n } else { 0.0 };
         let terms = if sampling.kind == Law::Mean { 0.0 } else { n };
         let added = layout(1.0) + layout(terms) + chains;
-        // On every thread a matrix is drawn, and its eigenvalues take two more.
+        // Each thread draws a matrix, and its eigenvalues take two more.
         let making = 5.0 * at_work * memory::matrix(d, d);
         let (peak, kept) = memory::linear(agents, d, false, making, threads);
         let sizes = noise::with_noise((peak + added, kept + added), self.noise.as_ref(), self.agents, self.dim);
@@ -229,7 +229,7 @@ impl FiniteSum {
         parallel::try_map(distinct, draw)
     }
 
-    /// The terms of agent `c`, one after the other, without what centres their offsets.
+    /// The terms of agent `c`, one after the other, before their offsets are centred.
     fn terms(&self, c: usize, mut see: impl FnMut(System)) -> Result<()> {
         let d = self.dim;
         let normals = |what: u64, scale: f64| spectra::normals(d, scale, stream(self.seed, Purpose::System, what, c));
@@ -253,7 +253,7 @@ impl FiniteSum {
     }
 }
 
-/// What is drawn for one agent.
+/// The random parts of one agent.
 struct Agent {
     terms: Symmetric,
     mean: System,
@@ -263,13 +263,13 @@ struct Agent {
 #[derive(Debug)]
 struct Sums {
     systems: Systems,
-    /// The terms of each agent; none under mean sampling.
+    /// The terms of each agent; empty with mean sampling.
     terms: Vec<Symmetric>,
-    /// The mean of each agent, one term.
+    /// The mean term of each agent.
     means: Vec<Symmetric>,
-    /// n.
+    /// The number of terms n.
     states: usize,
-    /// One for all agents or one for each; none unless samples are those of a trajectory.
+    /// One for all agents or one each; empty unless samples follow trajectories.
     chains: Vec<IndexChain>,
     sampling: Sampling,
 }
@@ -280,7 +280,7 @@ impl Sums {
         let weights = equal_weights(settings.agents);
         let mut zeros = vec![vec![0.0; d]; settings.agents];
         spectra::disagree(settings.disagreement, settings.seed, &weights, &mut zeros.iter_mut().map(|b| &mut b[..]).collect::<Vec<_>>());
-        // Without samples the terms themselves are not kept.
+        // Mean sampling does not keep the terms.
         let kept = if sampling.kind == Law::Mean { 0 } else { n };
         let make = |c: usize| -> Result<Agent> {
             let mut terms = Symmetric::with_capacity(d, kept);
@@ -376,7 +376,7 @@ impl Problem for Sums {
 impl Sums {
     /// The H local steps with one sample per step.
     fn steps(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        /// Steps whose samples are drawn ahead: more of them find more terms in the cache.
+        /// Steps whose samples are drawn ahead: a larger number finds more terms in the cache.
         const AHEAD: usize = 256;
         let terms: [&Symmetric; LANES] = std::array::from_fn(|l| &self.terms[lanes.agents[l.min(lanes.len - 1)]]);
         let mut picks = [[0; LANES]; AHEAD];
@@ -403,7 +403,7 @@ impl Facts for Sums {
     fn systems(&self) -> Option<&Systems> {
         Some(&self.systems)
     }
-    /// Independent samples are the terms. Those of a trajectory are moves from one term to another, which see the first.
+    /// Independent samples are the terms. Samples of a trajectory are moves between terms and see the first one.
     fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
         let (n, d) = (self.states, self.dim());
         let terms = self.terms.get(kind).filter(|terms| !terms.is_empty())?;
@@ -415,12 +415,12 @@ impl Facts for Sums {
         let from = chain.from.clone();
         Some(FiniteLaw::linear(d, mass, move |z, a, b| terms.parts(from[z] as usize, a, b)).with_chain(chain))
     }
-    /// Half a matrix from memory.
+    /// The time to read half a matrix from memory.
     fn sample_ns(&self) -> Option<f64> {
         let d = self.dim() as f64;
         Some(20.0 + 0.35 * d * (d + 8.0))
     }
-    /// From the n terms, not from their moves; unknown where `(d^2 + d)^2` numbers would be more than some 70 MB.
+    /// From the n terms; unknown if `(d^2 + d)^2` numbers would exceed some 70 MB.
     fn moments(&self, kind: usize) -> Option<Moments> {
         const MOST: usize = 3000;
         let (n, d) = (self.states, self.dim());

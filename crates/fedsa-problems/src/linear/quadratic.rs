@@ -1,18 +1,18 @@
 //! Quadratic losses `f_c(theta) = theta^T A_c theta / 2 - b_c^T theta` with symmetric `A_c` (\[F\] sec. 6.1).
 //!
-//! | key | what |
+//! | key | meaning |
 //! | --- | --- |
-//! | `agents`, `dim`, `seed` | N, d, and the problem's own seed. Agent c is drawn alike for every N |
-//! | `matrices` | how `A_c` is drawn, with entries of G from N(0, 1): |
-//! | | `definite`: `G_c^T G_c / d`, shifted by a multiple of I of its own |
+//! | `agents`, `dim`, `seed` | N, d, and the seed. Agent c is the same for every N |
+//! | `matrices` | law of `A_c`, with entries of G from N(0, 1): |
+//! | | `definite`: `G_c^T G_c / d`, each shifted by a multiple of I |
 //! | | `indefinite`: `(G_c + G_c^T) / 2`, all shifted by the same multiple of I, which depends on N |
 //! | | `indefinite-one-average`: `Abar + D_c - mean D`, with `Abar` and `D_c` drawn as `(G + G^T) / 2` and `Abar` shifted: the average is `Abar` for every N |
-//! | `least_eigenvalue` | of each `A_c` where they are definite, otherwise of their average |
-//! | `greatest_eigenvalue` | of each `A_c` where they are definite: spectra are then mapped affinely, not shifted |
+//! | `least_eigenvalue` | of each `A_c` if definite, otherwise of their average |
+//! | `greatest_eigenvalue` | of each definite `A_c`: spectra are mapped affinely instead of shifted |
 //! | `offsets` | `b_c = b + spread e_c`, with `b ~ N(0, I)` drawn `per-agent` or `shared` |
-//! | `spread` | the size of `e_c ~ N(0, I)`, per agent |
+//! | `spread` | factor of `e_c ~ N(0, I)`, per agent |
 //! | `disagreement` | k: adds `k u_c` to `b_c`, with `u_c ~ N(0, I)` centred (`sum_c p_c u_c = 0`): the average operator stays |
-//! | `a`, `b` | symmetric matrices with a positive definite average, and offsets, written out in place of all of the above |
+//! | `a`, `b` | explicit symmetric matrices with a positive definite average, and offsets, instead of all keys above |
 //! | `noise` | additive noise ([`mod@crate::noise`]); without it a sample is the mean operator |
 
 use std::sync::Arc;
@@ -36,17 +36,17 @@ use fedsa::registry::FromTable;
 use fedsa::sampling::Sampling;
 use fedsa::settings::{self, Value};
 
-/// How the agents' matrices are drawn.
+/// Law of the agents' matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Matrices {
-    /// Positive definite, `G^T G / d` shifted per agent.
+    /// `G^T G / d`, shifted per agent to be positive definite.
     #[default]
     Definite,
-    /// `(G + G^T) / 2` with one shift for all agents: the average is positive definite.
+    /// `(G + G^T) / 2`, with one shift for all agents that makes the average positive definite.
     Indefinite,
-    /// The same around one average that does not depend on the number of agents.
+    /// The same, around an average that does not depend on N.
     IndefiniteOneAverage,
 }
 
@@ -56,27 +56,27 @@ pub enum Matrices {
 #[serde(into = "Given")]
 #[non_exhaustive]
 pub struct Quadratic {
-    /// The number of agents N, unless matrices are written out.
+    /// The number of agents N, unless matrices are explicit.
     pub agents: usize,
-    /// The dimension d, unless matrices are written out.
+    /// The dimension d, unless matrices are explicit.
     pub dim: usize,
-    /// The problem's own seed.
+    /// The seed.
     pub seed: u64,
-    /// How matrices are drawn.
+    /// The law of matrices.
     pub matrices: Matrices,
     /// The least eigenvalue of each matrix, or of the average.
     pub least_eigenvalue: f64,
     /// The greatest eigenvalue of each matrix; by default it follows from the shift.
     pub greatest_eigenvalue: Option<f64>,
-    /// Whether the N(0, I) part of the offsets is one for all agents or one for each.
+    /// Whether agents share the N(0, I) part of the offsets.
     pub offsets: Scope,
-    /// The size of a further N(0, I) part of each agent's offset.
+    /// The factor of each agent's own N(0, I) part of the offset.
     pub spread: f64,
-    /// k of `k u_c`, `sum_c p_c u_c = 0`, in the offsets.
+    /// The factor k of `k u_c` in the offsets, with `sum_c p_c u_c = 0`.
     pub disagreement: f64,
-    /// The matrices `A_c`, N x d x d, written out.
+    /// Explicit matrices `A_c`, N x d x d.
     pub a: Vec<Vec<Vec<f64>>>,
-    /// The offsets `b_c`, N x d, written out.
+    /// Explicit offsets `b_c`, N x d.
     pub b: Vec<Vec<f64>>,
     /// Additive noise.
     pub noise: Option<Noise>,
@@ -116,12 +116,12 @@ impl Default for Quadratic {
     }
 }
 
-/// [`Quadratic`] as a file says it: what is drawn, or what is written out.
+/// [`Quadratic`] in a file: the settings of random losses, or explicit matrices and offsets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 struct Given {
-    /// Number of agents N; 10 by default.
+    /// Agents N; 10 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     agents: Option<usize>,
@@ -171,7 +171,7 @@ impl FromTable for Quadratic {
 }
 
 impl Quadratic {
-    /// The settings that a file says; refuses those that contradict each other.
+    /// The settings of a file; refuses contradictory ones.
     fn of(given: Given) -> Result<Self> {
         for (key, is_empty) in [("a", given.a.as_ref().is_some_and(Vec::is_empty)), ("b", given.b.as_ref().is_some_and(Vec::is_empty))] {
             if is_empty {
@@ -263,14 +263,14 @@ impl ProblemSettings for Quadratic {
         let n = kinds.len();
         let systems = Systems::new(kinds, (0..n as u32).collect(), equal_weights(n));
         spectra::check_average("a", &systems)?;
-        // Indefinite agents may be singular: only the average has to be regular.
+        // Indefinite agents may be singular; only the average must be regular.
         noise::field(Linear::new(systems), self.noise.as_ref(), sampling, isa, true)
     }
 
     fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
         self.check()?;
         let (n, d) = if self.is_drawn() { (self.agents, self.dim) } else { (self.a.len(), self.b.first().map_or(0, Vec::len)) };
-        // Drawing a matrix takes another, and its eigenvalues two more, on every thread.
+        // On every thread, drawing a matrix takes another, and its eigenvalues two more.
         let making = 3.0 * memory::matrix(d as f64, d as f64) * (threads as f64).min(n as f64);
         let (peak, kept) = memory::linear(n as f64, d as f64, true, making, threads);
         let sizes = noise::with_noise((peak, kept), self.noise.as_ref(), n, d);
@@ -300,7 +300,7 @@ impl Quadratic {
             let mut mean = Mat::<f64>::zeros(d, d);
             matrices.iter().for_each(|a| mean += a);
             mean *= faer::Scale(1.0 / self.agents as f64);
-            // What is added to every matrix: a shift of the average, or what makes the average the one that is drawn.
+            // The correction added to every matrix: it shifts the average, or makes it the drawn average.
             let mut average = match self.matrices {
                 Matrices::IndefiniteOneAverage => spectra::symmetric_part(&gaussian(ALL)),
                 _ => mean.clone(),
@@ -315,7 +315,7 @@ impl Quadratic {
         Ok(systems)
     }
 
-    /// The offset of agent `c`, without what centres it.
+    /// The offset of agent `c`, before centring.
     fn offset(&self, c: usize) -> Vec<f64> {
         let of = |what: u64, agent: usize, scale: f64| spectra::normals(self.dim, scale, stream(self.seed, Purpose::System, what, agent));
         let mut b = of(spectra::OFFSET, self.offsets.of(c), 1.0);

@@ -1,4 +1,4 @@
-//! Ridge: `EPS I` added to the matrix of every agent, `g_c(theta, z) - EPS theta`.
+//! A ridge `EPS I` added to every agent's matrix: `g_c(theta, z) - EPS theta`.
 
 use crate::linear::affine::Linear;
 use fedsa::problem::facts::Facts;
@@ -18,7 +18,7 @@ pub struct Ridge<P> {
 }
 
 impl<P: Problem> Ridge<P> {
-    /// Adds a ridge of at least 0 to a problem.
+    /// Adds a ridge to a problem; `ridge` is at least 0.
     ///
     /// # Panics
     /// When the problem has no linear systems.
@@ -73,7 +73,7 @@ impl<P: Problem> Facts for Ridge<P> {
     fn systems(&self) -> Option<&Systems> {
         self.means.systems()
     }
-    /// That of the problem, with the ridge in every sample.
+    /// The law of the problem, with the ridge in every sample.
     fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
         Some(self.problem.facts().law(kind)?.with_ridge(self.ridge))
     }

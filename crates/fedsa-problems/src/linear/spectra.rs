@@ -1,4 +1,4 @@
-//! Random symmetric matrices with eigenvalues of one's choice, and what is asked of given ones.
+//! Random symmetric matrices with prescribed extreme eigenvalues, and checks of given matrices.
 
 use faer::{Mat, Side};
 
@@ -6,7 +6,7 @@ use fedsa::error::{Error, Result, require};
 use fedsa::problem::systems::{System, Systems};
 use fedsa::random::{Purpose, Stream, stream};
 
-/// What a stream of [`Purpose::System`] is for: the round in its key. Terms of finite sums use two each from [`TERMS`].
+/// The purposes of streams of [`Purpose::System`], as the round in their keys. Terms of finite sums use two each from [`TERMS`].
 pub(crate) const OFFSET: u64 = 0;
 pub(crate) const SPREAD: u64 = 1;
 pub(crate) const DISAGREEMENT: u64 = 2;
@@ -43,12 +43,12 @@ pub(crate) fn extremes(a: &Mat<f64>) -> Result<(f64, f64)> {
     Ok(all.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(*x), high.max(*x))))
 }
 
-/// The settings of a spectrum.
+/// Prescribed extreme eigenvalues.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spectrum {
     /// The least eigenvalue.
     pub least: f64,
-    /// The greatest, if the spectrum is mapped; otherwise it is shifted.
+    /// The greatest, for an affine map of the spectrum; without it, a shift.
     pub greatest: Option<f64>,
 }
 
@@ -62,13 +62,13 @@ impl Spectrum {
         require(greatest >= self.least && greatest <= 1e100, "greatest_eigenvalue", greatest, &accepted)
     }
 
-    /// Shifts a symmetric matrix by a multiple of I, or maps it affinely, so that its extreme eigenvalues are these.
+    /// Shifts a symmetric matrix by a multiple of I, or maps it affinely, to these extreme eigenvalues.
     ///
     /// # Errors
     /// As [`extremes`].
     pub fn impose(self, a: &mut Mat<f64>) -> Result<()> {
         let (low, high) = extremes(a)?;
-        // A matrix of one eigenvalue can only be shifted.
+        // A matrix with a single eigenvalue can only be shifted.
         let scale = self.greatest.filter(|_| high > low).map_or(1.0, |greatest| (greatest - self.least) / (high - low));
         if scale != 1.0 {
             *a *= faer::Scale(scale);
@@ -103,7 +103,7 @@ pub(crate) fn normals(n: usize, scale: f64, mut stream: Stream) -> Vec<f64> {
     (0..n).map(|_| scale * stream.normal()).collect()
 }
 
-/// Refuses a matrix that is not symmetric, with its largest asymmetry and its place.
+/// Refuses an asymmetric matrix; the error states the largest asymmetry and its position.
 ///
 /// # Errors
 /// When the asymmetry exceeds rounding.
@@ -123,7 +123,7 @@ pub(crate) fn check_symmetric(key: &str, agent: usize, a: &Mat<f64>) -> Result<(
     Err(Error::new(key, what, "symmetric matrices: the losses theta^T A theta / 2 - b^T theta have no other gradients"))
 }
 
-/// Refuses systems whose average matrix is not positive definite, with its least eigenvalue.
+/// Refuses systems whose average matrix is not positive definite; the error states its least eigenvalue.
 ///
 /// # Errors
 /// When the least eigenvalue is not positive, to rounding.

@@ -1,8 +1,7 @@
 //! Linear operators that switch along a chain: `g_c(theta, z) = b_c - a(z) theta`.
 //!
-//! With probability `1 / mixing_time` the chain draws its next state uniformly, and otherwise keeps
-//! its state: its second eigenvalue is `1 - 1 / mixing_time`, its stationary law uniform.
-//! Two states with a in {3, -1} show how mixing limits the step size.
+//! With probability `1 / mixing_time` the chain draws its next state uniformly, otherwise it stays. Its second eigenvalue is
+//! `1 - 1 / mixing_time`, and its stationary law is uniform. Two states with a in {3, -1} show how mixing limits the step size.
 
 use std::sync::Arc;
 
@@ -28,13 +27,13 @@ use fedsa::sampling::Sampling;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Switching {
-    /// Number of agents N.
+    /// Agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub agents: usize,
     /// Dimension d.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub dim: usize,
-    /// `a(z)` of every state.
+    /// `a(z)` of each state.
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub values: Vec<f64>,
     /// Mixing time, up to 1e9.
@@ -104,7 +103,7 @@ impl ProblemSettings for Switching {
 
 #[derive(Debug)]
 struct Chained {
-    /// a(z) of every state.
+    /// a(z) of each state.
     values: Vec<f64>,
     systems: Systems,
     state: LazyIndex,
@@ -154,7 +153,7 @@ impl Facts for Chained {
     fn systems(&self) -> Option<&Systems> {
         Some(&self.systems)
     }
-    /// A sample is a move from one state to another, which sees the first.
+    /// A sample is a move between states and sees the first one.
     fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
         let (values, b) = (&self.values, &self.systems.kinds[kind].b);
         let (d, n, (mass, chain)) = (b.len(), values.len(), self.state.moves());

@@ -1,23 +1,25 @@
-//! Rows that environments with automatic resets wrote into logs.
+//! Rows that automatic resets of environments wrote into logs.
 //!
-//! A vector environment resets itself when an episode ends, and loops that record its steps often write one of two forms:
+//! A vector environment resets itself when an episode ends. Loops that record its steps often write one of two forms:
 //!
 //! - **The next state of the next episode**: the row that ends an episode has the first state of the next episode as its next state. A
 //!   truncated row would then bootstrap from another episode. Its own next state is not logged, so the row is left out, and the row before
-//!   it becomes the last one of an episode that was cut short. A terminated row needs no next state and stays.
+//!   it becomes the last row of a truncated episode. A terminated row needs no next state and stays.
 //! - **A row that only resets** (Gymnasium's `NEXT_STEP`): the row after an end begins in the last state of the episode, its action is
 //!   ignored, its reward is 0, and it leads to the first state of the next episode. This row is left out.
 //!
-//! In both forms the next state of every row that ends an episode is the state of the following row. In other logs the two states are equal
-//! only by chance, if there are few states. A log is therefore recognised if nine tenths of these pairs are equal (`MOST`), and if so many
-//! equal pairs have a probability below `CHANCE`. The probability of one equal pair is estimated by the share of rows inside of episodes
-//! whose next state is the first state of their episode. In a log with a single state this share is 1: the log is not recognised, and needs
-//! no repair. A long trajectory that is cut into episodes without resets looks like the first form. It loses one row an episode, and
-//! `keep_autoreset_rows` keeps these rows.
+//! In both forms, the next state of every row that ends an episode is the state of the following row. In other logs, the two states are
+//! equal only by chance, if there are few states. A log is therefore recognised if
+//! - nine tenths of these pairs are equal (`MOST`), and
+//! - so many equal pairs have a probability below `CHANCE`. The probability of one equal pair is estimated by the share of rows inside
+//!   episodes whose next state is the first state of their episode.
+//!
+//! In a log with a single state this share is 1: the log is not recognised, and needs no repair. A long trajectory that is cut into
+//! episodes without resets looks like the first form. It loses one row per episode; `keep_autoreset_rows` keeps these rows.
 //!
 //! A recognised log has the second form if all rows after an end have reward 0, and lead to the first state of the log about as often as
-//! they begin there, or more often. In addition, there must be more zeros than chance explains, or these rows must go farther than the rows
-//! that lead to them, as a reset does.
+//! they begin there, or more often. In addition, there must be more zeros than chance explains, or these rows must move farther than the
+//! rows that lead to them, as a reset does.
 
 use std::sync::OnceLock;
 
@@ -37,7 +39,7 @@ const CHANCE: f64 = 1e-3;
 const MAX_ROWS_WITHOUT_END: usize = 1 << 20;
 
 impl ResetRows {
-    /// Finds the rows. Of a log without such rows, this reads only as many rows as show that there are none.
+    /// Finds the rows. It stops early at a log without such rows, as soon as this is clear.
     fn of(source: &dyn LogSource) -> Result<Self> {
         let mut found = Pairs::default();
         let mut is_settled = false;
@@ -73,36 +75,36 @@ impl ResetRows {
     }
 }
 
-/// Counts of rows at the ends of episodes, and of rows inside of episodes.
+/// Counts of rows at the ends of episodes, and of rows inside episodes.
 #[derive(Default)]
 struct Pairs {
-    /// The row before.
+    /// The previous row.
     last: Option<Log>,
     rows: usize,
-    /// Whether the row before is the first of its episode, and the first state of this episode.
+    /// Whether the previous row is the first of its episode, and the first state of this episode.
     began: bool,
     first: Vec<f64>,
     /// The first state of the log.
     start: Vec<f64>,
-    /// The rows that end an episode, have a next state, and are followed by another row: how many lead to the state of that row, and how
-    /// many do not.
+    /// Of the rows that end an episode, have a next state and precede another row: how many lead to the state of that row, and how many do
+    /// not.
     equal: usize,
     unequal: usize,
-    /// The rows inside of episodes: how many there are, how many lead to the first state of their episode, how many have reward 0.
+    /// The rows inside episodes: their number, how many lead to the first state of their episode, how many have reward 0.
     inside: usize,
     back: usize,
     zeros: usize,
-    /// The rows after ends; how many of them have reward 0 and end no episode; how many more columns change more in them than change less,
-    /// compared with the row before; how many begin in the first state of the log, and how many lead to it.
+    /// The rows after ends. Of these: how many have reward 0 and end no episode; how many more columns change more than in the previous row
+    /// than change less; how many begin in the log's first state, and how many lead to it.
     after: Vec<usize>,
     idle: usize,
     farther: i64,
     as_start: usize,
     to_start: usize,
-    /// The rows that were truncated, and those before them in the same episode.
+    /// The truncated rows, and the rows before them in the same episode.
     truncated: Vec<usize>,
     cut: Vec<usize>,
-    /// Whether only the numbers of episodes show where an episode was truncated.
+    /// Whether truncations show only in the episode numbers.
     only_numbers: bool,
 }
 
@@ -145,7 +147,7 @@ impl Pairs {
         };
         self.after.push(self.rows);
         self.idle += usize::from(is_zero && log.marked_end(i).is_none());
-        // A terminated row has no next state, and logs have the state again or zeros there.
+        // A terminated row has no next state; logs repeat the state or write zeros there.
         let is_filler = end == EpisodeEnd::Terminated && (next == here || next.iter().all(|x| *x == 0.0));
         let is_equal = next == log.state(i);
         if is_equal {
@@ -160,7 +162,7 @@ impl Pairs {
         }
     }
 
-    /// Leaves out the row before, which was truncated.
+    /// Leaves out the previous, truncated row.
     fn leave_out(&mut self) {
         let row = self.rows - 1;
         if !self.began {
@@ -169,27 +171,27 @@ impl Pairs {
         self.truncated.push(row);
     }
 
-    /// Whether the log has no such rows, whatever follows.
+    /// Whether the log has no such rows, for any further rows.
     fn is_settled(&self) -> bool {
         let is_endless = self.equal == 0 && self.rows >= MAX_ROWS_WITHOUT_END;
         self.unequal > self.equal || is_endless
     }
 
-    /// Whether `count` equal pairs, or zeros after ends, have a probability below [`CHANCE`], if the share of each is that of `some` among
-    /// `all` rows inside of episodes.
+    /// Whether `count` equal pairs, or zeros after ends, have a probability below [`CHANCE`], if each has the frequency `some / all` of
+    /// rows inside episodes.
     fn is_no_chance(count: usize, some: usize, all: usize) -> bool {
         let share = (some as f64 + 1.0) / (all as f64 + 2.0);
         count as f64 * share.ln() < CHANCE.ln()
     }
 
-    /// Whether more rows after ends begin in the first state of the log than lead to it, by two standard errors of the difference. A row
-    /// that resets begins where an episode ended, and leads to where the next one begins. With few states, both counts are chance.
+    /// Whether more rows after ends begin in the log's first state than lead to it, by two standard errors of the difference. A row that
+    /// resets begins where an episode ended, and leads to the start of the next one. With few states, both counts are chance.
     fn begins_at_start(&self) -> bool {
         let (begin, lead) = (self.as_start as f64, self.to_start as f64);
         begin - lead > 2.0 * (begin + lead).sqrt()
     }
 
-    /// The reset rows of the log, after all its rows were taken.
+    /// The reset rows of the log, after all rows.
     fn verdict(mut self) -> ResetRows {
         let share = self.equal as f64 / (self.equal + self.unequal) as f64;
         if share.is_nan() || share < MOST || !Self::is_no_chance(self.equal, self.back, self.inside) {
@@ -212,7 +214,7 @@ impl Pairs {
 /// A log without the rows that automatic resets wrote.
 struct WithoutResets {
     source: Box<dyn LogSource>,
-    /// The rows, where the source does not keep them.
+    /// The rows, unless the source stores them.
     found: OnceLock<ResetRows>,
 }
 
@@ -289,17 +291,17 @@ mod tests {
     use crate::logs::source::{in_memory, whole};
     use fedsa::random::{Purpose, stream};
 
-    /// How a log has the next state of a row that ends an episode.
+    /// How a log represents the next state of a row that ends an episode.
     #[derive(Clone, Copy, PartialEq)]
     enum Form {
         Honest,
-        /// The first state of the next episode is the next state.
+        /// As the first state of the next episode.
         OfNext,
-        /// A row that only resets follows.
+        /// With an additional row that only resets.
         NextStep,
     }
 
-    /// First rows of episodes are not taken for resets because their reward is 0.
+    /// First rows of episodes with reward 0 are not taken for resets.
     #[test]
     fn first_rows_without_reward_are_no_resets() {
         let n = 400;
@@ -370,7 +372,7 @@ mod tests {
             let (rest, left_out) = mended(&log, batch);
             assert_eq!((rest.len(), left_out[0].rows, left_out[0].first), (130, 20, RowPlace::Row(9)), "{batch}");
             assert_eq!(left_out[0].code, NoteCode::NextStatesOfNextEpisode);
-            // The row before the one that was left out ends the episode, and terminated rows stay.
+            // The row before a left-out row ends the episode, and terminated rows stay.
             let ends: Vec<usize> = (0..rest.len()).filter(|row| rest.marked_end(*row).is_some()).take(4).collect();
             assert_eq!((ends, rest.done.iter().filter(|done| **done).count()), (vec![4, 8, 12, 17], 10));
             assert_eq!(rest.states[..9], honest.states[..9]);
@@ -380,14 +382,14 @@ mod tests {
         assert_eq!(whole(&*kept).unwrap(), log);
     }
 
-    /// The numbers of episodes show where they end. The last row of the log has no next state either.
+    /// Episode numbers show the ends. The last row of the log has no next state either.
     #[test]
     fn episodes_may_be_told_by_their_numbers() {
         let mut log = Log { truncated: None, ..walk(Form::OfNext, 30, 5, 0.0, 1.0) };
         log.episode = Some((0..150).map(|row| row / 5).collect());
         let (rest, left_out) = mended(&log, 8);
         assert_eq!((rest.len(), left_out[0].rows), (130, 20));
-        // Another environment follows: its first row is not in a pair.
+        // Another environment follows; its first row forms no pair.
         log.breaks = Some((0..150).map(|row| if row == 75 { Break::Stream } else { Break::None }).collect());
         assert_eq!(mended(&log, 8).1[0].rows, 20);
     }
@@ -405,7 +407,7 @@ mod tests {
         }
     }
 
-    /// On a ring of ten states, episodes begin anywhere: how often they end or begin in the first state of the log is chance.
+    /// On a ring of ten states, episodes begin anywhere. How often they end or begin in the log's first state is chance.
     #[test]
     fn rows_that_only_reset_are_told_from_others_where_states_are_few() {
         let log = |seed: u64| {
@@ -441,7 +443,7 @@ mod tests {
         log.truncated.as_mut().expect("a column").push(is_cut);
     }
 
-    /// With few states, pairs are equal by chance, as often as rows lead back to the first state of their episode.
+    /// With few states, pairs are equal by chance as often as rows lead back to the first state of their episode.
     #[test]
     fn equal_states_by_chance_are_no_resets() {
         for (width, episodes) in [(1e3, 60), (0.5, 4)] {
@@ -460,7 +462,7 @@ mod tests {
         assert_eq!(mended(&log(40), 9).1, []);
     }
 
-    /// Of a log without such rows, only the rows up to the first end are read twice.
+    /// A log without such rows is read twice only up to the first end.
     #[test]
     fn honest_logs_are_not_read_twice() {
         struct Counted(Log, std::sync::atomic::AtomicUsize);

@@ -1,7 +1,7 @@
-//! Features of transitions that follow each other in a log, a block at a time.
+//! Features of consecutive transitions of a log, one block at a time.
 //!
-//! In most logs a state is the next state of the transition before it: its features are computed once. Threads that have no agent of their
-//! own share the states of a block, if there are many features. Features are functions of a state alone, so that neither changes their bits.
+//! In most logs a state is the next state of the previous transition, so its features are computed once. Threads without an agent share the
+//! states of a block if there are many features. Features depend on a state alone, so neither changes their bits.
 
 use std::ops::Range;
 
@@ -12,14 +12,14 @@ use fedsa::parallel;
 
 /// The most transitions of a block.
 const MOST: usize = 1024;
-/// The fewest that it is made for.
+/// The fewest transitions of a block.
 const FEWEST: usize = 16;
-/// The numbers of a block, if there are not more features than fit.
+/// The numbers of a block, unless there are too many features.
 const NUMBERS: usize = 1 << 17;
-/// The fewest features for which threads share a block. With fewer, vector instructions compute a block in less than twice the time that it takes to
-/// wake another thread up.
+/// The fewest features for which threads share a block. With fewer, waking another thread takes more than half the time of computing a
+/// block with vector instructions.
 const WORTH_SHARING: usize = 64;
-/// The states that a thread takes at a time.
+/// States that a thread takes at a time.
 const PIECE: usize = 32;
 
 /// The features of a block of transitions.
@@ -28,23 +28,23 @@ pub struct BlockFeatures<'a> {
     is_shared: bool,
     /// The first row of the block.
     first: usize,
-    /// The states whose features were computed: the row, and whether it is the next state of it.
+    /// The states with computed features: the row, and whether it is this row's next state.
     states: Vec<(usize, bool)>,
-    /// Their features, d numbers each.
+    /// Their features, d numbers for each.
     all: Vec<f64>,
-    /// For each transition the places of its state and of its next state among them; the latter means nothing where `done`.
+    /// The indices in `states` of each transition's state and next state; the latter is meaningless if `done`.
     places: Vec<[usize; 2]>,
 }
 
 impl<'a> BlockFeatures<'a> {
-    /// Of one of so many agents whose logs are read at the same time.
+    /// `agents` is the number of agents whose logs are read at the same time.
     pub fn new(map: &'a FeatureMap, agents: usize) -> Self {
         let is_shared = agents < parallel::threads() && (map.len() >= WORTH_SHARING || Isa::best() == Isa::Portable);
         Self { map, is_shared, first: 0, states: Vec::new(), all: Vec::new(), places: Vec::new() }
     }
 
-    /// The features of the state of row `i` of a batch, and those of its next state, which mean nothing where `done`. The rows of a batch are
-    /// asked for in their order, each once: a block is computed with its first row, and each batch begins another one.
+    /// The features of the state of row `i` of a batch and of its next state, which are meaningless if `done`. Callers ask for the rows of
+    /// a batch in order, each once. A block is computed with its first row, and each batch starts a new one.
     pub fn of(&mut self, log: &Log, i: usize) -> [&[f64]; 2] {
         let d = self.map.len();
         if i == 0 || i >= self.first + self.places.len() {
@@ -128,7 +128,7 @@ mod tests {
                     computed += if i == features.first { features.states.len() } else { 0 };
                 }
             }
-            // One for each transition, and one more for each 26th and for each block, which go on from another state.
+            // One per transition, and one more for each 26th and for each block, which start from another state.
             assert!(computed >= n && computed <= n + n / 26 + 5, "{computed}");
         }
     }

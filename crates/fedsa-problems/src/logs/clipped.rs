@@ -1,6 +1,6 @@
 //! Logs with clipped importance ratios: `min(rho, level)`.
 //!
-//! Large ratios make estimates vary; without them the evaluated policy's rare actions weigh too little, and estimates are biased
+//! Large ratios increase the variance of estimates. Clipping gives the evaluated policy's rare actions too little weight, which is a bias
 //! (Ionides 2008, "Truncated importance sampling").
 
 use crate::logs::left_out::LeftOutRows;
@@ -8,12 +8,12 @@ use crate::logs::log::Log;
 use crate::logs::source::LogSource;
 use fedsa::error::{Error, Result};
 
-/// Replaces ratios above `level` by it.
+/// Replaces ratios above `level` by `level`.
 pub fn clip(log: &mut Log, level: f64) {
     log.ratio.iter_mut().flatten().for_each(|rho| *rho = rho.min(level));
 }
 
-/// A log whose ratios are clipped as it is read.
+/// A log whose ratios are clipped on reading.
 pub struct Clipped {
     source: Box<dyn LogSource>,
     level: f64,
@@ -41,7 +41,7 @@ impl LogSource for Clipped {
     }
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
         self.source.read(&mut |log| {
-            // What is no ratio stays as it is, and is refused by those who check it.
+            // Invalid ratios stay as they are; later checks refuse them.
             let ratios = || log.ratio.iter().flatten();
             if ratios().all(|rho| *rho <= self.level) || ratios().any(|rho| !rho.is_finite()) {
                 return see(log);

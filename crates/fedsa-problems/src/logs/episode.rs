@@ -1,8 +1,8 @@
-//! Episodes of a log as it is read: where each begins, and how it ended.
+//! Episodes of a log while it is read: where each begins, and how it ended.
 //!
-//! A log tells where an episode begins by `done`, `truncated`, a change of `episode`, or a state that is not the one that followed
-//! ([`Log::begins`]). Transitions after rows that were left out are a part of an episode without its start. The end of a part is known
-//! when the next transition comes, or the log ends.
+//! An episode begins after `done` or `truncated`, at a change of `episode`, or at a state other than the previous next state
+//! ([`Log::begins`]). Transitions after left-out rows form a part of an episode without its start. The end of a part is known with the next
+//! transition, or at the end of the log.
 //!
 //! [`Log::begins`]: crate::logs::log::Log::begins
 
@@ -10,45 +10,45 @@ use crate::logs::log::EpisodeEnd;
 use crate::logs::source::{LogBatch, LogSource, read_checked};
 use fedsa::error::Result;
 
-/// Transitions of an episode that follow each other in a log, as a whole.
+/// Consecutive transitions of an episode: a part, or the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EpisodePart {
-    /// The row of the first.
+    /// The row of the first transition.
     pub first: usize,
     /// The number of transitions.
     pub len: usize,
-    /// Whether the first is the first of its episode, as [`Log::starts`](crate::logs::log::Log::starts) says.
+    /// Whether the first transition starts its episode ([`Log::starts`](crate::logs::log::Log::starts)).
     pub has_start: bool,
     /// How it ended.
     pub end: EpisodeEnd,
 }
 
 impl EpisodePart {
-    /// Whether it is a whole episode: it has its start and terminated.
+    /// Whether this is a whole episode that terminated.
     pub fn is_complete(&self) -> bool {
         self.has_start && self.end == EpisodeEnd::Terminated
     }
 }
 
-/// What [`read_episodes`] tells.
+/// An event of [`read_episodes`].
 #[derive(Debug, Clone, Copy)]
 pub enum EpisodeEvent<'a> {
     /// The next transition.
     Step {
         /// The batch with it.
         batch: &'a LogBatch<'a>,
-        /// Its place in the batch.
+        /// Its index in the batch.
         i: usize,
         /// Whether it is the first of an episode.
         starts: bool,
         /// Whether it is the first of a part.
         begins: bool,
     },
-    /// The part that the last transition belongs to has ended.
+    /// The end of the last transition's part.
     End(EpisodePart),
 }
 
-/// Reads a whole log, transition by transition and part by part: the first transition of a part, those that follow it, its end.
+/// Reads a whole log, transition by transition and part by part: first transitions, further transitions, ends.
 ///
 /// # Errors
 /// As [`read_checked`], or the first error of `see`.
@@ -100,7 +100,7 @@ mod tests {
         (0..12).map(|row| rows.contains(&row)).collect()
     }
 
-    /// The parts of a log as text: the rows, `s` with a start, and the end.
+    /// The parts of a log as text: the rows, with `s` for a start, and the end.
     fn parts(log: &Log) -> String {
         let of = |size: usize| {
             let (mut text, mut steps) = (Vec::new(), Vec::new());
@@ -142,7 +142,7 @@ mod tests {
         let mut log = line();
         log.states[4] = -1.0;
         assert_eq!(parts(&log), "0-3s Cut, 4-11s Cut");
-        // A truncation says why another state follows, and nothing is cut off.
+        // A truncation explains the change of state, and nothing is cut off.
         let log = Log { truncated: Some(marked(&[3])), ..log };
         assert_eq!((parts(&log), (1..12).any(|i| log.is_cut_off(i))), ("0-3s Truncated, 4-11s Cut".into(), false));
     }

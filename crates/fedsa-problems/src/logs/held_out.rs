@@ -1,4 +1,4 @@
-//! Held-out episodes: a share of each agent's episodes, drawn at random, which the agent does not use.
+//! Held-out episodes: a random share of each agent's episodes, which the agent does not use.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use fedsa::random::{Purpose, stream};
 /// The episodes of a log as ranges of rows.
 ///
 /// # Errors
-/// When the log has no episodes, an episode comes back after another, or goes on after it terminated.
+/// When the log has no episodes, an episode resumes after another one, or continues after it terminated.
 pub fn episodes(log: &Log) -> Result<Vec<Range<usize>>> {
     let numbers = numbers(log)?;
     let mut found: Vec<Range<usize>> = Vec::new();
@@ -52,16 +52,16 @@ fn bad_episode(name: &str, row: usize, number: i64, what: &str) -> Error {
     )
 }
 
-/// A log without the episodes that are held out.
+/// A log without its held-out episodes.
 struct Rest {
     source: Box<dyn LogSource>,
     /// Whether each episode is held out.
     held: Vec<bool>,
 }
 
-/// Calls `see` with the transitions of the episodes that `keep` accepts by their number.
+/// Calls `see` with the transitions of the episodes whose index `keep` accepts.
 fn read_some(source: &dyn LogSource, keep: &dyn Fn(usize) -> bool, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
-    // The last transition's episode in the file, and its number.
+    // The last transition's episode number in the file, and its index.
     let mut last: Option<(i64, usize)> = None;
     source.read(&mut |log| {
         let all = log.episode.as_deref().unwrap_or_default();
@@ -120,14 +120,14 @@ fn count(source: &dyn LogSource) -> Result<usize> {
     Ok(count)
 }
 
-/// Logs for the fit, and those that are held out.
+/// The logs for the fit, and the held-out logs.
 pub type HoldoutSplit = (Vec<Box<dyn LogSource>>, Vec<Log>);
 
-/// Splits logs into those for the fit and those that are held out: of each agent's E episodes, `share E` drawn at random are
-/// held out, rounded to a whole number from 1 to E - 1. What is held out is kept in memory.
+/// Splits logs into a part for the fit and a held-out part. Of each agent's E episodes, `share E` drawn at random are held out, rounded to
+/// a whole number from 1 to E - 1. The held-out part is kept in memory.
 ///
 /// # Errors
-/// When the share is not in (0, 1), a log cannot be read, as [`episodes`], or an agent has fewer than two episodes.
+/// As [`episodes`]; when the share is not in (0, 1), a log cannot be read, or an agent has fewer than two episodes.
 pub fn split(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<HoldoutSplit> {
     require(share > 0.0 && share < 1.0, "holdout", share, "a share of the episodes above 0 and below 1")?;
     let one = |agent: usize, source: Box<dyn LogSource>| -> Result<(Box<dyn LogSource>, Log)> {
@@ -163,7 +163,7 @@ mod tests {
     use crate::logs::source::tests::InBatches;
     use crate::logs::source::whole;
 
-    /// Episodes of a chain 3, 2, 1 with reward -1 a step, as often as asked for; the last is cut after two steps.
+    /// `times` episodes of a chain 3, 2, 1 with reward -1 per step; the last is cut after two steps.
     fn chain(times: usize) -> Log {
         let mut log = Log {
             name: "chain".into(),
@@ -190,7 +190,7 @@ mod tests {
         log
     }
 
-    /// [`super::split`] of logs that are read in small batches.
+    /// [`super::split`] of logs read in small batches.
     fn split(logs: &[Log], share: f64, seed: u64) -> Result<(Vec<Log>, Vec<Log>)> {
         let sources = logs.iter().map(|log| Box::new(InBatches(log.clone(), 7)) as Box<dyn LogSource>).collect();
         let (fit, held) = super::split(sources, share, seed)?;
@@ -211,7 +211,7 @@ mod tests {
         }
         assert_eq!(split(&logs, 0.2, 7).unwrap(), (fit, held));
         assert_ne!(split(&logs, 0.2, 8).unwrap().1, split(&logs, 0.2, 7).unwrap().1);
-        // However small the share, one episode is held out, and one is left.
+        // Even a tiny share holds out one episode, and one is left.
         assert_eq!(split(&logs, 1e-9, 0).unwrap().1[0].episode.as_ref().map(|e| e.iter().all(|x| *x == e[0])), Some(true));
         assert_eq!(episodes(&split(&logs, 0.999, 0).unwrap().0[1]).unwrap().len(), 1);
     }

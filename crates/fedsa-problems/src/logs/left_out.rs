@@ -1,4 +1,4 @@
-//! Rows that are left out of logs: by readers of files, and those that automatic resets wrote.
+//! Rows left out of logs: by readers of files, or because automatic resets wrote them.
 
 use std::fmt;
 
@@ -27,11 +27,11 @@ impl fmt::Display for RowPlace {
 pub struct LeftOutRows {
     /// The file.
     pub file: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// How many.
+    /// Their number.
     pub rows: usize,
-    /// Where the first of them is.
+    /// The place of the first one.
     pub first: RowPlace,
     /// The kind of the note about them.
     pub code: NoteCode,
@@ -49,10 +49,10 @@ impl LeftOutRows {
 /// The rows of a log that automatic resets wrote.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ResetRows {
-    /// The rows that are left out, ascending.
+    /// The left-out rows, ascending.
     pub(crate) out: Vec<usize>,
-    /// The rows that become the last of an episode that was cut short, ascending.
+    /// The rows that become the last of a truncated episode, ascending.
     pub(crate) cut: Vec<usize>,
-    /// Whether the rows that are left out only reset; otherwise they lack their next states.
+    /// Whether the left-out rows only reset; otherwise they lack their next states.
     pub(crate) only_reset: bool,
 }

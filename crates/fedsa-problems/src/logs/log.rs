@@ -5,31 +5,31 @@ use std::ops::Range;
 
 use fedsa::error::{Error, Result, quoted};
 
-/// What is between a transition of a log and the one before it.
+/// The relation of a transition to the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Break {
-    /// Nothing: they were logged one after the other.
+    /// They were logged one after the other.
     #[default]
     None,
-    /// Another stream of transitions begins, such as that of another environment of the same agent. Its first transition is
-    /// taken to be the first of an episode, as that of a log is.
+    /// Another stream of transitions begins, such as another environment of the same agent. Its first transition counts as the first of an
+    /// episode, as at the start of a log.
     Stream,
-    /// Rows were left out. Whether the transition is the first of an episode is not known.
+    /// Rows were left out. Whether the transition is the first of an episode is unknown.
     LeftOut,
 }
 
 /// How the transitions of an episode end in a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EpisodeEnd {
-    /// The episode terminated: nothing follows.
+    /// The episode reached a terminal state.
     Terminated,
-    /// It was cut short where it was logged: `truncated`, or the number of another episode follows.
+    /// It was truncated: by `truncated`, or because another episode number follows.
     Truncated,
-    /// The log has no more of it: it ends, rows were left out, or the next row begins in another state.
+    /// The log ends, rows were left out, or the next row begins in another state.
     Cut,
 }
 
-/// What was done in each state, one of K actions, and how the policy that is evaluated chooses among them.
+/// The action taken in each state, one of K, and the evaluated policy's probabilities.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoggedActions {
     /// The number of actions K.
@@ -38,7 +38,7 @@ pub struct LoggedActions {
     pub taken: Vec<u32>,
     /// `pi(k | s)`, the probability of each action in the state, n x K in row-major order.
     pub here: Vec<f64>,
-    /// `pi(k | s')`, n x K in row-major order; any finite numbers where `done`.
+    /// `pi(k | s')`, n x K in row-major order; arbitrary finite numbers if `done`.
     pub next: Vec<f64>,
 }
 
@@ -48,7 +48,7 @@ impl LoggedActions {
         Self { count, taken: Vec::new(), here: Vec::new(), next: Vec::new() }
     }
 
-    /// Removes the transitions from `n` on.
+    /// Drops the transitions from `n` on.
     pub fn truncate(&mut self, n: usize) {
         self.taken.truncate(n);
         [&mut self.here, &mut self.next].into_iter().for_each(|all| all.truncate(n * self.count));
@@ -71,7 +71,7 @@ impl LoggedActions {
         self.next.extend_from_slice(&more.next);
     }
 
-    /// What is wrong with the actions of `n` transitions, if anything: the row, and what.
+    /// The first invalid row of `n` actions, and the reason.
     fn fault(&self, done: &[bool]) -> Option<(usize, String)> {
         /// How far the sum of probabilities may be from 1.
         const ROUNDING: f64 = 1e-6;
@@ -95,12 +95,10 @@ impl LoggedActions {
     }
 }
 
-/// One agent's transitions, in the order in which they happened.
-///
-/// `n` transitions of `k` state columns; rows count from 0 in messages.
+/// One agent's transitions, in the order of time: `n` transitions of `k` state columns. Messages count rows from 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Log {
-    /// Who logged it: the agent's name in messages and tables.
+    /// The agent's name in messages and tables.
     pub name: String,
     /// The names of the state columns, k.
     pub columns: Vec<String>,
@@ -108,22 +106,21 @@ pub struct Log {
     pub states: Vec<f64>,
     /// The rewards, n.
     pub rewards: Vec<f64>,
-    /// The states that followed, n x k in row-major order. Where `done`, any
-    /// finite numbers: nothing follows, the features of the next state are zero.
+    /// The next states, n x k in row-major order. If `done`, arbitrary finite numbers: the features of the next state are zero.
     pub next: Vec<f64>,
-    /// Whether the episode terminated with this transition (not merely was cut short), n.
+    /// Whether the episode reached a terminal state with this transition, n; false for truncation.
     pub done: Vec<bool>,
-    /// Whether the episode was cut short with this transition, by a limit of time say, n, if it was logged. Nothing of the episode
-    /// follows, but its value does: the next state counts. Where `done` as well, the episode has terminated.
+    /// Whether the episode was truncated with this transition, such as by a time limit, n, if logged. The value of the next state still
+    /// counts. With `done` as well, the episode has terminated.
     pub truncated: Option<Vec<bool>>,
-    /// What is between each transition and the one before it, n; `None` where all of them follow each other as they were logged.
+    /// The relation of each transition to the previous one, n; `None` if all were logged one after the other.
     pub breaks: Option<Vec<Break>>,
-    /// The episode of each transition, n, if it was logged; the transitions of an episode are one after the other.
+    /// The episode of each transition, n, if logged; the transitions of an episode are consecutive.
     pub episode: Option<Vec<i64>>,
-    /// The importance ratio of each transition, n, if they were logged: the probability of the action under the policy
-    /// that is evaluated, over that under the policy that acted.
+    /// The importance ratio of each transition, n, if logged: the probability of its action under the evaluated policy, divided by its
+    /// probability under the acting policy.
     pub ratio: Option<Vec<f64>>,
-    /// The actions, if they were logged with the probabilities of the policy that is evaluated.
+    /// The actions, if logged with the evaluated policy's probabilities.
     pub actions: Option<LoggedActions>,
 }
 
@@ -144,42 +141,41 @@ impl Log {
         &self.states[i * k..(i + 1) * k]
     }
 
-    /// The state that followed transition `i`, k numbers.
+    /// The next state of transition `i`, k numbers.
     pub fn next_state(&self, i: usize) -> &[f64] {
         let k = self.columns.len();
         &self.next[i * k..(i + 1) * k]
     }
 
-    /// Whether a trace starts anew at transition `i`: the first of the log, one after `done`, `truncated` or a break, or one whose
-    /// episode is another than that of the transition before it. Without episodes: one that is cut off ([`Log::is_cut_off`]).
+    /// Whether a trace starts at transition `i`: it is the first of the log, follows `done`, `truncated` or a break, or belongs to another
+    /// episode than the previous transition. Without episodes: whether it is cut off ([`Log::is_cut_off`]).
     pub fn begins(&self, i: usize) -> bool {
         i == 0 || self.end_before(i).is_some()
     }
 
-    /// Whether transition `i` is the first of an episode, as far as the log tells: one that [`Log::begins`], but not after rows that
-    /// were left out.
+    /// Whether transition `i` is known to be the first of an episode: it [`Log::begins`], and does not follow left-out rows.
     pub fn starts(&self, i: usize) -> bool {
         self.begins(i) && self.break_before(i) != Break::LeftOut
     }
 
-    /// What is between transition `i` and the one before it.
+    /// The relation of transition `i` to the previous one.
     pub fn break_before(&self, i: usize) -> Break {
         self.breaks.as_ref().map_or(Break::None, |breaks| breaks[i])
     }
 
-    /// How the transitions before transition `i` > 0 ended; `None` if transition `i` goes on from the one before it.
+    /// How the transitions before transition `i` > 0 ended; `None` if transition `i` continues the previous one.
     pub fn end_before(&self, i: usize) -> Option<EpisodeEnd> {
         let last = LastTransition::of(self, i - 1);
         last.end_before(self, i)
     }
 
-    /// Whether transition `i` of a log without episodes cannot go on from the one before it, which has not ended its episode: its
-    /// state is another than the state that followed.
+    /// In a log without episodes: whether the state of transition `i` differs from the previous next state, although the previous
+    /// transition does not end its episode.
     pub fn is_cut_off(&self, i: usize) -> bool {
         i > 0 && LastTransition::of(self, i - 1).cuts_off(self, i)
     }
 
-    /// How the episode ended with transition `i`, if it is marked there.
+    /// How the episode ended with transition `i`, if marked there.
     pub(crate) fn marked_end(&self, i: usize) -> Option<EpisodeEnd> {
         if self.done[i] {
             Some(EpisodeEnd::Terminated)
@@ -202,10 +198,10 @@ impl Log {
         self.rows(&rows)
     }
 
-    /// Transitions that follow each other.
+    /// A range of transitions.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// When the range exceeds the log.
     #[must_use]
     pub fn part(&self, rows: Range<usize>) -> Self {
         let k = self.columns.len();
@@ -245,11 +241,11 @@ impl Log {
         }
     }
 
-    /// Checks what everything that takes a log relies on.
+    /// Checks the assumptions that all users of a log make.
     ///
     /// # Errors
-    /// When there is no transition or no state column, two state columns share a name, the lengths disagree, a number is not
-    /// finite, a ratio is negative, or an episode goes on after another one.
+    /// When there is no transition or no state column, two state columns share a name, the lengths disagree, a number is not finite, a
+    /// ratio is negative, or an episode resumes after another one.
     pub fn check(&self) -> Result<()> {
         if self.is_empty() {
             return Err(Self::no_transitions(&self.name));
@@ -263,7 +259,7 @@ impl Log {
         Error::data(name, "a log without transitions", "an agent needs at least one transition")
     }
 
-    /// [`Log::check`] but for the episodes, of transitions the first of which is row `first` of a longer log.
+    /// [`Log::check`] without the episodes. The first transition is row `first` of a longer log.
     pub(crate) fn check_rows(&self, first: usize) -> Result<()> {
         let (n, k) = (self.len(), self.columns.len());
         if k == 0 {
@@ -310,7 +306,7 @@ impl Log {
         self.check_actions(first)
     }
 
-    /// [`Log::check`] of the actions.
+    /// The checks of the actions.
     fn check_actions(&self, first: usize) -> Result<()> {
         let Some(actions) = &self.actions else { return Ok(()) };
         let wanted = self.len().checked_mul(actions.count);
@@ -324,7 +320,7 @@ impl Log {
         Err(Error::data(&self.name, format!("row {}, {what}", first + i), help))
     }
 
-    /// Adds the transitions of another part of the same log, which has the same optional columns.
+    /// Appends another part of the same log, with the same optional columns.
     pub fn append(&mut self, more: &Self) {
         self.states.extend_from_slice(&more.states);
         self.rewards.extend_from_slice(&more.rewards);
@@ -348,10 +344,10 @@ impl Log {
     }
 }
 
-/// What the next transition of a log needs to know of the one before it.
+/// The last transition, for decisions about the next one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LastTransition<'a> {
-    /// How its episode ended with it, if it is marked.
+    /// How its episode ended with it, if marked.
     pub end: Option<EpisodeEnd>,
     pub episode: Option<i64>,
     pub next: &'a [f64],
@@ -363,13 +359,13 @@ impl<'a> LastTransition<'a> {
         Self { end: log.marked_end(i), episode: log.episode.as_ref().map(|all| all[i]), next: log.next_state(i) }
     }
 
-    /// Whether transition `i` of `log`, which is the next one, is cut off from it ([`Log::is_cut_off`]).
+    /// Whether transition `i` of `log`, the next one, is cut off from it ([`Log::is_cut_off`]).
     pub fn cuts_off(&self, log: &Log, i: usize) -> bool {
         let is_marked = self.end.is_some() || log.break_before(i) != Break::None;
         log.episode.is_none() && !is_marked && log.state(i) != self.next
     }
 
-    /// How the transitions up to this one ended; `None` if transition `i` of `log`, which is the next one, goes on from it.
+    /// How the transitions up to this one ended; `None` if transition `i` of `log`, the next one, continues it.
     pub fn end_before(&self, log: &Log, i: usize) -> Option<EpisodeEnd> {
         let changes = log.episode.as_ref().map(|all| all[i]) != self.episode;
         match log.break_before(i) {
@@ -384,8 +380,8 @@ impl<'a> LastTransition<'a> {
 /// The effective sample size under importance ratios, `(sum rho)^2 / sum rho^2`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EffectiveSize {
-    /// A power of two of at least the largest ratio, by which sums are divided so that squares neither overflow nor vanish. That
-    /// changes no digits, whatever the batches are.
+    /// A power of two of at least the largest ratio. Sums are divided by it, so that squares neither overflow nor vanish; this changes no
+    /// digits, for any batches.
     most: f64,
     sum: f64,
     squares: f64,
@@ -394,7 +390,7 @@ pub struct EffectiveSize {
 }
 
 impl EffectiveSize {
-    /// Takes further ratios.
+    /// Adds further ratios.
     pub fn see(&mut self, ratios: &[f64]) {
         self.count += ratios.len() as f64;
         let most = ratios.iter().fold(0.0f64, |most, rho| most.max(*rho));
@@ -410,37 +406,37 @@ impl EffectiveSize {
         }
     }
 
-    /// The mean ratio, which is 1 but for chance where ratios are right; NaN without ratios.
+    /// The mean ratio; right ratios have the mean 1 up to chance. NaN without ratios.
     pub fn mean(&self) -> f64 {
         self.most * (self.sum / self.count)
     }
 
-    /// The size, from 0 to the number of ratios.
+    /// The effective size, from 0 to the number of ratios.
     pub fn value(&self) -> f64 {
         if self.most > 0.0 { self.sum * self.sum / self.squares } else { 0.0 }
     }
 }
 
-/// Refuses an episode that goes on after another one, over several batches.
+/// Refuses an episode that resumes after another one, over several batches.
 #[derive(Debug, Default)]
 pub(crate) struct Episodes {
     /// The last episode.
     last: Option<i64>,
-    /// All episodes so far, once one was smaller than that before it: in most logs the numbers grow, and none can return.
+    /// All episodes so far, once a number decreased. In most logs numbers increase, and no episode can return.
     seen: Option<HashSet<i64>>,
-    /// The episodes so far, while they grow, as ranges of numbers that follow each other.
+    /// The episodes so far, while numbers increase, as ranges of consecutive numbers.
     ranges: Vec<Range<i64>>,
 }
 
 impl Episodes {
-    /// Takes the episodes of further rows, the first of which is row `first`.
+    /// Adds the episodes of further rows; `first` is the first row.
     pub(crate) fn see(&mut self, name: &str, numbers: &[i64], first: usize) -> Result<()> {
         for (i, &number) in numbers.iter().enumerate().filter(|(i, number)| *i == 0 || numbers[i - 1] != **number) {
             let Some(last) = self.last.replace(number) else {
                 self.ranges.push(number..number.saturating_add(1));
                 continue;
             };
-            // The first of a batch may continue the last of the batch before.
+            // The first of a batch may continue the previous batch's last one.
             if number == last {
                 continue;
             }
@@ -518,7 +514,7 @@ mod tests {
         assert_eq!(refused(|l| l.columns.clear()), "agent_0: a log without state columns");
     }
 
-    /// Seven transitions; the third is the last of its episode, the fifth the last before a truncation.
+    /// Seven transitions; the third is the last of its episode, the fifth is the last before a truncation.
     fn episodes(episode: Option<Vec<i64>>) -> Log {
         let done = vec![false, false, true, false, false, false, false];
         Log { states: vec![0.0; 14], rewards: vec![0.0; 7], next: vec![0.0; 14], done, episode, ratio: None, ..log() }

@@ -1,48 +1,47 @@
-//! What one pass over an agent's log tells.
+//! Facts from one pass over an agent's log.
 
-/// What one pass over an agent's log tells.
+/// Facts from one pass over an agent's log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogFacts {
     /// The agent's name.
     pub name: String,
     /// The number of transitions.
     pub transitions: usize,
-    /// The smallest and the largest value of each column, in states and next states; the next state of a terminal transition
-    /// is not counted.
+    /// The smallest and the largest value of each column, in states and next states, without the next states of terminal transitions.
     pub seen: Vec<(f64, f64)>,
-    /// Whether all of each column are whole numbers, in states and next states.
+    /// Whether each column has whole numbers only, in states and next states.
     pub whole: Vec<bool>,
-    /// Whether a reward is not 0.
+    /// Whether any reward is not 0.
     pub has_rewards: bool,
-    /// The effective sample size under the importance ratios, if they were logged.
+    /// The effective sample size under the importance ratios, if logged.
     pub effective_size: Option<f64>,
-    /// The mean of the importance ratios, if they were logged; 1 but for chance where they are right.
+    /// The mean importance ratio, if logged; right ratios have the mean 1 up to chance.
     pub mean_ratio: Option<f64>,
-    /// What clipping has done to the ratios, if they were clipped.
+    /// The effect of clipping on the ratios, if they were clipped.
     pub clipping: Option<RatioClipping>,
-    /// The number of actions, if they were logged with the probabilities of the policy that is evaluated.
+    /// The number of actions, if logged with the evaluated policy's probabilities.
     pub actions: Option<usize>,
-    /// The number of transitions of a log without episodes that are cut off from those before them
+    /// In a log without episodes, the number of transitions that are cut off from the previous one
     /// ([`Log::is_cut_off`](crate::logs::log::Log::is_cut_off)).
     pub cut_off: usize,
-    /// Some of the states, for pictures.
+    /// Some of the states, for figures.
     pub sample: StateSample,
 }
 
-/// Importance ratios of which those above a level were replaced by the level.
+/// Importance ratios clipped at a level.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RatioClipping {
     /// The level.
     pub level: f64,
     /// The number of ratios above it.
     pub clipped: usize,
-    /// The mean ratio before. That after it is [`LogFacts::mean_ratio`]; what it falls by is the weight that is lost, and with it comes a bias.
+    /// The mean ratio before clipping; [`LogFacts::mean_ratio`] is the mean after it. The difference is lost weight, a bias.
     pub mean_before: f64,
-    /// The effective sample size before.
+    /// The effective sample size before clipping.
     pub effective_before: f64,
 }
 
-/// Every so many states of a log.
+/// Every `stride`-th state of a log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StateSample {
     columns: usize,
@@ -50,7 +49,7 @@ pub struct StateSample {
     /// A power of two.
     stride: usize,
     count: usize,
-    /// The largest number of states, which is even.
+    /// The largest number of states; even.
     most: usize,
 }
 
@@ -62,7 +61,7 @@ impl StateSample {
         Self { columns, states: Vec::new(), stride: 1, count: 0, most }
     }
 
-    /// Takes the next state.
+    /// Adds the next state.
     pub fn see(&mut self, state: &[f64]) {
         if self.count.is_multiple_of(self.stride) {
             if self.states.len() == self.most * self.columns {
@@ -73,13 +72,13 @@ impl StateSample {
         self.count += 1;
     }
 
-    /// Leaves out every other state.
+    /// Drops every other state.
     fn thin(&mut self) {
         self.stride *= 2;
         self.states = self.states.chunks_exact(self.columns).step_by(2).flatten().copied().collect();
     }
 
-    /// The states, and how many there are in the log for each of them, for several logs at once: an equal share of every log.
+    /// An equal share of the states of several logs, and how many states of the logs each represents.
     pub fn even(samples: &[&Self]) -> (Vec<f64>, usize) {
         let stride = samples.iter().map(|sample| sample.stride).max().unwrap_or(1);
         let mut all = Vec::new();

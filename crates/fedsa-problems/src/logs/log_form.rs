@@ -1,4 +1,4 @@
-//! What a caller says of the files of logs, and what a reader left out of them.
+//! The layout of log files, as callers specify it.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,31 @@ pub use crate::logs::left_out::{LeftOutRows, RowPlace};
 use crate::logs::source::Inputs;
 use fedsa::error::{Error, Result, quoted};
 
-/// How to treat rows of a log that cannot be read: a field is no number, or a line has too few fields.
+/// Treatment of unreadable rows: a field is not a number, or a line has too few fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BadRows {
-    /// The log is refused.
+    /// Refuse the log.
     #[default]
     Refuse,
-    /// They are left out and counted ([`LeftOutRows`]). Traces and returns do not go on over them.
+    /// Leave them out and count them. Traces and returns end there.
     Skip,
 }
 
-/// How the files of logs are laid out.
+/// The layout of log files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LogForm {
-    /// Which columns are the state.
+    /// The state columns.
     pub inputs: Inputs,
-    /// The names that columns have in the files, by the names that logs give them: `reward = "r"`. One `*` in both stands for the same text:
-    /// `s_* = "obs_*"`.
+    /// Column names in the files, by the names in logs: `reward = "r"`. One `*` on both sides stands for the same text: `s_* = "obs_*"`.
     pub columns: BTreeMap<String, String>,
-    /// The column that names the agent of each row, in files with the rows of several.
+    /// The column that names the agent of each row, in files with several agents.
     pub agent_column: Option<String>,
-    /// What is done with rows that cannot be read.
+    /// Treatment of unreadable rows.
     pub bad_rows: BadRows,
-    /// Whether rows that automatic resets of environments wrote ([`crate::logs::autoreset`]) are kept.
+    /// Whether to keep rows that automatic resets wrote ([`crate::logs::autoreset`]).
     pub keep_autoreset_rows: bool,
 }
 
@@ -45,26 +44,26 @@ fedsa::settings::setters! { LogForm {
 } }
 
 impl From<Inputs> for LogForm {
-    /// The columns as logs name them, one file an agent.
+    /// Columns with their default names, one file per agent.
     fn from(inputs: Inputs) -> Self {
         Self { inputs, ..Self::default() }
     }
 }
 
-/// The names that the columns of a log have, but for its state.
+/// The names of the columns of a log, other than the state.
 pub const COLUMNS: [&str; 8] = ["reward", "done", "truncated", "episode", "env", "ratio", "target", "behaviour"];
 
 impl LogForm {
-    /// Whether a log has columns of this name, or, with `*`, names of this form.
+    /// Whether a log has a column of this name, or, with `*`, columns of this form.
     fn is_known(name: &str) -> bool {
         let prefixes = [Inputs::States, Inputs::Features].map(Inputs::prefixes);
         COLUMNS.contains(&name) || prefixes.iter().any(|(state, next)| name.starts_with(state) || name.starts_with(next))
     }
 
-    /// Checks the names of columns before a file is read.
+    /// Checks column names before a file is read.
     ///
     /// # Errors
-    /// When a name is none of a log, a `*` stands on one side only, or one column is named twice (key `columns`).
+    /// When a name is unknown, a `*` is on one side only, or a column is named twice (key `columns`).
     pub fn check(&self) -> Result<()> {
         let error = |what: String, help: &str| Err(Error::new("columns", what, help));
         for (name, field) in &self.columns {

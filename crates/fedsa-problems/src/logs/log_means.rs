@@ -4,8 +4,8 @@
 //! Abar = (1/n) sum_t z_t (phi_t - gamma phi'_t)^T + EPS I,   bbar = (1/n) sum_t z_t r_t
 //! ```
 //!
-//! with the traces `z_t` of [`mod@crate::td::traces`], which are `phi_t` where lambda is 0 and ratios are 1. Memory is needed for
-//! one block of transitions and the sums, not for the logs.
+//! with the traces `z_t` of [`mod@crate::td::traces`], equal to `phi_t` if lambda is 0 and ratios are 1. It takes memory for one block of
+//! transitions and the sums, not for the logs.
 
 use faer::Mat;
 
@@ -24,14 +24,14 @@ use fedsa::problem::{Problem, StepKernel};
 use fedsa::random::Stream;
 use fedsa::sampling::Law;
 
-/// How a trace goes on.
+/// The update rule of a trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TraceRule {
     /// The discount factor gamma.
     pub gamma: f64,
     /// `lambda`.
     pub lambda: f64,
-    /// Whether importance ratios are used where logs have them.
+    /// Whether importance ratios are used, if logged.
     pub ratios: bool,
 }
 
@@ -69,7 +69,7 @@ struct Sums<'a> {
 const BLOCK: usize = 256;
 
 impl<'a> Sums<'a> {
-    /// Of one of so many agents whose logs are read at the same time.
+    /// `agents` is the number of agents whose logs are read at the same time.
     fn new(map: &'a FeatureMap, rule: TraceRule, agents: usize) -> Self {
         let d = map.len();
         let block = || Mat::<f64>::zeros(d, BLOCK);
@@ -108,7 +108,7 @@ impl<'a> Sums<'a> {
         self.used += 1;
     }
 
-    /// Adds the products of the block, and empties it.
+    /// Adds the products of the block, and clears it.
     fn multiply(&mut self) {
         let used = self.used;
         linalg::add_outer(&mut self.a, self.traces.subcols(0, used), self.psis.subcols(0, used));
@@ -136,7 +136,7 @@ pub struct Means {
 }
 
 impl Means {
-    /// Those of one log, of so many agents whose logs are read at the same time.
+    /// The means of one log; `agents` is the number of agents whose logs are read at the same time.
     ///
     /// # Errors
     /// When the log cannot be read, or its traces overflow.
@@ -154,7 +154,7 @@ impl Means {
         Ok(means)
     }
 
-    /// Those of all logs.
+    /// The means of all logs.
     ///
     /// # Errors
     /// As [`Means::of`].
@@ -181,7 +181,7 @@ pub struct LogMeans {
 }
 
 impl LogMeans {
-    /// Agents with these means and weights, and a ridge of at least 0 that is added to every matrix.
+    /// Agents with these means and weights, and a ridge of at least 0 added to every matrix.
     pub fn new(means: Vec<Means>, weights: Vec<f64>, ridge: f64) -> Self {
         let d = means[0].system.b.len();
         let mut gram = Mat::zeros(d, d);

@@ -1,4 +1,4 @@
-//! What an agent's episodes are, before anything is fitted to them.
+//! A summary of an agent's episodes, before any fit.
 
 use crate::logs::episode::{EpisodeEvent, read_episodes};
 use crate::logs::log::EpisodeEnd;
@@ -8,27 +8,27 @@ use fedsa::error::Result;
 
 /// The episodes of one agent's log.
 ///
-/// Parts of episodes whose start was left out ([`EpisodePart::has_start`](crate::logs::episode::EpisodePart::has_start)) count as episodes that
-/// ended as they did, and have no return.
+/// Parts of episodes whose start was left out ([`EpisodePart::has_start`](crate::logs::episode::EpisodePart::has_start)) count as episodes
+/// with their end, but without a return.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct EpisodeSummary {
-    /// The transitions.
+    /// The number of transitions.
     pub transitions: usize,
-    /// The episodes that terminated.
+    /// The terminated episodes.
     pub ended: usize,
-    /// Those that were cut short where they were logged.
+    /// The truncated episodes.
     pub truncated: usize,
-    /// Those of which the log has no more.
+    /// The episodes cut off by the end of the log or a gap.
     pub cut: usize,
-    /// The transitions that are marked as terminal and as truncated, which count as terminal.
+    /// The transitions marked as both terminal and truncated, which count as terminal.
     pub both: usize,
-    /// The transitions of episodes with numbers that begin in another state than the one before in their episode led to: their rows are not in
-    /// the order of time.
+    /// The transitions of numbered episodes that begin in another state than the previous next state of their episode: their rows are not
+    /// in the order of time.
     pub jumps: usize,
-    /// The transitions that follow an episode's marked end under its number, as a new one.
+    /// The transitions that follow an episode's marked end under its number; they start a new episode.
     pub resumed: usize,
-    /// Discounted returns `sum_t gamma^t r_t` as they were logged, of episodes that ended or were truncated.
+    /// Discounted returns `sum_t gamma^t r_t` of terminated and truncated episodes.
     returns: RunningMoments,
     /// The least and the greatest reward; `None` without transitions.
     pub rewards: Option<(f64, f64)>,
@@ -40,11 +40,11 @@ impl EpisodeSummary {
     /// Reads a log.
     ///
     /// # Errors
-    /// When it cannot be read or used.
+    /// When the log cannot be read or used.
     pub fn of(source: &dyn LogSource, gamma: f64) -> Result<Self> {
         let mut all = Self::default();
         let (mut value, mut weight) = (0.0, 1.0);
-        // Of the row before: whether it is marked as an end, its number, and the state that it led to.
+        // Of the previous row: whether it is marked as an end, its episode number, and its next state.
         let (mut ended, mut last, mut before): (bool, Option<i64>, Vec<f64>) = (false, None, Vec::new());
         read_episodes(source, &mut |event| {
             match event {
@@ -88,7 +88,7 @@ impl EpisodeSummary {
         self.ended + self.truncated + self.cut
     }
 
-    /// Of all agents.
+    /// The summary of all agents.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         Self {
@@ -105,20 +105,20 @@ impl EpisodeSummary {
         }
     }
 
-    /// The number, the mean and the standard deviation (with the number as the divisor) of the returns of episodes that ended or were
-    /// truncated; `None` if there are none.
+    /// The number, the mean and the standard deviation (with the number as the divisor) of the returns of terminated and truncated
+    /// episodes; `None` if there are none.
     pub fn returns(&self) -> Option<(usize, f64, f64)> {
         let (mean, deviation) = self.returns.mean_and_deviation();
         (self.returns.count() > 0).then_some((self.returns.count(), mean, deviation))
     }
 
-    /// Whether most rows of `agents` agents are not in the order of time, so that episodes and their starts are not known.
+    /// Whether most rows of `agents` agents are out of the order of time, so that episodes and their starts are unknown.
     pub fn is_shuffled(&self, agents: usize) -> bool {
         2 * (self.cut + self.jumps) > self.transitions && self.transitions > agents
     }
 }
 
-/// The smallest range that has both.
+/// The smallest range that contains both.
 fn hull(a: Option<(f64, f64)>, b: Option<(f64, f64)>) -> Option<(f64, f64)> {
     match (a, b) {
         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
@@ -147,13 +147,13 @@ mod tests {
         }
     }
 
-    /// Rows of numbered episodes whose order is lost, and an episode that goes on after its end.
+    /// Rows of numbered episodes out of order, and an episode that resumes after its end.
     #[test]
     fn rows_out_of_order_are_counted() {
         let numbered = |episode: Vec<i64>| EpisodeSummary::of(&Log { episode: Some(episode), ..log() }, 0.5).unwrap();
         let all = numbered(vec![1, 1, 2, 2, 3, 4, 4]);
         assert_eq!((all.jumps, all.resumed, all.is_shuffled(1)), (0, 0, false));
-        // Row 2 begins a new episode with the number of the one that ended; row 4 goes on elsewhere.
+        // Row 2 begins a new episode with the number of the terminated one; row 4 begins in another state.
         let all = numbered(vec![1, 1, 1, 1, 4, 5, 5]);
         assert_eq!((all.jumps, all.resumed), (0, 1));
         let shuffled = Log { states: vec![9.0; 7], truncated: None, done: vec![false; 7], episode: Some(vec![1; 7]), ..log() };
@@ -165,7 +165,7 @@ mod tests {
     fn episodes_are_counted_with_their_returns() {
         let all = EpisodeSummary::of(&log(), 0.5).unwrap();
         assert_eq!((all.transitions, all.ended, all.truncated, all.cut, all.episodes()), (7, 1, 1, 1, 3));
-        // 1 + 2/2, and 4 + 8/2; the last episode goes on beyond the log.
+        // 1 + 2/2, and 4 + 8/2; the last episode extends beyond the log.
         assert_eq!(all.returns(), Some((2, 5.0, 3.0)));
         assert_eq!(all.both, 0);
         let more = all.join(EpisodeSummary::of(&Log { done: vec![true; 7], ..log() }, 0.5).unwrap());

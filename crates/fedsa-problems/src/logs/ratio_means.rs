@@ -1,25 +1,25 @@
-//! Checks whether importance ratios can be right: the mean of right ratios is 1.
+//! Checks whether importance ratios can be right: right ratios have the mean 1.
 //!
-//! Given the past, a ratio has the mean 1 in every state. Ratios minus 1 are therefore uncorrelated, even if states depend on each other,
-//! and the variance of their mean is the variance of a ratio divided by the number of rows.
+//! Given the past, a ratio has the mean 1 in every state. Ratios minus 1 are therefore uncorrelated, even if states depend on each other.
+//! The variance of their mean is the variance of a ratio divided by the number of rows.
 //!
-//! No value is estimated from ratios in three cases:
+//! Ratios are rejected in three cases:
 //!
-//! - Their mean is at least [`MAX_MEAN`]. By Markov's inequality, non-negative numbers with expectation 1 have such a mean with
-//!   probability `1 / MAX_MEAN` at most, whatever their distribution is.
-//! - Their mean is further from 1 than [`FAR`] and than [`STANDARD_ERRORS`] of its standard errors, and their effective number of rows is
-//!   at least [`ENOUGH`], so that the standard error is known.
+//! - Their mean is at least [`MAX_MEAN`]. By Markov's inequality, non-negative numbers with expectation 1 have such a mean with a
+//!   probability of at most `1 / MAX_MEAN`.
+//! - Their mean differs from 1 by more than [`FAR`] and by more than [`STANDARD_ERRORS`] standard errors, and their effective number of
+//!   rows is at least [`ENOUGH`], so that the standard error is known.
 //! - All ratios together have at least [`ENOUGH`] rows, but an effective number of rows below [`FEWEST`].
 //!
 //! The effective number of rows is `(sum rho)^2 / sum rho^2`. The evidence page of policy values has the error rates.
 
 use crate::logs::survey::{LogFacts, Surveyed};
 
-/// A mean ratio of at least this is wrong, whatever the distribution of the ratios is.
+/// A mean ratio of at least this is wrong, for any distribution.
 pub const MAX_MEAN: f64 = 100.0;
-/// A mean ratio that is further from 1 than this number of its standard errors is wrong.
+/// A mean ratio further from 1 than this number of standard errors is wrong.
 pub const STANDARD_ERRORS: f64 = 6.0;
-/// A mean ratio is wrong only if it is further from 1 than this.
+/// A mean ratio is wrong only if it differs from 1 by more than this.
 pub const FAR: f64 = 0.1;
 /// The least effective number of rows with which the standard error of a mean ratio is known.
 pub const ENOUGH: f64 = 100.0;
@@ -38,7 +38,7 @@ pub struct RatioMean {
 }
 
 impl RatioMean {
-    /// The mean of the ratios that are used; `None` for a log without ratios.
+    /// The mean of the ratios in use; `None` for a log without ratios.
     pub fn of(facts: &LogFacts) -> Option<Self> {
         Some(Self { rows: facts.transitions as f64, mean: facts.mean_ratio?, effective: facts.effective_size? })
     }
@@ -77,26 +77,26 @@ impl RatioMean {
         self.effective >= ENOUGH && 1.0 - self.mean > self.far()
     }
 
-    /// Whether a few of many rows carry all weight.
+    /// Whether a few of many rows carry all the weight.
     fn is_of_few(&self) -> bool {
         self.rows >= ENOUGH && self.effective < FEWEST
     }
 }
 
-/// Why no value is estimated from ratios.
+/// The reason for rejecting ratios.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WrongRatios {
-    /// The mean ratio is not 1: that of the log with this name, or that of all logs.
+    /// The mean ratio is wrong: of the log with this name, or of all logs.
     Mean(Option<String>, RatioMean),
-    /// A few rows carry the weight of all.
+    /// A few rows carry all the weight.
     FewRows(RatioMean),
 }
 
 impl Surveyed {
-    /// Why no value is estimated from the ratios of these logs; empty if the ratios can be right, or if there are none.
+    /// The reasons to reject the ratios of these logs; empty if the ratios can be right, or if there are none.
     ///
-    /// Clipping makes the mean of right ratios smaller. A mean is therefore too small only if it was too small before clipping, and too
-    /// large only if it is too large after clipping.
+    /// Clipping lowers the mean of right ratios. A mean is therefore too small only if it was too small before clipping, and too large only
+    /// if it is too large after clipping.
     pub fn wrong_ratios(&self) -> Vec<WrongRatios> {
         let (used, logged) = (self.facts.iter().filter_map(RatioMean::of), self.facts.iter().filter_map(RatioMean::before_clipping));
         let (used, logged): (Vec<_>, Vec<_>) = (used.collect(), logged.collect());

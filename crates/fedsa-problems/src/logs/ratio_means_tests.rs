@@ -5,7 +5,7 @@ use crate::logs::log::Log;
 use crate::logs::source::LogSource;
 use fedsa::random::{Purpose, Stream, stream};
 
-/// Logs with these ratios, one an agent.
+/// Logs with these ratios, one per agent.
 fn logs(all: Vec<Vec<f64>>) -> Surveyed {
     let log = |(c, ratio): (usize, Vec<f64>)| {
         let n = ratio.len();
@@ -31,7 +31,7 @@ fn is_wrong(ratios: Vec<f64>) -> bool {
     !logs(vec![ratios]).wrong_ratios().is_empty()
 }
 
-/// The share of 500 logs of n rows that are refused.
+/// The rejected share of 500 logs of n rows.
 fn refused(n: usize, mut ratio: impl FnMut(&mut Stream) -> f64) -> f64 {
     const LOGS: u64 = 500;
     let of = |seed| {
@@ -42,7 +42,7 @@ fn refused(n: usize, mut ratio: impl FnMut(&mut Stream) -> f64) -> f64 {
     count as f64 / LOGS as f64
 }
 
-/// Two actions: of the acting policy one has the probability `p`, of the other one `q`.
+/// Two actions: one has the probability `p` under the acting policy and `q` under the evaluated one.
 fn two_actions(p: f64, q: f64) -> impl FnMut(&mut Stream) -> f64 {
     move |s| if s.uniform() < p { q / p } else { (1.0 - q) / (1.0 - p) }
 }
@@ -91,7 +91,7 @@ fn a_few_rows_that_carry_all_weight_have_no_value_and_clipped_ones_do() {
     assert!((0..100).filter(|seed| is_wrong(heavy(*seed))).count() > 70);
 }
 
-/// What clipping takes from a mean is no sign of wrong ratios; a mean that was wrong before, and one that is wrong after, are.
+/// The weight lost by clipping does not make ratios wrong. A mean that was wrong before clipping, or is wrong after it, does.
 #[test]
 fn clipping_excuses_a_smaller_mean_only() {
     let clipped = |ratios: Vec<f64>, level| !logs(vec![ratios]).with_clipped_ratios(level).unwrap().wrong_ratios().is_empty();
@@ -108,7 +108,7 @@ fn the_log_with_wrong_ratios_is_named_and_all_are_judged_together() {
         matches!(&found[..], [WrongRatios::Mean(Some(name), of)] if name == "agent_1" && of.mean == 1e7 && of.rows == 500.0),
         "{found:?}"
     );
-    // Forty logs that are too short by themselves.
+    // Forty logs, each too short to decide.
     let found = logs(vec![vec![1.5; 50]; 40]).wrong_ratios();
     assert!(matches!(&found[..], [WrongRatios::Mean(None, of)] if of.rows == 2000.0), "{found:?}");
     assert!(logs(vec![right; 3]).wrong_ratios().is_empty());

@@ -1,17 +1,17 @@
 //! Logged transitions `(s, r, s', done)`, replayed in order (Markov) or drawn at random (i.i.d.).
 //!
-//! Under mean sampling logs are read in batches and only their mean operators are kept; tile codings of
-//! many tiles are sparse. Where features depend on each other the root is the solution of least norm.
+//! With mean sampling, logs are read in batches and only their mean operators are kept; tile codings with many tiles are sparse. If
+//! features are linearly dependent, the root is the solution of least norm.
 //!
-//! An agent need not visit every feature: its own system may be singular if the pooled one is not, unless `require_regular_agents`
+//! An agent need not visit every feature: its own system may be singular if the pooled one is regular, unless `require_regular_agents`
 //! refuses it.
 //!
-//! The root is least-squares temporal differences (LSTD) on the pooled data; with eligibility traces it is that of
-//! LSTD(lambda) ([`mod@crate::td::traces`]).
-//! With `operator = "gtd2"` or `"tdc"` the iterate is (theta, u), and the root minimises the projected Bellman error
+//! The root is the solution of least-squares temporal differences, LSTD(lambda), on the pooled data ([`mod@crate::td::traces`]). With
+//! `operator = "gtd2"` or `"tdc"` the iterate is (theta, u), and the root minimises the projected Bellman error
 //! ([`crate::td::gradient_td`]).
-//! States are clipped to the features' ranges. I.i.d. sampling draws with replacement.
-//! Markov sampling replays a log in order, and starts again at its end. `p_c = N_c / sum N_c`.
+//!
+//! States are clipped to the features' ranges. I.i.d. sampling draws with replacement. Markov sampling replays a log in order, and starts
+//! again at its end. `p_c = N_c / sum N_c`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,13 +62,13 @@ pub struct Logs {
     /// Names in the files, such as `{ reward = "r" }`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, String>,
-    /// Column that names each row's agent.
+    /// Column of agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_column: Option<String>,
     /// Treatment of unreadable rows.
     #[serde(default, skip_serializing_if = "is_default")]
     pub bad_rows: BadRows,
-    /// Keep rows that automatic resets wrote.
+    /// Keep rows of automatic resets.
     #[serde(default, skip_serializing_if = "is_default")]
     pub keep_autoreset_rows: bool,
     /// Discount factor; 1 only if all episodes end.
@@ -81,32 +81,32 @@ pub struct Logs {
     /// TD, GTD2 or TDC.
     #[serde(default, skip_serializing_if = "is_default")]
     pub operator: TdOperator,
-    /// Step of u over step of theta; 1 by default.
+    /// Step ratio of u to theta; 1 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 1e12)))]
     pub kappa: Option<f64>,
-    /// EPS: adds `EPS I` to every `A_c`.
+    /// Adds `ridge I` to every `A_c`.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub ridge: f64,
     /// Scaling of features.
     #[serde(default, skip_serializing_if = "is_default")]
     pub scaling: Scaling,
-    /// Use importance ratios if logs have them.
+    /// Use logged importance ratios.
     #[serde(default = "yes")]
     pub ratios: bool,
-    /// Clips larger importance ratios to this value.
+    /// Clips importance ratios to this value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub max_importance_ratio: Option<f64>,
-    /// Refuse agents whose own system is singular.
+    /// Refuse singular agents.
     #[serde(default)]
     pub require_regular_agents: bool,
     /// Held-out share of episodes.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub holdout: f64,
-    /// Seed of this draw.
+    /// Seed of the held-out episodes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub holdout_seed: u64,
     /// Additive noise.
@@ -153,11 +153,11 @@ fn yes() -> bool {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Scaling {
-    /// Features are taken as they are.
+    /// No scaling.
     #[default]
     None,
-    /// Every feature has the same mean square over the transitions of all agents, and all of them together 1. Values of
-    /// solutions do not change where features are independent and there is no ridge; step sizes and condition numbers do.
+    /// Equal mean squares over all agents' transitions, with sum 1. This changes step sizes and condition numbers, but no values, if
+    /// features are linearly independent and there is no ridge.
     EqualSquares,
 }
 
@@ -178,7 +178,7 @@ choice!(Sources, "a path, a glob or the name of a data set in quotes, or a list 
 );
 
 impl Sources {
-    /// As a list.
+    /// The sources as a list.
     pub fn list(&self) -> Vec<String> {
         match self {
             Sources::One(path) => vec![path.clone()],
@@ -188,7 +188,7 @@ impl Sources {
 }
 
 impl Logs {
-    /// TD(0) on all transitions of these logs, everything else as it is by default.
+    /// TD(0) on all transitions of these logs, with default settings.
     pub fn new(path: Sources, features: FeatureSpec, gamma: f64) -> Self {
         Self {
             path,
@@ -216,8 +216,8 @@ impl Logs {
     /// Opens the logs and reads them once ([`Surveyed`]).
     ///
     /// # Errors
-    /// When a log cannot be read or used, gamma is not in [0, 1], or 1 and an episode does not end, lambda not in [0, 1], the ridge below 0,
-    /// or all importance ratios are 0.
+    /// When a log cannot be read or used, gamma or lambda is not in [0, 1], gamma is 1 and an episode does not terminate, the ridge is
+    /// negative, or all importance ratios are 0.
     pub fn survey(&self, files: &dyn Files) -> Result<Surveyed> {
         self.check()?;
         let sources = without_resets(files.logs(&self.path.list(), &self.form())?, self.keep_autoreset_rows);
@@ -225,7 +225,7 @@ impl Logs {
         if self.gamma == 1.0 {
             logs.check_all_end()?;
         }
-        // Then nothing counts, and every method has converged where it starts.
+        // All samples would vanish, and every method would converge where it starts.
         if self.ratios && logs.facts.iter().all(|log| log.mean_ratio == Some(0.0)) {
             let what = "all importance ratios are 0: the policy that is evaluated never takes the actions of these logs";
             return Err(Error::data("path", what, "logs of a policy that takes the actions of the one that is evaluated"));
@@ -238,7 +238,7 @@ impl Logs {
             }
             Some(level) => logs.with_clipped_ratios(level)?,
         };
-        // Rows in another order have no traces.
+        // Rows out of order have no traces.
         let is_shuffled = |log: &&LogFacts| log.transitions > 1 && log.cut_off == log.transitions - 1;
         if self.lambda > 0.0
             && let Some(log) = logs.facts.iter().find(is_shuffled)
@@ -249,7 +249,7 @@ impl Logs {
         Ok(logs)
     }
 
-    /// How the files are laid out.
+    /// The layout of the files.
     pub fn form(&self) -> LogForm {
         LogForm::from(self.features.inputs())
             .with_columns(self.columns.clone())
@@ -258,10 +258,10 @@ impl Logs {
             .with_keep_autoreset_rows(self.keep_autoreset_rows)
     }
 
-    /// The feature map on these logs. Reads them once more where features are scaled.
+    /// The feature map on these logs. It reads them once more if features are scaled.
     ///
     /// # Errors
-    /// When a range is bad, or there would be too many features.
+    /// When a range is invalid, or there are too many features.
     pub fn map(&self, logs: &Surveyed) -> Result<FeatureMap> {
         let map = logs.map(&self.features, &self.ranges)?;
         let map = match self.scaling {
@@ -283,13 +283,13 @@ impl Logs {
         Ok(map)
     }
 
-    /// The number of active features of a state, if systems of this map, before it is scaled, are kept sparse.
+    /// The number of active features of a state, if this map has sparse systems before scaling.
     fn sparse(&self, map: &FeatureMap) -> Option<usize> {
         let is_plain = self.lambda == 0.0 && self.scaling == Scaling::None && !self.operator.has_auxiliary();
         map.sparse().filter(|_| is_plain).map(|(m, _)| m)
     }
 
-    /// The operator with its settings; refuses settings that do not go with it.
+    /// The operator with its settings; refuses settings that do not fit it.
     fn gradient_rule(&self) -> Result<GradientRule> {
         let rule = GradientRule::of(self.operator, self.kappa, self.ridge)?;
         if self.operator.has_auxiliary() && self.lambda > 0.0 {
@@ -322,7 +322,7 @@ impl Logs {
         noise::field(problem, self.noise.as_ref(), sampling, isa, singular)
     }
 
-    /// The LSTD solution of all agents' transitions, d numbers: that of least norm where it is not unique.
+    /// The LSTD solution of all agents' transitions, d numbers; if not unique, the solution of least norm.
     ///
     /// # Errors
     /// When a log cannot be read, or sums overflow.
@@ -332,7 +332,7 @@ impl Logs {
         Ok(Systems::new(kinds, kind_of, logs.weights()).with_ridge(self.ridge).least_root().theta)
     }
 
-    /// The number of components of the model for states with these columns, which are `seen` in these ranges.
+    /// The number of model components for states with these columns, with values `seen` in these ranges.
     ///
     /// # Errors
     /// As [`FeatureSpec::ranges`] and [`FeatureMap::new`].
@@ -341,7 +341,7 @@ impl Logs {
         Ok(self.operator.dim(FeatureMap::new(&self.features, columns, &ranges)?.len()))
     }
 
-    /// How traces go on.
+    /// The update rule of traces.
     pub fn rule(&self) -> TraceRule {
         TraceRule { gamma: self.gamma, lambda: self.lambda, ratios: self.ratios }
     }
@@ -445,7 +445,7 @@ impl ProblemSettings for Logs {
             map.columns().len()
         );
         let source = total * (16.0 * k + 17.0) + ratios;
-        // Held-out episodes are kept while the problem is built, and their copies while they are gathered.
+        // Held-out episodes are kept while the problem is built; gathering them takes a copy.
         let held = logs.held.iter().map(|log| (16.0 * k + 33.0) * log.len() as f64).sum::<f64>();
         let n = self.operator.dim(map.len()) as f64;
         let noisy = |sizes| noise::with_noise(sizes, self.noise.as_ref(), logs.facts.len(), n as usize);
@@ -454,18 +454,18 @@ impl ProblemSettings for Logs {
             (peak + 2.0 * held, kept)
         };
         if let Some(m) = self.sparse(&map) {
-            // Two numbers of 32 bits, and two values of 64 bits.
+            // Two 32-bit indices, and two 64-bit values.
             let each = if map.is_mixed() { 24.0 } else { 8.0 };
             let sizes = memory::sparse(agents, d, m as f64, each, most, total, sampling, source, threads);
             return Ok(MemoryEstimate::new(with_held(sizes), text));
         }
         if sampling.kind == Law::Mean {
-            // Of gtd2 and tdc the means of TD too, from which their systems are made.
+            // gtd2 and tdc build their systems from the means of TD.
             let (peak, kept) = memory::log_means(agents, n, threads);
             let sizes = if self.operator.has_auxiliary() { (peak + memory::log_means(agents, d, threads).0, kept) } else { (peak, kept) };
             return Ok(MemoryEstimate::new(with_held(sizes), text));
         }
-        // Ratios once more, and where traces start.
+        // A copy of the ratios, and the starts of traces.
         let traces = if self.ratios { ratios } else { 0.0 } + if self.lambda > 0.0 { total } else { 0.0 };
         let sizes = TableSizes {
             agents,
@@ -476,7 +476,7 @@ impl ProblemSettings for Logs {
             transitions: total,
             most,
             chain: Moves::Replay,
-            // Features before they are laid out, and the transitions once more.
+            // Features before the layout, and a copy of the transitions.
             making: 16.0 * most * d + 16.0 * most,
             source,
             solved: self.require_regular_agents,
@@ -488,7 +488,7 @@ impl ProblemSettings for Logs {
 }
 
 impl Logs {
-    /// The field of a problem, with the ridge and the noise where there are some.
+    /// The field of a problem, with the ridge and the noise, if any.
     fn joined<P: Problem>(&self, problem: P, sampling: Sampling, isa: Isa, singular: bool) -> Result<Arc<dyn Field>> {
         if self.ridge > 0.0 {
             return noise::field(Ridge::new(problem, self.ridge), self.noise.as_ref(), sampling, isa, singular);

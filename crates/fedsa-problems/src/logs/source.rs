@@ -1,4 +1,4 @@
-//! Logs that are read in batches, as often as needed: what does not fit into memory need not be there.
+//! Logs that are read in batches, as often as needed, so that they need not fit into memory.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,18 +7,18 @@ use crate::logs::log::{Break, EpisodeEnd, Episodes, LastTransition, Log};
 use crate::logs::log_facts::LogFacts;
 use fedsa::error::{Error, Result};
 
-/// Which columns of a log are the state, the input of a feature map.
+/// The columns of a log that are the state, the input of a feature map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Inputs {
     /// State columns: `s_*`, followed by `next_*`.
     #[default]
     States,
-    /// Features that were logged: `phi_*`, followed by `phi_next_*`.
+    /// Logged features: `phi_*`, followed by `phi_next_*`.
     Features,
 }
 
 impl Inputs {
-    /// The prefix of the names of the columns of a state, and of those of the state that followed.
+    /// The prefixes of the column names of a state and of a next state.
     pub const fn prefixes(self) -> (&'static str, &'static str) {
         match self {
             Inputs::States => ("s_", "next_"),
@@ -27,7 +27,7 @@ impl Inputs {
     }
 }
 
-/// What passes over a log told.
+/// Facts from passes over a log.
 #[derive(Debug, Default)]
 pub struct KnownOfLog {
     pub(crate) facts: OnceLock<LogFacts>,
@@ -36,29 +36,29 @@ pub struct KnownOfLog {
 
 /// One agent's log, which can be read from its start as often as needed.
 pub trait LogSource: Send + Sync {
-    /// Who logged it: the agent's name in messages and tables.
+    /// The agent's name in messages and tables.
     fn name(&self) -> &str;
     /// The names of the state columns, k.
     fn columns(&self) -> &[String];
-    /// Calls `see` with all transitions, in batches of at least one, in their order. Batches have [`LogSource::name`] and
-    /// [`LogSource::columns`], and all of them the same optional columns. Numbers need not have been checked.
+    /// Calls `see` with all transitions, in non-empty batches, in their order. All batches have [`LogSource::name`],
+    /// [`LogSource::columns`], and the same optional columns. Numbers may be unchecked.
     ///
     /// # Errors
     /// When the log cannot be read, or the first error of `see`.
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()>;
-    /// Where what passes over the log told may be kept, so that it need not be read again to know it.
+    /// The store of facts about the log, so that it need not be read again for them.
     fn known(&self) -> Option<&KnownOfLog> {
         None
     }
-    /// The rows that its reader left out, as far as it has been read.
+    /// The rows that the reader has left out so far.
     fn left_out(&self) -> Vec<LeftOutRows> {
         Vec::new()
     }
-    /// Whether its reader took each next state from the following row, because the log has no columns of next states.
+    /// Whether the reader took each next state from the following row, because the log has no columns of next states.
     fn next_follows(&self) -> bool {
         false
     }
-    /// An error that [`read_checked`] found in its transitions, as the user knows them: an error about a file names the file.
+    /// An error of [`read_checked`] in this log, with the place in the user's terms: for a file, its name.
     fn located(&self, e: Error) -> Error {
         e
     }
@@ -105,7 +105,7 @@ pub fn in_memory(logs: Vec<Log>) -> Vec<Box<dyn LogSource>> {
     logs.into_iter().map(|log| Box::new(log) as Box<dyn LogSource>).collect()
 }
 
-/// Transitions of a log that follow each other, and what came before them.
+/// Consecutive transitions of a log, with the context before them.
 #[derive(Debug, Clone, Copy)]
 pub struct LogBatch<'a> {
     /// The transitions.
@@ -114,17 +114,17 @@ pub struct LogBatch<'a> {
     pub first: usize,
     /// How the transitions before the first ended; `None` if it continues their episode, or is the first of the log.
     pub end_before: Option<EpisodeEnd>,
-    /// Whether the first is cut off from the transition before it, as [`Log::is_cut_off`] says.
+    /// Whether the first is cut off from the previous transition ([`Log::is_cut_off`]).
     pub is_cut_off: bool,
 }
 
 impl LogBatch<'_> {
-    /// Whether a trace starts anew at transition `i` of the batch, as [`Log::begins`] says.
+    /// Whether a trace starts at transition `i` of the batch ([`Log::begins`]).
     pub fn begins(&self, i: usize) -> bool {
         if i == 0 { self.first == 0 || self.end_before.is_some() } else { self.log.begins(i) }
     }
 
-    /// Whether transition `i` of the batch is the first of an episode, as [`Log::starts`] says.
+    /// Whether transition `i` of the batch is the first of an episode ([`Log::starts`]).
     pub fn starts(&self, i: usize) -> bool {
         self.begins(i) && self.log.break_before(i) != Break::LeftOut
     }
@@ -135,13 +135,13 @@ impl LogBatch<'_> {
         if i == 0 { self.end_before } else { self.log.end_before(i) }
     }
 
-    /// The number of transitions that are cut off from those before them.
+    /// The number of transitions that are cut off from the previous one.
     pub fn cut_off(&self) -> usize {
         usize::from(self.is_cut_off) + (1..self.log.len()).filter(|i| self.log.is_cut_off(*i)).count()
     }
 }
 
-/// The last transition of a batch, for the batch after it.
+/// The last transition of a batch, for the next batch.
 struct KeptTransition {
     end: Option<EpisodeEnd>,
     episode: Option<i64>,
@@ -159,7 +159,7 @@ impl KeptTransition {
     }
 }
 
-/// Reads a whole log in batches that passed the checks of [`Log::check`].
+/// Reads a whole log in batches, with the checks of [`Log::check`].
 ///
 /// # Errors
 /// As [`LogSource::read`] and [`Log::check`].
@@ -206,7 +206,7 @@ pub fn whole(source: &dyn LogSource) -> Result<Log> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A log that is read in batches of a size.
+    /// A log that is read in batches of this size.
     pub(crate) struct InBatches(pub Log, pub usize);
 
     impl LogSource for InBatches {
@@ -259,11 +259,11 @@ pub(crate) mod tests {
         }
     }
 
-    /// Without episodes, a transition whose state did not follow is the first of an episode, wherever batches end.
+    /// Without episodes, a transition with an unexpected state is the first of an episode, wherever batches end.
     #[test]
     fn rows_that_do_not_follow_are_cut_off() {
         let mut log = Log { episode: None, ..log() };
-        // Row 1 and row 8 begin elsewhere; row 3 follows a terminal transition, after which nothing is cut off.
+        // Rows 1 and 8 begin elsewhere; row 3 follows a terminal transition, after which nothing is cut off.
         for row in [1, 3, 8] {
             log.states[row] += 0.5;
         }
@@ -277,7 +277,7 @@ pub(crate) mod tests {
             .unwrap();
             assert_eq!((cut, begins), (2, vec![0, 1, 3, 6, 8]), "{size}");
         }
-        // The numbers of episodes decide where there are any.
+        // Episode numbers, if any, decide.
         let numbered = Log { episode: Some(vec![0; 9]), done: vec![false; 9], ..log };
         assert_eq!((0..9).filter(|i| numbered.begins(*i)).count(), 1);
     }

@@ -1,8 +1,8 @@
-//! TD(0) on logs with sparse features: tile codings of up to millions of tiles, of which a state has a few active ones.
+//! TD(0) on logs with sparse features, such as tile codings of up to millions of tiles with a few active ones per state.
 //!
-//! With m active tiles of the value v, `A(z) = rho v^2 1_phi (1_phi - gamma 1_phi')^T` has 2 m^2 entries, and
-//! `b(z) = rho v r 1_phi`. A sampled step costs m operations, whatever d is. Means are kept as sparse rows. In products of tiles or values with
-//! other maps the m active features have values of their own in place of 1, and v = 1.
+//! With m active tiles of the value v, `A(z) = rho v^2 1_phi (1_phi - gamma 1_phi')^T` has 2 m^2 entries, and `b(z) = rho v r 1_phi`. A
+//! sampled step costs m operations, for any d. Means are kept as sparse rows. In products with dense maps, the m active features have
+//! separate values instead of 1, and v = 1.
 
 use crate::features::FeatureMap;
 use crate::logs::log::Log;
@@ -18,16 +18,16 @@ use fedsa::problem::{Problem, StepKernel};
 use fedsa::random::Stream;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
-/// The mean operator of one agent: rows of `Abar` that are not 0, in increasing order.
+/// The mean operator of one agent: the non-zero rows of `Abar`, in increasing order.
 #[derive(Debug, Default)]
 struct Rows {
-    /// The number of each row.
+    /// The index of each row.
     row: Vec<u32>,
-    /// Where the entries of each row begin, and where the last ends.
+    /// The first entry of each row, then the number of entries.
     start: Vec<usize>,
     column: Vec<u32>,
     value: Vec<f64>,
-    /// `bbar` in these rows; it is 0 in all others.
+    /// `bbar` in these rows; other entries are 0.
     b: Vec<f64>,
 }
 
@@ -48,7 +48,7 @@ impl Rows {
 
 /// Sums over one agent's transitions, row by row.
 struct Sums {
-    /// The place of each row among those that are kept; `u32::MAX` for none.
+    /// The position of each row among the kept rows; `u32::MAX` for none.
     place: Vec<u32>,
     row: Vec<u32>,
     /// The entries of each kept row, by increasing column.
@@ -99,7 +99,7 @@ impl Sums {
         for k in order {
             rows.row.push(self.row[k]);
             rows.b.push(share * self.b[k]);
-            // What is laid out is freed row by row.
+            // Frees each row after it is laid out.
             for (j, x) in std::mem::take(&mut entries[k]) {
                 rows.column.push(j);
                 rows.value.push(share * x);
@@ -110,7 +110,7 @@ impl Sums {
     }
 }
 
-/// What the active tiles of a log are made from.
+/// The map and its number of active features.
 #[derive(Debug, Clone, Copy)]
 struct Tiles<'a> {
     map: &'a FeatureMap,
@@ -211,7 +211,7 @@ struct Active<'a> {
 impl<'a> Active<'a> {
     const NOTHING: Self = Self { numbers: &[], values: &[] };
 
-    /// Those of a state. There is room for values if the map is mixed.
+    /// The active features of a state; `values` has room for them if the map is mixed.
     fn of(map: &FeatureMap, state: &[f64], numbers: &'a mut [u32], values: &'a mut [f64]) -> Self {
         map.active(state, numbers);
         if !values.is_empty() {
@@ -226,12 +226,12 @@ impl<'a> Active<'a> {
     }
 }
 
-/// One agent's transitions, as the numbers of active features.
+/// One agent's transitions, as indices of active features.
 #[derive(Debug)]
 struct Steps {
-    /// m numbers a transition.
+    /// m indices per transition.
     phi: Vec<u32>,
-    /// m numbers a transition; [`NONE`] where the transition is terminal.
+    /// m indices per transition; [`NONE`] if the transition is terminal.
     next: Vec<u32>,
     /// The values of both; empty if all are 1.
     values: [Vec<f64>; 2],
@@ -248,7 +248,7 @@ const NONE: u32 = u32::MAX;
 pub struct SparseTd {
     means: Means,
     weights: Vec<f64>,
-    /// The transitions of each agent; none under mean sampling.
+    /// The transitions of each agent; empty with mean sampling.
     steps: Vec<Steps>,
     m: usize,
     v: f64,
@@ -257,11 +257,10 @@ pub struct SparseTd {
 }
 
 impl SparseTd {
-    /// Agents with these logs and weights, all of whose features are sparse. Under mean sampling the logs are read once and not
-    /// kept.
+    /// Agents with these logs and weights, with sparse features. Mean sampling reads the logs once and does not keep them.
     ///
     /// # Errors
-    /// When a log cannot be read, its sums overflow, or chains start at a transition that does not exist.
+    /// When a log cannot be read, its sums overflow, or chains start at a transition out of range.
     ///
     /// # Panics
     /// When the map's features are not sparse.
@@ -301,7 +300,7 @@ impl SparseTd {
         Active { numbers, values: if values.is_empty() { values } else { &values[z * self.m..][..self.m] } }
     }
 
-    /// `rho v (r + gamma phi'^T theta - phi^T theta)` and the features that it is added to.
+    /// `rho v (r + gamma phi'^T theta - phi^T theta)`, and the features to which it is added.
     #[inline(always)]
     fn update(&self, c: usize, z: usize, theta: &mut [f64], fresh: impl Fn(&mut [f64], usize)) -> (f64, Active<'_>) {
         let steps = &self.steps[c];
@@ -339,7 +338,7 @@ impl Steps {
 }
 
 impl Problem for SparseTd {
-    /// The number of a transition.
+    /// The index of a transition.
     type Obs = usize;
 
     fn dim(&self) -> usize {
@@ -374,7 +373,7 @@ impl Problem for SparseTd {
         }
     }
     fn apply(&self, c: usize, theta: &[f64], z: &usize, out: &mut [f64]) {
-        // `update` takes what it may bring up to date; here everything is.
+        // `update` works on components that it may bring up to date; here all are.
         out.copy_from_slice(theta);
         let (step, active) = self.update(c, *z, out, |_, _| {});
         out.iter_mut().zip(theta).for_each(|(out, theta)| *out = -self.means.ridge * theta);
@@ -395,8 +394,8 @@ impl Problem for SparseTd {
 }
 
 impl SparseTd {
-    /// Changes the active tiles only. Those that were not active for k steps make up for the drift of k steps at once when
-    /// they become active, or at the end, which differs from k single steps by rounding.
+    /// Changes active tiles only. A tile that was inactive for k steps catches up on the drift of k steps when it becomes active, or at the
+    /// end. This differs from k single steps by rounding.
     fn steps(&self, lanes: &mut Lanes, etas: &[f64], _: Isa) {
         // The sums of the step sizes before each step.
         let mut before = Vec::with_capacity(etas.len() + 1);

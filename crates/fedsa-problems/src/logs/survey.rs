@@ -1,4 +1,4 @@
-//! What passes over logs tell before their transitions are used: how many there are, and in which ranges.
+//! Facts from passes over logs before their transitions are used, such as counts and ranges.
 
 use crate::features::{ColumnNeeds, ColumnStatistics, FeatureMap, FeatureSpec, Ranges, quantiles};
 use crate::logs::clipped::{Clipped, clip};
@@ -64,17 +64,17 @@ impl LogFacts {
     }
 }
 
-/// All agents' logs, surveyed.
+/// All agents' logs, with facts from a first pass.
 pub struct Surveyed {
-    /// The logs, without the episodes that are held out.
+    /// The logs, without held-out episodes.
     pub sources: Vec<Box<dyn LogSource>>,
-    /// What a pass over each told.
+    /// Facts from a pass over each.
     pub facts: Vec<LogFacts>,
-    /// The episodes that are held out, a log for each agent; empty if none are.
+    /// The held-out episodes, a log for each agent; empty if there are none.
     pub held: Vec<Log>,
 }
 
-/// The largest importance ratio is a number.
+/// Checks the largest importance ratio.
 pub(crate) fn check_clip(level: f64) -> Result<()> {
     require(level > 0.0 && level.is_finite(), "max_importance_ratio", level, "a finite number above 0")
 }
@@ -91,8 +91,8 @@ impl Surveyed {
         Ok(Self { sources, facts, held })
     }
 
-    /// The same logs, held-out episodes too, with the importance ratios above `level` replaced by it ([`Clipped`]). Reads logs with ratios
-    /// once more.
+    /// The same logs, including held-out episodes, with importance ratios clipped at `level` ([`Clipped`]). Reads logs with ratios once
+    /// more.
     ///
     /// # Errors
     /// When the level is not a finite number above 0 (key `max_importance_ratio`), no log has ratios, or a log cannot be read.
@@ -125,7 +125,7 @@ impl Surveyed {
         Ok(self)
     }
 
-    /// The rows that readers left out, by file and reason.
+    /// The rows left out by readers, by file and reason.
     pub fn left_out(&self) -> Vec<LeftOutRows> {
         self.sources.iter().flat_map(|source| source.left_out()).collect()
     }
@@ -135,7 +135,7 @@ impl Surveyed {
         self.sources.iter().any(|source| source.next_follows())
     }
 
-    /// The episodes of each agent, without those that are held out. Reads all logs once more.
+    /// The episodes of each agent, without held-out ones. Reads all logs once more.
     ///
     /// # Errors
     /// When a log cannot be read.
@@ -143,7 +143,7 @@ impl Surveyed {
         parallel::try_map(self.sources.len(), |c| EpisodeSummary::of(&*self.sources[c], gamma))
     }
 
-    /// Refuses logs with episodes that do not terminate, held-out ones too.
+    /// Refuses logs with episodes that do not terminate, including held-out ones.
     ///
     /// # Errors
     /// When there is such an episode (key `gamma`), or a log cannot be read.
@@ -169,7 +169,7 @@ impl Surveyed {
         self.facts.iter().map(|facts| facts.transitions).sum()
     }
 
-    /// The agents' weights `p_c`, their shares of the transitions.
+    /// The agents' weights `p_c`: their shares of the transitions.
     pub fn weights(&self) -> Vec<f64> {
         let total = self.transitions();
         self.facts.iter().map(|facts| facts.transitions as f64 / total as f64).collect()
@@ -178,7 +178,7 @@ impl Surveyed {
     /// The feature map on these logs, without a scale.
     ///
     /// # Errors
-    /// When a range is bad, or there would be too many features.
+    /// When a range is invalid, or there are too many features.
     pub fn map(&self, spec: &FeatureSpec, given: &Ranges) -> Result<FeatureMap> {
         let columns = self.columns();
         let seen: Vec<(f64, f64)> = (0..columns.len())
@@ -197,8 +197,8 @@ impl Surveyed {
         FeatureMap::with_statistics(spec, columns, &ranges, statistics).map_err(|e| if e.key.is_empty() { e.inside("features") } else { e })
     }
 
-    /// What a map takes from the data besides ranges: quantiles of an even sample of the states ([`StateSample`]), or means and standard
-    /// deviations of all of them, for which logs are read once more.
+    /// The statistics that a map takes from the data. Quantiles come from an even sample of the states ([`StateSample`]); means and
+    /// standard deviations come from all states, in another pass over the logs.
     fn statistics(&self, needs: &[ColumnNeeds]) -> Result<ColumnStatistics> {
         let (columns, mut statistics) = (self.columns(), ColumnStatistics::default());
         if needs.iter().any(|needs| needs.quantiles.is_some()) {
@@ -236,10 +236,10 @@ impl Surveyed {
         })
     }
 
-    /// In how many transitions each column of the state is outside of its range in the map, and is clipped.
+    /// For each state column, the number of transitions with a value outside the map's range, which is clipped.
     ///
     /// # Errors
-    /// When a log cannot be read; only logs with such states are.
+    /// When a log cannot be read; only logs with such states are read.
     pub fn clipped(&self, map: &FeatureMap) -> Result<Vec<usize>> {
         let k = self.columns().len();
         let counts = parallel::try_map(self.sources.len(), |c| {
@@ -258,7 +258,7 @@ impl Surveyed {
         Ok((0..k).map(|j| counts.iter().map(|counts| counts[j]).sum()).collect())
     }
 
-    /// A log, and the number of a column among these that are not all whole numbers in it.
+    /// A log in which one of these columns has other than whole numbers, and the column's index.
     fn not_whole(&self, is_asked: impl Fn(usize) -> bool) -> Option<(&LogFacts, usize)> {
         self.facts.iter().find_map(|log| (0..log.whole.len()).find(|j| is_asked(*j) && !log.whole[*j]).map(|j| (log, j)))
     }
@@ -269,8 +269,8 @@ impl Surveyed {
         self.not_whole(|_| true).is_none().then(|| (0..self.columns().len()).map(of).collect()).flatten()
     }
 
-    /// The numbers by which features are multiplied so that they have equal mean squares over all transitions, with a sum
-    /// of 1; 1 for features that are 0 in every state.
+    /// The factors that give features equal mean squares over all transitions, with a sum of 1; the factor is 1 for features that are 0 in
+    /// every state.
     ///
     /// # Errors
     /// When a log cannot be read.

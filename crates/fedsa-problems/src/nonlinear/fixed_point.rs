@@ -1,30 +1,30 @@
-//! The `fixed-point` problem: nonlinear operators that are no gradients, and whose mean is certified to have one root.
+//! The `fixed-point` problem: nonlinear operators that are no gradients. A certificate shows that the mean has exactly one root.
 //!
-//! Agent c has a map `F_c` of R^d, and wanted is the fixed point of the agents' mean map:
+//! Agent c has a map `F_c` of R^d. The problem is to find the fixed point of the mean map:
 //!
 //! ```text
 //! gbar_c(theta)  = F_c(theta) - theta,    F_c(theta) = W_c tanh(theta) + b_c
 //! g_c(theta, z)  = (1 + m_cz) W_c tanh(theta) + b_c + a_cz - theta
 //! ```
 //!
-//! with tanh component by component and z one of k outcomes. `W_c = W + spread (G_c - mean of all G) / sqrt(d)` with Gaussian `G_c`, and
-//! W is a Gaussian matrix scaled to `||W|| = contraction < 1` (2-norm). The mean of the `W_c` is therefore W for every number of
-//! agents, and since tanh is 1-Lipschitz the mean map is a contraction:
+//! with tanh by component and z one of k outcomes. `W_c = W + spread (G_c - mean of all G) / sqrt(d)` with Gaussian `G_c`. W is a Gaussian
+//! matrix scaled to `||W|| = contraction < 1` (2-norm). The mean of the `W_c` is therefore W for every number of agents. Since tanh is
+//! 1-Lipschitz, the mean map is a contraction:
 //!
 //! ```text
 //! <gbar(x) - gbar(y), x - y>  <=  -(1 - ||W||) ||x - y||^2
 //! ```
 //!
-//! ([`Facts::monotone`]). Single agents are no contractions once `spread` is near 1 (`||W_c||` is about `2 spread`): the roots
-//! of their own operators may be several, or unstable, and local steps of one agent then lead away from any of them.
+//! ([`Facts::monotone`]). Single agents are no contractions once `spread` is near 1, where `||W_c||` is about `2 spread`. Their operators
+//! may then have several or unstable roots, from which local steps of one agent lead away.
 //!
-//! Singular values of large matrices take long. Above d = 500 the norm of a Gaussian matrix is therefore replaced by its bound
-//! `2 sqrt(d) + 9`, which one matrix in 10^17 exceeds: W is then scaled to `||W|| <= contraction`, 0.8 or more of it, and the
-//! certificate is weaker: `1 - contraction`, and a Lipschitz constant of at most `1 + contraction + spread (2 + 9 / sqrt(d))`.
+//! Singular values of large matrices take long. Above d = 500 the bound `2 sqrt(d) + 9` therefore replaces the norm of a Gaussian matrix;
+//! one matrix in 10^17 exceeds it. W is then scaled to `||W|| <= contraction`, at least 0.8 of it. The certificate is weaker:
+//! `1 - contraction`, and a Lipschitz constant of at most `1 + contraction + spread (2 + 9 / sqrt(d))`.
 //!
-//! The noise has mean 0 over the k outcomes: `m_cz ~ multiplicative N(0, 1)` and `a_cz ~ additive N(0, I)`, drawn once for each
-//! agent and outcome, less their mean over the outcomes, and scaled so that their variance over the outcomes is that of
-//! the law in expectation. Outcomes are drawn uniformly, or along a chain.
+//! The noise has mean 0 over the k outcomes. `m_cz ~ multiplicative N(0, 1)` and `a_cz ~ additive N(0, I)` are drawn once for each agent
+//! and outcome, centred over the outcomes, and scaled so that their expected variance over the outcomes equals the law's variance. Outcomes
+//! are drawn uniformly, or along a chain.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ use fedsa::sampling::Sampling;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FixedPoint {
-    /// Number of agents N.
+    /// Agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
     /// Dimension d.
@@ -66,7 +66,7 @@ pub struct FixedPoint {
     /// `b_c ~ offsets N(0, I)`.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub offsets: f64,
-    /// Number of outcomes k.
+    /// Outcomes k.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = index_chain::MAX_STATES)))]
     pub outcomes: usize,
     /// Standard deviation of `a_cz`.
@@ -136,10 +136,10 @@ impl FixedPoint {
         all
     }
 
-    /// The noise of agent `c`: for every outcome `1 + m_cz` and then `a_cz`, k x (d + 1).
+    /// The noise of agent `c`: `1 + m_cz` and then `a_cz` for every outcome, k x (d + 1).
     fn noise_of(&self, c: usize) -> Vec<f64> {
         let (d, k) = (self.dim, self.outcomes);
-        // The mean of k draws takes 1/k of their variance away.
+        // Centring k draws removes 1/k of their variance.
         let whole = if k > 1 { (k as f64 / (k as f64 - 1.0)).sqrt() } else { 0.0 };
         let mut s = stream(self.seed, Purpose::Noise, 0, c);
         let std = |i: usize| whole * if i == 0 { self.multiplicative } else { self.additive };
@@ -150,18 +150,18 @@ impl FixedPoint {
     }
 }
 
-/// Whether singular values of d x d matrices are too dear.
+/// Whether singular values of d x d matrices would take too long.
 fn is_large(d: usize) -> bool {
     d > linalg::MAX_FOR_NORM
 }
 
-/// A bound of the norm of a d x d matrix of independent N(0, 1) entries: `E ||G|| <= 2 sqrt(d)`, and `||G||` exceeds its mean by t with
-/// probability `exp(-t^2 / 2)` at most, 3e-18 for t = 9 (Davidson, Szarek 2001, theorem II.13).
+/// A bound of the norm of a d x d matrix of independent N(0, 1) entries. `E ||G|| <= 2 sqrt(d)`, and `||G||` exceeds its mean by t with a
+/// probability of at most `exp(-t^2 / 2)`, 3e-18 for t = 9 (Davidson, Szarek 2001, theorem II.13).
 fn gaussian_norm(d: usize) -> f64 {
     2.0 * (d as f64).sqrt() + 9.0
 }
 
-/// Subtracts from vectors of `len` numbers their mean.
+/// Subtracts the mean from vectors of `len` numbers.
 fn centre(vectors: &mut [f64], len: usize) {
     let n = (vectors.len() / len) as f64;
     let mut mean = vec![0.0; len];
@@ -230,7 +230,7 @@ impl ProblemSettings for FixedPoint {
 #[derive(Debug)]
 struct Map {
     d: usize,
-    /// `W_c` column by column, N x d x d.
+    /// `W_c`, column by column, N x d x d.
     matrices: Vec<f64>,
     /// `b_c`, N x d.
     offsets: Vec<f64>,
@@ -321,7 +321,7 @@ impl Facts for Map {
     }
     fn monotone(&self) -> Option<Monotone> {
         if is_large(self.d) {
-            // Entries of a Gaussian matrix less the mean of N such matrices have the variance 1 - 1/N.
+            // Entries of a Gaussian matrix minus the mean of N such matrices have the variance 1 - 1/N.
             let size = (1.0 - 1.0 / self.weights.len() as f64).sqrt() * gaussian_norm(self.d) / (self.d as f64).sqrt();
             return Monotone::of(1.0 - self.contraction, 1.0 + self.contraction + self.spread * size);
         }
@@ -334,7 +334,7 @@ impl Facts for Map {
         }
         Monotone::of(1.0 - linalg::norm2(&mean), 1.0 + largest)
     }
-    /// A product with a matrix, and d hyperbolic tangents, each of which takes as long as some 20 multiplications.
+    /// A matrix product, and d hyperbolic tangents, each as slow as some 20 multiplications.
     fn step_work(&self) -> Option<usize> {
         Some(self.d * (self.d + 20))
     }

@@ -6,23 +6,23 @@
 //! g_c(theta, z) = (r + gamma max_a' phi(s', a')^T theta - phi(s, a)^T theta) phi(s, a)
 //! ```
 //!
-//! (\[F\]: "policy evaluation and control"; Watkins 1989 with one-hot features). The operators are piecewise linear, not
-//! gradients and not smooth. Their Jacobian is that of the greedy actions, the first of several that are equally good; Newton's
-//! method with it is policy iteration.
+//! (\[F\]: "policy evaluation and control"; Watkins 1989 with one-hot features). The operators are piecewise linear, neither gradients nor
+//! smooth. Their Jacobian uses the greedy actions, the first one among ties. Newton's method with it is policy iteration.
 //!
-//! **Environments** are those of the `garnet` problem: for every state and action `branching` successors, and agents that differ
-//! by the same presets of `heterogeneity`. Rewards r(s, a) ~ U(0, 1) are shared by the agents before the preset changes them.
-//! Kernels are drawn again until the chain has one closed class of at least `min_class` states, by default all.
+//! **Environments** are Garnet MDPs: every state and action has `branching` successors, and agents differ by the presets of
+//! `heterogeneity`. Agents share rewards r(s, a) ~ U(0, 1) before the preset changes them. Kernels are drawn again until the chain has one
+//! closed class of at least `min_class` states, by default all.
 //!
-//! **Behaviour policy**, the same for all agents: with probability `exploration` an action drawn uniformly, otherwise the
-//! state's own action, which is drawn once.
+//! **Behaviour policy**, the same for all agents: with probability `exploration` an action drawn uniformly, otherwise the state's own
+//! action, which is drawn once.
 //!
-//! **The root.** With tabular features (one for each pair of a state and an action, the default) the mean operator is that of the mean
-//! MDP, in which a step from (s, a) is one of a random agent, and exactly one root exists if every pair is visited. With other
-//! features there may be no root, or several; it is looked for by Newton's method from 0, and from where projected value iteration
-//! settles. It is certified that there is exactly one ([`Facts::monotone`]) where the matrix
-//! `(1 - gamma kappa / 2) G - gamma / (2 kappa) M` is positive definite, `G = sum_c p_c E phi(s, a) phi(s, a)^T`, `M = sum_c p_c E sum_a' phi(s',
-//! a') phi(s', a')^T` and `kappa = 1 / sqrt(min pi(a|s))`: so for `gamma < kappa^-1`, which is `1 / sqrt(A)` for the uniform policy.
+//! **The root.** Tabular features, the default, are one for each pair of a state and an action. The mean operator then belongs to the mean
+//! MDP, in which a random agent makes each step. Exactly one root exists if every pair is visited.
+//!
+//! With other features there may be no root, or several. Newton's method searches for one from 0, and from the point where projected value
+//! iteration settles. Exactly one root is certified ([`Facts::monotone`]) if the matrix `(1 - gamma kappa / 2) G - gamma / (2 kappa) M` is
+//! positive definite, with `G = sum_c p_c E phi(s, a) phi(s, a)^T`, `M = sum_c p_c E sum_a' phi(s', a') phi(s', a')^T` and
+//! `kappa = 1 / sqrt(min pi(a|s))`. This holds for `gamma < kappa^-1`, which is `1 / sqrt(A)` for the uniform policy.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ use fedsa::problem::{Field, Problem, equal_weights};
 use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
 
-/// The features of pairs of a state and an action.
+/// Features of state-action pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -69,13 +69,13 @@ pub enum PairFeatures {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct QLearning {
-    /// Number of agents N.
+    /// Agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// Number of states.
+    /// States.
     #[cfg_attr(feature = "schema", schemars(range(min = 2, max = crate::settings::MAX_STATES)))]
     pub states: usize,
-    /// Number of actions.
+    /// Actions.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub actions: usize,
     /// Successors of a state and action, at most `states`.
@@ -83,14 +83,14 @@ pub struct QLearning {
     pub branching: usize,
     /// Features of pairs.
     pub feature_law: PairFeatures,
-    /// Number of features d; needed unless tabular.
+    /// Features d; required unless tabular.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub features: Option<usize>,
     /// Discount factor.
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub gamma: f64,
-    /// Probability of a uniformly drawn action.
+    /// Probability of a uniform action.
     #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub exploration: f64,
     /// As in `garnet`.
@@ -140,7 +140,7 @@ impl Default for QLearning {
 }
 
 impl QLearning {
-    /// The Garnet whose uniform policy takes every action.
+    /// The Garnet problem whose uniform policy takes every action.
     fn garnet(&self) -> Garnet {
         Garnet {
             agents: self.agents,
@@ -157,7 +157,7 @@ impl QLearning {
         }
     }
 
-    /// The number of pairs of a state and an action.
+    /// The number of state-action pairs.
     fn pairs(&self) -> usize {
         self.states.saturating_mul(self.actions)
     }
@@ -181,7 +181,7 @@ impl QLearning {
         law.draw(self.pairs(), self.dim(), self.seed, ALL)
     }
 
-    /// The behaviour policy: the probability of every action, a state after the other.
+    /// The behaviour policy: the probability of every action, state by state.
     fn behaviour(&self) -> Vec<f64> {
         let mut s = stream(self.seed, Purpose::Policy, 0, ALL);
         let uniform = self.exploration / self.actions as f64;
@@ -234,7 +234,7 @@ impl ProblemSettings for QLearning {
         let features = Arc::new(self.draw_features());
         let kinds = parallel::try_map(kinds, |c| {
             let mut mrp = garnet.agent(&plan, &shared, &rewards, c)?;
-            // The uniform policy has given all actions the same share.
+            // The uniform policy gave all actions equal shares.
             for (row, policy) in mrp.states.iter_mut().zip(policy.chunks(self.actions)) {
                 for (action, pi) in row.chunks_mut(self.branching).zip(policy) {
                     action.iter_mut().for_each(|o| o.p *= pi * self.actions as f64);
@@ -274,18 +274,18 @@ impl ProblemSettings for QLearning {
     }
 }
 
-/// One kind of agents' environment under the behaviour policy.
+/// The environment of one kind of agents under the behaviour policy.
 #[derive(Debug)]
 struct Environment {
-    /// Steps, those of one pair one after the other. `phi` is the number of the pair (s, a), s A + a; `next` the state s'.
+    /// Steps, grouped by pair. `phi` is the index of the pair (s, a), s A + a; `next` is the state s'.
     steps: Arc<[Transition]>,
     /// The stationary probability of each step.
     mass: Vec<f64>,
-    /// Its probability given the state that it leaves.
+    /// The probability of each step, given its state.
     p: Vec<f64>,
     /// The stationary law of the states.
     law: Vec<f64>,
-    /// The steps as they are drawn; none under mean sampling.
+    /// The table from which steps are drawn; none with mean sampling.
     table: Option<TransitionTable>,
 }
 
@@ -313,14 +313,14 @@ impl Environment {
                 td::alias(&mass, &all, bits, &mut columns);
                 (bits, Vec::new())
             };
-            // Its kernel is not used, and neither are its feature rows.
+            // Neither its kernel nor its feature rows are used.
             let unused: Arc<[Chunk]> = vec![Chunk::default(); law.len() * actions].into();
             TransitionTable::new(0.0, bits, columns, Arc::clone(&steps), successors, unused, 1)
         });
         Ok(Self { steps, mass, p, law, table })
     }
 
-    /// The steps of each pair that is visited, with their masses.
+    /// The steps of each visited pair, with their masses.
     fn pairs(&self) -> impl Iterator<Item = (u32, &[Transition], &[f64])> {
         let mut at = 0;
         self.steps.chunk_by(|x, y| x.phi == y.phi).filter_map(move |steps| {
@@ -339,7 +339,7 @@ struct Control {
     features: Arc<Features>,
     actions: usize,
     gamma: f64,
-    /// `sum_c p_c E phi phi^T`, d x d: the norm of errors of action values.
+    /// `sum_c p_c E phi phi^T`, d x d: the norm for errors of action values.
     gram: Mat<f64>,
     /// The least probability of an action.
     least: f64,
@@ -376,7 +376,7 @@ impl Control {
         dot(theta, &self.features.row(pair)[..theta.len()])
     }
 
-    /// The greedy action of a state, the first of several, and its value.
+    /// The greedy action of a state, the first one among ties, and its value.
     #[inline(always)]
     fn greedy(&self, state: u32, theta: &[f64]) -> (u32, f64) {
         let first = state * self.actions as u32;
@@ -447,7 +447,7 @@ impl Problem for Control {
     fn apply(&self, _: usize, theta: &[f64], z: &Transition, out: &mut [f64]) {
         self.operator(z, theta, out);
     }
-    /// One allocation is nothing beside the products with the features of all pairs.
+    /// An allocation takes little time compared with the products with the features of all pairs.
     #[inline(always)]
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
         let environment = self.environment(c);
@@ -497,8 +497,8 @@ impl Facts for Control {
             law: environment.law.clone(),
         }))
     }
-    /// Where projected value iteration settles, `theta <- theta + G^-1 gbar(theta)` with `G = sum_c p_c E phi phi^T`: the fit of the
-    /// Bellman targets. It settles on some problems whose policy iteration goes round in circles, and the other way round.
+    /// The point where projected value iteration settles, `theta <- theta + G^-1 gbar(theta)` with `G = sum_c p_c E phi phi^T`: the fit of
+    /// the Bellman targets. It settles on some problems on which policy iteration cycles, and vice versa.
     fn near_root(&self) -> Option<Vec<f64>> {
         const ITERATIONS: usize = 10_000;
         const SETTLED: f64 = 1e-10;
@@ -509,7 +509,7 @@ impl Facts for Control {
         for _ in 0..ITERATIONS {
             let mut g = vec![0.0; d];
             for (kind, w) in weights.iter().enumerate() {
-                // The first agent of a kind has its number.
+                // The index of a kind is the index of its first agent.
                 self.mean(kind, &theta, &mut own);
                 linalg::add_scaled(&mut g, *w, &own);
             }
@@ -531,8 +531,8 @@ impl Facts for Control {
     fn gram(&self) -> Option<&Mat<f64>> {
         Some(&self.gram)
     }
-    /// From `|max_a x_a - max_a y_a| <= ||x - y||` and `E |u v| <= kappa/2 E u^2 + 1/(2 kappa) E v^2`, with u the change of
-    /// `Q(s, a)` and v that of the values of all actions in s'.
+    /// From `|max_a x_a - max_a y_a| <= ||x - y||` and `E |u v| <= kappa/2 E u^2 + 1/(2 kappa) E v^2`. Here u is the change of `Q(s, a)`,
+    /// and v the change of all action values in s'.
     fn monotone(&self) -> Option<Monotone> {
         let kappa = 1.0 / self.least.sqrt();
         let d = self.dim();
@@ -545,7 +545,7 @@ impl Facts for Control {
         }
         Monotone::of(least_eigenvalue(&certificate)?, lipschitz)
     }
-    /// A row of features for each action of the next state, and for the pair of a state and an action.
+    /// A row of features for each action of the next state, and for the state-action pair.
     fn step_work(&self) -> Option<usize> {
         let environment = &self.kinds[0];
         let pairs = environment.law.len() * self.actions;

@@ -1,4 +1,4 @@
-//! The `random-logistic` problem: nonlinear operators that are gradients, on data that is generated.
+//! The `random-logistic` problem: nonlinear operators that are gradients, on generated data.
 //!
 //! Agent c holds n rows `x_j` in R^d with labels `y_j` in {-1, 1}. With the ridge mu > 0
 //!
@@ -8,17 +8,15 @@
 //! gbar_c(theta)   = -grad f_c(theta)
 //! ```
 //!
-//! Every `f_c` is mu-strongly convex, and its gradient Lipschitz with the constant `mu + lambda_max(X_c^T X_c / n) / 4`: the
-//! certificate of [`fedsa::problem::facts::Facts::monotone`]. Where d is above 500, `lambda_max` is replaced by a cheap upper bound, the largest sum of
-//! the absolute values of a row, and the certificate is weaker. The root is the optimum of `(1/N) sum_c f_c`. The losses, their
-//! derivatives and their optimum are those of [`mod@crate::rows::regression`].
+//! Every `f_c` is mu-strongly convex. Its gradient has the Lipschitz constant `mu + lambda_max(X_c^T X_c / n) / 4`, for the certificate of
+//! [`fedsa::problem::facts::Facts::monotone`]. Above d = 500, a cheap upper bound replaces `lambda_max`: the largest sum of absolute values
+//! of a row. The certificate is then weaker. The root is the optimum of `(1/N) sum_c f_c`. [`mod@crate::rows::regression`] computes the
+//! losses, their derivatives and the optimum.
 //!
-//! The data of agent c depend on the seed and c only. Its rows are N(m_c, I) with `m_c ~ shift N(0, I/d)`, its labels are 1 with
-//! probability `1 / (1 + exp(-x^T w_c))`, `w_c = w + spread u_c`, with w and `u_c ~ N(0, I/d)`. Agents differ by `spread` in
-//! their labels and by `shift` in their rows.
+//! The data of agent c depend on the seed and c only. Its rows are N(m_c, I) with `m_c ~ shift N(0, I/d)`. Its labels are 1 with
+//! probability `1 / (1 + exp(-x^T w_c))`, `w_c = w + spread u_c`, with w and `u_c ~ N(0, I/d)`.
 //!
-//! Samples are indices: uniform and independent, or along a chain that draws its index anew with
-//! probability `1 / mixing_time`.
+//! Samples are indices: uniform and independent, or along a chain that draws a new index with probability `1 / mixing_time`.
 
 use std::sync::Arc;
 
@@ -44,16 +42,16 @@ use fedsa::sampling::Sampling;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RandomLogistic {
-    /// Number of agents N.
+    /// Agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
     /// Dimension d.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub dim: usize,
-    /// Number of rows n per agent.
+    /// Rows n per agent.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = index_chain::MAX_STATES)))]
     pub points: usize,
-    /// mu: adds `mu/2 ||theta||^2` to losses.
+    /// Adds `ridge/2 ||theta||^2` to losses.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub ridge: f64,
     /// Difference of the agents' labels.

@@ -1,5 +1,4 @@
-//! Rows of numbers with targets, as files give them: the data of regression and classification before they are divided among
-//! agents.
+//! Rows of numbers with targets, as in files: the data of regression and classification before they are divided among agents.
 
 use std::borrow::Cow;
 
@@ -8,7 +7,7 @@ use fedsa::note::Note;
 
 pub use crate::kernel::rows::Rows;
 
-/// A column of a data set that tells rows apart: classes, writers.
+/// A column of a data set that labels rows, such as classes or writers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Labels {
     /// A number for each row.
@@ -42,11 +41,11 @@ impl Labels {
 pub enum Columns {
     /// From a header.
     Named(Vec<String>),
-    /// Their numbers `1`, `2`, .. as text, which are made where they are needed: sparse rows may have millions of columns.
+    /// Their numbers `1`, `2`, .. as text, made on demand: sparse rows may have millions of columns.
     Counted {
-        /// The number of columns, with those that are left out.
+        /// The number of columns, including left-out ones.
         width: usize,
-        /// The positions (from 0) of those that are left out, below `width`, in increasing order.
+        /// The positions of left-out columns, from 0, below `width`, in increasing order.
         left_out: Vec<usize>,
     },
 }
@@ -65,7 +64,7 @@ impl Columns {
         self.len() == 0
     }
 
-    /// Whether they are `1`, `2`, .. without a gap, as those of a model without names.
+    /// Whether they are `1`, `2`, .. without a gap, as in a model without names.
     pub fn are_counted(&self) -> bool {
         self.are_counted_up_to(self.len())
     }
@@ -78,7 +77,7 @@ impl Columns {
         }
     }
 
-    /// The position of a column among them, from 0.
+    /// The position of a column, from 0.
     pub fn position(&self, name: &str) -> Option<usize> {
         match self {
             Columns::Named(names) => names.iter().position(|own| own == name),
@@ -104,7 +103,7 @@ impl Columns {
         match self {
             Columns::Named(names) => names.get(j).map(|name| Cow::Borrowed(name.as_str())),
             Columns::Counted { width, left_out } => {
-                // Columns that are left out shift those behind them.
+                // Left-out columns shift the later ones.
                 let position = left_out.iter().fold(j, |position, out| position + usize::from(*out <= position));
                 (position < *width).then(|| Cow::Owned((position + 1).to_string()))
             }
@@ -124,28 +123,28 @@ impl FromIterator<String> for Columns {
     }
 }
 
-/// What is wanted of the files of a data set. Names are those of columns; a file without names has the columns `1`, `2`, ..
+/// The wanted parts of a data set's files, by column name; a file without names has the columns `1`, `2`, ..
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Wanted {
-    /// The column of targets. By default the label of LIBSVM files, the `labels` file beside IDX images, and the column `target`
-    /// or `label` of a table.
+    /// The column of targets. Defaults: the label of LIBSVM files, the `labels` file beside IDX images, and the column `target` or `label`
+    /// of a table.
     pub target: Option<String>,
-    /// The column that tells the agents' rows apart, such as `writers` beside IDX images. It is not a feature.
+    /// The column of agents, such as `writers` beside IDX images. It is not a feature.
     pub group: Option<String>,
     /// Columns of a table that are not features.
     pub drop: Vec<String>,
-    /// Columns of categories: they may hold any text, `NA` and `71%` too. Others hold text where their first field is one.
+    /// Columns of categories, which may hold any text, such as `NA` and `71%`. Other columns hold text if their first field is text.
     pub categorical: Vec<String>,
-    /// Whether a file without targets is accepted, as one that is to be predicted is.
+    /// Whether a file without targets is accepted, such as a file to predict.
     pub may_lack_target: bool,
-    /// Whether a file whose sparse rows end before a column that is named here is accepted: files of others, which are not read with it, may have
-    /// numbers there, and its rows have zeros.
+    /// Whether to accept a file whose sparse rows end before a column named here. Files of other agents, read separately, may have numbers
+    /// there; these rows have zeros.
     pub may_end_before: bool,
 }
 
 impl Wanted {
-    /// The positions (from 0) of the columns that are no features in a file without names, as far as they are numbers.
+    /// The positions, from 0, of columns that are no features in a file without names, if given as numbers.
     pub(crate) fn left_out(&self) -> impl Iterator<Item = usize> + '_ {
         let names = self.drop.iter().chain(&self.target).chain(&self.group);
         names.filter_map(|name| name.parse::<usize>().ok()?.checked_sub(1))
@@ -164,19 +163,19 @@ fedsa::settings::setters! { Wanted {
 /// A data set: the rows of one file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
-    /// The file, as messages name it.
+    /// The name of the file in messages.
     pub name: String,
     /// The names of the columns, d.
     pub columns: Columns,
     /// The rows, n x d.
     pub rows: Rows,
-    /// The target of each row; `None` where the file has none.
+    /// The target of each row; `None` if the file has none.
     pub targets: Option<Labels>,
-    /// The group of each row, where one was wanted.
+    /// The group of each row, if wanted.
     pub groups: Option<Labels>,
-    /// The columns of text among the columns: their numbers in `rows` are positions of names.
+    /// The columns of text: their numbers in `rows` are positions of names.
     pub texts: Vec<TextColumn>,
-    /// What a reader must know of how the file was read.
+    /// Notes about how the file was read.
     pub notes: Vec<Note>,
 }
 
@@ -185,7 +184,7 @@ pub struct Dataset {
 pub struct TextColumn {
     /// Its name.
     pub column: String,
-    /// The distinct texts; the rows have their positions.
+    /// The distinct texts; rows hold their positions.
     pub names: Vec<String>,
 }
 
@@ -193,7 +192,7 @@ impl Dataset {
     /// Checks lengths, and that all numbers are finite.
     ///
     /// # Errors
-    /// When they are not; names the row (from 0) and the column.
+    /// When lengths differ or a number is not finite; the error names the row (from 0) and the column.
     pub fn check(&self) -> Result<()> {
         let n = self.rows.len();
         for i in 0..n {
@@ -216,7 +215,7 @@ impl Dataset {
     }
 }
 
-/// A row of several data sets, which are numbered one after the other from 0, for messages: `a.csv: row 7`, from 1.
+/// A row of several data sets, for messages: `a.csv: row 7`, from 1. `row` counts over all sets, from 0.
 pub(crate) fn row_in(sets: &[Dataset], row: usize) -> String {
     let mut first = 0;
     for set in sets {

@@ -1,13 +1,13 @@
 //! The `baird` problem: Baird's seven-star example, in which off-policy TD diverges.
 //!
 //! Seven states and eight dependent features: state i of the upper six has the value `2 theta_i + theta_8`, the lower one
-//! `theta_7 + 2 theta_8` (Baird 1995; Sutton & Barto 2018, "Reinforcement learning: an introduction", section 11.2). The agents
-//! act by a policy that takes the solid action, to the lower state, with probability `solid`, and otherwise the dashed one, to one
-//! of the upper states. The policy that is evaluated always takes the solid action: ratios are `1 / solid` and 0.
+//! `theta_7 + 2 theta_8` (Baird 1995; Sutton & Barto 2018, "Reinforcement learning: an introduction", section 11.2). The acting policy
+//! takes the solid action, to the lower state, with probability `solid`, and otherwise the dashed one, to one of the upper states. The
+//! evaluated policy always takes the solid action: ratios are `1 / solid` and 0.
 //!
-//! Rewards are 0 in the example, and so are all values. Weights of the value 0 are a line, and the part of theta (and of u)
-//! along it stays as it was: values and the projected Bellman error go to 0, theta need not. The usual start is
-//! theta = (1, 1, 1, 1, 1, 1, 10, 1), with eight zeros for u.
+//! The example has rewards 0, so all values are 0. The weights of value 0 form a line, and the part of theta (and of u) along it does not
+//! change. Values and the projected Bellman error therefore go to 0, but theta need not. The usual start is theta = (1, 1, 1, 1, 1, 1, 10,
+//! 1), with eight zeros for u.
 
 use std::sync::Arc;
 
@@ -38,12 +38,12 @@ const FEATURES: usize = 8;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Baird {
-    /// Number of agents N.
+    /// Agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
     /// TD, GTD2 or TDC.
     pub operator: TdOperator,
-    /// Step of u over step of theta; 1 by default.
+    /// Step ratio of u to theta; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 1e12)))]
     pub kappa: Option<f64>,
@@ -55,7 +55,7 @@ pub struct Baird {
     pub solid: f64,
     /// Mean reward.
     pub reward: f64,
-    /// Agent c has the reward `reward + spread N(0, 1)`.
+    /// Agents' rewards are `reward + spread N(0, 1)`.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub spread: f64,
     /// Seed.
@@ -94,7 +94,7 @@ impl Default for Baird {
 }
 
 impl Baird {
-    /// The transitions of one kind of agents, all with this reward, and their ratios.
+    /// The transitions of agents with this reward, and their ratios.
     fn kind(&self, features: &Arc<Features>, reward: f64) -> Result<WeightedTransitions> {
         let lower = STATES - 1;
         let dashed = (1.0 - self.solid) / lower as f64;

@@ -15,28 +15,28 @@ use fedsa::problem::{Field, equal_weights};
 use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::sampling::Sampling;
 
-/// How agents differ: presets of `kernels`, `perturbation`, `rewards` and `reward_perturbation`.
+/// Presets of `kernels`, `perturbation`, `opposite_rewards` and `reward_perturbation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Heterogeneity {
-    /// One kernel, perturbed by U(0, 0.0002); the same rewards.
+    /// One kernel plus U(0, 0.0002); equal rewards.
     Identical,
-    /// One kernel, perturbed by U(0, 0.02); rewards r + U(0, 0.02).
+    /// One kernel plus U(0, 0.02); rewards r + U(0, 0.02).
     Low,
-    /// Two kernels alternating by agent, perturbed by U(0, 0.02); rewards r and -r.
+    /// Two kernels plus U(0, 0.02), rewards r and -r, alternating by agent.
     TwoKernels,
-    /// A kernel per agent; the same rewards.
+    /// A kernel per agent; equal rewards.
     #[default]
     Independent,
 }
 
-/// The kernels before perturbation.
+/// Kernels before perturbation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Kernels {
-    /// The same for all agents.
+    /// One for all agents.
     One,
     /// Two, alternating by agent.
     Two,
@@ -44,12 +44,12 @@ pub enum Kernels {
     Independent,
 }
 
-/// The policy that is evaluated.
+/// Evaluated policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// One action per state, drawn once (the authors' published scripts).
+    /// One action per state, drawn once (the authors' scripts).
     #[default]
     OneAction,
     /// All actions with equal probability (the text of \[S\]).
@@ -62,19 +62,19 @@ pub enum Policy {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Garnet {
-    /// Number of agents N.
+    /// Agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// Number of states.
+    /// States.
     #[cfg_attr(feature = "schema", schemars(range(min = 2, max = crate::settings::MAX_STATES)))]
     pub states: usize,
-    /// Number of actions.
+    /// Actions.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub actions: usize,
     /// Successors of a state and action, at most `states`.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub branching: usize,
-    /// Number of features d, at most `states`.
+    /// Features d, at most `states`.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub features: usize,
     /// Discount factor.
@@ -84,19 +84,19 @@ pub struct Garnet {
     pub seed: u64,
     /// Evaluated policy.
     pub policy: Policy,
-    /// Preset of differences between agents.
+    /// Differences between agents.
     pub heterogeneity: Heterogeneity,
-    /// Overrides the preset's kernels.
+    /// Kernels, instead of the preset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernels: Option<Kernels>,
-    /// Overrides the preset: U(0, this) added to non-zero probabilities.
+    /// Adds U(0, this) to non-zero probabilities, instead of the preset.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub perturbation: Option<f64>,
-    /// Overrides the preset: rewards -r for odd agents.
+    /// Rewards -r for odd agents, instead of the preset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opposite_rewards: Option<bool>,
-    /// Overrides the preset: U(0, this) added to rewards.
+    /// Adds U(0, this) to rewards, instead of the preset.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub reward_perturbation: Option<f64>,
@@ -193,16 +193,15 @@ impl Garnet {
         actions as f64 * self.branching as f64
     }
 
-    /// The approximate number of states in the closed class. If a state has c random successors, the share x of states that many
-    /// others reach solves `x = 1 - exp(-c x)`; with one successor the closed class is a cycle.
+    /// The approximate number of states in the closed class. With c random successors per state, the share x of states that many others
+    /// reach solves `x = 1 - exp(-c x)`. With one successor the closed class is a cycle.
     fn closed_states(&self) -> f64 {
         let (n, c) = (self.states as f64, self.outcomes());
         let share = (0..100).fold(1.0, |x: f64, _| 1.0 - (-c * x).exp());
         (share * n + 3.0 * n.sqrt()).max(self.min_class() as f64).min(n)
     }
 
-    /// Kernel `kernel` under the policy, without rewards, drawn again until its chain has one closed class of `min_class` states
-    /// or more.
+    /// Kernel `kernel` under the policy, without rewards, drawn again until its chain has one closed class of at least `min_class` states.
     fn kernel(&self, kernel: usize) -> Result<Mrp> {
         const ATTEMPTS: u64 = 1000;
         for attempt in 0..ATTEMPTS {
@@ -232,7 +231,7 @@ impl Garnet {
         Err(fedsa::error::Error::new("min_class", what, "a smaller min_class, or a larger branching"))
     }
 
-    /// The kernels before perturbation that several agents have; none if every agent has its own.
+    /// The kernels that agents share, before perturbation; empty if every agent has its own.
     pub(crate) fn shared(&self, plan: &Plan) -> Result<Vec<Mrp>> {
         match plan.kernels {
             Kernels::One => Ok(vec![self.kernel(0)?]),
@@ -241,13 +240,13 @@ impl Garnet {
         }
     }
 
-    /// The process of agent `c`: a kernel of `shared` or its own, perturbed, with its rewards. `rewards` are those of all agents before
-    /// signs and perturbations, one for each state, or one for each state and action under the uniform policy.
+    /// The process of agent `c`: a kernel of `shared` or its own, perturbed, with its rewards. `rewards` are all agents' rewards before
+    /// signs and perturbations: one per state, or with the uniform policy one per state and action.
     pub(crate) fn agent(&self, plan: &Plan, shared: &[Mrp], rewards: &[f64], c: usize) -> Result<Mrp> {
         let mut mrp = if shared.is_empty() { self.kernel(c)? } else { shared[c % shared.len()].clone() };
         let mut noise = stream(self.seed, Purpose::Perturbation, 0, c);
-        // The kernel P(s' | s, action) is perturbed and normalised for each action separately, so that the policy's probability of
-        // an action does not change.
+        // The kernel P(s' | s, action) is perturbed and normalised for each action separately, so that the policy's action probabilities do
+        // not change.
         for row in &mut mrp.states {
             let share = self.branching as f64 / row.len() as f64;
             for action in row.chunks_mut(self.branching) {
@@ -341,7 +340,7 @@ impl ProblemSettings for Garnet {
             transitions: kinds * n * outcomes,
             most: n * outcomes,
             chain: Moves::States { states: n, outcomes },
-            // The successors of all actions of a state are drawn, also of those that the policy does not take.
+            // All actions of a state draw their successors, including actions that the policy never takes.
             making: reward_process(n, n * outcomes, self.closed_states()) + 4.0 * self.actions as f64 * self.branching as f64,
             // Kernels before perturbation.
             source: shared * (40.0 * n + 24.0 * n * outcomes),

@@ -64,7 +64,7 @@ impl WeightedTransitions {
         Means { system: System { a, b }, gram }
     }
 
-    /// Transition `z` as the operators see it.
+    /// Transition `z` in the form that the operators take.
     #[inline(always)]
     fn step(&self, z: usize) -> FeatureStep<'_> {
         let all = &self.transitions;
@@ -84,18 +84,18 @@ impl WeightedTransitions {
 pub struct GradientTd {
     rule: GradientRule,
     kinds: Vec<WeightedTransitions>,
-    /// How transitions are drawn.
+    /// The draws of transitions.
     td: Td,
     facts: GradientFacts,
     dim: usize,
 }
 
 impl GradientTd {
-    /// Agents of the given kinds with their means A, b and C; `kind_of` and `weights` have one entry per agent. `first` as of
+    /// Agents of the given kinds with their means A, b and C; `kind_of` and `weights` have one entry per agent. `first` as in
     /// [`GradientFacts::new`].
     ///
     /// # Errors
-    /// When the sampling starts chains in a state that does not exist.
+    /// When the sampling starts chains in a state out of range.
     pub(crate) fn new(
         rule: GradientRule,
         kinds: Vec<WeightedTransitions>,
@@ -112,14 +112,14 @@ impl GradientTd {
         Ok(Self { rule, kinds, td, facts, dim })
     }
 
-    /// The matrices `E rho f f^T` of all kinds, of which TDC's samples have the mean; `None` where these are C.
+    /// The matrices `E rho f f^T` of all kinds, which the means of TDC's samples contain; `None` if they equal C.
     pub(crate) fn weighted_grams(kinds: &[WeightedTransitions]) -> Option<Vec<Mat<f64>>> {
         kinds.iter().any(|kind| !kind.ratio.is_empty()).then(|| parallel::map(kinds.len(), |k| kinds[k].weighted_gram()))
     }
 }
 
 impl Problem for GradientTd {
-    /// The number of a transition.
+    /// The index of a transition.
     type Obs = usize;
 
     fn dim(&self) -> usize {

@@ -1,8 +1,8 @@
 //! Gradient temporal differences: GTD2 and TDC, which converge off-policy, where TD may diverge.
 //!
-//! The iterate is `x = (theta, u)`, 2 d numbers: weights, and an estimate of `C^-1 (b - A theta)`. With the features `f` of a
-//! state, those `fn` of the next one (0 after the end of an episode), the importance ratio `rho`, the TD error
-//! `delta = r + gamma <fn, theta> - <f, theta>` and the ratio `kappa` of the two steps:
+//! The iterate is `x = (theta, u)`, 2 d numbers: weights, and an estimate of `C^-1 (b - A theta)`. `f` and `fn` are the features of a state
+//! and of the next one (0 after the end of an episode). `rho` is the importance ratio, and `kappa` is the ratio of the two steps. The TD
+//! error is `delta = r + gamma <fn, theta> - <f, theta>`.
 //!
 //! ```text
 //! TD     g = rho delta f
@@ -10,23 +10,23 @@
 //! TDC    g = (rho (delta f - gamma fn <f, u>),     kappa (rho delta f - <f, u> f))
 //! ```
 //!
-//! (Sutton et al. 2009, "Fast gradient-descent methods for temporal-difference learning with linear function approximation",
-//! sections 4 and 5, with a ratio on every term that depends on the action.) With `A = E rho f (f - gamma fn)^T`,
-//! `b = E rho r f`, `C = E f f^T` the means are
+//! (Sutton et al. 2009, "Fast gradient-descent methods for temporal-difference learning with linear function approximation", sections 4 and
+//! 5, with a ratio on every term that depends on the action.) With `A = E rho f (f - gamma fn)^T`, `b = E rho r f` and `C = E f f^T` the
+//! means are
 //!
 //! ```text
 //! GTD2   (A^T u,                         kappa (b - A theta - C u))
 //! TDC    (b - A theta - (C - A^T) u,     kappa (b - A theta - C u))
 //! ```
 //!
-//! where TDC's uses `E rho f f^T = C`, since `E[rho | s] = 1`. On logged transitions `E rho f f^T` is only near C. Mean sampling
-//! takes C. Under i.i.d. and Markov sampling TDC has the mean of its samples, with `E rho f f^T` in the first line. Both means
-//! have the same root where A is regular.
+//! TDC's mean uses `E rho f f^T = C`, since `E[rho | s] = 1`. On logged transitions `E rho f f^T` is only near C. Mean sampling uses C.
+//! Under i.i.d. and Markov sampling, TDC's mean is the mean of its samples, with `E rho f f^T` in the first line. Both means have the same
+//! root if A is regular.
 //!
-//! Of both operators the root minimises the projected Bellman error ([`fedsa::problem::projected`]), and is TD's root where A is regular.
-//! The mean over agents is of the same form, with the means of A, b and C, so that all first-order methods apply.
+//! The root of both operators minimises the projected Bellman error ([`fedsa::problem::projected`]), and equals TD's root if A is regular.
+//! The mean over agents has the same form, with the means of A, b and C, so all first-order methods apply.
 //!
-//! A ridge EPS replaces A by `A + EPS I`, in samples as in means. Value errors are those of theta.
+//! A ridge EPS replaces A by `A + EPS I`, in samples and in means. Value errors are errors of theta.
 
 use faer::Mat;
 use serde::{Deserialize, Serialize};
@@ -44,22 +44,22 @@ use fedsa::problem::{Problem, StepKernel};
 use fedsa::random::Stream;
 use fedsa::sampling::Law;
 
-/// An operator of temporal differences.
+/// Temporal-difference operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TdOperator {
-    /// TD, of dimension d; it may diverge off-policy.
+    /// TD, dimension d; may diverge off-policy.
     #[default]
     Td,
-    /// GTD2, of dimension 2 d; the mean converges for every `kappa` where the features are independent.
+    /// GTD2, dimension 2 d; its mean converges for every `kappa` if features are independent.
     Gtd2,
-    /// TDC (TD with gradient correction), of dimension 2 d; it is faster than GTD2, but needs `kappa` large enough.
+    /// TDC (TD with gradient correction), dimension 2 d; faster than GTD2, but needs a large enough `kappa`.
     Tdc,
 }
 
 impl TdOperator {
-    /// Whether the iterate has a second half.
+    /// Whether the iterate has a second half u.
     pub fn has_auxiliary(self) -> bool {
         self != Self::Td
     }
@@ -75,17 +75,17 @@ impl TdOperator {
 pub struct GradientRule {
     /// The operator.
     pub operator: TdOperator,
-    /// The ratio kappa of the step of u to that of theta, from 1e-12 to 1e12.
+    /// The step of u divided by the step of theta, from 1e-12 to 1e12.
     pub kappa: f64,
-    /// EPS: A is replaced by `A + EPS I`.
+    /// EPS: `A + EPS I` replaces A.
     pub ridge: f64,
 }
 
 impl GradientRule {
-    /// With kappa as settings have it: 1 where it is absent, and for GTD2 and TDC only.
+    /// The rule for `kappa` as in the settings: 1 if absent, and for GTD2 and TDC only.
     ///
     /// # Errors
-    /// When kappa is not from 1e-12 to 1e12, or given beside TD (key `kappa`).
+    /// When kappa is not from 1e-12 to 1e12, or given with TD (key `kappa`).
     pub fn of(operator: TdOperator, kappa: Option<f64>, ridge: f64) -> Result<Self> {
         let given = kappa.unwrap_or(1.0);
         require((1e-12..=1e12).contains(&given), "kappa", given, "a number from 1e-12 to 1e12")?;
@@ -96,8 +96,7 @@ impl GradientRule {
         Ok(Self { operator, kappa: given, ridge })
     }
 
-    /// The mean system of an agent: of dimension d for TD, of 2 d otherwise. `first` is the matrix in place of C in the first line
-    /// of TDC.
+    /// The mean system of an agent: of dimension d for TD, otherwise 2 d. `first` replaces C in the first line of TDC.
     fn system(&self, means: &Means, first: &Mat<f64>) -> System {
         let (Means { system: System { a, b }, gram }, d) = (means, means.system.b.len());
         let Self { operator, kappa, ridge } = *self;
@@ -123,24 +122,24 @@ impl GradientRule {
     }
 }
 
-/// What is known of the operator of all agents.
+/// Facts about the operator of all agents.
 #[derive(Debug)]
 pub struct GradientFacts {
     rule: GradientRule,
     systems: Systems,
-    /// `C` of all agents, and zeros for u.
+    /// `C` of all agents, padded with zeros for u.
     gram: Mat<f64>,
     /// A (with the ridge) and b of every kind.
     td: Systems,
     /// C of all agents.
     c: Mat<f64>,
-    /// Whether the first line of TDC has C.
+    /// Whether the first line of TDC uses C.
     is_exact: bool,
 }
 
 impl GradientFacts {
-    /// Of agents' kinds with these means and weights. `first` are the matrices in place of C in the first line of TDC, one for each
-    /// kind; C itself where there are none.
+    /// Facts from the kinds' means and the agents' weights. `first` has a matrix per kind that replaces C in the first line of TDC; without
+    /// it, C is used.
     pub(crate) fn new(rule: GradientRule, means: &[Means], first: Option<&[Mat<f64>]>, kind_of: Vec<u32>, weights: Vec<f64>) -> Self {
         let d = means[0].system.b.len();
         let systems = |kinds: Vec<System>| Systems::new(kinds, kind_of.clone(), weights.clone());
@@ -156,7 +155,7 @@ impl GradientFacts {
         Self { rule, systems: own, gram, td, c, is_exact: first.is_none() }
     }
 
-    /// The law of a sample, from the parts of each: its probability, and what writes it.
+    /// The law of a sample, from the probabilities of transitions and their features.
     pub(crate) fn law<'a>(&self, mass: Vec<f64>, transition: impl Fn(usize) -> FeatureStep<'a> + Send + Sync + 'a) -> FiniteLaw<'a> {
         let (rule, d) = (self.rule, self.c.nrows());
         let n = rule.operator.dim(d);
@@ -188,12 +187,12 @@ impl GradientFacts {
     }
 }
 
-/// A transition as the operators see it.
+/// A transition in the form that the operators take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FeatureStep<'a> {
     /// The features of the state, d numbers or more.
     pub phi: &'a [f64],
-    /// Those of the next state, d numbers or more.
+    /// The features of the next state, d numbers or more.
     pub next: &'a [f64],
     pub gamma: f64,
     pub reward: f64,
@@ -201,7 +200,7 @@ pub(crate) struct FeatureStep<'a> {
 }
 
 impl GradientRule {
-    /// `out = g(x)` of a transition; x and out have as many numbers as the operator's dimension.
+    /// `out = g(x)` for a transition; x and out have the operator's dimension.
     #[inline(always)]
     pub(crate) fn apply(&self, step: FeatureStep<'_>, x: &[f64], out: &mut [f64]) {
         let d = if self.operator.has_auxiliary() { x.len() / 2 } else { x.len() };
@@ -239,7 +238,7 @@ impl GradientRule {
         }
     }
 
-    /// `out -= EPS` times what the ridge multiplies.
+    /// Subtracts the ridge's term from `out`.
     fn add_ridge(&self, x: &[f64], out: &mut [f64]) {
         let d = if self.operator.has_auxiliary() { x.len() / 2 } else { x.len() };
         let (theta, u) = x.split_at(d);
@@ -268,8 +267,8 @@ impl Facts for GradientFacts {
     fn td_systems(&self) -> Option<&Systems> {
         self.rule.operator.has_auxiliary().then_some(&self.td)
     }
-    /// The minimum of the projected Bellman error, by a solve of dimension d. A ridge where `A + EPS I` is singular, and TDC whose
-    /// mean has another matrix than C, have the least norm of their own systems.
+    /// The minimum of the projected Bellman error, by a solve of dimension d. Two cases solve their own systems for the least norm: a ridge
+    /// with singular `A + EPS I`, and TDC with another matrix than C in its mean.
     fn own_root(&self, _: &Cancel) -> Option<std::result::Result<Root, String>> {
         if !(self.rule.operator.has_auxiliary() && self.is_exact) {
             return None;
@@ -287,7 +286,7 @@ impl Facts for GradientFacts {
     }
 }
 
-/// The mean operators of GTD2, TDC, or TD with ratios; samples are not kept.
+/// The mean operators of GTD2, TDC, or TD with ratios, without samples.
 #[derive(Debug)]
 pub struct GradientMeans {
     linear: Linear,
@@ -295,7 +294,7 @@ pub struct GradientMeans {
 }
 
 impl GradientMeans {
-    /// Of what is known.
+    /// The operators with these facts.
     pub(crate) fn new(facts: GradientFacts) -> Self {
         Self { linear: Linear::new(facts.systems.clone()), facts }
     }

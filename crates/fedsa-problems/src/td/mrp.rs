@@ -1,4 +1,4 @@
-//! Markov reward processes: transition law, rewards, discount; federations of them.
+//! Markov reward processes (transition law, rewards, discount), and federations of them.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::sampling::Sampling;
 
-/// One way a step can go: to `next` with probability `p`, for `reward`.
+/// A possible step: to `next` with probability `p`, with `reward`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Successor {
     /// The successor.
     pub next: u32,
-    /// Its probability given the state.
+    /// Its probability in this state.
     pub p: f64,
     /// The reward of this step.
     pub reward: f64,
 }
 
-/// A finite Markov reward process; an MDP under a policy, with actions folded into the outcomes.
+/// A finite Markov reward process, or an MDP under a policy, with actions folded into the outcomes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mrp {
-    /// The outcomes of each state, S of them; zero probabilities left out.
+    /// The outcomes of each of the S states, without zero probabilities.
     pub states: Vec<Vec<Successor>>,
     /// The discount factor, in [0, 1).
     pub gamma: f64,
@@ -46,14 +46,14 @@ impl Mrp {
     /// The states of the one closed class, in increasing order.
     ///
     /// # Errors
-    /// When there are several closed classes: the stationary law is then not unique.
+    /// When there are several closed classes, so that the stationary law is not unique.
     pub fn closed_class(&self) -> Result<Vec<usize>> {
         let n = self.states.len();
         let arrows = || {
             let each = self.states.iter().enumerate().flat_map(|(s, row)| row.iter().map(move |o| (s, o)));
             each.filter(|(_, o)| o.p > 0.0).map(|(s, o)| (s as u32, o.next as usize))
         };
-        // The sources of the arrows into state t are `sources[ends[t - 1]..ends[t]]`.
+        // The sources of edges into state t are `sources[ends[t - 1]..ends[t]]`.
         let mut ends = vec![0; n + 1];
         arrows().for_each(|(_, t)| ends[t + 1] += 1);
         (0..n).for_each(|t| ends[t + 1] += ends[t]);
@@ -63,8 +63,7 @@ impl Mrp {
             ends[t] += 1;
         }
         let sources = |t: usize| &sources[t.checked_sub(1).map_or(0, |t| ends[t])..ends[t]];
-        // A state is in a closed class when every state that it reaches reaches it;
-        // a state that does not is a step closer to one.
+        // A state is in a closed class if every state that it reaches also reaches it; a state that does not is a step closer to one.
         let mut state = 0;
         let (class, reaches) = loop {
             let successors = |s: usize| self.states[s].iter().filter(|o| o.p > 0.0).map(|o| o.next as usize);
@@ -137,7 +136,7 @@ impl Mrp {
     }
 }
 
-/// Which of `n` states arrows lead to from state `from`, itself included.
+/// Marks the states, of `n`, that can be reached from state `from`, itself included.
 fn reachable<A: Iterator<Item = usize>>(n: usize, from: usize, arrows: impl Fn(usize) -> A) -> Vec<bool> {
     let mut seen = vec![false; n];
     let mut todo = vec![from];
@@ -152,7 +151,7 @@ fn reachable<A: Iterator<Item = usize>>(n: usize, from: usize, arrows: impl Fn(u
     seen
 }
 
-/// A federation of Markov reward processes, described so that each kind is made when asked for.
+/// A federation of Markov reward processes, each of which is made on demand.
 pub struct FederatedTd<'a> {
     /// The number of distinct processes.
     pub kinds: usize,
@@ -164,7 +163,7 @@ pub struct FederatedTd<'a> {
     pub mrp: &'a (dyn Fn(usize) -> Result<Mrp> + Sync),
     /// The features of a kind.
     pub features: &'a (dyn Fn(usize) -> Arc<Features> + Sync),
-    /// Accept agents whose own system is singular, as long as the mean is not.
+    /// Accept agents whose own system is singular; the mean must be regular.
     pub allow_singular_agents: bool,
 }
 
@@ -172,12 +171,12 @@ impl FederatedTd<'_> {
     /// The field of federated TD(0) on these processes.
     ///
     /// # Errors
-    /// When a chain has several closed classes, or a system is singular that must not be; names the agent.
+    /// When a chain has several closed classes, or a system is singular against the settings; the error names the agent.
     pub fn field(&self, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.field_with_noise(None, sampling, isa)
     }
 
-    /// The same with additive noise, where there is some.
+    /// The same with additive noise, if any.
     ///
     /// # Errors
     /// As [`FederatedTd::field`], and when the noise is out of range.
@@ -188,7 +187,7 @@ impl FederatedTd<'_> {
     /// Federated TD(0) on these processes, without its sampling.
     ///
     /// # Errors
-    /// When a chain has several closed classes; names the agent.
+    /// When a chain has several closed classes; the error names the agent.
     pub fn td(&self, sampling: Sampling) -> Result<Td> {
         let kinds = parallel::try_map(self.kinds, |k| {
             let agent = || self.kind_of.iter().position(|x| *x as usize == k).unwrap_or(0);

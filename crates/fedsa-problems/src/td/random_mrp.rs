@@ -1,16 +1,16 @@
 //! The `mrp` problem: random Markov reward processes (\[F\] sec. 6.2, \[T\] sec. 4.4).
 //!
-//! Keys: `agents` N, `states` S, `features` d, `gamma`, `seed`; what is shared or drawn per agent (`kernel`, `rewards`,
-//! `feature_scope`); the laws of what is drawn (`kernel_law`, `kernel_rank`, `stay`, `reward_range`, `feature_law`); and
-//! `base_agents`, for which agents are copies of a few; `noise`, additive noise.
+//! Keys:
+//! - sizes: `agents` N, `states` S, `features` d; `gamma` and `seed`;
+//! - shared or per agent: `kernel`, `rewards`, `feature_scope`;
+//! - laws: `kernel_law`, `kernel_rank`, `stay`, `reward_range`, `feature_law`;
+//! - `base_agents`, a number of agents that the others copy; `noise`, additive noise.
 //!
-//! Every draw is keyed by the problem's seed and the agent, so that agent c is the same whatever N is: agents of any N are the
-//! first of one pool.
+//! Every draw depends on the problem's seed and the agent, so agent c is the same for every N.
 //!
-//! \[F\] sec. 6.2 says: 100 states, features of rank 50, discount factors and features per agent. The formulas of
-//! that text are lost, and "rank" is there the rank of the *feature matrix*: d = 50. The authors' script draws the entries of P
-//! as a sum of two U(0, 1) and the rewards as 2 U(0, 1), which is `kernel_law = "triangular"`, `reward_range = [0, 2]`.
-//! Kernels of low rank, for which P itself has the rank, are `kernel_rank`.
+//! \[F\] sec. 6.2 has 100 states, features of rank 50, discount factors and features per agent. The formulas of that text are lost; "rank"
+//! there means the rank of the *feature matrix*, d = 50. The authors' script draws the entries of P as a sum of two U(0, 1) and the rewards
+//! as 2 U(0, 1): `kernel_law = "triangular"`, `reward_range = [0, 2]`. `kernel_rank` sets the rank of P itself.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::sampling::Sampling;
 use fedsa::settings::choice;
 
-/// The law of random features.
+/// Law of random features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -66,12 +66,12 @@ impl FeatureLaw {
     }
 }
 
-/// A discount factor: one number, or drawn uniformly per agent.
+/// Discount factor: one number, or drawn per agent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Discount {
-    /// The same for all.
+    /// One for all agents.
     One(f64),
     /// U(low, high) per agent.
     Uniform([f64; 2]),
@@ -101,7 +101,7 @@ impl Discount {
     }
 }
 
-/// The law of the entries from which a random transition matrix is made.
+/// Law of the entries behind a random transition matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -124,24 +124,23 @@ impl KernelLaw {
 
 /// Dense random Markov reward processes (\[F\] sec. 6.2, \[T\] sec. 4.4).
 ///
-/// P is a matrix K of positive numbers whose rows are scaled to sum to 1. The entries of K are drawn from `kernel_law`, or
-/// `K = U V` with U (S x r) and V (r x S) drawn from it, so that P has rank r = `kernel_rank` at most. Rewards are
-/// r(s) ~ U(low, high).
+/// P is a matrix K of positive numbers with rows scaled to sum 1. `kernel_law` draws the entries of K. With `kernel_rank` r it draws U (S x
+/// r) and V (r x S) instead, and `K = U V`, so that P has at most the rank r. Rewards are r(s) ~ U(low, high).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RandomMrp {
-    /// Number of agents N.
+    /// Agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
-    /// Number of states S.
+    /// States S.
     #[cfg_attr(feature = "schema", schemars(range(min = 2, max = crate::settings::MAX_STATES)))]
     pub states: usize,
-    /// Number of features d, at most `states`.
+    /// Features d, at most `states`.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub features: usize,
-    /// Discount factor, or `[low, high]`: drawn per agent.
+    /// Discount factor, or `[low, high]` drawn per agent.
     pub gamma: Discount,
     /// Seed.
     pub seed: u64,
@@ -153,7 +152,7 @@ pub struct RandomMrp {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub kernel_rank: Option<usize>,
-    /// Probability of staying: P becomes `stay I + (1 - stay) P`.
+    /// Probability of staying: `stay I + (1 - stay) P` replaces P.
     #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
     pub stay: f64,
     /// Whether agents share rewards.
@@ -164,7 +163,7 @@ pub struct RandomMrp {
     pub feature_scope: Scope,
     /// Law of features.
     pub feature_law: FeatureLaw,
-    /// Number B of different agents: agent c copies agent c mod B.
+    /// Distinct agents B: agent c copies agent c mod B.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub base_agents: Option<usize>,
@@ -270,7 +269,7 @@ impl ProblemSettings for RandomMrp {
         self.check()?;
         let n = self.states as f64;
         let kinds = self.kinds() as f64;
-        // The factors of a kernel of low rank.
+        // The factors of a low-rank kernel.
         let factors = self.kernel_rank.map_or(0.0, |r| 16.0 * n * r as f64);
         let sizes = TableSizes {
             agents: self.agents as f64,

@@ -52,7 +52,7 @@ impl Features {
         self.rows.len() / chunks(self.d) - 1
     }
 
-    /// Whether there are no rows besides the row of zeros.
+    /// Whether there are no rows other than the row of zeros.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -81,22 +81,21 @@ pub struct Transitions {
     pub transitions: Arc<[Transition]>,
     /// The probability of each transition under the stationary law; empty if all are equally likely.
     pub mass: Vec<f64>,
-    /// How a Markov trajectory moves over the transitions.
+    /// The moves of a Markov trajectory over the transitions.
     pub chain: Trajectory,
 }
 
-/// How a Markov trajectory moves over transitions.
+/// The moves of a Markov trajectory over transitions.
 #[derive(Debug, Clone)]
 pub enum Trajectory {
-    /// States `0..n`: transition i leaves state `phi` with probability `p[i]` and
-    /// enters state `next`; `law` is the stationary law of the states.
+    /// States `0..n`: transition i leaves state `phi` with probability `p[i]` and enters state `next`.
     States {
         /// The stationary law of the states, S numbers.
         law: Vec<f64>,
-        /// The probability of each transition given the state that it leaves.
+        /// The probability of each transition, given its state.
         p: Vec<f64>,
     },
-    /// The transitions in their order, again from the first after the last.
+    /// The transitions in their order, repeated from the first one.
     Replay,
 }
 
@@ -105,9 +104,9 @@ pub enum Trajectory {
 pub struct Td {
     d: usize,
     kinds: Vec<Transitions>,
-    /// The tables from which each kind's transitions are drawn; none under mean sampling.
+    /// The tables from which each kind draws transitions; none with mean sampling.
     tables: Tables,
-    /// Each kind's mean operator for the kernel, under mean sampling only.
+    /// Each kind's mean operator for the kernel, with mean sampling only.
     dense: Vec<Dense>,
     systems: Systems,
     gram: Mat<f64>,
@@ -133,12 +132,12 @@ impl Td {
     /// Agents of the given kinds; `kind_of` and `weights` have one entry per agent.
     ///
     /// # Errors
-    /// When the sampling starts chains in a state that does not exist.
+    /// When the sampling starts chains in a state out of range.
     pub fn new(kinds: Vec<Transitions>, kind_of: Vec<u32>, weights: Vec<f64>, sampling: Sampling) -> Result<Self> {
         Self::with_means(kinds, kind_of, weights, sampling, |_, kind| kind.means())
     }
 
-    /// Agents whose kinds have these means: `Abar`, `bbar` and `Phi^T D Phi` of a kind and its number.
+    /// Agents whose kinds have given means: `Abar`, `bbar` and `Phi^T D Phi` of a kind, by its index.
     ///
     /// # Errors
     /// As [`Td::new`].
@@ -179,13 +178,13 @@ impl Td {
         Ok(Self { d, kinds, tables: Tables::new(tables), dense, systems, gram, sampling, takes_least_norm: false })
     }
 
-    /// The same problem, of which the solution of least norm is the root where the mean system is singular.
+    /// The same problem with the least-norm solution as root if the mean system is singular.
     #[must_use]
     pub(crate) fn with_least_norm(self) -> Self {
         Self { takes_least_norm: true, ..self }
     }
 
-    /// The number of agent `c`'s kind.
+    /// The index of agent `c`'s kind.
     #[inline(always)]
     pub(crate) fn kind_of(&self, c: usize) -> usize {
         self.systems.kind_of[c] as usize
@@ -272,7 +271,7 @@ impl Transitions {
         self.mass.get(i).copied().unwrap_or(1.0 / self.transitions.len() as f64)
     }
 
-    /// These facts of earlier kinds with those of this one; `None` if it is no Markov reward process.
+    /// Merges the facts of earlier kinds with this one's; `None` if this is no Markov reward process.
     fn join(&self, facts: TdFacts) -> Option<TdFacts> {
         let Trajectory::States { p, .. } = &self.chain else { return None };
         let covariance = self.means().1;
@@ -282,7 +281,7 @@ impl Transitions {
             facts.least_reward = facts.least_reward.min(t.reward);
             facts.largest_reward = facts.largest_reward.max(t.reward);
         }
-        // The row of zeros after the last state does not matter.
+        // The final row of zeros does not matter.
         let norms = (0..self.features.len() as u32).map(|s| linalg::norm_sq(&self.features.row(s)[..self.features.d]).sqrt());
         facts.feature_norm = norms.fold(facts.feature_norm, f64::max);
         Some(facts)
@@ -296,9 +295,8 @@ impl Transitions {
 
     /// `Abar`, `bbar` and `Phi^T D Phi`.
     ///
-    /// Transitions that leave the same state have the same `phi`. The weighted sums of next features and rewards are therefore
-    /// computed first for each state, with `T d` operations for T transitions, and then matrix products, with `S d^2` operations
-    /// for S states.
+    /// Transitions from the same state have the same `phi`. Weighted sums of next features and rewards are therefore computed first for
+    /// each state, with `T d` operations for T transitions. Matrix products then take `S d^2` operations for S states.
     fn means(&self) -> (System, Mat<f64>) {
         /// The number of states in a matrix product.
         const STATES: usize = 256;
@@ -331,12 +329,12 @@ impl Transitions {
         (System { a: sums.a, b: sums.b }, sums.gram)
     }
 
-    /// The law of one transition, and the Markov chain of which transitions are the moves.
+    /// The law of one transition, and the Markov chain whose moves are transitions.
     pub fn sample_law(&self) -> FiniteLaw<'_> {
         self.weighted_law(|_| 1.0)
     }
 
-    /// The same of transitions whose `A` and `b` are multiplied by weights.
+    /// The same with `A` and `b` of each transition multiplied by a weight.
     pub(crate) fn weighted_law<'a>(&'a self, weight: impl Fn(usize) -> f64 + Send + Sync + 'a) -> FiniteLaw<'a> {
         let (d, n) = (self.features.d, self.transitions.len());
         let mass = (0..n).map(|z| self.mass(z)).collect();
@@ -353,7 +351,7 @@ impl Transitions {
         law.with_chain(self.moves())
     }
 
-    /// The Markov chain of which transitions are the moves.
+    /// The Markov chain whose moves are transitions.
     pub(crate) fn moves(&self) -> law::Chain {
         let n = self.transitions.len();
         match &self.chain {
@@ -546,7 +544,7 @@ mod tests {
     use super::*;
     use fedsa::random::{Purpose, stream};
 
-    /// Sums over states and products of matrices are the sums over transitions that define the means.
+    /// The sums over states and the matrix products equal the sums over transitions that define the means.
     #[test]
     fn means_are_sums_over_transitions() {
         let (states, d, n) = (300, 5, 2000);
@@ -554,7 +552,7 @@ mod tests {
         let values: Vec<f64> = (0..states * d).map(|_| draw.normal()).collect();
         let features = Arc::new(Features::new(d, &values));
         let mut at = |n: usize| (draw.uniform() * n as f64) as u32;
-        // In the order of their states, in runs, or in none; into the terminal state too.
+        // Grouped by state, in runs, or unordered; some lead to the terminal state.
         let phis: Vec<u32> = (0..n as u32).map(|z| if z < 1500 { z / 5 } else { at(states) }).collect();
         let transitions: Arc<[Transition]> =
             phis.iter().map(|phi| Transition { phi: *phi, next: at(states + 1), reward: f64::from(at(7)) - 3.0 }).collect();

@@ -5,9 +5,9 @@
 //! g_t = (r_t + gamma phi(s'_t)^T theta - phi(s_t)^T theta) z_t
 //! ```
 //!
-//! with the importance ratios `rho_t` of the decisions, 1 where none were logged. A trace starts anew, `z_{t-1} = 0`, at the first
-//! transition of an episode ([`Log::begins`]) and of the log, so also where replay wraps to the start. A truncation ends the
-//! trace like any other change of the episode, but its last transition still bootstraps from `phi(s')`.
+//! with the importance ratios `rho_t` of the decisions, 1 if none were logged. A trace starts with `z_{t-1} = 0` at the first transition of
+//! an episode ([`Log::begins`]) and of the log, also after replay wraps around. A truncation ends the trace like the end of an episode, but
+//! its last transition still bootstraps from `phi(s')`.
 //!
 //! The means over a log of n transitions are `Abar = (1/n) sum_t z_t (phi_t - gamma phi'_t)^T` and
 //! `bbar = (1/n) sum_t z_t r_t`. Their root is the solution of LSTD(lambda).
@@ -25,12 +25,12 @@ use fedsa::problem::{Problem, StepKernel};
 use fedsa::random::Stream;
 use fedsa::sampling::{Law, Sampling};
 
-/// What traces need of one agent's log.
+/// The facts of one agent's log that traces need.
 #[derive(Debug, Clone)]
 struct Steps {
     /// `rho_t`; empty if all are 1.
     ratio: Vec<f64>,
-    /// Whether a trace starts anew at transition t; empty where `lambda` is 0.
+    /// Whether a trace starts at transition t; empty if `lambda` is 0.
     begins: Vec<bool>,
 }
 
@@ -41,7 +41,7 @@ impl Steps {
     }
 }
 
-/// TD(lambda) over tables of logged transitions, one kind for each agent.
+/// TD(lambda) over tables of logged transitions, one kind per agent.
 #[derive(Debug)]
 pub struct Traces {
     /// The same transitions, with the means of traces.
@@ -49,7 +49,7 @@ pub struct Traces {
     steps: Vec<Steps>,
     /// `gamma lambda`.
     decay: f64,
-    /// Whether a trace lasts longer than one transition: it is then part of the state of an agent's chain.
+    /// Whether a trace lasts longer than one transition, which makes it part of the chain's state.
     lasts: bool,
 }
 
@@ -57,8 +57,7 @@ impl Traces {
     /// Agents with these logs, their transitions ([`crate::logs::replay::transitions`]) and means.
     ///
     /// # Errors
-    /// When single transitions are drawn independently and `lambda` is not 0, or the sampling starts chains in a state that
-    /// does not exist.
+    /// When single transitions are drawn independently and `lambda` is not 0, or the sampling starts chains in a state out of range.
     pub(crate) fn new(
         kinds: Vec<Transitions>,
         logs: &[Log],
@@ -85,7 +84,7 @@ pub(crate) fn are_needed(log: &Log, rule: TraceRule) -> bool {
     rule.lambda > 0.0 || (rule.ratios && log.ratio.is_some())
 }
 
-/// Refuses traces of transitions that are drawn one by one.
+/// Refuses traces with transitions that are drawn one by one.
 ///
 /// # Errors
 /// Under i.i.d. sampling, when `lambda` is not 0.
@@ -97,7 +96,7 @@ pub(crate) fn check_sampling(lambda: f64, sampling: Sampling) -> Result<()> {
     Ok(())
 }
 
-/// A transition and the trace at it.
+/// A transition, and the trace there.
 #[derive(Debug, Default)]
 pub struct TracedTransition {
     z: Transition,
@@ -114,11 +113,11 @@ impl Problem for Traces {
     fn weights(&self) -> &[f64] {
         self.td.weights()
     }
-    /// The index of the next transition, then the trace that it continues: zeros where it begins an episode.
+    /// The index of the next transition, then the trace that it continues: zeros if it begins an episode.
     fn chain_len(&self) -> usize {
         self.td.chain_len() + if self.lasts { self.td.chain_len() * self.dim() } else { 0 }
     }
-    /// Replay that starts within an episode has no trace of the transitions before.
+    /// A replay that starts within an episode has no trace from earlier transitions.
     fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]) {
         let (index, trace) = chain.split_at_mut(self.td.chain_len());
         self.td.start_chain(c, stream, index);
@@ -140,7 +139,7 @@ impl Problem for Traces {
         let table = self.td.table(c);
         let z = table.transitions()[table.draw(index, stream)];
         seen.z = z;
-        // Rows of logs are numbered as their transitions.
+        // Rows and transitions of logs have the same indices.
         let (ratio, phi) = (steps.ratio(z.phi as usize), &source.features.row(z.phi)[..d]);
         let trace = &mut seen.trace;
         trace.resize(d, 0.0);
@@ -177,8 +176,8 @@ impl Facts for Traces {
     fn base(&self) -> Option<&dyn Facts> {
         Some(&self.td)
     }
-    /// Without lasting traces a sample is a transition: `A = rho phi psi^T`, `b = rho r phi`. With them it has as many values as
-    /// there are ways to arrive at it: unknown.
+    /// Without lasting traces a sample is a transition: `A = rho phi psi^T`, `b = rho r phi`. With lasting traces, a sample has as many
+    /// values as there are paths to it: unknown.
     fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
         let steps = &self.steps[kind];
         (!self.lasts).then(|| self.td.kind(kind).weighted_law(|z| steps.ratio(z)))

@@ -1,4 +1,4 @@
-//! Entries of a matrix: the largest, random ones, or all.
+//! Compressors that send entries of a matrix: the largest, random ones, or all.
 
 use std::cell::RefCell;
 
@@ -11,8 +11,8 @@ use fedsa::triangle::{Support, entries};
 
 use super::{Compressed, Compressor, MatrixChange, entries_of, whole};
 
-/// The k entries of the triangle of largest magnitude, among equal ones the first; zeros are not sent. Entries beside the diagonal,
-/// which stand for two of the matrix, weigh as much as those on it. The agent keeps their positions in the support instead of their places.
+/// The k entries of the triangle of largest magnitude, the first ones among ties; zeros are not sent. Off-diagonal entries, which occur
+/// twice in the matrix, have the same weight as diagonal ones. The agent keeps their indices in the support instead of in the triangle.
 #[derive(Debug)]
 pub struct TopEntries(pub usize);
 
@@ -21,7 +21,7 @@ impl Compressor for TopEntries {
         (Part::Correction, Len::Exactly(entries(d)))
     }
 
-    /// A place takes four bytes.
+    /// An index takes four bytes.
     fn memory(&self, d: usize) -> f64 {
         1.5 * (entries(d) as f64).min(self.0 as f64)
     }
@@ -49,7 +49,7 @@ impl Compressor for TopEntries {
     }
 }
 
-/// k entries of the triangle drawn uniformly, times n / k, so that omega is n / k - 1. Both ends draw the places, which are not sent.
+/// k uniformly drawn entries of the triangle, times n / k, so that omega is n / k - 1. Both ends draw the indices, which are not sent.
 #[derive(Debug)]
 pub struct RandEntries(pub usize);
 
@@ -93,11 +93,11 @@ impl Compressor for Full {
     }
 }
 
-/// Memory of a thread to choose entries.
+/// Scratch memory of a thread for selecting entries.
 struct Choice {
-    /// Positions of numbers that may be chosen.
+    /// Indices of candidates.
     position: Vec<u32>,
-    /// Magnitudes: those of a sample, and later those near the least that is chosen.
+    /// Magnitudes: of a sample, and later those near the smallest selected one.
     sizes: Vec<u64>,
 }
 
@@ -105,12 +105,12 @@ thread_local! {
     static CHOICE: RefCell<Choice> = const { RefCell::new(Choice { position: Vec::new(), sizes: Vec::new() }) };
 }
 
-/// Of so many numbers one is in the sample that tells where the k-th largest magnitude is, about.
+/// One in this many numbers is in the sample that locates the k-th largest magnitude.
 const SAMPLED: usize = 16;
-/// How far from there it is looked for, in standard deviations of the place of the sample's own.
+/// The search range around it, in standard deviations of the sample's rank.
 const DEVIATIONS: f64 = 3.0;
 
-/// Magnitudes between which the k-th largest of some numbers is, most likely.
+/// Magnitudes that most likely enclose the k-th largest one.
 fn bounds(m: &[f64], k: usize, sizes: &mut Vec<u64>) -> (u64, u64) {
     sizes.clear();
     sizes.extend(m.iter().step_by(SAMPLED).map(|x| size(*x)));
@@ -127,8 +127,8 @@ fn bounds(m: &[f64], k: usize, sizes: &mut Vec<u64>) -> (u64, u64) {
     (least.max(1), most)
 }
 
-/// Writes the magnitudes of the numbers at some positions that are at most `most` to the beginning of `sizes`, and returns how many they are.
-/// Every magnitude is written, and the next one takes its place unless it is one of those: there are no branches to be guessed.
+/// Writes the magnitudes at these indices that are at most `most` to the beginning of `sizes`, and returns their number. It writes every
+/// magnitude and overwrites rejected ones, which avoids branches.
 fn up_to(m: &[f64], position: &[u32], most: u64, sizes: &mut Vec<u64>) -> usize {
     sizes.resize(position.len(), 0);
     let mut count = 0;
@@ -140,10 +140,10 @@ fn up_to(m: &[f64], position: &[u32], most: u64, sizes: &mut Vec<u64>) -> usize 
     count
 }
 
-/// The positions of the k numbers of largest magnitude, among equal ones of the first, and the numbers. Zeros are left out.
+/// The indices of the k numbers of largest magnitude, the first ones among ties, and the numbers. Zeros are left out.
 ///
-/// The k-th largest magnitude is selected, not sorted for: among the numbers between two magnitudes of a sample. Where it is not between them,
-/// among all numbers.
+/// The k-th largest magnitude is selected without sorting, among the numbers between two magnitudes of a sample. If it is not between them,
+/// it is selected among all numbers.
 pub(super) fn top_k(m: &[f64], k: usize) -> (Vec<u32>, Vec<f64>) {
     CHOICE.with_borrow_mut(|Choice { position, sizes }| {
         let (least, most) = bounds(m, k, sizes);
@@ -159,7 +159,7 @@ pub(super) fn top_k(m: &[f64], k: usize) -> (Vec<u32>, Vec<f64>) {
             let rest = k - (position.len() - near);
             let least = *sizes[..near].select_nth_unstable_by(rest - 1, |a, b| b.cmp(a)).1;
             select::at_least(Isa::best(), m, least, position);
-            // The last of those that are equal to the k-th largest are too many.
+            // Numbers equal to the k-th largest may be too many; the last ones are dropped.
             let mut surplus = position.len() - k;
             let mut from = position.len();
             while surplus > 0 {
@@ -178,7 +178,7 @@ pub(super) fn top_k(m: &[f64], k: usize) -> (Vec<u32>, Vec<f64>) {
     })
 }
 
-/// k of n places, drawn uniformly, in increasing order.
+/// k of n indices, drawn uniformly, in increasing order.
 fn places(n: usize, k: usize, mut stream: Stream) -> Vec<u32> {
     let mut drawn: Vec<u32> = rand::seq::index::sample(&mut stream, n, k.min(n)).into_iter().map(|i| i as u32).collect();
     drawn.sort_unstable();

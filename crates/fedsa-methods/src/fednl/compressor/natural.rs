@@ -7,8 +7,8 @@ use fedsa::triangle::{Support, entries};
 
 use super::{BITS, Compressed, Compressor, MatrixChange, unpacked};
 
-/// Every entry rounded to one of the two powers of two around it, at random and without bias, with omega 1/8: 12 bits an entry (Horvath
-/// et al. 2022). Numbers below the least normal f64 become 0.
+/// Every entry rounded at random, without bias, to one of the two neighbouring powers of two, with omega 1/8: 12 bits per entry (Horvath et
+/// al. 2022). Numbers below the least normal f64 become 0.
 #[derive(Debug)]
 pub struct Natural;
 
@@ -30,7 +30,7 @@ impl Compressor for Natural {
         (bytes.len() == self.part(d).1.largest()).then_some(MatrixChange::Powers(bytes))
     }
 
-    /// Only numbers of an agent that has diverged are not finite.
+    /// Numbers that are not finite come only from a diverged agent.
     fn accepts(&self, d: usize, body: &Body) -> bool {
         let are_finite = |bytes: &[u8]| (0..entries(d)).all(|place| unpacked(bytes, place).is_finite());
         *body == self.nothing(d) || matches!(self.read(d, body, Stream::default()), Some(MatrixChange::Powers(bytes)) if are_finite(bytes))

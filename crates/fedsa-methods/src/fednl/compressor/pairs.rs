@@ -1,8 +1,8 @@
-//! Leading eigenpairs of a matrix, `lambda v v^T`, the sign of v canonical: as numbers, or as bytes with v in few bits a component.
+//! Leading eigenpairs of a matrix, `lambda v v^T` with canonical sign of v: as numbers, or as bytes with few bits per component of v.
 //!
-//! The bytes are a string of bits as in [`crate::local::refinement`], with v by the quantiser of [`crate::nested_grid`]:
+//! The bytes are a bit string as in [`crate::local::refinement`], with v quantised by [`crate::nested_grid`]:
 //!
-//! | what | bits |
+//! | content | bits |
 //! | --- | --- |
 //! | the number lambda, as an f64 | 64 |
 //! | the components that are across ([`BitWriter::push_across`]) | 3, 16 each |
@@ -23,7 +23,7 @@ use crate::nested_grid;
 #[derive(Debug)]
 pub struct RankOne;
 
-/// How far from 1 the squared length of the vector of a pair may be.
+/// The largest difference between 1 and the squared norm of a pair's vector.
 const LENGTH_ERROR: f64 = 1e-8;
 
 impl Compressor for RankOne {
@@ -40,7 +40,7 @@ impl Compressor for RankOne {
         Compressed::alike(Body::Numbers(pair.map_or(Vec::new(), |(lambda, v)| [&[lambda], &v[..]].concat())))
     }
 
-    /// The vector also has length 1.
+    /// The vector must also have norm 1.
     fn is_sound(&self, _: usize, body: &Body) -> bool {
         let has_length = |(_, v): (&f64, &[f64])| (norm_sq(v) - 1.0).abs() <= LENGTH_ERROR;
         matches!(body, Body::Numbers(x) if are_bounded(x) && x.split_first().is_none_or(has_length))
@@ -52,8 +52,8 @@ impl Compressor for RankOne {
     }
 }
 
-/// The same with this many bits a component of v, and lambda for what these say of it. Both ends draw the offsets of the grid. It takes all
-/// that the link's budget carries: gradients are sent besides.
+/// The same with this many bits per component of v, and lambda fitted to the rounded v. Both ends draw the offsets of the grid. It uses all
+/// of the link's budget; gradients are sent outside of it.
 #[derive(Debug)]
 pub struct PackedPair(pub u32);
 
@@ -84,13 +84,13 @@ impl Compressor for PackedPair {
 /// Bits of lambda.
 const LAMBDA: usize = 64;
 
-/// The most bytes of a pair with d components of so many bits.
+/// The most bytes of a pair with d components of this many bits.
 const fn most_bytes(d: usize, bits: u32) -> usize {
     (LAMBDA + MAX_ACROSS_BITS + d * bits as usize).div_ceil(8)
 }
 
-/// The bytes of `lambda v^ v^^T` for a vector v of length 1: v^ is what these bits say of v, and lambda brings the product closest to a
-/// matrix (lower triangle row by row), so that it never adds to the distance: `v^^T M v^ / ||v^||^4`, the eigenvalue but for rounding if v is
+/// The bytes of `lambda v^ v^^T` for a vector v of norm 1: v^ is the decoded v. lambda minimises the distance of the product from the
+/// matrix (lower triangle row by row), so that it never adds to the distance: `v^^T M v^ / ||v^||^4`, up to rounding the eigenvalue if v is
 /// an eigenvector. `stream` draws the offsets of the grid.
 fn pack(m: &[f64], v: &[f64], bits: u32, stream: Stream) -> Vec<u8> {
     let all_bits = nested_grid::codes(v, stream);
@@ -107,7 +107,7 @@ fn pack(m: &[f64], v: &[f64], bits: u32, stream: Stream) -> Vec<u8> {
     out.finish()
 }
 
-/// Lambda and v^ of d components, from what [`pack`] packed; `None` if bytes are not that, or lambda is not finite.
+/// Lambda and v^ of d components from the bytes of [`pack`]; `None` if the bytes are invalid, or lambda is not finite.
 fn unpack(bytes: &[u8], d: usize, bits: u32, stream: Stream) -> Option<(f64, Vec<f64>)> {
     let mut from = BitReader::new(bytes);
     let lambda = f64::from_bits(u64::from(from.take(32)?) | u64::from(from.take(32)?) << 32);
@@ -143,8 +143,8 @@ mod tests {
         triangle_norm(&rest, D)
     }
 
-    /// With every number of bits: components are within half a cell, lambda is the best number for them, so that nothing is added to the
-    /// distance, and with many bits the matrix is that of the pair.
+    /// For every number of bits: components are within half a cell, and lambda is the best number for them, so that nothing adds to the
+    /// distance. With many bits the matrix equals the pair's.
     #[test]
     fn packed_pairs_are_close_and_never_add_to_the_distance() {
         for bits in 1..=MAX_BITS {
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Bytes that were cut, changed or drawn give a pair of numbers that are bounded, or none.
+    /// Truncated, altered or random bytes give bounded numbers, or none.
     #[test]
     fn any_bytes_are_unpacked_or_refused() {
         let mut draws = stream(3, Purpose::Fresh, 0, 0);

@@ -16,7 +16,7 @@ fn matrix(seed: u64) -> Vec<f64> {
     (0..N).map(|_| draw.normal()).collect()
 }
 
-/// What is sent of a matrix.
+/// The body sent for a matrix.
 fn sent(compressor: &dyn Compressor, m: &[f64], round: u64) -> Body {
     compressor.compress(&Support::all(D), &mut m.to_vec(), 1.0, draws(round)).sent
 }
@@ -53,13 +53,13 @@ fn top_k_is_what_a_sort_gives() {
             assert_eq!(value, order.iter().map(|i| m[*i]).collect::<Vec<_>>(), "k = {k}");
         }
     }
-    // What is no number comes first, and is sent: the run has diverged.
+    // NaN comes first and is sent: the run has diverged.
     let (position, value) = top_k(&[1.0, f64::INFINITY, f64::NAN, -3.0], 2);
     assert!(position == [1, 2] && value[0] == f64::INFINITY && value[1].is_nan());
 }
 
-/// On a support every compressor sends what it sends of the matrix with all entries, or the same in another form; agent and server
-/// then add the same, also where the server's support has to grow, and what is left is the matrix without it.
+/// On a support every compressor sends the same as for the matrix with all entries, possibly in another form. Agent and server then add the
+/// same, also if the server's support must grow, and the remainder is the matrix without it.
 #[test]
 fn matrices_on_a_support_are_compressed_as_whole_ones() {
     let all = Support::all(D);
@@ -132,7 +132,7 @@ fn pairs_are_added_to_all_entries() {
     }
 }
 
-/// The agent's own change is the one that the server decodes, bit for bit, and what is left is the matrix without it.
+/// The agent's own change equals the server's decoded one, bit for bit, and the remainder is the matrix without it.
 #[test]
 fn both_ends_make_the_same_change_of_a_packed_pair() {
     let all = Support::all(D);
@@ -148,7 +148,7 @@ fn both_ends_make_the_same_change_of_a_packed_pair() {
     }
 }
 
-/// What was kept on the support of other data.
+/// Records on the support of other data.
 #[test]
 fn a_change_that_the_support_lacks_is_not_made() {
     let some: [&dyn Compressor; 3] = [&Natural, &Full, &RankOne];
@@ -160,8 +160,8 @@ fn a_change_that_the_support_lacks_is_not_made() {
     }
 }
 
-/// `||C(M) - M||_F^2 <= (1 - delta) ||M||_F^2`: delta is 1 / d for one pair. Of the k largest entries of the triangle, the
-/// least that remain in the matrix is with diagonals first: delta is at least k / (2 n).
+/// `||C(M) - M||_F^2 <= (1 - delta) ||M||_F^2`: delta is 1 / d for one pair. For the k largest entries of the triangle, the worst case
+/// takes diagonal entries first: delta is at least k / (2 n).
 #[test]
 fn contractive_compressors_contract() {
     for seed in 0..20 {
@@ -182,7 +182,7 @@ fn contractive_compressors_contract() {
     }
 }
 
-/// Means over many draws are the matrix, within their standard errors, and variances are those that are stated.
+/// Means over many draws equal the matrix within their standard errors, and variances are as stated.
 #[test]
 fn random_compressors_are_unbiased_with_their_variance() {
     let m = matrix(2);
@@ -210,7 +210,7 @@ fn random_compressors_are_unbiased_with_their_variance() {
     }
 }
 
-/// Each entry becomes a neighbouring power of two with its sign, zero stays zero, and twelve bits an entry are sent.
+/// Each entry becomes a neighbouring power of two with its sign, zero stays zero, and twelve bits per entry are sent.
 #[test]
 fn natural_compression_gives_powers_of_two() {
     let mut m = matrix(4);
@@ -230,7 +230,7 @@ fn natural_compression_gives_powers_of_two() {
     }
 }
 
-/// What compressors make of a matrix is sound, and of one with a huge entry it is not; nor is a vector of another length than 1.
+/// Compressed matrices are sound, except with a huge entry, or with a vector whose norm is not 1.
 #[test]
 fn unsound_numbers_are_recognised() {
     let all: [&dyn Compressor; 6] = [&RankOne, &PackedPair(8), &TopEntries(3), &RandEntries(N), &Natural, &Full];
@@ -276,7 +276,7 @@ fn what_is_no_compressed_matrix_is_refused() {
     ];
     for (compressor, bad) in cases {
         assert!(!compressor.accepts(D, &bad), "{compressor:?}");
-        // Nothing is accepted, and adds nothing.
+        // An empty body is accepted, and adds nothing.
         let mut to = vec![1.0; N];
         let nothing = compressor.nothing(D);
         assert_eq!(compressor.change(D, &nothing, draws(0)).add(1.0, &Support::all(D), &mut to), Some(true));

@@ -1,7 +1,7 @@
 use super::super::compressor::Full;
 use super::*;
 
-/// A server of agents with one component and equal weights, which starts at 1 and gets whole matrices first.
+/// A server of agents with one component and equal weights, which starts at 1 and first gets whole matrices.
 fn server(agents: usize, trials: Option<Trials>, m: Option<usize>) -> FedNlServer {
     let rule = FedNlRule {
         compressor: Arc::new(Full),
@@ -33,12 +33,12 @@ fn learned(server: &FedNlServer, c: usize) -> &Vec<f64> {
     &server.agents[c].learned.as_ref().unwrap().entries
 }
 
-/// The agents that a question is for.
+/// The agents that a question asks.
 fn asked(server: &FedNlServer, ask: &Broadcast) -> Vec<usize> {
     ask.to.clone().unwrap_or_else(|| (0..server.weights.len()).collect())
 }
 
-/// Gives the answers to a question, by their agents; others are lost.
+/// Gives these agents' answers to a question; others are lost.
 fn give(server: &mut FedNlServer, ask: &Broadcast, answers: Vec<(usize, Vec<(Part, Body)>)>) -> Next {
     let to = asked(server, ask);
     let (round, exchange) = (ask.down.round, ask.down.exchange);
@@ -48,7 +48,7 @@ fn give(server: &mut FedNlServer, ask: &Broadcast, answers: Vec<(usize, Vec<(Par
     server.receive(&Received { round, exchange, down: &ask.down, sums: &[], asked: 1.0, arrived: &arrived, updates: &updates })
 }
 
-/// In the round of an answer the distance before its correction counts, later the one after it.
+/// In the round of an answer the distance before its correction counts, later the distance after it.
 #[test]
 fn the_distance_is_that_of_the_matrix_that_is_used() {
     let mut server = server(2, None, Some(1));
@@ -63,7 +63,7 @@ fn the_distance_is_that_of_the_matrix_that_is_used() {
     assert_eq!((server.agents[c].deviation, &learned(&server, c)[..], server.sum[0]), (0.0, &[4.0][..], 2.5));
 }
 
-/// All agents are asked until all have been heard, not in the first round only.
+/// All agents are asked until all have answered, not only in the first round.
 #[test]
 fn all_agents_are_asked_until_all_have_been_heard() {
     let mut server = server(3, None, Some(1));
@@ -77,7 +77,7 @@ fn all_agents_are_asked_until_all_have_been_heard() {
     assert_eq!(asked(&server, &ask).len(), 1);
 }
 
-/// A huge matrix leaves no rounding errors behind, and others are removed every so often.
+/// A huge matrix leaves no rounding errors, and other errors are removed periodically.
 #[test]
 fn the_sum_forgets_what_was_learned_before() {
     let mut server = server(2, None, None);
@@ -96,7 +96,7 @@ fn the_sum_forgets_what_was_learned_before() {
     }
 }
 
-/// A learned matrix that is not finite is dropped with its agent, which is asked for its whole Hessian.
+/// A learned matrix that is not finite is dropped, and its agent is asked for its whole Hessian.
 #[test]
 fn a_matrix_that_is_not_finite_is_dropped() {
     let mut server = server(2, None, None);
@@ -113,7 +113,7 @@ fn a_matrix_that_is_not_finite_is_dropped() {
     assert_eq!(server.asked, [vec![0], vec![1]]);
 }
 
-/// Where M is not positive definite a line search goes against the gradient; without one theta stays, and that is counted.
+/// If M is not positive definite, a line search goes against the gradient; without one theta stays, and the round is counted.
 #[test]
 fn without_a_minimum_the_direction_is_the_gradients() {
     for trials in [Some(Trials::new(0.5, 3, 1e-4)), None] {
@@ -138,6 +138,6 @@ fn numbers_that_cannot_be_learned_are_refused() {
     assert!(!is_accepted(CORRECT, &correction(1.0, [0.5, 0.0], 1e151)));
     assert!(!is_accepted(CORRECT, &correction(1.0, [-0.5, 0.0], 1.0)));
     assert!(!is_accepted(CORRECT, &correction(1.0, [0.5, -1e-9], 1.0)));
-    // The run has diverged: it ends.
+    // The run has diverged and ends.
     assert!(is_accepted(CORRECT, &correction(f64::NAN, [f64::NAN; 2], f64::NAN)));
 }

@@ -19,8 +19,8 @@ fn pairs(count: usize) -> Vec<(Vec<f64>, Vec<f64>)> {
         .collect()
 }
 
-/// BFGS updates the Hessian B itself by `B - B s s^T B / s^T B s + y y^T / s^T y` (Nocedal and Wright, eq. 6.19), another
-/// formula than that of its inverse: both stay inverses of each other.
+/// BFGS updates the Hessian B itself by `B - B s s^T B / s^T B s + y y^T / s^T y` (Nocedal and Wright, eq. 6.19), a different formula from
+/// its inverse's: both stay inverses of each other.
 fn by_hessian(start: f64, pairs: &[(Vec<f64>, Vec<f64>)]) -> Mat<f64> {
     let d = pairs[0].0.len();
     let mut b = Mat::<f64>::identity(d, d) * faer::Scale(1.0 / start);
@@ -43,13 +43,13 @@ fn the_update_of_the_inverse_is_the_inverse_of_the_update() {
     pairs.iter().for_each(|(s, y)| update_inverse(&mut w, s, y));
     let expected = by_hessian(0.3, &pairs);
     assert!((linalg::from_rows(6, 6, &w) - &expected).norm_l2() < 1e-10 * expected.norm_l2());
-    // The secant equation, and symmetry to the last bit.
+    // The secant equation, and exact symmetry.
     let (s, y) = pairs.last().unwrap();
     assert!(apart(&times(&w, y), s) < 1e-12);
     assert!((0..6).all(|i| (0..6).all(|j| w[6 * i + j] == w[6 * j + i])));
 }
 
-/// Both rules walk through the same points; L-BFGS uses the last m pairs and the scale of the latest one.
+/// Both rules visit the same points; L-BFGS uses the last m pairs and the scale of the latest one.
 #[test]
 fn directions_are_those_of_dense_updates() {
     let pairs = pairs(9);
@@ -69,7 +69,7 @@ fn directions_are_those_of_dense_updates() {
     }
 }
 
-/// The gradient of `x^T A x / 2 - b^T x`, on which argmin 0.11.0 made the iterates below, with whole steps from 0.
+/// The gradient of `x^T A x / 2 - b^T x`, on which argmin 0.11.0 computed the iterates below, with whole steps from 0.
 fn gradient(x: &[f64]) -> Vec<f64> {
     let a = [[0.9, 0.2, -0.1], [0.2, 0.5, 0.1], [-0.1, 0.1, 0.7]];
     a.iter().zip([1.0, -1.0, 0.5]).map(|(row, b)| dot(row, x) - b).collect()
@@ -131,7 +131,7 @@ fn updates_are_those_of_argmin() {
     }
 }
 
-/// A pair is used where both gradients are whole and the curvature is positive, and only there.
+/// A pair is used only if both gradients are whole and the curvature is positive.
 #[test]
 fn pairs_without_curvature_or_of_other_agents_are_left_out() {
     let (zero, one) = (vec![0.0, 0.0], vec![1.0, 0.0]);
@@ -151,7 +151,7 @@ fn pairs_without_curvature_or_of_other_agents_are_left_out() {
     assert_eq!(rule, LbfgsDirection::new(3));
 }
 
-/// Without a step at a point that stays, the next search begins where this one ended, and later ones get longer again.
+/// Without a step at a point that stays, the next search begins where this one ended; later ones become longer again.
 #[test]
 fn searches_that_fail_begin_with_shorter_steps() {
     let (x, g) = ([0.0, 0.0], [1.0, -2.0]);
@@ -182,7 +182,8 @@ fn searches_that_fail_begin_with_shorter_steps() {
     assert_eq!((steepest.scale.0, steepest.unit()), (0.25, Some(0.25)));
 }
 
-/// The losses of some agents along a gradient of others allow short steps only: that is no reason for shorter steps when all answer.
+/// The losses of some agents along a gradient of others allow short steps only, which is no reason for shorter steps when all agents
+/// answer.
 #[test]
 fn searches_without_the_losses_of_all_agents_shorten_no_later_step() {
     let (x, g) = ([0.0, 0.0], [1.0, -2.0]);

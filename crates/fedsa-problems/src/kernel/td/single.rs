@@ -1,7 +1,7 @@
-//! A single step of the agents of several blocks, whose vectors are one chunk.
+//! A single step of the agents of several blocks, with vectors of one chunk.
 //!
-//! A step waits for its draw, for what the draw chooses, and for its sums. Other blocks fill this time: of some blocks together, first all
-//! transitions are chosen, then the steps are made block after block.
+//! A step waits for its draw, for the chosen data, and for its sums. Other blocks fill this time: first all transitions of some blocks are
+//! chosen, then the steps are made block by block.
 
 use super::{Drawn, Tables, TransitionTable, Vectors, advance, check, of_lanes, products};
 use fedsa::kernel::vector::{self, Vector};
@@ -10,7 +10,7 @@ use fedsa::kernel::{Isa, LANES, Lanes};
 /// Blocks whose transitions are chosen together.
 const TOGETHER: usize = 4;
 
-/// Whether these steps are such a one.
+/// Whether this module can make these steps.
 #[inline]
 pub(super) fn suits(blocks: &[Lanes], tables: &Tables, etas: &[f64]) -> bool {
     etas.len() == 1 && blocks.len() > 1 && tables[0].width == 1
@@ -46,14 +46,14 @@ fn run<const CHAIN: bool, const ALIKE: bool>(blocks: &mut [Lanes], tables: &Tabl
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,bmi2,fma")]
 unsafe fn avx512<const CHAIN: bool, const ALIKE: bool>(blocks: &mut [Lanes], tables: &Tables, kinds: &[u32], eta: f64) {
-    // SAFETY: handed on.
+    // SAFETY: as the caller.
     unsafe { steps::<vector::Avx512, CHAIN, ALIKE>(blocks, tables, kinds, eta) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi2,fma")]
 unsafe fn avx2<const CHAIN: bool, const ALIKE: bool>(blocks: &mut [Lanes], tables: &Tables, kinds: &[u32], eta: f64) {
-    // SAFETY: handed on.
+    // SAFETY: as the caller.
     unsafe { steps::<vector::Avx2, CHAIN, ALIKE>(blocks, tables, kinds, eta) }
 }
 

@@ -12,20 +12,19 @@ use fedsa::random::Stream;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Column {
-    /// Draws below it give the first outcome. Its top bits are those of the column's
-    /// draws, so that whole draws are compared.
+    /// Draws below it give the first outcome. Its top bits equal the top bits of the column's draws, so that whole draws are compared.
     pub threshold: u64,
     /// Two transitions.
     pub outcomes: [u32; 2],
 }
 
 impl Column {
-    /// A column that always gives `z`.
+    /// A column that always gives transition `z`.
     pub fn one(z: u32) -> Self {
         Self { threshold: u64::MAX, outcomes: [z; 2] }
     }
 
-    /// The outcome of 64 random bits that chose this column; no branch to mispredict.
+    /// The outcome of 64 random bits that chose this column; branch-free.
     #[inline(always)]
     pub(super) fn outcome(&self, bits: u64) -> usize {
         self.outcomes[usize::from(bits >= self.threshold)] as usize
@@ -38,7 +37,7 @@ impl Column {
 pub struct Transition {
     /// The feature row of s.
     pub phi: u32,
-    /// The feature row of s'; a row of zeros after the last one of an episode.
+    /// The feature row of s'; a row of zeros after an episode's last transition.
     pub next: u32,
     /// The reward r(s, s').
     pub reward: f64,
@@ -46,28 +45,28 @@ pub struct Transition {
 
 /// The transitions of one agent, drawn i.i.d. or along a chain.
 ///
-/// Its parts are validated by [`TransitionTable::new`]; the kernels rely on that.
+/// [`TransitionTable::new`] validates its parts; the kernels rely on that.
 #[derive(Debug, Clone)]
 pub struct TransitionTable {
     gamma: f64,
     bits: u32,
-    /// The feature rows that the transitions name, `width` chunks each.
+    /// The feature rows of the transitions, `width` chunks each.
     rows: Arc<[Chunk]>,
     pub(super) width: usize,
     columns: Vec<Column>,
     transitions: Arc<[Transition]>,
     /// The chain's next state after each transition; empty for i.i.d. draws.
     successors: Vec<u32>,
-    /// The columns as the steps read them, where [`Tables`] are alike.
+    /// The columns in the form for alike [`Tables`].
     wide: Vec<Wide>,
 }
 
 impl TransitionTable {
-    /// A table over feature rows of `width` chunks each. `columns` holds `2^bits` columns
-    /// for each state of the chain, or once for i.i.d. draws (`successors` empty).
+    /// A table over feature rows of `width` chunks each. `columns` holds `2^bits` columns for each state of the chain, or once for i.i.d.
+    /// draws, with `successors` empty.
     ///
     /// # Panics
-    /// When an index is out of range: tables are built by this crate from validated input.
+    /// When an index is out of range; this crate builds tables from validated input.
     pub fn new(
         gamma: f64,
         bits: u32,
@@ -99,7 +98,7 @@ impl TransitionTable {
         &self.transitions
     }
 
-    /// How many states the sampling chain has (one for i.i.d. draws).
+    /// The number of states of the sampling chain; one for i.i.d. draws.
     pub fn states(&self) -> usize {
         self.columns.len() >> self.bits
     }
@@ -109,7 +108,7 @@ impl TransitionTable {
         !self.successors.is_empty()
     }
 
-    /// The number of the next transition, drawn from the state of the chain, which moves on; without a chain it is independent of others.
+    /// The index of the next transition: drawn from the chain's state, which moves on, or independently without a chain.
     #[inline(always)]
     pub fn draw(&self, chain: &mut [u64], stream: &mut Stream) -> usize {
         let (state, bits) = (chain.first().copied().unwrap_or(0), stream.bits());
@@ -121,38 +120,38 @@ impl TransitionTable {
     }
 }
 
-/// A column with all that a step needs of its two outcomes, in one line of the cache.
+/// A column with everything that a step needs of its two outcomes, in one cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Wide {
     pub threshold: u64,
-    /// Where the rows of s begin, in bytes, and `2^32` times where those of s' do; rows are one chunk.
+    /// The byte offset of the row of s, plus `2^32` times the offset of the row of s'; rows are one chunk.
     pub rows: [u64; 2],
     pub rewards: [f64; 2],
     pub successors: [u64; 2],
 }
 
-/// Where the steps find a table, without the lengths that [`TransitionTable::new`] has checked.
+/// A table as the steps read it, without the lengths that [`TransitionTable::new`] has checked.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     pub columns: *const Column,
-    /// Only to be read where tables are alike.
+    /// Readable only if tables are alike.
     pub wide: *const Wide,
     pub transitions: *const Transition,
-    /// Not to be read for i.i.d. draws.
+    /// Not readable for i.i.d. draws.
     pub successors: *const u32,
-    /// Draws are shifted so far to the right to give their columns.
+    /// Shifting a draw right by this gives its column.
     pub shift: u32,
 }
 
 impl TransitionTable {
-    /// The feature rows that the transitions name.
+    /// The feature rows of the transitions.
     #[inline(always)]
     pub(super) fn rows(&self) -> *const Chunk {
         self.rows.as_ptr()
     }
 
-    /// The columns, of rows of one chunk.
+    /// The columns, for rows of one chunk.
     fn widened(&self) -> Vec<Wide> {
         let wide = |column: &Column| {
             let of = column.outcomes.map(|z| (self.transitions[z as usize], self.successors.get(z as usize)));
@@ -178,11 +177,11 @@ impl TransitionTable {
     }
 }
 
-/// The tables of all kinds of agents, which are all of one width, and all chains or none.
+/// The tables of all kinds of agents. All have the same width, and all or none are chains.
 #[derive(Debug, Clone, Default)]
 pub struct Tables {
     all: Vec<TransitionTable>,
-    /// Whether all have the same rows of one chunk, the same discount and number of columns, and wide columns.
+    /// Whether all have the same rows of one chunk, the same discount, the same number of columns, and wide columns.
     are_alike: bool,
 }
 
@@ -191,7 +190,7 @@ pub(crate) const MAX_WIDE: usize = 1 << 24;
 
 impl Tables {
     /// # Panics
-    /// When the tables are of several widths, or only some are chains.
+    /// When widths differ, or only some tables are chains.
     pub fn new(mut all: Vec<TransitionTable>) -> Self {
         assert!(all.iter().all(|table| table.width == all[0].width && table.is_chain() == all[0].is_chain()));
         let columns: usize = all.iter().map(|table| table.columns.len()).sum();
@@ -206,7 +205,7 @@ impl Tables {
         Self { all, are_alike }
     }
 
-    /// Whether all have the same rows of one chunk, the same discount and number of columns, and wide columns.
+    /// Whether all have the same rows of one chunk, the same discount, the same number of columns, and wide columns.
     #[inline]
     pub(super) fn are_alike(&self) -> bool {
         self.are_alike
@@ -223,9 +222,8 @@ impl std::ops::Deref for Tables {
 
 /// Builds an alias table over `2^bits` columns that draws `outcomes[i]` with probability `p[i]`.
 ///
-/// `p` sums to 1 up to rounding. Probabilities become whole numbers of the `2^64` draws, the
-/// heaviest taking what rounding leaves, and the table shares the draws out exactly: outcomes
-/// have the probability that they should to `2^-50`, however many there are.
+/// `p` sums to 1 up to rounding. Probabilities become whole numbers of the `2^64` draws; the heaviest one gets the rounding error. The
+/// table divides the draws exactly, so each outcome has its probability to `2^-50`, for any number of outcomes.
 pub fn alias(p: &[f64], outcomes: &[u32], bits: u32, out: &mut Vec<Column>) {
     const DRAWS: u128 = 1 << 64;
     let n = 1usize << bits;
@@ -233,7 +231,7 @@ pub fn alias(p: &[f64], outcomes: &[u32], bits: u32, out: &mut Vec<Column>) {
     let column_draws = DRAWS >> bits;
     let total = compensated(p.iter().copied());
     let heaviest = (0..p.len()).max_by(|i, j| p[*i].total_cmp(&p[*j])).expect("at least one outcome");
-    // What is cut off one outcome's draws is added to the next one's.
+    // The fraction cut from one outcome's draws is added to the next one's.
     let mut cut = 0.0;
     let whole = |p: &f64| {
         let exact = p / total * 2f64.powi(64) + cut;
@@ -250,7 +248,7 @@ pub fn alias(p: &[f64], outcomes: &[u32], bits: u32, out: &mut Vec<Column>) {
     (0..n).for_each(|i| if draws[i] < column_draws { small.push(i) } else { large.push(i) });
     let start = out.len();
     out.extend((0..n).map(|i| Column::one(outcome(i))));
-    // While a column lacks draws another has too many; in the end all are full.
+    // While a column lacks draws, another has too many. All are full at the end.
     while let (Some(s), Some(l)) = (small.pop(), large.pop()) {
         out[start + s].threshold = ((s as u64) << (64 - bits)) + draws[s] as u64;
         out[start + s].outcomes[1] = outcome(l);
@@ -259,7 +257,7 @@ pub fn alias(p: &[f64], outcomes: &[u32], bits: u32, out: &mut Vec<Column>) {
     }
 }
 
-/// The sum of numbers to a few units of its last place, however many there are (Neumaier 1974).
+/// The sum of numbers to a few units in the last place, for any count (Neumaier 1974).
 fn compensated(numbers: impl Iterator<Item = f64>) -> f64 {
     let (mut sum, mut lost) = (0.0f64, 0.0);
     for x in numbers {

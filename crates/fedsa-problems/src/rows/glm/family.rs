@@ -1,7 +1,7 @@
 //! Families of generalised linear models, and other losses of the linear predictors of a row.
 //!
-//! A row x with the target y, the offset o and the weight a has the loss `a l(eta, y)` with the predictors `eta = x^T theta + o`: one
-//! number, or K - 1 numbers for K classes. Without a dispersion l is minus the log-likelihood, up to what does not depend on theta.
+//! A row has the data x, the target y, the offset o and the weight a. Its loss is `a l(eta, y)` with the predictors `eta = x^T theta + o`:
+//! one number, or K - 1 numbers for K classes. Without a dispersion, l is the negative log-likelihood, up to terms without theta.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,10 +17,10 @@ pub enum ModelFamily {
     Binomial,
     /// Counts with the variance mu: `mu = exp(eta)`, `l = mu - y eta`.
     Poisson,
-    /// Positive numbers with the variance `phi mu^2`: `mu = exp(eta)`, `l = y / mu + eta`. The link is not the canonical one.
+    /// Positive numbers with the variance `phi mu^2`: `mu = exp(eta)`, `l = y / mu + eta`. The link is not canonical.
     Gamma,
     /// Counts with the variance `mu + alpha mu^2`, alpha given: `mu = exp(eta)`, `l = (y + 1/alpha) log(1 + alpha mu) - y eta`. The link is
-    /// not the canonical one.
+    /// not canonical.
     NegativeBinomial {
         /// alpha, positive.
         dispersion: f64,
@@ -30,7 +30,7 @@ pub enum ModelFamily {
         /// K, at least 2.
         classes: usize,
     },
-    /// Huber's loss of the residual `r = eta - y`: `r^2 / 2` up to delta, beyond it `delta |r| - delta^2 / 2`. No likelihood.
+    /// Huber's loss of the residual `r = eta - y`: `r^2 / 2` up to delta, `delta |r| - delta^2 / 2` beyond it. It has no likelihood.
     Huber {
         /// delta, positive, in units of the target.
         delta: f64,
@@ -43,31 +43,31 @@ pub enum ModelFamily {
 #[cfg_attr(feature = "schema", schemars(rename = "Family"))]
 #[serde(rename_all = "kebab-case")]
 pub enum FamilyName {
-    /// Numbers with a constant variance, identity link: least squares.
+    /// Constant variance, identity link: least squares.
     Gaussian,
     /// Two classes, logit link: logistic regression.
     #[default]
     Binomial,
     /// Counts, log link.
     Poisson,
-    /// Positive numbers with a constant coefficient of variation, log link.
+    /// Positive numbers, constant coefficient of variation, log link.
     Gamma,
-    /// Counts with more variance than a Poisson model has, log link.
+    /// Overdispersed counts, log link.
     NegativeBinomial,
-    /// Several classes against a reference class, logit link.
+    /// Several classes against a reference, logit link.
     Multinomial,
     /// Numbers with outliers: Huber's loss.
     Huber,
 }
 
-/// What a row adds to deviance, Pearson's statistic and log-likelihood.
+/// A row's contribution to deviance, Pearson's statistic and log-likelihood.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RowFit {
     /// `a` times the unit deviance.
     pub deviance: f64,
     /// `a (y - mu)^2 / V(mu)`.
     pub pearson: f64,
-    /// The log-likelihood, or for gamma `-a (y / mu + eta)`; 0 for Gaussian.
+    /// The log-likelihood; for gamma `-a (y / mu + eta)`, for Gaussian 0.
     pub likelihood: f64,
     /// For gamma `a log(y)`, for Gaussian `log(a)`; otherwise 0.
     pub log: f64,
@@ -85,7 +85,7 @@ fn softplus(x: f64) -> f64 {
     x.max(0.0) + log_one_plus(exp_below(-x.abs()))
 }
 
-/// `log(x)` for x of at least 1, with the same bits on every platform.
+/// `log(x)` for x at least 1, with the same bits on every platform.
 #[inline(always)]
 fn log_above(mut x: f64) -> f64 {
     let mut halvings = 0.0;
@@ -95,7 +95,7 @@ fn log_above(mut x: f64) -> f64 {
     f64::mul_add(halvings, std::f64::consts::LN_2, log_one_plus(x - 1.0))
 }
 
-/// Whether a number is a target of a family.
+/// Whether a number is a valid target of a family.
 type IsTarget = fn(f64) -> bool;
 
 impl ModelFamily {
@@ -107,7 +107,7 @@ impl ModelFamily {
         }
     }
 
-    /// Its name, that of experiment files.
+    /// The name in experiment files.
     pub fn name(&self) -> &'static str {
         match self {
             ModelFamily::Gaussian => "gaussian",
@@ -120,17 +120,17 @@ impl ModelFamily {
         }
     }
 
-    /// Whether there is a likelihood, and therefore inference.
+    /// Whether there is a likelihood, which inference needs.
     pub fn has_likelihood(&self) -> bool {
         !matches!(self, ModelFamily::Huber { .. })
     }
 
-    /// Whether the dispersion is a parameter that is estimated, by Pearson's statistic over n - p; otherwise it is 1.
+    /// Whether the dispersion is estimated, by Pearson's statistic over n - p; otherwise it is 1.
     pub fn has_dispersion(&self) -> bool {
         matches!(self, ModelFamily::Gaussian | ModelFamily::Gamma)
     }
 
-    /// Whether l'' does not depend on y, so that observed and expected information are the same.
+    /// Whether l'' does not depend on y, so that observed and expected information are equal.
     pub fn is_canonical(&self) -> bool {
         !matches!(self, ModelFamily::Gamma | ModelFamily::NegativeBinomial { .. })
     }
@@ -140,7 +140,7 @@ impl ModelFamily {
         matches!(self, ModelFamily::Poisson | ModelFamily::Gamma | ModelFamily::NegativeBinomial { .. })
     }
 
-    /// The mean mu of a target with one predictor; the probability of the positive class of the binomial family.
+    /// The mean mu of a target with one predictor; for the binomial family, the probability of the positive class.
     pub fn mean(&self, eta: f64) -> f64 {
         match self {
             ModelFamily::Gaussian | ModelFamily::Huber { .. } => eta,
@@ -149,7 +149,7 @@ impl ModelFamily {
         }
     }
 
-    /// The class of greatest probability, the first one of equal ones; 0 is the reference.
+    /// The class of greatest probability, the first one among ties; 0 is the reference.
     pub fn likeliest(&self, eta: &[f64]) -> usize {
         let (mut best, mut most) = (0, 0.0);
         for (k, t) in eta.iter().enumerate() {
@@ -160,7 +160,7 @@ impl ModelFamily {
         best
     }
 
-    /// Whether a target is one of the family, and what it must be.
+    /// The check of a target, and its domain in words.
     pub(crate) fn domain(&self) -> Option<(IsTarget, &'static str)> {
         match self {
             ModelFamily::Poisson | ModelFamily::NegativeBinomial { .. } => Some((|y| y >= 0.0, "numbers of at least 0, such as counts")),
@@ -180,7 +180,7 @@ impl ModelFamily {
             ModelFamily::Gamma => y * exp(-t) + t,
             ModelFamily::NegativeBinomial { dispersion: alpha } => f64::mul_add(y + 1.0 / alpha, softplus(t + alpha.ln()), -y * t),
             ModelFamily::Multinomial { .. } => {
-                // The largest term is 1 and is left out of the sum, so that small losses keep their digits.
+                // The largest term, 1, is left out of the sum so that small losses keep their digits.
                 let likeliest = self.likeliest(eta);
                 let top = if likeliest == 0 { 0.0 } else { eta[likeliest - 1] };
                 let others = eta.iter().enumerate().filter(|(k, _)| k + 1 != likeliest).map(|(_, t)| exp_below(t - top)).sum::<f64>();
@@ -195,7 +195,7 @@ impl ModelFamily {
         }
     }
 
-    /// `out = -dl/d eta`: of a likelihood `(y - mu) mu' / V(mu)`.
+    /// `out = -dl/d eta`; for likelihoods `(y - mu) mu' / V(mu)`.
     #[inline(always)]
     pub fn pull(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         let t = eta[0];
@@ -205,7 +205,7 @@ impl ModelFamily {
             ModelFamily::Poisson => y - exp(t),
             ModelFamily::Gamma => f64::mul_add(y, exp(-t), -1.0),
             ModelFamily::NegativeBinomial { dispersion: alpha } => {
-                // (y - mu) / (1 + alpha mu), with mu / (1 + alpha mu) from its logarithm.
+                // (y - mu) / (1 + alpha mu), with mu / (1 + alpha mu) computed from its logarithm.
                 let s = softplus(t + alpha.ln());
                 f64::mul_add(y, exp_below(-s), -exp(t - s))
             }
@@ -221,7 +221,7 @@ impl ModelFamily {
         };
     }
 
-    /// `out`, the second derivatives of l by eta, row by row: the observed information of a row.
+    /// Writes the second derivatives of l by eta, row by row: the observed information of a data row.
     #[inline(always)]
     pub fn bend(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         let t = eta[0];
@@ -239,8 +239,9 @@ impl ModelFamily {
         };
     }
 
-    /// `out`, second derivatives of a quadratic function of eta that touches l at eta and is nowhere below it, of losses whose second derivative
-    /// may vanish: `min(1, t / |r|)` of Huber's (iteratively reweighted least squares). Otherwise those of l.
+    /// Writes the second derivatives of a quadratic function of eta that touches l at eta and majorises it, for losses whose second
+    /// derivative may vanish. For Huber's loss it is `min(1, t / |r|)` (iteratively reweighted least squares), otherwise the derivatives of
+    /// l.
     #[inline(always)]
     pub(crate) fn majorant(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         match *self {
@@ -249,7 +250,7 @@ impl ModelFamily {
         }
     }
 
-    /// `out`, the expected second derivatives, `mu'^2 / V(mu)`.
+    /// Writes the expected second derivatives, `mu'^2 / V(mu)`.
     #[inline(always)]
     pub fn expected(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         match *self {
@@ -272,7 +273,7 @@ impl ModelFamily {
         }
     }
 
-    /// What a row of weight a > 0 adds to deviance, Pearson's statistic and log-likelihood.
+    /// The contribution of a row of weight a > 0 to deviance, Pearson's statistic and log-likelihood.
     pub fn row_fit(&self, eta: &[f64], y: f64, a: f64) -> RowFit {
         let t = eta[0];
         let log_ratio = |mu: f64| if y > 0.0 { y * (y / mu).ln() } else { 0.0 };
@@ -294,7 +295,7 @@ impl ModelFamily {
             ModelFamily::NegativeBinomial { dispersion: alpha } => {
                 let (mu, k) = (exp(t), 1.0 / alpha);
                 let deviance = 2.0 * (log_ratio(mu) - (y + k) * (alpha * (y - mu) / f64::mul_add(alpha, mu, 1.0)).ln_1p());
-                // log(1 + alpha mu), of which the logarithm of a small alpha would take digits.
+                // log(1 + alpha mu); for small alpha, its logarithm would lose digits.
                 let spread = if alpha * mu < 1.0 { (alpha * mu).ln_1p() } else { softplus(t + alpha.ln()) };
                 let likelihood = log_rising(y, k) - libm::lgamma(y + 1.0) + y * t - (y + k) * spread;
                 (deviance, (y - mu).powi(2) / (mu * f64::mul_add(alpha, mu, 1.0)), likelihood, 0.0)
@@ -308,9 +309,9 @@ impl ModelFamily {
         RowFit { deviance: a * deviance, pearson: a * pearson, likelihood: a * likelihood, log: a * log }
     }
 
-    /// The log-likelihood of n rows from the sums of what they add and the sum of their weights. The dispersion of Gaussian is deviance / n,
-    /// a row of weight a having the variance phi / a; that of gamma is deviance / (sum of weights), and the log-density of a row counts a
-    /// times. Both are as in R (`gaussian()$aic`, `Gamma()$aic`).
+    /// The log-likelihood of n rows from the sums of their contributions and of their weights. The dispersion of Gaussian is deviance / n,
+    /// and a row of weight a has the variance phi / a. The dispersion of gamma is deviance / (sum of weights), and a row's log-density
+    /// counts a times. Both agree with R (`gaussian()$aic`, `Gamma()$aic`).
     pub fn log_likelihood(&self, sums: &RowFit, n: f64, weights: f64) -> f64 {
         match self {
             ModelFamily::Gaussian => {
@@ -326,9 +327,9 @@ impl ModelFamily {
     }
 }
 
-/// `lgamma(y + k) - lgamma(k) - y log(k)`, for whole y the sum of `log(1 + j / k)` over j < y, without the cancellation of a large k.
+/// `lgamma(y + k) - lgamma(k) - y log(k)` without the cancellation of a large k; for whole y the sum of `log(1 + j / k)` over j < y.
 fn log_rising(y: f64, k: f64) -> f64 {
-    /// From here on the terms below leave less than 1e-15 of Stirling's series.
+    /// From here on, the terms below leave less than 1e-15 of Stirling's series.
     const LARGE: f64 = 10.0;
     if k < LARGE {
         return libm::lgamma(y + k) - libm::lgamma(k) - y * k.ln();
@@ -340,7 +341,7 @@ fn log_rising(y: f64, k: f64) -> f64 {
     (y + k - 0.5) * (y / k).ln_1p() - y + (series(y + k) - series(k))
 }
 
-/// `P(k)` of the classes other than the reference.
+/// `P(k)` of all classes except the reference.
 #[inline(always)]
 fn probabilities(eta: &[f64], out: &mut [f64]) {
     let top = eta.iter().fold(0.0, |a: f64, b| a.max(*b));
@@ -402,7 +403,7 @@ mod tests {
                 (libm::lgamma(y + k) - libm::lgamma(k) - libm::lgamma(y + 1.0) + y * (mu / (mu + k)).ln() + k * (k / (mu + k)).ln()).exp();
             family.bend(&[t], y, &mut bend);
             mean += mass * bend[0];
-            // The likelihood is the logarithm of that mass.
+            // The likelihood is the logarithm of this mass.
             assert!((family.row_fit(&[t], y, 1.0).likelihood - mass.ln()).abs() < 1e-10 * (1.0 + y), "{y}");
         }
         family.expected(&[t], 0.0, &mut bend);
@@ -437,7 +438,7 @@ mod tests {
         }
     }
 
-    /// The mass of the law, `prod_{j < y} (1 + j alpha) mu^y / (y! (1 + alpha mu)^(y + 1/alpha))`, by logarithms of its factors.
+    /// The mass `prod_{j < y} (1 + j alpha) mu^y / (y! (1 + alpha mu)^(y + 1/alpha))` of the law, by logarithms of its factors.
     #[test]
     fn the_negative_binomial_likelihood_keeps_its_digits_at_every_alpha() {
         for alpha in [1e-300, 1e-15, 1e-12, 1e-8, 1e-4, 0.01, 0.09, 0.1, 0.11, 0.7, 5.0, 1e3, 1e8] {
@@ -446,7 +447,7 @@ mod tests {
                 for y in [0u32, 1, 2, 17, 400] {
                     let (mu, n) = (t.exp(), f64::from(y));
                     let rising: f64 = (0..y).map(|j| (f64::from(j) * alpha).ln_1p() - f64::from(j + 1).ln()).sum();
-                    // (1/alpha) log(1 + alpha mu) is mu where alpha is tiny.
+                    // (1/alpha) log(1 + alpha mu) is mu for tiny alpha.
                     let spread = if alpha < 1e-200 { mu } else { (alpha * mu).ln_1p() / alpha };
                     let expected = rising + n * t - n * (alpha * mu).ln_1p() - spread;
                     let got = family.row_fit(&[t], n, 1.0).likelihood;
@@ -456,8 +457,8 @@ mod tests {
         }
     }
 
-    /// Of laws that are written out: deviance is twice what the logarithm of the mass loses beside a mean of y, Pearson's statistic the square of
-    /// the residual over the variance.
+    /// Against explicit laws: the deviance is twice the log-mass lost compared with a mean of y, and Pearson's statistic is the squared
+    /// residual divided by the variance.
     #[test]
     fn row_fits_follow_from_laws() {
         let close = |got: f64, expected: f64, what: &str| {
@@ -470,7 +471,7 @@ mod tests {
             let k = 1.0 / ALPHA;
             steps(y).map(|j| ((j + k) / (j + 1.0) * mu / (mu + k)).ln()).sum::<f64>() + k * (k / (mu + k)).ln()
         };
-        // An exponential law is gamma's of shape 1.
+        // An exponential law is a gamma law of shape 1.
         let exponential = |y: f64, mu: f64| -mu.ln() - y / mu;
         type LogMass<'a> = &'a dyn Fn(f64, f64) -> f64;
         type Case<'a> = (ModelFamily, LogMass<'a>, fn(f64) -> f64);

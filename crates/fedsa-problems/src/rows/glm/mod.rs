@@ -1,4 +1,4 @@
-//! Families of generalised linear models and other losses of linear predictors. Their problem is that of [`super::regression`]; inference is
-//! in the crate `fedsa-evaluate`.
+//! Families of generalised linear models and other losses of linear predictors. [`super::regression`] is their problem; the crate
+//! `fedsa-evaluate` has their inference.
 
 pub mod family;

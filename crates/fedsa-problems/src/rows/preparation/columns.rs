@@ -1,4 +1,4 @@
-//! Columns that are no features as they are: offsets, row weights, and categories, which become a column of 0 and 1 for each level.
+//! Columns with special roles: offsets, row weights, and categories, which become a column of 0 and 1 for each level.
 
 use fedsa::columns::{Coding, MAX_LEVELS, coding, level_number};
 use std::collections::{HashMap, HashSet};
@@ -8,22 +8,22 @@ use crate::rows::dataset::{Columns, Dataset, Rows, Wanted, row_in};
 use fedsa::error::{Error, Result, in_quotes, quoted};
 use fedsa::note::{Note, NoteCode};
 
-/// A level with fewer rows is rare.
+/// A level with fewer rows than this is rare.
 const FEW_ROWS: u64 = 5;
 
 /// The most levels that a note lists.
 const LISTED: usize = 5;
 
-/// Which columns they are.
+/// The special columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SpecialColumns {
-    /// The column that is added to the linear predictors.
+    /// The column added to the linear predictors.
     pub offset: Option<String>,
-    /// The column that says how much each row counts.
+    /// The column of row weights.
     pub row_weights: Option<String>,
-    /// Columns of categories; those of text are so without being named.
+    /// Columns of categories; columns of text need not be listed.
     pub categorical: Vec<String>,
-    /// The columns of categories with the levels of all agents' rows, in their order; by default they are those of the rows.
+    /// The columns of categories with the levels of all agents' rows, in their order; by default, the levels of the rows at hand.
     pub known: Option<Vec<ColumnLevels>>,
 }
 
@@ -32,9 +32,9 @@ pub struct SpecialColumns {
 pub struct Category {
     /// The column.
     pub column: String,
-    /// The levels that have a feature of their own, `column=level`, in increasing order.
+    /// The levels with a feature `column=level`, in increasing order.
     pub levels: Vec<String>,
-    /// The level without one, with which others are compared: that of most rows, the first of several. `None` where all levels have a feature.
+    /// The level without a feature: the most frequent one, the first among ties. `None` if all levels have a feature.
     pub reference: Option<String>,
     /// The position of the feature of the first level.
     pub first: usize,
@@ -45,7 +45,7 @@ pub struct Category {
 pub struct ColumnLevels {
     /// The column.
     pub column: String,
-    /// The levels in increasing order: of numbers by size, of texts as they are written.
+    /// The levels in increasing order: numbers by size, texts as strings.
     pub levels: Vec<String>,
     /// The number of rows of each level.
     pub counts: Vec<u64>,
@@ -54,7 +54,7 @@ pub struct ColumnLevels {
 }
 
 impl ColumnLevels {
-    /// Of levels with their rows.
+    /// From levels with their numbers of rows.
     pub fn new(column: impl Into<String>, rows: HashMap<String, u64>) -> Self {
         let are_numbers = rows.keys().all(|level| level_number(level).is_some());
         let mut levels: Vec<(String, u64)> = rows.into_iter().collect();
@@ -66,13 +66,13 @@ impl ColumnLevels {
         Self { column: column.into(), levels, counts, are_numbers }
     }
 
-    /// The position of the level of most rows, the first of several.
+    /// The position of the most frequent level, the first among ties.
     fn most_frequent(&self) -> usize {
         let most = self.counts.iter().max();
         self.counts.iter().position(|count| Some(count) == most).unwrap_or(0)
     }
 
-    /// What is odd about them.
+    /// Notes about unusual levels.
     fn notes(&self) -> Vec<Note> {
         let column = in_quotes(&self.column);
         let rows = |i: usize| format!("{} ({})", in_quotes(&self.levels[i]), rows(self.counts[i]));
@@ -99,13 +99,13 @@ impl ColumnLevels {
     }
 }
 
-/// A number of rows in words.
+/// A number of rows, as text.
 pub(super) fn rows(count: u64) -> String {
     if count == 1 { "1 row".into() } else { format!("{count} rows") }
 }
 
 impl Category {
-    /// Of these levels, of which that of most rows has no feature where there is to be a reference.
+    /// The category of these levels. The most frequent level has no feature if `has_reference`.
     pub(super) fn of(known: &ColumnLevels, first: usize, has_reference: bool) -> Self {
         let mut levels = known.levels.clone();
         let reference = (has_reference && !levels.is_empty()).then(|| levels.remove(known.most_frequent()));
@@ -118,23 +118,23 @@ impl Category {
     }
 }
 
-/// What was taken out of data sets, for the rows of all files in their order.
+/// The special columns taken out of data sets, for the rows of all files in their order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Taken {
-    /// Offsets; none without such a column.
+    /// Offsets; empty without such a column.
     pub offsets: Vec<f64>,
-    /// Row weights; none without such a column.
+    /// Row weights; empty without such a column.
     pub row_weights: Vec<f64>,
     /// The categories.
     pub categories: Vec<Category>,
-    /// Their levels with the rows of each.
+    /// Their levels with the number of rows of each.
     pub levels: Vec<ColumnLevels>,
-    /// What is odd about levels.
+    /// Notes about unusual levels.
     pub notes: Vec<Note>,
 }
 
 impl SpecialColumns {
-    /// Refuses columns that are something else besides.
+    /// Refuses columns with a second role.
     fn check(&self, wanted: &Wanted) -> Result<()> {
         let both = |key: &str, name: &String, what: &str| {
             let what = format!("the column `{}` is {what} besides", quoted(name));
@@ -153,10 +153,10 @@ impl SpecialColumns {
         self.categorical.iter().try_for_each(|name| check_free("categorical", name, wanted))
     }
 
-    /// Takes these columns out of the data sets. Levels are those of all files; without an intercept the first category keeps its first level.
+    /// Takes these columns out of the data sets. Levels are from all files; without an intercept, the first category keeps its first level.
     ///
     /// # Errors
-    /// When a column is not there, weights are negative or all 0, or there are too many levels.
+    /// When a column is missing, weights are negative or all 0, or there are too many levels.
     pub(super) fn take(&self, sets: &mut [Dataset], wanted: &Wanted, has_intercept: bool) -> Result<Taken> {
         let mut taken = Taken::default();
         self.check(wanted)?;
@@ -202,17 +202,17 @@ impl SpecialColumns {
         Ok(taken)
     }
 
-    /// The offsets of rows, none without such a column, after a check of all columns that does not need the levels of others.
+    /// The offsets of rows, empty without such a column. Also checks all special columns, as far as other agents' levels are not needed.
     ///
     /// # Errors
-    /// When a column is not there, or is something else besides.
+    /// When a column is missing, or has a second role.
     pub(super) fn offsets_of(&self, sets: &[Dataset], wanted: &Wanted) -> Result<Vec<f64>> {
         self.check(wanted)?;
         let Some(name) = &self.offset else { return Ok(Vec::new()) };
         Ok(sets.iter().map(|set| numbers("offset", set, name)).collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// The columns of categories: those that are named, and those of text in any file.
+    /// The columns of categories: the listed ones, and columns that are text in any file.
     fn columns(&self, sets: &[Dataset]) -> Vec<String> {
         let mut columns = self.categorical.clone();
         for text in sets.iter().flat_map(|set| set.texts.iter().map(|text| &text.column)) {
@@ -223,22 +223,22 @@ impl SpecialColumns {
         columns
     }
 
-    /// The number of columns of categories, and of their levels in all: those of all agents where they are known, otherwise at most those that
-    /// rows have.
+    /// The number of columns of categories, and of their levels in all: the known levels of all agents, otherwise an upper bound from the
+    /// rows.
     pub(crate) fn count_levels(&self, sets: &[Dataset]) -> (usize, usize) {
         if let Some(known) = &self.known {
             return (known.len(), known.iter().map(|one| one.levels.len()).sum());
         }
         let columns = self.columns(sets);
         let levels = |column: &String| {
-            // A column that is not there, and one with too many levels, are refused where they are taken.
+            // [`Self::take`] refuses missing columns and too many levels.
             let cells = sets.iter().filter_map(|set| cells(set, column).ok());
             cells.flat_map(|cells| cells.levels).collect::<HashSet<String>>().len()
         };
         (columns.len(), columns.iter().map(levels).sum())
     }
 
-    /// The levels that these rows have.
+    /// The levels of these rows.
     pub(super) fn levels_of(&self, sets: &[Dataset]) -> Result<Vec<ColumnLevels>> {
         self.check_texts(sets)?;
         let columns = self.columns(sets);
@@ -246,7 +246,7 @@ impl SpecialColumns {
         columns.iter().zip(&cells).map(|(column, cells)| levels(column, sets, cells)).collect()
     }
 
-    /// Refuses what stands for a missing value, and numbers and dates in disguise, in columns of text that are not named as categories.
+    /// Refuses markers of missing values, and numbers and dates written as text, in text columns that are not listed as categories.
     fn check_texts(&self, sets: &[Dataset]) -> Result<()> {
         for set in sets {
             for text in set.texts.iter().filter(|text| !self.categorical.contains(&text.column)) {
@@ -264,7 +264,7 @@ impl SpecialColumns {
     }
 }
 
-/// What to do about a text that is no category.
+/// The help for a text that is not a category.
 pub fn help_with(what: &str) -> &'static str {
     match what {
         MISSING_VALUE => {
@@ -287,13 +287,13 @@ fn cells_of(columns: &[String], sets: &[Dataset]) -> Result<Vec<Vec<Cells>>> {
 
 /// The values of a categorical column in one file.
 struct Cells {
-    /// The levels in the order of their rows; no level is there twice.
+    /// The levels in the order of their rows, without duplicates.
     levels: Vec<String>,
     /// The position of each row's level.
     of: Vec<u32>,
 }
 
-/// Refuses a column that is the target or the group, which are no columns of features.
+/// Refuses a column that is the target or the group, which are no features.
 fn check_free(key: &str, name: &str, wanted: &Wanted) -> Result<()> {
     let Wanted { target, group, drop, .. } = wanted;
     let what = if target.as_deref() == Some(name) {
@@ -315,7 +315,7 @@ fn position(key: &str, set: &Dataset, name: &str) -> Result<usize> {
     })
 }
 
-/// The numbers of a column, zeros that are not stored too.
+/// The numbers of a column, including zeros that are not stored.
 fn numbers(key: &str, set: &Dataset, name: &str) -> Result<Vec<f64>> {
     let at = position(key, set, name)?;
     if set.texts.iter().any(|text| text.column == name) {
@@ -328,7 +328,7 @@ fn numbers(key: &str, set: &Dataset, name: &str) -> Result<Vec<f64>> {
 /// The values of a categorical column.
 ///
 /// # Errors
-/// When the column is not there, or has too many levels.
+/// When the column is missing, or has too many levels.
 fn cells(set: &Dataset, name: &str) -> Result<Cells> {
     let at = position("categorical", set, name)?;
     let text = set.texts.iter().find(|text| text.column == name);
@@ -357,7 +357,7 @@ fn check_levels(column: &str, levels: usize) -> Result<()> {
     Err(Error::data("categorical", what, "columns of few levels; `drop` names those to leave out"))
 }
 
-/// The levels of all agents' rows of a column.
+/// The known levels of a column, from all agents' rows.
 fn known_levels(known: &[ColumnLevels], column: &str, sets: &[Dataset], cells: &[Cells]) -> Result<ColumnLevels> {
     let accepted = "the levels of all agents' rows";
     let Some(known) = known.iter().find(|one| one.column == column) else {
@@ -373,10 +373,10 @@ fn known_levels(known: &[ColumnLevels], column: &str, sets: &[Dataset], cells: &
     }
 }
 
-/// The levels of a column with their rows.
+/// The levels of a column with their numbers of rows.
 ///
 /// # Errors
-/// When they are numbers in one file and texts in another, or there are too many.
+/// When they are numbers in one file and texts in another, or too many.
 fn levels(column: &str, sets: &[Dataset], cells: &[Cells]) -> Result<ColumnLevels> {
     check_coding(column, sets, cells)?;
     let mut rows: HashMap<String, u64> = HashMap::new();
@@ -389,7 +389,7 @@ fn levels(column: &str, sets: &[Dataset], cells: &[Cells]) -> Result<ColumnLevel
     Ok(ColumnLevels::new(column, rows))
 }
 
-/// Refuses a column whose levels are all numbers in one file, and all texts in another: the files code the same thing in two ways.
+/// Refuses a column whose levels are all numbers in one file and all texts in another: the files use different codes.
 fn check_coding(column: &str, sets: &[Dataset], cells: &[Cells]) -> Result<()> {
     let file = |are: Coding| cells.iter().position(|cells| coding(cells.levels.iter().map(String::as_str)) == Some(are));
     let (Some(numbers), Some(texts)) = (file(Coding::Numbers), file(Coding::Texts)) else { return Ok(()) };
@@ -422,7 +422,7 @@ fn remove(set: &mut Dataset, name: &str) {
     match &mut set.columns {
         Columns::Named(names) => drop(names.remove(at)),
         Columns::Counted { left_out, .. } => {
-            // The position among all columns, with those that are left out already.
+            // The position among all columns, including left-out ones.
             let whole = left_out.iter().fold(at, |position, out| position + usize::from(*out <= position));
             let place = left_out.partition_point(|out| *out < whole);
             left_out.insert(place, whole);
@@ -430,7 +430,7 @@ fn remove(set: &mut Dataset, name: &str) {
     }
 }
 
-/// Refuses a level whose feature has the name of another column.
+/// Refuses a level whose feature has another column's name.
 fn check_names(set: &Dataset, category: &Category) -> Result<()> {
     let Some(twice) = category.features().find(|name| set.columns.position(name).is_some()) else { return Ok(()) };
     let e = named_twice(&twice, &category.column);
@@ -438,7 +438,7 @@ fn check_names(set: &Dataset, category: &Category) -> Result<()> {
     Err(e.saying(what))
 }
 
-/// The error about a level whose feature has the name of another column.
+/// The error about a level whose feature has another column's name.
 pub(super) fn named_twice(name: &str, column: &str) -> Error {
     let what = format!("the column `{}`, and a level of the category `{}` of this name", quoted(name), quoted(column));
     Error::data("categorical", what, "columns of other names; `drop` names those to leave out")

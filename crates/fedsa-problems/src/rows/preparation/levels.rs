@@ -1,7 +1,8 @@
-//! What columns of all agents hold, of which an agent's own rows may lack something: levels of categories, and classes of labels.
+//! Levels of categories and classes of labels in all agents' rows; an agent's own rows may lack some.
 //!
-//! Files that are read together show it. Where agents keep their files, each says what its rows have ([`Preparation::levels_of`]), and
-//! prepares them with what all have ([`Preparation::with_levels`]): the features and targets are then those of all files together.
+//! Files read together contain all of them. If agents keep their files, each one reports its levels ([`Preparation::levels_of`]), and
+//! prepares its rows with all agents' levels ([`Preparation::with_levels`]). Features and targets are then the same as for all files
+//! together.
 
 use std::collections::HashSet;
 
@@ -13,30 +14,30 @@ use super::targets::{ClassLabel, Found, TargetRule, classes_of};
 use crate::rows::dataset::{Dataset, row_in};
 use fedsa::error::{Error, Result, quoted};
 
-/// What the rows of some agents have, and what their other columns are.
+/// The levels and classes in some agents' rows, and their other columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RowLevels {
     /// The columns of categories.
     pub categories: Vec<ColumnLevels>,
-    /// The labels of rows in increasing order; `None` where they are numbers to be predicted, or the settings name the classes.
+    /// The labels of rows in increasing order; `None` for numeric targets, or if the settings list the classes.
     pub classes: Option<Vec<ClassLabel>>,
     /// The number of rows of each of these labels.
     pub class_rows: Vec<u64>,
-    /// The number of other columns that are features.
+    /// The number of other feature columns.
     pub plain: usize,
-    /// Their names; `None` of columns without names.
+    /// Their names; `None` for columns without names.
     pub names: Option<Vec<String>>,
-    /// Sparse rows, whose columns without names end with the last one that a row has.
+    /// Sparse rows, whose unnamed columns end with the last one in use.
     pub sparse: Option<SparseSize>,
 }
 
 impl RowLevels {
-    /// Whether features and targets are the same whatever other agents have.
+    /// Whether features and targets do not depend on other agents.
     pub fn are_known(&self) -> bool {
         self.categories.is_empty() && self.classes.is_none() && self.sparse.is_none()
     }
 
-    /// The categories of rows with these levels, after the other features.
+    /// The categories of rows with these levels, placed after the other features.
     pub fn features(&self, has_intercept: bool) -> Vec<Category> {
         let mut first = self.plain;
         let of = |(i, one): (usize, &ColumnLevels)| {
@@ -47,7 +48,7 @@ impl RowLevels {
         self.categories.iter().enumerate().map(of).collect()
     }
 
-    /// Refuses levels whose features have the name of another column.
+    /// Refuses levels whose features have another column's name.
     ///
     /// # Errors
     /// When there is one.
@@ -65,16 +66,16 @@ impl RowLevels {
 }
 
 impl Preparation {
-    /// The levels and classes that these rows of one agent have, whose sparse rows become as wide as the columns without names that settings name as
-    /// offsets, weights and categories: others' rows may have numbers there, where these have zeros.
+    /// The levels and classes in one agent's rows. Widens sparse rows to the unnamed columns that settings use as offsets, weights and
+    /// categories: other agents' rows may have numbers there, these have zeros.
     ///
     /// # Errors
-    /// When a column is not there, rows have no labels, or there are too many levels or labels.
+    /// When a column is missing, rows have no labels, or there are too many levels or labels.
     pub fn levels_of(&self, sets: &mut [Dataset]) -> Result<RowLevels> {
         let width = self.widen(sets);
         let mut levels = self.levels_of_wide(sets)?;
         if let Some(sparse) = &mut levels.sparse {
-            // What is said to others is what the files have.
+            // Agents report the width in the files.
             sparse.width = width;
             (levels.plain, levels.names) = (sparse.plain(), sparse.names());
         }
@@ -103,26 +104,26 @@ impl Preparation {
         let widest = sets.iter().max_by_key(|set| set.rows.columns());
         let names: Vec<String> =
             widest.iter().flat_map(|set| set.columns.iter()).filter(|name| is_plain(name)).map(|name| name.into_owned()).collect();
-        // Columns that become features of levels are called by name.
+        // Columns that become features of levels have names.
         let are_counted = categories.is_empty() && widest.is_some_and(|set| set.columns.are_counted());
         Ok(RowLevels { classes, class_rows, plain: names.len(), names: (!are_counted).then_some(names), categories, sparse: None })
     }
 
-    /// Makes sparse rows as wide as the special columns that settings name. Returns how wide they were.
+    /// Widens sparse rows to the special columns in the settings. Returns their previous width.
     fn widen(&self, sets: &mut [Dataset]) -> usize {
         let of_rows = [&self.special.offset, &self.special.row_weights].into_iter().flatten();
         let least = of_rows.chain(&self.special.categorical).filter_map(|name| name.parse().ok()).max().unwrap_or(0);
         sparse::widen(sets, &self.wanted, least)
     }
 
-    /// Refuses rows of one agent that cannot be prepared or fitted, whatever levels and classes others have: what [`Preparation::prepare_sets`]
-    /// would find when these are known. `levels` are those of the rows.
+    /// Refuses rows of one agent that cannot be prepared or fitted for any levels and classes of other agents, as
+    /// [`Preparation::prepare_sets`] does once these are known. `levels` are the levels of the rows.
     ///
     /// # Errors
     /// When there is such a row, there are fewer than `samples`, or a level has the name of another column.
     pub fn check_rows(&self, sets: &[Dataset], levels: &RowLevels) -> Result<()> {
         let offsets = self.special.offsets_of(sets, &self.wanted)?;
-        // A level that is the first one here may have a feature with those of all, and a later one has.
+        // The first level here may have a feature once all levels are known; later ones have one.
         let named = |e: Error| match sets {
             [only] => e.clone().saying(format!("{}: {}", quoted(&only.name), e.what)),
             _ => e,
@@ -133,7 +134,7 @@ impl Preparation {
             check_samples(agents, self.samples, all)?;
         }
         let labels = match &self.targets {
-            // Labels of which all agents' are classes were found.
+            // The labels were found to be classes.
             TargetRule::Classes { classes: None, .. } | TargetRule::Many { classes: None, .. } => None,
             rule => Some(Found::of(sets, rule)?),
         };
@@ -146,7 +147,7 @@ impl Preparation {
     fn check_scale(&self, sets: &[Dataset], targets: Option<&Found>, offsets: &[f64]) -> Result<()> {
         let rows = sets.iter().flat_map(|set| (0..set.rows.len()).map(move |j| (set, j)));
         for (row, (set, j)) in rows.enumerate() {
-            // That of classes is at most 1.
+            // The derivative of a classification loss is at most 1.
             let pull = targets.map_or(1.0, |targets| {
                 let mut pull = [0.0];
                 self.family.pull(&[offsets.get(row).copied().unwrap_or(0.0)], targets.get(row), &mut pull);
@@ -161,7 +162,7 @@ impl Preparation {
         Ok(())
     }
 
-    /// With the levels and classes of all agents' rows in place of those that rows have.
+    /// With the levels and classes of all agents' rows instead of those in the rows.
     #[must_use]
     pub fn with_levels(mut self, all: RowLevels) -> Self {
         if let (Some(found), TargetRule::Classes { classes, .. } | TargetRule::Many { classes, .. }) = (all.classes, &mut self.targets) {

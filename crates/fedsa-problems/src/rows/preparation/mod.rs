@@ -1,9 +1,11 @@
-//! From data sets to the agents' rows: targets, a division among agents, a held-out share, and features that are scaled, rotated and
-//! completed.
+//! From data sets to the agents' rows: targets, a division among agents, a held-out share, and transformed features.
 //!
-//! The order is: rows are divided among agents ([`partition`]); a share of each agent's rows is held out; targets are made of labels
-//! ([`targets`]); features are divided by a number, standardised, projected on principal components, and completed by a column of ones
-//! ([`transform`]). Whatever is fitted is fitted to the rows of all agents that are not held out, each of which counts alike.
+//! 1. Rows are divided among agents ([`partition`]).
+//! 2. A share of each agent's rows is held out.
+//! 3. Labels become targets ([`targets`]).
+//! 4. Features are divided by a number, standardised, projected on principal components, and completed by a column of ones ([`transform`]).
+//!
+//! Every fit uses the rows of all agents without held-out ones, with equal weight for each row.
 
 pub mod columns;
 pub mod levels;
@@ -36,17 +38,17 @@ use transform::{Pca, Transform, TransformRule};
 #[cfg_attr(feature = "schema", schemars(rename = "Weights"))]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentWeights {
-    /// `n_c / n`, the agent's share of the rows that are not held out: every row counts alike, whichever agent has it.
+    /// `n_c / n`, without held-out rows: rows count alike.
     #[default]
     Rows,
-    /// `1 / N`: an agent with one row counts as much as one with a million.
+    /// `1 / N`: agents count alike.
     Equal,
 }
 
-/// The weight of an agent beside its share of the rows from which on readers are told.
+/// The factor between an agent's weight and its share of the rows from which a note is due.
 const FAR_FROM_ROWS: f64 = 10.0;
 
-/// A note where an agent counts by more than ten times its share of the rows; `name` gives the names of agents.
+/// A note if an agent counts by more than ten times its share of the rows; `name` gives agents' names.
 pub fn far_from_rows(weights: &[f64], rows: &[f64], name: impl Fn(usize) -> String) -> Option<Note> {
     let all: f64 = rows.iter().sum();
     let times = |c: usize| weights[c] * all / rows[c];
@@ -67,72 +69,72 @@ pub fn far_from_rows(weights: &[f64], rows: &[f64], name: impl Fn(usize) -> Stri
     Some(Note::new(NoteCode::WeightFarFromRows, text))
 }
 
-/// How data sets become the agents' rows; the keys of the problem kinds that read data sets.
+/// How data sets become the agents' rows: the keys of problems that read data sets.
 #[derive(Debug, Clone)]
 pub struct Preparation {
     /// Files, globs, folders or names of data sets.
     pub data: Vec<String>,
-    /// What is wanted of the files.
+    /// The wanted parts of the files.
     pub wanted: Wanted,
-    /// What targets are made of.
+    /// The rule for targets.
     pub targets: TargetRule,
-    /// The number of agents, where the partition does not decide it.
+    /// The number of agents, unless the partition determines it.
     pub agents: Option<usize>,
-    /// How rows are divided among agents.
+    /// The division of rows among agents.
     pub partition: Partition,
-    /// Whether the rows of all agents are dealt out again at random.
+    /// Whether to deal the rows of all agents out again at random.
     pub reshuffle: bool,
-    /// Rows of each agent.
+    /// Rows per agent.
     pub samples: Option<usize>,
-    /// The share of each agent's rows that is held out.
+    /// The held-out share of each agent's rows.
     pub holdout: f64,
-    /// What features are divided by.
+    /// The divisor of features.
     pub divide_by: f64,
-    /// Whether features are standardised.
+    /// Whether to standardise features.
     pub standardise: bool,
     /// Principal components.
     pub pca: Option<Pca>,
-    /// Whether a column of ones is added.
+    /// Whether to add a column of ones.
     pub intercept: bool,
     /// Offsets, row weights and categories.
     pub special: SpecialColumns,
-    /// The size of all agents' sparse rows, where these are some of them; by default they are all.
+    /// The size of all agents' sparse rows, if there are other agents' rows.
     pub sparse: Option<SparseSize>,
-    /// What losses are of; the number of classes follows from the data.
+    /// The family of losses; the data determine the number of classes.
     pub family: ModelFamily,
-    /// How much agents count.
+    /// The agents' weights.
     pub weighting: AgentWeights,
-    /// The seed of everything that is drawn.
+    /// The seed of all draws.
     pub seed: u64,
 }
 
 /// The agents' rows, ready for regression.
 #[derive(Debug, Clone)]
 pub struct Prepared {
-    /// The rows to fit.
+    /// The rows for the fit.
     pub train: LabelledRows,
-    /// The rows that are held out; none of some or all agents where no share is.
+    /// The held-out rows; agents may have none.
     pub held_out: LabelledRows,
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
-    /// The names of agents that are files or the values of a column; none where rows are dealt out.
+    /// The names of agents that are files or column values; empty if rows are dealt out.
     pub names: Vec<String>,
-    /// What was done to features.
+    /// The transformation of features.
     pub transform: Transform,
-    /// What was done to labels.
+    /// The transformation of labels.
     pub targets: Targets,
-    /// Columns of categories that became several features.
+    /// Columns of categories, which became several features.
     pub categories: Vec<Category>,
-    /// The levels of these columns, with the rows of each.
+    /// The levels of these columns, with their numbers of rows.
     pub levels: Vec<ColumnLevels>,
-    /// What a reader must know of the data.
+    /// Notes about the data.
     pub notes: Vec<Note>,
 }
 
 /// The most rows in all.
 const MAX_ROWS: usize = u32::MAX as usize;
 
-/// The rows of each agent, by their numbers.
+/// The row indices of each agent.
 type RowsOfAgents = Vec<Vec<usize>>;
 
 impl Preparation {
@@ -148,7 +150,7 @@ impl Preparation {
         let rows: usize = sets.iter().map(|set| set.rows.len()).sum();
         require((1..=MAX_ROWS).contains(&rows), "data", format!("{rows} rows"), &format!("between 1 and {MAX_ROWS} rows"))?;
         let columns = |set: &Dataset| set.rows.columns();
-        // Rows of sparse files end with their last number that is not 0.
+        // Sparse rows end with their last non-zero number.
         let dense: Vec<&Dataset> = sets.iter().filter(|set| matches!(set.rows, Rows::Dense { .. })).collect();
         if let Some(other) = dense.iter().find(|set| columns(set) != columns(dense[0])) {
             let what = format!("{} has {} features, {} has {}", dense[0].name, columns(dense[0]), other.name, columns(other));
@@ -157,7 +159,7 @@ impl Preparation {
         Ok(sets)
     }
 
-    /// What is done to features.
+    /// The rule for features.
     fn transform(&self) -> TransformRule {
         TransformRule { divide_by: self.divide_by, standardise: self.standardise, pca: self.pca, intercept: self.intercept }
     }
@@ -165,7 +167,7 @@ impl Preparation {
     /// Checks the ranges of settings.
     ///
     /// # Errors
-    /// Names the setting that is out of its range.
+    /// When a setting is out of range; the error names it.
     pub fn check(&self) -> Result<()> {
         require((0.0..1.0).contains(&self.holdout), "holdout", self.holdout, "a share from 0 to below 1")?;
         let is_usable = self.divide_by.is_finite() && self.divide_by != 0.0;
@@ -182,17 +184,17 @@ impl Preparation {
     /// The agents' rows.
     ///
     /// # Errors
-    /// When a file cannot be used, or a setting does not go with the data; names the setting.
+    /// When a file cannot be used, or a setting does not fit the data; the error names the setting.
     pub fn prepare(&self, files: &dyn Files) -> Result<Prepared> {
         self.prepare_sets(self.read(files)?, files.cancel())
     }
 
-    /// The agents' rows, from data sets that [`Preparation::read`] gave.
+    /// The agents' rows, from data sets of [`Preparation::read`].
     ///
     /// # Errors
-    /// When a setting does not go with the data; names the setting. When it is cancelled, which is looked at between passes over the rows.
+    /// When a setting does not fit the data; the error names it. When cancelled; `cancel` is checked between passes over the rows.
     pub fn prepare_sets(&self, mut sets: Vec<Dataset>, cancel: &Cancel) -> Result<Prepared> {
-        // Categories become columns behind those of all files.
+        // Categories become columns after those of all files.
         sparse::widen(&mut sets, &self.wanted, self.sparse.as_ref().map_or(0, |sparse| sparse.width));
         let mut notes: Vec<Note> = sets.iter_mut().flat_map(|set| std::mem::take(&mut set.notes)).collect();
         let Taken { offsets, row_weights, categories, levels, notes: of_levels } =
@@ -210,7 +212,7 @@ impl Preparation {
         cancel.check()?;
         let family = match (&targets, self.family) {
             (Targets::Many { classes, .. }, _) => ModelFamily::Multinomial { classes: classes.len() },
-            // Numbers are no classes.
+            // Numbers are not classes.
             (Targets::Numbers { .. }, ModelFamily::Binomial) => ModelFamily::Gaussian,
             (_, family) => family,
         };
@@ -238,7 +240,7 @@ impl Preparation {
         Ok(Prepared { train, held_out, weights, names, transform, targets, categories, levels, notes })
     }
 
-    /// The same rows, dense if those of all agents are so nearly.
+    /// The same rows, dense if all agents' rows are nearly dense.
     fn compact(&self, rows: Rows, categories: &[Category]) -> Rows {
         if matches!(rows, Rows::Dense { .. }) {
             return rows;
@@ -250,7 +252,7 @@ impl Preparation {
         if is_full { rows.into_dense() } else { rows }
     }
 
-    /// Each agent's rows, and those that are held out: `holdout n_c` of them drawn at random, rounded to a whole number from 1 to `n_c - 1`.
+    /// Each agent's rows, and its held-out rows: `holdout n_c` drawn at random, rounded to a whole number from 1 to `n_c - 1`.
     fn hold_out(&self, agents: Vec<Vec<usize>>, names: &[String]) -> Result<(RowsOfAgents, RowsOfAgents)> {
         if self.holdout == 0.0 {
             let none = vec![Vec::new(); agents.len()];
@@ -275,22 +277,22 @@ impl Preparation {
 }
 
 impl Prepared {
-    /// The quality of theta on the rows to fit.
+    /// The quality of theta on the rows for the fit.
     pub fn train_quality(&self, theta: &[f64]) -> FitQuality {
         quality(&self.train, &self.targets, theta)
     }
 
-    /// The quality of theta on the rows that are held out; `None` if there are none.
+    /// The quality of theta on the held-out rows; `None` if there are none.
     pub fn held_out_quality(&self, theta: &[f64]) -> Option<FitQuality> {
         (!self.held_out.rows.is_empty()).then(|| quality(&self.held_out, &self.targets, theta))
     }
 
-    /// The agents that have names, with their rows, of which those that are held out are not.
+    /// The named agents, with their numbers of rows without held-out ones.
     pub fn named_agents(&self) -> impl Iterator<Item = (&str, usize)> {
         self.names.iter().zip(self.train.first.windows(2)).map(|(name, at)| (name.as_str(), at[1] - at[0]))
     }
 
-    /// What the preparation came to, in a line: `28 agents, 14000 rows, d = 300, PCA of 784 features fitted on the union`.
+    /// A summary in a line: `28 agents, 14000 rows, d = 300, PCA of 784 features fitted on the union`.
     pub fn sizes(&self) -> String {
         let held = self.held_out.rows.len();
         let held = if held > 0 { format!(", {held} held out") } else { String::new() };
@@ -304,18 +306,18 @@ impl Prepared {
         )
     }
 
-    /// How agents count: by their rows, unless their weights are others.
+    /// The kind of agents' weights: by rows, unless the weights differ from the shares.
     pub fn weighting(&self) -> AgentWeights {
         let by_rows = self.train.shares().into_iter().zip(&self.weights).all(|(share, weight)| (share - *weight).abs() <= 1e-12);
         if by_rows { AgentWeights::Rows } else { AgentWeights::Equal }
     }
 
-    /// A note where an agent counts by more than ten times its share of the rows.
+    /// A note if an agent counts by more than ten times its share of the rows.
     pub fn far_from_rows(&self) -> Option<Note> {
         far_from_rows(&self.weights, &self.train.totals(), |c| partition::called(&self.names, c).to_string())
     }
 
-    /// Whether features are whole numbers from 0 to 255 and some are above 100, as of pixels that are not scaled.
+    /// Whether features are whole numbers from 0 to 255 and some are above 100, as in unscaled pixels.
     pub fn has_bytes(&self) -> bool {
         let values = match &self.train.rows {
             Rows::Dense { values, .. } => values,
@@ -325,13 +327,13 @@ impl Prepared {
     }
 }
 
-/// The note about targets that are all the same.
+/// The note about targets that are all equal.
 fn constant_note(target: f64) -> Note {
     let text = format!("all rows to fit have the target {target}: no column can explain it");
     Note::new(NoteCode::ConstantTarget, text)
 }
 
-/// What is known of all rows, for those of the agents; nothing of nothing.
+/// The values of the agents' rows from the values of all rows; empty if `all` is.
 fn of_rows(all: &[f64], agents: &[Vec<usize>]) -> Vec<f64> {
     if all.is_empty() { Vec::new() } else { agents.iter().flatten().map(|i| all[*i]).collect() }
 }

@@ -1,4 +1,4 @@
-//! How the rows of data sets are divided among agents.
+//! The division of data sets' rows among agents.
 
 use rand_distr::{Distribution, Gamma, Open01};
 use serde::{Deserialize, Serialize};
@@ -8,41 +8,40 @@ use crate::rows::dataset::{Dataset, Labels, Rows};
 use fedsa::error::{Error, Result, quoted, require};
 use fedsa::random::{ALL, Purpose, Stream, stream};
 
-/// How rows are divided among agents.
+/// The division of rows among agents.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Partition {
-    /// Rows that follow each other in the files, as many for each agent as for the others, or one more.
+    /// Consecutive rows, in numbers that differ by at most one.
     #[default]
     Even,
-    /// As many rows for each agent, dealt out at random: agents whose rows have the same law.
+    /// Random rows in equal numbers.
     Shuffled,
-    /// Rows are sorted by their labels, and each agent gets as many that follow each other.
+    /// Consecutive rows in equal numbers, sorted by label.
     Sorted,
-    /// This share of the rows is dealt out at random, and the others are sorted by their labels.
+    /// Deals out this share at random; the rest is sorted by label.
     Similarity(f64),
-    /// Each agent has rows of the positive class and of one other class, half of each. The other classes take turns.
+    /// Half of an agent's rows are positive, half of one other class. Other classes take turns.
     ByLabel,
-    /// An agent for each value of the column `group`.
+    /// An agent per value of `group`.
     ByColumn,
-    /// The rows of each class are divided in shares that are drawn from the Dirichlet law with this parameter: agents differ the more
-    /// the smaller it is.
+    /// Divides each class by Dirichlet shares with this parameter; agents differ more for small values.
     Dirichlet(f64),
-    /// An agent for each file.
+    /// An agent per file.
     Files,
 }
 
-/// Draws of a partition, as rounds of [`Purpose::System`].
+/// Purposes of a partition's draws, as rounds of [`Purpose::System`].
 const DEAL: u64 = 0;
 const RESHUFFLE: u64 = 1;
 const SHARES: u64 = 2;
-/// How often Dirichlet shares are drawn until every agent has a row.
+/// The most draws of Dirichlet shares until every agent has a row.
 const MAX_DRAWS: u64 = 1000;
 
-/// The rows of all files, numbered in their order, and what tells them apart.
+/// The rows of all files, numbered in their order, with their classes, groups and files.
 pub(super) struct Pool<'a> {
-    /// Where the rows of each file start; one more number than files.
+    /// The first row of each file, then the number of rows.
     first: Vec<usize>,
     labels: &'a Found,
     /// The group of each row, by rank in the order of first rows, and the names of groups.
@@ -61,7 +60,7 @@ impl<'a> Pool<'a> {
         Ok(Self { first, labels, groups: groups(sets)?, files: file_names(sets) })
     }
 
-    /// The names of agents that are files or the values of a column; none where rows are dealt out.
+    /// The names of agents that are files or column values; empty if rows are dealt out.
     pub fn names(&self, partition: Partition) -> Vec<String> {
         match (partition, &self.groups) {
             (Partition::Files, _) => self.files.clone(),
@@ -74,13 +73,13 @@ impl<'a> Pool<'a> {
         self.first[self.first.len() - 1]
     }
 
-    /// The file of a row and its place there.
+    /// The file of a row, and its index there.
     fn place(&self, row: usize) -> (usize, usize) {
         let file = self.first.partition_point(|first| *first <= row) - 1;
         (file, row - self.first[file])
     }
 
-    /// The rows of all agents as they are in the files, one agent after the other: dense unless all files are sparse.
+    /// The rows of all agents as in the files, one agent after the other: dense unless all files are sparse.
     pub fn gather(&self, sets: &[Dataset], agents: &[Vec<usize>]) -> Rows {
         let d = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
         let rows = agents.iter().flatten().map(|row| self.place(*row));
@@ -125,12 +124,12 @@ fn groups(sets: &[Dataset]) -> Result<Option<(Vec<u32>, Vec<String>)>> {
     Ok(Some((of, all)))
 }
 
-/// What an agent is called in messages: by its name, if it has one.
+/// An agent in messages: its name, if any.
 pub(crate) fn called(names: &[String], agent: usize) -> String {
     names.get(agent).map_or_else(|| format!("agent {agent}"), |name| format!("agent `{}`", quoted(name)))
 }
 
-/// The names of data sets without what says their format, if they are then distinct.
+/// The names of data sets without their format suffix, if distinct.
 fn file_names(sets: &[Dataset]) -> Vec<String> {
     const FORMATS: [&str; 8] = [".gz", ".zst", ".csv", ".tsv", ".parquet", ".libsvm", ".svm", ".txt"];
     let stem = |name: &str| {
@@ -145,12 +144,12 @@ fn file_names(sets: &[Dataset]) -> Vec<String> {
     if distinct.len() == stems.len() { stems } else { sets.iter().map(|set| set.name.clone()).collect() }
 }
 
-/// The number of values of the column of groups, if all files have it.
+/// The number of values of the group column, if all files have it.
 pub(crate) fn number_of_groups(sets: &[Dataset]) -> Result<Option<usize>> {
     Ok(groups(sets)?.map(|(_, names)| names.len()))
 }
 
-/// Where the rows of each agent start; one more number than agents.
+/// The first row of each agent, then the number of rows.
 pub(super) fn starts(agents: &[Vec<usize>]) -> Vec<usize> {
     let ends = agents.iter().scan(0, |n, rows| {
         *n += rows.len();
@@ -159,14 +158,14 @@ pub(super) fn starts(agents: &[Vec<usize>]) -> Vec<usize> {
     std::iter::once(0).chain(ends).collect()
 }
 
-/// A random order (Fisher and Yates).
+/// Shuffles in random order (Fisher and Yates).
 pub(super) fn shuffle(items: &mut [usize], stream: &mut Stream) {
     for k in (1..items.len()).rev() {
         items.swap(k, (stream.uniform() * (k + 1) as f64) as usize);
     }
 }
 
-/// Sizes of `parts` parts of n things that differ by at most one, the larger ones first.
+/// The sizes of `parts` parts of n items, which differ by at most one, the larger ones first.
 fn even(n: usize, parts: usize) -> impl Iterator<Item = usize> {
     (0..parts).map(move |c| n / parts + usize::from(c < n % parts))
 }
@@ -243,7 +242,7 @@ impl Partition {
         Ok(divided)
     }
 
-    /// The rows of a number of agents that was given.
+    /// The rows of a given number of agents.
     fn among(
         self,
         pool: &Pool<'_>,
@@ -264,7 +263,7 @@ impl Partition {
                 rows.truncate(total);
                 let (mixed, sorted) = rows.split_at_mut((share * total as f64).round() as usize);
                 sorted.sort_by(|a, b| pool.labels.get(*a).total_cmp(&pool.labels.get(*b)));
-                // Each agent has so many of the sorted ones, and is filled up with others.
+                // Each agent gets an equal number of the sorted ones, and then others.
                 let own = cut(sorted, even(sorted.len(), agents));
                 let fill = cut(mixed, sizes.zip(&own).map(|(size, own)| size - own.len()));
                 Ok(own.into_iter().zip(fill).map(|(own, fill)| [own, fill].concat()).collect())
@@ -276,14 +275,14 @@ impl Partition {
     }
 }
 
-/// Refuses more rows of each agent than there are.
+/// Refuses more rows per agent than there are.
 pub(super) fn check_samples(agents: usize, samples: Option<usize>, rows: usize) -> Result<()> {
     let Some(samples) = samples.filter(|samples| agents as f64 * *samples as f64 > rows as f64) else { return Ok(()) };
     let what = format!("{agents} agents with {samples} rows each, and there are {rows} rows");
     Err(Error::new("samples", what, format!("at most {}", rows / agents)))
 }
 
-/// Refuses another number of agents than that of the data.
+/// Refuses a number of agents other than the data's.
 fn check_own_agents(agents: Option<usize>, own: usize, what: &str) -> Result<()> {
     match agents {
         Some(agents) if agents != own => Err(Error::new(
@@ -342,7 +341,7 @@ fn by_label(pool: &Pool<'_>, rows: &[usize], agents: usize, samples: Option<usiz
         let what = format!("{needed} rows of class {class} for {agents} agents, and there are {there}");
         Error::new(if samples.is_some() { "samples" } else { "agents" }, what, "fewer of them")
     };
-    // Half of the rows, or all that there are in equal parts.
+    // Half of the rows, or equal parts of all.
     let half = samples.map_or(own.len() / agents, |samples| samples / 2);
     if half == 0 || half * agents > own.len() {
         return Err(refused(half.max(1) * agents, &pool.labels.name(positive), own.len()));
@@ -362,8 +361,8 @@ fn by_label(pool: &Pool<'_>, rows: &[usize], agents: usize, samples: Option<usiz
     Ok(own.into_iter().enumerate().map(|(c, own)| [own, pieces[c % others][c / others].clone()].concat()).collect())
 }
 
-/// Shares from the Dirichlet law: Gamma numbers over their sum. A Gamma number of a small parameter is below all floating-point numbers, its
-/// logarithm is not: `G(alpha) = G(alpha + 1) U^(1/alpha)` in law, with a uniform U.
+/// Shares from the Dirichlet law: Gamma numbers divided by their sum. With a small parameter a Gamma number may underflow, but its
+/// logarithm does not: `G(alpha) = G(alpha + 1) U^(1/alpha)` in law, with a uniform U.
 pub(super) fn dirichlet_shares(alpha: f64, agents: usize, s: &mut Stream) -> Vec<f64> {
     let is_small = alpha < 1.0;
     let law = Gamma::new(if is_small { alpha + 1.0 } else { alpha }, 1.0).expect("a positive parameter");
@@ -378,7 +377,7 @@ pub(super) fn dirichlet_shares(alpha: f64, agents: usize, s: &mut Stream) -> Vec
     gammas.iter().map(|x| x / total).collect()
 }
 
-/// Shares from the Dirichlet law for each class; drawn anew until every agent has a row.
+/// Dirichlet shares for each class, drawn again until every agent has a row.
 fn dirichlet(pool: &Pool<'_>, rows: &[usize], agents: usize, alpha: f64, draws: &dyn Fn(u64, usize) -> Stream) -> Result<Vec<Vec<usize>>> {
     let (of, _) = of_classes(pool, rows, "dirichlet")?;
     for attempt in 0..MAX_DRAWS {

@@ -1,4 +1,4 @@
-//! How good a model is on rows: its loss, accuracy and error.
+//! The quality of a model on rows: loss, accuracy and error.
 
 use std::ops::Range;
 
@@ -16,28 +16,28 @@ use fedsa::linalg;
 pub struct LabelledRows {
     /// The rows, n x d.
     pub rows: Rows,
-    /// Where each agent's rows start; N + 1 numbers.
+    /// The first row of each agent, then the number of rows; N + 1 numbers.
     pub first: Vec<usize>,
-    /// The target of each row: -1 or 1, the number of a class, or a number.
+    /// The target of each row: -1 or 1, the index of a class, or a number.
     pub targets: Vec<f64>,
-    /// What is added to each row's linear predictor; none for nothing.
+    /// The offset of each row's linear predictor; empty without offsets.
     pub offsets: Vec<f64>,
-    /// How much each row counts, at least 0; none for all alike.
+    /// The weight of each row, at least 0; empty if all count alike.
     pub row_weights: Vec<f64>,
-    /// What losses are of.
+    /// The family of losses.
     pub family: ModelFamily,
 }
 
-/// How good a model is on n rows, each of which counts alike.
+/// The quality of a model on n rows, with equal weight for each row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FitQuality {
     /// n.
     pub rows: usize,
     /// The mean loss, without the ridge.
     pub loss: f64,
-    /// The share of rows whose class is predicted, where targets are classes. A prediction of 0 counts as -1.
+    /// The share of rows whose class is predicted, for classes. A prediction of 0 counts as -1.
     pub accuracy: Option<f64>,
-    /// The root mean square of `x . theta - y` in the units of the labels, where targets are numbers.
+    /// The root mean square of `x . theta - y` in the units of the labels, for numeric targets.
     pub rmse: Option<f64>,
 }
 
@@ -58,12 +58,13 @@ impl LabelledRows {
         each.iter().map(|own| own / all).collect()
     }
 
-    /// How much row j counts.
+    /// The weight of row j.
     pub fn weight(&self, j: usize) -> f64 {
         self.row_weights.get(j).copied().unwrap_or(1.0)
     }
 
-    /// The target of all rows that count, where it is the same number: after the offset, which only a model of the mean itself can be freed of.
+    /// The target of all rows with weight, if it is the same number for all. Offsets are subtracted first, if the family models the mean
+    /// itself.
     pub fn constant_target(&self) -> Option<f64> {
         let are_classes = matches!(self.family, ModelFamily::Binomial | ModelFamily::Multinomial { .. });
         let is_mean = matches!(self.family, ModelFamily::Gaussian | ModelFamily::Huber { .. });
@@ -76,7 +77,7 @@ impl LabelledRows {
         all.all(|y| y == first).then_some(first)
     }
 
-    /// Refuses agents without a row that counts; agents have these names, or none.
+    /// Refuses agents without a row of positive weight. `names` has the agents' names, or none.
     ///
     /// # Errors
     /// When there is one.
@@ -94,8 +95,8 @@ impl LabelledRows {
         sizes
     }
 
-    /// The rounding error of the mean gradient of agents of these weights at theta: a bound, to first order. Every term `a_j l'(eta_j) x_j` of
-    /// the sum is known to `epsilon (|l'| + l'' sum_i |x_ji theta_i|) |x_j|`. Below its norm a gradient cannot be told from 0.
+    /// A first-order bound of the rounding error of the mean gradient at theta, for agents of these weights. Every term `a_j l'(eta_j) x_j`
+    /// has the error `epsilon (|l'| + l'' sum_i |x_ji theta_i|) |x_j|`. A gradient below the bound's norm is indistinguishable from 0.
     pub fn gradient_rounding(&self, weights: &[f64], theta: &[f64]) -> f64 {
         let (d, q) = (self.rows.columns(), self.family.outputs());
         let mut errors = vec![0.0; theta.len()];
@@ -121,7 +122,7 @@ impl LabelledRows {
         linalg::norm_sq(&errors).sqrt()
     }
 
-    /// `x_j . theta_k` of the n rows of a range, n numbers for each output; theta has a block of d numbers for each output.
+    /// `x_j . theta_k` of the n rows of a range, n numbers for each output; theta has a block of d numbers per output.
     pub fn products(&self, range: Range<usize>, theta: &[f64], outputs: usize) -> Vec<f64> {
         let (n, d) = (range.len(), self.rows.columns());
         let mut out = vec![0.0; outputs * n];
@@ -149,7 +150,7 @@ impl LabelledRows {
     }
 }
 
-/// The quality of theta on rows whose targets were made so.
+/// The quality of theta on rows with targets made by `targets`.
 pub fn quality(part: &LabelledRows, targets: &Targets, theta: &[f64]) -> FitQuality {
     let (family, n) = (part.family, part.rows.len());
     let q = family.outputs();

@@ -1,4 +1,4 @@
-//! Targets of labels: classes as -1 and 1, or numbers.
+//! Targets from labels: classes as -1 and 1, class indices, or numbers.
 
 use fedsa::columns::MAX_CLASSES;
 use serde::Serialize;
@@ -17,9 +17,9 @@ use fedsa::settings::choice;
 #[cfg_attr(feature = "schema", schemars(rename = "Class"))]
 #[serde(untagged)]
 pub enum ClassLabel {
-    /// A label that is a number.
+    /// A number.
     Number(f64),
-    /// A label that is a name.
+    /// A name.
     Name(String),
 }
 
@@ -37,26 +37,26 @@ impl std::fmt::Display for ClassLabel {
     }
 }
 
-/// What targets are made of.
+/// The rule for targets.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TargetRule {
-    /// 1 for the rows of a class, -1 for all others. Without a class labels must be binary.
+    /// 1 for the rows of a class, -1 for all others. Without a class, labels must be binary.
     Classes {
         /// The class whose target is 1.
         positive: Option<ClassLabel>,
-        /// All classes, of which some may have no row here; by default those that rows have.
+        /// All classes, some of which may lack rows here; by default the rows' classes.
         classes: Option<Vec<ClassLabel>>,
     },
-    /// The number of a row's class, that of the reference being 0.
+    /// The index of a row's class; the reference has 0.
     Many {
-        /// The class with which others are compared; the first one by default.
+        /// The reference class; the first one by default.
         reference: Option<ClassLabel>,
-        /// All classes, of which some may have no row here; by default those that rows have.
+        /// All classes, some of which may lack rows here; by default the rows' classes.
         classes: Option<Vec<ClassLabel>>,
     },
-    /// The labels, which are numbers.
+    /// Numeric labels.
     Numbers {
-        /// The smallest and the largest target, to which labels are mapped affinely; as they are without it.
+        /// The smallest and the largest target of an affine map of labels; without it, labels are unchanged.
         range: Option<[f64; 2]>,
     },
 }
@@ -73,9 +73,9 @@ impl TargetRule {
 #[derive(Debug)]
 pub(super) struct Found {
     rule: TargetRule,
-    /// The number of each row's label; ranks of classes.
+    /// The label of each row; for classes, its rank.
     of: Vec<f64>,
-    /// The distinct labels in increasing order; none for numbers.
+    /// The distinct labels in increasing order; empty for numbers.
     classes: Vec<ClassLabel>,
     /// The rank of the positive class.
     positive: usize,
@@ -96,7 +96,7 @@ fn labels_of(sets: &[Dataset]) -> Result<Vec<&Labels>> {
 /// The distinct labels of rows in increasing order, and the number of rows of each.
 ///
 /// # Errors
-/// When a file has none, or there are too many.
+/// When a file has no labels, or there are too many.
 pub(super) fn classes_of(sets: &[Dataset]) -> Result<(Vec<ClassLabel>, Vec<u64>)> {
     let (classes, of) = ranks(sets, &labels_of(sets)?)?;
     let mut rows = vec![0; classes.len()];
@@ -123,10 +123,10 @@ impl Found {
         }
     }
 
-    /// Refuses numbers that are no targets of a family.
+    /// Refuses numbers that are no valid targets of a family.
     ///
     /// # Errors
-    /// When there is one; names its file and row.
+    /// When there is one; the error names its file and row.
     pub fn check(&self, sets: &[Dataset], family: ModelFamily) -> Result<()> {
         let Some((is_one, wanted)) = family.domain().filter(|_| self.classes.is_empty()) else { return Ok(()) };
         let Some(row) = self.of.iter().position(|y| !is_one(*y)) else { return Ok(()) };
@@ -139,7 +139,7 @@ impl Found {
         self.of[row]
     }
 
-    /// How many classes there are, and the rank of the positive one; `None` where labels are numbers.
+    /// The number of classes, and the rank of the positive one; `None` for numeric labels.
     pub fn classes(&self) -> Option<(usize, usize)> {
         (!self.classes.is_empty()).then_some((self.classes.len(), self.positive))
     }
@@ -149,7 +149,7 @@ impl Found {
         self.classes[rank].to_string()
     }
 
-    /// The targets, where `agents` are the rows to fit.
+    /// The targets; `agents` are the rows for the fit.
     pub fn targets(&self, agents: &[Vec<usize>]) -> Result<Targets> {
         let mut all = agents.iter().flatten().map(|i| self.of[*i]);
         match &self.rule {
@@ -179,7 +179,7 @@ impl Found {
 }
 
 impl Found {
-    /// What the positive class is, where it is one against several, or the larger one of two numbers.
+    /// A note about the positive class, if it is one against several, or the larger one of two numbers.
     pub fn note(&self, agents: &[Vec<usize>]) -> Option<Note> {
         let TargetRule::Classes { positive, .. } = &self.rule else { return None };
         let mut counts = vec![0u64; self.classes.len()];
@@ -204,7 +204,7 @@ impl Found {
         Some(Note::new(NoteCode::PositiveClass, text))
     }
 
-    /// Targets of several classes, the reference first. Classes that were found have rows to fit, those that are given may have none.
+    /// Targets of several classes, the reference first. Classes that were found have rows for the fit; given ones may have none.
     fn many(&self, labels: impl Iterator<Item = f64>, are_found: bool) -> Result<Targets> {
         let mut counts = vec![0usize; self.classes.len()];
         labels.for_each(|label| counts[label as usize] += 1);
@@ -221,7 +221,7 @@ impl Found {
     }
 }
 
-/// Labels that must be numbers.
+/// Numeric labels.
 fn numbers(sets: &[Dataset], labels: &[&Labels]) -> Result<Vec<f64>> {
     let mut of = Vec::new();
     for (set, labels) in sets.iter().zip(labels) {
@@ -233,7 +233,7 @@ fn numbers(sets: &[Dataset], labels: &[&Labels]) -> Result<Vec<f64>> {
     Ok(of)
 }
 
-/// The error about labels that are names. Where most are numbers, the others are at fault.
+/// The error about labels that are names. If most are numbers, it points at the others.
 fn no_numbers(set: &Dataset, names: &[String], of: &[u32]) -> Error {
     let is_number: Vec<bool> = names.iter().map(|name| name.parse::<f64>().is_ok()).collect();
     let mut others = of.iter().enumerate().filter(|(_, name)| !is_number[**name as usize]);
@@ -261,10 +261,10 @@ fn no_numbers(set: &Dataset, names: &[String], of: &[u32]) -> Error {
     }
 }
 
-/// The distinct labels in increasing order, and the rank of each row's.
+/// The distinct labels in increasing order, and the rank of each row's label.
 ///
 /// # Errors
-/// When labels are numbers in one file and names in another, differ by case and spaces alone, or are too many.
+/// When labels are numbers in one file and names in another, differ only by case and spaces, or are too many.
 fn ranks(sets: &[Dataset], labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
     let too_many = |n: usize| {
         let help = format!("at most {MAX_CLASSES} classes, or `kind = \"least-squares\"` for numbers");
@@ -275,7 +275,7 @@ fn ranks(sets: &[Dataset], labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f
             Labels::Numbers(x) => x.as_slice(),
             Labels::Names { .. } => &[],
         });
-        // -0 is 0.
+        // Turns -0 into 0.
         let all: Vec<f64> = all.map(|x| x + 0.0).collect();
         let mut distinct = all.clone();
         distinct.sort_by(f64::total_cmp);
@@ -306,7 +306,7 @@ fn ranks(sets: &[Dataset], labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f
         let rank: Vec<f64> = names.iter().map(|name| distinct.partition_point(|other| *other < name) as f64).collect();
         ranks.extend(of.iter().map(|name| rank[*name as usize]));
     }
-    // Names that no row has are no classes.
+    // Names without a row are no classes.
     Ok((distinct.into_iter().cloned().map(ClassLabel::Name).collect(), ranks))
 }
 
@@ -324,7 +324,7 @@ fn two_codings(sets: &[Dataset], labels: &[&Labels]) -> Error {
     Error::data("target", what, "the same labels in all files")
 }
 
-/// Refuses labels that differ by case and spaces alone: they are one class, of which a model would make two.
+/// Refuses labels that differ only by case and spaces: a model would make two classes of one.
 fn check_alike(sets: &[Dataset], labels: &[&Labels], distinct: &[&String]) -> Result<()> {
     let Some((a, _)) = alike(distinct.iter().map(|name| name.as_str())) else { return Ok(()) };
     let same = folded(distinct[a]);
@@ -343,7 +343,7 @@ fn check_alike(sets: &[Dataset], labels: &[&Labels], distinct: &[&String]) -> Re
     Err(Error::data("target", what, "one way to write each class in all files"))
 }
 
-/// Refuses classes whose names differ by case and spaces alone.
+/// Refuses classes whose names differ only by case and spaces.
 fn check_same_names(classes: &[ClassLabel]) -> Result<()> {
     let names = classes.iter().map(|class| if let ClassLabel::Name(name) = class { name } else { "" });
     let are_names = classes.iter().all(|class| matches!(class, ClassLabel::Name(_)));
@@ -352,7 +352,7 @@ fn check_same_names(classes: &[ClassLabel]) -> Result<()> {
     Err(Error::data("target", what, "one way to write each class at all agents"))
 }
 
-/// The given classes in increasing order, and the rank of each row's among them; those that were found where none are given.
+/// The given classes in increasing order, or without given ones the found classes, and the rank of each row's class among them.
 fn among(given: Option<&[ClassLabel]>, (found, of): (Vec<ClassLabel>, Vec<f64>)) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
     let Some(given) = given else { return Ok((found, of)) };
     let classes = in_order(given)?;
@@ -423,7 +423,7 @@ fn reference_rank(classes: &[ClassLabel], reference: Option<&ClassLabel>) -> Res
     })
 }
 
-/// The first few of a list, and how many there are.
+/// The first few items of a list, and their total number.
 fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
     const MOST: usize = 12;
     let n = items.len();
@@ -434,23 +434,23 @@ fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
     text
 }
 
-/// How labels become targets.
+/// The map from labels to targets.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Targets {
     /// 1 for a class, -1 for all others.
     Classes {
-        /// The rank of the class among the labels that were found.
+        /// The rank of the class among the found labels.
         rank: usize,
         /// The class whose target is 1.
         positive: ClassLabel,
-        /// The other class, where there are two. Of two names the second in alphabetical order is positive.
+        /// The other class, if there are two. The second of two names in alphabetical order is positive.
         negative: Option<ClassLabel>,
     },
-    /// The number of the class, 0 for the reference.
+    /// The index of the class; 0 for the reference.
     Many {
         /// The classes, the reference first.
         classes: Vec<ClassLabel>,
-        /// Their ranks among the labels that were found.
+        /// Their ranks among the found labels.
         ranks: Vec<usize>,
     },
     /// `y = scale (label - offset)`.
@@ -463,7 +463,7 @@ pub enum Targets {
 }
 
 impl TargetRule {
-    /// The number of outputs of a model of these rows; 1 where they have no classes, which is refused elsewhere.
+    /// The number of outputs of a model of these rows; 1 for rows without classes, which other checks refuse.
     pub(crate) fn outputs(&self, sets: &[Dataset]) -> usize {
         let classes = match self {
             Self::Many { classes: Some(classes), .. } => classes.len(),
@@ -473,10 +473,10 @@ impl TargetRule {
         classes.saturating_sub(1).max(1)
     }
 
-    /// The targets of rows of the classes that the rule has, or of these, in increasing order; `None` where targets are numbers.
+    /// The targets for the classes of the rule, or for `found` classes in increasing order; `None` for numeric targets.
     ///
     /// # Errors
-    /// When the rule has no targets for such classes.
+    /// When the rule does not fit these classes.
     pub fn of_classes(&self, found: Option<&[ClassLabel]>) -> Result<Option<Targets>> {
         let (Self::Classes { classes: given, .. } | Self::Many { classes: given, .. }) = self else { return Ok(None) };
         let classes = match given {
@@ -503,7 +503,7 @@ impl Targets {
         Self::Classes { rank: positive, positive: classes[positive].clone(), negative }
     }
 
-    /// The number of the class, the reference, of this rank, being 0.
+    /// The index of the class; the reference, the class of this rank, has 0.
     fn of_many(classes: &[ClassLabel], reference: usize) -> Self {
         let others = (0..classes.len()).filter(|rank| *rank != reference);
         let ranks: Vec<usize> = std::iter::once(reference).chain(others).collect();
@@ -530,7 +530,7 @@ impl Targets {
         }
     }
 
-    /// The class of output k, where there are several outputs.
+    /// The class of output k, if there are several outputs.
     pub fn class_of_output(&self, k: usize) -> Option<String> {
         match self {
             Targets::Many { classes, .. } => classes.get(k + 1).map(ClassLabel::to_string),
@@ -538,7 +538,7 @@ impl Targets {
         }
     }
 
-    /// The class that others are compared with, where there are several outputs.
+    /// The reference class, if there are several outputs.
     pub fn reference(&self) -> Option<&ClassLabel> {
         match self {
             Targets::Many { classes, .. } => classes.first(),
@@ -546,7 +546,7 @@ impl Targets {
         }
     }
 
-    /// The label that a predicted target stands for; numbers only.
+    /// The label of a predicted target; numbers only.
     pub fn label(&self, target: f64) -> f64 {
         match self {
             Targets::Classes { .. } | Targets::Many { .. } => target,

@@ -34,7 +34,7 @@ fn set(rows: Rows, labels: Labels) -> Dataset {
     Dataset { name: "set".into(), columns, rows, targets: Some(labels), groups: None, texts: Vec::new(), notes: Vec::new() }
 }
 
-/// n rows whose only feature is their number, with these labels.
+/// n rows whose only feature is their index, with these labels.
 fn numbered(labels: Vec<f64>) -> Dataset {
     let values = (0..labels.len()).map(|i| i as f64).collect();
     set(Rows::Dense { d: 1, values }, Labels::Numbers(labels))
@@ -44,7 +44,7 @@ fn how(agents: usize) -> Preparation {
     Preparation { agents: Some(agents), ..Logistic::new(replay::Sources::One("x".into())).preparation() }
 }
 
-/// The numbers of each agent's rows, in the order in which the agent has them.
+/// The indices of each agent's rows, in the agent's order.
 fn dealt(part: &LabelledRows) -> Vec<Vec<usize>> {
     let of = |at: &[usize]| (at[0]..at[1]).map(|j| part.rows.row(j).next().map_or(0, |(_, x)| x as usize)).collect();
     part.first.windows(2).map(of).collect()
@@ -106,7 +106,7 @@ fn partitions_are_what_they_say() {
         classes.sort_unstable();
         classes
     };
-    // Sorted: one class an agent, in increasing order.
+    // Sorted: one class per agent, in increasing order.
     for (c, rows) in of(Partition::Sorted, None, 4, 1).iter().enumerate() {
         assert_eq!(classes(rows), vec![c; 30]);
     }
@@ -156,7 +156,7 @@ fn dirichlet_shares_have_their_law() {
     let mut shares = Vec::new();
     for seed in 0..seeds {
         let divided = Partition::Dirichlet(alpha).divide(&pool, Some(agents), None, false, seed).unwrap();
-        // The first agent's share of each class: independent of each other.
+        // The first agent's share of each class; the classes are independent.
         shares.extend((0..2).map(|class| divided[0].iter().filter(|row| *row % 2 == class).count() as f64 / 2000.0));
     }
     let n = shares.len() as f64;
@@ -184,7 +184,7 @@ fn shuffled_rows_come_to_each_agent_alike() {
         }
         let expected = seeds as f64 / agents as f64;
         let chi: f64 = counts.iter().flatten().map(|count| (count - expected).powi(2) / expected).sum();
-        // Mean 3 n, less a little because agents are full; standard deviation about sqrt(6 n).
+        // Mean 3 n, slightly less because agents fill up; standard deviation about sqrt(6 n).
         let mean = 3.0 * n as f64;
         assert!((chi - mean).abs() < 5.0 * (6.0 * n as f64).sqrt(), "{partition:?}: {chi} of {mean}");
     }
@@ -230,7 +230,7 @@ fn standardised_features_have_mean_0_and_deviation_1_over_the_union() {
     }
 }
 
-/// Numbers whose squares are 0 or infinite are scaled as all others, and outliers near the largest number too.
+/// Numbers whose squares are 0 or infinite are scaled like all others, also outliers near the largest number.
 #[test]
 fn columns_of_any_size_are_standardised() {
     let (n, d) = (60, 5);
@@ -255,11 +255,11 @@ fn columns_of_any_size_are_standardised() {
             assert!(off_deviation < 1e-15 && (is_sparse || off < 1e-13), "2^{exponent}: {off:e} {off_deviation:e}");
         }
     }
-    // Of +-1e308 in turn, the deviation is 1e308.
+    // For alternating +-1e308, the deviation is 1e308.
     let ends = (0..n * d).map(|k| if (k / d) % 2 == 0 { 1e308 } else { -1e308 });
     let (got, deviations) = standardised(ends.collect(), false);
     assert!(deviations.iter().all(|x| (x / 1e308 - 1.0).abs() < 1e-15) && got.iter().all(|x| (x.abs() - 1.0).abs() < 1e-15));
-    // One outlier of 1e308 leaves the others at its distance from the mean, and is finite.
+    // One outlier of 1e308 puts the others at its distance from the mean, which is finite.
     let mut with_outlier = values.clone();
     with_outlier[0] = 1e308;
     assert!(standardised(with_outlier, false).0.iter().all(|x| x.is_finite() && x.abs() < 8.0));
@@ -316,7 +316,7 @@ fn models_of_standardised_features_are_models_of_columns() {
             let direct: f64 = raw.row(j).map(|(i, x)| weights[i] * x).sum::<f64>() + constant;
             assert!((direct - score).abs() < 1e-12);
         }
-        // Of other rows, columns that the fit did not have are left out, and missing ones are 0.
+        // In other rows, columns unknown to the fit are left out, and missing ones are 0.
         for (d, sparse) in [(6, false), (6, true), (2, false), (2, true)] {
             let other = random_set(5, 6, false).rows;
             let cut: Vec<f64> = (0..5).flat_map(|j| other.row(j).map(|(_, x)| x).take(d).collect::<Vec<_>>()).collect();
@@ -353,7 +353,7 @@ fn held_out_rows_are_a_share_of_each_agents_rows_and_judge_models() {
     assert!(all.held_out_quality(&theta).is_none());
 }
 
-/// A row of weight w is w rows, also in means and deviations.
+/// A row of weight w equals w rows, also in means and deviations.
 #[test]
 fn standardisation_counts_rows_by_their_weights() {
     let set = random_set(20, 3, false);
@@ -394,7 +394,7 @@ fn targets_are_classes_or_numbers_in_a_range() {
     assert_eq!((positive, negative), (&ClassLabel::Name("spam".into()), &Some(ClassLabel::Name("ham".into()))));
     let ham = classes(Some(ClassLabel::Name("ham".into())));
     assert_eq!(targets(names(&["spam", "ham", "eggs"], &[0, 1, 2]), ham).unwrap().train.targets, [-1.0, 1.0, -1.0]);
-    // One agent's rows of one class, as they are beside those of the others.
+    // One agent's rows of one class, with the classes of all agents.
     let all = |names: &[&str]| Some(names.iter().map(|name| ClassLabel::Name((*name).into())).collect());
     let binary = TargetRule::Classes { positive: None, classes: all(&["spam", "ham"]) };
     let one_class = targets(names(&["ham"], &[0, 0]), binary).unwrap();
@@ -404,7 +404,7 @@ fn targets_are_classes_or_numbers_in_a_range() {
     let two = targets(names(&["spam", "eggs"], &[0, 1, 0]), many).unwrap();
     // Against eggs: ham is 1, spam 2 and tea 3.
     assert_eq!((two.train.targets, two.train.family.outputs()), (vec![2.0, 0.0, 2.0], 3));
-    // In the order of their characters, given or found, also of those that messages write otherwise.
+    // In character order, for given and found classes, also for names that messages escape.
     let marked = ["aZ", "a\u{1}", "b"];
     let ranks = |classes| targets(names(&marked, &[0, 1, 2]), TargetRule::Many { reference: None, classes }).unwrap().train.targets;
     assert_eq!((ranks(all(&marked)), ranks(None)), (vec![1.0, 0.0, 2.0], vec![1.0, 0.0, 2.0]));

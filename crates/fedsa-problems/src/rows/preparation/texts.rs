@@ -1,29 +1,29 @@
-//! Texts in columns: what stands for a missing value, numbers in disguise, codes of levels, and texts that are almost the same.
+//! Texts in columns: missing values, numbers written as text, codes of levels, and near-duplicates.
 
 use fedsa::columns::level_number;
 
-/// What stands for a missing value, in any case.
+/// Texts that denote a missing value, in any case.
 const MISSING: [&str; 9] = ["", "na", "n/a", "nan", "null", "none", "?", "-", "."];
 
 /// Signs of currencies.
 const CURRENCIES: [char; 4] = ['$', '€', '£', '¥'];
 
-/// Whether a text stands for a missing value.
+/// Whether a text denotes a missing value.
 pub fn is_missing(text: &str) -> bool {
     MISSING.iter().any(|missing| text.trim().eq_ignore_ascii_case(missing))
 }
 
-/// The name of a level: `1` of `1.0`, so that files of different programs have the same levels.
+/// The name of a level: `1` for `1.0`, so that files of different programs have the same levels.
 pub fn level_name(text: &str) -> String {
     level_number(text).map_or_else(|| text.to_string(), |x| x.to_string())
 }
 
-/// What texts that differ by case and spaces have in common.
+/// The common form of texts that differ only by case and spaces.
 pub fn folded(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
-/// The first texts that differ by case and spaces alone, by their positions.
+/// The positions of the first two texts that differ only by case and spaces.
 pub fn alike<'a>(texts: impl Iterator<Item = &'a str>) -> Option<(usize, usize)> {
     let mut seen = std::collections::HashMap::new();
     for (i, text) in texts.enumerate() {
@@ -34,15 +34,15 @@ pub fn alike<'a>(texts: impl Iterator<Item = &'a str>) -> Option<(usize, usize)>
     None
 }
 
-/// What a text that stands for a missing value is.
+/// The description of a missing value in messages.
 pub const MISSING_VALUE: &str = "a missing value";
 
-/// What a text is that is no category unless a user says so: a missing value, a number or a date; `None` of other texts.
+/// The kind of a text that is no category unless listed: a missing value, a number or a date; `None` for other texts.
 pub fn no_category(text: &str) -> Option<&'static str> {
     if is_missing(text) { Some(MISSING_VALUE) } else { disguise(text) }
 }
 
-/// What makes a text of a number or of a date: `a number with a percent sign`; `None` of other texts.
+/// The kind of a number or a date written as text, such as `a number with a percent sign`; `None` for other texts.
 pub fn disguise(text: &str) -> Option<&'static str> {
     let text = text.trim();
     if is_date(text) {
@@ -68,7 +68,7 @@ pub fn disguise(text: &str) -> Option<&'static str> {
         .then(|| if in_threes(bare) { "a number with separators of thousands" } else { "a number with a decimal comma" })
 }
 
-/// Whether a text is a number without a sign, which may have separators of thousands and a decimal comma.
+/// Whether a text is an unsigned number, possibly with thousands separators and a decimal comma.
 fn is_marked(text: &str) -> bool {
     let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_simple =
@@ -76,7 +76,7 @@ fn is_marked(text: &str) -> bool {
     is_simple || in_threes(text)
 }
 
-/// Whether a text is a number with separators of thousands: one of `,`, `.`, `'` and spaces, and another mark before decimals.
+/// Whether a text is a number with thousands separators: one of `,`, `.`, `'` and spaces, and another mark before decimals.
 fn in_threes(text: &str) -> bool {
     let Some(mark) = text.chars().find(|c| !c.is_ascii_digit()) else { return false };
     if !(mark.is_whitespace() || [',', '.', '\''].contains(&mark)) {

@@ -1,6 +1,6 @@
-//! Features: divided by a number, standardised, projected on principal components, completed by a column of ones.
+//! Transformations of features: division by a number, standardisation, principal components, a column of ones.
 //!
-//! Every step is affine, so that a model of the features is one of the columns of the files ([`Transform::on_columns`]).
+//! Every step is affine, so a model of the features is also a model of the files' columns ([`Transform::on_columns`]).
 
 use std::borrow::Cow;
 
@@ -23,19 +23,19 @@ use fedsa::parallel;
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Pca {
-    /// How many: the features that remain, without an intercept.
+    /// Components.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub dim: usize,
-    /// Whether features are centred at their mean before.
+    /// Centre features first.
     #[serde(default = "yes")]
     pub centre: bool,
-    /// On what they are fitted: federated or union. The same subspace to rounding.
+    /// Data of the fit; the subspace is the same up to rounding.
     #[serde(default)]
     pub fit: PcaFit,
 }
 
 impl Pca {
-    /// With so many components, centred, fitted federatedly.
+    /// With `dim` components, centred, fitted federatedly.
     pub fn new(dim: usize) -> Self {
         Self { dim, centre: true, fit: PcaFit::default() }
     }
@@ -52,7 +52,7 @@ fn yes() -> bool {
 }
 
 impl Pca {
-    /// What is fitted to `columns` columns, for messages.
+    /// The kind of fit and the number of columns, for messages.
     pub(crate) fn text(&self, columns: usize) -> String {
         let centred = if self.centre { "" } else { " without centring" };
         let fit = if self.fit == PcaFit::Union { "on the union" } else { "federatedly" };
@@ -60,32 +60,32 @@ impl Pca {
     }
 }
 
-/// On what principal components are fitted.
+/// Data that principal components are fitted on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "Fit"))]
 #[serde(rename_all = "kebab-case")]
 pub enum PcaFit {
-    /// On the sum of the second moments that each agent computes of its rows.
+    /// Sums of the agents' second moments.
     #[default]
     Federated,
-    /// On the rows of all agents in one place.
+    /// All agents' rows in one place.
     Union,
 }
 
-/// The most columns whose principal components are computed: a symmetric matrix of that size is decomposed.
+/// The most columns for principal components, which decompose a symmetric matrix of this size.
 const MAX_COLUMNS: usize = 5000;
-/// Rows that one task passes over.
+/// Rows per task.
 const BLOCK: usize = 256;
 
-/// What is done to features.
+/// A fitted transformation of features.
 #[derive(Debug, Clone)]
 pub struct Transform {
-    /// Features are divided by this.
+    /// The divisor of features.
     pub divide_by: f64,
-    /// What is subtracted of each column afterwards; none of sparse rows, or without standardisation.
+    /// The mean subtracted from each column afterwards; empty for sparse rows, or without standardisation.
     pub means: Vec<f64>,
-    /// The standard deviation by which each column is then divided, 1 where it is constant; none without standardisation.
+    /// The standard deviation that then divides each column, 1 for a constant one; empty without standardisation.
     pub deviations: Vec<f64>,
     /// Principal components.
     pub components: Option<Components>,
@@ -100,18 +100,18 @@ pub struct Transform {
 /// Principal components of D columns.
 #[derive(Debug, Clone)]
 pub struct Components {
-    /// How they were asked for.
+    /// The settings.
     pub pca: Pca,
-    /// What is subtracted before, D numbers; zeros without centring.
+    /// The mean subtracted first, D numbers; zeros without centring.
     pub means: Vec<f64>,
-    /// The components, D x dim with orthonormal columns, by decreasing second moment. The entry of largest absolute value of each is
+    /// The components, D x dim with orthonormal columns, by decreasing second moment. The entry of largest absolute value in each is
     /// positive.
     pub vectors: Mat<f64>,
     /// The second moment along each, dim numbers.
     pub moments: Vec<f64>,
 }
 
-/// Sums of `of(i, x)` over the numbers x of column i of each agent's rows, each times the weight of its row, added in the agents' order.
+/// Sums of `of(i, x)` over the numbers x of column i of each agent's rows, weighted by row, added in the agents' order.
 fn sums(rows: &Rows, first: &[usize], weights: &[f64], of: impl Fn(usize, f64) -> f64) -> Vec<f64> {
     let d = rows.columns();
     let mut all = vec![0.0; d];
@@ -126,12 +126,12 @@ fn sums(rows: &Rows, first: &[usize], weights: &[f64], of: impl Fn(usize, f64) -
     all
 }
 
-/// How much a row counts: 1 where no weights are given.
+/// The weight of a row: 1 without given weights.
 fn weight_of(weights: &[f64], row: usize) -> f64 {
     weights.get(row).copied().unwrap_or(1.0)
 }
 
-/// The least and the largest number of each column, of rows that count, with the zeros that are not stored.
+/// The least and the greatest number of each column over rows with weight, including zeros that are not stored.
 fn extremes(rows: &Rows, weights: &[f64]) -> Vec<(f64, f64)> {
     let d = rows.columns();
     let (mut ends, mut stored) = (vec![(f64::INFINITY, f64::NEG_INFINITY); d], vec![0; d]);
@@ -149,30 +149,30 @@ fn extremes(rows: &Rows, weights: &[f64]) -> Vec<(f64, f64)> {
     ends.into_iter().zip(stored).map(with_zeros).collect()
 }
 
-/// 1, or the power of two that brings numbers up to `largest` near 1, where their squares would be too large or too small. Such a
-/// multiplication has no rounding.
+/// 1, or the power of two that scales numbers up to `largest` to about 1, if their squares would overflow or underflow. The multiplication
+/// is exact.
 pub fn moderate(largest: f64) -> f64 {
     const FAR: f64 = 400.0;
     let exponent = largest.log2().floor();
     if exponent.is_finite() && exponent.abs() > FAR { (-exponent).min(1000.0).exp2() } else { 1.0 }
 }
 
-/// What is to be done to features.
+/// The rule for features.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TransformRule {
-    /// What they are divided by.
+    /// Their divisor.
     pub divide_by: f64,
-    /// Whether they are standardised.
+    /// Whether to standardise them.
     pub standardise: bool,
     /// Principal components.
     pub pca: Option<Pca>,
-    /// Whether a column of ones is added.
+    /// Whether to add a column of ones.
     pub intercept: bool,
 }
 
 impl Transform {
-    /// Fits what `how` asks for to the rows of all agents; `weights` says how much each of these rows counts in means and deviations, all
-    /// alike where it is empty.
+    /// Fits the transformation `how` to the rows of all agents. `weights` has the rows' weights in means and deviations; empty means equal
+    /// weights.
     pub(super) fn fit(
         how: &TransformRule,
         sets: &[Dataset],
@@ -214,13 +214,13 @@ impl Transform {
         Ok(transform)
     }
 
-    /// Means and standard deviations, from sums over each agent's rows: first of the numbers, then of squares of what is left of them. The
-    /// deviation is that of the population, `sqrt(mean (x - mean)^2)`. Of a constant column the mean is its number, without rounding. A row
-    /// of weight w counts as w rows.
+    /// Means and standard deviations, from sums over each agent's rows: first of the numbers, then of squared deviations. The standard
+    /// deviation is the population's, `sqrt(mean (x - mean)^2)`. The mean of a constant column is exact. A row of weight w counts as w
+    /// rows.
     fn standardise(&mut self, rows: &Rows, first: &[usize], weights: &[f64], cancel: &Cancel) -> Result<()> {
         let n: f64 = (0..rows.len()).map(|j| weight_of(weights, j)).sum();
         let ends = extremes(rows, weights);
-        // Sums of the largest numbers would be infinite, and squares of the smallest 0.
+        // Sums of the largest numbers would overflow, and squares of the smallest underflow.
         let scales: Vec<f64> = ends.iter().map(|(least, most)| moderate(least.abs().max(most.abs()))).collect();
         cancel.check()?;
         let mut means = sums(rows, first, weights, |i, x| x * scales[i]);
@@ -234,22 +234,22 @@ impl Transform {
         let deviation = |i: usize| {
             // Numbers that are not stored are 0.
             let variance = (squares[i] + (n - stored[i]) * means[i] * means[i]) / n;
-            // The rounding of the mean of many rows may be larger than a small deviation: only equal numbers are constant.
+            // The rounding error of the mean may exceed a small deviation, so only equal numbers count as constant.
             if is_constant(i) { 1.0 } else { variance.sqrt() / scales[i] }
         };
         self.deviations = (0..means.len()).map(deviation).collect();
         means.iter_mut().zip(&scales).for_each(|(mean, scale)| *mean /= scale);
-        // Centred sparse rows would be dense.
+        // Centring would make sparse rows dense.
         self.means = if matches!(rows, Rows::Sparse { .. }) { Vec::new() } else { means };
         Ok(())
     }
 
-    /// Divided by a number and standardised.
+    /// The rows, divided by a number and standardised.
     fn scaled(&self, mut rows: Rows, divide_by: f64) -> Rows {
         let of = |i: usize, x: f64| {
             let (mean, deviation) = (self.means.get(i).copied().unwrap_or(0.0), self.deviations.get(i).copied().unwrap_or(1.0));
             let (x, centred) = (x / divide_by, x / divide_by - mean);
-            // The difference of two of the largest numbers may be too large.
+            // The difference of two of the largest numbers may overflow.
             if centred.is_finite() { centred / deviation } else { x / deviation - mean / deviation }
         };
         match &mut rows {
@@ -264,7 +264,7 @@ impl Transform {
         rows
     }
 
-    /// The features of rows as they are in files, n x d. Columns beyond those of the fit are left out, missing ones are 0.
+    /// The features of rows as in files, n x d. Columns unknown to the fit are left out, missing ones are 0.
     pub fn apply(&self, rows: Rows) -> Rows {
         let rows = with_columns(rows, self.width);
         let rows = if self.means.is_empty() { rows } else { rows.into_dense() };
@@ -277,8 +277,8 @@ impl Transform {
         if self.intercept { with_ones(rows) } else { rows }
     }
 
-    /// The model theta of the features as one of the columns of files: weights and a constant, with `w . x + constant = theta . features(x)`.
-    /// theta has as many components as there are features.
+    /// The model theta of the features as a model of the files' columns: weights w and a constant, with
+    /// `w . x + constant = theta . features(x)`. theta has one component per feature.
     pub fn on_columns(&self, theta: &[f64]) -> (Vec<f64>, f64) {
         let (theta, mut constant) = match (self.intercept, theta.split_last()) {
             (true, Some((last, rest))) => (rest, *last),
@@ -300,7 +300,7 @@ impl Transform {
         (weights, constant)
     }
 
-    /// What was done, for messages.
+    /// A description, for messages.
     pub(super) fn note(&self) -> String {
         let mut note = String::new();
         if !self.deviations.is_empty() {
@@ -313,7 +313,7 @@ impl Transform {
     }
 }
 
-/// The same rows with `width` columns: further ones are left out, missing ones are 0.
+/// The same rows with `width` columns: further ones are dropped, missing ones are 0.
 fn with_columns(rows: Rows, width: usize) -> Rows {
     match rows {
         Rows::Dense { d, values } if d != width => {
@@ -392,7 +392,7 @@ impl Components {
         if !moments.is_all_finite() {
             return Err(failed());
         }
-        // At least as many pairs as are asked for.
+        // At least as many pairs as requested.
         let pairs = Eigenpairs::leading(&moments, pca.dim);
         if pairs.values.iter().any(|x| x.is_nan()) {
             return Err(failed());
@@ -405,7 +405,7 @@ impl Components {
         let Rows::Dense { d, values } = rows else { unreachable!("dense rows") };
         let (width, k) = (self.means.len(), self.vectors.ncols());
         let mut out = vec![0.0; rows.len() * k];
-        // Missing columns are 0, and others than those of the fit are left out.
+        // Missing columns are 0, and columns unknown to the fit are left out.
         let both = width.min(*d);
         parallel::each_chunk(&mut out, k * BLOCK, &|i, out| {
             let n = out.len() / k;

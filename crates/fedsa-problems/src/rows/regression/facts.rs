@@ -1,4 +1,4 @@
-//! What is known of regression: laws of samples, roots, moduli, and linear operators of least squares.
+//! Facts about regression: laws of samples, roots, moduli, and linear operators of least squares.
 
 use faer::Mat;
 
@@ -17,7 +17,7 @@ use fedsa::problem::root::{MAX_DIM, Root, RootSource};
 use fedsa::problem::systems::Systems;
 use fedsa::sampling::Law;
 
-/// The most rows of an agent of nonlinear operators for which the law of independent draws is that of a chain too.
+/// The most rows of a nonlinear agent for which independent draws are also represented as a chain.
 const MAX_INDEPENDENT_MOVES: usize = 128;
 
 impl<L: RowLosses> Facts for Regression<L> {
@@ -44,7 +44,7 @@ impl<L: RowLosses> Facts for Regression<L> {
         if is_markov && n > index_chain::MAX_STATES && self.parts.mixing_time > 1.0 {
             return None;
         }
-        // Moves are as many as the square of the rows: a chain of independent draws is given where it is small.
+        // The number of moves is the square of the number of rows, so independent draws form a chain only if it is small.
         let is_chain = if is_markov { n <= index_chain::MAX_STATES } else { !L::IS_LINEAR && n <= MAX_INDEPENDENT_MOVES };
         let (mass, chain) = match is_chain.then(|| self.index[c].moves()) {
             Some((mass, chain)) => (mass, Some(chain)),
@@ -70,8 +70,8 @@ impl<L: RowLosses> Facts for Regression<L> {
             None => law,
         })
     }
-    /// The ridge is the modulus of logistic losses, and 0 certifies nothing. For least squares the least eigenvalue of the mean Hessian is. A
-    /// bound of `l''` times the Gram matrix of an agent gives its Lipschitz constant; families have none.
+    /// For logistic losses the modulus is the ridge; 0 certifies nothing. For least squares it is the least eigenvalue of the mean Hessian.
+    /// A bound of `l''` times an agent's Gram matrix gives its Lipschitz constant; families have none.
     fn monotone(&self) -> Option<Monotone> {
         let (d, most) = (self.d(), self.loss.most_bend()?);
         if d > MAX_DIM {
@@ -96,7 +96,7 @@ impl<L: RowLosses> Facts for Regression<L> {
         };
         Monotone::of(modulus, lipschitz)
     }
-    /// Two products with each row, a change of all components, and an exponential, which takes as long as some 20 multiplications.
+    /// Two products with each row, an update of all components, and an exponential, which takes as long as some 20 multiplications.
     fn step_work(&self) -> Option<usize> {
         let rows = if self.sampling.kind == Law::Mean { self.parts.rows.len().div_ceil(self.agents()) } else { 1 };
         let stored = self.parts.rows.stored().div_ceil(self.parts.rows.len());

@@ -1,4 +1,4 @@
-//! The losses of a family of generalised linear models, with a target and a weight of each row. Margins are its predictors.
+//! The losses of a family of generalised linear models, with a target and a weight per row. Margins are the predictors.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::rows::preparation::quality::LabelledRows;
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
 
-/// The losses `n_c a_j / A_c l(eta_j, y_j)` of rows with weights a_j, of which the n_c rows of an agent have the sum A_c.
+/// The losses `n_c a_j / A_c l(eta_j, y_j)` of rows with weights a_j; A_c is the sum of the weights of an agent's n_c rows.
 #[derive(Debug)]
 pub(super) struct FamilyLosses {
     family: ModelFamily,
@@ -19,7 +19,7 @@ pub(super) struct FamilyLosses {
 }
 
 impl FamilyLosses {
-    /// Those of the rows of a part.
+    /// The losses of the rows of `part`.
     ///
     /// # Errors
     /// When an agent's rows all have the weight 0.
@@ -47,8 +47,8 @@ impl FamilyLosses {
         });
     }
 
-    /// Whether the losses of most rows are linear near these predictors, so that their second derivatives say nothing of them: fewer than a
-    /// quarter of the residuals are within delta of Huber's loss.
+    /// Whether the losses of most rows are linear near these predictors, so that second derivatives vanish: fewer than a quarter of the
+    /// residuals are within delta of Huber's loss.
     fn are_mostly_linear(&self, isa: Isa, rows: Range<usize>, etas: &[f64]) -> bool {
         let ModelFamily::Huber { delta } = self.family else { return false };
         let (n, mut within) = (rows.len(), 0);
@@ -69,7 +69,7 @@ impl RowLosses for FamilyLosses {
     fn has_majorant(&self) -> bool {
         matches!(self.family, ModelFamily::Huber { .. })
     }
-    /// Terms of a log-likelihood may cancel each other.
+    /// Terms of a log-likelihood may cancel.
     fn rounding(&self, mean: f64) -> f64 {
         256.0 * f64::EPSILON * (1.0 + mean.abs())
     }

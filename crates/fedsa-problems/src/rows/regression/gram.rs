@@ -11,22 +11,22 @@ use fedsa::kernel::Isa;
 use fedsa::parallel;
 use fedsa::triangle::entries;
 
-/// Rows of a triangle that a task begins with are a multiple of this, so that the kernel's tiles are whole.
+/// Tasks begin at multiples of this row of the triangle, so that the kernel's tiles are whole.
 const TILE: usize = 24;
-/// Products of two numbers below which a second thread does not pay.
+/// Below this number of multiplications, a second thread does not pay off.
 const MAX_ALONE: usize = 500_000;
 
-/// `out = sum_j w_j x_j x_j^T` over the rows of `range`, d x d and symmetric to the bit; `weights` has a number for each.
+/// `out = sum_j w_j x_j x_j^T` over the rows of `range`, d x d and exactly symmetric; `weights` has a number for each.
 ///
-/// Parts of the triangle are computed in parallel. Every entry is one sum over all rows in an order that does not depend on the number of
-/// threads, nor, for dense rows, on the instruction set. Of sparse rows only the products of stored numbers are formed. Dense rows that together
-/// change no entry by more than it is rounded are left out (`heavy`).
+/// Parts of the triangle are computed in parallel. Every entry is one sum over all rows, in an order that does not depend on the number of
+/// threads, nor, for dense rows, on the instruction set. Sparse rows form products of stored numbers only. Dense rows are left out if
+/// together they change no entry by more than its rounding error (`heavy`).
 pub fn gram(rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut Mat<f64>) {
     of_parts(rows, [(range, Cow::Borrowed(weights))], out);
 }
 
-/// The q x q blocks `sum_j w_{k l j} x_j x_j^T`, d x d each, of symmetric weights; `of(k q + l)` has those of blocks (k, l) and (l, k), a number for
-/// each row of `range`, and is asked for l <= k.
+/// The q x q blocks `sum_j w_{k l j} x_j x_j^T`, d x d each, of symmetric weights. `of(k q + l)` returns the weights of blocks (k, l) and
+/// (l, k), a number for each row of `range`, and is called for l <= k.
 pub fn blocks<'a>(rows: &Rows, range: Range<usize>, q: usize, of: impl Fn(usize) -> Cow<'a, [f64]>, out: &mut Mat<f64>) {
     if q == 1 {
         return gram(rows, range, &of(0), out);
@@ -68,7 +68,7 @@ pub fn of_parts<'a>(rows: &Rows, parts: impl IntoIterator<Item = (Range<usize>, 
     }
 }
 
-/// The lower triangle of [`gram`] row by row, of dense rows of d numbers: `d (d + 1) / 2` numbers with the same bits.
+/// The lower triangle of [`gram`] by rows, for dense rows of d numbers: `d (d + 1) / 2` numbers with the same bits.
 pub fn triangle(values: &[f64], d: usize, weights: &[f64], out: &mut [f64]) {
     out.fill(0.0);
     let (mut rows, mut rest) = (Vec::with_capacity(d), out);
@@ -80,7 +80,7 @@ pub fn triangle(values: &[f64], d: usize, weights: &[f64], out: &mut [f64]) {
     dense(values, weights, rows);
 }
 
-/// Adds the Gram matrix of dense rows to the lower triangle of which `out` are the rows.
+/// Adds the Gram matrix of dense rows to the lower triangle with the rows `out`.
 fn dense(values: &[f64], weights: &[f64], mut out: Vec<&mut [f64]>) {
     let d = out.len();
     let tasks = (weights.len() * d * d / 2 / MAX_ALONE).clamp(1, parallel::threads());
@@ -88,7 +88,7 @@ fn dense(values: &[f64], weights: &[f64], mut out: Vec<&mut [f64]>) {
     if tasks == 1 {
         return crate::kernel::gram::add(Isa::best(), &values, d, &weights, 0, &mut out);
     }
-    // Row i takes i + 1 numbers: tasks of equal work end at square roots.
+    // Row i takes i + 1 numbers, so tasks of equal work end at square roots.
     let end = |task: usize| (d as f64 * (task as f64 / tasks as f64).sqrt() / TILE as f64).round() as usize * TILE;
     let (mut parts, mut rest, mut first) = (Vec::with_capacity(tasks), &mut out[..], 0);
     for task in 1..=tasks {
@@ -100,7 +100,7 @@ fn dense(values: &[f64], weights: &[f64], mut out: Vec<&mut [f64]>) {
     parallel::each_mut(&mut parts, |_, (first, part)| crate::kernel::gram::add(Isa::best(), &values, d, &weights, *first, part));
 }
 
-/// Copies the upper triangle to the lower one, some columns at a time, so that what is written stays near.
+/// Copies the upper triangle to the lower one, in blocks of columns for the cache.
 fn mirror(out: &mut Mat<f64>) {
     const COLUMNS: usize = 32;
     let d = out.ncols();
@@ -124,24 +124,24 @@ fn panels(matrix: &mut Mat<f64>, ends: &[usize], see: impl Fn(usize, MatMut<'_, 
     parallel::each_mut(&mut all, |_, (first, panel)| see(*first, panel.rb_mut()));
 }
 
-/// The share of the largest weight, over the number of rows, up to which rows may be too light to count.
+/// Rows may be light up to this share of the largest weight, divided by the number of rows.
 const LIGHT: f64 = f64::EPSILON / 2.0;
-/// The share of the largest weight from which on rows count among the heaviest.
+/// Rows count among the heaviest from this share of the largest weight on.
 const HEAVIEST: f64 = 1e-3;
-/// The share of rows, one in so many, that have to be light before it pays to leave them out.
+/// Leaving out light rows pays off if at least one row in this many is light.
 const WORTH: usize = 8;
 
-/// The dense rows of d numbers that count, with their weights: all but those that together change no entry by more than it is rounded.
+/// The heavy dense rows of d numbers, with their weights: all but rows that together change no entry by more than its rounding error.
 ///
 /// A row j is left out if for every column k `|w_j| x_jk^2 <= u / n s_k`, where u is half a unit of the last place, n the number of rows, and
-/// s_k at most `sum_i |w_i| x_ik^2`. What all of them add to entry (k, l) is then at most `u sqrt(s_k s_l)` (Cauchy and Schwarz), below what
-/// the sum is rounded by. Near the optimum of a logistic loss that separates most rows this is a third of them and more.
+/// s_k is at most `sum_i |w_i| x_ik^2`. All of them together then add at most `u sqrt(s_k s_l)` to entry (k, l) (Cauchy and Schwarz), below
+/// the rounding error of the sum. Near the optimum of a logistic loss that separates most rows, a third of the rows or more are light.
 fn heavy<'a>(values: &'a [f64], d: usize, weights: &'a [f64]) -> (Cow<'a, [f64]>, Cow<'a, [f64]>) {
     let all = (Cow::Borrowed(values), Cow::Borrowed(weights));
     let largest = weights.iter().fold(0.0f64, |most, w| most.max(w.abs()));
     let share = LIGHT / weights.len() as f64;
     let may_be_light = |w: f64| w.abs() <= share * largest;
-    // Weights that are not finite are never light, nor is any beside them.
+    // Weights that are not finite are never light, and then no row is left out.
     if d == 0 || !largest.is_finite() || WORTH * weights.iter().filter(|w| may_be_light(**w)).count() < weights.len() {
         return all;
     }
@@ -170,9 +170,9 @@ struct Sparse<'a> {
 }
 
 impl Sparse<'_> {
-    /// Ends of panels of about equal work, as many as threads have use for.
+    /// Ends of panels with about equal work, as many as threads can use.
     fn balanced(&self, d: usize, range: Range<usize>) -> Vec<usize> {
-        // Column by column, the products that its entries below the diagonal take.
+        // The products of each column's entries below the diagonal.
         let mut work = vec![0usize; d];
         for j in range {
             let row = &self.index[self.starts[j]..self.starts[j + 1]];
@@ -256,8 +256,8 @@ mod tests {
         }
     }
 
-    /// Weights over many magnitudes, as those of a logistic loss that separates most rows: entries are as exact as sums over all rows, also of a
-    /// column whose numbers are tiny, and of one that occurs in light rows only.
+    /// Weights over many magnitudes, as in a logistic loss that separates most rows. Entries are as exact as sums over all rows, also for a
+    /// column of tiny numbers, and for one that occurs in light rows only.
     #[test]
     fn rows_that_change_no_entry_are_left_out() {
         let (n, d) = (600, 40);
@@ -276,15 +276,15 @@ mod tests {
             let rows = Rows::Dense { d, values: values.clone() };
             let mut got = Mat::zeros(d, d);
             gram(&rows, 0..n, &weights, &mut got);
-            // From the lightest row on, so that nothing is lost.
+            // From the lightest row on, to lose no digits.
             let direct = |i: usize, k: usize| -> f64 { (0..n).rev().map(|j| weights[j] * values[j * d + i] * values[j * d + k]).sum() };
             for (i, k) in (0..d).flat_map(|i| (0..d).map(move |k| (i, k))) {
                 let scale = direct(i, i).sqrt() * direct(k, k).sqrt();
-                // The sums themselves are rounded some 240 times, until weights are below the last place.
+                // The sums themselves have some 240 rounding errors, until weights are below the last place.
                 assert!((got[(i, k)] - direct(i, k)).abs() <= 4.0 * 240f64.sqrt() * f64::EPSILON * scale, "{i}, {k}");
             }
         }
-        // Numbers that are not finite are not hidden.
+        // Numbers that are not finite show in the result.
         values[(n - 1) * d] = f64::NAN;
         let mut got = Mat::zeros(d, d);
         gram(&Rows::Dense { d, values }, 0..n, &weights, &mut got);

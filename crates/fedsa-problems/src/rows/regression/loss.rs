@@ -1,4 +1,4 @@
-//! Losses of the margins of rows. A loss of one margin, the same for all rows, is a [`Loss`]: those of logistic and least-squares regression.
+//! Losses of the rows' margins. A [`Loss`] has one margin and is the same for all rows, as in logistic and least-squares regression.
 
 use std::ops::Range;
 
@@ -7,60 +7,60 @@ use crate::kernel::margins;
 use crate::kernel::margins::TERMS;
 use fedsa::kernel::Isa;
 
-/// Which second derivatives of the rows' losses.
+/// The kind of second derivatives of the rows' losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bends {
-    /// Those of the losses.
+    /// The exact ones.
     Exact,
-    /// Those of a quadratic function that is nowhere below the losses.
+    /// The second derivatives of a quadratic function that majorises the losses.
     Majorant,
-    /// Those of the losses, and where most of them are linear those of the majorant: Newton's method needs a Hessian that is not 0, and
-    /// near the minimum the exact one.
+    /// The exact ones, or the majorant's if most exact ones vanish. Newton's method needs a non-zero Hessian, and near the minimum the
+    /// exact one.
     Useful,
 }
 
-/// The losses of all agents' rows, row j having q margins.
+/// The losses of all agents' rows; a row has q margins.
 ///
-/// Functions take the numbers of consecutive rows, and their n margins output after output: that of row i and output k is at `k n + i`.
+/// Methods take the indices of consecutive rows, and their n margins by output: row i and output k are at `k n + i`.
 pub trait RowLosses: std::fmt::Debug + Send + Sync + 'static {
-    /// Whether second derivatives are the same everywhere, so that operators are linear in theta.
+    /// Whether second derivatives are constant, so that operators are linear in theta.
     const IS_LINEAR: bool;
 
-    /// A bound of the second derivatives, if it is known.
+    /// A bound of the second derivatives, if known.
     fn most_bend(&self) -> Option<f64>;
-    /// q.
+    /// The number of margins q of a row.
     #[inline(always)]
     fn outputs(&self) -> usize {
         1
     }
-    /// Whether the second derivatives of [`Bends::Majorant`] are others than those of the losses.
+    /// Whether the second derivatives of [`Bends::Majorant`] differ from the exact ones.
     fn has_majorant(&self) -> bool {
         false
     }
-    /// What rounding changes a mean of losses by at most.
+    /// A bound of the rounding error of a mean of losses.
     fn rounding(&self, mean: f64) -> f64;
     /// Replaces the q margins t of row j by `-dl/dt`.
     fn pull_of(&self, j: usize, t: &mut [f64]);
     /// Replaces the margins t of rows by `-dl/dt`.
     fn pulls(&self, isa: Isa, rows: Range<usize>, t: &mut [f64]);
-    /// The second derivatives at the margins t of rows: those of outputs k and l of row i at `(k q + l) n + i`.
+    /// The second derivatives at the margins t of rows: row i and outputs k and l are at `(k q + l) n + i`.
     fn bends(&self, isa: Isa, rows: Range<usize>, t: &[f64], of: Bends) -> Vec<f64>;
     /// `sum_j l(t_j)` over rows.
     fn sum(&self, isa: Isa, rows: Range<usize>, t: &[f64]) -> f64;
-    /// `sum_j l(t_j + s u_j)` over rows for each of `steps`. At step 0 it has the bits of [`RowLosses::sum`], where u is finite.
+    /// `sum_j l(t_j + s u_j)` over rows for each of `steps`. At step 0 it has the bits of [`RowLosses::sum`], if u is finite.
     fn sums_along(&self, isa: Isa, rows: Range<usize>, t: &[f64], u: &[f64], steps: &[f64], out: &mut [f64]);
-    /// The same for one step, whatever its length.
+    /// The same for one step of any length.
     fn sum_along(&self, isa: Isa, rows: Range<usize>, t: &[f64], u: &[f64], s: f64) -> f64;
 }
 
 /// The loss `l(t)` of a row, as a function of its margin t, and its derivatives. l is convex.
 pub trait Loss: std::fmt::Debug + Default + Send + Sync + 'static {
-    /// Whether `l''` is the same everywhere.
+    /// Whether `l''` is constant.
     const IS_LINEAR: bool;
     /// A bound of `l''`.
     const MAX_BEND: f64;
-    /// How far from t the series of [`Loss::series`] has the loss to rounding: what it leaves out is less than a tenth of a rounding error of
-    /// `l(t + u)`, and no terms cancel each other. 0 where there is no series.
+    /// The radius around t within which [`Loss::series`] is exact to rounding: the truncation error is below a tenth of a rounding error of
+    /// `l(t + u)`, and no terms cancel. 0 without a series.
     const REACH: f64;
     /// `l(t)`.
     fn value(t: f64) -> f64;
@@ -68,7 +68,7 @@ pub trait Loss: std::fmt::Debug + Default + Send + Sync + 'static {
     fn pull(t: f64) -> f64;
     /// `l''(t)`, from 0 to [`Loss::MAX_BEND`].
     fn bend(t: f64) -> f64;
-    /// The coefficients `l^(k)(t) / k!` of the powers `u^k` in `l(t + u)`, the first of which has the bits of [`Loss::value`].
+    /// The coefficients `l^(k)(t) / k!` of the powers `u^k` in `l(t + u)`; the first one has the bits of [`Loss::value`].
     fn series(t: f64) -> [f64; TERMS];
 }
 
@@ -78,7 +78,7 @@ impl<L: Loss> RowLosses for L {
     fn most_bend(&self) -> Option<f64> {
         Some(L::MAX_BEND)
     }
-    /// Losses are at least 0 and do not cancel each other.
+    /// Losses are at least 0 and do not cancel.
     fn rounding(&self, mean: f64) -> f64 {
         64.0 * f64::EPSILON * mean.abs()
     }
@@ -98,10 +98,10 @@ impl<L: Loss> RowLosses for L {
     fn sum(&self, isa: Isa, _: Range<usize>, t: &[f64]) -> f64 {
         margins::sum(isa, t, L::value)
     }
-    /// Steps that are so short that no margin moves further than the series of l reaches share the sums of its coefficients: a trial step takes
-    /// a few operations then, and not a pass over the rows.
+    /// Steps within the radius of the series for every margin share the sums of its coefficients. A trial step then takes a few operations
+    /// instead of a pass over the rows.
     fn sums_along(&self, isa: Isa, _: Range<usize>, t: &[f64], u: &[f64], steps: &[f64], out: &mut [f64]) {
-        // What is no number reaches nowhere.
+        // NaN is outside any radius.
         let most = margins::largest(isa, u);
         let is_short = |s: f64| L::REACH > 0.0 && s.abs() * most <= L::REACH;
         let series = steps.iter().any(|s| is_short(*s)).then(|| margins::series_along(isa, t, u, L::series));
@@ -131,7 +131,7 @@ pub(crate) fn sigmoid(t: f64) -> f64 {
 impl Loss for LogLoss {
     const IS_LINEAR: bool = false;
     const MAX_BEND: f64 = 0.25;
-    /// The terms of `l(t + u)` fall as `(u / pi)^k`, since l has its nearest singularities at `+- pi i`.
+    /// The terms of `l(t + u)` decrease as `(u / pi)^k`, since the nearest singularities of l are at `+- pi i`.
     const REACH: f64 = 0.125;
 
     /// Without overflow.
@@ -143,7 +143,7 @@ impl Loss for LogLoss {
     fn pull(t: f64) -> f64 {
         sigmoid(-t)
     }
-    /// `sigmoid(t) sigmoid(-t)` with one exponential, and without the cancellation of `pull (1 - pull)` where t is far below 0.
+    /// `sigmoid(t) sigmoid(-t)` with one exponential, and without the cancellation of `pull (1 - pull)` for t far below 0.
     #[inline(always)]
     fn bend(t: f64) -> f64 {
         let e = exp_below(-t.abs());
@@ -173,9 +173,10 @@ impl Loss for LogLoss {
     }
 }
 
-/// The polynomial P of degree K - 1 in `l^(k) / k! = w P(w)` for even k, and `-z w P(w)` for odd ones, where `w = l''` and `z = tanh(t / 2)`.
+/// The polynomial P of degree K - 1 with `l^(k) / k! = w P(w)` for even k, and `-z w P(w)` for odd k, where `w = l''` and
+/// `z = tanh(t / 2)`.
 ///
-/// It follows from `z' = 2 w`, `w' = -z w` and `z^2 = 1 - 4 w`: of `w P` the derivative is `-z w (P + w P')`, and of `-z w P` it is
+/// It follows from `z' = 2 w`, `w' = -z w` and `z^2 = 1 - 4 w`: `w P` has the derivative `-z w (P + w P')`, and `-z w P` has
 /// `w ((1 - 6 w) P + w (1 - 4 w) P')`.
 const fn of_derivative<const K: usize>(k: usize) -> [f64; K] {
     assert!(k / 2 == K);
@@ -210,7 +211,7 @@ pub struct SquaredLoss;
 impl Loss for SquaredLoss {
     const IS_LINEAR: bool = true;
     const MAX_BEND: f64 = 1.0;
-    /// Its terms cancel each other where residuals are small.
+    /// Its terms cancel for small residuals.
     const REACH: f64 = 0.0;
 
     #[inline(always)]
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!((LogLoss::pull(-800.0), LogLoss::pull(800.0), LogLoss::bend(800.0)), (1.0, 0.0, 0.0));
     }
 
-    /// To rounding, relative to the loss, wherever it is, as far as the series reaches.
+    /// The series is exact to rounding, relative to the loss, within its radius.
     #[test]
     fn series_are_the_loss_as_far_as_they_reach() {
         for t in [-60.0, -8.0, -1.3, -0.4, 0.0, 0.2, 1.0, 2.5, 7.0, 30.0, 200.0] {
@@ -268,7 +269,7 @@ mod tests {
             assert!((2.0 * series[2] / LogLoss::bend(t) - 1.0).abs() <= 1e-15);
             for u in [-1.0, -0.7, 0.3, 1.0].map(|share| share * LogLoss::REACH) {
                 let (sum, expected) = (polynomial(u, series), LogLoss::value(t + u));
-                // Of `t + u` rounding changes the loss by up to a half of the last place of t.
+                // Rounding of `t + u` changes the loss by up to half a unit in the last place of t.
                 let error = f64::EPSILON * (3.0 * expected + t.abs() * LogLoss::pull(t + u));
                 assert!((sum - expected).abs() <= error, "{t} + {u}: {sum:e} {expected:e}");
                 let last = series[TERMS - 1] * u.powi(TERMS as i32 - 1);

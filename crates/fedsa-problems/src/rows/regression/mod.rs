@@ -1,7 +1,7 @@
 //! Regression and classification: losses of linear predictions on the agents' rows, with a ridge.
 //!
-//! Agent c holds `n_c` rows `x_j` in R^d. With a loss `l_j` of the q margins `t_j` of a row, convex in each of the bundled families ([`loss`]),
-//! and the ridge mu
+//! Agent c holds `n_c` rows `x_j` in R^d. A row has a loss `l_j` of its q margins `t_j`, convex in each of the bundled families ([`loss`]).
+//! With the ridge mu:
 //!
 //! ```text
 //! f_c(theta)     = (1/n_c) sum_j l_j(t_j(theta)) + (mu/2) ||theta||^2,    t_jk = x_j^T theta_k + o_j
@@ -10,12 +10,12 @@
 //! H_c(theta)     = (1/n_c) sum_j d^2 l_j/dt_k dt_l x_j x_j^T + mu I        in block (k, l)
 //! ```
 //!
-//! (\[T\] eq. 2.2 with the losses below it.) theta has a block of d numbers for each margin of a row. For logistic regression rows are
-//! multiplied by their labels in {-1, 1}, and for least squares `o_j = -y_j`; the losses of these two are the same for all rows. Families of
-//! generalised linear models have targets and weights of rows. One type is both a sampled operator, a sample being the index of a row, and an
-//! objective. Rows are dense or sparse; sampled operators, gradients and losses have the same bits for both.
+//! (\[T\] eq. 2.2 with the losses below it.) theta has a block of d numbers for each margin of a row. Logistic regression multiplies rows
+//! by their labels in {-1, 1}; least squares has `o_j = -y_j`. The losses of these two are the same for all rows. Families of generalised
+//! linear models have targets and weights of rows.
 //!
-//! A column of ones may be left out of the ridge.
+//! One type is both a sampled operator, with row indices as samples, and an objective. Rows are dense or sparse; sampled operators,
+//! gradients and losses have the same bits for both. The ridge may exempt a column of ones.
 
 mod facts;
 mod family_losses;
@@ -53,18 +53,18 @@ use seen::{Seen, SeenPoints};
 
 pub use settings::{GeneralisedLinear, LeastSquares, Logistic};
 
-/// The rows of all agents, with what else decides their losses.
+/// The rows of all agents, with other data that determine their losses.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// The rows of all agents, one agent after the other; for logistic regression multiplied by their labels.
+    /// The rows of all agents, one agent after the other; for logistic regression, multiplied by their labels.
     pub rows: Rows,
-    /// Where each agent's rows start; N + 1 numbers.
+    /// The first row of each agent, then the number of rows; N + 1 numbers.
     pub first: Vec<usize>,
-    /// `o_j` of each row, which is added to its products with theta; none where all are 0.
+    /// `o_j` of each row, added to its products with theta; empty if all are 0.
     pub offsets: Vec<f64>,
-    /// mu.
+    /// The ridge mu.
     pub ridge: f64,
-    /// How many of the first columns the ridge applies to: d, or d - 1, and then the last column is one of ones.
+    /// The number of first columns with the ridge: d, or d - 1 if the last column of ones is exempt.
     pub penalised: usize,
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
@@ -80,24 +80,25 @@ pub(crate) struct Regression<L> {
     index: Vec<LazyIndex>,
     sampling: Sampling,
     isa: Isa,
-    /// The mean operators of least squares where their matrices are small enough to be kept.
+    /// The mean operators of least squares, if their matrices are small enough to keep.
     systems: Option<Systems>,
-    /// Where the agents' Hessians may differ from 0; computed when it is first asked for.
+    /// The possibly non-zero entries of the agents' Hessians; computed on demand.
     patterns: Vec<OnceLock<Pattern>>,
-    /// How many matrices of each agent have been formed, of agents whose rows can be listed.
+    /// The number of matrices formed so far for each agent whose rows can be listed.
     formed: Vec<AtomicU32>,
     points: SeenPoints,
-    /// The rows once more, if every number of a row is 1, or -1.
+    /// A copy of the rows, if every number of a row is 1, or every number -1.
     units: Option<UnitRows>,
 }
 
 /// The most numbers of the agents' matrices that least squares keeps.
 const MAX_IN_SYSTEMS: f64 = 3e7;
 
-/// After so many Hessians of an agent with binary rows, which may be all, its rows are listed by the entries that they contribute to.
+/// After this many Hessians of an agent with binary rows, possibly all of a run, its rows are listed by the entries to which they
+/// contribute.
 const BEFORE_LISTS: u32 = 16;
 
-/// Whether least squares of so many agents and dimensions keeps linear systems.
+/// Whether least squares with these numbers of agents and dimensions keeps linear systems.
 fn keeps_systems(agents: usize, d: usize) -> bool {
     agents as f64 * (d as f64).powi(2) <= MAX_IN_SYSTEMS
 }
@@ -106,7 +107,7 @@ impl<L: RowLosses> Regression<L> {
     /// Joins rows with a sampling.
     ///
     /// # Errors
-    /// When the index of a trajectory cannot start or move as it is told, or gradients are not finite because of the size of the numbers.
+    /// When the sampling's trajectories cannot start or move, or gradients are not finite because numbers are too large.
     pub fn new(parts: Parts, loss: L, sampling: Sampling, isa: Isa) -> Result<Self> {
         let sizes = parts.first.windows(2).map(|at| at[1] - at[0]);
         let index = sizes.map(|n| LazyIndex::new(n, parts.mixing_time, sampling)).collect::<Result<_>>()?;
@@ -193,13 +194,13 @@ impl<L: RowLosses> Regression<L> {
         self.parts.ridge / 2.0 * self.penalised_dot(theta, theta)
     }
 
-    /// `a . b` of the components that the ridge applies to.
+    /// `a . b` over the components with the ridge.
     fn penalised_dot(&self, a: &[f64], b: &[f64]) -> f64 {
         let parts = a.chunks(self.d()).zip(b.chunks(self.d()));
         parts.flat_map(|(a, b)| a.iter().zip(b).take(self.parts.penalised)).map(|(a, b)| a * b).sum()
     }
 
-    /// Shows the margins of an agent's rows at theta.
+    /// Calls `see` with the margins of an agent's rows at theta.
     fn with_margins<R>(&self, c: usize, theta: &[f64], see: impl FnOnce(&[f64]) -> R) -> R {
         let compute = || Seen { theta: theta.to_vec(), margins: self.margins(self.range(c), theta), gradient: None };
         let seen = self.points.take(c, theta).unwrap_or_else(compute);
@@ -208,7 +209,7 @@ impl<L: RowLosses> Regression<L> {
         shown
     }
 
-    /// Writes the gradient of an agent at theta, and shows the margins there.
+    /// Writes an agent's gradient at theta, and calls `see` with the margins there.
     fn gradient_with_margins<R>(&self, c: usize, theta: &[f64], out: &mut [f64], see: impl FnOnce(&[f64]) -> R) -> R {
         let mut seen = match self.points.take(c, theta) {
             Some(seen) => {
@@ -236,13 +237,13 @@ impl<L: RowLosses> Regression<L> {
         shown
     }
 
-    /// The gradient of an agent at theta from the margins there.
+    /// An agent's gradient at theta, from the margins there.
     fn gradient_at(&self, c: usize, theta: &[f64], margins: &[f64], out: &mut [f64]) {
         self.mean_at(c, theta, margins.to_vec(), out);
         out.iter_mut().for_each(|out| *out = -*out);
     }
 
-    /// The mean operator of an agent at theta from the margins there.
+    /// An agent's mean operator at theta, from the margins there.
     fn mean_at(&self, c: usize, theta: &[f64], mut margins: Vec<f64>, out: &mut [f64]) {
         let range = self.range(c);
         self.loss.pulls(self.isa, range.clone(), &mut margins);
@@ -251,14 +252,14 @@ impl<L: RowLosses> Regression<L> {
         self.mean_of_sum(range.len() as f64, theta, out);
     }
 
-    /// The second derivatives of the rows of an agent at theta; those of a linear problem are the same everywhere.
+    /// The second derivatives of an agent's rows at theta; constant for a linear problem.
     fn bends(&self, c: usize, theta: &[f64]) -> Vec<f64> {
         let range = self.range(c);
         let of = |t: &[f64]| self.loss.bends(self.isa, range.clone(), t, Bends::Useful);
         if L::IS_LINEAR { of(&vec![0.0; range.len()]) } else { self.with_margins(c, theta, of) }
     }
 
-    /// `out = H_c v` from the second derivatives of the agent's rows, for one vector or several that follow each other.
+    /// `out = H_c v` from the second derivatives of the agent's rows, for one or several consecutive vectors.
     fn bent_product(&self, c: usize, bends: &[f64], v: &[f64], out: &mut [f64]) {
         let (range, d, q) = (self.range(c), self.d(), self.outputs());
         if self.units.is_none() && q == 1 {
@@ -302,8 +303,8 @@ impl<L: RowLosses> Regression<L> {
         }
     }
 
-    /// Where the Hessian of an agent with sparse rows may differ from 0; `None` for dense rows, rows of several margins, and where the triangle
-    /// has more entries than 32 bits number.
+    /// The possibly non-zero entries of the Hessian of an agent with sparse rows; `None` for dense rows, rows of several margins, or a
+    /// triangle with more entries than 32 bits number.
     fn pattern(&self, c: usize) -> Option<&Pattern> {
         let is_numbered = self.d() < 1 << 16 && self.outputs() == 1;
         let is_sparse = is_numbered && matches!(self.parts.rows, Rows::Sparse { .. });
@@ -326,7 +327,7 @@ impl<L: RowLosses> Regression<L> {
         }
     }
 
-    /// The mean operator of an agent whose rows have one margin; `see` is shown the margins of consecutive rows, which it numbers from 0.
+    /// The mean operator of an agent whose rows have one margin; calls `see` with the margins of consecutive rows, with indices from 0.
     fn mean_of_rows(&self, c: usize, theta: &[f64], out: &mut [f64], mut see: impl FnMut(Range<usize>, &[f64])) {
         let range = self.range(c);
         let (first, n) = (range.start, range.len() as f64);
@@ -389,7 +390,7 @@ impl<L: RowLosses> Regression<L> {
 }
 
 impl<L: RowLosses> Problem for Regression<L> {
-    /// The index of a row among those of all agents.
+    /// The index of a row among all agents' rows.
     type Obs = usize;
 
     fn dim(&self) -> usize {

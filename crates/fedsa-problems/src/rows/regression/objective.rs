@@ -22,12 +22,12 @@ impl<L: RowLosses> Objective for Regression<L> {
         self.mean(c, theta, out);
         out.iter_mut().for_each(|out| *out = -*out);
     }
-    /// The margins of one pass over the rows are those of both.
+    /// One pass over the rows computes the margins for both.
     fn loss_and_gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) -> f64 {
         self.gradient_with_margins(c, theta, out, |t| self.mean_of_losses(c, t)) + self.penalty(theta)
     }
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) {
-        // These were made below before there were systems: the same bits.
+        // The kept systems have the bits of the code below, which made them.
         if let Some(systems) = &self.systems {
             out.copy_from(&systems.of(c).a);
             return;
@@ -69,13 +69,13 @@ impl<L: RowLosses> Objective for Regression<L> {
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]) {
         self.bent_product(c, &self.bends(c, theta), v, out);
     }
-    /// Margins at theta, and an exponential for each row, are computed once for all products.
+    /// Margins at theta, and an exponential per row, are computed once for all products.
     fn hessian_products<'a>(&'a self, c: usize, theta: &[f64]) -> HessianProducts<'a> {
         let bends = self.bends(c, theta);
         Box::new(move |v: &[f64], out: &mut [f64]| self.bent_product(c, &bends, v, out))
     }
-    /// In nanoseconds, about, as measured with AVX-512 in whole runs; products with dense rows have become somewhat faster since. Other numbers
-    /// here alter last digits of DONE.
+    /// In nanoseconds, roughly, as measured with AVX-512 in whole runs. Products with dense rows are somewhat faster today. Other numbers
+    /// here would alter the last digits of DONE.
     fn is_better_formed(&self, c: usize, products: usize) -> bool {
         const ANY_MATRIX: f64 = 2_000.0;
         if self.outputs() > 1 {
@@ -84,7 +84,7 @@ impl<L: RowLosses> Objective for Regression<L> {
         let (range, d) = (self.range(c), self.d() as f64);
         let square = d * d / 2.0;
         let (one_by_one, forming) = match &self.parts.rows {
-            // Rows come from a far cache, while the matrix is near.
+            // Rows come from a far cache, the matrix from a near one.
             Rows::Dense { .. } => (0.58 * range.len() as f64 * d, 0.037 * range.len() as f64 * square),
             Rows::Sparse { starts, .. } => {
                 let pairs: usize = range.clone().map(|j| (starts[j + 1] - starts[j]).pow(2) / 2).sum();
@@ -93,7 +93,7 @@ impl<L: RowLosses> Objective for Regression<L> {
         };
         ANY_MATRIX + forming + 2.0 * square + products as f64 * 0.4 * square < products as f64 * one_by_one
     }
-    /// The columns that occur in the agent's sparse rows of one margin, and those without a ridge.
+    /// The columns in the agent's sparse rows of one margin, and those without a ridge.
     fn active(&self, c: usize) -> Option<ActiveComponents> {
         let (Rows::Sparse { starts, index, .. }, 1) = (&self.parts.rows, self.outputs()) else { return None };
         let range = self.range(c);
@@ -101,10 +101,10 @@ impl<L: RowLosses> Objective for Regression<L> {
         index[starts[range.start]..starts[range.end]].iter().for_each(|i| occurs[*i as usize] = true);
         occurs[self.parts.penalised..].fill(true);
         let components: Vec<u32> = (0..self.d() as u32).filter(|i| occurs[*i as usize]).collect();
-        // Where every column occurs, nothing is outside, and no eigenvalue is the ridge alone.
+        // If every column occurs, there is nothing outside, and the ridge alone is no eigenvalue.
         (components.len() < self.d()).then_some(ActiveComponents { components, outside: self.parts.ridge })
     }
-    /// The agent's sparse rows are copied, with their columns numbered anew, so that a product takes no passes over all d components.
+    /// Copies the agent's sparse rows with renumbered columns, so that products do not pass over all d components.
     fn products_within<'a>(&'a self, c: usize, theta: &[f64], components: &'a [u32]) -> HessianProducts<'a> {
         let range = self.range(c);
         let bends = self.bends(c, theta);

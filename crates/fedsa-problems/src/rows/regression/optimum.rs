@@ -13,21 +13,21 @@ use fedsa::error::{Error, Result};
 use fedsa::problem::Problem;
 use fedsa::{linalg, parallel, sums};
 
-/// The optimum has a gradient of at most this, or of this times the size of the gradient's terms at 0 where these are above 1.
+/// The largest gradient norm at the optimum, in units of the size of the gradient's terms at 0 if that is above 1.
 const CERTIFIED: f64 = 1e-12;
-/// Without a minimum, steps do not become small as the gradient vanishes: a step counts as long above this share of theta.
+/// Without a minimum, the gradient vanishes but steps do not become small. A step above this share of theta counts as long.
 const LAST_STEP: f64 = 1e-6;
-/// Iterations before giving up.
+/// The most iterations.
 const MAX_STEPS: usize = 200;
-/// Armijo's share of the predicted decrease, and how often a step is halved.
+/// Armijo's share of the predicted decrease, and the most halvings of a step.
 const ARMIJO: f64 = 1e-4;
 const HALVINGS: i32 = 40;
-/// Rows that one task passes over.
+/// Rows per task.
 const BLOCK: usize = 2048;
 /// The most vectors of d components that are summed side by side.
 const MAX_SUMS: usize = 64;
 
-/// What is known at a theta.
+/// Values at a theta.
 struct Point {
     /// The margins of all rows, block after block.
     margins: Vec<f64>,
@@ -37,13 +37,13 @@ struct Point {
 
 /// A step.
 struct Trial {
-    /// The point along the step at which the mean loss falls enough, if there is one.
+    /// The point along the step at which the mean loss decreases enough, if any.
     next: Option<Vec<f64>>,
     /// The norm of the whole step.
     size: f64,
-    /// Whether that point is at its end.
+    /// Whether this point is at the end of the step.
     is_whole: bool,
-    /// The mean loss there; infinite where there is none.
+    /// The mean loss there; infinite if there is no such point.
     loss: f64,
 }
 
@@ -62,7 +62,7 @@ impl<L: RowLosses> Regression<L> {
         (0..self.agents()).flat_map(of).collect()
     }
 
-    /// Numbers for the rows of each block, computed in parallel, one after the other.
+    /// Computes numbers for the rows of each block in parallel, and concatenates them.
     fn over_blocks(&self, see: impl Fn(usize, Range<usize>) -> Vec<f64> + Sync) -> Vec<f64> {
         parallel::map_into(self.blocks(), |_, (c, range)| see(c, range)).concat()
     }
@@ -72,7 +72,8 @@ impl<L: RowLosses> Regression<L> {
         &margins[self.outputs() * range.start..self.outputs() * range.end]
     }
 
-    /// The mean Hessian `sum_c p_c H_c` from the margins of all rows. Those of a linear problem are the same everywhere, and no margins are 0.
+    /// The mean Hessian `sum_c p_c H_c` from the margins of all rows. A linear problem has a constant Hessian and accepts missing margins
+    /// as 0.
     pub(super) fn mean_hessian(&self, margins: Option<&[f64]>, which: Bends, out: &mut Mat<f64>) {
         let q = self.outputs();
         let bends = self.over_blocks(|c, range| {
@@ -92,8 +93,8 @@ impl<L: RowLosses> Regression<L> {
         self.add_ridge(out);
     }
 
-    /// The mean gradient from the margins of all rows. Blocks that follow each other share a sum, so that many small agents take no more
-    /// memory than few large ones; which do depends on nothing but their number.
+    /// The mean gradient from the margins of all rows. Consecutive blocks share a sum, so that many small agents take no more memory than
+    /// few large ones. The grouping depends on the number of blocks only.
     fn mean_gradient(&self, theta: &[f64], margins: &[f64]) -> Vec<f64> {
         let p = theta.len();
         let blocks = self.blocks();
@@ -118,7 +119,7 @@ impl<L: RowLosses> Regression<L> {
         sums
     }
 
-    /// The mean loss at theta, whose margins are `t + s u`.
+    /// The mean loss at theta, with the margins `t + s u`.
     fn mean_loss(&self, theta: &[f64], t: &[f64], u: &[f64], s: f64) -> f64 {
         let losses = self.over_blocks(|c, range| {
             let (t, u) = (self.of_block(t, &range), self.of_block(u, &range));
@@ -127,7 +128,8 @@ impl<L: RowLosses> Regression<L> {
         losses.iter().sum::<f64>() + self.penalty(theta)
     }
 
-    /// The size of the terms of the mean gradient at 0: `sum_c (p_c / n_c) sum_j |dl_j/dt_j| ||x_j||`, with the sum of magnitudes of several margins.
+    /// The size of the mean gradient's terms at 0: `sum_c (p_c / n_c) sum_j |dl_j/dt_j| ||x_j||`, with summed magnitudes for several
+    /// margins.
     fn gradient_scale(&self, margins: &[f64]) -> f64 {
         let norm = |j: usize| self.parts.rows.row(j).map(|(_, x)| x * x).sum::<f64>().sqrt();
         let sizes = self.over_blocks(|c, range| {
@@ -139,7 +141,7 @@ impl<L: RowLosses> Regression<L> {
         sizes.iter().sum()
     }
 
-    /// Refuses numbers so large that gradients are not finite.
+    /// Refuses numbers that are too large for finite gradients.
     pub(super) fn check_scale(&self) -> Result<()> {
         let scale = self.gradient_scale(&self.over_blocks(|_, range| self.margins(range, &vec![0.0; self.dim()])));
         if (scale * scale).is_finite() {
@@ -150,12 +152,12 @@ impl<L: RowLosses> Regression<L> {
         Err(Error::data("data", what, help))
     }
 
-    /// The minimum of `sum_c p_c f_c`, d numbers: its gradient is at most 1e-12, or 1e-12 times the size of the gradient's terms where that
-    /// is above 1, and as small as rounding allows.
+    /// The minimum of `sum_c p_c f_c`, d numbers. Its gradient is as small as rounding allows, and at most 1e-12, or 1e-12 times the size
+    /// of the gradient's terms if that is above 1.
     ///
     /// # Errors
-    /// When there is no unique minimum: without a ridge, features that depend on each other, or classes that a hyperplane separates.
-    /// When it is cancelled, which is looked at between passes over the rows.
+    /// When there is no unique minimum, because without a ridge features are linearly dependent, or a hyperplane separates the classes.
+    /// When cancelled; `cancel` is checked between passes over the rows.
     pub(super) fn optimum(&self, cancel: &Cancel) -> Result<Vec<f64>> {
         let all = |theta: &[f64]| self.over_blocks(|_, range| self.margins(range, theta));
         let mut theta = vec![0.0; self.dim()];
@@ -178,7 +180,7 @@ impl<L: RowLosses> Regression<L> {
             cancel.check()?;
             let margins = all(&next);
             let ahead = Point { gradient: self.mean_gradient(&next, &margins), margins };
-            // The optimum is polished as long as that pays.
+            // Further steps polish the optimum while they pay off.
             if norm <= certified && linalg::norm_sq(&ahead.gradient).sqrt() > 0.5 * norm {
                 return Ok(theta);
             }
@@ -192,8 +194,8 @@ impl<L: RowLosses> Regression<L> {
             .no_minimum(&format!("the minimum of the losses was not found: the gradient is {norm:.1e} where it should be {certified:.1e}")))
     }
 
-    /// The step of Newton's method from theta. Where it has to be shortened, or Hessians vanish, that of a quadratic function that is nowhere below
-    /// the losses is tried too, which always lowers them, and the better one is taken.
+    /// The step of Newton's method from theta. If it must be shortened, or Hessians vanish, the step of a majorising quadratic function,
+    /// which always lowers the losses, is tried too, and the better one is taken.
     fn trial(&self, theta: &[f64], at: &Point, cancel: &Cancel) -> Result<Trial> {
         let newton = self.along(Bends::Exact, theta, at, cancel);
         if !self.loss.has_majorant() || newton.as_ref().is_ok_and(|trial| trial.is_whole) {
@@ -203,7 +205,7 @@ impl<L: RowLosses> Regression<L> {
         Ok(newton.into_iter().fold(other, |other, newton| if newton.loss <= other.loss { newton } else { other }))
     }
 
-    /// The step of a Hessian.
+    /// The step for a kind of Hessian.
     fn along(&self, which: Bends, theta: &[f64], at: &Point, cancel: &Cancel) -> Result<Trial> {
         cancel.check()?;
         let mut hessian = Mat::zeros(theta.len(), theta.len());
@@ -214,7 +216,7 @@ impl<L: RowLosses> Regression<L> {
         let slopes = self.over_blocks(|_, range| self.row_products(range, &step));
         let slope: f64 = step.iter().zip(&at.gradient).map(|(p, g)| p * g).sum();
         let before = self.mean_loss(theta, &at.margins, &slopes, 0.0);
-        // Near the optimum the loss falls by less than its rounding errors, and the gradient decides.
+        // Near the optimum the loss decreases by less than its rounding error, so the gradient decides.
         let rounding = self.loss.rounding(before);
         let found = (0..=HALVINGS).find_map(|halvings| {
             let s = 0.5f64.powi(halvings);
@@ -240,8 +242,8 @@ impl<L: RowLosses> Regression<L> {
             return Err(Error::data("data", "products of the features are not finite", "features of a smaller scale: `standardise`"));
         }
         let factor = hessian.llt(faer::Side::Lower).map_err(|_| singular())?;
-        // The square of a pivot's share of its diagonal entry is what is left of a feature beside those before it, whatever their scales. One
-        // over it is a lower bound of the condition number for features of one scale.
+        // The square of a pivot divided by its diagonal entry is the remainder of a feature after projection on the earlier ones, for any
+        // scales. Its inverse is a lower bound of the condition number of equally scaled features.
         let pivots = factor.L().diagonal().column_vector();
         let left = pivots.iter().enumerate().map(|(i, x)| x * x / hessian[(i, i)]).fold(f64::INFINITY, f64::min);
         let is_regularised = self.parts.ridge > 0.0 && self.parts.penalised == self.d();

@@ -1,4 +1,4 @@
-//! Passes over the agents' rows, by the kernel that suits them.
+//! Passes over the agents' rows, with the best kernel for them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -35,8 +35,8 @@ impl<L: RowLosses> Regression<L> {
         }
     }
 
-    /// `f_c(theta + s p)` for each of `steps`. Margins change linearly along p and the ridge's part quadratically: two products with the rows in
-    /// one pass, whatever the number of steps. At step 0 it has the bits of the loss.
+    /// `f_c(theta + s p)` for each of `steps`. Margins are linear along p, and the ridge's part is quadratic. So one pass with two products
+    /// per row suffices for any number of steps. At step 0 it has the bits of the loss.
     pub(super) fn losses_on_line(&self, c: usize, theta: &[f64], p: &[f64], steps: &[f64], out: &mut [f64]) {
         let range = self.range(c);
         let (seen, slopes) = match self.points.take(c, theta) {
@@ -69,12 +69,12 @@ impl<L: RowLosses> Regression<L> {
         (margins, slopes)
     }
 
-    /// Whether an agent has binary rows, few enough to be listed by the entries that they contribute to.
+    /// Whether an agent has binary rows, few enough to list them by the entries to which they contribute.
     fn can_list(&self, c: usize) -> bool {
         self.units.is_some() && self.outputs() == 1 && Pattern::can_list(&self.parts.rows, self.range(c), self.agents())
     }
 
-    /// The q x q blocks `sum_j w_j x_j x_j^T` over the rows of an agent, d x d each, with weights as [`RowLosses::bends`] gives them.
+    /// The q x q blocks `sum_j w_j x_j x_j^T` over an agent's rows, d x d each, with weights in the layout of [`RowLosses::bends`].
     pub(super) fn gram(&self, c: usize, weights: &[f64], out: &mut Mat<f64>) {
         let are_many = || self.formed[c].fetch_add(1, Ordering::Relaxed) >= BEFORE_LISTS;
         let Some(pattern) = (self.can_list(c) && are_many()).then(|| self.pattern(c)).flatten() else {
@@ -86,7 +86,7 @@ impl<L: RowLosses> Regression<L> {
         pattern.spread(&sum, out);
     }
 
-    /// The same on the agent's support, with the same bits. Who asks for that forms many.
+    /// The same on the agent's support, with the same bits. Callers form many such matrices.
     pub(super) fn gram_on_support(&self, c: usize, pattern: &Pattern, weights: &[f64], out: &mut [f64]) {
         if self.can_list(c) {
             return pattern.sum_of_units(self.isa, &self.parts.rows, self.range(c), weights, out);

@@ -1,4 +1,4 @@
-//! Hessians of sparse rows: the entries that an agent's rows contribute to, and their sums.
+//! Hessians of sparse rows: the entries to which an agent's rows contribute, and their sums.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -12,31 +12,31 @@ use crate::rows::dataset::Rows;
 use fedsa::kernel::Isa;
 use fedsa::triangle::{Support, entries};
 
-/// Where `sum_j w_j x_j x_j^T` over the sparse rows of an agent may differ from 0.
+/// The possibly non-zero entries of `sum_j w_j x_j x_j^T` over an agent's sparse rows.
 ///
-/// Sums are computed in a triangle over the columns that the rows have, which is small enough for a near cache where a whole one is not.
+/// Sums are computed in a triangle over the rows' columns, which fits into a nearer cache than the whole one.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    /// The places in the whole triangle, with the diagonal.
+    /// The positions in the whole triangle, including the diagonal.
     pub support: Arc<Support>,
-    /// The number of each column among those that the rows have.
+    /// The index of each column among the rows' columns.
     number: Vec<u32>,
-    /// The place of each entry of the support in the small triangle; that after its last one for entries that no row contributes to.
+    /// The position of each support entry in the small triangle; the position after its last one for entries without rows.
     cell: Vec<u32>,
     /// The number of entries of the small triangle.
     size: usize,
-    /// The rows of each entry, if these are binary and asked for.
+    /// The rows of each entry, if rows are binary and lists are wanted.
     common: OnceLock<CommonRows>,
 }
 
-/// The most numbers of rows that lists of all agents take, of two bytes each: so few that estimates of memory do without them.
+/// The most list entries of all agents, two bytes each: few enough for estimates of memory to ignore them.
 const MAX_LISTED: usize = 1 << 25;
 
-/// Memory of a thread for sums.
+/// Scratch memory of a thread for sums.
 struct Scratch {
-    /// The small triangle and one more number: 0 between sums.
+    /// The small triangle and one more number; 0 between sums.
     sums: Vec<f64>,
-    /// The numbers of the columns of all rows.
+    /// The column indices of all rows.
     columns: Vec<u32>,
     /// The values of a row times its weight.
     scaled: Vec<f64>,
@@ -47,7 +47,7 @@ thread_local! {
 }
 
 impl Pattern {
-    /// That of the rows of a range.
+    /// The pattern of the rows of a range.
     ///
     /// # Panics
     /// When rows are dense, or have more than 2^16 columns.
@@ -82,7 +82,7 @@ impl Pattern {
                 continue;
             }
             let start = entries(number[i] as usize);
-            // The row's own entry on the diagonal is touched by every row with this column.
+            // Every row with this column touches the row's own entry on the diagonal.
             let here = own.iter().zip(&touched[start..=start + number[i] as usize]).enumerate().filter(|(_, (_, touched))| **touched);
             for (k, (j, _)) in here {
                 place.push(first + j);
@@ -94,7 +94,7 @@ impl Pattern {
     }
 
     /// `out = sum_j w_j x_j x_j^T` over the rows of the range, on the support; `weights` has a number for each. The order of operations is
-    /// that of [`super::gram`].
+    /// the same as in [`super::gram`].
     pub fn sum(&self, rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut [f64]) {
         let Rows::Sparse { starts, index, value, .. } = rows else { panic!("dense rows have Hessians without a pattern") };
         SCRATCH.with_borrow_mut(|Scratch { sums, columns, scaled, .. }| {
@@ -109,7 +109,7 @@ impl Pattern {
                 columns_left = left;
                 scaled.clear();
                 scaled.extend(value.iter().map(|x| w * x));
-                // Four rows of the triangle at a time, for which columns are read once.
+                // Four rows of the triangle at a time, so that columns are read once for all four.
                 let (mut rest, mut gone, mut k) = (&mut sums[..], 0, 0);
                 while let (Some(four), Some(x)) = (columns[k..].first_chunk::<4>(), value[k..].first_chunk::<4>()) {
                     let [a, b, c, d] = four.map(|i| i as usize);
@@ -145,14 +145,14 @@ impl Pattern {
         });
     }
 
-    /// Whether lists of the rows that two columns have in common are few enough, for each of so many agents with rows like these.
+    /// Whether lists of common rows of two columns are short enough, for this number of agents with rows like these.
     pub fn can_list(rows: &Rows, range: Range<usize>, agents: usize) -> bool {
         let Rows::Sparse { starts, .. } = rows else { return false };
         let pairs = range.clone().map(|j| entries(starts[j + 1] - starts[j])).sum::<usize>();
         range.len() <= MAX_ROWS && pairs <= MAX_LISTED / agents
     }
 
-    /// [`Pattern::sum`] of binary rows, with the same bits, from lists that are made in the first call.
+    /// [`Pattern::sum`] of binary rows, with the same bits, from lists made in the first call.
     pub fn sum_of_units(&self, isa: Isa, rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut [f64]) {
         let common = self.common.get_or_init(|| self.lists(rows, range));
         with_room(|all, sums| {

@@ -27,7 +27,7 @@ use fedsa::problem::root::MAX_DIM;
 use fedsa::problem::{Field, field};
 use fedsa::sampling::Sampling;
 
-/// Settings on data sets: the keys that all have, and those of one kind.
+/// Settings on data sets: the keys of all kinds, and the keys of one kind.
 macro_rules! on_data_sets {
     ($(#[$about:meta])* $name:ident { $($(#[$own_doc:meta])* $own:ident: $type:ty),* }) => {
         $(#[$about])*
@@ -49,7 +49,7 @@ macro_rules! on_data_sets {
             /// Columns of categories.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub categorical: Vec<String>,
-            /// mu: adds `mu/2 ||theta||^2` to losses.
+            /// Adds `ridge/2 ||theta||^2` to losses.
             #[serde(default)]
             #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
             pub ridge: f64,
@@ -68,7 +68,7 @@ macro_rules! on_data_sets {
             /// Principal components.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub pca: Option<Pca>,
-            /// Number of agents N.
+            /// Agents N.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
             pub agents: Option<usize>,
@@ -78,7 +78,7 @@ macro_rules! on_data_sets {
             /// Column of agents, for `by-column`.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub group: Option<String>,
-            /// Deals rows out again.
+            /// Redeals rows at random.
             #[serde(default)]
             pub reshuffle: bool,
             /// Rows per agent; all by default.
@@ -89,20 +89,20 @@ macro_rules! on_data_sets {
             #[serde(default)]
             #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
             pub holdout: f64,
-            /// Agents' weights.
+            /// Weights of agents.
             #[serde(default)]
             pub weighting: AgentWeights,
             /// Mixing time, up to 1e9.
             #[serde(default = "one")]
             #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
             pub mixing_time: f64,
-            /// Seed of the draws.
+            /// Seed.
             #[serde(default)]
             pub seed: u64,
         }
 
         impl $name {
-            /// On these data, everything else as it is by default.
+            /// On these data, with default settings.
             pub fn new(data: Sources) -> Self {
                 Self {
                     data,
@@ -128,7 +128,7 @@ macro_rules! on_data_sets {
                 }
             }
 
-            /// How data sets become the agents' rows.
+            /// The rules by which data sets become the agents' rows.
             pub fn preparation(&self) -> Preparation {
                 Preparation {
                     data: self.data.list(),
@@ -166,15 +166,15 @@ macro_rules! on_data_sets {
                 self.preparation().read(files)
             }
 
-            /// The agents' rows, what is held out, and what was done to features and labels.
+            /// The agents' rows, the held-out rows, and the transformations of features and labels.
             ///
             /// # Errors
-            /// When a file cannot be read, or a setting does not go with the data.
+            /// When a file cannot be read, or a setting does not fit the data.
             pub fn prepare(&self, files: &dyn Files) -> Result<Prepared> {
                 self.preparation().prepare_sets(self.read(files)?, files.cancel())
             }
 
-            /// The problem on the rows of all agents that were prepared by these settings, with the agents' weights.
+            /// The problem on rows prepared by these settings, with the agents' weights.
             ///
             /// # Errors
             /// When the sampling cannot be used, or numbers are too large.
@@ -184,7 +184,7 @@ macro_rules! on_data_sets {
                 OnData::build(self, train, weights, like, sampling, isa)
             }
 
-            /// The memory that preparing these data sets and the problem take, in addition to the data sets themselves.
+            /// The memory of preparing these data sets and of the problem, in addition to the data sets.
             ///
             /// # Errors
             /// When the column of agents cannot be used.
@@ -192,7 +192,7 @@ macro_rules! on_data_sets {
                 Self::memory_by(&self.preparation(), sets, threads)
             }
 
-            /// The same of rows that are prepared by these rules, such as with levels of other agents.
+            /// The same for rows prepared by the rules `how`, such as with levels of other agents.
             ///
             /// # Errors
             /// As [`Self::memory_of`].
@@ -242,15 +242,15 @@ fn one() -> f64 {
     1.0
 }
 
-/// What the kinds differ in.
+/// The differences between the kinds.
 trait OnData {
     /// Whether the problem is linear.
     const IS_LINEAR: bool;
-    /// What losses are of; the number of classes follows from the data.
+    /// The family of losses; the data determine the number of classes.
     fn family(&self) -> ModelFamily;
-    /// Columns that are no features as they are.
+    /// Columns with special roles.
     fn special(&self) -> SpecialColumns;
-    /// Checks what is set of the kind's own keys.
+    /// Checks the kind's own keys.
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -278,7 +278,7 @@ on_data_sets! {
 
 on_data_sets! {
     /// The `glm` problem: `f_c(theta) = (1/A_c) sum_j a_j l(x_j^T theta + o_j, y_j) + ridge/2 ||theta||^2` with the loss l of a family,
-    /// offsets o_j, row weights a_j and `A_c = sum_j a_j`. Without a dispersion l is minus the log-likelihood. Of K classes theta has
+    /// offsets o_j, row weights a_j and `A_c = sum_j a_j`. Without a dispersion, l is the negative log-likelihood. For K classes theta has
     /// K - 1 blocks.
     GeneralisedLinear {
         /// Family; `binomial` by default.
@@ -420,7 +420,7 @@ fn check_ridge(ridge: f64) -> Result<()> {
     require(ridge >= 0.0 && ridge.is_finite(), "ridge", ridge, "a finite number of at least 0")
 }
 
-/// What a problem is besides its rows.
+/// The settings of a problem other than its rows.
 struct Like {
     ridge: f64,
     /// The number of last columns without the ridge.
@@ -428,7 +428,7 @@ struct Like {
     mixing_time: f64,
 }
 
-/// Regression with some losses on prepared rows, with what is added to their products.
+/// Regression with these losses on prepared rows, with `offsets` added to their products.
 fn build(
     losses: impl RowLosses,
     (rows, first, offsets): (Rows, Vec<usize>, Vec<f64>),
@@ -440,7 +440,7 @@ fn build(
     let Like { ridge, free, mixing_time } = like;
     let penalised = rows.columns() - free;
     let parts = Parts { rows, first, offsets, ridge, penalised, weights, mixing_time };
-    // Agents may be singular alone.
+    // Single agents may be singular.
     field(Regression::new(parts, losses, sampling, isa)?, sampling, isa, true)
 }
 
@@ -455,32 +455,32 @@ fn times_labels(rows: &mut Rows, labels: &[f64]) {
     }
 }
 
-/// Above so many columns the file with the last one is named.
+/// Above this many columns, messages name the file with the last one.
 const MANY_COLUMNS: usize = 100_000;
 
-/// Above so many levels of categories their number is named.
+/// Above this many levels of categories, messages state their number.
 const MANY_LEVELS: usize = 100;
 
-/// The bytes of the numbers that are stored.
+/// The bytes of the stored numbers.
 fn stored_bytes(rows: &Rows) -> usize {
     rows.stored() * if matches!(rows, Rows::Sparse { .. }) { 12 } else { 8 }
 }
 
-/// The memory that preparation and problem take, beside the bytes of the data sets where these are to be read.
+/// The memory of preparation and problem; `source` is the memory of the data sets if they are still to be read.
 fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usize, source: f64) -> Result<MemoryEstimate> {
     let all: usize = sets.iter().map(|set| set.rows.len()).sum();
     let stored: usize = sets.iter().map(|set| set.rows.stored()).sum();
     let known = how.sparse.as_ref().map_or(0, |sparse| sparse.plain() + sparse.categories);
     let columns = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0).max(known);
     let is_sparse = sets.iter().all(|set| matches!(set.rows, Rows::Sparse { .. }));
-    // Agents that follow from the data.
+    // The number of agents, if the data determine it.
     let groups = if how.partition == Partition::ByColumn { number_of_groups(sets)? } else { None };
     let agents = how.agents.or(groups);
     let n = agents.unwrap_or(sets.len()) as f64;
     let rows = how.samples.map_or(all as f64, |samples| (n * samples as f64).min(all as f64));
     let number = if is_sparse { 12.0 } else { 8.0 };
     let share = rows / all as f64;
-    // Categories become a column for each level, of which one a column is the reference; rows have at most one number of each.
+    // Categories become a column per level, except a reference level; rows have at most one number for each category.
     let (categories, levels) = how.special.count_levels(sets);
     let (columns, stored) = if categories == 0 {
         (columns, stored)
@@ -491,25 +491,25 @@ fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usiz
     let grown = if categories == 0 { 0.0 } else { number * stored as f64 };
     let d = how.pca.map_or(columns, |pca| pca.dim.min(columns)) + usize::from(how.intercept);
     let d = d as f64;
-    // Rows of both kinds are gathered as dense ones.
+    // Mixed rows are gathered as dense ones.
     let gathered = if how.pca.is_some() || !is_sparse { 8.0 * rows * columns as f64 } else { number * stored as f64 * share };
     let featured = stored as f64 * share + if how.intercept { rows } else { 0.0 };
     let is_dense = how.pca.is_some() || !is_sparse || is_nearly_dense(featured, rows, d);
-    // Rows of 1 and -1 are kept once more, by the lists of their places.
+    // Rows of 1 and -1 have a copy as lists of positions.
     let has_lists = d <= MAX_COLUMNS as f64 && sets.iter().all(|set| set.rows.are_units());
     let places = if has_lists { 10.0 * featured + 8.0 * rows } else { 0.0 };
     let own = if is_dense { 8.0 * rows * d } else { number * featured + places };
-    // Where components are fitted: rows, second moments and their eigenvectors with what these are computed in.
+    // The fit of components takes rows, second moments and their eigenvectors with scratch memory.
     let fit = if how.pca.is_some() { 2.0 * gathered + 8.0 * memory::matrix(columns as f64, columns as f64) } else { gathered };
     let systems = if is_linear && keeps_systems(n as usize, d as usize) { n * (memory::matrix(d, d) + 8.0 * d + 100.0) } else { 0.0 };
-    // What is known of columns: scales, means, counts.
+    // Scales, means and counts of columns.
     let kept = own + 16.0 * rows + 24.0 * n + systems + 64.0 * columns as f64;
-    // The optimum is computed up to some dimension; with more, methods that form matrices count them themselves.
+    // The optimum is computed up to some dimension. Above it, methods that form matrices count their memory themselves.
     let p = d * how.targets.outputs(sets) as f64;
     let matrices = if p <= MAX_DIM as f64 { memory::optimum(p) + threads as f64 * memory::matrix(p, p) } else { 0.0 };
     let root = matrices + 40.0 * rows;
     let preparing = source + grown + 16.0 * all as f64 + (fit + gathered).max(gathered + own);
-    // An index in one line of a file decides on d.
+    // An index in one line of a file determines d.
     let widest = sets.iter().max_by_key(|set| set.rows.columns()).filter(|_| columns > MANY_COLUMNS);
     let widest = widest.map_or_else(String::new, |set| format!(", the last column in {}", quoted(&set.name)));
     let of_levels = if levels > MANY_LEVELS { format!(" with {levels} levels of categories") } else { String::new() };

@@ -10,7 +10,7 @@ use fedsa::triangle::{Support, entries};
 
 const SIZES: [usize; 3] = [7, 12, 30];
 
-/// Three agents' rows, dense or sparse, with a last column of ones; offsets where the loss has some.
+/// Three agents' rows, dense or sparse, with a last column of ones; with offsets if the loss uses them.
 fn parts<L: Loss>(d: usize, sparse: bool, ridge: f64, penalised: usize) -> Parts {
     let mut s = stream(5, Purpose::Fresh, 0, 0);
     let n: usize = SIZES.iter().sum();
@@ -44,7 +44,7 @@ fn point(d: usize, number: u64) -> Vec<f64> {
     (0..d).map(|_| s.normal()).collect()
 }
 
-/// The loss, written out on dense rows.
+/// The loss by its definition, on dense rows.
 fn direct_loss<L: Loss>(p: &Regression<L>, c: usize, theta: &[f64]) -> f64 {
     let mean = p.range(c).map(|j| {
         let t: f64 = p.parts.rows.row(j).map(|(i, x)| x * theta[i]).sum();
@@ -178,11 +178,11 @@ fn systems_and_operators_of_least_squares_are_its_derivatives() {
     }
 }
 
-/// Gradients and Hessians that are computed together have the bits of those computed alone, on a support that misses no entry.
+/// Gradients and Hessians computed together have the bits of separate ones, on a support that misses no entry.
 fn check_supports<L: Loss>() {
     for (d, sparse, penalised) in [(70, true, 69), (9, true, 9), (9, false, 8)] {
         let p = problem::<L>(d, sparse, 0.3, penalised);
-        // One memory for agents of different supports.
+        // One buffer for agents of different supports.
         for (c, number) in [(0, 1), (2, 2), (1, 3), (0, 4)] {
             let theta = point(d, number);
             let (mut alone, mut whole) = (vec![0.0; d], Mat::zeros(d, d));
@@ -224,8 +224,8 @@ fn binary(d: usize, sparse: bool) -> Parts {
     parts
 }
 
-/// Gradients, losses and products of binary rows have the bits of dense ones; Hessians keep theirs, also once rows are listed, on the support and as
-/// matrices.
+/// Gradients, losses and products of binary rows have the bits of dense ones. Hessians keep their bits once rows are listed, on the support
+/// and as matrices.
 #[test]
 fn binary_rows_have_the_bits_of_others() {
     for d in [9, 40] {
@@ -261,7 +261,7 @@ fn binary_rows_have_the_bits_of_others() {
     }
 }
 
-/// Steps so short that losses share a series, and longer ones, have the losses of the points that they lead to.
+/// Short steps that share a series, and longer ones, have the losses of their end points.
 #[test]
 fn losses_at_short_steps_are_those_of_their_points() {
     let (d, p) = (12, problem::<LogLoss>(12, true, 0.3, 12));
@@ -275,7 +275,7 @@ fn losses_at_short_steps_are_those_of_their_points() {
             let there = p.loss(c, &linalg::along(&theta, *s, &v));
             assert!((loss - there).abs() <= 8.0 * f64::EPSILON * there, "{s}: {loss} {there}");
         }
-        // A direction that is not finite reaches nowhere.
+        // A direction that is not finite is outside the radius.
         let mut far = v.clone();
         far[d - 1] = f64::NAN;
         p.losses_along(c, &theta, &far, &[1e-9], &mut losses[..1]);
@@ -292,7 +292,7 @@ fn mean_gradient<L: Loss>(p: &Regression<L>, theta: &[f64]) -> Vec<f64> {
     sum
 }
 
-/// Accelerated gradient descent on the mean loss with restarts, from 0, as far as it goes.
+/// Accelerated gradient descent on the mean loss with restarts, from 0, until it stalls.
 fn by_accelerated_gradients<L: Loss>(p: &Regression<L>, lipschitz: f64) -> Vec<f64> {
     let d = p.d();
     let (mut x, mut y, mut k) = (vec![0.0; d], vec![0.0; d], 0.0);
@@ -344,7 +344,7 @@ fn optima_do_not_depend_on_the_number_of_threads() {
     assert_eq!(of(1), of(4));
 }
 
-/// They are legal, and say why no optimum is known.
+/// Such problems are legal, and say why no optimum is known.
 #[test]
 fn losses_without_a_minimum_have_no_root() {
     fn why_of<L: Loss>(parts: Parts) -> String {
@@ -368,17 +368,17 @@ fn losses_without_a_minimum_have_no_root() {
     let dependent = || vec![1.0, 2.0, -3.0, -6.0, 0.5, 1.0];
     assert!(why_of::<SquaredLoss>(of(dependent(), 2, 0.0)).contains("depend on each other"));
     assert!(why_of::<LogLoss>(plain(of(dependent(), 2, 0.0))).contains("singular"));
-    // A column of which all signed rows have the same sign separates.
+    // A column in which all signed rows have the same sign separates.
     let separated = vec![1.0, 0.3, 2.0, -0.5, 0.7, 0.2, 1.5, 0.9];
     assert!(why_of::<LogLoss>(plain(of(separated.clone(), 2, 0.0))).contains("separates"));
     assert!(has_root::<LogLoss>(plain(of(separated, 2, 1e-6))));
     assert!(has_root::<SquaredLoss>(of(dependent(), 2, 1e-6)));
-    // Squares of the gradient's size would overflow.
+    // Squares of the gradient's size overflow.
     let huge = Regression::new(of(vec![1e200, 1.0], 2, 1.0), SquaredLoss, Sampling::default(), Isa::best()).unwrap_err();
     assert_eq!(huge.key, "data", "{huge}");
 }
 
-/// What a problem says of agent c at one point, asked in an order of its own: bits of losses, of gradients, along a line, of Hessians.
+/// The problem's answers for agent c at one point, asked in this order: the bits of losses, gradients, losses along a line, Hessians.
 fn asked<L: Loss>(p: &Regression<L>, c: usize, d: usize, number: u64, order: [usize; 5]) -> [Vec<u64>; 5] {
     let (theta, along) = (point(d, number), point(d, 50 + number));
     let mut said: [Vec<u64>; 5] = Default::default();
@@ -415,7 +415,7 @@ fn check_memory<L: Loss>() {
         let mut remembering = problem::<L>(d, sparse, 0.3, d - 1);
         assert!(!remembering.points.keeps(), "few rows");
         remembering.points = SeenPoints::of(SIZES.len(), true);
-        // Points of which some are asked for again: at once, after two others, and after so many that they are forgotten.
+        // Some points are asked for again: at once, after two others, and after so many that the cache has dropped them.
         for (k, number) in [1, 1, 2, 3, 1, 4, 5, 6, 7, 2, 1].into_iter().enumerate() {
             let rotated: [usize; 5] = std::array::from_fn(|i| order[(i + k) % 5]);
             for c in [0, 2] {
@@ -426,7 +426,7 @@ fn check_memory<L: Loss>() {
     }
 }
 
-/// What was computed before changes no bit, and neither does what was forgotten.
+/// Neither cached nor dropped values change any bit.
 #[test]
 fn what_is_remembered_has_the_bits_of_what_is_computed() {
     check_memory::<LogLoss>();
@@ -436,7 +436,7 @@ fn what_is_remembered_has_the_bits_of_what_is_computed() {
     assert!(!SeenPoints::new(&rows(280, 300), 1, 28).keeps());
 }
 
-/// Hessians are formed for many products and not for few, unless the matrix is more than the rows: 40 columns and 7 or 12 rows.
+/// Hessians are formed for many products, not for few, unless the matrix is larger than the rows: 40 columns and 7 or 12 rows.
 #[test]
 fn hessians_are_formed_where_that_is_faster() {
     let check = |p: &dyn Objective, where_faster: [bool; 3]| {
@@ -451,8 +451,8 @@ fn hessians_are_formed_where_that_is_faster() {
     }
 }
 
-/// Whether products take a formed Hessian depends on the agent's own rows: it decides alone as it does beside another one whose rows are not
-/// binary, and with and without matrices of the linear systems, which are kept where those of all agents are small.
+/// Whether products use a formed Hessian depends on the agent's own rows. The choice is the same beside an agent whose rows are not binary,
+/// and with and without kept linear systems, which all agents' sizes decide.
 #[test]
 fn agents_decide_alone_as_they_do_beside_others() {
     let all = |p: &dyn Objective, c: usize| (1..1000).map(|products| p.is_better_formed(c, products)).collect::<Vec<bool>>();
