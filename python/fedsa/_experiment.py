@@ -557,11 +557,11 @@ class Experiment:
         Parameters
         ----------
         target_mse : float or None
-            Mean-square error to reach: the rounds, samples and bits that each method takes, or what prevents
-            it.
+            Mean-square error to reach: the report gives each method's rounds, samples and bits, or the
+            obstacle.
         full : bool
-            Also constants, parts of floors and what would change them, other local steps, and theorems. Takes
-            up to a minute for each method, instead of about 10 seconds for all. By default ``False``.
+            Also report constants, parts of floors and changes to them, other local steps, and theorems. Takes
+            up to a minute per method, instead of about 10 seconds in all. By default ``False``.
         progress, cancel
             As in :meth:`run`.
 
@@ -623,32 +623,31 @@ class Experiment:
         target_mse : float
             Mean-square error to reach.
         objective : Literal["rounds", "bits", "samples", "seconds"]
-            Cost to minimise: rounds, bits of all messages, samples of all agents, or seconds of messages
-            (`latency`, `bandwidth`) without computation. By default ``'bits'``.
+            Cost to minimise; bits: of all messages; samples: of all agents; seconds: of messages without
+            computation (`latency`, `bandwidth`). By default ``'bits'``.
         latency : float or None
-            Seconds of an exchange, whatever its size, for `objective = seconds`.
+            Seconds of an exchange of any size, for `objective = seconds`.
         bandwidth : float or None
-            Bits a second of all messages up and down, for `objective = seconds`.
+            Bits per second of all messages, for `objective = seconds`.
         methods : Sequence[str]
             Candidate methods; by default fedlsa, scafflsa, fedhsa, and the experiment's methods with a step
             size.
         codecs : Sequence[str]
-            Candidate uplink codecs, such as exact,float32,quantised:8,rand-k:0.5; the experiment's by
-            default. auto: exact, float32, and quantised with 4, 6, 8 and 12 bits.
+            Candidate uplink codecs, such as exact,float32,quantised:8,rand-k:0.5; by default the
+            experiment's. auto: exact, float32, and quantised with 4, 6, 8 and 12 bits.
         local_steps : Sequence[int]
-            Candidate numbers of local steps; by default all up to `max_local_steps`.
+            Candidate local steps; by default all up to `max_local_steps`.
         max_local_steps : int
             Largest number of local steps. By default ``1000``.
         max_rounds : int
             Largest number of rounds. By default ``100000``.
         like : str or None
-            Method whose link, start and output all candidates get, if the experiment's methods differ in
-            them.
+            Method whose link, start and output candidates get, if the experiment's methods differ.
         budget : float | str
-            Search time in seconds or with a unit (90s, 10m, 2h), as estimated for one core: the answer does
-            not depend on the machine. By default ``60.0``.
+            Search time in seconds or with a unit (90s, 10m, 2h), estimated for one core, independent of the
+            machine. By default ``60.0``.
         time_limit : float | str or None
-            Time limit by the clock: the search then ends with the best so far, which depends on the machine.
+            Time limit by the clock; the answer then depends on the machine.
         out, resume, overwrite
             A folder for pilot runs and the answer, as in :meth:`run`.
         progress, cancel

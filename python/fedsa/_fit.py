@@ -38,45 +38,43 @@ class FederatedClassifier(Estimator):
     Parameters
     ----------
     categorical : Sequence[str]
-        Categorical columns: a 0/1 column for each level but the reference. Columns of text are always
-        categorical.
+        Categorical columns: a 0/1 column per level but the reference. Text columns always are.
     standardise : bool
         Scale columns to mean 0 and standard deviation 1, by row weights; sparse columns are not centred. The
-        ridge is on scaled columns, coefficients are not. By default ``False``.
+        ridge applies to scaled columns, coefficients to the original ones. By default ``False``.
     model : Literal["auto", "logistic", "multinomial"]
         By default logistic for two classes, and multinomial for more. By default ``'auto'``.
     reference : str or None
-        Reference class of the multinomial model; the first by default.
+        Reference class of multinomial; the first by default.
     ridge : float or None
-        Ridge mu: mu/2 ||coefficients||^2 is added to the mean loss, without the intercept (see
+        Ridge mu: mu/2 ||coefficients||^2 is added to the mean loss, without intercept (see
         `penalise_intercept`). 1e-5 by default, 0 with `inference`.
     intercept : bool or None
         Whether to fit an intercept; by default for tables (CSV, Parquet, arrays, frames) and with
         `inference`.
     penalise_intercept : bool
-        Apply the ridge to the intercept too. By default ``False``.
+        Apply the ridge to the intercept. By default ``False``.
     weighting : Literal["rows", "equal"]
-        Weights of agents: rows (by their numbers of rows), or equal (1/N each). By default ``'rows'``.
+        Weights of agents: by number of rows, or 1/N each. By default ``'rows'``.
     inference : Literal["model", "sandwich", "hc1", "clustered"] or None
-        Standard errors, intervals, p-values, deviance and AIC, from sums that agents send. KIND: model,
-        sandwich (HC0), hc1, or clustered (by agents). The ridge is then 0.
+        Standard errors, intervals, p-values, deviance and AIC, from agents' sums; sandwich: HC0; clustered:
+        by agents. The ridge is then 0.
     level : float
-        Level of the intervals. By default ``0.95``.
+        Level of intervals. By default ``0.95``.
     method : str or None
-        Name of a method, or auto: chosen for `objective` among methods that use all rows in a round. By
-        default the first of `compare`, else auto.
+        Method, or auto: chosen for `objective` among methods that use all rows in a round. By default the
+        first of `compare`, else auto.
     objective : Literal["rounds", "bits", "samples", "seconds"]
-        Cost that auto minimises, by rule of thumb: bits, rounds, or seconds of computation and messages
-        (`latency`, `bandwidth`). By default ``'bits'``.
+        Cost that auto minimises; seconds: of computation and messages (`latency`, `bandwidth`). By default
+        ``'bits'``.
     latency : float or None
-        Seconds of an exchange, whatever its size, for `objective = seconds`.
+        Seconds of an exchange of any size, for `objective = seconds`.
     bandwidth : float or None
-        Bits a second of all messages up and down, for `objective = seconds`.
+        Bits per second of all messages, for `objective = seconds`.
     compare : Sequence[str]
-        Methods to run on the same data and to draw together. Without `method` the first gives the weights.
+        Methods to compare on the same data. Without `method` the first gives the weights.
     tol : float
-        Stop when the gradient norm of the mean loss is at most this absolute number; 0 for never. By default
-        ``1e-09``.
+        Stop at this gradient norm of the mean loss; 0 for never. By default ``1e-09``.
     max_rounds : int
         Largest number of rounds. By default ``5000``.
     sampling : str
@@ -84,11 +82,11 @@ class FederatedClassifier(Estimator):
     batch : int or None
         Rows of a local step, for `sampling = iid`.
     step_size : float or None
-        Local step size, for methods with local steps.
+        Local step size, of methods with local steps.
     local_steps : int or None
-        Local steps in a round, for methods that have them; 10 by default.
+        Local steps in a round, of methods that have them; 10 by default.
     seed : int
-        Seed of the run, of the division of rows, and of held-out rows. By default ``0``.
+        Seed of the run, of the partition, and of held-out rows. By default ``0``.
 
     Attributes
     ----------
@@ -505,48 +503,46 @@ class FederatedRegressor(Estimator):
     Parameters
     ----------
     categorical : Sequence[str]
-        Categorical columns: a 0/1 column for each level but the reference. Columns of text are always
-        categorical.
+        Categorical columns: a 0/1 column per level but the reference. Text columns always are.
     standardise : bool
         Scale columns to mean 0 and standard deviation 1, by row weights; sparse columns are not centred. The
-        ridge is on scaled columns, coefficients are not. By default ``False``.
+        ridge applies to scaled columns, coefficients to the original ones. By default ``False``.
     model : Literal["least-squares", "poisson", "gamma", "negative-binomial", "huber"]
         The loss. Counts and positive numbers have a log link: the mean is exp(intercept + coef x). By default
         ``'least-squares'``.
     dispersion : float or None
-        Dispersion alpha of the negative-binomial model: the variance is mean + alpha mean^2.
+        Dispersion alpha of negative-binomial: variance mean + alpha mean^2.
     huber_delta : float or None
-        Residual above which Huber's loss is linear, in units of the target.
+        Residual above which Huber's loss is linear, in target units.
     ridge : float or None
-        Ridge mu: mu/2 ||coefficients||^2 is added to the mean loss, without the intercept (see
+        Ridge mu: mu/2 ||coefficients||^2 is added to the mean loss, without intercept (see
         `penalise_intercept`). 1e-5 by default, 0 with `inference`.
     intercept : bool or None
         Whether to fit an intercept; by default for tables (CSV, Parquet, arrays, frames) and with
         `inference`.
     penalise_intercept : bool
-        Apply the ridge to the intercept too. By default ``False``.
+        Apply the ridge to the intercept. By default ``False``.
     weighting : Literal["rows", "equal"]
-        Weights of agents: rows (by their numbers of rows), or equal (1/N each). By default ``'rows'``.
+        Weights of agents: by number of rows, or 1/N each. By default ``'rows'``.
     inference : Literal["model", "sandwich", "hc1", "clustered"] or None
-        Standard errors, intervals, p-values, deviance and AIC, from sums that agents send. KIND: model,
-        sandwich (HC0), hc1, or clustered (by agents). The ridge is then 0.
+        Standard errors, intervals, p-values, deviance and AIC, from agents' sums; sandwich: HC0; clustered:
+        by agents. The ridge is then 0.
     level : float
-        Level of the intervals. By default ``0.95``.
+        Level of intervals. By default ``0.95``.
     method : str or None
-        Name of a method, or auto: chosen for `objective` among methods that use all rows in a round. By
-        default the first of `compare`, else auto.
+        Method, or auto: chosen for `objective` among methods that use all rows in a round. By default the
+        first of `compare`, else auto.
     objective : Literal["rounds", "bits", "samples", "seconds"]
-        Cost that auto minimises, by rule of thumb: bits, rounds, or seconds of computation and messages
-        (`latency`, `bandwidth`). By default ``'bits'``.
+        Cost that auto minimises; seconds: of computation and messages (`latency`, `bandwidth`). By default
+        ``'bits'``.
     latency : float or None
-        Seconds of an exchange, whatever its size, for `objective = seconds`.
+        Seconds of an exchange of any size, for `objective = seconds`.
     bandwidth : float or None
-        Bits a second of all messages up and down, for `objective = seconds`.
+        Bits per second of all messages, for `objective = seconds`.
     compare : Sequence[str]
-        Methods to run on the same data and to draw together. Without `method` the first gives the weights.
+        Methods to compare on the same data. Without `method` the first gives the weights.
     tol : float
-        Stop when the gradient norm of the mean loss is at most this absolute number; 0 for never. By default
-        ``1e-09``.
+        Stop at this gradient norm of the mean loss; 0 for never. By default ``1e-09``.
     max_rounds : int
         Largest number of rounds. By default ``5000``.
     sampling : str
@@ -554,11 +550,11 @@ class FederatedRegressor(Estimator):
     batch : int or None
         Rows of a local step, for `sampling = iid`.
     step_size : float or None
-        Local step size, for methods with local steps.
+        Local step size, of methods with local steps.
     local_steps : int or None
-        Local steps in a round, for methods that have them; 10 by default.
+        Local steps in a round, of methods that have them; 10 by default.
     seed : int
-        Seed of the run, of the division of rows, and of held-out rows. By default ``0``.
+        Seed of the run, of the partition, and of held-out rows. By default ``0``.
 
     Attributes
     ----------

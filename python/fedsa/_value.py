@@ -164,70 +164,65 @@ class ValueFunction(Parameters):
     Parameters
     ----------
     columns : Mapping[str, str] or None
-        Names of columns in the data: s_0=x,reward=r,done=terminal, or s_*=obs_*,next_*=next_obs_*.
+        Names of columns: s_0=x,reward=r,done=terminal, or s_*=obs_*,next_*=next_obs_*.
     agent_column : str or None
-        Column that names the agent of each row; by default each file is an agent.
+        Column with the agent of each row; by default each file is an agent.
     bad_rows : Literal["refuse", "skip"]
-        Unreadable rows: refuse, or skip and count them by file and reason. By default ``'refuse'``.
+        Unreadable rows: refuse, or skip and count by file and reason. By default ``'refuse'``.
     keep_autoreset_rows : bool
-        Keep rows that automatic resets of environments wrote; by default they are left out and counted. By
-        default ``False``.
+        Keep rows of automatic resets, which are otherwise left out and counted. By default ``False``.
     holdout : float or None
-        Share of each agent's episodes to hold out, drawn by `seed`; the report compares federated with local
-        weights. Needs the column episode.
+        Share of each agent's episodes to hold out, drawn by `seed`, to compare federated with local weights.
+        Needs the column episode.
     features : str or None
         Features of the state: identity, polynomial:ORDER, fourier:ORDER or fourier:ORDER:scaled,
         tiles:TILINGSxBINS or tiles:TILINGSxBINS@HASHED, radial:CENTRES or radial:CENTRES:quantiles,
-        standardised, one-hot; products: 'one-hot(s_2) * tiles:8x4(s_0, s_1)'; auto: least error on held-out
-        episodes. By default logged columns phi_*, else by the number of columns.
+        standardised, one-hot; products: 'one-hot(s_2) * tiles:8x4(s_0, s_1)'; auto: least held-out error. By
+        default logged columns phi_*, else by the number of columns.
     max_features : int or None
-        Largest number of features for `features = auto`; 256 by default.
+        Largest number for `features = auto`; 256 by default.
     ranges : Mapping[str, tuple[float, float]] or None
-        Lowest and highest values of state columns, such as s_0=-1.2:0.6,s_1=-0.07:0.07; by default from the
-        data.
+        Ranges of state columns, such as s_0=-1.2:0.6,s_1=-0.07:0.07; by default from the data.
     gamma : float
-        Discount factor; 1 only if every episode ends in a terminal state. By default ``0.99``.
+        Discount factor; 1 only if every episode terminates. By default ``0.99``.
     lam : float
-        Decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of episode.
-        By default ``0.0``.
+        Decay of the traces of TD(lambda), from 0 to 1. Traces end at done and at a change of episode. By
+        default ``0.0``.
     operator : Literal["td", "gtd2", "tdc"]
-        Operator whose root is sought: td, or gtd2 or tdc, which minimise the projected Bellman error and
-        converge off-policy where td diverges. By default ``'td'``.
+        Operator: td; gtd2 or tdc minimise the projected Bellman error, and converge off-policy where td
+        diverges. By default ``'td'``.
     kappa : float or None
-        Ratio of the two steps of gtd2 and tdc; 1 by default.
+        Ratio of the steps of gtd2 and tdc; 1 by default.
     ridge : float or None
-        EPS I is added to every agent's matrix A_c. By default a small share of the features' mean square; 0
-        for none.
+        EPS I is added to every agent's A_c; by default a small share of the features' mean square, 0 for
+        none.
     max_importance_ratio : float or None
-        Clip importance ratios at this value; the report counts clipped ones and their effect on the mean.
+        Importance ratios are clipped at this value; the report gives their number and effect on the mean.
         None by default.
     scaling : Literal["none", "equal-squares"]
-        Scaling of features: none, or equal-squares (equal mean squares over the data of all agents). By
-        default ``'none'``.
+        Scaling of features; equal-squares: equal mean squares over all data. By default ``'none'``.
     level : float
-        Level of the intervals of the policy's value. By default ``0.95``.
+        Level of intervals. By default ``0.95``.
     method : str
-        Name of a method, or auto: the one that reaches `tol` with the fewest bits. anderson accelerates
-        fedhsa. By default ``'auto'``.
+        Method, or auto: the one that reaches `tol` with the fewest bits. anderson accelerates fedhsa. By
+        default ``'auto'``.
     keep_matrices : bool
-        Keep the matrices A_c with the agents: `method = auto` does not choose lstd. By default ``False``.
+        Keep the matrices A_c with agents: `method = auto` does not choose lstd. By default ``False``.
     sampling : str
-        Transitions of local steps: mean (all), iid or markov. By default ``'mean'``.
+        Transitions of steps: mean (all), iid or markov. By default ``'mean'``.
     step_size : float or None
-        Local step size, for methods with local steps; 1 by default.
+        Local step size, of methods with local steps; 1 by default.
     local_steps : int or None
-        Local steps in a round (scafflsa-random: their mean number), for methods that have them; 100 by
-        default.
+        Local steps in a round (mean number for scafflsa-random), of methods that have them; 100 by default.
     max_rounds : int
         Largest number of rounds. By default ``20000``.
     tol : float or None
-        Stop when the mean operator's norm is at most this multiple of its norm at zero weights; 0 for never.
-        1e-12 by default, or what rounding allows.
+        Stop at this multiple of the mean operator's norm at zero weights; 0 for never. By default 1e-12, or
+        what rounding allows.
     seed : int
         Seed of the run and of held-out episodes. By default ``0``.
     value_columns : Sequence[str]
-        One or two state columns for the picture of the value function; by default those along which it varies
-        most.
+        One or two state columns for the picture of values; by default those with most variation.
 
     Attributes
     ----------

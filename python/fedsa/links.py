@@ -230,7 +230,7 @@ class Delay(Medium):
     min : int, optional
         Smallest delay. By default ``1``.
     max : int, optional
-        Largest delay. Or: Largest delay; ten times the mean by default. Or: Largest accepted delay.
+        Largest delay. Or: Largest delay; ``10 mean`` by default. Or: Largest accepted delay.
     mean : float, optional
         Mean before truncation.
     delays : Sequence[int | Sequence[int]], optional
@@ -238,7 +238,7 @@ class Delay(Medium):
     path : str | PathLike[str], optional
         A text file with a line per round: one delay for all agents, or one per agent; in place of delays.
     period : int, optional
-        Rounds between the ends of stalls.
+        Rounds per period.
     length : int, optional
         Rounds per stall.
     short : int, optional
@@ -285,7 +285,7 @@ class Late(Medium):
     min : int, optional
         Smallest delay. By default ``1``.
     max : int, optional
-        Largest delay. Or: Largest delay; ten times the mean by default. Or: Largest accepted delay.
+        Largest delay. Or: Largest delay; ``10 mean`` by default. Or: Largest accepted delay.
     mean : float, optional
         Mean before truncation.
     delays : Sequence[int | Sequence[int]], optional
@@ -293,7 +293,7 @@ class Late(Medium):
     path : str | PathLike[str], optional
         A text file with a line per round: one delay for all agents, or one per agent; in place of delays.
     period : int, optional
-        Rounds between the ends of stalls.
+        Rounds per period.
     length : int, optional
         Rounds per stall.
     short : int, optional
@@ -335,7 +335,7 @@ class BitBudget(Medium):
     bits : float
         Bits per component B.
     fading_snr : float, optional
-        Signal-to-noise ratio of Rayleigh fading; no fading by default.
+        Signal-to-noise ratio of Rayleigh fading, if any.
 
     Examples
     --------

@@ -36,15 +36,15 @@ class FedLSA(Method):
     participants : int, optional
         Participants; all by default.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     measure_from : Literal["root", "limit"], optional
         The reference point of the metric ``error``. By default ``'root'``.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -94,15 +94,15 @@ class SCAFFLSA(Method):
     control_step : float, optional
         Damping factor of control updates. By default ``1.0``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     controls : Literal["zero", "ideal"], optional
         The initial control variates. By default ``'zero'``.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -154,15 +154,15 @@ class SCAFFLSARandom(Method):
     control_step : float, optional
         Damping factor of control updates. By default ``1.0``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     controls : Literal["zero", "ideal"], optional
         The initial control variates. By default ``'zero'``.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -212,13 +212,13 @@ class FedHSA(Method):
     missing : Literal["zero", "last"], optional
         Value of a missing operator. By default ``'zero'``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -264,15 +264,15 @@ class SCAFFOLD(Method):
     participants : int, optional
         Participants; all by default.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     controls : Literal["zero", "ideal"], optional
         The initial control variates. By default ``'zero'``.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -318,13 +318,13 @@ class FedLin(Method):
     participants : int, optional
         Participants; all by default.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -371,13 +371,13 @@ class FedProx(Method):
     participants : int, optional
         Participants; all by default.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -419,13 +419,13 @@ class OneShot(Method):
     local_steps : int
         Local steps H per report.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -466,15 +466,15 @@ class FedTD(Method):
     participants : int, optional
         Participants; all by default.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     measure_from : Literal["root", "limit"], optional
         The reference point of the metric ``error``. By default ``'root'``.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -518,15 +518,15 @@ class DelayedSA(Method):
     participants : int, optional
         Participants; all by default.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     measure_from : Literal["root", "limit"], optional
         The reference point of the metric ``error``. By default ``'root'``.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -572,15 +572,15 @@ class DelayAdaptiveSA(Method):
     participants : int, optional
         Participants; all by default.
     threshold : float, optional
-        Largest model distance ``eps``; by default the first step size.
+        Largest model distance ``eps``; the first step size by default.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -626,15 +626,15 @@ class DASA(Method):
     participants : int, optional
         Participants; all by default.
     threshold : float, optional
-        Largest model distance ``eps``; by default the first step size.
+        Largest model distance ``eps``; the first step size by default.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -682,13 +682,13 @@ class ProjectedTD(Method):
     participants : int, optional
         Participants; all by default.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -728,13 +728,13 @@ class LSTD(Method):
     participants : int, optional
         Participants; all by default.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -768,15 +768,15 @@ class GMRES(Method):
     Parameters
     ----------
     restart : int, optional
-        Products before the Krylov space restarts; d by default.
+        Products before a restart; d by default.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -810,21 +810,21 @@ class Anderson(Method):
     Parameters
     ----------
     base : Method | Mapping[str, Any]
-        The accelerated method, with a constant step size.
+        Accelerated method, with a constant step size.
     memory : int, optional
-        Iterate differences that are combined. By default ``5``.
+        Iterate differences to combine. By default ``5``.
     safeguard : float, optional
-        Residual, in multiples of the history's smallest, that restarts the acceleration. By default ``1.0``.
+        Restart above this multiple of the history's smallest residual. By default ``1.0``.
     ridge : float, optional
         Relative ridge of the least-squares problem. By default ``1e-10``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -865,13 +865,13 @@ class Newton(Method):
     decrease : float, optional
         Armijo constant. By default ``0.0001``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -909,7 +909,7 @@ class SHED(Method):
     Parameters
     ----------
     renewal : Mapping[str, Any], optional
-        When agents recompute their Hessians.
+        When agents recompute Hessians.
     renewal_of_agents : Sequence[Mapping[str, Any]], optional
         One schedule per agent, instead of ``renewal``.
     pairs : Literal["random"] | int | Sequence[int], optional
@@ -917,11 +917,11 @@ class SHED(Method):
     rho : Literal["next", "midpoint"], optional
         Value that replaces eigenvalues not yet sent. By default ``'next'``.
     curvature : Literal["auto", "hessian", "products"], optional
-        Source of eigenpairs: Hessians (d x d matrices) or Hessian-vector products. By default ``'auto'``.
+        Source of eigenpairs. By default ``'auto'``.
     pair_tolerance : float, optional
         Relative residual of eigenpairs from products. By default ``1e-08``.
     max_pairs : int, optional
-        Most eigenpairs per Hessian; by default d - 1, and min(64, 8192 / N) if products have d > 4096.
+        Most eigenpairs per Hessian; d - 1 by default, min(64, 8192 / N) for products with d > 4096.
     step : Literal["unit", "line-search"], optional
         Unit step or line search. By default ``'line-search'``.
     decrease : float, optional
@@ -931,13 +931,13 @@ class SHED(Method):
     shrinks : int, optional
         Most reductions. By default ``20``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -983,9 +983,9 @@ class QSHED(Method):
     Parameters
     ----------
     renewal : Mapping[str, Any], optional
-        When agents recompute their Hessians.
+        When agents recompute Hessians.
     allocation : Literal["optimal", "exact", "first-vectors", "ideal"], optional
-        Which eigenvectors get a round's bits. By default ``'optimal'``.
+        Eigenvectors that get the bits. By default ``'optimal'``.
     max_bits : int, optional
         Most bits per eigenvector component between renewals. By default ``16``.
     budget : int, optional
@@ -997,13 +997,13 @@ class QSHED(Method):
     shrinks : int, optional
         Most reductions. By default ``20``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -1051,13 +1051,13 @@ class GD(Method):
     decrease : float, optional
         Armijo constant. By default ``0.0001``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -1104,13 +1104,13 @@ class AGD(Method):
     halvings : int, optional
         Most halvings per round. By default ``20``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -1152,13 +1152,13 @@ class BFGS(Method):
     decrease : float, optional
         Armijo constant. By default ``0.0001``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -1199,13 +1199,13 @@ class LBFGS(Method):
     decrease : float, optional
         Armijo constant. By default ``0.0001``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -1241,9 +1241,9 @@ class GIANT(Method):
     Parameters
     ----------
     cg_tolerance : float, optional
-        Relative residual of conjugate gradients, 1e-6 by default.
+        Relative residual of conjugate gradients; 1e-6 by default.
     cg_steps : int, optional
-        Most conjugate-gradient products per round, 1000 by default.
+        Most products per round; 1000 by default.
     shrink : float, optional
         Factor between trial steps. By default ``0.25``.
     shrinks : int, optional
@@ -1251,15 +1251,15 @@ class GIANT(Method):
     decrease : float, optional
         Armijo constant. By default ``0.1``.
     gradients_ahead : bool, optional
-        Whether trial losses bring a gradient, which can save an exchange. By default ``False``.
+        Send gradients with trial losses, which can save an exchange. By default ``False``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -1300,25 +1300,25 @@ class AdaptiveNewton(Method):
     first : Literal["gradients", "agents", "hessians"], optional
         First source of curvature. By default ``'agents'``.
     keep : bool, optional
-        Whether to keep this source. By default ``False``.
+        Keep this source. By default ``False``.
     tolerance : float, optional
-        Target norm of the gradient, for predicting costs. By default ``1e-09``.
+        Target gradient norm, for predicted costs. By default ``1e-09``.
     quadratic : bool, optional
-        Whether Hessians are constant, as in least squares. By default ``False``.
+        Hessians are constant, as in least squares. By default ``False``.
     memory : int, optional
         Difference pairs at the server. By default ``40``.
     largest_hessian : int, optional
-        Largest d with which agents send whole Hessians. By default ``4096``.
+        Largest d for which agents send whole Hessians. By default ``4096``.
     shrinks : int, optional
         Most reductions. By default ``20``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -1358,19 +1358,19 @@ class DONE(Method):
     Parameters
     ----------
     richardson_step : float, optional
-        Step below 2 / L, with L the largest Hessian eigenvalue; estimated by default.
+        Step below 2 / L, L the largest Hessian eigenvalue; estimated by default.
     richardson_steps : int, optional
         Steps of the iteration. By default ``20``.
     step_size : float, optional
         Server step size ``eta``. By default ``1.0``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional
@@ -1408,21 +1408,21 @@ class FedNL(Method):
     compressor : Literal["rank-1", "top-k", "rand-k", "natural", "full"], optional
         Compressor of Hessian corrections. By default ``'top-k'``.
     k : int, optional
-        Entries that ``top-k`` or ``rand-k`` sends; 8 d by default.
+        Entries of ``top-k`` or ``rand-k``; 8 d by default.
     pair_bits : int, optional
         Bits per component of ``rank-1`` vectors; 64 by default.
     option : Literal["projection", "shift"], optional
         How the learned Hessian becomes positive definite. By default ``'shift'``.
     mu : float, optional
-        Lower bound of Hessian eigenvalues; required by ``projection`` and ``mu-identity``.
+        Lower bound of Hessian eigenvalues, for ``projection`` and ``mu-identity``.
     learning_rate : float, optional
         Learned share of a correction; 1 by default, 1 / (1 + omega) if unbiased.
     first_hessian : Literal["full", "mu-identity"], optional
-        The first learned Hessians. By default ``'full'``.
+        First learned Hessians. By default ``'full'``.
     step_size : float, optional
         Step size without line search. By default ``1.0``.
     line_search : bool, optional
-        Whether a second exchange finds the step by backtracking. By default ``False``.
+        Backtrack in a second exchange. By default ``False``.
     halvings : int, optional
         Most halvings. By default ``20``.
     decrease : float, optional
@@ -1430,13 +1430,13 @@ class FedNL(Method):
     participants : int, optional
         Participants; all by default. Not with ``line_search``.
     label : str, optional
-        The method's name in tables, pictures, checks and dotted keys; the kind by default.
+        The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
-        The method's own ``theta_0``; that of ``[run]`` by default.
+        The method's ``theta_0``; by default the run's.
     output : Literal["last", "average"] | Mapping[str, Any], optional
-        The iterate or average that is measured and written.
+        The measured iterate or average.
     expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
-        The status with which its runs must end.
+        The expected status of its runs.
     uplink : UplinkLike, optional
         What happens to messages from agents to the server; nothing by default.
     downlink : DownlinkLike, optional

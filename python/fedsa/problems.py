@@ -26,15 +26,15 @@ class Garnet(Problem):
     Parameters
     ----------
     agents : int, optional
-        Number of agents N. By default ``100``.
+        Agents N. By default ``100``.
     states : int, optional
-        Number of states. By default ``30``.
+        States. By default ``30``.
     actions : int, optional
-        Number of actions. By default ``2``.
+        Actions. By default ``2``.
     branching : int, optional
         Successors of a state and action, at most ``states``. By default ``2``.
     features : int, optional
-        Number of features d, at most ``states``. By default ``8``.
+        Features d, at most ``states``. By default ``8``.
     gamma : float, optional
         Discount factor. By default ``0.95``.
     seed : int, optional
@@ -42,15 +42,15 @@ class Garnet(Problem):
     policy : Literal["one-action", "uniform"], optional
         Evaluated policy. By default ``'one-action'``.
     heterogeneity : Literal["identical", "low", "two-kernels", "independent"], optional
-        Preset of differences between agents. By default ``'independent'``.
+        Differences between agents. By default ``'independent'``.
     kernels : Literal["one", "two", "independent"], optional
-        Overrides the preset's kernels.
+        Kernels, instead of the preset.
     perturbation : float, optional
-        Overrides the preset: U(0, this) added to non-zero probabilities.
+        Adds U(0, this) to non-zero probabilities, instead of the preset.
     opposite_rewards : bool, optional
-        Overrides the preset: rewards -r for odd agents.
+        Rewards -r for odd agents, instead of the preset.
     reward_perturbation : float, optional
-        Overrides the preset: U(0, this) added to rewards.
+        Adds U(0, this) to rewards, instead of the preset.
     min_class : int, optional
         Least size of the closed class.
     noise : Mapping[str, Any], optional
@@ -92,13 +92,13 @@ class MRP(Problem):
     Parameters
     ----------
     agents : int, optional
-        Number of agents N. By default ``10``.
+        Agents N. By default ``10``.
     states : int, optional
-        Number of states S. By default ``100``.
+        States S. By default ``100``.
     features : int, optional
-        Number of features d, at most ``states``. By default ``10``.
+        Features d, at most ``states``. By default ``10``.
     gamma : float | ArrayLike, optional
-        Discount factor, or ``[low, high]``: drawn per agent. By default ``0.5``.
+        Discount factor, or ``[low, high]`` drawn per agent. By default ``0.5``.
     seed : int, optional
         Seed. By default ``0``.
     kernel : Literal["shared", "per-agent"], optional
@@ -108,7 +108,7 @@ class MRP(Problem):
     kernel_rank : int, optional
         Rank r of P, at most ``states``; full by default.
     stay : float, optional
-        Probability of staying: P becomes ``stay I + (1 - stay) P``. By default ``0.0``.
+        Probability of staying: ``stay I + (1 - stay) P`` replaces P. By default ``0.0``.
     rewards : Literal["shared", "per-agent"], optional
         Whether agents share rewards. By default ``'shared'``.
     reward_range : ArrayLike, optional
@@ -118,7 +118,7 @@ class MRP(Problem):
     feature_law : Literal["uniform", "simplex", "orthonormal"], optional
         Law of features. By default ``'orthonormal'``.
     base_agents : int, optional
-        Number B of different agents: agent c copies agent c mod B.
+        Distinct agents B: agent c copies agent c mod B.
     noise : Mapping[str, Any], optional
         Additive noise.
 
@@ -188,11 +188,11 @@ class Baird(Problem):
     Parameters
     ----------
     agents : int, optional
-        Number of agents N. By default ``1``.
+        Agents N. By default ``1``.
     operator : Literal["td", "gtd2", "tdc"], optional
         TD, GTD2 or TDC. By default ``'td'``.
     kappa : float, optional
-        Step of u over step of theta; 1 by default.
+        Step ratio of u to theta; 1 by default.
     gamma : float, optional
         Discount factor. By default ``0.99``.
     solid : float, optional
@@ -200,7 +200,7 @@ class Baird(Problem):
     reward : float, optional
         Mean reward. By default ``0.0``.
     spread : float, optional
-        Agent c has the reward ``reward + spread N(0, 1)``. By default ``0.0``.
+        Agents' rewards are ``reward + spread N(0, 1)``. By default ``0.0``.
     seed : int, optional
         Seed. By default ``0``.
     noise : Mapping[str, Any], optional
@@ -247,31 +247,31 @@ class Logs(LogsProblem):
     columns : Mapping[str, Any], optional
         Names in the files, such as ``{ reward = "r" }``.
     agent_column : str, optional
-        Column that names each row's agent.
+        Column of agents.
     bad_rows : Literal["refuse", "skip"], optional
         Treatment of unreadable rows.
     keep_autoreset_rows : bool, optional
-        Keep rows that automatic resets wrote.
+        Keep rows of automatic resets.
     lam : float, optional
         Decay of eligibility traces; 0 is TD(0). By default ``0.0``.
     operator : Literal["td", "gtd2", "tdc"], optional
         TD, GTD2 or TDC.
     kappa : float, optional
-        Step of u over step of theta; 1 by default.
+        Step ratio of u to theta; 1 by default.
     ridge : float, optional
-        EPS: adds ``EPS I`` to every ``A_c``.
+        Adds ``ridge I`` to every ``A_c``.
     scaling : Literal["none", "equal-squares"], optional
         Scaling of features.
     ratios : bool, optional
-        Use importance ratios if logs have them. By default ``True``.
+        Use logged importance ratios. By default ``True``.
     max_importance_ratio : float, optional
-        Clips larger importance ratios to this value.
+        Clips importance ratios to this value.
     require_regular_agents : bool, optional
-        Refuse agents whose own system is singular. By default ``False``.
+        Refuse singular agents. By default ``False``.
     holdout : float, optional
         Held-out share of episodes.
     holdout_seed : int, optional
-        Seed of this draw.
+        Seed of the held-out episodes.
     noise : Mapping[str, Any], optional
         Additive noise.
 
@@ -316,11 +316,11 @@ class Switching(Problem):
     Parameters
     ----------
     agents : int, optional
-        Number of agents N. By default ``1``.
+        Agents N. By default ``1``.
     dim : int, optional
         Dimension d. By default ``1``.
     values : ArrayLike, optional
-        ``a(z)`` of every state.
+        ``a(z)`` of each state.
     mixing_time : float, optional
         Mixing time, up to 1e9. By default ``1.0``.
     spread : float, optional
@@ -358,7 +358,7 @@ class RandomLinear(Problem):
     Parameters
     ----------
     agents : int, optional
-        Number of agents N; 10 by default.
+        Agents N; 10 by default.
     dim : int, optional
         Dimension d; 1 by default.
     scale : float, optional
@@ -406,7 +406,7 @@ class Quadratic(Problem):
     Parameters
     ----------
     agents : int, optional
-        Number of agents N; 10 by default.
+        Agents N; 10 by default.
     dim : int, optional
         Dimension d; 10 by default.
     seed : int, optional
@@ -463,9 +463,9 @@ class FiniteSum(Problem):
     Parameters
     ----------
     agents : int, optional
-        Number of agents N. By default ``10``.
+        Agents N. By default ``10``.
     terms : int, optional
-        Number of terms n per agent. By default ``10``.
+        Terms n per agent. By default ``10``.
     dim : int, optional
         Dimension d. By default ``10``.
     seed : int, optional
@@ -475,7 +475,7 @@ class FiniteSum(Problem):
     greatest_eigenvalue : float, optional
         Greatest eigenvalue of every term.
     scales : Literal["one", "exponential"], optional
-        Factor of an agent's matrices, applied last. By default ``'one'``.
+        Factor of an agent's matrices. By default ``'one'``.
     term_spread : float, optional
         Factor of ``e_cj``. By default ``1.0``.
     spread : float, optional
@@ -485,7 +485,7 @@ class FiniteSum(Problem):
     chain : Literal["random", "uniform", "cyclic"], optional
         Chain of indices. By default ``'random'``.
     mixing_time : float, optional
-        tau of the chain, up to 1e9. By default ``1.0``.
+        Mixing time tau, up to 1e9. By default ``1.0``.
     chains : Literal["shared", "per-agent"], optional
         Whether agents share a random chain. By default ``'shared'``.
     transitions : ArrayLike, optional
@@ -529,13 +529,13 @@ class RandomLogistic(Problem):
     Parameters
     ----------
     agents : int, optional
-        Number of agents N. By default ``10``.
+        Agents N. By default ``10``.
     dim : int, optional
         Dimension d. By default ``10``.
     points : int, optional
-        Number of rows n per agent. By default ``50``.
+        Rows n per agent. By default ``50``.
     ridge : float, optional
-        mu: adds ``mu/2 ||theta||^2`` to losses. By default ``0.1``.
+        Adds ``ridge/2 ||theta||^2`` to losses. By default ``0.1``.
     spread : float, optional
         Difference of the agents' labels. By default ``1.0``.
     shift : float, optional
@@ -590,7 +590,7 @@ class Logistic(RowsProblem):
     categorical : Sequence[str], optional
         Columns of categories.
     ridge : float, optional
-        mu: adds ``mu/2 ||theta||^2`` to losses. By default ``0.0``.
+        Adds ``ridge/2 ||theta||^2`` to losses. By default ``0.0``.
     intercept : bool, optional
         Adds a column of ones. By default ``False``.
     penalise_intercept : bool, optional
@@ -602,23 +602,23 @@ class Logistic(RowsProblem):
     pca : Mapping[str, Any], optional
         Principal components.
     agents : int, optional
-        Number of agents N.
+        Agents N.
     partition : Literal["even", "shuffled", "sorted", "by-label", "by-column", "files"] | Mapping[str, Any], optional
         Division of rows. By default ``'even'``.
     group : str, optional
         Column of agents, for ``by-column``.
     reshuffle : bool, optional
-        Deals rows out again. By default ``False``.
+        Redeals rows at random. By default ``False``.
     samples : int, optional
         Rows per agent; all by default.
     holdout : float, optional
         Held-out share of rows. By default ``0.0``.
     weighting : Literal["rows", "equal"], optional
-        Agents' weights. By default ``'rows'``.
+        Weights of agents. By default ``'rows'``.
     mixing_time : float, optional
         Mixing time, up to 1e9. By default ``1.0``.
     seed : int, optional
-        Seed of the draws. By default ``0``.
+        Seed. By default ``0``.
 
     Examples
     --------
@@ -673,7 +673,7 @@ class LeastSquares(RowsProblem):
     categorical : Sequence[str], optional
         Columns of categories.
     ridge : float, optional
-        mu: adds ``mu/2 ||theta||^2`` to losses. By default ``0.0``.
+        Adds ``ridge/2 ||theta||^2`` to losses. By default ``0.0``.
     intercept : bool, optional
         Adds a column of ones. By default ``False``.
     penalise_intercept : bool, optional
@@ -685,23 +685,23 @@ class LeastSquares(RowsProblem):
     pca : Mapping[str, Any], optional
         Principal components.
     agents : int, optional
-        Number of agents N.
+        Agents N.
     partition : Literal["even", "shuffled", "sorted", "by-label", "by-column", "files"] | Mapping[str, Any], optional
         Division of rows. By default ``'even'``.
     group : str, optional
         Column of agents, for ``by-column``.
     reshuffle : bool, optional
-        Deals rows out again. By default ``False``.
+        Redeals rows at random. By default ``False``.
     samples : int, optional
         Rows per agent; all by default.
     holdout : float, optional
         Held-out share of rows. By default ``0.0``.
     weighting : Literal["rows", "equal"], optional
-        Agents' weights. By default ``'rows'``.
+        Weights of agents. By default ``'rows'``.
     mixing_time : float, optional
         Mixing time, up to 1e9. By default ``1.0``.
     seed : int, optional
-        Seed of the draws. By default ``0``.
+        Seed. By default ``0``.
 
     Examples
     --------
@@ -769,7 +769,7 @@ class GLM(RowsProblem):
     categorical : Sequence[str], optional
         Columns of categories.
     ridge : float, optional
-        mu: adds ``mu/2 ||theta||^2`` to losses. By default ``0.0``.
+        Adds ``ridge/2 ||theta||^2`` to losses. By default ``0.0``.
     intercept : bool, optional
         Adds a column of ones. By default ``False``.
     penalise_intercept : bool, optional
@@ -781,23 +781,23 @@ class GLM(RowsProblem):
     pca : Mapping[str, Any], optional
         Principal components.
     agents : int, optional
-        Number of agents N.
+        Agents N.
     partition : Literal["even", "shuffled", "sorted", "by-label", "by-column", "files"] | Mapping[str, Any], optional
         Division of rows. By default ``'even'``.
     group : str, optional
         Column of agents, for ``by-column``.
     reshuffle : bool, optional
-        Deals rows out again. By default ``False``.
+        Redeals rows at random. By default ``False``.
     samples : int, optional
         Rows per agent; all by default.
     holdout : float, optional
         Held-out share of rows. By default ``0.0``.
     weighting : Literal["rows", "equal"], optional
-        Agents' weights. By default ``'rows'``.
+        Weights of agents. By default ``'rows'``.
     mixing_time : float, optional
         Mixing time, up to 1e9. By default ``1.0``.
     seed : int, optional
-        Seed of the draws. By default ``0``.
+        Seed. By default ``0``.
 
     Examples
     --------
@@ -847,7 +847,7 @@ class FixedPoint(Problem):
     Parameters
     ----------
     agents : int, optional
-        Number of agents N. By default ``10``.
+        Agents N. By default ``10``.
     dim : int, optional
         Dimension d. By default ``10``.
     contraction : float, optional
@@ -857,7 +857,7 @@ class FixedPoint(Problem):
     offsets : float, optional
         ``b_c ~ offsets N(0, I)``. By default ``1.0``.
     outcomes : int, optional
-        Number of outcomes k. By default ``8``.
+        Outcomes k. By default ``8``.
     additive : float, optional
         Standard deviation of ``a_cz``. By default ``0.3``.
     multiplicative : float, optional
@@ -901,21 +901,21 @@ class QLearning(Problem):
     Parameters
     ----------
     agents : int, optional
-        Number of agents N. By default ``10``.
+        Agents N. By default ``10``.
     states : int, optional
-        Number of states. By default ``10``.
+        States. By default ``10``.
     actions : int, optional
-        Number of actions. By default ``2``.
+        Actions. By default ``2``.
     branching : int, optional
         Successors of a state and action, at most ``states``. By default ``2``.
     feature_law : Literal["tabular", "uniform", "simplex", "orthonormal"], optional
         Features of pairs. By default ``'tabular'``.
     features : int, optional
-        Number of features d; needed unless tabular.
+        Features d; required unless tabular.
     gamma : float, optional
         Discount factor. By default ``0.8``.
     exploration : float, optional
-        Probability of a uniformly drawn action. By default ``1.0``.
+        Probability of a uniform action. By default ``1.0``.
     heterogeneity : Literal["identical", "low", "two-kernels", "independent"], optional
         As in ``garnet``. By default ``'independent'``.
     min_class : int, optional

@@ -17,6 +17,9 @@ const SOURCE: &str = "docs/src";
 /// Documents with a size that readers can rely on: a path, the most lines, the most bytes.
 const LIMITS: &[(&str, usize, usize)] = &[("README.md", 150, usize::MAX), ("ARCHITECTURE.md", usize::MAX, 12_288)];
 
+/// The most words of the book.
+const WORDS: usize = 60_000;
+
 /// Checks the links, and builds the book into `docs/book`.
 ///
 /// # Errors
@@ -247,7 +250,11 @@ fn outside_of_the_contents(texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
 fn too_long(texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
     let sizes = LIMITS.iter().filter_map(|limit| Some((limit, texts.get(Path::new(limit.0))?)));
     let long = sizes.filter(|((_, lines, bytes), text)| text.lines().count() > *lines || text.len() > *bytes);
-    long.map(|((path, ..), text)| format!("{path}: {} lines and {} bytes are too many", text.lines().count(), text.len())).collect()
+    let long = long.map(|((path, ..), text)| format!("{path}: {} lines and {} bytes are too many", text.lines().count(), text.len()));
+    let book = texts.iter().filter(|(path, _)| path.starts_with(SOURCE));
+    // Marks of tables and lists are no words.
+    let words = book.flat_map(|(_, text)| text.split_whitespace()).filter(|word| word.contains(char::is_alphanumeric)).count();
+    long.chain((words > WORDS).then(|| format!("the book: {words} words, more than {WORDS}"))).collect()
 }
 
 #[cfg(test)]
@@ -319,5 +326,6 @@ mod tests {
     fn documents_keep_to_their_sizes() {
         let long = "x\n".repeat(201);
         assert_eq!(too_long(&texts(&[("README.md", &long), ("ARCHITECTURE.md", &long)])).len(), 1);
+        assert_eq!(too_long(&texts(&[("docs/src/a.md", &"| word ".repeat(60_001))])).len(), 1);
     }
 }
