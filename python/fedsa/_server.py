@@ -482,6 +482,8 @@ class Server:
         assert self.node is not None
         # The first answers of a further round show whether the last round reached the target.
         is_unknown = self.deployment.has_target and len(self.history.residuals) < len(self.history.rounds)
+        if not is_unknown and self.node.residual() is not None and self.deployment.has_reached(self.history.residuals):
+            return True
         return (self.node.rounds() >= self.deployment.rounds and not is_unknown) or self.node.diverged() is not None
 
     def _end_round(self) -> None:
@@ -492,6 +494,9 @@ class Server:
             return
         self._count_seconds()
         self.history.add_round(node.recorded(), progress.seconds, json.loads(node.take_arrivals()))
+        # A method that asks about trial points knows the residual of the one that it accepted.
+        if node.residual() is not None:
+            self.history.add_residual(node.residual())
         for who in self.names:
             if who in progress.heard:
                 progress.silent.pop(who, None)

@@ -77,6 +77,7 @@ fn federation(text: &str, files: &[String]) -> Ran {
     };
     let mut rows = vec![row(&server)];
     let is_last = |server: &ServerNode| server.coordinator().rounds() == deployment.until().rounds;
+    let has_reached = |rows: &[Recorded]| deployment.has_reached(&rows.iter().map(|row| row.seen.residual).collect::<Vec<_>>());
     'rounds: while deployment.has_target() || !is_last(&server) {
         let mut todo = server.open();
         let mut is_first = true;
@@ -86,9 +87,9 @@ fn federation(text: &str, files: &[String]) -> Ran {
                 server.take(*c, &answer).unwrap();
             }
             if is_first {
-                rows.last_mut().unwrap().seen.residual = server.mean_answer().map(|(_, norm)| norm);
-                let residuals: Vec<_> = rows.iter().map(|row| row.seen.residual).collect();
-                if deployment.has_reached(&residuals) || is_last(&server) {
+                let last = &mut rows.last_mut().unwrap().seen.residual;
+                *last = last.or(server.residual());
+                if has_reached(&rows) || is_last(&server) {
                     break 'rounds;
                 }
             }
@@ -98,6 +99,11 @@ fn federation(text: &str, files: &[String]) -> Ran {
             to.iter().zip(bytes).for_each(|(c, bytes)| assert!(agents[*c].handle(bytes).unwrap().is_none()));
         }
         rows.push(row(&server));
+        // Known where the method has asked about a trial point and accepted it.
+        rows.last_mut().unwrap().seen.residual = server.residual();
+        if has_reached(&rows) {
+            break;
+        }
     }
     let ended = DeployedRun::new(rows, server.coordinator().output().to_vec(), server.diverged(), 1.0).with_members(&enrolled.membership);
     deployment.results(&enrolled.federation, ended).unwrap()
@@ -143,6 +149,30 @@ fn a_federation_of_five_sites_fits_the_model_of_one_process() {
         let (one, other) = (local.model.intercept, pooled.model.intercept);
         assert!((one - other).abs() < 1e-6 && (one - 2.9).abs() < 0.2, "{one} {other}");
         assert!(weight_notes(ran.notes()).is_empty() && weight_notes(local.ran.notes()).is_empty());
+    }
+}
+
+/// Methods that ask about trial points know the residual of the iterate only where they have accepted a point.
+#[test]
+fn a_federation_stops_in_the_round_in_which_one_process_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = |site: usize| {
+        let row = |i: usize| {
+            let (a, b) = ((i as f64 * 0.7 + site as f64).sin() * 3.0, (i as f64 * 1.3).cos());
+            let y = if 0.5 + a - 2.0 * b + 2.0 * (i as f64 * 2.9).sin() > 0.0 { "yes" } else { "no" };
+            format!("{a},{b},{y}\n")
+        };
+        format!("a,b,y\n{}", (0..60 + 20 * site).map(row).collect::<String>())
+    };
+    let files: Vec<String> = (0..4).map(|site| file(folder.path(), &format!("site_{site}.csv"), &table(site))).collect();
+    for method in ["auto", "adaptive-newton", "newton", "lbfgs", "fednl"] {
+        for tol in [1e-4, 1e-6, 1e-8, 1e-10] {
+            let settings = FitSettings { model: Model::Logistic, tol, ..by(method, fit_of(&files)) };
+            let local = fitted(&settings);
+            let ran = federation(&of_fit(&Fit::new(&settings, &Cancel::never()).unwrap()).unwrap().text, &files);
+            assert_eq!(local.outcome().name(), "converged", "{method}, tol {tol}");
+            assert_same(&ran, &local.ran);
+        }
     }
 }
 

@@ -356,9 +356,9 @@ impl ServerNode {
         engine::brief(py, || self.read(node::ServerNode::share_answered))
     }
 
-    /// The norm of the mean of the answers of this exchange that count.
+    /// The norm of the mean operator at the iterate, as answers show it.
     fn residual(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        engine::brief(py, || self.read(|server| server.mean_answer().map(|(_, norm)| norm)))
+        engine::brief(py, || self.read(node::ServerNode::residual))
     }
 
     /// The excluded agents, which get no more questions, each with the reason.

@@ -57,6 +57,29 @@ impl Coordinator {
         norm.is_finite().then_some((part, norm))
     }
 
+    /// `||gbar(theta)||` at the server's iterate, as far as answers show it. If the open question is about theta, it is the norm of the mean
+    /// of the answers so far. A method that asks about trial points learns it before it accepts one.
+    pub(crate) fn residual(&self) -> Option<f64> {
+        if self.is_open() && self.point() == self.theta() {
+            return self.mean_answer().map(|(_, norm)| norm);
+        }
+        self.state.measured.iter().find(|(point, _)| point == self.theta()).map(|(_, norm)| *norm)
+    }
+
+    /// The point at which the open question asks for operators: theta, or a trial point.
+    fn point(&self) -> &[f64] {
+        self.state.ask.down.find(Part::Model).and_then(Body::numbers).unwrap_or(self.theta())
+    }
+
+    /// Keeps the norm of the mean operator at the open question's point, if all agents have answered.
+    pub(super) fn note_residual(&mut self) {
+        let is_of_all = self.state.ask.down.exchange == 0 && self.answered() == self.everyone.len();
+        let Some((_, norm)) = self.mean_answer().filter(|(part, _)| is_of_all && *part != Part::Direction) else { return };
+        let (point, theta) = (self.point().to_vec(), self.server.theta());
+        self.state.measured.retain(|(old, _)| old == theta && *old != point);
+        self.state.measured.push((point, norm));
+    }
+
     /// Ends the round without the answers to the open question, and without further questions.
     pub(crate) fn give_up(&mut self) -> Step {
         loop {

@@ -53,7 +53,7 @@ use crate::saved::Layout;
 use crate::uplink::MessageKey;
 
 /// Saved nodes.
-const LAYOUT: Layout = Layout { name: "node", version: 9 };
+const LAYOUT: Layout = Layout { name: "node", version: 10 };
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> MessageKey {
     MessageKey { seed, round, exchange, agent }

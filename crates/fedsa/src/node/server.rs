@@ -104,6 +104,7 @@ impl ServerNode {
         federation.check_real()?;
         let client = Some(federation.client()?.0).filter(|client| client.copied_controls().is_some());
         let mut coordinator = Coordinator::new(federation)?;
+        coordinator.measure();
         let mut copies = Copies::default();
         if client.is_some() {
             coordinator.keep_letters();
@@ -176,13 +177,13 @@ impl ServerNode {
         self.coordinator.answered()
     }
 
-    /// The norm of the mean of the accepted answers to the open question, with its part: operators' values or gradients if agents send
-    /// them, otherwise directions (means of operators along local steps). `None` without answers, or if the method sends none of these as d
-    /// numbers.
+    /// The norm of the mean operator at the server's iterate, as answers show it; `None` if it is unknown.
     ///
-    /// With all agents and without noise, operators and gradients give `||gbar||` at the question's model.
-    pub fn mean_answer(&self) -> Option<(Part, f64)> {
-        self.coordinator.mean_answer()
+    /// - If the open question is about the iterate: the norm of the mean of the accepted answers, also of some of the agents. Operators'
+    ///   values and gradients give `||gbar||`; where agents send directions, it is the mean of operators along local steps.
+    /// - Otherwise, what answers of all agents showed before: a method that asks about trial points knows it for the one that it accepted.
+    pub fn residual(&self) -> Option<f64> {
+        self.coordinator.residual()
     }
 
     /// The server's copy of agent `c`'s control variate, d numbers, if the method has any: `xi_c`; for Scaffold with some of the agents
