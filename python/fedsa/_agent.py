@@ -69,7 +69,7 @@ class Agent:
         self._lock: _files.Lock | None = None
         self._wait = wait
         if state is not None:
-            self._file = os.path.join(_files.folder_of(state, 0o700), "agent.state")
+            self._file = os.path.join(_files.folder_of(state), "agent.state")
             self._hold()
 
     def _hold(self) -> None:

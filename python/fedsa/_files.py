@@ -181,8 +181,8 @@ def held(path: Path) -> Iterator[bool]:
         _let_go(file, process)
 
 
-def folder_of(path: Path, mode: int = 0o777) -> str:
-    """The folder of a state; created if missing.
+def folder_of(path: Path) -> str:
+    """The folder of a state; created for this user alone if missing.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def folder_of(path: Path, mode: int = 0o777) -> str:
     """
     name = name_of(path, "state")
     try:
-        os.makedirs(name, mode=mode, exist_ok=True)
+        os.makedirs(name, mode=0o700, exist_ok=True)
     except OSError as e:
         accepted = "a folder, or a name of which nothing is there yet, in a folder that can be written"
         raise InputError(f"{name} is no folder, and none can be made: {e.strerror}", "setting.output-unusable", "state", accepted) from e

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -131,3 +132,15 @@ def test_strangers_take_no_part(federation: Federation) -> None:
     assert np.array_equal(got.theta("m"), expected.theta("m"))
     federation.kill("node2")
     federation.node(2)
+
+
+def test_results_and_states_do_not_reach_the_nodes(federation: Federation) -> None:
+    app = federation.app("packed", SCAFFLSA)
+    for name in ("out/summary.json", "out.state/lines.json", "server.key", "node.pub"):
+        (app / name).parent.mkdir(exist_ok=True)
+        (app / name).write_text("{}")
+    federation.call("flwr", "build", "--app", str(app))
+    (fab,) = federation.folder.glob("*packed*.fab")
+    with zipfile.ZipFile(fab) as packed:
+        names = packed.namelist()
+    assert "app/server.py" in names and not [name for name in names if name.startswith(("out", "server.key", "node"))], names

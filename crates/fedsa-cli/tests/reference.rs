@@ -509,7 +509,8 @@ fn escaped(text: &str) -> String {
 fn call(arg: &Arg) -> String {
     let names = arg.get_value_names().unwrap_or_default();
     let takes = !matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::SetFalse | ArgAction::Count);
-    let value = if takes { names.iter().map(|name| format!(" <{name}>")).collect::<String>() } else { String::new() };
+    let of_one = |name: &clap::builder::Str| if arg.is_require_equals_set() { format!("[=<{name}>]") } else { format!(" <{name}>") };
+    let value = if takes { names.iter().map(of_one).collect::<String>() } else { String::new() };
     if arg.is_positional() {
         return format!("`{}`", value.trim());
     }

@@ -210,9 +210,27 @@ pub fn provenance() -> Json {
         "instruction_set": format!("{:?}", fedsa::kernel::Isa::best()).to_lowercase(),
         "threads": rayon::current_num_threads(),
         "system": format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        "command_line": std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>(),
+        "command_line": without_secrets(std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())),
         "ended": humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
     })
+}
+
+/// Arguments without the values of options that are secrets, such as the token of Flower's server process: summaries and reports are shared.
+fn without_secrets(args: impl Iterator<Item = String>) -> Vec<String> {
+    let is_secret =
+        |option: &str| option.starts_with('-') && ["token", "password", "secret", "private-key"].iter().any(|word| option.contains(word));
+    let mut hides = false;
+    let shown = args.map(|arg| {
+        let (option, value) = arg.split_once('=').map_or((&arg[..], None), |(option, value)| (option, Some(value)));
+        let out = match (hides, is_secret(option), value) {
+            (true, ..) => "..".to_string(),
+            (_, true, Some(_)) => format!("{option}=.."),
+            _ => arg.clone(),
+        };
+        hides = !hides && is_secret(option) && value.is_none();
+        out
+    });
+    shown.collect()
 }
 
 /// The processor's name, if the system provides it.
@@ -401,4 +419,17 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: 
         "results": list,
         "problem": if problems.len() == 1 { problems[0].clone() } else { json!(problems) },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_secret_options_are_not_recorded() {
+        let shown = |args: &str| without_secrets(args.split(' ').map(String::from)).join(" ");
+        assert_eq!(shown("flwr-serverapp --address a:1 --token xyz --run-id 3"), "flwr-serverapp --address a:1 --token .. --run-id 3");
+        assert_eq!(shown("app --auth-private-key=/k --token xyz"), "app --auth-private-key=.. --token ..");
+        assert_eq!(shown("fedsa run token.toml --set a.b=1 -q"), "fedsa run token.toml --set a.b=1 -q");
+    }
 }

@@ -14,9 +14,10 @@ use crate::error::DONE;
 use crate::hints;
 
 /// The files of an app, by name.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("pyproject.toml", include_str!("../../templates/federation/pyproject.toml")),
     ("README.md", include_str!("../../templates/federation/README.md")),
+    (".gitignore", include_str!("../../templates/federation/gitignore")),
     ("LICENSE", include_str!("../../templates/federation/LICENSE")),
     ("settings.toml", include_str!("../../templates/federation/settings.toml")),
     ("app/__init__.py", include_str!("../../templates/federation/init.py")),
@@ -61,12 +62,10 @@ fn write(dir: &Path, agents: u64, settings: Option<&str>, notes: &[Note]) -> Res
     refuse_taken(dir)?;
     let out = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf()).join("out");
     for (file, template) in FILES {
-        let mut text = template.replace("@NAME@", &name).replace("@OUT@", &toml_text(&out.display().to_string()));
-        match file {
-            "settings.toml" => text = settings.map_or(text, String::from),
-            "pyproject.toml" => text = with_agents(&text, agents),
-            _ => {}
-        }
+        let text = match settings.filter(|_| file == "settings.toml") {
+            Some(settings) => settings.to_string(),
+            None => filled(template, &name, &out, agents),
+        };
         let path = dir.join(file);
         let folder = atomic::folder_of(&path);
         std::fs::create_dir_all(folder).map_err(|e| atomic::unwritable(folder, &e))?;
@@ -105,9 +104,10 @@ fn refuse_taken(dir: &Path) -> Result<(), Error> {
     Err(Error::new("DIR", format!("{} is there already", dir.display()), "a folder that does not exist, or is empty"))
 }
 
-/// The settings with this number of agents.
-fn with_agents(text: &str, agents: u64) -> String {
-    text.replace("agents = 3\n", &format!("agents = {agents}\n"))
+/// A file of the app `name` for this number of agents.
+fn filled(template: &str, name: &str, out: &Path, agents: u64) -> String {
+    let out = toml_text(&out.display().to_string());
+    template.replace("@NAME@", name).replace("@OUT@", &out).replace("@AGENTS@", &agents.to_string())
 }
 
 /// A text as it may stand between the quotes of TOML.
@@ -128,10 +128,14 @@ mod tests {
 
     #[test]
     fn the_settings_of_the_template_can_be_deployed() {
-        let (_, text) = FILES.iter().find(|(name, _)| *name == "settings.toml").unwrap();
-        let experiment = parse("settings.toml", text, &Overrides::default(), false, &Kinds::default()).unwrap();
+        let of = |file: &str| {
+            let (_, template) = FILES.iter().find(|(name, _)| *name == file).unwrap();
+            filled(template, "trial", Path::new("/tmp/out"), 5)
+        };
+        let experiment = parse("settings.toml", &of("settings.toml"), &Overrides::default(), false, &Kinds::default()).unwrap();
         assert_eq!(Deployment::new(experiment.document).unwrap().until().rounds, 20);
-        let (_, run) = FILES[0];
-        assert_eq!(with_agents(run, 5).matches("agents = 5\n").count(), 2);
+        assert_eq!(of("pyproject.toml").matches("agents = 5\n").count(), 2);
+        assert!(of("settings.toml").contains("agents = 5\n") && of("README.md").contains("num-supernodes = 5\n"));
+        assert!(FILES.iter().all(|(file, _)| !of(file).contains('@') || *file == "README.md"));
     }
 }

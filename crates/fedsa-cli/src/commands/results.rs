@@ -105,7 +105,10 @@ fn outcome_line(entry: &Entry) -> Option<String> {
             let TargetCost { rounds, exchanges, bits, seconds } = entry.cost?;
             let (rounds, exchanges) = (count(rounds as usize, "round"), count(exchanges.round() as usize, "exchange"));
             let time = seconds.map_or(String::new(), |seconds| format!(", in {} s", rough(seconds)));
-            Some(format!("converged: reached its target after {rounds}, {exchanges} and {bits:.2e} bits{time}"))
+            Some(match entry.seeds {
+                0 | 1 => format!("converged: reached its target after {rounds}, {exchanges} and {bits:.2e} bits{time}"),
+                _ => format!("converged: all seeds reached the target within {rounds}; on average {exchanges} and {bits:.2e} bits{time}"),
+            })
         }
         // Other outcomes need no line.
         _ => None,

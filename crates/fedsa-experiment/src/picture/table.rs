@@ -192,7 +192,7 @@ impl Shown<'_> {
     fn caption(&self, within: &str) -> String {
         let mut caption = format!(
             "Numbers: mean over {} of floors, each seed's mean over the last fifth of the rounds. Stronger shades are larger \
-             numbers, by a logarithmic scale that ends {DECADES} decades below the largest one {within}.",
+             numbers, by a logarithmic scale from the smallest to the largest one {within}, over at most {DECADES} decades.",
             self.seeds.text()
         );
         if self.has_least {

@@ -124,7 +124,7 @@ impl Forecast {
                 return Ok(Reach::Never(if bias >= target { Obstacle::Bias(bias) } else { Obstacle::Noise(floor.mse(), bias) }));
             }
             None if bias >= target => return Ok(Reach::Never(Obstacle::Bias(bias))),
-            None if !self.is_noiseless() => self.may_reach_over_link(target)?,
+            None if !self.is_noiseless() => self.check_closed_form(target)?,
             _ => {}
         }
         let limit = floor.map_or(bias, MeanSquare::mse);
@@ -142,16 +142,18 @@ impl Forecast {
         })
     }
 
-    /// Rejects a target below the floor without the link's noise, because a link's randomness cannot compensate for other noise.
-    fn may_reach_over_link(&self, target: f64) -> Result<()> {
-        let rest = self.clone().with_steady_link().ok().filter(|rest| rest.floor_work().is_ok_and(|work| work <= MAX_WORK));
-        match rest.and_then(|rest| rest.floor().ok()).filter(|rest| rest.mse() >= target) {
-            Some(rest) => {
-                let what = format!("the floor over this link, which would be {:.2e} without its randomness, above the target", rest.mse());
-                Err(unknown(&what))
-            }
-            None => Ok(()),
-        }
+    /// Rejects a target where the floor has no closed form, because it may be above the target. A floor without the link's noise that is above
+    /// the target shows that it is: a link's randomness cannot compensate for other noise.
+    fn check_closed_form(&self, target: f64) -> Result<()> {
+        let Err(reason) = self.knows_floor() else { return Ok(()) };
+        let floor = |of: Self| of.floor_work().is_ok_and(|work| work <= MAX_WORK).then(|| of.floor().ok()).flatten();
+        let rest = self.clone().with_steady_link().ok().and_then(floor);
+        let (rest, which) = match rest {
+            Some(rest) => (Some(rest), "without its randomness"),
+            None => (floor(self.clone().over_clear_link()), "over a clear link"),
+        };
+        let Some(rest) = rest.filter(|rest| rest.mse() >= target) else { return Err(reason) };
+        Err(unknown(&format!("the floor over this link, which would be {:.2e} {which}, above the target", rest.mse())))
     }
 
     /// The rounds until the curve is at most the target, estimated at `about`, and the accuracy of the curve; `None` if it takes too
@@ -246,12 +248,14 @@ fn first_below(target: f64, about: f64, curve: impl Fn(&[u64]) -> Result<Vec<f64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::LinkLaw;
     use fedsa::kernel::Isa;
     use fedsa::method::MethodSettings as _;
     use fedsa::problem::Field;
     use fedsa::sampling::{Law, Sampling};
     use fedsa_methods::fedhsa::FedHsa;
     use fedsa_methods::fedlsa::FedLsa;
+    use fedsa_methods::scafflsa::Scafflsa;
     use fedsa_problems::td::garnet::Garnet;
     use fedsa_problems::{NoFiles, ProblemSettings as _};
 
@@ -307,7 +311,17 @@ mod tests {
                 }
             }
         }
+        // Control variates over losses: the floor is not known, and no number of rounds is claimed, whether the target is below the floor
+        // over a clear link or above it.
         let field = garnet(Law::Iid);
+        let start: Vec<f64> = field.root().unwrap().iter().map(|x| x + 1.0).collect();
+        let clear = Forecast::new(&field, Scafflsa::new(0.05, 5).shape());
+        let level = clear.floor().unwrap().mse();
+        let lossy = clear.with_link(LinkLaw { gain: 0.9, gain_square: 0.9, ..LinkLaw::clear() });
+        for (target, words) in [(0.5 * level, "above the target"), (2.0 * level, "")] {
+            let unknown = lossy.reach(target, Some(&start), &InitialControls::Zero, &FloorCache::default()).unwrap_err();
+            assert!(unknown.what.contains("not known") && unknown.what.contains(words), "{unknown}");
+        }
         let wild = Forecast::new(&field, FedLsa::new(50.0, 5).shape());
         let never = wild.reach(1.0, Some(&[0.0; 3]), &InitialControls::Zero, &FloorCache::default()).unwrap();
         assert_eq!(never, Reach::Never(Obstacle::Diverges));

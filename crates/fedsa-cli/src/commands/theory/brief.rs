@@ -275,12 +275,9 @@ fn cells(method: &MethodTheory, has_target: bool) -> Vec<String> {
         },
     };
     let limits = method.above_rounding();
-    let limited = match (&method.bias, limits) {
-        (_, Some(limits)) => largest_share(limits),
-        (Ok(bias), None) if method.floor.is_err() && *bias > method.bias_rounding && !method.outlook.is_unstable() => {
-            format!("bias^2 {}", number(*bias))
-        }
-        _ => nothing(),
+    let limited = match limits {
+        Some(limits) => largest_share(limits),
+        None => nothing(),
     };
     // The value of a changed setting follows a comma.
     let short = |what: &str| what.split_once(',').map_or(what, |(what, _)| what).to_string();
