@@ -86,6 +86,10 @@ impl DescentSettings for AcceleratedGradient {
         }
     }
 
+    fn asks_ahead(&self) -> bool {
+        true
+    }
+
     fn rule(&self) -> Box<dyn Direction> {
         let momentum = match (self.momentum, self.strong_convexity) {
             (Some(beta), _) => Momentum::Constant(beta),

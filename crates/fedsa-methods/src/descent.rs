@@ -44,6 +44,10 @@ pub trait DescentSettings {
     fn gradients_ahead(&self) -> bool {
         false
     }
+    /// Whether the server asks for gradients ahead of its iterate.
+    fn asks_ahead(&self) -> bool {
+        false
+    }
     /// The bytes that the rule keeps for d components, in addition to a few vectors.
     fn rule_memory(&self, _d: usize) -> f64 {
         0.0
@@ -64,6 +68,7 @@ impl dyn DescentSettings + '_ {
     /// The messages for d components.
     pub(crate) fn messages(&self, d: usize) -> Protocol {
         let protocol = protocol(d, self.local_solve(d).is_some(), self.length().trials());
+        let protocol = Protocol { asks_ahead: self.asks_ahead(), ..protocol };
         if self.gradients_ahead() { with_gradients_ahead(protocol, d) } else { protocol }
     }
 

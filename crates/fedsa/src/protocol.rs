@@ -71,9 +71,24 @@ pub struct Protocol {
     pub tell: Vec<(Part, Len)>,
     /// The parts that some recipients of this message get in addition, each with its own content.
     pub tell_own: Vec<(Part, Len)>,
+    /// Whether rounds ask for operators ahead of the iterate, at a point that it does not become (Nesterov's method).
+    pub asks_ahead: bool,
 }
 
 impl Protocol {
+    /// Whether the first answers of every round are operators, gradients or systems at the iterate, or at a point that becomes it if it is
+    /// accepted.
+    pub fn measures_iterates(&self) -> bool {
+        let Some((first, later)) = self.exchanges.split_first() else { return false };
+        let is_at = |part: Part| first.down.iter().any(|(down, _)| *down == part);
+        let is_exact = |part: Part| match part {
+            Part::Operator | Part::Gradient | Part::ExactGradient => is_at(Part::Model),
+            part => part == Part::System,
+        };
+        let opens_elsewhere = later.iter().any(|exchange| exchange.may_open);
+        first.replies.iter().any(|want| is_exact(want.part)) && !opens_elsewhere && !self.asks_ahead
+    }
+
     /// One exchange: a model of d numbers down, a direction of d numbers up.
     pub fn directions(d: usize, gather: Gather) -> Self {
         let want = ReplySpec { part: Part::Direction, len: Len::Exactly(d), gather };

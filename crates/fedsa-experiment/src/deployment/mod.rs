@@ -170,14 +170,12 @@ impl Deployment {
         targets.filter(|target| target.is_finite()).any(|target| last.is_some_and(|last| last <= target))
     }
 
-    /// Whether the first answers of a round give the server the norm of the mean operator: all agents send operators, gradients or systems
-    /// of all their rows, and the link neither alters nor loses them.
+    /// Whether the server learns the norm of the mean operator at its iterates: all agents send operators, gradients or systems of all their
+    /// rows, and the link neither alters nor loses them.
     pub fn measures_residual(&self) -> bool {
         const AGENTS: usize = 2;
         let setting = Setting { seed: 0, weights: &[0.5; AGENTS], start: vec![0.0; 2], link: self.uplink.facts(), is_accelerated: false };
-        let exact = [Part::Operator, Part::Gradient, Part::ExactGradient, Part::System];
-        let first = self.method.protocol(&setting).exchanges.into_iter().next();
-        let sends = first.is_some_and(|first| first.replies.iter().any(|want| exact.contains(&want.part)));
+        let sends = self.method.protocol(&setting).measures_iterates();
         sends && self.method.shape().participants.is_none() && self.uplink.is_clear()
     }
 

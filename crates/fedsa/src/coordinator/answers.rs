@@ -32,6 +32,12 @@ impl Coordinator {
         (super::asked_weight(weights, asked), answered)
     }
 
+    /// The point that the open question is about: its model, or the iterate if agents answer with systems.
+    pub(crate) fn point(&self) -> Option<&[f64]> {
+        let has_systems = self.protocol.wanted(self.state.ask.down.exchange).iter().any(|want| want.part == Part::System);
+        if has_systems { Some(self.theta()) } else { self.state.ask.down.find(Part::Model)?.numbers() }
+    }
+
     /// The norm of `sum p_c x_c / sum p_c` over the accepted answers to the open question, with the part x.
     pub(crate) fn mean_answer(&self) -> Option<(Part, f64)> {
         let vectors = [Part::Operator, Part::Gradient, Part::ExactGradient, Part::Direction, Part::System];
@@ -55,29 +61,6 @@ impl Coordinator {
         }
         let norm = norm_sq(&mean).sqrt() / weight;
         norm.is_finite().then_some((part, norm))
-    }
-
-    /// `||gbar(theta)||` at the server's iterate, as far as answers show it. If the open question is about theta, it is the norm of the mean
-    /// of the answers so far. A method that asks about trial points learns it before it accepts one.
-    pub(crate) fn residual(&self) -> Option<f64> {
-        if self.is_open() && self.point() == self.theta() {
-            return self.mean_answer().map(|(_, norm)| norm);
-        }
-        self.state.measured.iter().find(|(point, _)| point == self.theta()).map(|(_, norm)| *norm)
-    }
-
-    /// The point at which the open question asks for operators: theta, or a trial point.
-    fn point(&self) -> &[f64] {
-        self.state.ask.down.find(Part::Model).and_then(Body::numbers).unwrap_or(self.theta())
-    }
-
-    /// Keeps the norm of the mean operator at the open question's point, if all agents have answered.
-    pub(super) fn note_residual(&mut self) {
-        let is_of_all = self.state.ask.down.exchange == 0 && self.answered() == self.everyone.len();
-        let Some((_, norm)) = self.mean_answer().filter(|(part, _)| is_of_all && *part != Part::Direction) else { return };
-        let (point, theta) = (self.point().to_vec(), self.server.theta());
-        self.state.measured.retain(|(old, _)| old == theta && *old != point);
-        self.state.measured.push((point, norm));
     }
 
     /// Ends the round without the answers to the open question, and without further questions.

@@ -86,8 +86,6 @@ pub struct Coordinator {
     /// The answers of the last exchange that arrived, if they are kept.
     updates: Vec<ClientUpdate>,
     keeps_letters: bool,
-    /// Whether the norm of the mean operator is measured ([`Coordinator::residual`]).
-    measures: bool,
     /// The refused answers since the round was opened.
     refusals: Vec<Refusal>,
     /// The replayed record of nodes, if any.
@@ -121,8 +119,6 @@ struct State {
     exclusions: Vec<Exclusion>,
     /// The record of arrivals since the last call, if recorded.
     record: Option<ArrivalRecord>,
-    /// Points of which all agents' answers showed the norm of the mean operator: the iterate, and the last question's point.
-    measured: Vec<(Vec<f64>, f64)>,
 }
 
 impl Coordinator {
@@ -150,7 +146,6 @@ impl Coordinator {
             outstanding: Outstanding::default(),
             exclusions: Vec::new(),
             record: None,
-            measured: Vec::new(),
         };
         Ok(Self {
             protocol,
@@ -162,7 +157,6 @@ impl Coordinator {
             adds_up: link.late.is_none() && !link.is_robust,
             updates: Vec::new(),
             keeps_letters: false,
-            measures: false,
             refusals: Vec::new(),
             replay: None,
             federation: federation.clone(),
@@ -416,19 +410,11 @@ impl Coordinator {
         }
     }
 
-    /// Measures the norm of the mean operator from now on ([`Coordinator::residual`]).
-    pub(crate) fn measure(&mut self) {
-        self.measures = true;
-    }
-
     /// Ends the open exchange with the answers accepted so far. A missing answer counts as zero in the mean; the caller decides how many
     /// answers suffice. Without any answer theta changes only by the receiver's noise over the air.
     pub fn close(&mut self) -> Step {
         if !self.is_open() {
             return self.state.step;
-        }
-        if self.measures {
-            self.note_residual();
         }
         let (next, are_finite) = match std::mem::replace(&mut self.state.replies, Replies::none()) {
             Replies::Sum { sum, arrived } => {

@@ -38,7 +38,7 @@ impl Coordinator {
         let record = record.map(|_| Default::default());
         let fresh = next.state;
         next.state = State { opened, ledger, output, diverged, exclusions, record, ..fresh };
-        (next.keeps_letters, next.measures) = (self.keeps_letters, self.measures);
+        next.keeps_letters = self.keeps_letters;
         Ok(next)
     }
 

@@ -60,9 +60,13 @@ pub struct ServerNode {
     copies: Copies,
     marks: Marks,
     untold: PendingTells,
+    measured: Measured,
     /// Why the last exchange could not end.
     failure: Option<Error>,
 }
+
+/// Points of which all agents' answers showed the norm of the mean operator: the iterate, and the point of the last question.
+type Measured = Vec<(Vec<f64>, f64)>;
 
 /// A decoded answer.
 struct Decoded {
@@ -82,6 +86,7 @@ struct Saved {
     copies: Copies,
     marks: Marks,
     untold: PendingTells,
+    measured: Measured,
 }
 
 /// [`Saved`] without copying, because control variates may fill much of the memory.
@@ -93,6 +98,7 @@ struct Saving<'a> {
     copies: &'a Copies,
     marks: &'a Marks,
     untold: &'a PendingTells,
+    measured: &'a Measured,
 }
 
 impl ServerNode {
@@ -104,7 +110,6 @@ impl ServerNode {
         federation.check_real()?;
         let client = Some(federation.client()?.0).filter(|client| client.copied_controls().is_some());
         let mut coordinator = Coordinator::new(federation)?;
-        coordinator.measure();
         let mut copies = Copies::default();
         if client.is_some() {
             coordinator.keep_letters();
@@ -112,7 +117,8 @@ impl ServerNode {
         }
         let marks = if coordinator.protocol().acknowledges() { Marks::new(federation.agents()) } else { Marks::default() };
         let untold = PendingTells::new(coordinator.protocol(), federation.agents());
-        Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies, marks, untold, failure: None })
+        let (digest, measured) = (federation.digest(), Measured::new());
+        Ok(Self { coordinator, client, digest, todo: Todo::RoundOver, copies, marks, untold, measured, failure: None })
     }
 
     /// The server of the next epoch, after agents have joined or left. `federation` is [`Federation::next_epoch`] of this server's
@@ -179,11 +185,27 @@ impl ServerNode {
 
     /// The norm of the mean operator at the server's iterate, as answers show it; `None` if it is unknown.
     ///
-    /// - If the open question is about the iterate: the norm of the mean of the accepted answers, also of some of the agents. Operators'
-    ///   values and gradients give `||gbar||`; where agents send directions, it is the mean of operators along local steps.
-    /// - Otherwise, what answers of all agents showed before: a method that asks about trial points knows it for the one that it accepted.
+    /// - What all agents' answers showed: also of a trial point that has become the iterate.
+    /// - Otherwise the norm of the mean of the accepted answers to the first question of a round, if that is about the iterate. If agents send
+    ///   directions, they are means of operators along local steps.
     pub fn residual(&self) -> Option<f64> {
-        self.coordinator.residual()
+        let (theta, coordinator) = (self.theta(), &self.coordinator);
+        let known = self.measured.iter().find(|(point, _)| point == theta).map(|(_, norm)| *norm);
+        let is_about_theta = || coordinator.is_open() && coordinator.question().down.exchange == 0 && coordinator.point() == Some(theta);
+        known.or_else(|| is_about_theta().then(|| coordinator.mean_answer()).flatten().map(|(_, norm)| norm))
+    }
+
+    /// Keeps the norm of the mean operator at the point of the open question, if it is a round's first one and all agents have answered.
+    fn measure(&mut self) {
+        let coordinator = &self.coordinator;
+        if coordinator.question().down.exchange != 0 || coordinator.answered() < coordinator.federation().agents() {
+            return;
+        }
+        let Some((part, norm)) = coordinator.mean_answer() else { return };
+        let Some(point) = coordinator.point().filter(|_| part != Part::Direction).map(<[f64]>::to_vec) else { return };
+        let theta = coordinator.theta();
+        self.measured.retain(|(old, _)| old == theta && *old != point);
+        self.measured.push((point, norm));
     }
 
     /// The server's copy of agent `c`'s control variate, d numbers, if the method has any: `xi_c`; for Scaffold with some of the agents
@@ -376,6 +398,7 @@ impl ServerNode {
         let asked = self.coordinator.asked().to_vec();
         let before = self.coordinator.can_fail().then(|| self.save());
         let is_acknowledged = self.is_acknowledged();
+        self.measure();
         let step = self.coordinator.close();
         self.failure = self.coordinator.failure();
         if let (Some(before), Some(_)) = (before, &self.failure) {
@@ -495,14 +518,15 @@ impl ServerNode {
             Todo::Ask { bytes, .. } | Todo::Tell { bytes, .. } => bytes.iter().map(|bytes| bytes.len()).sum(),
             Todo::RoundOver => 0,
         };
-        8 * (self.coordinator.state_len() + 2 * self.copies.xi.len() + self.untold.len()) + todo
+        let measured: usize = self.measured.iter().map(|(point, _)| point.len() + 1).sum();
+        8 * (self.coordinator.state_len() + 2 * self.copies.xi.len() + self.untold.len() + measured) + todo
     }
 
     /// The state of the node, as bytes, between any two calls. A server that saves its state before it sends messages can be restarted
     /// without effect on the results.
     pub fn save(&self) -> Vec<u8> {
-        let Self { coordinator, digest, todo, copies, marks, untold, .. } = self;
-        LAYOUT.write(&Saving { digest: *digest, coordinator: coordinator.save(), todo, copies, marks, untold })
+        let Self { coordinator, digest, todo, copies, marks, untold, measured, .. } = self;
+        LAYOUT.write(&Saving { digest: *digest, coordinator: coordinator.save(), todo, copies, marks, untold, measured })
     }
 
     /// Restores a state that [`ServerNode::save`] returned for the same federation.
@@ -511,12 +535,12 @@ impl ServerNode {
     /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are damaged, are not such a state, or have another version's layout.
     /// The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let Saved { digest, coordinator, todo, copies, marks, untold } = LAYOUT.read(bytes)?;
+        let Saved { digest, coordinator, todo, copies, marks, untold, measured } = LAYOUT.read(bytes)?;
         if digest != self.digest {
             return Err(LAYOUT.foreign());
         }
         self.coordinator.restore(coordinator).map_err(|_| LAYOUT.foreign())?;
-        (self.todo, self.copies, self.marks, self.untold) = (todo, copies, marks, untold);
+        (self.todo, self.copies, self.marks, self.untold, self.measured) = (todo, copies, marks, untold, measured);
         Ok(())
     }
 }

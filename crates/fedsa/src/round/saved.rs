@@ -10,7 +10,7 @@ use crate::record::Work;
 use crate::saved::Layout;
 
 /// The layout of saved runs.
-const LAYOUT: Layout = Layout { name: "run", version: 10 };
+const LAYOUT: Layout = Layout { name: "run", version: 9 };
 
 /// The serialised form of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
