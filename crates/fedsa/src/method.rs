@@ -262,7 +262,9 @@ pub struct MethodShape {
     pub alpha_g: f64,
     /// m of N.
     pub participants: Option<usize>,
-    /// Whether a noiseless round is a linear map of the state on linear problems.
+    /// Whether theory may use its formulas: on linear problems a noiseless round is linear, with local steps that have this drift and the
+    /// server's move `theta += alpha_g E v` (E: the sum of the round's step sizes, v: the mean direction). False for any other server, also
+    /// one with memory such as momentum, and for rounds that are not linear. Theory then says `not known`.
     pub is_linear: bool,
 }
 

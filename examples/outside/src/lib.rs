@@ -1,8 +1,10 @@
-//! A problem, a client rule with its method, a method composed of parts of fedsa, and a problem on data in memory, each in a file.
+//! A problem, a client rule and a server rule with their methods, a method composed of parts of fedsa, and a problem on data in memory,
+//! each in a file.
 //!
 //! [`KINDS`] lists those that are types alone, and [`problems`] adds the one that holds data. With `fedsa_cli::main_with` they join
 //! experiment files, sweeps, checks, figures, theory and the JSON schema.
 
+pub mod momentum;
 pub mod projected_fedhsa;
 pub mod pulled;
 pub mod recorded;
@@ -17,6 +19,7 @@ use fedsa_problems::ProblemSettings;
 pub const KINDS: Extensions<'static> = Extensions {
     problems: &[fedsa::kind!("rows", "linear systems of which an agent samples one row at a time", rows::Rows)],
     methods: &[
+        fedsa::kind!("momentum", "local steps, then averaging with momentum on the server", momentum::Momentum),
         fedsa::kind!("pulled", "local steps that are pulled back to the server's model", pulled::Pulled),
         fedsa::kind!("projected-fedhsa", "FedHSA projected on a ball", projected_fedhsa::ProjectedFedHsa),
     ],

@@ -12,10 +12,13 @@ use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
 use fedsa::settings::Value;
 use fedsa::uplink::Uplink;
+use fedsa::uplink::stage::delay::{Delay, Late};
+use fedsa::uplink::stage::erasure::Erasure;
 use fedsa_methods::fedhsa::FedHsa;
 use fedsa_methods::fedlsa::FedLsa;
 use fedsa_problems::{NoFiles, ProblemSettings};
 use fedsa_theory::predict::Forecast;
+use outside::momentum::Momentum;
 use outside::projected_fedhsa::ProjectedFedHsa;
 use outside::pulled::Pulled;
 use outside::recorded;
@@ -33,6 +36,10 @@ fn pulled(proximal: f64) -> Pulled {
 
 fn projected(radius: f64) -> ProjectedFedHsa {
     ProjectedFedHsa { step_size: StepSize::Constant(0.02), local_steps: 20, radius, participants: None }
+}
+
+fn momentum(beta: f64) -> Momentum {
+    Momentum { step_size: StepSize::Constant(0.02), local_steps: 20, beta }
 }
 
 /// Theta on the engine after some rounds.
@@ -67,7 +74,7 @@ fn by_bytes(field: &Arc<dyn Field>, method: &dyn MethodSettings, rounds: u64) ->
 fn nodes_that_exchange_bytes_give_the_engines_numbers() {
     for law in [Law::Mean, Law::Iid] {
         let field = field(law);
-        for method in [&pulled(2.0) as &dyn MethodSettings, &projected(1.0)] {
+        for method in [&pulled(2.0) as &dyn MethodSettings, &projected(1.0), &momentum(0.5)] {
             method.check(field.agents()).unwrap();
             assert_eq!(by_bytes(&field, method, 20).unwrap(), engine(&field, method, 20), "{method:?}, {law:?}");
         }
@@ -79,8 +86,27 @@ fn special_cases_are_methods_of_fedsa() {
     let field = field(Law::Iid);
     assert_eq!(engine(&field, &pulled(0.0), 30), engine(&field, &FedLsa::new(0.02, 20), 30));
     assert_eq!(engine(&field, &projected(1e6), 30), engine(&field, &FedHsa::new(0.02, 20), 30));
+    assert_eq!(engine(&field, &momentum(0.0), 30), engine(&field, &FedLsa::new(0.02, 20), 30));
     let bounded = engine(&field, &projected(0.5), 30);
     assert!((fedsa::linalg::norm_sq(&bounded).sqrt() - 0.5).abs() < 1e-12, "{bounded:?}");
+}
+
+#[test]
+fn momentum_does_not_move_theta_in_a_round_without_any_answer() {
+    let (field, method) = (field(Law::Iid), momentum(0.9));
+    let link = Uplink::default().with_media(vec![Arc::new(Erasure::new(0.1))]);
+    let federation = Federation::builder(&method).uplink(&link).seed(5).on(&*field).unwrap();
+    let mut run = Run::new(&field, &federation).unwrap();
+    // A round loses all eleven answers with the probability 0.9^11 = 0.31.
+    let mut unmoved = 0;
+    for _ in 0..100 {
+        let before = run.theta().to_vec();
+        run.step();
+        unmoved += usize::from(run.theta() == before);
+    }
+    assert!((15..48).contains(&unmoved), "{unmoved}");
+    let late = Uplink::default().with_media(vec![Arc::new(Late(Delay::Constant { rounds: 1 }))]);
+    assert!(Federation::builder(&method).uplink(&late).seed(5).on(&*field).is_err());
 }
 
 #[test]
@@ -92,8 +118,10 @@ fn theory_follows_from_the_facts_of_the_problem() {
     let noisy = field(Law::Iid);
     let forecast = Forecast::over(&noisy, &method, &Uplink::default());
     assert!(forecast.floor().unwrap().noise > 0.0);
-    // What a round of Pulled does is not said, so that nothing is claimed.
-    assert!(Forecast::over(&noisy, &pulled(2.0), &Uplink::default()).floor().is_err());
+    // Theory has no formula for these methods, and does not take that of FedLSA.
+    for method in [&pulled(2.0) as &dyn MethodSettings, &momentum(0.5)] {
+        assert!(Forecast::over(&noisy, method, &Uplink::default()).floor().is_err());
+    }
 }
 
 #[test]

@@ -46,8 +46,7 @@ pub const LIMITS: &[Limit] = &[
     limit(
         "stop",
         "all",
-        "the server can only measure the residual, and that of methods whose agents send operators, gradients or systems of all their rows \
-         over a link that alters and loses nothing",
+        "a target needs a residual that the server can measure: exact messages, and a method that sends gradients, operators or systems",
         "`rounds`, and no target; or a method such as newton, lbfgs, fednl, fedhsa or lstd",
     ),
     limit(
