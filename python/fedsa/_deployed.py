@@ -51,7 +51,8 @@ def serve(
 
     With a residual target in ``[run] stop``, the federation ends after the first round that reaches it, like a run in one process. The
     server learns a round's residual from the first answers of the next round; if the target is reached, that next round changes nothing.
-    After the last round it asks once more, so that the outcome says whether the target was reached.
+    After the last round it asks once more, so that the outcome says whether the target was reached. Methods that try points before they
+    accept one need no further question.
 
     An argument that is ``None`` has the value of the table ``[federation]`` of the settings. The defaults of that table are named below.
 

@@ -44,7 +44,7 @@ class ExchangeRecord:
     seconds: float
     # Valid answers of earlier rounds that came in this exchange.
     late: int = 0
-    # The norm of the mean of the answers: operator values or gradients if agents send them, otherwise directions.
+    # The norm of the mean operator at the server's iterate, as answers show it; means of directions if agents send these.
     residual: float | None = None
 
     def __str__(self) -> str:

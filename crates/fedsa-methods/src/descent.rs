@@ -231,6 +231,19 @@ mod tests {
     use crate::giant::Giant;
     use crate::lbfgs::Lbfgs;
 
+    #[test]
+    fn servers_measure_residuals_where_rounds_begin_at_the_iterate() {
+        let of = |method: &dyn fedsa::method::MethodSettings| {
+            let link = LinkFacts::default();
+            let setting = Setting { seed: 0, weights: &[0.5; 2], start: vec![0.0; 3], link, is_accelerated: false };
+            method.protocol(&setting).measures_iterates()
+        };
+        assert!(of(&Giant::default()) && of(&Lbfgs::default()) && of(&crate::lstd::Lstd::default()));
+        assert!(of(&crate::adaptive_newton::AdaptiveNewton::default()) && of(&crate::fedhsa::FedHsa::new(0.1, 5)));
+        assert!(!of(&AcceleratedGradient::default()) && !of(&Giant { gradients_ahead: true, ..Giant::default() }));
+        assert!(!of(&crate::gmres::Gmres::default()) && !of(&crate::fedlsa::FedLsa::new(0.1, 5)));
+    }
+
     /// Among these methods only BFGS has a d x d matrix for large d.
     #[test]
     fn memory_is_that_of_vectors_where_there_is_no_matrix() {

@@ -99,6 +99,7 @@ fn of(method: &dyn MethodSettings, law: Law) -> (usize, usize) {
     calls.lock().unwrap().clear();
     run.step();
     let calls = calls.lock().unwrap();
+    assert!(calls.iter().any(|(name, _)| name.contains("round")), "the backtrace has no names: {calls:?}");
     let files: BTreeSet<&String> = calls.iter().map(|(_, file)| file).collect();
     calls.iter().for_each(|(name, file)| println!("{file}: {name}"));
     println!("{} functions in {} files", calls.len(), files.len());

@@ -55,6 +55,7 @@ impl MethodSettings for Toy {
             }],
             tell: vec![(Part::Step, Len::Exactly(d))],
             tell_own: vec![(Part::Losses, Len::Exactly(1))],
+            ..Protocol::default()
         }
     }
     fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {

@@ -1,6 +1,5 @@
 //! `cargo xtask release`: the files of a release, checked.
 
-use std::path::Path;
 use std::process::Command;
 
 use crate::{cargo, package, passes, root};
@@ -18,9 +17,10 @@ const PRIVATE: [&str; 5] = ["fedsa-fuzz", "fedsa-python", "fedsa-testing", "outs
 /// When a file names another version, a licence is not allowed, there are uncommitted changes, or something cannot be built.
 pub fn run() -> Result<(), String> {
     let version = env!("CARGO_PKG_VERSION");
-    for (file, line) in [("CHANGELOG.md", format!("## [{version}]")), ("CITATION.cff", format!("version: {version}"))] {
+    for (file, start) in [("CHANGELOG.md", format!("## [{version}] - ")), ("CITATION.cff", format!("version: {version}"))] {
         let text = std::fs::read_to_string(root().join(file)).map_err(|e| format!("{file}: {e}"))?;
-        text.contains(&line).then_some(()).ok_or_else(|| format!("{file}: there is no line `{line}`"))?;
+        let line = text.lines().find(|line| line.starts_with(&start)).ok_or_else(|| format!("{file}: no line begins with `{start}`"))?;
+        eprintln!("{file}: {line}");
     }
     licences()?;
     let private = PRIVATE.iter().flat_map(|name| ["--exclude", name]);
@@ -40,5 +40,5 @@ fn licences() -> Result<(), String> {
         let install = ["install", "cargo-deny", "--locked", "--no-default-features", "--version", DENY, "--root"];
         passes(cargo(&install).arg(&tools))?;
     }
-    passes(Command::new(Path::new(&deny)).args(["check", "licenses"]).current_dir(root()))
+    passes(Command::new(&deny).args(["check", "licenses"]).current_dir(root()))
 }

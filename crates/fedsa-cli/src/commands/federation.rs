@@ -135,7 +135,7 @@ mod tests {
         let experiment = parse("settings.toml", &of("settings.toml"), &Overrides::default(), false, &Kinds::default()).unwrap();
         assert_eq!(Deployment::new(experiment.document).unwrap().until().rounds, 20);
         assert_eq!(of("pyproject.toml").matches("agents = 5\n").count(), 2);
-        assert!(of("settings.toml").contains("agents = 5\n") && of("README.md").contains("num-supernodes = 5\n"));
+        assert!(of("settings.toml").contains("agents = 5\n") && of("README.md").contains("num-supernodes=5"));
         assert!(FILES.iter().all(|(file, _)| !of(file).contains('@') || *file == "README.md"));
     }
 }

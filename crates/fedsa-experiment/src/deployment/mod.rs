@@ -21,7 +21,6 @@ use std::sync::Arc;
 
 use fedsa::enrolment::{ColumnSummary, Enrolled, Enrolment, Membership, Terms};
 use fedsa::error::{Error, Result, quoted};
-use fedsa::message::Part;
 use fedsa::method::{MethodSettings, Needs, Setting};
 use fedsa::note::Note;
 use fedsa::sampling::Law;

@@ -89,11 +89,11 @@ impl Forecast {
     /// The first time at which the mean-square error is at most `target`, possibly the start. `theta_0` (d) is the start; `None` stands
     /// for a random start with components N(0, 1), for which rounds follow from the radii.
     ///
-    /// If the floor is unknown, the bias alone can show that the method never reaches the target. The floor and the radii are read from
-    /// `cache`, which must belong to this forecast.
+    /// If the floor is unknown, the bias can show that the method never reaches the target, and the curve that it does. The floor and the
+    /// radii are read from `cache`, which must belong to this forecast.
     ///
     /// # Errors
-    /// As [`check_target`], and when neither the curve nor a radius is known, or a radius is 1 to rounding.
+    /// As [`check_target`]; when neither floor nor curve is known, no radius is known, or a radius is 1 to rounding.
     pub fn reach(&self, target: f64, theta_0: Option<&[f64]>, controls: &InitialControls, cache: &FloorCache) -> Result<Reach> {
         self.stoppable(|| self.reached(target, theta_0, controls, cache))
     }
@@ -124,7 +124,6 @@ impl Forecast {
                 return Ok(Reach::Never(if bias >= target { Obstacle::Bias(bias) } else { Obstacle::Noise(floor.mse(), bias) }));
             }
             None if bias >= target => return Ok(Reach::Never(Obstacle::Bias(bias))),
-            None if !self.is_noiseless() => self.check_closed_form(target)?,
             _ => {}
         }
         let limit = floor.map_or(bias, MeanSquare::mse);
@@ -133,6 +132,11 @@ impl Forecast {
         }
         let about = (((away - limit).max(target) / (target - limit)).ln() / -shrinks.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
         require(about < MAX_ROUNDS, "target", target, "a target that takes fewer rounds")?;
+        if let Err(why) = cache.floor(self)
+            && !self.is_noiseless()
+        {
+            return self.reached_by_curve(target, about, theta_0, controls, why);
+        }
         let rough = |is_cut: bool| Reach::After(Rounds { rounds: about, curve: None, is_cut });
         let Some(theta_0) = theta_0 else { return Ok(rough(false)) };
         Ok(match self.rounds_exactly(target, about, theta_0, controls) {
@@ -142,18 +146,18 @@ impl Forecast {
         })
     }
 
-    /// Rejects a target where the floor has no closed form, because it may be above the target. A floor without the link's noise that is above
-    /// the target shows that it is: a link's randomness cannot compensate for other noise.
-    fn check_closed_form(&self, target: f64) -> Result<()> {
-        let Err(reason) = self.knows_floor() else { return Ok(()) };
-        let floor = |of: Self| of.floor_work().is_ok_and(|work| work <= MAX_WORK).then(|| of.floor().ok()).flatten();
-        let rest = self.clone().with_steady_link().ok().and_then(floor);
-        let (rest, which) = match rest {
-            Some(rest) => (Some(rest), "without its randomness"),
-            None => (floor(self.clone().over_clear_link()), "over a clear link"),
-        };
-        let Some(rest) = rest.filter(|rest| rest.mse() >= target) else { return Err(reason) };
-        Err(unknown(&format!("the floor over this link, which would be {:.2e} {which}, above the target", rest.mse())))
+    /// The rounds to a target if the floor is not known, for the reason `why`: it may be above the target, and only a curve shows. A link's randomness cannot compensate
+    /// for other noise, so that a floor without it above the target is a reason.
+    fn reached_by_curve(&self, target: f64, about: f64, theta_0: Option<&[f64]>, controls: &InitialControls, why: Error) -> Result<Reach> {
+        let rest = self.clone().with_steady_link().ok().filter(|rest| rest.floor_work().is_ok_and(|work| work <= MAX_WORK));
+        if let Some(rest) = rest.and_then(|rest| rest.floor().ok()).filter(|rest| rest.mse() >= target) {
+            let what = format!("the floor over this link, which would be {:.2e} without its randomness, above the target", rest.mse());
+            return Err(unknown(&what));
+        }
+        match theta_0.map(|theta_0| self.rounds_exactly(target, about, theta_0, controls)) {
+            Some(Ok(Some((rounds, accuracy)))) => Ok(Reach::After(Rounds { rounds, curve: Some(accuracy), is_cut: false })),
+            _ => Err(why),
+        }
     }
 
     /// The rounds until the curve is at most the target, estimated at `about`, and the accuracy of the curve; `None` if it takes too
@@ -318,9 +322,11 @@ mod tests {
         let clear = Forecast::new(&field, Scafflsa::new(0.05, 5).shape());
         let level = clear.floor().unwrap().mse();
         let lossy = clear.with_link(LinkLaw { gain: 0.9, gain_square: 0.9, ..LinkLaw::clear() });
-        for (target, words) in [(0.5 * level, "above the target"), (2.0 * level, "")] {
-            let unknown = lossy.reach(target, Some(&start), &InitialControls::Zero, &FloorCache::default()).unwrap_err();
-            assert!(unknown.what.contains("not known") && unknown.what.contains(words), "{unknown}");
+        for target in [0.5 * level, 2.0 * level] {
+            for start in [Some(&start[..]), None] {
+                let unknown = lossy.reach(target, start, &InitialControls::Zero, &FloorCache::default()).unwrap_err();
+                assert!(unknown.what.contains("not known"), "{unknown}");
+            }
         }
         let wild = Forecast::new(&field, FedLsa::new(50.0, 5).shape());
         let never = wild.reach(1.0, Some(&[0.0; 3]), &InitialControls::Zero, &FloorCache::default()).unwrap();

@@ -150,8 +150,8 @@ pub fn stable_step_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Res
 /// The relative error of edges of stable steps.
 const EDGE: f64 = 1e-6;
 
-/// The edge of stability between a stable step and one that is not, in either order, each with its radius. The result is a stable step
-/// within a factor of `1 + 1e-6` of one that is not.
+/// The edge of stability between a stable step and one that is not, each with its radius. The other step may be larger or smaller. The
+/// result is a stable step within a factor of `1 + 1e-6` of one that is not.
 ///
 /// The logarithms of radius and step are interpolated (ITP of Oliveira and Takahashi, ACM TOMS 47, 2020), which takes about eight radii
 /// instead of bisection's twenty. If the radius is not smooth, it takes at most one more than bisection.

@@ -275,10 +275,7 @@ fn cells(method: &MethodTheory, has_target: bool) -> Vec<String> {
         },
     };
     let limits = method.above_rounding();
-    let limited = match limits {
-        Some(limits) => largest_share(limits),
-        None => nothing(),
-    };
+    let limited = limits.map_or_else(nothing, largest_share);
     // The value of a changed setting follows a comma.
     let short = |what: &str| what.split_once(',').map_or(what, |(what, _)| what).to_string();
     let help = limits.and_then(|limits| {
