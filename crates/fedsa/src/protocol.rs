@@ -85,8 +85,10 @@ impl Protocol {
             Part::Operator | Part::Gradient | Part::ExactGradient => is_at(Part::Model),
             part => part == Part::System,
         };
-        let opens_elsewhere = later.iter().any(|exchange| exchange.may_open);
-        first.replies.iter().any(|want| is_exact(want.part)) && !opens_elsewhere && !self.asks_ahead
+        // Such rounds go on from gradients of the round before, or build a space of products.
+        let is_other = |want: &ReplySpec| matches!(want.part, Part::Direction | Part::Product);
+        let opens_otherwise = later.iter().any(|exchange| exchange.may_open && exchange.replies.iter().any(is_other));
+        first.replies.iter().any(|want| is_exact(want.part)) && !opens_otherwise && !self.asks_ahead
     }
 
     /// One exchange: a model of d numbers down, a direction of d numbers up.

@@ -70,17 +70,17 @@ pub fn run(all: bool) -> Result<(), String> {
     step("tests", &mut || tests(&["--tests"]));
     step("examples in the documentation", &mut || tests(&["--doc"]));
 
-    if all {
-        // A backtrace names functions and files in the development profile only.
-        step("a round on one page", &mut || passes(&mut cargo(&["test", "--package", "fedsa", "--test", "suites", "page::"])));
-    }
-
+    let _ = all.then(|| step("a round on one page", &mut page));
     package_steps(&mut step, python.is_some(), all);
-
     tell_skipped(&skipped);
     tell(&summary);
     let failed: Vec<&str> = summary.iter().filter(|(_, o, _)| matches!(o, Outcome::Failed)).map(|(name, ..)| *name).collect();
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+/// Counts the functions and files of a round. A backtrace names them in the development profile only.
+fn page() -> Outcome {
+    passes(&mut cargo(&["test", "--package", "fedsa", "--test", "suites", "page::"]))
 }
 
 /// The steps of the Python package. The program's tests have compiled what the wheel is made of.

@@ -322,7 +322,10 @@ fn no_number(batch: &Batch, row: usize, j: usize, name: &str, number: f64) -> Er
 /// The error for a number in a column of a text file that begins with a text.
 fn not_as_first(place: &str, field: &str, first: &str) -> Error {
     if no_category(field).is_some() {
-        let what = format!("{place}: {} in a column of categories", field::in_words(field));
+        if !field.is_empty() {
+            return not_number(place, field);
+        }
+        let what = format!("{place}: an empty field in a column of categories");
         return Error::data("", what, "a category in every row: leave such rows out, or write a name such as `unknown`");
     }
     let what = format!("{place}: {} in a column that begins with a text, {first}", field::in_words(field));

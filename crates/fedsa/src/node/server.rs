@@ -186,19 +186,22 @@ impl ServerNode {
     /// The norm of the mean operator at the server's iterate, as answers show it; `None` if it is unknown.
     ///
     /// - What all agents' answers showed: also of a trial point that has become the iterate.
-    /// - Otherwise the norm of the mean of the accepted answers to the first question of a round, if that is about the iterate. If agents send
-    ///   directions, they are means of operators along local steps.
+    /// - Otherwise the norm of the mean of the accepted answers to the open question, if that is about the iterate. If agents send directions
+    ///   first, they are means of operators along local steps.
     pub fn residual(&self) -> Option<f64> {
         let (theta, coordinator) = (self.theta(), &self.coordinator);
         let known = self.measured.iter().find(|(point, _)| point == theta).map(|(_, norm)| *norm);
-        let is_about_theta = || coordinator.is_open() && coordinator.question().down.exchange == 0 && coordinator.point() == Some(theta);
-        known.or_else(|| is_about_theta().then(|| coordinator.mean_answer()).flatten().map(|(_, norm)| norm))
+        let is_about_theta = || coordinator.is_open() && coordinator.point() == Some(theta);
+        // In a later exchange, directions are no means of operators.
+        let is_operator = |part: Part| part != Part::Direction || coordinator.question().down.exchange == 0;
+        let mean = || coordinator.mean_answer().filter(|(part, _)| is_operator(*part));
+        known.or_else(|| is_about_theta().then(mean).flatten().map(|(_, norm)| norm))
     }
 
-    /// Keeps the norm of the mean operator at the point of the open question, if it is a round's first one and all agents have answered.
+    /// Keeps the norm of the mean operator at the point of the open question, if all agents have answered.
     fn measure(&mut self) {
         let coordinator = &self.coordinator;
-        if coordinator.question().down.exchange != 0 || coordinator.answered() < coordinator.federation().agents() {
+        if coordinator.answered() < coordinator.federation().agents() {
             return;
         }
         let Some((part, norm)) = coordinator.mean_answer() else { return };
