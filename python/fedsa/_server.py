@@ -569,7 +569,9 @@ class Server:
         late = getattr(self.carrier, "late", None)
         came = [(who, body) for who, body in late() if who in self.names] if late is not None else []
         late_ones = sum(self._take(who, self.names.index(who), body) for who, body in came)
-        self._note(messages, replies, seconds, (counted, late_ones))
+        # Sums of the same weights in another order differ in their last bits.
+        missing = max(0.0, round(1.0 - node.share_answered(), 12)) if wants_answers else 0.0
+        self._note(messages, replies, seconds, (counted, late_ones), missing)
         return refusing
 
     def _tell_again(self, who: str) -> bool:
@@ -606,8 +608,10 @@ class Server:
             return False
         return True
 
-    def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, counted: tuple[int, int]) -> None:
-        """Record the costs of an exchange; `counted` are its valid answers, and the late ones of earlier rounds."""
+    def _note(
+        self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, counted: tuple[int, int], missing: float
+    ) -> None:
+        """Record an exchange; `counted` are its valid answers, and the late ones of earlier rounds; `missing` is the weight without an answer."""
         assert self.node is not None and self.membership is not None
         exchanges, rounds = self.history.exchanges, self.node.rounds()
         again = exchanges[-1].exchange + 1 if exchanges and exchanges[-1].round == rounds + 1 else 1
@@ -623,6 +627,7 @@ class Server:
             seconds=seconds,
             late=counted[1],
             residual=self.node.residual(),
+            missing=missing,
         )
         self.history.add_exchange(record)
         self.report(str(record))

@@ -46,12 +46,15 @@ class ExchangeRecord:
     late: int = 0
     # The norm of the mean operator at the server's iterate, as answers show it; means of directions if agents send these.
     residual: float | None = None
+    # The share of the participants' weight without an answer: of members that are away, that did not answer, or whose answer was refused.
+    missing: float = 0.0
 
     def __str__(self) -> str:
         carried = f"{self.bytes_up:,} bytes up, {self.bytes_down:,} down"
         residual = "" if self.residual is None else f", residual {self.residual:.3g}"
         late = f", {self.late} late" if self.late else ""
-        answered = f"{self.answered} of {self.asked} answered{late}"
+        missing = f", {self.missing:.1%} of the weight missing" if self.missing > 0 else ""
+        answered = f"{self.answered} of {self.asked} answered{late}{missing}"
         return f"round {self.round}, exchange {self.exchange}: {answered}, {carried}, {self.seconds:.2f} s{residual}"
 
 

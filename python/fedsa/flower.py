@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedsa._carrier import Reply
-from fedsa.errors import FedsaError, InputError
+from fedsa.errors import FedsaError, InputError, MachineError
 
 if TYPE_CHECKING:
     from fedsa._agent import Agent
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["FlowerCarrier", "client_app", "server_app"]
 
 # The name of a message's record, and of its fields.
-RECORD, BODY, REFUSED = "fedsa", "body", "refused"
+RECORD, BODY, REFUSED, LOST = "fedsa", "body", "refused", "lost"
 
 # Settings of the server in a run's configuration, where they have hyphens.
 WAITING = ("connect", "deadline", "least_answers", "least_share", "repeats", "missing", "norm_limit", "width_limit", "leave_after", "invite")
@@ -109,7 +110,9 @@ def reply_of(message: Message) -> Reply:
     record = message.content.get(RECORD)
     if not isinstance(record, ConfigRecord):
         return Reply(refused="a reply without the record of fedsa")
-    body, refused = record.get(BODY), record.get(REFUSED)
+    body, refused, lost = record.get(BODY), record.get(REFUSED), record.get(LOST)
+    if lost is not None:
+        return Reply(lost=str(lost))
     wire = len(record.deflate()) if hasattr(record, "deflate") else 0
     return Reply(body if isinstance(body, bytes) else None, str(refused) if refused is not None else None, wire_bytes=wire)
 
@@ -153,8 +156,20 @@ def answer(settings: Path, message: Message, context: Context) -> Message:
             got = agent.handle(body)
         fields = {} if got is None else {BODY: got}
     except FedsaError as e:
-        fields = {REFUSED: str(e)}
+        # The whole text may quote cells and name files: it stays in the log of this node.
+        print(f"fedsa: {e}", file=sys.stderr)
+        # The agent has refused nothing that it has not read.
+        fields = {LOST if isinstance(e, MachineError) else REFUSED: for_others(e)}
     return Message(RecordDict({RECORD: ConfigRecord(fields)}), reply_to=message)
+
+
+def for_others(e: FedsaError) -> str:
+    """What the server may read of an error."""
+    if e.code.startswith("message"):
+        return str(e)
+    from fedsa import _fedsa
+
+    return _fedsa.for_others(e.code, e.key, e.what)
 
 
 @contextmanager

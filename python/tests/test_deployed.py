@@ -161,6 +161,39 @@ def test_a_server_that_is_stopped_at_any_time_goes_on(tmp_path: Path, at: int, a
     assert np.array_equal(results.theta("m"), engine(text, here.files).theta("m"))
 
 
+TARGET = settings(ROWS, 'kind = "adaptive-newton"', "mean", 40).replace("[run]", "[run]\nstop = { residual = 1e-8 }")
+
+
+@pytest.mark.parametrize("at", [None, 4, 9])
+def test_a_target_is_reached_in_the_round_of_one_process(tmp_path: Path, at: int | None) -> None:
+    """The method asks about trial points: the residual of the iterate is known only where a trial has become it, also after a restart."""
+    here = Here(tmp_path, TARGET) if at is None else Stopping(tmp_path, TARGET, at, after=True)
+    if at is not None:
+        with pytest.raises(KeyboardInterrupt):
+            serve(here)
+    results, expected = serve(here), engine(TARGET, here.files)
+    assert np.array_equal(results.theta("m"), expected.theta("m"))
+    assert results.outcome("m").name == expected.outcome("m").name == "converged"
+    assert results.cost("m")["rounds"] == expected.cost("m")["rounds"]
+
+
+class Away(Here):
+    """One agent is away for two rounds."""
+
+    def reachable(self) -> Collection[str]:
+        return [name for name in self.names if name != "bob" or not 4 < self.exchanges <= 6]
+
+
+def test_the_weight_of_an_agent_that_is_away_is_recorded(tmp_path: Path) -> None:
+    lines: list[str] = []
+    serve(Away(tmp_path, SCAFFLSA), report=lines.append)
+    told = json.loads((tmp_path / "out/summary.json").read_text())["federation"]
+    (bob,) = [agent["weight"] for agent in told["agents"] if agent["name"] == "bob"]
+    missing = [one["missing"] for one in told["exchanges"]]
+    assert missing.count(0.0) == 3 and [one for one in missing if one] == pytest.approx([bob, bob])
+    assert sum(f"{bob:.1%} of the weight missing" in line for line in lines) == 2
+
+
 class Losing(Here):
     """Loses every seventh answer once: the agent has answered."""
 

@@ -260,6 +260,12 @@ pub fn is_farewell(answer: &[u8]) -> bool {
     enrolment::is_farewell(answer)
 }
 
+/// What other machines may read of an error with this code, key and text.
+#[pyfunction]
+pub fn for_others(code: &str, key: &str, what: &str) -> String {
+    fedsa::error::for_others(code, key, what)
+}
+
 /// An agent with its own data.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct LocalAgent(Mutex<deployment::LocalAgent>);

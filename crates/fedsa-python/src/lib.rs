@@ -67,6 +67,7 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<deployments::Enrolment>()?;
     m.add_class::<deployments::Membership>()?;
     m.add_function(wrap_pyfunction!(deployments::is_farewell, m)?)?;
+    m.add_function(wrap_pyfunction!(deployments::for_others, m)?)?;
     m.add_class::<deployments::LocalAgent>()?;
     m.add_class::<nodes::ClientNode>()?;
     m.add_class::<nodes::Federation>()?;

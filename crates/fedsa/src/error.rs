@@ -124,6 +124,11 @@ impl Error {
         self.code.kind()
     }
 
+    /// What other machines may read of this error ([`for_others`]).
+    pub fn for_others(&self) -> String {
+        for_others(self.code.name(), &self.key, &self.what)
+    }
+
     /// Its code, finer than the kind.
     pub fn code(&self) -> ErrorCode {
         self.code
@@ -196,6 +201,33 @@ impl Error {
     }
 }
 
+/// What other machines may read of an error with this code, key and text. A refusal of a message is about the message, and others read it
+/// all. Other texts may quote cells and name files of this machine: others read the code, the setting, and the line or row with its column.
+/// The whole text belongs in this machine's log.
+pub fn for_others(code: &str, key: &str, what: &str) -> String {
+    if code.starts_with("message") {
+        return what.to_string();
+    }
+    let setting = if code.starts_with("setting") && !key.is_empty() { format!(", {}", shown(key)) } else { String::new() };
+    let place = place_in(what).map_or(String::new(), |place| format!(", {place}"));
+    format!("{code}{setting}{place}: the log of the agent has the reason")
+}
+
+/// The line or row that a text names, with the column that follows it, such as ``line 3, column `age` ``.
+fn place_in(what: &str) -> Option<&str> {
+    let of = |word: &str| {
+        what.match_indices(word).map(|(at, _)| at).find(|at| what[at + word.len()..].starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let start = of("line ").or_else(|| of("row "))?;
+    let digits = start + what[start..].find(' ')? + 1;
+    let mut end = digits + what[digits..].find(|c: char| !c.is_ascii_digit()).unwrap_or(what.len() - digits);
+    const COLUMN: &str = ", column `";
+    if what[end..].starts_with(COLUMN) {
+        end += COLUMN.len() + what[end + COLUMN.len()..].find('`').map_or(0, |closed| closed + 1);
+    }
+    Some(&what[start..end])
+}
+
 /// Refuses a setting outside its range, with the code [`ErrorCode::OutOfRange`].
 ///
 /// `accepted` is the range in words: "a positive number".
@@ -234,6 +266,19 @@ mod tests {
         let e = Error::new("run", "is wrong", "").at(whole);
         assert_eq!(e.to_string(), "a.toml: run: is wrong");
         assert_eq!(e.place().unwrap().file, "a.toml");
+    }
+
+    #[test]
+    fn others_read_the_place_and_no_cell() {
+        let of = |e: Error| e.for_others();
+        let data = |what: &str| of(Error::data("/home/eve/site.csv", what, ""));
+        let log = "the log of the agent has the reason";
+        assert_eq!(data("line 3, column `age`: `patient 4711` is not a finite number"), format!("data, line 3, column `age`: {log}"));
+        assert_eq!(data("a.csv: row 12: `patient 4711` is none"), format!("data, row 12: {log}"));
+        assert_eq!(data("the line of patient 4711"), format!("data: {log}"));
+        assert_eq!(of(Error::new("target", "191 labels: patient 4711, ..", "")), format!("setting, target: {log}"));
+        assert_eq!(of(Error::machine("/var/x cannot be written", "")), format!("machine: {log}"));
+        assert_eq!(of(Error::refused_message("round 3 after round 5", "")), "round 3 after round 5");
     }
 
     #[test]

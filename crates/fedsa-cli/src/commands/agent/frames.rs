@@ -28,12 +28,12 @@ pub enum Reply {
 impl Reply {
     /// The reply with the reason of a refusal.
     pub fn refused(e: &Error) -> Self {
-        Self::Refused(e.to_string())
+        Self::Refused(e.for_others())
     }
 
     /// The reply with the reason of a failure.
     pub fn failed(e: &Error) -> Self {
-        Self::Failed(e.to_string())
+        Self::Failed(e.for_others())
     }
 }
 
