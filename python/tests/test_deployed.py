@@ -173,8 +173,8 @@ def test_a_target_is_reached_in_the_round_of_one_process(tmp_path: Path, at: int
             serve(here)
     results, expected = serve(here), engine(TARGET, here.files)
     assert np.array_equal(results.theta("m"), expected.theta("m"))
-    assert results.outcome("m").name == expected.outcome("m").name == "converged"
-    assert results.cost("m")["rounds"] == expected.cost("m")["rounds"]
+    assert results.outcomes["m"].name == expected.outcomes["m"].name == "converged"
+    assert results.cost("m")["exchanges"] == expected.cost("m")["exchanges"]
 
 
 class Away(Here):
