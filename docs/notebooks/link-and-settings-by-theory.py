@@ -28,7 +28,7 @@ theory.summary()
 theory.plot()
 
 # %% [markdown]
-# What limits each candidate, and how each number is known (`exact`, `closure` or `leading order`).
+# `floor` says where each candidate stops, and how the number is known (`exact`, `closure` or `leading order`).
 
 # %%
 for label in theory.labels:

@@ -29,7 +29,7 @@ print(model.choice_["why"])
 model.summary()
 
 # %% [markdown]
-# The coefficients are those of all rows at one place:
+# The coefficients are the same as from all rows in one place:
 
 # %%
 from sklearn.linear_model import LogisticRegression

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Your own operator
 #
-# Twelve weather stations want one smooth curve through the temperatures of the day. Some of their sensors jump. An operator of one's own says
-# what an agent estimates; fedsa predicts where methods end, runs them, and takes a server rule of one's own.
+# Twelve weather stations want one smooth curve through the temperatures of the day. Some of their sensors jump. Your operator says
+# what an agent estimates. fedsa predicts where methods end, runs them, and takes a server rule of your own.
 #
 #     pip install 'fedsa[notebook]'
 
@@ -85,8 +85,8 @@ noisy.summary()
 # %% [markdown]
 # ## A server rule
 #
-# The average moves `theta` by the mean of the stations' directions. A rule of one's own may do something else with it: here a running mean of
-# past directions, and a step that shrinks. What it keeps is in `at.state`, so that checkpoints have it, and runs do not mix.
+# The average moves `theta` by the mean of the stations' directions. Your own rule may do something else with it: here a running mean of
+# past directions, and a step that shrinks. It keeps its memory in `at.state`, so that checkpoints have it, and runs do not mix.
 
 
 # %%

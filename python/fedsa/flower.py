@@ -146,21 +146,24 @@ def client_app(settings: Path) -> ClientApp:
 
 
 def answer(settings: Path, message: Message, context: Context) -> Message:
-    """A node's reply to a message of the server: its agent's answer, or why the agent refuses the message."""
-    fields: dict[str, Any] = {}
+    """A node's reply to a message of the server."""
+    return Message(RecordDict({RECORD: answered(settings, message.content, context)}), reply_to=message)
+
+
+def answered(settings: Path, content: RecordDict, context: Context) -> ConfigRecord:
+    """The record of a reply: the agent's answer, or why the agent refuses the message or could not get it."""
     try:
-        body = message.content[RECORD][BODY]
+        body = content[RECORD][BODY]
         if not isinstance(body, bytes):
             raise InputError("a message without bytes", "message.refused", BODY)
         with agent_of(settings, dict(context.node_config), dict(context.run_config), context.node_id) as agent:
             got = agent.handle(body)
-        fields = {} if got is None else {BODY: got}
+        return ConfigRecord({} if got is None else {BODY: got})
     except FedsaError as e:
         # The whole text may quote cells and name files: it stays in the log of this node.
         print(f"fedsa: {e}", file=sys.stderr)
         # The agent has refused nothing that it has not read.
-        fields = {LOST if isinstance(e, MachineError) else REFUSED: for_others(e)}
-    return Message(RecordDict({RECORD: ConfigRecord(fields)}), reply_to=message)
+        return ConfigRecord({LOST if isinstance(e, MachineError) else REFUSED: for_others(e)})
 
 
 def for_others(e: FedsaError) -> str:

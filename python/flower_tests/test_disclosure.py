@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -19,12 +20,12 @@ run = { rounds = 2 }
 
 
 def reply(folder: Path, config: dict[str, Any]) -> flower.Reply:
-    """The reply of a node with this configuration to some message."""
+    """The reply of a node with this configuration to some message, as the server reads it."""
     (folder / "settings.toml").write_text(SETTINGS)
-    record = RecordDict({flower.RECORD: ConfigRecord({flower.BODY: b"a message"})})
-    message = Message(record, dst_node_id=1, message_type="query")
+    asked = RecordDict({flower.RECORD: ConfigRecord({flower.BODY: b"a message"})})
     context = Context(run_id=1, node_id=1, node_config=config, state=RecordDict(), run_config={})
-    return flower.reply_of(flower.answer(folder / "settings.toml", message, context))
+    got = RecordDict({flower.RECORD: flower.answered(folder / "settings.toml", asked, context)})
+    return flower.reply_of(cast("Message", SimpleNamespace(content=got, has_error=lambda: False)))
 
 
 def test_a_refusal_has_the_column_and_the_line_and_no_cell(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

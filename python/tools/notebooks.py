@@ -43,7 +43,8 @@ def page(name: str, executed: Any) -> dict[str, str]:
     for cell in executed["cells"]:
         text = "".join(cell["source"])
         blocks.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
-        for output in cell.get("outputs", []):
+        # Warnings of other packages are no part of a page.
+        for output in (one for one in cell.get("outputs", []) if one.get("name") != "stderr"):
             data = output.get("data", {})
             if "image/svg+xml" in data:
                 picture = f"{name}-{len(files) + 1}.svg"
