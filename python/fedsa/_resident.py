@@ -63,7 +63,7 @@ class Resident:
         except OSError as e:
             raise MachineError(f"the agent does not answer: {e}", "machine", self.socket, "fedsa agent SETTINGS DATA --state DIR") from e
         if head[0] == 2:
-            raise InputError(body.decode(errors="replace"), "message.refused", self.socket)
+            raise InputError(body.decode(errors="replace"), "refused-message", self.socket)
         if head[0] > 2:
             raise MachineError(body.decode(errors="replace"), "machine", self.socket)
         return body if head[0] else None

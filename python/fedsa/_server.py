@@ -209,7 +209,7 @@ class Server:
             return False
         try:
             if reply.body is None:
-                raise InputError(reply.refused or "no application", "message.refused")
+                raise InputError(reply.refused or "no application", "refused-message")
             take(who, reply.body)
         except FedsaError as e:
             # Later refusals must not hide the reason of an exclusion at the founding.
@@ -375,7 +375,7 @@ class Server:
             progress.anew.remove(who)
             try:
                 if reply.body is None:
-                    raise InputError(reply.refused or "no application", "message.refused")
+                    raise InputError(reply.refused or "no application", "refused-message")
                 membership.renew(who, reply.body)
                 progress.excluded.pop(who, None)
             except FedsaError as e:

@@ -155,7 +155,7 @@ def answered(settings: Path, content: RecordDict, context: Context) -> ConfigRec
     try:
         body = content[RECORD][BODY]
         if not isinstance(body, bytes):
-            raise InputError("a message without bytes", "message.refused", BODY)
+            raise InputError("a message without bytes", "refused-message", BODY)
         with agent_of(settings, dict(context.node_config), dict(context.run_config), context.node_id) as agent:
             got = agent.handle(body)
         return ConfigRecord({} if got is None else {BODY: got})
@@ -168,7 +168,7 @@ def answered(settings: Path, content: RecordDict, context: Context) -> ConfigRec
 
 def for_others(e: FedsaError) -> str:
     """What the server may read of an error."""
-    if e.code.startswith("message"):
+    if e.code == "refused-message":
         return str(e)
     from fedsa import _fedsa
 

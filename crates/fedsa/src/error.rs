@@ -205,7 +205,7 @@ impl Error {
 /// all. Other texts may quote cells and name files of this machine: others read the code, the setting, and the line or row with its column.
 /// The whole text belongs in this machine's log.
 pub fn for_others(code: &str, key: &str, what: &str) -> String {
-    if code.starts_with("message") {
+    if code == ErrorCode::RefusedMessage.name() {
         return what.to_string();
     }
     let setting = if code.starts_with("setting") && !key.is_empty() { format!(", {}", shown(key)) } else { String::new() };
