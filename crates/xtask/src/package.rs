@@ -34,11 +34,7 @@ const PACKAGES: &[&str] = &[
 pub fn install() -> Result<PathBuf, String> {
     let python = python::interpreter(PACKAGES)?;
     let wheels = root().join("target/wheels");
-    // Of earlier versions there may be others.
-    let _ = std::fs::remove_dir_all(&wheels);
-    let mut build = Command::new(&python);
-    build.args(["-m", "maturin", "build", "--release", "--locked", "--quiet", "--interpreter"]).arg(&python).arg("--out").arg(&wheels);
-    passes(build.current_dir(root()))?;
+    build(&python, &wheels, "--quiet")?;
     let wheel = made(&wheels, "whl")?;
     install_wheel(&python, &wheel)?;
     Ok(python)
@@ -49,10 +45,15 @@ pub fn install() -> Result<PathBuf, String> {
 /// # Errors
 /// When there is no Python 3 here, maturin cannot be had, or they cannot be built.
 pub fn distribute(folder: &Path) -> Result<(), String> {
-    let python = python::interpreter(&[MATURIN])?;
+    build(&python::interpreter(&[MATURIN])?, folder, "--sdist")
+}
+
+/// Builds the wheel in the release profile into an empty folder, with one more option of maturin.
+fn build(python: &Path, folder: &Path, option: &str) -> Result<(), String> {
+    // Of earlier versions there may be others.
     let _ = std::fs::remove_dir_all(folder);
-    let mut build = Command::new(&python);
-    build.args(["-m", "maturin", "build", "--release", "--locked", "--sdist", "--interpreter"]).arg(&python).arg("--out").arg(folder);
+    let mut build = Command::new(python);
+    build.args(["-m", "maturin", "build", "--release", "--locked", option, "--interpreter"]).arg(python).arg("--out").arg(folder);
     passes(build.current_dir(root()))
 }
 
