@@ -51,6 +51,7 @@
 //! | [`local`] | client halves: agents' answers to the server's messages |
 //! | [`protocol`] | the messages between the halves of a method |
 //! | [`uplink`], [`message`] | links (codecs and media), and messages with their bytes |
+//! | [`secure`] | secure sums: the grid, keys and masks |
 //! | [`server`] | server halves: updates from the answers |
 //! | [`method`] | methods: settings, two halves, a protocol; `fedsa_methods` has implementations |
 //! | [`federation`] | settings on which all ends of a federation agree: method, link, weights, seed, start, with a digest |
@@ -97,6 +98,7 @@ pub mod round;
 pub mod sampling;
 pub mod saved;
 pub mod schedule;
+pub mod secure;
 pub mod server;
 pub mod session;
 pub mod settings;

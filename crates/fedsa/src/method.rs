@@ -42,8 +42,13 @@ pub fn check_link(settings: &dyn MethodSettings, client: &dyn Client, protocol: 
     settings.check_link(&link)?;
     check_parts(client, protocol, uplink, d)?;
     if protocol.wants_each_anywhere() && link.is_sum_only {
-        let what = "the method needs each agent's message, and over the air only their sum arrives";
-        return Err(Error::new("uplink", what, "a link that delivers one message per agent"));
+        let what = "the method needs each agent's message, and over this link only their sum arrives";
+        let help = "a link that delivers one message per agent, or a method that needs sums only: fedlsa, scafflsa, fedhsa, lstd, gd, lbfgs or newton";
+        return Err(Error::new("uplink", what, help));
+    }
+    if uplink.secure_sum().is_some() && settings.shape().participants.is_some() {
+        let what = "secure-sum with some of the agents in a round, whose masks would not be those of all";
+        return Err(Error::new("participants", what, "all agents, or a link without secure-sum"));
     }
     if client.facts().agents.is_some() { check_alone(protocol, &link) } else { check_lanes(client, &link) }
 }
@@ -76,7 +81,7 @@ fn check_robust(settings: &dyn MethodSettings, protocol: &Protocol, link: &LinkF
     let refused =
         |what: String| Err(Error::new("uplink.aggregation", what, "`mean`, or a method that averages directions, operators or gradients"));
     if link.is_sum_only {
-        return refused("over the air only the sum of the answers arrives, and a robust mean needs each one".into());
+        return refused("over this link only the sum of the answers arrives, and a robust mean needs each one".into());
     }
     if matches!(settings.shape().drift, Drift::ControlVariate { .. }) {
         return refused("the agents' control variates sum to zero only if v is the mean of what agents send".into());
@@ -142,7 +147,7 @@ fn check_lanes(client: &dyn Client, link: &LinkFacts) -> Result<()> {
     }
     if client.copied_controls().is_some() && link.is_sum_only {
         return refused(
-            "rule = \"acknowledged\" needs to know which messages are in a round's mean, which over the air is unknown",
+            "rule = \"acknowledged\" needs to know which messages are in a round's mean, which over a link that delivers only sums is unknown to single agents",
             "rule = \"auto\" or \"afresh\"",
         );
     }

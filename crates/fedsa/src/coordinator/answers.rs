@@ -26,6 +26,9 @@ impl Coordinator {
 
     /// The weight of the open question's participants, and of those whose answers count.
     pub(crate) fn weight_answered(&self) -> (f64, f64) {
+        if let Some(weight) = self.weight_of_masked() {
+            return weight;
+        }
         let (asked, weights) = (self.asked(), self.federation.weights());
         let has_answered = |i: usize| self.state.replies.of(i).is_some();
         let answered = asked.iter().enumerate().filter(|(i, _)| has_answered(*i)).map(|(_, c)| weights[*c]).sum();
@@ -34,12 +37,16 @@ impl Coordinator {
 
     /// The point that the open question is about: its model, or the iterate if agents answer with systems.
     pub(crate) fn point(&self) -> Option<&[f64]> {
-        let has_systems = self.protocol.wanted(self.state.ask.down.exchange).iter().any(|want| want.part == Part::System);
-        if has_systems { Some(self.theta()) } else { self.state.ask.down.find(Part::Model)?.numbers() }
+        let down = &self.asked_about().down;
+        let has_systems = self.protocol.wanted(down.exchange).iter().any(|want| want.part == Part::System);
+        if has_systems { Some(self.theta()) } else { down.find(Part::Model)?.numbers() }
     }
 
     /// The norm of `sum p_c x_c / sum p_c` over the accepted answers to the open question, with the part x.
     pub(crate) fn mean_answer(&self) -> Option<(Part, f64)> {
+        if self.is_masked {
+            return self.mean_of_masked();
+        }
         let vectors = [Part::Operator, Part::Gradient, Part::ExactGradient, Part::Direction, Part::System];
         let replies = self.state.replies.each();
         let answers = || self.asked().iter().zip(replies).filter_map(|(c, reply)| Some((*c, &reply.as_ref()?.parts)));
@@ -130,14 +137,17 @@ impl Coordinator {
     pub(crate) fn check(&self, agent: usize, parts: Vec<(Part, Body)>, len: usize) -> Result<Checked> {
         let at = self.place_of(agent)?;
         let (parts, is_diverged) = self.checked_parts(self.state.ask.down.exchange, parts)?;
+        self.check_seeds(agent, &parts)?;
         Ok(Checked { at, parts, is_diverged, len })
     }
 
     /// The parts of an answer for the server half, and whether the agent's numbers are no longer finite.
     pub(super) fn checked_parts(&self, exchange: u8, mut parts: Vec<(Part, Body)>) -> Result<(Vec<(Part, Body)>, bool)> {
-        let is_diverged = matches!(parts[..], [(Part::Diverged, _)]);
+        let is_diverged = matches!(parts[..], [(Part::Diverged, _)]) && !self.is_masked;
         if is_diverged {
             parts = self.protocol.diverged_answer(exchange);
+        } else if self.is_masked {
+            self.protocol.check_masked(exchange, &parts)?;
         } else {
             self.protocol.check_answer(exchange, &parts)?;
             self.server.accepts(exchange, &parts)?;
@@ -148,7 +158,8 @@ impl Coordinator {
     /// Counts an answer of `len` bytes. Numbers that are no longer finite were not sent.
     pub(super) fn count(&mut self, parts: &[(Part, Body)], is_diverged: bool, len: usize) {
         let mut sent = Sent::default();
-        sent.message(len, if is_diverged { &[] } else { parts }, self.federation.dim());
+        let masked = self.is_masked.then(|| self.protocol.diverged_answer(self.state.ask.down.exchange));
+        sent.message(len, if is_diverged { &[] } else { masked.as_deref().unwrap_or(parts) }, self.federation.dim());
         self.state.ledger.up(&sent);
     }
 

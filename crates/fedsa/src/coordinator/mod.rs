@@ -23,6 +23,7 @@ mod regrouped;
 mod replies;
 mod saved;
 pub(crate) mod server_end;
+mod unmasking;
 
 use std::sync::Arc;
 
@@ -35,12 +36,14 @@ use crate::message::{MAX_ROUNDS, Message, PART_HEADER_BYTES};
 use crate::protocol::Protocol;
 use crate::random::ALL;
 use crate::record::{Ledger, Output};
+use crate::secure::Grid;
 use crate::server::{Broadcast, ClientUpdate, Next, PerRecipient, Server};
 use crate::uplink::stage::Delay;
 use crate::uplink::{MessageKey, Uplink};
 use acknowledged::Acknowledged;
 use outstanding::Outstanding;
 use server_end::{OfExchange, ServerEnd, asked_weight};
+use unmasking::{MaskedSum, Unmasking};
 
 pub use faults::Exclusion;
 pub use handed_in::{Accepted, AgentStatus, Refusal};
@@ -90,6 +93,10 @@ pub struct Coordinator {
     refusals: Vec<Refusal>,
     /// The replayed record of nodes, if any.
     replay: Option<Arc<Replay>>,
+    /// The grid of secure sums, if the link has them.
+    grid: Option<Grid>,
+    /// Whether answers arrive masked: at a server of nodes. In one process they are only counted as if.
+    is_masked: bool,
 }
 
 /// The saved state, except the server half's.
@@ -119,6 +126,10 @@ struct State {
     exclusions: Vec<Exclusion>,
     /// The record of arrivals since the last call, if recorded.
     record: Option<ArrivalRecord>,
+    /// The masked sum that the open question unmasks.
+    masked: Option<MaskedSum>,
+    /// Numbers that agents clipped to the bound of secure sums.
+    clipped: u64,
 }
 
 impl Coordinator {
@@ -146,6 +157,8 @@ impl Coordinator {
             outstanding: Outstanding::default(),
             exclusions: Vec::new(),
             record: None,
+            masked: None,
+            clipped: 0,
         };
         Ok(Self {
             protocol,
@@ -159,6 +172,8 @@ impl Coordinator {
             keeps_letters: false,
             refusals: Vec::new(),
             replay: None,
+            grid: federation.grid(),
+            is_masked: false,
             federation: federation.clone(),
         })
     }
@@ -418,12 +433,19 @@ impl Coordinator {
         }
         let (next, are_finite) = match std::mem::replace(&mut self.state.replies, Replies::none()) {
             Replies::Sum { sum, arrived } => {
+                let (sum, arrived) = self.if_enough(sum, arrived);
                 self.acknowledge(&arrived);
-                self.receive_sum(sum, &arrived)
+                self.receive_sums(sum, &arrived)
             }
             Replies::Each(mut each) => {
                 each.resize(self.asked().len(), None);
-                self.receive(each)
+                match self.is_masked {
+                    true => match self.receive_masked(each) {
+                        Unmasking::Ask(ask) => return self.send(ask, Step::Ask),
+                        Unmasking::Sums(sum, arrived) => self.receive_sums(sum, &arrived),
+                    },
+                    false => self.receive(each),
+                }
             }
         };
         match next {
@@ -453,6 +475,7 @@ impl Coordinator {
             wanted,
             weights: federation.weights(),
             asked,
+            grid: self.grid,
             replay: replay.as_deref(),
             rules: federation.rules(),
             // More than half of the agents must stay.
@@ -483,6 +506,7 @@ impl Coordinator {
             false => Next::Done { tell: None },
         };
         self.acknowledge(&arrivals.arrived);
+        self.count_unmasking(&arrivals.arrived);
         if self.keeps_letters {
             self.updates = arrivals.updates;
         }

@@ -12,6 +12,7 @@ use crate::message::{Message, Part};
 use crate::parallel;
 use crate::protocol::{Gather, ReplySpec, are_finite};
 use crate::random::{Key, Purpose};
+use crate::secure::Grid;
 use crate::server::{ClientUpdate, Received};
 use crate::uplink::stage::Delay;
 use crate::uplink::{MessageKey, Uplink};
@@ -53,6 +54,8 @@ pub(crate) struct OfExchange<'a> {
     pub weights: &'a [f64],
     /// The participants.
     pub asked: &'a [usize],
+    /// The grid of secure sums, if the link has them.
+    pub grid: Option<Grid>,
     /// The replayed record of nodes, if any.
     pub replay: Option<&'a Replay>,
     pub rules: &'a AnswerRules,
@@ -96,7 +99,7 @@ impl ServerEnd {
     /// Delivers the answers that the media did not lose, one entry for each participant. Late ones wait for their round, sums have a fixed
     /// order, and the receiver's noise is added.
     fn arrive(&mut self, of: &OfExchange<'_>, mut updates: Vec<Option<ClientUpdate>>) -> Arrivals {
-        let OfExchange { uplink, at, wanted, weights, asked, replay, rules, most_faults } = *of;
+        let OfExchange { uplink, at, wanted, weights, asked, grid, replay, rules, most_faults } = *of;
         let MessageKey { round, exchange, .. } = at;
         let mut arrived = Vec::new();
         if let Some(late) = uplink.late() {
@@ -114,6 +117,10 @@ impl ServerEnd {
         } else if let Some(replay) = replay {
             updates.iter_mut().for_each(|update| *update = update.take().filter(|x| replay.delay(round, exchange, x.agent).is_some()));
         }
+        if uplink.secure_sum().is_some_and(|sum| updates.iter().flatten().count() < sum.least_agents) {
+            // The masks of so few answers are not removed.
+            updates.fill(None);
+        }
         let came = updates.iter().flatten().map(|update| (update.agent, update.answers)).collect();
         let faults = faults::remove(&mut updates, exchange, rules.faults, most_faults, &mut self.medians);
         if uplink.late().is_none() && !updates.iter().all(Option::is_some) {
@@ -122,6 +129,13 @@ impl ServerEnd {
         let is_summed = |part: Part| wanted.iter().any(|want| want.part == part && want.gather == Gather::Sum);
         for (part, body) in updates.iter_mut().flatten().flat_map(|update| &mut update.parts) {
             if is_summed(*part) { body.write_out() } else { part.settle(body) }
+        }
+        if let Some(grid) = grid {
+            for update in updates.iter_mut().flatten() {
+                let p = weights[update.agent];
+                update.weight = 1.0;
+                update.parts.iter_mut().for_each(|(_, body)| body.each_number(|x| *x = grid.share(p, *x)));
+            }
         }
         let sums = wanted.iter().filter(|want| want.gather == Gather::Sum).map(|want| {
             let found = updates.iter().map(|update| update.as_ref().map(|update| (update.weight, update.part(want.part))));

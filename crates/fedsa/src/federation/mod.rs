@@ -17,8 +17,9 @@ use crate::linalg::norm_sq;
 use crate::local::Client;
 use crate::method::{ControlRule, MethodSettings, MissingUpdate, Needs, Setting, check_link};
 use crate::problem::Field;
-use crate::protocol::Protocol;
+use crate::protocol::{Masks, Protocol};
 use crate::record::OutputRule;
+use crate::secure::Grid;
 use crate::uplink::Uplink;
 
 /// The settings that all ends of a federation share. Clones share large parts.
@@ -147,7 +148,7 @@ impl Federation {
         rules.check()?;
         let is_sum_only = self.uplink.facts().is_sum_only;
         if rules.need_single_answers() && is_sum_only {
-            let what = "rules for single answers, and over the air only their sum arrives";
+            let what = "rules for single answers, and over this link only their sum arrives";
             return Err(Error::new("rules", what, "the default rules, or a link that delivers one message per agent"));
         }
         let keeps_sum = self.control_rule().is_some_and(|rule| rule != ControlRule::Afresh);
@@ -277,7 +278,8 @@ impl Federation {
     /// When the method cannot work over this link.
     pub(crate) fn client(&self) -> Result<(Box<dyn Client>, Protocol)> {
         let setting = self.setting();
-        let (client, protocol) = (self.method.client(&setting), self.method.protocol(&setting));
+        let (client, mut protocol) = (self.method.client(&setting), self.method.protocol(&setting));
+        protocol.masks = self.uplink.secure_sum().map(|sum| Masks::new(sum.bits, self.agents()));
         check_link(&*self.method, &*client, &protocol, &self.uplink, self.dim())?;
         Ok((client, protocol))
     }
@@ -308,13 +310,23 @@ impl Federation {
     /// It covers the method with its settings, the link, weights, seed, start, epoch, run ([`Federation::of_run`]), and the problem's
     /// [`Description`], if any ([`Federation::of_problem`]), but neither data nor paths. It protects against mistakes, not against attacks.
     pub fn digest(&self) -> u64 {
+        u64::from_le_bytes(*self.full_digest().first_chunk().expect("32 bytes"))
+    }
+
+    /// All bytes of this hash (SHA-256), to which the keys of secure sums are bound.
+    pub fn full_digest(&self) -> [u8; 32] {
         let Self { method, uplink, weights, seed, start, problem, epoch, run, .. } = self;
         let settings = (&**method, &**uplink, &**weights, seed, &**start, problem.as_deref());
         match (epoch, run) {
-            (0, 0) => description::digest(&settings),
-            (epoch, 0) => description::digest(&(settings, epoch)),
-            (epoch, run) => description::digest(&(settings, epoch, run)),
+            (0, 0) => description::full_digest(&settings),
+            (epoch, 0) => description::full_digest(&(settings, epoch)),
+            (epoch, run) => description::full_digest(&(settings, epoch, run)),
         }
+    }
+
+    /// The grid of secure sums, if the link has them.
+    pub fn grid(&self) -> Option<Grid> {
+        self.uplink.grid(self.agents()).ok().flatten()
     }
 }
 

@@ -10,9 +10,10 @@ use crate::kernel::{Chunk, Lanes, flat, flat_mut};
 use crate::local::{Agent, AgentBatch, AgentMemory, Client, Last, Outbox, put, stride};
 use crate::message::{Body, Envelope, LastAnswer, Message, Part, TELL};
 use crate::problem::Field;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, is_unmasking, masked_exchange};
 use crate::random::{ALL, Stream};
 use crate::record::Work;
+use crate::secure::{Grid, MaskedAnswer, Pairs, pack};
 use crate::uplink::codec::Exact;
 use crate::uplink::{AgentEnd, Uplink};
 
@@ -31,6 +32,8 @@ pub struct ClientNode {
     digest: u64,
     /// The agent's number in the federation.
     agent: usize,
+    /// The number of agents.
+    agents: usize,
     /// The place of the agent's data in the field.
     place: usize,
     seed: u64,
@@ -39,6 +42,10 @@ pub struct ClientNode {
     log: Log,
     /// The largest number of rounds by which a question may be ahead of the last one.
     longest_gap: Option<u64>,
+    /// The grid of secure sums and the agent's weight, if the link has them.
+    grid: Option<(Grid, f64)>,
+    /// The keys that the agent shares with the others, for secure sums.
+    pairs: Option<Pairs>,
 }
 
 /// The last messages of the agent.
@@ -51,6 +58,8 @@ struct Log {
     /// The last round whose end message it received, plus one; 0 for none.
     told: u32,
     own: OwnMark,
+    /// The masks of the last masked answer, until the agent reveals their seeds.
+    masked: Option<MaskedAnswer>,
 }
 
 /// The agent's own mark ([`marks`]).
@@ -112,7 +121,8 @@ impl ClientNode {
         let (uplink, digest) = (Arc::clone(federation.uplink()), federation.digest());
         let feedback = vec![0.0; uplink.feedback_len(d, protocol.exchanges.len())];
         let (work, log) = (Work::default(), Log::default());
-        let longest_gap = None;
+        let (longest_gap, pairs) = (None, None);
+        let grid = federation.grid().map(|grid| (grid, federation.weights()[agent]));
         Ok(Self {
             field,
             uplink,
@@ -124,12 +134,15 @@ impl ClientNode {
             protocol,
             digest,
             agent,
+            agents,
             place,
             seed,
             feedback,
             work,
             log,
             longest_gap,
+            grid,
+            pairs,
         })
     }
 
@@ -139,6 +152,17 @@ impl ClientNode {
     #[must_use]
     pub fn with_longest_gap(self, rounds: u64) -> Self {
         Self { longest_gap: Some(rounds), ..self }
+    }
+
+    /// Sets the keys that the agent shares with the others in this epoch, which secure sums need.
+    ///
+    /// # Errors
+    /// When the keys are those of another agent or another number of agents.
+    pub fn with_pairs(self, pairs: Pairs) -> Result<Self> {
+        let given = format!("keys of agent {} of {}", pairs.agent(), pairs.agents());
+        let accepted = format!("keys of agent {} of {}", self.agent, self.agents);
+        require((pairs.agent(), pairs.agents()) == (self.agent, self.agents), "pairs", given, &accepted)?;
+        Ok(Self { pairs: Some(pairs), ..self })
     }
 
     /// This agent in the next epoch of its federation, with its new number. After losing its state, an agent is built with
@@ -223,7 +247,9 @@ impl ClientNode {
     fn in_order(&self, down: &Message) -> Result<()> {
         let at = (down.round, down.exchange);
         let before = self.log.taken.as_ref().map(|taken| (taken.round, taken.exchange));
-        if let Some(before) = before.filter(|before| *before >= at) {
+        // An exchange that unmasks a sum follows its masked exchange.
+        let order = |(round, e): (u64, u8)| (round, masked_exchange(e), is_unmasking(e));
+        if let Some(before) = before.filter(|before| order(*before) >= order(at)) {
             let what = format!("{} after {}", point(at.0, at.1), point(before.0, before.1));
             return Err(refused(what, "a later message, or an exact copy of the last one"));
         }
@@ -234,7 +260,8 @@ impl ClientNode {
         let follows = match down.exchange {
             0 => true,
             TELL => self.may_be_told(down),
-            e => before == Some((down.round, e - 1)) || self.protocol.exchange(e).is_some_and(|exchange| exchange.may_open),
+            e if is_unmasking(e) => before == Some((down.round, masked_exchange(e))),
+            e => before.is_some_and(|(round, before)| (round, masked_exchange(before)) == (down.round, e - 1)) || self.protocol.exchange(e).is_some_and(|exchange| exchange.may_open),
         };
         if follows {
             Ok(())
@@ -279,10 +306,13 @@ impl ClientNode {
     }
 
     fn compute(&mut self, down: &Message, control: Option<Vec<f64>>, last: Option<Last>) -> Result<Option<Vec<u8>>> {
-        let (d, envelope) = (self.field.dim(), self.envelope());
+        if is_unmasking(down.exchange) {
+            return self.reveal(down).map(Some);
+        }
+        let (d, envelope, grid) = (self.field.dim(), self.envelope(), self.grid);
         let at = place(self.seed, down.round, down.exchange, self.agent);
         let Self { field, uplink, client, memory, alone, lanes, outbox, seed, feedback, work, log, .. } = self;
-        let mut end = AgentEnd { uplink, at, feedback };
+        let mut end = AgentEnd { uplink, at, feedback, grid };
         if let (Some(xi), Some(controls)) = (&control, client.copied_controls()) {
             put(controls, memory, d, xi, down.part(Part::Model));
         }
@@ -308,12 +338,62 @@ impl ClientNode {
             let envelope = Envelope { mark: marks::OUT_OF_STEP, ..envelope };
             return Ok(Some(Message { parts, ..down.clone() }.encode(&envelope, &Exact, &mut Stream::default())));
         }
+        if grid.is_some() {
+            let sent = end.on_grid(parts);
+            outbox.arrived(0, sent.as_ref().map(|sent| &sent.parts[..]));
+            client.sent(&mut batch, down, outbox)?;
+            return sent.map(|sent| self.masked(down, sent.words)).transpose();
+        }
         let answer = end.send(parts, Some(&envelope));
         if let Some(sent) = answer.altered(uplink) {
             outbox.arrived(0, sent);
             client.sent(&mut batch, down, outbox)?;
         }
         Ok(answer.into_bytes())
+    }
+
+    /// The keys and the grid of secure sums.
+    fn keys(&self) -> Result<(&Pairs, Grid)> {
+        let keys = self.pairs.as_ref().zip(self.grid).map(|(pairs, (grid, _))| (pairs, grid));
+        keys.ok_or_else(|| refused("a question with secure sums to an agent without keys", "a node with the keys of its epoch"))
+    }
+
+    /// The masked answer of these words to a question.
+    fn masked(&mut self, down: &Message, mut words: Vec<u64>) -> Result<Vec<u8>> {
+        let (pairs, grid) = self.keys()?;
+        let common = self.protocol.exchange(down.exchange).map_or(0, |exchange| exchange.down.len());
+        let masked = MaskedAnswer::fresh(down.round, down.exchange, Message::hash(&down.parts[..common.min(down.parts.len())]))?;
+        masked.mask(pairs, grid, &mut words);
+        let bytes = self.packed(down, Part::Masked, pack(&words, grid));
+        self.log.masked = Some(masked);
+        Ok(bytes)
+    }
+
+    /// Reveals the seeds of the masks that do not cancel in the sum over the agents that the server names.
+    fn reveal(&mut self, down: &Message) -> Result<Vec<u8>> {
+        let (pairs, _) = self.keys()?;
+        let Some(Body::Packed(bitmap)) = down.find(Part::Answered) else { return Err(refused("no agents that answered", "their numbers")) };
+        let bits = |c: usize| bitmap[c / 8] >> (c % 8) & 1 == 1;
+        let answered: Vec<bool> = (0..self.agents).map(bits).collect();
+        let here = answered.iter().filter(|here| **here).count();
+        let least = self.uplink.secure_sum().map_or(0, |sum| sum.least_agents);
+        if !answered[self.agent] || here < least || bitmap.iter().map(|byte| byte.count_ones()).sum::<u32>() as usize != here {
+            let what = format!("a sum over {here} agents, or one without agent {}", self.agent);
+            return Err(refused(what, &format!("a sum over {least} agents or more, this one among them")));
+        }
+        let is_this = |masked: &&MaskedAnswer| (masked.round, masked.exchange) == (down.round, masked_exchange(down.exchange));
+        let Some(masked) = self.log.masked.as_ref().filter(is_this) else {
+            return Err(refused("the unmasking of an answer that this agent has not given", "one after its masked answer"));
+        };
+        let seeds = masked.revealed(pairs, &answered);
+        self.log.masked = None;
+        Ok(self.packed(down, Part::Seeds, seeds))
+    }
+
+    /// The bytes of an answer of one packed part.
+    fn packed(&self, down: &Message, part: Part, bytes: Vec<u8>) -> Vec<u8> {
+        let message = Message { parts: vec![(part, Body::Packed(bytes))], ..down.clone() };
+        message.encode(&self.envelope(), &Exact, &mut Stream::default())
     }
 
     /// Reads from a message whether the last answer counted, and updates the mark of the state. Returns the last answer, if the message

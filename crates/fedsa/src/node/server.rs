@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::local::Client;
 use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
 use crate::metrics::Observable;
+use crate::protocol::masked_exchange;
 use crate::random::{ALL, Purpose, Stream};
 
 /// The next step of the caller.
@@ -110,6 +111,7 @@ impl ServerNode {
         federation.check_real()?;
         let client = Some(federation.client()?.0).filter(|client| client.copied_controls().is_some());
         let mut coordinator = Coordinator::new(federation)?;
+        coordinator.expect_masks();
         let mut copies = Copies::default();
         if client.is_some() {
             coordinator.keep_letters();
@@ -193,7 +195,7 @@ impl ServerNode {
         let known = self.measured.iter().find(|(point, _)| point == theta).map(|(_, norm)| *norm);
         let is_about_theta = || coordinator.is_open() && coordinator.point() == Some(theta);
         // In a later exchange, directions are no means of operators.
-        let is_operator = |part: Part| part != Part::Direction || coordinator.question().down.exchange == 0;
+        let is_operator = |part: Part| part != Part::Direction || masked_exchange(coordinator.question().down.exchange) == 0;
         let mean = || coordinator.mean_answer().filter(|(part, _)| is_operator(*part));
         known.or_else(|| is_about_theta().then(mean).flatten().map(|(_, norm)| norm))
     }

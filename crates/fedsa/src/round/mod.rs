@@ -284,6 +284,7 @@ impl Run {
             answered: reached.as_ref().and_then(Reached::answered),
             participants,
             gains: gains.as_deref(),
+            grid: coordinator.grid(),
             is_last: usize::from(ask.down.exchange) + 1 == exchanges,
             strides: Strides {
                 memory: stride(&**client, d),

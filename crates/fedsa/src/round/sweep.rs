@@ -12,6 +12,7 @@ use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
 use crate::record::{Sent, Work};
+use crate::secure::Grid;
 use crate::server::PerRecipient;
 use crate::sums::accumulate;
 use crate::uplink::stage::delay::Before;
@@ -175,6 +176,8 @@ pub(super) struct Job<'a> {
     /// The round that each participant answered last, if some were not asked in the round before.
     pub answered: Option<&'a [Option<u64>]>,
     pub participants: &'a [usize],
+    /// The grid of secure sums, if the link has them.
+    pub grid: Option<Grid>,
     /// The factors by which participants' answers arrive, if they are summed over a link that is not clear.
     pub gains: Option<&'a [f64]>,
     /// Whether this is the round's last exchange, in which local steps are made.
@@ -280,7 +283,11 @@ impl Job<'_> {
             *counted = counted.and(Sent { messages: 1, vectors: 1, bytes: lens[l] as u64, ..Sent::default() });
             arrived[l] = gains[l] != 0.0;
             if let Some((_, x)) = outbox.sent(l).filter(|_| arrived[l]) {
-                accumulate(&mut sums[l / LANES * d..][..d], self.weights[*c] * gains[l], x);
+                let sum = &mut sums[l / LANES * d..][..d];
+                match self.grid {
+                    Some(grid) => sum.iter_mut().zip(x).for_each(|(sum, x)| *sum += grid.share(self.weights[*c], *x)),
+                    None => accumulate(sum, self.weights[*c] * gains[l], x),
+                }
             }
         }
     }
@@ -290,7 +297,8 @@ impl Job<'_> {
     #[inline(always)]
     fn send(&self, l: usize, c: usize, feedback: &mut [f64], outbox: &mut Outbox, (bytes, decoded): (&mut Vec<u8>, &mut [f64])) -> usize {
         let at = MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: c };
-        let mut end = AgentEnd { uplink: self.uplink, at, feedback };
+        let grid = self.grid.map(|grid| (grid, self.weights[c]));
+        let mut end = AgentEnd { uplink: self.uplink, at, feedback, grid };
         if let Some((part, x)) = outbox.sent(l) {
             let len = end.send_vector(x, bytes, decoded);
             if self.uplink.alters() {

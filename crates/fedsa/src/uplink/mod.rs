@@ -11,14 +11,16 @@ pub mod stage;
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::message::{Envelope, Message};
 use crate::random::{ALL, Key, Purpose, Stream};
+use crate::secure::Grid;
 pub(crate) use agent_end::{AgentEnd, Answer};
 pub use aggregation::Aggregation;
 use codec::{Codec, Exact};
 use stage::bit_budget::BitBudget;
 use stage::delay::{Delay, Pull};
+use stage::secure_sum::SecureSum;
 use stage::{Act, Alteration, Channel, LinkStage};
 
 /// A link: the codec and stages of agents' messages, the server's mean, and the codec of the server's messages.
@@ -63,6 +65,8 @@ pub struct LinkFacts {
     pub is_lost: bool,
     /// The server gets only sums.
     pub is_sum_only: bool,
+    /// These sums are analogue: with gains and noise, of unknown messages.
+    pub is_analogue: bool,
     /// The server uses directions at old models (pull), at most this many rounds old.
     pub stale: Option<u64>,
     /// Answers arrive late (push), by at most this many rounds.
@@ -89,6 +93,7 @@ impl Uplink {
             is_altered: self.alters(),
             is_lost: self.channels().next().is_some(),
             is_sum_only: self.is_sum_only(),
+            is_analogue: self.acts().any(|act| matches!(act, Act::AddsUp { .. })),
             stale: self.pull().map(|pull| pull.delay.max()),
             late: self.late().map(Delay::max),
             is_robust: !self.aggregation.is_mean(),
@@ -132,7 +137,20 @@ impl Uplink {
     }
 
     fn is_sum_only(&self) -> bool {
-        self.acts().any(|act| matches!(act, Act::AddsUp { .. }))
+        self.acts().any(|act| matches!(act, Act::AddsUp { .. } | Act::Masks(_)))
+    }
+
+    /// The stage of secure sums.
+    pub fn secure_sum(&self) -> Option<&SecureSum> {
+        self.acts().find_map(|act| if let Act::Masks(sum) = act { Some(sum) } else { None })
+    }
+
+    /// The grid of secure sums of N agents.
+    ///
+    /// # Errors
+    /// As [`Grid::new`].
+    pub fn grid(&self, agents: usize) -> Result<Option<Grid>> {
+        self.secure_sum().map(|sum| sum.grid(agents)).transpose()
     }
 
     /// Whether a stage alters the vectors that agents send.
@@ -162,7 +180,15 @@ impl Uplink {
         let act = stage.act();
         let refused = |what: &str, help: &str| Err(Error::new("", what, help));
         if self.is_sum_only() && !matches!(act, Act::Limits(_)) {
-            return refused("a medium after over-the-air, which leaves only a sum", "over-the-air as the last medium");
+            return refused("a medium after one that leaves only a sum", "over-the-air or secure-sum as the last medium");
+        }
+        let is_secure = self.secure_sum().is_some() || matches!(act, Act::Masks(_));
+        if is_secure && self.acts().chain([act]).any(|act| !matches!(act, Act::Masks(_) | Act::Alters(_) | Act::Weakens(_))) {
+            let help = "clip, noise, erasure or gilbert-elliott before secure-sum: masks cancel only in a sum of whole answers to one question";
+            return refused("a delay, a budget or an analogue sum beside secure-sum", help);
+        }
+        if is_secure && !self.codec.is_exact() {
+            return refused("a codec beside secure-sum, whose grid encodes what agents send", "fewer `bits` of secure-sum, and no codec");
         }
         match act {
             Act::Limits(_) if self.budget().is_some() => return refused("two bit budgets on one link", "one"),
@@ -193,6 +219,11 @@ impl Uplink {
         }
         self.downlink.check_dim(d).map_err(|e| e.inside("downlink.codec"))?;
         self.aggregation.check().map_err(|e| e.inside("uplink"))?;
+        self.grid(agents).map_err(|e| e.inside("uplink.media"))?;
+        if let Some(sum) = self.secure_sum() {
+            let accepted = format!("secure-sum with `least_agents` of at most {agents}, the number of agents");
+            require(sum.least_agents <= agents, "uplink.media.least_agents", sum.least_agents, &accepted)?;
+        }
         let mut again = Self { media: Vec::new(), ..self.clone() };
         self.media.iter().try_for_each(|stage| again.push(Arc::clone(stage))).map_err(|e| e.inside("uplink.media"))?;
         if let Some(budget) = self.budget().filter(|_| encodes) {
@@ -281,7 +312,7 @@ impl Uplink {
 
     /// Whether a codec, a budget or another stage alters agents' messages.
     pub fn alters(&self) -> bool {
-        !self.codec.is_exact() || self.alters_vectors() || self.budget().is_some()
+        !self.codec.is_exact() || self.alters_vectors() || self.budget().is_some() || self.secure_sum().is_some()
     }
 
     /// Turns the server's message `down` into the message that agents decode.
