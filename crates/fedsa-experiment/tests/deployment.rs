@@ -103,7 +103,6 @@ pub fn results(text: &str, data: &[Vec<String>]) -> Ran {
         enrolment.take(&format!("agent {c}"), &application).unwrap();
     }
     let enrolled = enrolment.close(deployment.dim(&enrolment).unwrap()).unwrap();
-    assert!(enrolled.excluded.is_empty());
     for told in &enrolled.admissions {
         assert!(tell(told.agent, &told.bytes).is_none());
     }
@@ -447,9 +446,9 @@ fn two_runs_of_one_file_are_told_apart() {
     assert_eq!(of_one[0], of_one[1]);
 }
 
-/// A number that stands for a missing one would make all other states one.
+/// A number that stands for a missing one would make all other states one: founding stops and names who has it.
 #[test]
-fn an_agent_whose_range_is_a_placeholder_s_is_excluded() {
+fn an_agent_whose_range_is_a_placeholder_s_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = logs(folder.path());
     let text = fs::read_to_string(&files[1]).unwrap();
@@ -460,43 +459,39 @@ fn an_agent_whose_range_is_a_placeholder_s_is_excluded() {
         fs::write(&path, lines.join("\n") + "\n").unwrap();
         path.to_str().unwrap().to_string()
     };
-    let honest = files.clone();
-    files.insert(0, strange("far.csv", "1e30"));
-    files.push(strange("further.csv", "-1e150"));
+    files.push(strange("far.csv", "1e30"));
     let of = |more: &str| {
         let problem = format!("{{ kind = \"logs\", features = {{ kind = \"fourier\", order = 2 }}, gamma = 0.9{more} }}");
         made(&settings(&problem, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 1))
     };
-    let (without, alone) = (founded(&of(""), &files, 3).unwrap(), founded(&of(""), &honest, 3).unwrap());
-    assert_eq!(without.membership.columns(), alone.membership.columns());
-    let excluded: Vec<&str> = without.excluded.iter().map(|(who, _)| &who[..]).collect();
-    assert_eq!(excluded, ["0", "4"]);
-    let one_run = [&without, &alone].map(|enrolled| enrolled.federation.clone().of_run(0).digest());
-    assert_eq!(one_run[0], one_run[1]);
-    assert!(
-        without.excluded[0].1.what.starts_with("column `s_0`: a range from -0.") && without.excluded[0].1.what.contains(" to 1e30, and")
-    );
-    // Nor do they come in later, also at a server that was restored.
-    let deployment = of("");
-    let saved = without.membership.save();
-    for mut membership in [without.membership, deployment.membership(3..=5, &saved).unwrap()] {
-        let mut take = |file: &String| {
-            let mut agent =
-                LocalAgent::new(&deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never()).unwrap();
-            let application = agent.handle(&membership.invitation()).unwrap().expect("an application");
-            membership.take("later", &application)
-        };
-        let e = take(&files[0]).unwrap_err();
-        assert!(e.what.starts_with("column `s_0`: a range from -0.") && e.what.contains("the federation's is from"), "{e:?}");
-        take(&honest[0]).unwrap();
-    }
-    // With all of them there is none, and ranges that are given are those of everybody.
-    let e = founded(&of(""), &files, 4).err().unwrap();
-    assert!(e.key == "problem.ranges" && e.what.starts_with("`0`: column `s_0`") && e.help.contains("in [problem]"), "{e:?}");
-    assert_eq!(founded(&of(", ranges = { s_0 = [-1.0, 2.0] }"), &files, 4).unwrap().admissions.len(), 5);
+    let e = founded(&of(""), &files, 3).err().unwrap();
+    assert!(e.what == "`3`: column `s_0` reaches more than 1000000 times as far as those of most agents", "{e:?}");
+    // Ranges that are given are those of everybody.
+    assert_eq!(founded(&of(", ranges = { s_0 = [-1.0, 2.0] }"), &files, 4).unwrap().admissions.len(), 4);
+    assert_eq!(founded(&of(""), &files[..3], 3).unwrap().admissions.len(), 3);
     // That of all numbers is the agent's own error.
     let e = founded(&of(""), &[strange("all.csv", "1.7e308"), strange("low.csv", "-1.7e308")], 2).err().unwrap();
     assert!(e.what.contains("`s_0`") && e.what.contains("e308"), "{e:?}");
+}
+
+/// The same columns in another order would be other features: the error names who has them and the first that differs.
+#[test]
+fn a_wrong_order_of_columns_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = |name: &str, header: &str| file(folder.path(), name, &format!("{header}\n1,2,3,0\n4,5,6,1\n7,8,1,0\n"));
+    let rows = [table("a.csv", "age,bmi,dose,y"), table("b.csv", "age,dose,bmi,y"), table("c.csv", "age,bmi,dose,y")];
+    let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-2 }";
+    let of_rows = made(&settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3));
+    let e = founded(&of_rows, &rows, 2).err().unwrap();
+    assert!(e.what == "`1`: column 2 is `dose` in place of `bmi`" && e.help.contains("in the same order"), "{e:?}");
+    let fewer = [rows[0].clone(), file(folder.path(), "d.csv", "age,bmi,y\n1,2,0\n4,5,1\n")];
+    let e = founded(&of_rows, &fewer, 2).err().unwrap();
+    assert!(e.what == "`1`: column 3 is none in place of `dose`", "{e:?}");
+    // An agent that comes later reads the same.
+    let mut membership = founded(&of_rows, &rows[..1], 1).unwrap().membership;
+    let mut later = LocalAgent::new(&of_rows, &rows[1..2], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let e = membership.take("later", &later.handle(&membership.invitation()).unwrap().unwrap()).unwrap_err();
+    assert!(e.what == "column 2 is `dose` in place of `bmi`", "{e:?}");
 }
 
 /// What the results of a federation cannot answer is said before its first round, and what they can is not refused at its end.

@@ -126,9 +126,6 @@ impl Deployment {
     }
 }
 
-/// The first epoch of a federation, and the applicants that cannot take part, each with the reason.
-type Founded = (Membership, Vec<(String, String)>);
-
 /// The server's side of enrolment.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct Enrolment {
@@ -168,10 +165,9 @@ impl Enrolment {
     }
 
     /// Founds the federation of the applicants.
-    fn close(&self, py: Python<'_>) -> PyResult<Founded> {
+    fn close(&self, py: Python<'_>) -> PyResult<Membership> {
         let enrolled = engine::brief(py, || self.deployment.found(&locked(&self.enrolment)))?;
-        let excluded = enrolled.excluded.into_iter().map(|(who, why)| (who, why.to_string())).collect();
-        Ok((Membership(Mutex::new(enrolled.membership)), excluded))
+        Ok(Membership(Mutex::new(enrolled.membership)))
     }
 
     fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {

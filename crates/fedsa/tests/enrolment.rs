@@ -128,7 +128,7 @@ fn numbers_are_those_that_are_claimed_and_the_free_ones_in_order() {
     assert!(enrolment.take("zero", &apply(3, Some(0))).unwrap_err().what.contains("second application"));
     assert!(enrolment.take("thief", &apply(2, Some(0))).unwrap_err().what.contains("`zero`"));
     assert!(enrolment.take("far", &apply(2, Some(4))).unwrap_err().what.contains("number 4"));
-    assert!(enrolment.close(None).is_err_and(|e| e.what.starts_with("2 agents can take part")));
+    assert!(enrolment.close(None).is_err_and(|e| e.what.starts_with("2 agents have applied")));
     enrolment.take("last", &apply(5, None)).unwrap();
     let enrolled = enrolment.close(None).unwrap();
     let numbers: Vec<_> = enrolled.admissions.iter().map(|told| (&told.sender[..], told.agent, told.rows)).collect();
@@ -158,14 +158,13 @@ fn the_highest_numbers_take_the_places_of_those_who_have_not_come() {
     assert!(applicant(1).admitted(admission(1)).is_ok() && applicant(1).admitted(admission(0)).is_err());
 }
 
-/// Columns are those of all rows, and the two ends agree on them; an agent with other columns does not keep the others out.
+/// Columns are those of all rows, and the two ends agree on them; an agent with other columns is named.
 #[test]
 fn columns_of_all_agents_are_told_and_agreed_on() {
     let mut enrolment = Enrolment::new(&terms(), 2..=9).unwrap();
     let invitation = enrolment.invite(4);
     let of = |low, high| Applicant::new(&terms(), 2).with_columns(columns(low, high));
     let stranger = Applicant::new(&terms(), 2).with_columns(vec![ColumnSummary::of_numbers("other", [1.0]).unwrap()]);
-    enrolment.take("stranger", &stranger.apply(&invitation).unwrap()).unwrap();
     for (name, (low, high)) in ["a", "b", "c"].iter().zip([(-1.0, 1.0), (0.0, 5.0), (-7.0, 0.5)]) {
         enrolment.take(name, &of(low, high).apply(&invitation).unwrap()).unwrap();
     }
@@ -175,8 +174,9 @@ fn columns_of_all_agents_are_told_and_agreed_on() {
     // The dimension follows from features that are made of the columns: the caller knows it.
     assert!(enrolment.close(None).is_err_and(|e| e.key == "dim"));
     let enrolled = enrolment.close(Some(D)).unwrap();
-    assert_eq!(enrolled.excluded.len(), 1);
-    assert!(enrolled.excluded[0].0 == "stranger" && enrolled.excluded[0].1.what.contains("1 columns in place of 2"));
+    enrolment.take("stranger", &stranger.apply(&invitation).unwrap()).unwrap();
+    let e = enrolment.close(Some(D)).err().unwrap();
+    assert_eq!(e.what, "`stranger`: column 1 is `other` of numbers in place of `s_0` of numbers");
     let told = of(0.0, 5.0).admitted(&enrolled.admissions[1].bytes).unwrap();
     assert_eq!((told.columns, told.federation.dim()), (seen, D));
     // Other columns are another federation.
@@ -187,19 +187,21 @@ fn columns_of_all_agents_are_told_and_agreed_on() {
     assert_ne!(fewer.close(Some(D)).unwrap().federation.digest(), enrolled.federation.digest());
 }
 
-/// One agent of another dimension is left out, and named where too few remain.
+/// One agent of another dimension stops the founding, and is named.
 #[test]
-fn an_agent_of_another_dimension_is_left_out() {
+fn an_agent_of_another_dimension_is_named() {
     let mut enrolment = Enrolment::new(&terms(), 2..=3).unwrap();
     let invitation = enrolment.invite(3);
     let of = |dim| Applicant::new(&terms(), 2).with_dim(dim).apply(&invitation).unwrap();
     enrolment.take("wide", &of(9)).unwrap();
     enrolment.take("a", &of(D)).unwrap();
     enrolment.take("b", &of(D)).unwrap();
+    let e = enrolment.close(None).err().unwrap();
+    assert_eq!(e.what, "`wide`: 9 components in place of 4");
+    enrolment.withdraw("wide");
     let enrolled = enrolment.close(None).unwrap();
-    assert_eq!((enrolled.federation.dim(), enrolled.federation.agents(), &enrolled.excluded[0].0[..]), (D, 2, "wide"));
-    let e = enrolment.close(Some(9)).err().unwrap();
-    assert!(e.what.contains("`a` cannot") && e.help == "at least 2 agents", "{e:?}");
+    assert_eq!((enrolled.federation.dim(), enrolled.federation.agents()), (D, 2));
+    assert_eq!(enrolment.close(Some(9)).err().unwrap().what, "`a`: not of 9 components");
 }
 
 /// Enrolment has a count of its own: every byte once.
@@ -465,8 +467,7 @@ fn who_cannot_join_is_told_why() {
     for (name, form) in [("a", "x, z"), ("b", "x, y"), ("c", "x, y")] {
         enrolment.take(name, &one(10).with_form(form.into()).apply(&invitation).unwrap()).unwrap();
     }
-    let enrolled = enrolment.close(None).unwrap();
-    assert_eq!((names(&enrolled.membership), &enrolled.excluded[0].0[..]), (vec!["b", "c"], "a"));
+    assert!(enrolment.close(None).is_err_and(|e| e.what.starts_with("`a`: data of another form")));
 }
 
 #[test]

@@ -7,11 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::claim::check_later;
 use super::frame::{self, Kind};
-use super::outliers::{FAR_ENOUGH, beyond};
 use super::terms::TermsHashes;
 use super::{
-    Application, ColumnSummary, FederationNotice, Invitation, LONGEST_SENDER, Marks, OTHER_FORM, Terms, VERSION, announce, announce_to_new,
-    difference, unknown_value,
+    Application, ColumnSummary, FederationNotice, Invitation, LONGEST_SENDER, Marks, Terms, VERSION, announce, announce_to_new, unknown_value,
 };
 use crate::coordinator::Accepted;
 use crate::error::{Error, Result, quoted, require};
@@ -76,8 +74,6 @@ pub struct Membership {
     agents: RangeInclusive<usize>,
     federation: Federation,
     state: State,
-    /// The columns by whose ranges features are scaled.
-    bounded: Vec<String>,
 }
 
 /// The saved state.
@@ -110,13 +106,7 @@ impl Membership {
         let (weights, start) = (federation.weights().to_vec(), federation.start().to_vec());
         let run = federation.run();
         let state = State { epoch: 0, members, weights, columns, form, start, waiting: Vec::new(), run };
-        Self { terms: terms.clone(), agents, federation, state, bounded: Vec::new() }
-    }
-
-    /// Sets bounded columns: no agent joins whose range of one of them reaches a million times as far from the middle of the federation's
-    /// range as this range does ([`super::Enrolment::outliers`]).
-    pub fn with_bounded(self, columns: Vec<String>) -> Self {
-        Self { bounded: columns, ..self }
+        Self { terms: terms.clone(), agents, federation, state }
     }
 
     /// Sets the rules by which the server counts answers.
@@ -187,7 +177,6 @@ impl Membership {
     /// Nothing changes then.
     /// - The bytes are damaged, or not an application of this version.
     /// - Settings, columns or the dimension differ; the error names them.
-    /// - Its ranges are too wide ([`Membership::with_bounded`]).
     /// - The sender is already a member, or its number is taken.
     pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
         require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
@@ -217,20 +206,12 @@ impl Membership {
     /// Checks that an application's columns, form and dimension fit the federation.
     fn check_columns(&self, application: &Application) -> Result<()> {
         let State { columns, form, .. } = &self.state;
-        if let Some(what) = difference(columns, &application.columns) {
+        let dim = application.dim.map(|_| self.federation.dim() as u32);
+        if let Some(what) = application.difference(&self.terms, (columns, form.as_deref(), dim)) {
             return Err(refused(what, "the columns with which the federation was founded"));
         }
         if let Some(what) = unknown_value(columns, &application.columns) {
             return Err(refused(what, "categories and labels of the agents with which the federation was founded"));
-        }
-        if let Some(what) = self.bounded.iter().find_map(|name| beyond(columns, &application.columns, name)) {
-            return Err(refused(what, FAR_ENOUGH));
-        }
-        if application.form != *form {
-            return Err(refused(OTHER_FORM, "those with which the federation was founded"));
-        }
-        if let Some(dim) = application.dim.filter(|dim| *dim as usize != self.federation.dim()) {
-            return Err(refused(format!("{dim} components"), &format!("{} components, as the others", self.federation.dim())));
         }
         Ok(())
     }
@@ -286,8 +267,7 @@ impl Membership {
         let weights = self.terms.weights(&rows);
         let federation = self.federation.next_epoch(weights.clone())?;
         let state = State { epoch: self.state.epoch + 1, members, weights, waiting: waiting.to_vec(), ..self.state.clone() };
-        let (terms, agents, bounded) = (self.terms.clone(), self.agents.clone(), self.bounded.clone());
-        Ok((Self { terms, agents, federation, state, bounded }, from))
+        Ok((Self { terms: self.terms.clone(), agents: self.agents.clone(), federation, state }, from))
     }
 
     /// The state as bytes, for a server that is restarted.
@@ -312,6 +292,6 @@ impl Membership {
             epoch => founded.at_epoch(state.weights.clone(), epoch),
         };
         let federation = founded.map(|founded| founded.of_run(state.run)).and_then(at_epoch).map_err(|_| LAYOUT.foreign())?;
-        Ok(Self { terms: terms.clone(), agents, federation, state, bounded: Vec::new() })
+        Ok(Self { terms: terms.clone(), agents, federation, state })
     }
 }

@@ -30,9 +30,6 @@ pub struct FederationSpec {
     /// ends the federation.
     #[schemars(range(min = 1))]
     pub norm_limit: Option<f64>,
-    /// Excludes agents whose last LIBSVM column is more than this many times as large as most agents', if three or more have come.
-    #[schemars(range(min = 1))]
-    pub width_limit: f64,
     /// Consecutive rounds without an answer after which an agent has left; never by default.
     #[schemars(range(min = 1))]
     pub leave_after: Option<u64>,
@@ -54,7 +51,6 @@ impl Default for FederationSpec {
             repeats: 1,
             missing: MissingAnswers::default(),
             norm_limit: None,
-            width_limit: 100.0,
             leave_after: None,
             invite: 20.0,
             longest_gap: None,
@@ -70,7 +66,6 @@ impl FederationSpec {
         require((0.0..=1.0).contains(&self.least_share), "least_share", self.least_share, "a share of the weights, in [0, 1]")?;
         let is_limit = self.norm_limit.is_none_or(|limit| limit > 1.0);
         require(is_limit, "norm_limit", self.norm_limit.unwrap_or_default(), "a number above 1")?;
-        require(self.width_limit >= 1.0 && self.width_limit.is_finite(), "width_limit", self.width_limit, "a number of at least 1")?;
         require(self.leave_after != Some(0), "leave_after", 0, "one round or more")?;
         require(self.longest_gap != Some(0), "longest_gap", 0, "one round or more")
     }
