@@ -19,9 +19,6 @@ from fedsa.errors import FedsaError, InputError, MachineError
 # Rounds without any answer after which the server stops.
 MAX_UNANSWERED = 3
 
-# The most restarts of enrolment in one call for agents whose data changed. Without a limit one agent could block the others.
-MAX_FOUNDED = 3
-
 
 def listed(reasons: Mapping[str, str], most: int = 5) -> str:
     """The first `most` agents with the reasons why they do not take part, and the number of the others."""
@@ -68,8 +65,6 @@ class Server:
         # The names of the members, by number.
         self.names: list[str] = []
         self.unanswered = 0
-        # How often this call restarted enrolment.
-        self.founded_anew = 0
         # The last change of members that was refused.
         self.refused: tuple[list[str], list[str]] | None = None
         self.progress = Progress()
@@ -230,7 +225,6 @@ class Server:
         stay = set(self.names)
         progress.strangers = [who for who in progress.strangers if who in stay] + joined
         progress.admitted, progress.retold, progress.wanted, progress.heard = [], [], [], []
-        progress.anew, progress.renewed = [], []
         progress.leaving = [who for who in progress.leaving if who in stay]
         progress.silent = {who: n for who, n in progress.silent.items() if who in stay}
         progress.again = {who: rounds for who, rounds in progress.again.items() if who not in stay}
@@ -241,30 +235,6 @@ class Server:
         self.history.add_epoch(record)
         self.refused = None
         self.report(str(record))
-
-    def _changed(self) -> list[str]:
-        """Members whose data changed since their application."""
-        progress = self.progress
-        return [who for who in self.names if who in progress.leaving and who in progress.excluded and who not in progress.barred]
-
-    def _is_to_found_anew(self) -> bool:
-        """Whether to restart enrolment: data of members changed before the first round, and the limit of restarts is not reached."""
-        node, membership = self.node, self.membership
-        assert node is not None and membership is not None
-        return node.rounds() == 0 and membership.epoch == 0 and self.founded_anew < MAX_FOUNDED and bool(self._changed())
-
-    def _found_anew(self) -> None:
-        """Restart enrolment, so that all agents apply with their current data."""
-        self.founded_anew += 1
-        self.report(f"the federation is founded anew: {', '.join(self._changed())} applied with other data before the first round")
-        epoch, progress = self.history.epochs[-1], self.progress
-        # The costs so far count for the next epoch.
-        cost = [a + b for a, b in zip(progress.cost, (epoch.messages, epoch.bytes_down, epoch.bytes_up))]
-        self.progress = Progress(excluded=progress.excluded, cost=cost, cost_seconds=progress.cost_seconds + epoch.seconds)
-        self.history = History(self.history.file)
-        self.enrolment = self.deployment.enrolment(*self.agents)
-        self.membership, self.node, self.names, self.unanswered = None, None, [], 0
-        self.enrol()
 
     def _regroup(self) -> None:
         """Begin the next epoch, if agents joined or left since the last round."""
@@ -314,19 +284,14 @@ class Server:
                 progress.again[who] = [now + rounds, 2 * rounds]
 
     def _admit(self, numbers: Collection[int]) -> dict[str, str]:
-        """Announce the epoch to members that do not know it yet. Returns the reasons of those that refuse it for good."""
+        """Announce the epoch to members that do not know it yet. Returns the reasons of those that refuse the full announcement."""
         progress, membership = self.progress, self.membership
         assert membership is not None
         waiting = {self.names[c]: c for c in numbers if self.names[c] not in progress.admitted}
         final: dict[str, str] = {}
         if not waiting:
             return final
-        self._invite_anew([who for who in waiting if who in progress.anew])
-        # Agents that cause a restart of enrolment would refuse this epoch again.
-        untold = {*progress.anew, *(self._changed() if self._is_to_found_anew() else ())}
-        messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items() if who not in untold}
-        if not messages:
-            return final
+        messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items()}
         progress.count(self.history.epochs[-1], list(messages.values()))
         replies, seconds = self._carry(messages, self.rules.deadline)
         self.history.epochs[-1].seconds += seconds
@@ -340,57 +305,13 @@ class Server:
                 if who not in progress.strangers:
                     # It does not know an earlier epoch, and needs the full announcement.
                     progress.strangers.append(who)
-                elif not self._begin_anew(who):
+                else:
                     final[who] = reply.refused
             self.report(f"{who} does not take part in this round: {why}")
         return final
 
-    def _begin_anew(self, who: str) -> bool:
-        """Schedule a reset of an agent that refused the full announcement, because its state is newer than the server's or belongs to another
-        federation. False if a reset was tried since its last answer."""
-        progress = self.progress
-        if who in progress.renewed:
-            return False
-        progress.renewed.append(who)
-        progress.anew.append(who)
-        return True
-
-    def _invite_anew(self, invited: Sequence[str]) -> None:
-        """Invite members that are to reset. The later announcement carries the mark of their application. Agents give up their state only for
-        such a mark."""
-        progress, membership, epoch = self.progress, self.membership, self.history.epochs[-1]
-        assert membership is not None
-        if not invited:
-            return
-        invitation = membership.invitation()
-        progress.count(epoch, [invitation] * len(invited))
-        replies, seconds = self._carry({who: invitation for who in invited}, self.rules.deadline)
-        epoch.seconds += seconds
-        for who in invited:
-            reply = replies.get(who, Reply(lost="no answer"))
-            if reply.lost is not None:
-                self.report(f"{who} was invited to begin anew: {reply.lost}")
-                continue
-            progress.anew.remove(who)
-            try:
-                if reply.body is None:
-                    raise InputError(reply.refused or "no application", "refused-message")
-                membership.renew(who, reply.body)
-                progress.excluded.pop(who, None)
-            except FedsaError as e:
-                self.report(f"{who} cannot begin anew: {e.what}")
-                progress.excluded[who] = f"it refuses what this server tells it, and cannot begin anew: {e.what}"
-                if reply.body is not None and who not in progress.leaving:
-                    # Its data changed. Either enrolment restarts, or the agent leaves with the next epoch and can join again with the new
-                    # data.
-                    progress.leaving.append(who)
-                continue
-            epoch.messages += 1
-            epoch.bytes_up += len(reply.body)
-            self.report(f"{who} begins anew, because it refuses what this server asks: its state is newer than the server's, or another one's")
-
     def _available(self) -> list[int]:
-        """Wait for members. Returns the numbers of the reachable ones; none if enrolment must restart."""
+        """Wait for members. Returns the numbers of the reachable ones."""
         assert self.node is not None
         waited = time.monotonic() + self.rules.deadline
         # When to ask agents again that refuse the announcement, and their reasons.
@@ -399,13 +320,8 @@ class Server:
             reachable, now = set(self.carrier.reachable()), time.monotonic()
             numbers = [c for c, who in enumerate(self.names) if who in reachable]
             told = self._admit([c for c in numbers if self.names[c] not in refusals or refusals[self.names[c]][0] <= now])
-            if self.progress.anew and self.node.rounds() == 0:
-                # Before the first round, find out whether the data of these members changed.
-                told |= self._admit([c for c in numbers if self.names[c] in self.progress.anew])
             again = time.monotonic() + max(self.rules.deadline / 4, 1.0)
             refusals.update({who: (again, why) for who, why in told.items()})
-            if self._is_to_found_anew():
-                return []
             admitted = [c for c in numbers if self.names[c] in self.progress.admitted]
             if admitted:
                 self.progress.wanted = [who for c, who in enumerate(self.names) if c not in admitted]
@@ -415,17 +331,10 @@ class Server:
                 self.progress.decided = -1
                 self._save()
                 if refusals:
-                    changed = self.progress.excluded
-                    what = "no agent takes part: " + listed({who: changed.get(who, why) for who, (_, why) in refusals.items()})
-                    raise MachineError(what, "machine", "agents", f"agents that accept what the server tells them; {self._how_to_go_on()}")
+                    what = "no agent takes part: " + listed({who: why for who, (_, why) in refusals.items()})
+                    raise MachineError(what, "machine", "agents", "agents that accept what the server tells them; the next call goes on")
                 raise MachineError("no agent can be reached", "machine", "agents", "agents that run; the next call goes on")
             time.sleep(0.2)
-
-    def _how_to_go_on(self) -> str:
-        """The advice when no agent answers."""
-        if not self._changed():
-            return "the next call goes on"
-        return f"the next call goes on if they have the data with which they applied; without {self.file} it founds the federation anew with what they have"
 
     def run(self) -> None:
         """Run the rounds."""
@@ -446,15 +355,7 @@ class Server:
                 if self.progress.decided < node.rounds() and not is_last:
                     self._regroup()
                     self.progress.decided = node.rounds()
-                available = self._available()
-                if not available and is_last:
-                    self.history.add_residual(None)
-                    continue
-                if not available:
-                    self._found_anew()
-                    kind, messages = self.node.todo()
-                    continue
-                kind, messages = self.node.open(available)
+                kind, messages = node.open(self._available())
             elif kind == "reached":
                 # The round stays open: its answers showed the result of the last one.
                 self._save()
@@ -474,7 +375,7 @@ class Server:
         if self.unanswered < MAX_UNANSWERED:
             return
         self._save()
-        accepted = f"agents that answer by the deadline; {self._how_to_go_on()}"
+        accepted = "agents that answer by the deadline; the next call goes on"
         raise MachineError(f"no agent has answered in {self.unanswered} rounds", "machine", "agents", accepted)
 
     def _is_over(self) -> bool:
@@ -574,15 +475,12 @@ class Server:
         return refusing
 
     def _tell_again(self, who: str) -> bool:
-        """Schedule a full announcement for an agent that refuses a question, because it may have lost its state or have an old one. If it
-        refuses again, schedule a reset. False if nothing is left to try."""
+        """Schedule a full announcement for an agent that refuses a question, because it may have lost its state. False if it got one since its
+        last answer: then its state is newer than the server's, and only its operator discards a state."""
         progress = self.progress
-        if who not in progress.admitted:
+        if who not in progress.admitted or who in progress.retold:
             return False
-        if who not in progress.retold:
-            progress.retold.append(who)
-        elif not self._begin_anew(who):
-            return False
+        progress.retold.append(who)
         progress.admitted.remove(who)
         progress.strangers.append(who)
         return True
@@ -597,9 +495,8 @@ class Server:
         progress.leaving = [one for one in progress.leaving if one != who]
         try:
             self.node.take(c, answer)
-            for told in (progress.retold, progress.renewed):
-                if who in told:
-                    told.remove(who)
+            if who in progress.retold:
+                progress.retold.remove(who)
             if who not in progress.barred:
                 progress.excluded.pop(who, None)
         except FedsaError as e:

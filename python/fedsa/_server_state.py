@@ -26,7 +26,7 @@ Kind = TypeVar("Kind")
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 
 # The layout of saved servers. The first line has this number and the checksum of the rest.
-LAYOUT = 5
+LAYOUT = 6
 
 
 @dataclass
@@ -206,9 +206,6 @@ class Progress:
     admitted: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     retold: list[str] = field(default_factory=list)
-    # Members that still refuse, and are to be invited to reset; and those for which a reset was tried since their last answer.
-    anew: list[str] = field(default_factory=list)
-    renewed: list[str] = field(default_factory=list)
     # Members that leave, and excluded agents that may not come back.
     leaving: list[str] = field(default_factory=list)
     barred: list[str] = field(default_factory=list)

@@ -168,8 +168,6 @@ def answered(settings: Path, content: RecordDict, context: Context) -> ConfigRec
 
 def for_others(e: FedsaError) -> str:
     """What the server may read of an error."""
-    if e.code == "refused-message":
-        return str(e)
     from fedsa import _fedsa
 
     return _fedsa.for_others(e.code, e.key, e.what)

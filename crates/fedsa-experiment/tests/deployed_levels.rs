@@ -183,8 +183,16 @@ fn categories_and_labels_that_do_not_go_together_are_named() {
         founded(&deployment, files.iter().copied(), at_least)
     };
     for (more, files, column) in [
-        ("", [&text, &text, &numbers], "column 1 is `the labels` of labels that are numbers in place of `colour` of categories that are texts"),
-        (", categorical = [\"colour\"]", [&text, &text, &numbers], "`colour` of categories that are numbers in place of `colour` of categories that are texts"),
+        (
+            "",
+            [&text, &text, &numbers],
+            "column 1 is `the labels` of labels that are numbers in place of `colour` of categories that are texts",
+        ),
+        (
+            ", categorical = [\"colour\"]",
+            [&text, &text, &numbers],
+            "`colour` of categories that are numbers in place of `colour` of categories that are texts",
+        ),
         ("", [&text, &text, &labels], "`the labels` of labels that are names in place of `the labels` of labels that are numbers"),
     ] {
         let e = of(more, &files, 2).err().unwrap();

@@ -228,11 +228,6 @@ impl Membership {
         engine::brief(py, || Ok(locked(&self.0).take(sender, application)? == Accepted::Counted))
     }
 
-    /// Takes the application of a member that must start again.
-    fn renew(&self, py: Python<'_>, sender: &str, application: &[u8]) -> PyResult<()> {
-        engine::brief(py, || locked(&self.0).renew(sender, application))
-    }
-
     /// The next epoch, and the previous numbers of its agents.
     fn next_epoch(&self, py: Python<'_>, leaving: Vec<String>) -> PyResult<(Membership, Vec<Option<usize>>)> {
         let leaving: Vec<&str> = leaving.iter().map(String::as_str).collect();

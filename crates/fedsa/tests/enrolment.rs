@@ -6,7 +6,7 @@ use crate::common::{bits, field, method};
 use fedsa::coordinator::Accepted;
 use fedsa::enrolment::{
     Applicant, ColumnContent, ColumnSummary, Enrolled, Enrolment, Membership, Terms, announced, farewell, is_announcement, is_enrolment,
-    is_farewell, mark_of, repeats,
+    is_farewell, repeats, run_of,
 };
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::uplink::Uplink;
@@ -253,7 +253,7 @@ fn another_version_is_refused_and_both_are_named() {
     // The version is behind the four bytes that say what it is.
     invitation[4] = 9;
     let e = Applicant::new(&terms(), 1).apply(&invitation).unwrap_err();
-    assert!(e.what.contains("version 9") && e.help.contains("version 6"), "{e:?}");
+    assert!(e.what.contains("version 9") && e.help.contains("version 7"), "{e:?}");
 }
 
 proptest! {
@@ -417,32 +417,20 @@ fn an_epoch_is_announced_to_those_who_know_the_federation_and_to_those_who_do_no
     assert!(is_farewell(&farewell()) && is_enrolment(&farewell()) && !is_farewell(&long));
 }
 
-/// An admission repeats the mark of the application for which it was made, and of a renewed one that of the last.
+/// An admission repeats the mark of the application for which it was made, and an invitation says to which run it is.
 #[test]
 fn admissions_have_the_marks_of_applications() {
-    let (terms, mark) = (terms(), mark_of(b"a state"));
-    assert!(mark != 0 && mark != mark_of(b"another state") && mark_of(b"") != 0);
+    let terms = terms();
     let agent = |rows| Applicant::new(&terms, rows).with_dim(D);
-    let mut first = members(&terms, &[100, 200]);
-    let invitation = first.invitation();
-    assert_eq!(agent(100).admitted(&first.admission(0)).unwrap().mark, 0);
-    let before = first.save();
-    let e = first.renew("a", &agent(101).apply_with(&invitation, mark).unwrap()).unwrap_err();
-    assert!(e.what.contains("101 rows") && e.help.contains("100 rows"), "{e:?}");
-    let e = first.renew("e", &agent(100).apply_with(&invitation, mark).unwrap()).unwrap_err();
-    assert!(e.what.contains("does not take part"), "{e:?}");
-    assert!(first.renew("a", &agent(100).with_agent(0).apply_with(&invitation, mark).unwrap()).is_err());
-    assert!(first.renew("a", &invitation).is_err());
-    assert_eq!(first.save(), before);
-
-    first.renew("a", &agent(100).apply_with(&invitation, mark).unwrap()).unwrap();
-    let again = Membership::restored(&terms, 2..=4, &first.save()).unwrap();
-    for membership in [first, again] {
-        assert_eq!(agent(100).admitted(&membership.admission(0)).unwrap().mark, mark);
-        assert_eq!(agent(200).admitted(&membership.admission(1)).unwrap().mark, 0);
-        let (next, _) = membership.next_epoch(&[]).unwrap();
-        assert_eq!(agent(100).joined(&next.admission(0)).unwrap().mark, mark);
-    }
+    let first = members(&terms, &[100, 200]);
+    assert!(agent(100).admitted(&first.admission(0)).is_ok());
+    let e = agent(101).admitted(&first.admission(0)).err().unwrap();
+    assert!(e.what.contains("other rows, columns or settings"), "{e:?}");
+    assert_eq!((agent(100).mark(), agent(100).with_agent(1).mark()), (agent(100).mark(), agent(100).mark()));
+    assert_ne!(agent(100).mark(), agent(100).with_form("x".into()).mark());
+    let (invitation, run) = (Enrolment::new(&terms, 1..=1).unwrap().with_run(9).invite(1), first.federation().run());
+    assert_eq!((run_of(&invitation).unwrap(), run_of(&first.invitation()).unwrap()), (9, run));
+    assert!(run_of(&first.admission(0)).is_err());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::claim::check_later;
 use super::frame::{self, Kind};
 use super::terms::TermsHashes;
 use super::{
-    Application, ColumnSummary, FederationNotice, Invitation, LONGEST_SENDER, Marks, Terms, VERSION, announce, announce_to_new, unknown_value,
+    Application, ColumnSummary, FederationNotice, Invitation, LONGEST_SENDER, Terms, VERSION, announce, announce_to_new, unknown_value,
 };
 use crate::coordinator::Accepted;
 use crate::error::{Error, Result, quoted, require};
@@ -18,7 +18,7 @@ use crate::protocol::refused;
 use crate::saved::Layout;
 
 /// Saved memberships.
-const LAYOUT: Layout = Layout { name: "membership", version: 5 };
+const LAYOUT: Layout = Layout { name: "membership", version: 6 };
 
 /// An agent that takes part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,13 +30,13 @@ pub struct Member {
     pub rows: u64,
     /// The claimed number. No other agent joins with it, because two agents with one number would have the same data.
     claimed: Option<u32>,
-    /// The marks of its application, which its admission repeats.
-    marks: Marks,
+    /// The mark of its application, which its admission repeats.
+    mark: u64,
 }
 
 impl Member {
     pub(super) fn new(sender: &str, application: &Application) -> Self {
-        Self { sender: sender.to_string(), rows: application.rows, claimed: application.agent, marks: application.marks }
+        Self { sender: sender.to_string(), rows: application.rows, claimed: application.agent, mark: application.mark() }
     }
 }
 
@@ -144,7 +144,7 @@ impl Membership {
 
     /// The invitation to agents that may join.
     pub fn invitation(&self) -> Vec<u8> {
-        frame::written(Kind::Invitation, &Invitation { terms: self.terms.hashes() })
+        frame::written(Kind::Invitation, &Invitation { terms: self.terms.hashes(), run: self.state.run })
     }
 
     /// The announcement to an agent that knows an earlier epoch of this federation.
@@ -161,13 +161,13 @@ impl Membership {
     /// When there is no agent with this number.
     pub fn admission(&self, agent: usize) -> Vec<u8> {
         let Self { federation, state, .. } = self;
-        let marks = state.members[agent].marks;
+        let mark = state.members[agent].mark;
         if state.epoch > 0 {
-            return announce_to_new(federation, agent, &state.columns, marks);
+            return announce_to_new(federation, agent, &state.columns, mark);
         }
         let (weights, start, columns) = (state.weights.clone(), state.start.clone(), state.columns.clone());
         let (run, digest) = (state.run, federation.digest());
-        frame::written(Kind::Admission, &FederationNotice { agent: agent as u32, weights, start, columns, run, digest, marks })
+        frame::written(Kind::Admission, &FederationNotice { agent: agent as u32, weights, start, columns, run, digest, mark })
     }
 
     /// Takes an application for the next epoch. `sender` is the identity that the carrier has authenticated. A later application replaces
@@ -213,31 +213,6 @@ impl Membership {
         if let Some(what) = unknown_value(columns, &application.columns) {
             return Err(refused(what, "categories and labels of the agents with which the federation was founded"));
         }
-        Ok(())
-    }
-
-    /// Takes a new application of a member whose state this server cannot continue. Its next [admission](Membership::admission), with the
-    /// mark of this application, makes it start again.
-    ///
-    /// # Errors
-    /// Nothing changes then.
-    /// - The bytes are damaged, or not an application of this version.
-    /// - Settings or columns differ; the error names them.
-    /// - The sender is not a member, or its rows or number have changed.
-    pub fn renew(&mut self, sender: &str, bytes: &[u8]) -> Result<()> {
-        check_later(sender, bytes, &self.state.columns, self.state.form.as_deref())?;
-        let application = Application::read(&self.terms, bytes)?;
-        if self.state.members.iter().any(|one| one.sender == sender) {
-            self.check_columns(&application)?;
-        }
-        let Some(member) = self.state.members.iter_mut().find(|one| one.sender == sender) else {
-            return Err(refused("an application of an agent that does not take part", "agents that take part"));
-        };
-        if (application.rows, application.agent) != (member.rows, member.claimed) {
-            let what = format!("an agent that has {} rows now, or another number", application.rows);
-            return Err(refused(what, &format!("its {} rows and its number", member.rows)));
-        }
-        member.marks = application.marks;
         Ok(())
     }
 

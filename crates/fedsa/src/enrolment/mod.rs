@@ -12,9 +12,8 @@
 //! Agents that join later apply in the same way, and get [`announce_to_new`]; the others get [`announce`] ([`Membership`]). An agent that
 //! leaves for good sends a [`farewell`] in place of an answer.
 //!
-//! An agent with a state of a federation starts another one, or the same one again, only after it has answered an invitation. Its
-//! application has a [mark](mark_of) of that state, which the admission repeats, so copies of old messages delete no state. Its data also
-//! have a mark: an agent that was restarted on other data refuses the old admission.
+//! An agent with a state refuses messages of another federation, and of the same one before that state: only its operator discards a
+//! state. An admission repeats a mark of the application, so that an agent that was restarted on other data refuses it.
 //!
 //! Both ends then build the same [`Federation`], and nodes exchange the messages of rounds. The carrier of the bytes authenticates senders
 //! ([`Enrolment::take`]). The hashes protect against mistakes, not against attacks.
@@ -54,7 +53,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-pub use applicant::{Admission, Applicant, Marks, mark_of};
+pub use applicant::{Admission, Applicant};
 pub use claim::Claim;
 pub use columns::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues};
 pub use epoch::{announce, announce_to_new, announced, is_announcement, repeats};
@@ -65,6 +64,7 @@ pub use terms::Terms;
 use crate::coordinator::Accepted;
 use crate::error::{Error, Result, quoted, require};
 use crate::federation::Federation;
+use crate::federation::description::digest;
 use crate::protocol::refused;
 use crate::saved::Layout;
 use columns::{difference, joined, unknown_value};
@@ -72,7 +72,7 @@ use frame::Kind;
 use terms::TermsHashes;
 
 /// Saved enrolments.
-const LAYOUT: Layout = Layout { name: "enrolment", version: 6 };
+const LAYOUT: Layout = Layout { name: "enrolment", version: 7 };
 
 /// The largest length of a sender's name, in bytes.
 const LONGEST_SENDER: usize = 1_000;
@@ -90,6 +90,9 @@ pub const MAX_COMPONENTS: u32 = (frame::LONGEST / 8) as u32;
 #[derive(Serialize, Deserialize)]
 struct Invitation {
     terms: TermsHashes,
+    /// The number of the run ([`Federation::of_run`]).
+    #[serde(with = "postcard::fixint::le")]
+    run: u64,
 }
 
 /// An agent's application.
@@ -104,8 +107,6 @@ struct Application {
     columns: Vec<ColumnSummary>,
     /// The form of the agent's data ([`Applicant::with_form`]).
     form: Option<String>,
-    /// The marks that its admission repeats.
-    marks: Marks,
 }
 
 impl Application {
@@ -118,6 +119,11 @@ impl Application {
         terms.hashes().check(&application.terms)?;
         application.check()?;
         Ok(application)
+    }
+
+    /// A hash of its rows, columns, form and settings, which its admission repeats.
+    fn mark(&self) -> u64 {
+        digest(&(&self.terms, self.rows, self.dim, &self.columns, &self.form))
     }
 
     /// The first difference from these columns, this form and this dimension, in words.
@@ -165,8 +171,9 @@ struct FederationNotice {
     run: u64,
     #[serde(with = "postcard::fixint::le")]
     digest: u64,
-    /// The marks of the agent's application.
-    marks: Marks,
+    /// The mark of the agent's application.
+    #[serde(with = "postcard::fixint::le")]
+    mark: u64,
 }
 
 /// Messages and bits of enrolment, counted apart from rounds ([`crate::record::Ledger`]).
@@ -268,7 +275,7 @@ impl Enrolment {
 
     /// The invitation to `count` agents. It may be sent again to agents that come later.
     pub fn invite(&mut self, count: usize) -> Vec<u8> {
-        let bytes = frame::written(Kind::Invitation, &Invitation { terms: self.terms.hashes() });
+        let bytes = frame::written(Kind::Invitation, &Invitation { terms: self.terms.hashes(), run: self.state.run });
         self.state.cost.messages += count as u64;
         self.state.cost.bits_down += 8 * (bytes.len() * count) as u64;
         bytes
@@ -493,6 +500,14 @@ fn said_dim(taken: &[(&str, &Application)]) -> Option<usize> {
 /// Whether bytes are an admission ([`Applicant::admitted`]).
 pub fn is_admission(bytes: &[u8]) -> bool {
     frame::is_of(Kind::Admission, bytes)
+}
+
+/// The number of the run to which an invitation is.
+///
+/// # Errors
+/// When the bytes are damaged, or not an invitation of this version.
+pub fn run_of(invitation: &[u8]) -> Result<u64> {
+    frame::read(Kind::Invitation, invitation).map(|Invitation { run, .. }| run)
 }
 
 /// Whether bytes are a message of enrolment, not of a round. Agents that get both check this first.

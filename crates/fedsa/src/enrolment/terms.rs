@@ -69,7 +69,16 @@ impl Terms {
     #[must_use]
     pub fn new(method: &dyn MethodSettings, problem: Description) -> Self {
         let (method, problem) = (method.shared(), problem.of_dim(0));
-        Self { method, uplink: Uplink::default(), seed: 0, output: OutputRule::Last, start: None, share: Share::Rows, problem, forms: |_, _| None }
+        Self {
+            method,
+            uplink: Uplink::default(),
+            seed: 0,
+            output: OutputRule::Last,
+            start: None,
+            share: Share::Rows,
+            problem,
+            forms: |_, _| None,
+        }
     }
 
     /// The link.

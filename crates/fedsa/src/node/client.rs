@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Federation, LAYOUT, chain_stream, codec_stream, marks, place, point, refused};
-use crate::error::{Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::{Chunk, Lanes, flat, flat_mut};
 use crate::local::{Agent, AgentBatch, AgentMemory, Client, Last, Outbox, put, stride};
 use crate::message::{Body, Envelope, LastAnswer, Message, Part, TELL};
@@ -225,7 +225,7 @@ impl ClientNode {
         let before = self.log.taken.as_ref().map(|taken| (taken.round, taken.exchange));
         if let Some(before) = before.filter(|before| *before >= at) {
             let what = format!("{} after {}", point(at.0, at.1), point(before.0, before.1));
-            return Err(refused(what, "a later message, or an exact copy of the last one"));
+            return Err(Error::other_state(what));
         }
         let last = before.map_or(0, |(round, _)| round);
         if let Some(gap) = self.longest_gap.filter(|gap| at.0 > last.saturating_add(*gap)) {
