@@ -85,7 +85,7 @@ class Server:
                 self.enrolment.withdraw(who)
             return
         membership = self.deployment.membership(*self.agents, self.progress.membership)
-        node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
+        node = _fedsa.ServerNode(membership.federation())
         node.restore(self.progress.server)
         self.history.check(node.rounds())
         self._enter(membership, node)
@@ -165,10 +165,10 @@ class Server:
             what = f"{len(self.enrolment.applied())} agents have come in {connect:.0f} s" + (f"; {told}" if told else "")
             raise MachineError(what, "machine", "agents", "more agents, fewer that must come, or more seconds; the next call goes on")
         membership = self.enrolment.close()
-        node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
+        node = _fedsa.ServerNode(membership.federation())
         self._begin(membership, node, [])
         self.counted = time.monotonic()
-        self.history.add_round(node.recorded(), 0.0, [])
+        self.history.add_round(node.recorded(), 0.0)
 
     def _forget(self, gone: Sequence[str]) -> bool:
         """Withdraw applications of agents that left before the founding, so that others can take their places. Whether there were any."""
@@ -393,7 +393,7 @@ class Server:
         if len(self.history.rounds) > node.rounds():
             return
         self._count_seconds()
-        self.history.add_round(node.recorded(), progress.seconds, json.loads(node.take_arrivals()))
+        self.history.add_round(node.recorded(), progress.seconds)
         # A method that asks about trial points knows the residual of the one that it accepted.
         if node.residual() is not None:
             self.history.add_residual(node.residual())
@@ -466,12 +466,9 @@ class Server:
             if reply.refused is not None and wants_answers and self._tell_again(who):
                 refusing.append(who)
             counted += (reply.body is None or self._take(who, c, reply.body)) and who in replies and why is None
-        late = getattr(self.carrier, "late", None)
-        came = [(who, body) for who, body in late() if who in self.names] if late is not None else []
-        late_ones = sum(self._take(who, self.names.index(who), body) for who, body in came)
         # Sums of the same weights in another order differ in their last bits.
         missing = max(0.0, round(1.0 - node.share_answered(), 12)) if wants_answers else 0.0
-        self._note(messages, replies, seconds, (counted, late_ones), missing)
+        self._note(messages, replies, seconds, counted, missing)
         return refusing
 
     def _tell_again(self, who: str) -> bool:
@@ -504,10 +501,8 @@ class Server:
             return False
         return True
 
-    def _note(
-        self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, counted: tuple[int, int], missing: float
-    ) -> None:
-        """Record an exchange; `counted` are its valid answers, and the late ones of earlier rounds; `missing` is the weight without an answer."""
+    def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, counted: int, missing: float) -> None:
+        """Record an exchange; `counted` are its valid answers; `missing` is the weight without an answer."""
         assert self.node is not None and self.membership is not None
         exchanges, rounds = self.history.exchanges, self.node.rounds()
         again = exchanges[-1].exchange + 1 if exchanges and exchanges[-1].round == rounds + 1 else 1
@@ -516,12 +511,11 @@ class Server:
             exchange=again,
             epoch=self.membership.epoch,
             asked=len(messages),
-            answered=counted[0],
+            answered=counted,
             bytes_down=sum(map(len, messages.values())),
             bytes_up=sum(len(reply.body) for reply in replies.values() if reply.body is not None),
             wire_bytes_up=sum(reply.wire_bytes for reply in replies.values()),
             seconds=seconds,
-            late=counted[1],
             residual=self.node.residual(),
             missing=missing,
         )

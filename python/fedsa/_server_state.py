@@ -42,8 +42,6 @@ class ExchangeRecord:
     bytes_up: int
     wire_bytes_up: int
     seconds: float
-    # Valid answers of earlier rounds that came in this exchange.
-    late: int = 0
     # The norm of the mean operator at the server's iterate, as answers show it; means of directions if agents send these.
     residual: float | None = None
     # The share of the participants' weight without an answer: of members that are away, that did not answer, or whose answer was refused.
@@ -52,9 +50,8 @@ class ExchangeRecord:
     def __str__(self) -> str:
         carried = f"{self.bytes_up:,} bytes up, {self.bytes_down:,} down"
         residual = "" if self.residual is None else f", residual {self.residual:.3g}"
-        late = f", {self.late} late" if self.late else ""
         missing = f", {self.missing:.1%} of the weight missing" if self.missing > 0 else ""
-        answered = f"{self.answered} of {self.asked} answered{late}{missing}"
+        answered = f"{self.answered} of {self.asked} answered{missing}"
         return f"round {self.round}, exchange {self.exchange}: {answered}, {carried}, {self.seconds:.2f} s{residual}"
 
 
@@ -72,17 +69,11 @@ class EpochRecord:
     bytes_down: int = 0
     bytes_up: int = 0
     seconds: float = 0.0
-    # For links that count late answers: for each exchange, the agents that computed nothing and the answers that arrived.
-    arrivals: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         changes = [f"{', '.join(names)} {what}" for names, what in ((self.joined, "joined"), (self.left, "left")) if names]
         rows = sum(agent["rows"] for agent in self.agents)
         return f"epoch {self.epoch}: {len(self.agents)} agents, {rows:,} rows" + "".join(f"; {change}" for change in changes)
-
-    def told(self) -> dict[str, Any]:
-        """All fields except the arrivals, which grow with the rounds."""
-        return {key: value for key, value in asdict(self).items() if key != "arrivals"}
 
 
 class History:
@@ -105,12 +96,11 @@ class History:
     def _write(self, **what: Any) -> None:
         self.lines.append(json.dumps(what).encode() + b"\n")
 
-    def add_round(self, row: bytes, end: float, arrivals: list[dict[str, Any]]) -> None:
+    def add_round(self, row: bytes, end: float) -> None:
         """Record the end of a round."""
         self.rounds.append(row)
         self.ends.append(end)
-        self.epochs[-1].arrivals += arrivals
-        self._write(round=base64.b64encode(row).decode(), end=end, arrivals=arrivals)
+        self._write(round=base64.b64encode(row).decode(), end=end)
 
     def add_residual(self, residual: float | None) -> None:
         """Record the residual at the end of the last round, if known."""
@@ -125,7 +115,7 @@ class History:
     def add_epoch(self, record: EpochRecord) -> None:
         """Record the end of the current epoch, and begin another."""
         if self.epochs:
-            self._write(epoch=self.epochs[-1].told())
+            self._write(epoch=asdict(self.epochs[-1]))
         self.epochs.append(record)
 
     def save(self) -> dict[str, Any]:
@@ -136,7 +126,7 @@ class History:
             self.kept += len(lines)
             self.checksum.update(lines)
             self.lines = []
-        return {"bytes": self.kept, "sha256": self.checksum.hexdigest(), "epoch": self.epochs[-1].told() if self.epochs else None}
+        return {"bytes": self.kept, "sha256": self.checksum.hexdigest(), "epoch": asdict(self.epochs[-1]) if self.epochs else None}
 
     def restore(self, told: dict[str, Any]) -> None:
         """Read the lines that a state's entry describes.
@@ -158,11 +148,10 @@ class History:
         if self.checksum.hexdigest() != told["sha256"]:
             raise InputError("lines that were damaged, or are those of another state", "format", self.file, accepted)
         self.kept = count
-        arrivals: list[dict[str, Any]] = []
         for line in lines.splitlines():
-            arrivals = self._read(json.loads(line), arrivals)
+            self._read(json.loads(line))
         if epoch is not None:
-            self.epochs.append(typed(EpochRecord, {**epoch, "arrivals": arrivals}))
+            self.epochs.append(typed(EpochRecord, epoch))
 
     def check(self, rounds: int) -> None:
         """Check that this history belongs to a server with this many finished rounds.
@@ -176,20 +165,17 @@ class History:
         if done not in (list(range(rounds + 1)), list(range(rounds))) or not self.epochs:
             raise InputError(f"records of {len(done)} rounds of {rounds}", "format", self.file, "the file that was saved with this state, or another folder")
 
-    def _read(self, line: dict[str, Any], arrivals: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Take a line. Returns the arrivals of the current epoch so far."""
+    def _read(self, line: dict[str, Any]) -> None:
+        """Take a line."""
         if "round" in line:
             self.rounds.append(base64.b64decode(line["round"]))
             self.ends.append(float(line["end"]))
-            arrivals += line["arrivals"]
         elif "exchange" in line:
             self.exchanges.append(typed(ExchangeRecord, line["exchange"]))
         elif "epoch" in line:
-            self.epochs.append(typed(EpochRecord, {**line["epoch"], "arrivals": arrivals}))
-            return []
+            self.epochs.append(typed(EpochRecord, line["epoch"]))
         else:
             self.residuals.append(line["residual"])
-        return arrivals
 
 
 @dataclass

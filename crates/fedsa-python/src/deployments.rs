@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use fedsa::coordinator::Accepted;
 use fedsa::enrolment;
 use fedsa::error::Error;
-use fedsa::uplink::stage::Delay;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::Document;
 use fedsa_experiment::config::document::{Caller, Words};
@@ -187,12 +186,6 @@ pub struct Membership(Mutex<enrolment::Membership>);
 impl Membership {
     fn federation(&self) -> Federation {
         Federation(locked(&self.0).federation().clone())
-    }
-
-    /// Whether answers after the deadline of their exchange count later.
-    #[getter]
-    fn counts_late(&self) -> bool {
-        locked(&self.0).federation().uplink().late().is_some_and(Delay::is_of_network)
     }
 
     /// The number of changes of the membership.

@@ -16,6 +16,10 @@ use crate::record::Work;
 use crate::uplink::codec::Exact;
 use crate::uplink::{AgentEnd, Uplink};
 
+/// The most rounds by which a question may be ahead of the last accepted one. Agents never answer earlier rounds, so one forged question of a
+/// very late round would silence the agent for good.
+const LONGEST_GAP: u64 = 1 << 20;
+
 /// One agent of a federation.
 pub struct ClientNode {
     field: Arc<dyn Field>,
@@ -37,8 +41,6 @@ pub struct ClientNode {
     feedback: Vec<f64>,
     work: Work,
     log: Log,
-    /// The largest number of rounds by which a question may be ahead of the last one.
-    longest_gap: Option<u64>,
 }
 
 /// The last messages of the agent.
@@ -112,33 +114,7 @@ impl ClientNode {
         let (uplink, digest) = (Arc::clone(federation.uplink()), federation.digest());
         let feedback = vec![0.0; uplink.feedback_len(d, protocol.exchanges.len())];
         let (work, log) = (Work::default(), Log::default());
-        let longest_gap = None;
-        Ok(Self {
-            field,
-            uplink,
-            client,
-            memory,
-            alone,
-            lanes,
-            outbox,
-            protocol,
-            digest,
-            agent,
-            place,
-            seed,
-            feedback,
-            work,
-            log,
-            longest_gap,
-        })
-    }
-
-    /// Refuses questions of rounds more than `rounds` ahead of the last accepted one, or of the start. Agents never answer earlier rounds,
-    /// so one forged question of a very late round would silence the agent for good. By default every later round is accepted, because an
-    /// agent may have been away for long.
-    #[must_use]
-    pub fn with_longest_gap(self, rounds: u64) -> Self {
-        Self { longest_gap: Some(rounds), ..self }
+        Ok(Self { field, uplink, client, memory, alone, lanes, outbox, protocol, digest, agent, place, seed, feedback, work, log })
     }
 
     /// This agent in the next epoch of its federation, with its new number. After losing its state, an agent is built with
@@ -158,7 +134,7 @@ impl ClientNode {
         let last = self.log.taken.as_ref();
         let taken = last.map(|last| Taken { round: last.round, exchange: last.exchange, bytes: Vec::new(), answer: None });
         let (feedback, log) = (self.feedback.clone(), Log { taken, own: self.log.own, ..Log::default() });
-        Ok(Self { feedback, work: self.work, log, longest_gap: self.longest_gap, ..next })
+        Ok(Self { feedback, work: self.work, log, ..next })
     }
 
     /// Processes a message of the server, and returns the answer if the message is a question. A copy of the last message gets the same
@@ -228,8 +204,11 @@ impl ClientNode {
             return Err(Error::other_state(what));
         }
         let last = before.map_or(0, |(round, _)| round);
-        if let Some(gap) = self.longest_gap.filter(|gap| at.0 > last.saturating_add(*gap)) {
-            return Err(refused(format!("{} after round {last}", point(at.0, at.1)), &format!("a round at most {gap} rounds later")));
+        if at.0 > last.saturating_add(LONGEST_GAP) {
+            return Err(refused(
+                format!("{} after round {last}", point(at.0, at.1)),
+                &format!("a round at most {LONGEST_GAP} rounds later"),
+            ));
         }
         let follows = match down.exchange {
             0 => true,

@@ -7,8 +7,7 @@
 //!
 //! The network may lose, repeat, delay, reorder and damage messages, and nodes may be restored from a saved state. A node refuses a message
 //! that does not belong to this federation at this point, with the reason, and does not change. A repeated question gets the same bytes
-//! again. A missing answer counts as zero in its round, or by [`crate::federation::AnswerRules`]; over a link with `law = "network"` it
-//! counts in the round in which it arrives.
+//! again. A missing or late answer counts as zero in its round, or by [`crate::federation::AnswerRules`].
 //!
 //! Agents join and leave between two rounds ([`ServerNode::regrouped`], [`ClientNode::regrouped`]).
 //!
@@ -53,7 +52,7 @@ use crate::saved::Layout;
 use crate::uplink::MessageKey;
 
 /// Saved nodes.
-const LAYOUT: Layout = Layout { name: "node", version: 10 };
+const LAYOUT: Layout = Layout { name: "node", version: 11 };
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> MessageKey {
     MessageKey { seed, round, exchange, agent }
