@@ -19,6 +19,12 @@ from fedsa.errors import FedsaError, InputError, MachineError
 # Rounds without any answer after which the server stops.
 MAX_UNANSWERED = 3
 
+# How often the server asks those that have not answered, if an exchange has too few answers. Then it gives the round up.
+TRIES = 2
+
+# Seconds between two rounds in which the server waits for applications of new agents, if there is room.
+INVITE = 20.0
+
 
 def listed(reasons: Mapping[str, str], most: int = 5) -> str:
     """The first `most` agents with the reasons why they do not take part, and the number of the others."""
@@ -28,15 +34,14 @@ def listed(reasons: Mapping[str, str], most: int = 5) -> str:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The waiting times and limits of the table ``[federation]``."""
+    """The server's settings of the table ``[federation]``."""
 
-    connect: float
+    agents: int
+    most: int | None
     deadline: float
     least_answers: int
-    least_share: float
-    repeats: int
     leave_after: int | None
-    invite: float
+    out: str
 
     @classmethod
     def of(cls, deployment: _fedsa.Deployment) -> Waiting:
@@ -52,14 +57,13 @@ class Server:
         self,
         deployment: _fedsa.Deployment,
         carrier: AgentCarrier,
-        agents: tuple[int, int],
         folder: str,
         report: Callable[[str], object],
     ) -> None:
-        self.deployment, self.carrier, self.agents, self.report = deployment, carrier, agents, report
+        self.deployment, self.carrier, self.report = deployment, carrier, report
         self.rules = Waiting.of(deployment)
         self.file = os.path.join(folder, "server.state")
-        self.enrolment = deployment.enrolment(*agents)
+        self.enrolment = deployment.enrolment()
         self.membership: _fedsa.Membership | None = None
         self.node: _fedsa.ServerNode | None = None
         # The names of the members, by number.
@@ -84,7 +88,7 @@ class Server:
             for who in self.enrolment.applied():
                 self.enrolment.withdraw(who)
             return
-        membership = self.deployment.membership(*self.agents, self.progress.membership)
+        membership = self.deployment.membership(self.progress.membership)
         node = _fedsa.ServerNode(membership.federation())
         node.restore(self.progress.server)
         self.history.check(node.rounds())
@@ -129,8 +133,7 @@ class Server:
         """Wait for agents, and found the federation."""
         if self.node is not None:
             return
-        connect = self.rules.connect
-        ends = time.monotonic() + connect
+        ends = time.monotonic() + self.rules.deadline
         # When to ask rejected agents again; they may have repaired their data.
         refused: dict[str, float] = {}
         # Agents that applied in the last invitation.
@@ -158,17 +161,17 @@ class Server:
                 if is_last:
                     break
             else:
-                time.sleep(min(0.2, connect))
+                time.sleep(min(0.2, self.rules.deadline))
         if not self.enrolment.has_enough:
             self._save()
             told = listed(self.progress.excluded)
-            what = f"{len(self.enrolment.applied())} agents have come in {connect:.0f} s" + (f"; {told}" if told else "")
+            what = f"{len(self.enrolment.applied())} agents have come in {self.rules.deadline:.0f} s" + (f"; {told}" if told else "")
             raise MachineError(what, "machine", "agents", "more agents, fewer that must come, or more seconds; the next call goes on")
         membership = self.enrolment.close()
         node = _fedsa.ServerNode(membership.federation())
         self._begin(membership, node, [])
         self.counted = time.monotonic()
-        self.history.add_round(node.recorded(), 0.0)
+        self.history.add_round(node.recorded(), 0.0, None)
 
     def _forget(self, gone: Sequence[str]) -> bool:
         """Withdraw applications of agents that left before the founding, so that others can take their places. Whether there were any."""
@@ -193,7 +196,7 @@ class Server:
                 come.add(who)
                 refused.pop(who, None)
             elif reply.lost is None:
-                refused[who] = time.monotonic() + max(self.rules.connect / 4, 2.0)
+                refused[who] = time.monotonic() + max(self.rules.deadline / 4, 2.0)
         return come
 
     def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool], is_known: bool = False) -> bool:
@@ -249,7 +252,7 @@ class Server:
         patience = self.rules.leave_after
         silent = {who for who, n in progress.silent.items() if patience is not None and n >= patience}
         gone = [who for who in self.names if who in silent or who in progress.leaving or who in progress.barred]
-        room = self.agents[1] - len(self.names) + len(gone)
+        room = (self.rules.most or self.rules.agents) - len(self.names) + len(gone)
         self._invite(room - len(membership.waiting()))
         waiting = membership.waiting() if room > 0 else []
         if not (gone or waiting) or (gone, waiting) == self.refused:
@@ -268,7 +271,7 @@ class Server:
         """Invite reachable agents that do not take part, up to `room`. The pause doubles with each unsuccessful invitation."""
         node, membership, progress = self.node, self.membership, self.progress
         assert node is not None and membership is not None
-        if room <= 0 or self.rules.invite <= 0:
+        if room <= 0:
             return
         known, now = {*self.names, *membership.waiting(), *progress.barred}, node.rounds()
         new = [who for who in self.carrier.reachable() if who not in known and progress.again.get(who, [0, 1])[0] <= now]
@@ -276,7 +279,7 @@ class Server:
             return
         invitation = membership.invitation()
         progress.count(None, [invitation] * len(new))
-        replies, seconds = self._carry({who: invitation for who in new}, self.rules.invite)
+        replies, seconds = self._carry({who: invitation for who in new}, INVITE)
         progress.cost_seconds += seconds
         for who in new:
             if not self._applies(who, replies.get(who, Reply(lost="no answer")), membership.take):
@@ -393,7 +396,8 @@ class Server:
         if len(self.history.rounds) > node.rounds():
             return
         self._count_seconds()
-        self.history.add_round(node.recorded(), progress.seconds)
+        self.history.add_round(node.recorded(), progress.seconds, progress.missing)
+        progress.missing = 0.0
         # A method that asks about trial points knows the residual of the one that it accepted.
         if node.residual() is not None:
             self.history.add_residual(node.residual())
@@ -406,11 +410,11 @@ class Server:
 
     def _exchange(self, messages: Mapping[int, bytes]) -> tuple[str, dict[int, bytes]]:
         """Ask until there are enough answers. Returns the node's next step."""
-        node, rules = self.node, self.rules
+        node = self.node
         assert node is not None
-        enough = min(rules.least_answers, len(messages))
+        enough = min(self.rules.least_answers, len(messages))
         waiting = messages
-        tries = rules.repeats + 1
+        tries = TRIES
         while True:
             refusing = self._ask(waiting, wants_answers=True)
             waiting = {c: messages[c] for c in node.may_still_answer() if c in messages}
@@ -418,19 +422,20 @@ class Server:
             if tries <= 0:
                 # Only agents that refused are asked once more, after a full announcement.
                 waiting = {c: message for c, message in waiting.items() if self.names[c] in refusing}
-            if self._has_enough(enough) or not waiting:
+            if node.answered() >= enough or not waiting:
                 break
         # The first exchange of a round measures the residual at the end of the last round.
         if len(self.history.residuals) < len(self.history.rounds):
             self.history.add_residual(node.residual())
         if self._has_reached() or node.rounds() >= self.deployment.rounds:
             return "reached", {}
-        if self._has_enough(enough):
+        if node.answered() >= enough:
             self.unanswered = 0
+            self.progress.missing = max(self.progress.missing, self._missing())
             return node.close()
-        share = f", of {node.share_answered():.0%} of the weight" if rules.least_share > 0 else ""
-        self.report(f"round {node.rounds() + 1} is given up: {node.answered()} of {enough} answers{share}")
+        self.report(f"round {node.rounds() + 1} is given up: {node.answered()} of {enough} answers")
         self.unanswered = self.unanswered + 1 if node.answered() == 0 else 0
+        self.progress.missing = 1.0
         return node.give_up()
 
     def _has_reached(self) -> bool:
@@ -441,11 +446,11 @@ class Server:
         is_of_all = self.node.answered() == len(self.names) and len(residuals) == len(self.history.rounds)
         return is_of_all and residuals[-1] == self.node.residual() and self.deployment.has_reached(residuals)
 
-    def _has_enough(self, answers: int) -> bool:
-        """Whether the open question has `answers` answers with the least share of the weight."""
+    def _missing(self) -> float:
+        """The share of the participants' weight without an answer to the open question."""
         assert self.node is not None
-        # Tolerance, because sums of the same weights in another order differ in their last bits.
-        return self.node.answered() >= answers and self.node.share_answered() >= self.rules.least_share - 1e-12
+        # Sums of the same weights in another order differ in their last bits.
+        return max(0.0, round(1.0 - self.node.share_answered(), 12))
 
     def _ask(self, messages: Mapping[int, bytes], wants_answers: bool) -> list[str]:
         """Send messages to agents by number, and take the answers. Returns agents that refused, and will get a full announcement before the
@@ -457,7 +462,8 @@ class Server:
         if wants_answers:
             progress.wanted.extend(who for who in names if who not in progress.wanted)
         replies, seconds = self._carry({who: messages[c] for who, c in names.items()}, self.rules.deadline)
-        counted, refusing = 0, []
+        counted: set[str] = set()
+        refusing = []
         for who, c in names.items():
             reply = replies.get(who, Reply(lost="no answer"))
             why = reply.refused or reply.lost
@@ -465,10 +471,11 @@ class Server:
                 self.report(f"{who}: {why}")
             if reply.refused is not None and wants_answers and self._tell_again(who):
                 refusing.append(who)
-            counted += (reply.body is None or self._take(who, c, reply.body)) and who in replies and why is None
-        # Sums of the same weights in another order differ in their last bits.
-        missing = max(0.0, round(1.0 - node.share_answered(), 12)) if wants_answers else 0.0
-        self._note(messages, replies, seconds, counted, missing)
+            if (reply.body is None or self._take(who, c, reply.body)) and who in replies and why is None:
+                counted.add(who)
+        missing = self._missing() if wants_answers else 0.0
+        silent = [who for who in self.names if who not in counted and (who in names or who not in progress.admitted)]
+        self._note(messages, replies, seconds, silent, missing)
         return refusing
 
     def _tell_again(self, who: str) -> bool:
@@ -501,8 +508,8 @@ class Server:
             return False
         return True
 
-    def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, counted: int, missing: float) -> None:
-        """Record an exchange; `counted` are its valid answers; `missing` is the weight without an answer."""
+    def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, silent: list[str], missing: float) -> None:
+        """Record an exchange; `silent` are the members without a valid answer, `missing` is their share of the weight."""
         assert self.node is not None and self.membership is not None
         exchanges, rounds = self.history.exchanges, self.node.rounds()
         again = exchanges[-1].exchange + 1 if exchanges and exchanges[-1].round == rounds + 1 else 1
@@ -511,7 +518,8 @@ class Server:
             exchange=again,
             epoch=self.membership.epoch,
             asked=len(messages),
-            answered=counted,
+            answered=len(messages) - sum(self.names[c] in silent for c in messages),
+            silent=silent,
             bytes_down=sum(map(len, messages.values())),
             bytes_up=sum(len(reply.body) for reply in replies.values() if reply.body is not None),
             wire_bytes_up=sum(reply.wire_bytes for reply in replies.values()),
@@ -527,12 +535,14 @@ class Server:
         assert self.node is not None and self.membership is not None
         progress, history = self.progress, self.history
         residuals = [*history.residuals, *[None] * (len(history.rounds) - len(history.residuals))]
-        rows = list(zip(history.rounds, residuals, history.ends))
+        rows = list(zip(history.rounds, residuals, history.ends, history.missing))
         told = {
             "agents": history.epochs[-1].agents,
             "excluded": progress.excluded,
             "epochs": [asdict(one) for one in history.epochs],
             "exchanges": [asdict(one) for one in history.exchanges],
+            # By round, from the first.
+            "missing_weight": history.missing[1:],
         }
         return Results._of(self.deployment.results(self.node, rows, progress.seconds, json.dumps(told), self.membership))
 
@@ -548,16 +558,16 @@ class Server:
         # Tolerance, because decimals may be read with another last bit.
         return len(told) == len(ran) and all(math.isclose(one["seconds"], other.seconds, rel_tol=1e-12) for one, other in zip(told, ran))
 
-    def write(self, results: Results, out: Path, overwrite: bool) -> None:
+    def write(self, results: Results, out: Path) -> None:
         """Write the results and delete the state. A call that was killed here may have left partial results, which are replaced."""
         assert self.membership is not None and results._native is not None
         place = os.path.abspath(out)
         is_ours = self.progress.writes == place
         # Mark the folder as ours, unless it holds files of others: those are refused by this call and all later ones.
-        if not is_ours and (overwrite or not os.path.isdir(place) or not os.listdir(place)):
+        if not is_ours and (not os.path.isdir(place) or not os.listdir(place)):
             self.progress.writes = place
             self._save()
-        self.deployment.write(results._native, self.membership, os.fspath(out), overwrite or is_ours)
+        self.deployment.write(results._native, self.membership, os.fspath(out), is_ours)
         # The state goes first: lines without a state are ignored.
         for file in (self.file, self.history.file):
             os.remove(file)

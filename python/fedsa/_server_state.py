@@ -25,6 +25,9 @@ Kind = TypeVar("Kind")
 # Exceptions that a changed state file may cause.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 
+# The most members that the line of an exchange names.
+MAX_NAMED = 5
+
 # The layout of saved servers. The first line has this number and the checksum of the rest.
 LAYOUT = 6
 
@@ -44,13 +47,17 @@ class ExchangeRecord:
     seconds: float
     # The norm of the mean operator at the server's iterate, as answers show it; means of directions if agents send these.
     residual: float | None = None
+    # Members without a valid answer: away, silent, or refused.
+    silent: list[str] = field(default_factory=list)
     # The share of the participants' weight without an answer: of members that are away, that did not answer, or whose answer was refused.
     missing: float = 0.0
 
     def __str__(self) -> str:
         carried = f"{self.bytes_up:,} bytes up, {self.bytes_down:,} down"
         residual = "" if self.residual is None else f", residual {self.residual:.3g}"
-        missing = f", {self.missing:.1%} of the weight missing" if self.missing > 0 else ""
+        more = f" and {len(self.silent) - MAX_NAMED} more" if len(self.silent) > MAX_NAMED else ""
+        without = f", without {', '.join(self.silent[:MAX_NAMED])}{more}" if self.silent else ""
+        missing = f"{without}, {self.missing:.1%} of the weight missing" if self.missing > 0 else without
         answered = f"{self.answered} of {self.asked} answered{missing}"
         return f"round {self.round}, exchange {self.exchange}: {answered}, {carried}, {self.seconds:.2f} s{residual}"
 
@@ -84,8 +91,9 @@ class History:
         self.rounds: list[bytes] = []
         # Residuals at the ends of rounds, from round 0; `None` if unknown.
         self.residuals: list[float | None] = []
-        # Seconds until the ends of rounds, from round 0.
+        # Seconds until the ends of rounds, and the shares of the weight without an answer in them, from round 0.
         self.ends: list[float] = []
+        self.missing: list[float | None] = []
         self.exchanges: list[ExchangeRecord] = []
         # The last one is the current epoch.
         self.epochs: list[EpochRecord] = []
@@ -96,11 +104,12 @@ class History:
     def _write(self, **what: Any) -> None:
         self.lines.append(json.dumps(what).encode() + b"\n")
 
-    def add_round(self, row: bytes, end: float) -> None:
+    def add_round(self, row: bytes, end: float, missing: float | None) -> None:
         """Record the end of a round."""
         self.rounds.append(row)
         self.ends.append(end)
-        self._write(round=base64.b64encode(row).decode(), end=end)
+        self.missing.append(missing)
+        self._write(round=base64.b64encode(row).decode(), end=end, missing=missing)
 
     def add_residual(self, residual: float | None) -> None:
         """Record the residual at the end of the last round, if known."""
@@ -170,6 +179,7 @@ class History:
         if "round" in line:
             self.rounds.append(base64.b64decode(line["round"]))
             self.ends.append(float(line["end"]))
+            self.missing.append(line["missing"])
         elif "exchange" in line:
             self.exchanges.append(typed(ExchangeRecord, line["exchange"]))
         elif "epoch" in line:
@@ -206,6 +216,8 @@ class Progress:
     # Messages of enrolment for the next epoch, their bytes down and up, and their seconds.
     cost: list[int] = field(default_factory=lambda: [0, 0, 0])
     cost_seconds: float = 0.0
+    # The largest share of the weight without an answer in an exchange of this round.
+    missing: float = 0.0
     # Running time since the founding in seconds, without the time in which the server was stopped.
     seconds: float = 0.0
 

@@ -31,9 +31,6 @@ __all__ = ["FlowerCarrier", "client_app", "server_app"]
 # The name of a message's record, and of its fields.
 RECORD, BODY, REFUSED, LOST = "fedsa", "body", "refused", "lost"
 
-# Settings of the server in a run's configuration, where they have hyphens.
-WAITING = ("connect", "deadline", "least_answers", "least_share", "repeats", "missing", "norm_limit", "width_limit", "leave_after", "invite")
-
 # Cache of agents with their data, least recently used first: in simulations one process answers for many nodes. The size limits the memory.
 _AGENTS: dict[tuple[str, ...], Agent] = {}
 MAX_AGENTS = 16
@@ -203,14 +200,7 @@ def server_app(settings: Path) -> ServerApp:
     Returns
     -------
     flwr.serverapp.ServerApp
-        The app reads these keys of the run's configuration:
-
-        - ``agents``: the least number of agents; 1 by default
-        - ``most-agents``: the greatest number; by default ``agents``
-        - ``out``: the folder of the results; ``out`` by default
-        - ``overwrite``: whether to replace results; false by default
-        - ``connect``, ``deadline``, ``least-answers``, ``least-share``, ``repeats``, ``missing``, ``norm-limit``, ``width-limit``,
-          ``leave-after``, ``invite``: as in :func:`fedsa.federation.serve`; by default the values of ``settings``
+        The app, whose settings are those of the table ``[federation]``.
     """
     from fedsa._deployed import serve
 
@@ -218,19 +208,7 @@ def server_app(settings: Path) -> ServerApp:
 
     @app.main()  # type: ignore[untyped-decorator]
     def main(grid: Grid, context: Context) -> None:
-        config = context.run_config
-        most = config.get("most-agents")
-        waiting: dict[str, Any] = {key: config[key.replace("_", "-")] for key in WAITING if key.replace("_", "-") in config}
-        results = serve(
-            settings,
-            FlowerCarrier(grid),
-            agents=int(config.get("agents", 1)),
-            most=None if most is None else int(most),
-            out=str(config.get("out", "out")),
-            overwrite=bool(config.get("overwrite", False)),
-            report=lambda line: print(line, flush=True),
-            **waiting,
-        )
+        results = serve(settings, FlowerCarrier(grid), report=lambda line: print(line, flush=True))
         print(results.summary(), flush=True)
 
     return app

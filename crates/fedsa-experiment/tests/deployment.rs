@@ -6,9 +6,10 @@ use std::path::Path;
 use fedsa::cancel::Cancel;
 use fedsa::enrolment::Enrolled;
 use fedsa::error::{Error, ErrorKind};
+use fedsa::federation::Federation;
 use fedsa::metrics::Observation;
 use fedsa::node::{ServerNode, Todo};
-use fedsa::record::Ledger;
+use fedsa::record::{Ledger, Outcome};
 use fedsa_data::find::Places;
 use fedsa_data::trace::TraceColumn;
 use fedsa_experiment::config::document::{Caller, Words};
@@ -235,6 +236,74 @@ fn results_of_a_federation_are_those_of_a_run() {
         let e = run(experiment, &RunSettings::default(), &Unobserved, &Cancel::never()).err().unwrap();
         assert!(e.key == "problem.kind" && e.what.contains("cannot be run"), "{e:?}");
     }
+}
+
+/// An agent that is away for many rounds leaves a trace: the missing weight of each recorded round, and the outcome.
+#[test]
+fn a_federation_with_much_missing_weight_is_incomplete() {
+    let deployment = made(&settings(
+        "{ kind = \"garnet\", agents = 2 }",
+        "{ kind = \"iid\" }",
+        "{ kind = \"fedlsa\", step_size = 0.1, local_steps = 2 }",
+        20,
+    ));
+    let ended = |missing: f64| {
+        let federation = founded_generated(&deployment);
+        let server = ServerNode::new(&federation).unwrap();
+        let row = |round: u64| {
+            let seen =
+                Observation { missing_weight: (round > 0).then(|| if round <= 7 { missing } else { 0.0 }), ..Observation::default() };
+            Recorded { round, ledger: server.coordinator().ledger(), seen, seconds: None }
+        };
+        let ended = DeployedRun::new((0..=20).map(row).collect(), vec![0.5; federation.dim()], None, 1.0);
+        let ran = deployment.results(&federation, ended).unwrap();
+        let result = &ran.results.cells[0][0];
+        let spans = result.rows.windows(2).map(|pair| (pair[1].round - pair[0].round) as f64 * pair[1].seen.missing_weight.unwrap());
+        (result.outcome(&ran.plan.cells[0].run.stop), spans.sum::<f64>())
+    };
+    let (outcome, all) = ended(0.5);
+    assert!(
+        matches!(outcome, Outcome::Incomplete { missing } if (missing - 0.175).abs() < 1e-12) && (all - 3.5).abs() < 1e-12,
+        "{outcome:?}"
+    );
+    assert_eq!(ended(0.1).0, Outcome::Completed);
+}
+
+fn founded_generated(deployment: &Deployment) -> Federation {
+    let mut enrolment = deployment.enrolment(2..=2).unwrap();
+    let invitation = enrolment.invite(2);
+    for c in 0..2 {
+        let mut agent = LocalAgent::new(deployment, &[], &Places::from_env(""), Some(c), &Cancel::never()).unwrap();
+        enrolment.take(&c.to_string(), &agent.handle(&invitation).unwrap().unwrap()).unwrap();
+    }
+    deployment.found(&enrolment).unwrap().federation
+}
+
+/// A claim of many rows would give an agent all the weight: it is named at the founding, and refused when it comes later.
+#[test]
+fn a_claim_of_almost_all_the_weight_is_refused() {
+    let deployment = made(&settings(
+        "{ kind = \"least-squares\", target = \"y\", weighting = \"rows\" }",
+        "{ kind = \"mean\" }",
+        "{ kind = \"newton\" }",
+        3,
+    ));
+    let claim = |rows| fedsa::enrolment::Applicant::new(deployment.terms(), rows).with_dim(4);
+    let founded = |rows: &[u64]| {
+        let mut enrolment = deployment.enrolment(1..=3).unwrap();
+        let invitation = enrolment.invite(3);
+        for (who, rows) in ["a", "b", "c"].iter().zip(rows) {
+            enrolment.take(who, &claim(*rows).apply(&invitation).unwrap()).unwrap();
+        }
+        deployment.found(&enrolment)
+    };
+    let e = founded(&[100, 200, 4_000_000_000]).err().unwrap();
+    assert!(e.what.starts_with("`c`: 4000000000 rows, 100.0000% of the weight") && e.help.contains("at most 90%"), "{e:?}");
+    assert!(founded(&[100, 900]).is_ok() && founded(&[100, 901]).is_err() && founded(&[4_000_000_000]).is_ok());
+    let mut membership = founded(&[100, 200]).unwrap().membership;
+    let e = membership.take("c", &claim(4_000_000_000).apply(&membership.invitation()).unwrap()).unwrap_err();
+    assert!(e.kind() == ErrorKind::RefusedMessage && e.what.contains("`c`: 4000000000 rows"), "{e:?}");
+    membership.take("c", &claim(500).apply(&membership.invitation()).unwrap()).unwrap();
 }
 
 /// Changes of the figure: curves along seconds.

@@ -63,14 +63,14 @@ impl Deployment {
     }
 
     /// The server's side of enrolment.
-    fn enrolment(&self, py: Python<'_>, least: usize, most: usize) -> PyResult<Enrolment> {
-        let made = engine::brief(py, || self.0.enrolment(least..=most))?;
+    fn enrolment(&self, py: Python<'_>) -> PyResult<Enrolment> {
+        let made = engine::brief(py, || self.0.enrolment(self.0.waiting().range()))?;
         Ok(Enrolment { deployment: self.0.clone(), enrolment: Mutex::new(made) })
     }
 
     /// The membership of a saved state.
-    fn membership(&self, py: Python<'_>, least: usize, most: usize, state: &[u8]) -> PyResult<Membership> {
-        Ok(Membership(Mutex::new(engine::brief(py, || self.0.membership(least..=most, state))?)))
+    fn membership(&self, py: Python<'_>, state: &[u8]) -> PyResult<Membership> {
+        Ok(Membership(Mutex::new(engine::brief(py, || self.0.membership(self.0.waiting().range(), state))?)))
     }
 
     /// An agent with its own data.
@@ -80,20 +80,21 @@ impl Deployment {
         Ok(LocalAgent(Mutex::new(made)))
     }
 
-    /// The results of the rounds recorded by a server, each with the residual at its end, if known, and the seconds until then.
+    /// The results of the rounds recorded by a server, each with the residual at its end, if known, the seconds until
+    /// then, and the share of the weight without an answer.
     fn results(
         &self,
         py: Python<'_>,
         server: &ServerNode,
-        rows: Vec<(Vec<u8>, Option<f64>, f64)>,
+        rows: Vec<(Vec<u8>, Option<f64>, f64, Option<f64>)>,
         seconds: f64,
         told: &str,
         membership: &Membership,
     ) -> PyResult<RanResults> {
         engine::brief(py, || {
-            let row = |(row, residual, seconds): &(Vec<u8>, Option<f64>, f64)| {
+            let row = |(row, residual, seconds, missing): &(Vec<u8>, Option<f64>, f64, Option<f64>)| {
                 let mut row = recorded(row)?;
-                row.seen.residual = *residual;
+                (row.seen.residual, row.seen.missing_weight) = (*residual, *missing);
                 row.seconds = Some(*seconds);
                 Ok(row)
             };

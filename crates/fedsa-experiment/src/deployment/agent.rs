@@ -213,10 +213,7 @@ impl LocalAgent {
             }
         };
         let place = if self.deployment.source == Source::Generated { self.place.map_or(agent, |place| place as usize) } else { 0 };
-        let mut node = ClientNode::new(&federation, &field, place, agent)?;
-        if let Some(rounds) = self.deployment.experiment.federation.longest_gap {
-            node = node.with_longest_gap(rounds);
-        }
+        let node = ClientNode::new(&federation, &field, place, agent)?;
         self.joined = Some(Joined { admission: bytes.to_vec(), epoch: None, federation, agent, node });
         Ok(())
     }

@@ -41,7 +41,7 @@ use crate::made;
 
 pub use agent::LocalAgent;
 pub use ended::DeployedRun;
-pub use of_task::{TaskSettings, of_evaluation, of_fit};
+pub use of_task::{TaskSettings, of_evaluation, of_fit, with_federation};
 
 /// The common settings of server and agents.
 #[derive(Clone)]
@@ -198,7 +198,7 @@ impl Deployment {
         })
     }
 
-    /// Timeouts, and rules for answers.
+    /// The settings of the server.
     pub fn waiting(&self) -> &FederationSpec {
         &self.experiment.federation
     }
@@ -207,7 +207,8 @@ impl Deployment {
     ///
     /// # Errors
     /// As [`Enrolment::close`] and [`Enrolment::check_reach`]; when their categories, labels or columns make no model together: names the
-    /// agent with the most values that nobody else has; when the method cannot count answers as `[federation]` says.
+    /// agent with the most values that nobody else has; when one would have more than `weight_cap` of the weight; when the method cannot
+    /// count answers as `[federation]` says.
     pub fn found(&self, enrolment: &Enrolment) -> Result<Enrolled> {
         enrolment.check_reach(&self.bounded(&enrolment.columns()))?;
         let mut enrolled = self.close(enrolment).map_err(|why| match enrolment.most_alone() {
@@ -218,6 +219,7 @@ impl Deployment {
             None => why,
         })?;
         enrolled.membership = self.ruled(enrolled.membership)?;
+        enrolled.membership.check_weights()?;
         Ok(enrolled)
     }
 
@@ -252,6 +254,7 @@ impl Deployment {
     }
 
     fn ruled(&self, membership: Membership) -> Result<Membership> {
+        let membership = membership.with_weight_cap(self.waiting().weight_cap);
         membership.with_rules(self.waiting().rules()).map_err(|e| e.inside("federation"))
     }
 

@@ -74,6 +74,8 @@ pub struct Membership {
     agents: RangeInclusive<usize>,
     federation: Federation,
     state: State,
+    /// The largest share of the weight that one of several agents may have.
+    weight_cap: f64,
 }
 
 /// The saved state.
@@ -106,7 +108,34 @@ impl Membership {
         let (weights, start) = (federation.weights().to_vec(), federation.start().to_vec());
         let run = federation.run();
         let state = State { epoch: 0, members, weights, columns, form, start, waiting: Vec::new(), run };
-        Self { terms: terms.clone(), agents, federation, state }
+        Self { terms: terms.clone(), agents, federation, state, weight_cap: 1.0 }
+    }
+
+    /// Sets the largest share of the weight that one of several agents may have when the federation is founded
+    /// ([`Membership::check_weights`]) and when it joins. An agent's rows are its own claim.
+    #[must_use]
+    pub fn with_weight_cap(self, share: f64) -> Self {
+        Self { weight_cap: share, ..self }
+    }
+
+    /// Refuses members of whom one has more than the largest share of the weight.
+    ///
+    /// # Errors
+    /// When there is one; names it.
+    pub fn check_weights(&self) -> Result<()> {
+        self.state.members.iter().try_for_each(|one| self.check_weight(one))
+    }
+
+    /// Refuses a member that would have too much weight beside the others.
+    fn check_weight(&self, one: &Member) -> Result<()> {
+        let others = self.state.members.iter().filter(|other| other.sender != one.sender).map(|other| other.rows);
+        let rows: Vec<u64> = std::iter::once(one.rows).chain(others).collect();
+        let share = self.terms.weights(&rows)[0];
+        if rows.len() == 1 || share <= self.weight_cap {
+            return Ok(());
+        }
+        let what = format!("`{}`: {} rows, {:.4}% of the weight of all", quoted(&one.sender), one.rows, 100.0 * share);
+        Err(Error::data("data", what, format!("at most {}% for one agent; or a larger `weight_cap`", 100.0 * self.weight_cap)))
     }
 
     /// Sets the rules by which the server counts answers.
@@ -186,6 +215,8 @@ impl Membership {
             return Err(refused("an application of an agent that takes part", "agents that do not take part yet"));
         }
         self.check_columns(&application)?;
+        let member = Member::new(sender, &application);
+        self.check_weight(&member).map_err(|e| refused(e.what.clone(), &e.help))?;
         let State { members, waiting, .. } = &mut self.state;
         let others = members.iter().chain(waiting.iter().filter(|one| one.sender != sender));
         if let Some((number, other)) =
@@ -194,7 +225,6 @@ impl Membership {
             let what = format!("agent number {number}, which is that of `{}`", quoted(&other.sender));
             return Err(refused(what, "a number that nobody else has"));
         }
-        let member = Member::new(sender, &application);
         if waiting.contains(&member) {
             return Ok(Accepted::Repeated);
         }
@@ -242,7 +272,7 @@ impl Membership {
         let weights = self.terms.weights(&rows);
         let federation = self.federation.next_epoch(weights.clone())?;
         let state = State { epoch: self.state.epoch + 1, members, weights, waiting: waiting.to_vec(), ..self.state.clone() };
-        Ok((Self { terms: self.terms.clone(), agents: self.agents.clone(), federation, state }, from))
+        Ok((Self { terms: self.terms.clone(), agents: self.agents.clone(), federation, state, weight_cap: self.weight_cap }, from))
     }
 
     /// The state as bytes, for a server that is restarted.
@@ -267,6 +297,6 @@ impl Membership {
             epoch => founded.at_epoch(state.weights.clone(), epoch),
         };
         let federation = founded.map(|founded| founded.of_run(state.run)).and_then(at_epoch).map_err(|_| LAYOUT.foreign())?;
-        Ok(Self { terms: terms.clone(), agents, federation, state })
+        Ok(Self { terms: terms.clone(), agents, federation, state, weight_cap: 1.0 })
     }
 }
