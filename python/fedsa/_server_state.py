@@ -25,8 +25,11 @@ Kind = TypeVar("Kind")
 # Exceptions that a changed state file may cause.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 
+# The most members that the line of an exchange names.
+MAX_NAMED = 5
+
 # The layout of saved servers. The first line has this number and the checksum of the rest.
-LAYOUT = 5
+LAYOUT = 6
 
 
 @dataclass
@@ -42,19 +45,20 @@ class ExchangeRecord:
     bytes_up: int
     wire_bytes_up: int
     seconds: float
-    # Valid answers of earlier rounds that came in this exchange.
-    late: int = 0
     # The norm of the mean operator at the server's iterate, as answers show it; means of directions if agents send these.
     residual: float | None = None
+    # Members without a valid answer: away, silent, or refused.
+    silent: list[str] = field(default_factory=list)
     # The share of the participants' weight without an answer: of members that are away, that did not answer, or whose answer was refused.
     missing: float = 0.0
 
     def __str__(self) -> str:
         carried = f"{self.bytes_up:,} bytes up, {self.bytes_down:,} down"
         residual = "" if self.residual is None else f", residual {self.residual:.3g}"
-        late = f", {self.late} late" if self.late else ""
-        missing = f", {self.missing:.1%} of the weight missing" if self.missing > 0 else ""
-        answered = f"{self.answered} of {self.asked} answered{late}{missing}"
+        more = f" and {len(self.silent) - MAX_NAMED} more" if len(self.silent) > MAX_NAMED else ""
+        without = f", without {', '.join(self.silent[:MAX_NAMED])}{more}" if self.silent else ""
+        missing = f"{without}, {self.missing:.1%} of the weight missing" if self.missing > 0 else without
+        answered = f"{self.answered} of {self.asked} answered{missing}"
         return f"round {self.round}, exchange {self.exchange}: {answered}, {carried}, {self.seconds:.2f} s{residual}"
 
 
@@ -72,17 +76,11 @@ class EpochRecord:
     bytes_down: int = 0
     bytes_up: int = 0
     seconds: float = 0.0
-    # For links that count late answers: for each exchange, the agents that computed nothing and the answers that arrived.
-    arrivals: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         changes = [f"{', '.join(names)} {what}" for names, what in ((self.joined, "joined"), (self.left, "left")) if names]
         rows = sum(agent["rows"] for agent in self.agents)
         return f"epoch {self.epoch}: {len(self.agents)} agents, {rows:,} rows" + "".join(f"; {change}" for change in changes)
-
-    def told(self) -> dict[str, Any]:
-        """All fields except the arrivals, which grow with the rounds."""
-        return {key: value for key, value in asdict(self).items() if key != "arrivals"}
 
 
 class History:
@@ -93,8 +91,9 @@ class History:
         self.rounds: list[bytes] = []
         # Residuals at the ends of rounds, from round 0; `None` if unknown.
         self.residuals: list[float | None] = []
-        # Seconds until the ends of rounds, from round 0.
+        # Seconds until the ends of rounds, and the shares of the weight without an answer in them, from round 0.
         self.ends: list[float] = []
+        self.missing: list[float | None] = []
         self.exchanges: list[ExchangeRecord] = []
         # The last one is the current epoch.
         self.epochs: list[EpochRecord] = []
@@ -105,12 +104,12 @@ class History:
     def _write(self, **what: Any) -> None:
         self.lines.append(json.dumps(what).encode() + b"\n")
 
-    def add_round(self, row: bytes, end: float, arrivals: list[dict[str, Any]]) -> None:
+    def add_round(self, row: bytes, end: float, missing: float | None) -> None:
         """Record the end of a round."""
         self.rounds.append(row)
         self.ends.append(end)
-        self.epochs[-1].arrivals += arrivals
-        self._write(round=base64.b64encode(row).decode(), end=end, arrivals=arrivals)
+        self.missing.append(missing)
+        self._write(round=base64.b64encode(row).decode(), end=end, missing=missing)
 
     def add_residual(self, residual: float | None) -> None:
         """Record the residual at the end of the last round, if known."""
@@ -125,7 +124,7 @@ class History:
     def add_epoch(self, record: EpochRecord) -> None:
         """Record the end of the current epoch, and begin another."""
         if self.epochs:
-            self._write(epoch=self.epochs[-1].told())
+            self._write(epoch=asdict(self.epochs[-1]))
         self.epochs.append(record)
 
     def save(self) -> dict[str, Any]:
@@ -136,7 +135,7 @@ class History:
             self.kept += len(lines)
             self.checksum.update(lines)
             self.lines = []
-        return {"bytes": self.kept, "sha256": self.checksum.hexdigest(), "epoch": self.epochs[-1].told() if self.epochs else None}
+        return {"bytes": self.kept, "sha256": self.checksum.hexdigest(), "epoch": asdict(self.epochs[-1]) if self.epochs else None}
 
     def restore(self, told: dict[str, Any]) -> None:
         """Read the lines that a state's entry describes.
@@ -158,11 +157,10 @@ class History:
         if self.checksum.hexdigest() != told["sha256"]:
             raise InputError("lines that were damaged, or are those of another state", "format", self.file, accepted)
         self.kept = count
-        arrivals: list[dict[str, Any]] = []
         for line in lines.splitlines():
-            arrivals = self._read(json.loads(line), arrivals)
+            self._read(json.loads(line))
         if epoch is not None:
-            self.epochs.append(typed(EpochRecord, {**epoch, "arrivals": arrivals}))
+            self.epochs.append(typed(EpochRecord, epoch))
 
     def check(self, rounds: int) -> None:
         """Check that this history belongs to a server with this many finished rounds.
@@ -176,20 +174,18 @@ class History:
         if done not in (list(range(rounds + 1)), list(range(rounds))) or not self.epochs:
             raise InputError(f"records of {len(done)} rounds of {rounds}", "format", self.file, "the file that was saved with this state, or another folder")
 
-    def _read(self, line: dict[str, Any], arrivals: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Take a line. Returns the arrivals of the current epoch so far."""
+    def _read(self, line: dict[str, Any]) -> None:
+        """Take a line."""
         if "round" in line:
             self.rounds.append(base64.b64decode(line["round"]))
             self.ends.append(float(line["end"]))
-            arrivals += line["arrivals"]
+            self.missing.append(line["missing"])
         elif "exchange" in line:
             self.exchanges.append(typed(ExchangeRecord, line["exchange"]))
         elif "epoch" in line:
-            self.epochs.append(typed(EpochRecord, {**line["epoch"], "arrivals": arrivals}))
-            return []
+            self.epochs.append(typed(EpochRecord, line["epoch"]))
         else:
             self.residuals.append(line["residual"])
-        return arrivals
 
 
 @dataclass
@@ -206,9 +202,6 @@ class Progress:
     admitted: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     retold: list[str] = field(default_factory=list)
-    # Members that still refuse, and are to be invited to reset; and those for which a reset was tried since their last answer.
-    anew: list[str] = field(default_factory=list)
-    renewed: list[str] = field(default_factory=list)
     # Members that leave, and excluded agents that may not come back.
     leaving: list[str] = field(default_factory=list)
     barred: list[str] = field(default_factory=list)
@@ -223,6 +216,8 @@ class Progress:
     # Messages of enrolment for the next epoch, their bytes down and up, and their seconds.
     cost: list[int] = field(default_factory=lambda: [0, 0, 0])
     cost_seconds: float = 0.0
+    # The largest share of the weight without an answer in an exchange of this round.
+    missing: float = 0.0
     # Running time since the founding in seconds, without the time in which the server was stopped.
     seconds: float = 0.0
 

@@ -188,10 +188,14 @@ fn what_an_agent_cannot_have_is_refused() {
 fn an_app_for_flower_is_written_once() {
     let folder = with_logs();
     folder.run(&["federation", "new", "my-robots", "--agents", "5", "--settings", "settings.toml"]).exits(0).says("README.md");
-    assert_eq!(folder.text("my-robots/settings.toml"), folder.text("settings.toml"));
+    let written = folder.text("my-robots/settings.toml");
+    let server = format!("\n[federation]\nagents = 5\nout = \"{}\"\n", folder.path("my-robots/out").display());
+    assert!(written.starts_with(&folder.text("settings.toml")) && written.ends_with(&server), "{written}");
     let run = folder.text("my-robots/pyproject.toml");
-    assert!(run.contains("name = \"my-robots\"") && run.contains("agents = 5\n") && run.contains("most-agents = 5\n"), "{run}");
-    let _: toml::Table = run.parse().unwrap();
+    let run: toml::Table = run.parse().unwrap();
+    let config = run["tool"]["flwr"]["app"]["config"].as_table().unwrap();
+    assert_eq!(config.keys().collect::<Vec<_>>(), ["data", "state"], "settings of the server are in one place");
+    assert_eq!(run["project"]["name"].as_str(), Some("my-robots"));
     let before = folder.everything();
     assert!(folder.run(&["federation", "new", "my-robots"]).exits(2).message().contains("is there already"));
     assert!(folder.run(&["federation", "new", "My Robots"]).exits(2).message().contains("no name of an app"));

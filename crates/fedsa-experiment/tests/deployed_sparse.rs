@@ -118,32 +118,17 @@ fn the_weights_have_as_many_columns_as_the_widest_shard() {
 
 /// One agent's rows that end far beyond those of others would make everybody's model that large.
 #[test]
-fn an_agent_whose_rows_end_far_beyond_those_of_most_is_excluded() {
+fn an_agent_whose_rows_end_far_beyond_those_of_most_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = shards(folder.path());
     let path = folder.path().join("wide.svm");
     std::fs::write(&path, "1 1:1 8000:2\n-1 2:1\n").unwrap();
     files.insert(1, path.to_str().unwrap().to_string());
-    let of = |limit: &str| {
-        let text =
-            settings("{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }", "{ kind = \"mean\" }", "{ kind = \"lbfgs\" }", 3);
-        made(&(text + limit))
-    };
-    let found = founded(&of(""), &files, 3).unwrap();
-    assert_eq!((found.federation.dim(), found.federation.agents(), found.excluded.len(), &found.excluded[0].0[..]), (31, 3, 1, "1"));
-    let why = &found.excluded[0].1;
-    assert!(
-        why.what == "rows that end with column 8000, and those of most agents end with column 15 or before" && why.help.contains("100"),
-        "{why:?}"
-    );
-    let e = founded(&of(""), &files, 4).err().unwrap();
-    assert!(
-        e.key == "federation.width_limit" && e.what.starts_with("`1`: rows that end with column 8000") && e.help.contains("width_limit"),
-        "{e:?}"
-    );
-    // It says who is meant to be believed, and of two nobody knows.
-    assert_eq!(founded(&of("[federation]\nwidth_limit = 600.0\n"), &files, 4).unwrap().federation.dim(), 8000);
-    assert_eq!(founded(&of(""), &files[..2], 2).unwrap().federation.dim(), 8000);
+    let deployment = deployment("{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }", "{ kind = \"lbfgs\" }");
+    let e = founded(&deployment, &files, 3).err().unwrap();
+    assert!(e.what == "`1`: column `the features` reaches more than 100 times as far as those of most agents", "{e:?}");
+    // Of two nobody knows who is wrong.
+    assert_eq!(founded(&deployment, &files[..2], 2).unwrap().federation.dim(), 8000);
 }
 
 /// A server of Newton's method would need matrices of a million columns: the application says so, before anything of that size is made.
@@ -198,21 +183,6 @@ fn targets_of_shards_are_not_scaled_by_each_agent() {
     let deployment = deployment("{ kind = \"least-squares\", target_range = [0.0, 1.0], ridge = 1e-2 }", "{ kind = \"newton\" }");
     let e = LocalAgent::new(&deployment, &files[..1], &Places::from_env(""), None, &Cancel::never()).err().unwrap();
     assert!(e.key == "problem.target_range" && e.what.contains("by its own rows") && e.what.contains("LIBSVM"), "{e:?}");
-}
-
-/// Of nine agents five have LIBSVM rows, two of these far too many columns: the four tables of the others do not become those of most by that.
-#[test]
-fn columns_of_most_agents_stay_those_when_wide_ones_are_left_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let table = |c: usize| file(folder.path(), &format!("table{c}.csv"), "x,c,label\n1,a,1\n2,b,-1\n3,a,1\n");
-    let shard = |last: usize| file(folder.path(), &format!("shard{last}.svm"), &format!("1 1:1 2:1\n-1 1:2 {last}:1\n1 1:3\n"));
-    let mut files: Vec<String> = (0..4).map(table).collect();
-    files.extend([5, 6, 7, 8000, 9000].map(shard));
-    let problem = "{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }";
-    let found = founded(&deployment(problem, "{ kind = \"newton\" }"), &files, 3).unwrap();
-    let mut out: Vec<&str> = found.excluded.iter().map(|(who, _)| who.as_str()).collect();
-    out.sort_unstable();
-    assert_eq!((out, found.federation.dim()), (vec!["0", "1", "2", "3", "7", "8"], 7));
 }
 
 /// A shard whose only column is no feature, and one of rows without a number, are rows as they are in one process.

@@ -66,7 +66,6 @@ fn federation(text: &str, files: &[String]) -> Ran {
         deployment.take(&mut enrolment, &format!("site_{c}"), &application).unwrap();
     }
     let enrolled = deployment.found(&enrolment).unwrap();
-    assert!(enrolled.excluded.is_empty());
     for told in &enrolled.admissions {
         agents[told.agent].handle(&told.bytes).unwrap();
     }

@@ -1,7 +1,6 @@
 //! All tests of the crate in one program, so that it is linked once.
 
 mod cart_poles;
-mod deployed_left_out;
 mod deployed_levels;
 mod deployed_sparse;
 mod deployed_states;

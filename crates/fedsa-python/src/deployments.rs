@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use fedsa::coordinator::Accepted;
 use fedsa::enrolment;
 use fedsa::error::Error;
-use fedsa::uplink::stage::Delay;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::Document;
 use fedsa_experiment::config::document::{Caller, Words};
@@ -64,14 +63,14 @@ impl Deployment {
     }
 
     /// The server's side of enrolment.
-    fn enrolment(&self, py: Python<'_>, least: usize, most: usize) -> PyResult<Enrolment> {
-        let made = engine::brief(py, || self.0.enrolment(least..=most))?;
+    fn enrolment(&self, py: Python<'_>) -> PyResult<Enrolment> {
+        let made = engine::brief(py, || self.0.enrolment(self.0.waiting().range()))?;
         Ok(Enrolment { deployment: self.0.clone(), enrolment: Mutex::new(made) })
     }
 
     /// The membership of a saved state.
-    fn membership(&self, py: Python<'_>, least: usize, most: usize, state: &[u8]) -> PyResult<Membership> {
-        Ok(Membership(Mutex::new(engine::brief(py, || self.0.membership(least..=most, state))?)))
+    fn membership(&self, py: Python<'_>, state: &[u8]) -> PyResult<Membership> {
+        Ok(Membership(Mutex::new(engine::brief(py, || self.0.membership(self.0.waiting().range(), state))?)))
     }
 
     /// An agent with its own data.
@@ -81,20 +80,21 @@ impl Deployment {
         Ok(LocalAgent(Mutex::new(made)))
     }
 
-    /// The results of the rounds recorded by a server, each with the residual at its end, if known, and the seconds until then.
+    /// The results of the rounds recorded by a server, each with the residual at its end, if known, the seconds until
+    /// then, and the share of the weight without an answer.
     fn results(
         &self,
         py: Python<'_>,
         server: &ServerNode,
-        rows: Vec<(Vec<u8>, Option<f64>, f64)>,
+        rows: Vec<(Vec<u8>, Option<f64>, f64, Option<f64>)>,
         seconds: f64,
         told: &str,
         membership: &Membership,
     ) -> PyResult<RanResults> {
         engine::brief(py, || {
-            let row = |(row, residual, seconds): &(Vec<u8>, Option<f64>, f64)| {
+            let row = |(row, residual, seconds, missing): &(Vec<u8>, Option<f64>, f64, Option<f64>)| {
                 let mut row = recorded(row)?;
-                row.seen.residual = *residual;
+                (row.seen.residual, row.seen.missing_weight) = (*residual, *missing);
                 row.seconds = Some(*seconds);
                 Ok(row)
             };
@@ -125,9 +125,6 @@ impl Deployment {
         })
     }
 }
-
-/// The first epoch of a federation, and the applicants that cannot take part, each with the reason.
-type Founded = (Membership, Vec<(String, String)>);
 
 /// The server's side of enrolment.
 #[pyclass(frozen, module = "fedsa._fedsa")]
@@ -168,10 +165,9 @@ impl Enrolment {
     }
 
     /// Founds the federation of the applicants.
-    fn close(&self, py: Python<'_>) -> PyResult<Founded> {
+    fn close(&self, py: Python<'_>) -> PyResult<Membership> {
         let enrolled = engine::brief(py, || self.deployment.found(&locked(&self.enrolment)))?;
-        let excluded = enrolled.excluded.into_iter().map(|(who, why)| (who, why.to_string())).collect();
-        Ok((Membership(Mutex::new(enrolled.membership)), excluded))
+        Ok(Membership(Mutex::new(enrolled.membership)))
     }
 
     fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -191,12 +187,6 @@ pub struct Membership(Mutex<enrolment::Membership>);
 impl Membership {
     fn federation(&self) -> Federation {
         Federation(locked(&self.0).federation().clone())
-    }
-
-    /// Whether answers after the deadline of their exchange count later.
-    #[getter]
-    fn counts_late(&self) -> bool {
-        locked(&self.0).federation().uplink().late().is_some_and(Delay::is_of_network)
     }
 
     /// The number of changes of the membership.
@@ -230,11 +220,6 @@ impl Membership {
     /// Takes an application for the next epoch, and returns whether it is new.
     fn take(&self, py: Python<'_>, sender: &str, application: &[u8]) -> PyResult<bool> {
         engine::brief(py, || Ok(locked(&self.0).take(sender, application)? == Accepted::Counted))
-    }
-
-    /// Takes the application of a member that must start again.
-    fn renew(&self, py: Python<'_>, sender: &str, application: &[u8]) -> PyResult<()> {
-        engine::brief(py, || locked(&self.0).renew(sender, application))
     }
 
     /// The next epoch, and the previous numbers of its agents.

@@ -91,6 +91,13 @@ impl Error {
         Self::new("message", what, help).coded(ErrorCode::RefusedMessage)
     }
 
+    /// The refusal of a message that does not follow an agent's state. Only the agent's operator discards a state.
+    pub fn other_state(what: impl Into<String>) -> Self {
+        let what = format!("{}; the agent's state is newer than the server's, or of another federation", what.into());
+        Self::refused_message(what, "messages that follow this state; or its operator deletes the folder of the state")
+            .coded(ErrorCode::OtherState)
+    }
+
     /// A question without an answer in theory: the reason, and when there is one.
     pub fn not_known(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new(key, what, help).coded(ErrorCode::NotKnown)
@@ -205,7 +212,7 @@ impl Error {
 /// all. Other texts may quote cells and name files of this machine: others read the code, the setting, and the line or row with its column.
 /// The whole text belongs in this machine's log.
 pub fn for_others(code: &str, key: &str, what: &str) -> String {
-    if code == ErrorCode::RefusedMessage.name() {
+    if code.starts_with(ErrorCode::RefusedMessage.name()) {
         return what.to_string();
     }
     let setting = if code.starts_with("setting") && !key.is_empty() { format!(", {}", shown(key)) } else { String::new() };

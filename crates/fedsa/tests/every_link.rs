@@ -30,7 +30,6 @@ const MEDIA: &[&[&str]] = &[
     &[r#"{"kind": "erasure", "success": 0.6}"#],
     &[r#"{"kind": "gilbert-elliott", "to_bad": 0.2, "to_good": 0.3}"#],
     &[r#"{"kind": "late", "law": "uniform", "min": 0, "max": 3}"#],
-    &[r#"{"kind": "late", "law": "network", "max": 3}"#],
     &[r#"{"kind": "bit-budget", "bits": 3, "fading_snr": 1.0}"#],
     &[r#"{"kind": "bit-budget", "bits": 40, "fading_snr": 3.0}"#, r#"{"kind": "erasure", "success": 0.6}"#],
     &[r#"{"kind": "erasure", "success": 0.6}"#, r#"{"kind": "late", "law": "uniform", "min": 0, "max": 3}"#],

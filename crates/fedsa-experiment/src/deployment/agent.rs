@@ -19,7 +19,11 @@ use fedsa_problems::rows::dataset::Dataset;
 use fedsa_problems::rows::preparation::Prepared;
 use fedsa_problems::rows::preparation::levels::RowLevels;
 use fedsa_problems::rows::regression::{GeneralisedLinear, LeastSquares, Logistic};
+use rand::TryRng;
+use rand::rngs::SysRng;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
 use super::levels::{self, LevelsForm};
@@ -30,7 +34,7 @@ use crate::made;
 use crate::plan::BuiltProblem;
 
 /// Saved agents.
-const LAYOUT: Layout = Layout { name: "agent", version: 9 };
+const LAYOUT: Layout = Layout { name: "agent", version: 10 };
 
 /// An agent: it applies, is admitted, and answers the questions of the rounds.
 pub struct LocalAgent {
@@ -48,9 +52,10 @@ pub struct LocalAgent {
     /// Its place in a generated problem, if it has claimed a number.
     place: Option<u32>,
     joined: Option<Joined>,
-    /// The mark of its application since its admission. An admission with this mark starts a new federation, even with the same settings
-    /// and agents as the last one.
-    applied: Option<u64>,
+    /// The hash of its files.
+    contents: [u8; 32],
+    /// Their keyed hash, which its state holds.
+    keyed: KeyedHash,
     /// Whether it answers every message with its leave.
     is_leaving: bool,
 }
@@ -66,11 +71,22 @@ struct Joined {
     node: ClientNode,
 }
 
-/// The saved state: the mark of its data; the mark of its application since the admission; and once admitted, the admission, the last
-/// announcement of an epoch, and the state of the node.
-type Saved = (u64, Option<u64>, Option<SavedJoined>);
+/// The saved state: a keyed hash of its data; and once admitted, the admission, the last announcement of an epoch, and the state of the
+/// node.
+type Saved = (KeyedHash, Option<(Vec<u8>, Option<Vec<u8>>, Vec<u8>)>);
 
-type SavedJoined = (Vec<u8>, Option<Vec<u8>>, Vec<u8>);
+/// A random key, and the SHA-256 hash of the key with the hash of an agent's files. It tells nothing about the data without the data.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct KeyedHash {
+    key: [u8; 32],
+    hash: [u8; 32],
+}
+
+impl KeyedHash {
+    fn new(key: [u8; 32], contents: &[u8; 32]) -> Self {
+        Self { key, hash: Sha256::digest([key, *contents].as_flattened()).into() }
+    }
+}
 
 impl LocalAgent {
     /// An agent with the data of these files, globs, folders or data sets. `number` is its number in the federation; by default the server
@@ -104,6 +120,10 @@ impl LocalAgent {
             applicant = applicant.with_agent(number);
         }
         applicant.check().map_err(|e| Error::data("data", format!("{width} columns: {}", e.what), e.help))?;
+        let contents = files.contents()?;
+        let mut key = [0; 32];
+        SysRng.try_fill_bytes(&mut key).map_err(|e| Error::machine(format!("no random numbers: {e}"), "a system that has them"))?;
+        let keyed = KeyedHash::new(key, &contents);
         Ok(Self {
             deployment: deployment.clone(),
             files,
@@ -114,7 +134,8 @@ impl LocalAgent {
             with_columns: None,
             place: number,
             joined: None,
-            applied: None,
+            contents,
+            keyed,
             is_leaving: false,
         })
     }
@@ -144,9 +165,10 @@ impl LocalAgent {
             return self.regroup(bytes).map(|()| None);
         }
         if enrolment::is_enrolment(bytes) {
-            let mark = self.saved_joined().map_or(0, |joined| enrolment::mark_of(&LAYOUT.write(&joined)));
-            let application = self.applicant.apply_with(bytes, mark)?;
-            self.applied = Some(mark);
+            let application = self.applicant.apply(bytes)?;
+            if self.joined.as_ref().is_some_and(|joined| enrolment::run_of(bytes).is_ok_and(|run| run != joined.federation.run())) {
+                return Err(Error::other_state("an invitation to another federation"));
+            }
             return Ok(Some(application));
         }
         match &mut self.joined {
@@ -155,40 +177,31 @@ impl LocalAgent {
         }
     }
 
-    /// Joins the federation of an admission. A copy of the last admission has no effect, unless the agent has applied since.
+    /// Joins the federation of an admission. An agent with a state of this federation at its start goes on.
     fn join(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.applied.is_none() && self.joined.as_ref().is_some_and(|joined| joined.admission == bytes) {
-            return Ok(());
+        let admission = self.applicant.admitted(bytes)?;
+        match &self.joined {
+            None => self.begin(bytes, admission),
+            Some(joined) if (joined.federation.digest(), joined.agent) == (admission.federation.digest(), admission.agent) => Ok(()),
+            Some(_) => Err(Error::other_state("an admission to a federation")),
         }
-        self.begin(bytes, self.applicant.admitted(bytes)?)
     }
 
-    /// Joins the announced epoch: with its state, or from the beginning if it does not know the federation, or has applied since and the
-    /// announcement has everything. A known epoch otherwise has no effect.
+    /// Joins the announced epoch: with its state, or from the beginning if it has none. A known epoch has no effect.
     fn regroup(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(joined) = &mut self.joined else { return self.begin(bytes, self.applicant.joined(bytes)?) };
-        // The mark of its application makes the agent give up its state, even if the state is of this run: the server may have resumed from
-        // an older state than the agent's.
-        if let Some(admission) = self.applied.and_then(|mark| self.applicant.joined(bytes).ok().filter(|told| told.mark == mark)) {
-            return self.begin(bytes, admission);
-        }
         if enrolment::repeats(&joined.federation, joined.agent, bytes)? {
             return Ok(());
         }
         let (federation, agent) = enrolment::announced(&joined.federation, bytes)?;
         joined.node = joined.node.regrouped(&federation, agent)?;
         (joined.federation, joined.agent, joined.epoch) = (federation, agent, Some(bytes.to_vec()));
-        self.applied = None;
         Ok(())
     }
 
-    /// Starts with the content of an admission, or of an announcement to a new agent. An agent with a state must have applied with this
-    /// mark; otherwise repeated old messages could erase its state.
+    /// Starts with the content of an admission, or of an announcement to a new agent.
     fn begin(&mut self, bytes: &[u8], admission: Admission) -> Result<()> {
-        let Admission { federation, agent, columns, mark, .. } = admission;
-        if self.joined.is_some() && self.applied != Some(mark) {
-            return Err(Error::refused_message("an admission for which this agent has not applied", "one after an invitation"));
-        }
+        let Admission { federation, agent, columns, .. } = admission;
         self.deployment.check_agent(federation.agents(), federation.dim())?;
         let field = match (&self.field, &self.with_columns) {
             (Some(field), _) => Arc::clone(field),
@@ -200,11 +213,7 @@ impl LocalAgent {
             }
         };
         let place = if self.deployment.source == Source::Generated { self.place.map_or(agent, |place| place as usize) } else { 0 };
-        let mut node = ClientNode::new(&federation, &field, place, agent)?;
-        if let Some(rounds) = self.deployment.experiment.federation.longest_gap {
-            node = node.with_longest_gap(rounds);
-        }
-        self.applied = None;
+        let node = ClientNode::new(&federation, &field, place, agent)?;
         self.joined = Some(Joined { admission: bytes.to_vec(), epoch: None, federation, agent, node });
         Ok(())
     }
@@ -225,12 +234,9 @@ impl LocalAgent {
 
     /// The state as bytes. An agent that saves it before each answer leaves can be restarted at any time.
     pub fn save(&self) -> Vec<u8> {
-        let saved: Saved = (self.applicant.mark_of_data(), self.applied, self.saved_joined());
+        let joined = self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.epoch.clone(), joined.node.save()));
+        let saved: Saved = (self.keyed.clone(), joined);
         LAYOUT.write(&saved)
-    }
-
-    fn saved_joined(&self) -> Option<SavedJoined> {
-        self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.epoch.clone(), joined.node.save()))
     }
 
     /// Restores a state of [`LocalAgent::save`], with the same settings and data.
@@ -239,12 +245,12 @@ impl LocalAgent {
     /// When it is no such state, is damaged, has another version's layout, or belongs to a federation with other data. The agent is then
     /// unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let (data, applied, saved): Saved = LAYOUT.read(bytes)?;
-        if data != self.applicant.mark_of_data() {
+        let (keyed, saved): Saved = LAYOUT.read(bytes)?;
+        if keyed != KeyedHash::new(keyed.key, &self.contents) {
             // An admitted agent has stated its rows, by which it is weighted. Other agents can apply again.
             return if saved.is_some() { Err(other_data()) } else { Ok(()) };
         }
-        let before = (self.joined.take(), self.applied);
+        let before = self.joined.take();
         let mut restored = || -> Result<()> {
             let Some((admission, epoch, node)) = &saved else { return Ok(()) };
             let join = if enrolment::is_admission(admission) { Self::join } else { Self::regroup };
@@ -255,9 +261,9 @@ impl LocalAgent {
             self.joined.as_mut().map_or(Ok(()), |joined| joined.node.restore(node))
         };
         match restored() {
-            Ok(()) => self.applied = applied,
+            Ok(()) => self.keyed = keyed,
             Err(e) => {
-                (self.joined, self.applied) = before;
+                self.joined = before;
                 // Errors about contents of the state name the message or the node; here the state is at fault.
                 return Err(if e.kind() == ErrorKind::Format { e } else { LAYOUT.foreign() });
             }
@@ -269,7 +275,7 @@ impl LocalAgent {
 /// The error about a state that was saved with other data.
 fn other_data() -> Error {
     let help = "the data with which this agent takes part; with others it leaves first (`leave`), and comes back without its state";
-    Error::data("data", "rows, columns or settings that are not those with which this agent's state was saved", help)
+    Error::data("data", "data that are not those with which this agent's state was saved", help)
 }
 
 /// The problem of an experiment on one agent's data.

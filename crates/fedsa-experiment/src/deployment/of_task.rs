@@ -1,6 +1,6 @@
 //! The settings of a federation that performs a task of one process: its experiment without the data.
 
-use fedsa::error::Result;
+use fedsa::error::{Error, Result};
 use fedsa::note::{Note, NoteCode};
 use fedsa_problems::rows::preparation::partition::Partition;
 use toml::{Table, Value};
@@ -63,6 +63,24 @@ fn of_experiment(experiment: &Experiment, agents: usize) -> Result<TaskSettings>
     let written = resolve::text(&document.table);
     let text = written.split_once('\n').map_or(written.as_str(), |(_, rest)| rest);
     Ok(TaskSettings { text: format!("{head}{text}"), agents, notes })
+}
+
+/// The text of settings with this number of agents and this folder of the results in `[federation]`, unless it has them.
+///
+/// # Errors
+/// When the text is not TOML, or `federation` is no table.
+pub fn with_federation(text: &str, agents: u64, out: &str) -> Result<String> {
+    let bad = |what: String| Error::new("federation", what, "a table [federation]");
+    let mut document: toml_edit::DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| bad(e.to_string()))?;
+    let table = document.entry("federation").or_insert_with(toml_edit::table);
+    let table = table.as_table_like_mut().ok_or_else(|| bad("no table".into()))?;
+    if !table.contains_key("agents") {
+        table.insert("agents", toml_edit::value(agents as i64));
+    }
+    if !table.contains_key("out") {
+        table.insert("out", toml_edit::value(out));
+    }
+    Ok(document.to_string())
 }
 
 /// Removes keys that name data or divide them among agents: each agent has its own.

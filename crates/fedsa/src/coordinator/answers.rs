@@ -7,18 +7,16 @@ use crate::linalg::norm_sq;
 use crate::message::{Body, Message, Part};
 use crate::protocol::{are_finite, refused};
 use crate::record::Sent;
-use crate::server::ClientUpdate;
 
 impl Coordinator {
     /// Whether an agent may still answer, without regard to marks.
     pub(crate) fn standing(&self, agent: usize) -> AgentStatus {
-        let late = self.state.outstanding.oldest(agent).map(|round| AgentStatus::Late { round });
         if self.is_excluded(agent) {
             return AgentStatus::Excluded;
         }
         match self.place_of(agent) {
-            Err(_) => late.unwrap_or(AgentStatus::NotAsked),
-            Ok(_) if self.state.absent.binary_search(&agent).is_ok() => late.unwrap_or(AgentStatus::Unreachable),
+            Err(_) => AgentStatus::NotAsked,
+            Ok(_) if self.state.absent.binary_search(&agent).is_ok() => AgentStatus::Unreachable,
             Ok(at) if self.state.replies.of(at).is_some() => AgentStatus::Answered,
             Ok(_) => AgentStatus::Awaited,
         }
@@ -82,37 +80,6 @@ impl Coordinator {
             // Further questions are not sent, and so not counted.
             self.state.ledger = ledger;
         }
-    }
-
-    /// Whether an agent's answer to an earlier question may still arrive and count late.
-    pub(crate) fn awaits_late(&self, agent: usize, round: u64, exchange: u8) -> bool {
-        self.state.outstanding.has(round, exchange, agent)
-    }
-
-    /// Accepts an answer to an earlier question: it counts when the next exchange with its number closes. `len` is its number of bytes on
-    /// the wire.
-    ///
-    /// # Errors
-    /// When it is not awaited, not an answer of this method, or too late.
-    pub(crate) fn take_late(&mut self, agent: usize, (round, exchange): (u64, u8), parts: Vec<(Part, Body)>, len: usize) -> Result<()> {
-        let (parts, is_diverged) = self.checked_parts(exchange, parts)?;
-        let is_ahead = self.is_open() && exchange >= self.state.ask.down.exchange;
-        let due = if is_ahead { self.state.opened - 1 } else { self.state.opened };
-        let latest = self.latest().unwrap_or(0);
-        if due - round > latest {
-            return Err(refused(
-                format!("an answer that is {} rounds late", due - round),
-                &format!("answers at most {latest} rounds late"),
-            ));
-        }
-        let gain = self.state.outstanding.take(round, exchange, agent);
-        let gain = gain.ok_or_else(|| refused(format!("an answer of agent {agent} that is not awaited"), "answers that are awaited"))?;
-        self.count(&parts, is_diverged, len);
-        if gain != 0.0 {
-            let update = ClientUpdate { agent, answers: round, weight: self.federation.weights()[agent] * gain, parts };
-            self.state.end.mail.post(exchange, due, update);
-        }
-        Ok(())
     }
 
     /// Checks that the open question is to this agent; returns its place among the participants.

@@ -14,7 +14,7 @@ impl Coordinator {
     /// Whether the sum of the answers to the open question is enough: no rule needs single ones, and none is late.
     pub(crate) fn wants_sum(&self) -> bool {
         let exchange = self.state.ask.down.exchange;
-        self.adds_up && self.replay.is_none() && !self.federation.rules().need_single_answers() && !self.protocol.wants_each(exchange)
+        self.adds_up && !self.federation.rules().need_single_answers() && !self.protocol.wants_each(exchange)
     }
 
     /// The factors by which participants' answers arrive, for the caller that sums them; `None` over a clear link. Call this once per

@@ -8,7 +8,7 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use super::columns::ColumnSummary;
 use super::frame::{self, Kind};
 use super::terms::TermsHashes;
-use super::{Application, Enrolment, Marks};
+use super::{Application, Enrolment};
 use crate::error::{Result, quoted};
 use crate::protocol::refused;
 
@@ -53,7 +53,6 @@ struct Sized {
     _dim: Option<u32>,
     columns: SizeOfColumns,
     form: Option<String>,
-    _marks: Marks,
 }
 
 impl Sized {

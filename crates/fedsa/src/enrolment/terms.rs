@@ -23,6 +23,7 @@ pub struct Terms {
     start: Option<Vec<f64>>,
     share: Share,
     problem: Description,
+    forms: fn(&str, &str) -> Option<String>,
 }
 
 /// How agents are weighted.
@@ -68,7 +69,16 @@ impl Terms {
     #[must_use]
     pub fn new(method: &dyn MethodSettings, problem: Description) -> Self {
         let (method, problem) = (method.shared(), problem.of_dim(0));
-        Self { method, uplink: Uplink::default(), seed: 0, output: OutputRule::Last, start: None, share: Share::Rows, problem }
+        Self {
+            method,
+            uplink: Uplink::default(),
+            seed: 0,
+            output: OutputRule::Last,
+            start: None,
+            share: Share::Rows,
+            problem,
+            forms: |_, _| None,
+        }
     }
 
     /// The link.
@@ -99,6 +109,19 @@ impl Terms {
     #[must_use]
     pub fn with_equal_weights(self) -> Self {
         Self { share: Share::Equal, ..self }
+    }
+
+    /// How to say where a second form of data ([`super::Applicant::with_form`]) differs from a first one, such as by the first column.
+    #[must_use]
+    pub fn with_forms(self, forms: fn(&str, &str) -> Option<String>) -> Self {
+        Self { forms, ..self }
+    }
+
+    /// The difference between two forms, in words.
+    pub(super) fn difference_of_forms(&self, usual: Option<&str>, own: Option<&str>) -> String {
+        usual.zip(own).and_then(|(usual, own)| (self.forms)(usual, own)).unwrap_or_else(|| {
+            "data of another form: other columns, another number of them, other classes, or other scales of targets".into()
+        })
     }
 
     /// The weights of agents with these rows.

@@ -128,6 +128,8 @@ codes! {
     OtherRun: Format, "format.other-run";
     /// A refused message.
     RefusedMessage: RefusedMessage, "refused-message";
+    /// A message that does not follow an agent's state: the state is newer than the server's, or of another federation.
+    OtherState: RefusedMessage, "refused-message.other-state";
     /// Theory has no answer.
     NotKnown: NotAvailable, "not-known";
     /// No maximum-likelihood estimate: separated classes, or linearly dependent columns.

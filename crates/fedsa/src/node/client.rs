@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Federation, LAYOUT, chain_stream, codec_stream, marks, place, point, refused};
-use crate::error::{Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::{Chunk, Lanes, flat, flat_mut};
 use crate::local::{Agent, AgentBatch, AgentMemory, Client, Last, Outbox, put, stride};
 use crate::message::{Body, Envelope, LastAnswer, Message, Part, TELL};
@@ -16,6 +16,10 @@ use crate::record::Work;
 use crate::secure::{Grid, MaskedAnswer, Pairs, pack};
 use crate::uplink::codec::Exact;
 use crate::uplink::{AgentEnd, Uplink};
+
+/// The most rounds by which a question may be ahead of the last accepted one. Agents never answer earlier rounds, so one forged question of a
+/// very late round would silence the agent for good.
+const LONGEST_GAP: u64 = 1 << 20;
 
 /// One agent of a federation.
 pub struct ClientNode {
@@ -40,8 +44,6 @@ pub struct ClientNode {
     feedback: Vec<f64>,
     work: Work,
     log: Log,
-    /// The largest number of rounds by which a question may be ahead of the last one.
-    longest_gap: Option<u64>,
     /// The grid of secure sums and the agent's weight, if the link has them.
     grid: Option<(Grid, f64)>,
     /// The keys that the agent shares with the others, for secure sums.
@@ -121,7 +123,7 @@ impl ClientNode {
         let (uplink, digest) = (Arc::clone(federation.uplink()), federation.digest());
         let feedback = vec![0.0; uplink.feedback_len(d, protocol.exchanges.len())];
         let (work, log) = (Work::default(), Log::default());
-        let (longest_gap, pairs) = (None, None);
+        let pairs = None;
         let grid = federation.grid().map(|grid| (grid, federation.weights()[agent]));
         Ok(Self {
             field,
@@ -140,18 +142,9 @@ impl ClientNode {
             feedback,
             work,
             log,
-            longest_gap,
             grid,
             pairs,
         })
-    }
-
-    /// Refuses questions of rounds more than `rounds` ahead of the last accepted one, or of the start. Agents never answer earlier rounds,
-    /// so one forged question of a very late round would silence the agent for good. By default every later round is accepted, because an
-    /// agent may have been away for long.
-    #[must_use]
-    pub fn with_longest_gap(self, rounds: u64) -> Self {
-        Self { longest_gap: Some(rounds), ..self }
     }
 
     /// Sets the keys that the agent shares with the others in this epoch, which secure sums need.
@@ -182,7 +175,7 @@ impl ClientNode {
         let last = self.log.taken.as_ref();
         let taken = last.map(|last| Taken { round: last.round, exchange: last.exchange, bytes: Vec::new(), answer: None });
         let (feedback, log) = (self.feedback.clone(), Log { taken, own: self.log.own, ..Log::default() });
-        Ok(Self { feedback, work: self.work, log, longest_gap: self.longest_gap, ..next })
+        Ok(Self { feedback, work: self.work, log, ..next })
     }
 
     /// Processes a message of the server, and returns the answer if the message is a question. A copy of the last message gets the same
@@ -251,11 +244,14 @@ impl ClientNode {
         let order = |(round, e): (u64, u8)| (round, masked_exchange(e), is_unmasking(e));
         if let Some(before) = before.filter(|before| order(*before) >= order(at)) {
             let what = format!("{} after {}", point(at.0, at.1), point(before.0, before.1));
-            return Err(refused(what, "a later message, or an exact copy of the last one"));
+            return Err(Error::other_state(what));
         }
         let last = before.map_or(0, |(round, _)| round);
-        if let Some(gap) = self.longest_gap.filter(|gap| at.0 > last.saturating_add(*gap)) {
-            return Err(refused(format!("{} after round {last}", point(at.0, at.1)), &format!("a round at most {gap} rounds later")));
+        if at.0 > last.saturating_add(LONGEST_GAP) {
+            return Err(refused(
+                format!("{} after round {last}", point(at.0, at.1)),
+                &format!("a round at most {LONGEST_GAP} rounds later"),
+            ));
         }
         let follows = match down.exchange {
             0 => true,

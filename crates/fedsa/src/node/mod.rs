@@ -7,8 +7,7 @@
 //!
 //! The network may lose, repeat, delay, reorder and damage messages, and nodes may be restored from a saved state. A node refuses a message
 //! that does not belong to this federation at this point, with the reason, and does not change. A repeated question gets the same bytes
-//! again. A missing answer counts as zero in its round, or by [`crate::federation::AnswerRules`]; over a link with `law = "network"` it
-//! counts in the round in which it arrives.
+//! again. A missing or late answer counts as zero in its round, or by [`crate::federation::AnswerRules`].
 //!
 //! Agents join and leave between two rounds ([`ServerNode::regrouped`], [`ClientNode::regrouped`]).
 //!

@@ -8,7 +8,7 @@ use super::copies::Copies;
 use super::marks::Marks;
 use super::pending_tells::PendingTells;
 use super::{Federation, LAYOUT, codec_stream, place, point, refused};
-use crate::coordinator::{self, Accepted, AgentStatus, ArrivalRecord, Coordinator, Step};
+use crate::coordinator::{self, Accepted, AgentStatus, Coordinator, Step};
 use crate::error::{Error, Result};
 use crate::local::Client;
 use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
@@ -74,8 +74,6 @@ struct Decoded {
     /// The mark of the agent's state.
     mark: u32,
     parts: Vec<(Part, Body)>,
-    /// The earlier question that it answers, if it is late.
-    late: Option<(u64, u8)>,
 }
 
 /// The saved state of a server node.
@@ -131,7 +129,7 @@ impl ServerNode {
     /// - State about the mean of all agents (curvature pairs, Krylov vectors, Anderson's history, LSTD's sums) is forgotten.
     /// - Control variates are shifted to sum to zero with the new weights. Each agent gets its own with its next question, 6 + 8 d more
     ///   bytes.
-    /// - Answers that have not counted, and the message at the end of the last round, are lost. A new record of arrivals starts.
+    /// - Answers that have not counted, and the message at the end of the last round, are lost.
     ///
     /// # Errors
     /// - A round is open.
@@ -332,16 +330,11 @@ impl ServerNode {
         self.todo.clone()
     }
 
-    /// Decodes an answer to the present question, or to an earlier one that may still be answered.
+    /// Decodes an answer to the present question.
     fn decoded(&self, agent: usize, bytes: &[u8]) -> Result<Decoded> {
         let Message { round, exchange, .. } = self.coordinator.question().down;
-        let front = Message::front(bytes);
-        let answered = front.as_ref().ok().map(|front| (front.round, front.exchange));
-        let late = answered.filter(|(round, exchange)| self.coordinator.awaits_late(agent, *round, *exchange));
-        if late.is_none() {
-            self.coordinator.place_of(agent)?;
-        }
-        let front = front?;
+        self.coordinator.place_of(agent)?;
+        let front = Message::front(bytes)?;
         let envelope = front.envelope;
         if envelope.settings != self.digest {
             return Err(refused(
@@ -352,7 +345,7 @@ impl ServerNode {
         if envelope.agent != agent {
             return Err(refused(format!("an answer of agent {} from agent {agent}", envelope.agent), "each agent's own answer"));
         }
-        if late.is_none() && (front.round, front.exchange) != (round, exchange) {
+        if (front.round, front.exchange) != (round, exchange) {
             let what = format!("an answer to {} from agent {agent}", point(front.round, front.exchange));
             return Err(refused(what, &format!("answers to {}", point(round, exchange))));
         }
@@ -362,11 +355,10 @@ impl ServerNode {
         }
         let streams = codec_stream(federation.seed(), agent);
         let Message { parts, .. } = front.message(&*federation.uplink().codec, protocol.longest(), &protocol.outside(), streams)?;
-        Ok(Decoded { mark: envelope.mark, parts, late })
+        Ok(Decoded { mark: envelope.mark, parts })
     }
 
-    /// Accepts an answer to the present question. A second copy changes nothing. Over a link with `late` and `law = "network"`, answers to
-    /// earlier questions are also accepted: they count when the next exchange with their number ends.
+    /// Accepts an answer to the present question. A second copy changes nothing.
     ///
     /// # Errors
     /// When the bytes are not an answer of this agent to such a question, or come from an older state than the server assumes. A refused
@@ -377,10 +369,7 @@ impl ServerNode {
     }
 
     fn taken(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
-        let Decoded { mark, parts, late } = self.decoded(agent, bytes)?;
-        if let Some(question) = late {
-            return self.coordinator.take_late(agent, question, parts, bytes.len());
-        }
+        let Decoded { mark, parts } = self.decoded(agent, bytes)?;
         let is_acknowledged = self.is_acknowledged();
         if is_acknowledged && !self.coordinator.has_answered(agent) {
             self.marks.check(agent, mark).inspect_err(|_| self.coordinator.forget(agent))?;
@@ -471,19 +460,6 @@ impl ServerNode {
     /// Readmits an excluded agent ([`Coordinator::exclusions`]) from the next round on; returns whether it was excluded.
     pub fn readmit(&mut self, agent: usize) -> bool {
         self.coordinator.readmit(agent)
-    }
-
-    /// Records which answers arrive from now on ([`ServerNode::take_arrivals`]). Saved states contain records that have not been taken.
-    #[must_use]
-    pub fn recording_arrivals(mut self) -> Self {
-        self.coordinator.record_arrivals();
-        self
-    }
-
-    /// Removes and returns the record of arrivals since the last call, if there is one. With records from its start, the engine can repeat
-    /// a federation's iterates ([`crate::round::Run::replaying`]).
-    pub fn take_arrivals(&mut self) -> ArrivalRecord {
-        self.coordinator.take_arrivals()
     }
 
     /// Accepts all answers of an exchange, in any order, and ends the exchange.

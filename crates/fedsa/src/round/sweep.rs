@@ -173,8 +173,6 @@ pub(super) struct Job<'a> {
     pub down: &'a Message,
     /// A part with a content of its own for some participants, in their order.
     pub own: Option<&'a PerRecipient>,
-    /// The round that each participant answered last, if some were not asked in the round before.
-    pub answered: Option<&'a [Option<u64>]>,
     pub participants: &'a [usize],
     /// The grid of secure sums, if the link has them.
     pub grid: Option<Grid>,
@@ -342,8 +340,7 @@ impl Job<'_> {
         let batch = AgentBatch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
         let mut batch = batch.stopped_by(Some(self.cancel)).with_agents(alone);
         if let Some(own) = self.own {
-            let answered = self.answered.map(|answered| &answered[place..]);
-            tell_own(&mut batch, own, place.., answered, self.down.round);
+            tell_own(&mut batch, own, place.., self.down.round);
         }
         if self.strides.alone > 0 && self.uplink.budget().is_some() {
             for (l, c) in block.iter().enumerate() {
@@ -457,19 +454,11 @@ impl Job<'_> {
 }
 
 /// Tells the agents of a batch, at these places among the recipients, their own parts before `round`: the last round whose mean includes
-/// their answer. `answered` are the rounds that they answered last, if not the round before.
-pub(super) fn tell_own(
-    batch: &mut AgentBatch<'_>,
-    own: &PerRecipient,
-    places: impl Iterator<Item = usize>,
-    answered: Option<&[Option<u64>]>,
-    round: u64,
-) {
+/// their answer.
+pub(super) fn tell_own(batch: &mut AgentBatch<'_>, own: &PerRecipient, places: impl Iterator<Item = usize>, round: u64) {
     for (l, i) in batch.lanes().zip(places) {
         if own.each[i].is_some() {
-            let last = answered.map_or(round.checked_sub(1), |answered| answered[l]);
-            let is_included = answered.is_some() && last.is_some_and(|last| own.each[i] == Some(vec![last as f64]));
-            batch.set_last(l, Last { round: last, is_included });
+            batch.set_last(l, Last { round: round.checked_sub(1), is_included: false });
             if let Some(own) = own.of(i).filter(|_| batch.computes_alone()) {
                 batch.set_own(l, own);
             }

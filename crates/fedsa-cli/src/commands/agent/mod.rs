@@ -100,7 +100,7 @@ mod unix {
     use std::path::Path;
     use std::time::Duration;
 
-    use fedsa::error::{Error, ErrorKind as Kind};
+    use fedsa::error::{Error, ErrorCode, ErrorKind as Kind};
     use fedsa_data::atomic;
 
     use super::frames::{Reply, read_request, write_reply};
@@ -174,6 +174,9 @@ mod unix {
                 Err(e) if e.kind() == Kind::Machine => (Reply::failed(&e), Some(e)),
                 Err(e) => {
                     warn(format!("refused: {e}"));
+                    if e.code() == ErrorCode::OtherState {
+                        warn(format!("to begin again without this state, stop the agent and delete {}", resident.kept.path().display()));
+                    }
                     (Reply::refused(&e), None)
                 }
             };

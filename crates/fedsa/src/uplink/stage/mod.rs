@@ -135,8 +135,7 @@ impl LinkStage for Pull {
         Act::Pulls(self)
     }
     fn check(&self) -> Result<()> {
-        self.delay.check()?;
-        require(!self.delay.is_of_network(), "law", "network", "a law that says which model is used; network is one of late (push)")
+        self.delay.check()
     }
 }
 
