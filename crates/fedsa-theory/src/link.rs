@@ -176,7 +176,6 @@ fn delay_law(delay: &Delay, before: Before) -> Result<Option<DelayLaw>> {
             probabilities[0] = 1.0 - probability;
             probabilities[max] = *probability;
         }
-        Delay::Network { .. } => return Err(unknown("answers are as late as the network makes them")),
         Delay::Trace { .. } | Delay::Stall { .. } => {
             return Err(unknown("delays follow a trace or stall at set times, so that their law changes from round to round"));
         }

@@ -33,7 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("method", &["error", "local", "message", "protocol", "schedule", "server", "uplink"]),
     ("record", &["message", "problem", "random"]),
     ("federation", &["error", "linalg", "local", "problem", "protocol", "record", "sampling", "secure", "uplink", "method"]),
-    ("enrolment", &["columns", "coordinator", "error", "federation", "protocol", "record", "saved", "uplink", "method"]),
+    ("enrolment", &["columns", "coordinator", "error", "federation", "protocol", "record", "saved", "secure", "uplink", "method"]),
     ("coordinator", &["error", "federation", "linalg", "message", "parallel", "protocol", "random", "record", "secure", "server", "uplink"]),
     ("metrics", &["coordinator", "error", "linalg", "parallel", "problem"]),
     (

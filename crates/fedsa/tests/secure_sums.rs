@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{bits, field, keyed, link, method};
+use crate::common::{bits, field, keyed, link, method, with_keys};
 use fedsa::federation::Federation;
 use fedsa::message::{Body, Message, Part};
 use fedsa::node::{ClientNode, ServerNode, Todo};
@@ -29,7 +29,8 @@ struct World {
 impl World {
     fn new(field: &Arc<dyn Field>, kind: &str, settings: &str, uplink: &Uplink) -> Self {
         let federation = Federation::new(&*method(kind, settings), uplink, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
-        let node = |c| keyed(ClientNode::new(&federation, field, c, c).unwrap(), &federation, c).unwrap();
+        let federation = with_keys(federation);
+        let node = |c| keyed(ClientNode::new(&federation, field, c, c).unwrap(), &federation, c);
         Self { nodes: (0..field.agents()).map(node).collect(), server: ServerNode::new(&federation).unwrap(), seen: Vec::new() }
     }
 
@@ -251,9 +252,29 @@ fn what_cannot_be_summed_is_refused_by_name() {
     assert!(refusal("fedlsa", r#"{"step_size": 0.1, "local_steps": 3, "participants": 3}"#, &secure("")).contains("participants"));
     assert!(refusal(FEDLSA.0, FEDLSA.1, &secure(r#", "least_agents": 6"#)).contains("least_agents"));
     let with = |more: &str| link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "secure-sum", "bound": 1.0}"#, more]).unwrap_err().to_string();
-    assert!(with(r#"{"kind": "erasure", "success": 0.6}"#).contains("last medium"));
+    assert!(with(r#"{"kind": "erasure", "success": 0.6}"#).contains("leaves only a sum"));
     assert!(link(r#"{"kind": "quantised", "bits": 4}"#, false, &[r#"{"kind": "secure-sum", "bound": 1.0}"#]).is_err());
     for other in [r#"{"kind": "late", "law": "uniform", "max": 2}"#, r#"{"kind": "bit-budget", "bits": 3}"#, r#"{"kind": "over-the-air"}"#] {
         assert!(link(r#"{"kind": "exact"}"#, false, &[other, r#"{"kind": "secure-sum", "bound": 1.0}"#]).is_err(), "{other}");
+    }
+}
+
+/// Sums of gradients, Hessians, losses and systems: the root of the clear link, as far as the grid allows.
+#[test]
+fn methods_of_sums_find_the_root() {
+    let field = field(&crate::common::quadratics(), Law::Mean);
+    let root = field.root().unwrap().to_vec();
+    let uplink = secure(r#", "bits": 50"#);
+    for (kind, settings, rounds, far) in [
+        ("newton", "{}", 2, 1e-9),
+        ("lbfgs", "{}", 60, 1e-6),
+        ("adaptive-newton", "{}", 30, 1e-6),
+        ("lstd", "{}", 1, 1e-9),
+        ("scafflsa", r#"{"step_size": 0.1, "local_steps": 4}"#, 400, 1e-6),
+    ] {
+        let mut world = World::new(&field, kind, settings, &uplink);
+        (0..rounds).for_each(|_| drop(world.round(|_, _| true)));
+        let apart = crate::common::distance(world.server.theta(), &root);
+        assert!(apart < far, "{kind}: {apart:e}");
     }
 }

@@ -10,6 +10,7 @@ use fedsa::kernel::Isa;
 use fedsa::node::ClientNode;
 use fedsa::problem::Field;
 use fedsa::saved::Layout;
+use fedsa::secure::Secret;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_problems::Files as _;
@@ -119,10 +120,11 @@ impl LocalAgent {
         if let Some(number) = number {
             applicant = applicant.with_agent(number);
         }
-        applicant.check().map_err(|e| Error::data("data", format!("{width} columns: {}", e.what), e.help))?;
-        let contents = files.contents()?;
         let mut key = [0; 32];
         SysRng.try_fill_bytes(&mut key).map_err(|e| Error::machine(format!("no random numbers: {e}"), "a system that has them"))?;
+        applicant = with_key(applicant, deployment, &key);
+        applicant.check().map_err(|e| Error::data("data", format!("{width} columns: {}", e.what), e.help))?;
+        let contents = files.contents()?;
         let keyed = KeyedHash::new(key, &contents);
         Ok(Self {
             deployment: deployment.clone(),
@@ -194,7 +196,7 @@ impl LocalAgent {
             return Ok(());
         }
         let (federation, agent) = enrolment::announced(&joined.federation, bytes)?;
-        joined.node = joined.node.regrouped(&federation, agent)?;
+        joined.node = joined.node.regrouped(&federation, agent)?.with_secret(&federation, &Secret::of_agent(&self.keyed.key))?;
         (joined.federation, joined.agent, joined.epoch) = (federation, agent, Some(bytes.to_vec()));
         Ok(())
     }
@@ -213,7 +215,7 @@ impl LocalAgent {
             }
         };
         let place = if self.deployment.source == Source::Generated { self.place.map_or(agent, |place| place as usize) } else { 0 };
-        let node = ClientNode::new(&federation, &field, place, agent)?;
+        let node = ClientNode::new(&federation, &field, place, agent)?.with_secret(&federation, &Secret::of_agent(&self.keyed.key))?;
         self.joined = Some(Joined { admission: bytes.to_vec(), epoch: None, federation, agent, node });
         Ok(())
     }
@@ -250,7 +252,7 @@ impl LocalAgent {
             // An admitted agent has stated its rows, by which it is weighted. Other agents can apply again.
             return if saved.is_some() { Err(other_data()) } else { Ok(()) };
         }
-        let before = self.joined.take();
+        let before = (self.joined.take(), std::mem::replace(&mut self.keyed, keyed));
         let mut restored = || -> Result<()> {
             let Some((admission, epoch, node)) = &saved else { return Ok(()) };
             let join = if enrolment::is_admission(admission) { Self::join } else { Self::regroup };
@@ -260,16 +262,19 @@ impl LocalAgent {
             }
             self.joined.as_mut().map_or(Ok(()), |joined| joined.node.restore(node))
         };
-        match restored() {
-            Ok(()) => self.keyed = keyed,
-            Err(e) => {
-                self.joined = before;
-                // Errors about contents of the state name the message or the node; here the state is at fault.
-                return Err(if e.kind() == ErrorKind::Format { e } else { LAYOUT.foreign() });
-            }
+        if let Err(e) = restored() {
+            (self.joined, self.keyed) = before;
+            // Errors about contents of the state name the message or the node; here the state is at fault.
+            return Err(if e.kind() == ErrorKind::Format { e } else { LAYOUT.foreign() });
         }
+        self.applicant = with_key(self.applicant.clone(), &self.deployment, &self.keyed.key);
         Ok(())
     }
+}
+
+/// An applicant with the public key that belongs to an agent's random bytes, if sums are secure.
+fn with_key(applicant: Applicant, deployment: &Deployment, random: &[u8; 32]) -> Applicant {
+    if deployment.terms.has_secure_sums() { applicant.with_key(Secret::of_agent(random).public()) } else { applicant }
 }
 
 /// The error about a state that was saved with other data.

@@ -5,6 +5,7 @@ use super::{Application, ColumnSummary, FederationNotice, Invitation, Terms};
 use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::protocol::refused;
+use crate::secure::PublicKey;
 
 /// An agent that applies to take part.
 #[derive(Clone)]
@@ -43,7 +44,7 @@ impl Applicant {
     /// An agent with this many rows, which may determine its weight.
     #[must_use]
     pub fn new(terms: &Terms, rows: u64) -> Self {
-        let application = Application { terms: terms.hashes(), agent: None, rows, dim: None, columns: Vec::new(), form: None };
+        let application = Application { terms: terms.hashes(), agent: None, rows, dim: None, columns: Vec::new(), form: None, key: None };
         Self { terms: terms.clone(), application }
     }
 
@@ -69,6 +70,13 @@ impl Applicant {
     #[must_use]
     pub fn with_columns(mut self, columns: Vec<ColumnSummary>) -> Self {
         self.application.columns = columns;
+        self
+    }
+
+    /// Sets its public key, which secure sums need.
+    #[must_use]
+    pub fn with_key(mut self, key: PublicKey) -> Self {
+        self.application.key = Some(key);
         self
     }
 
@@ -106,14 +114,14 @@ impl Applicant {
     /// - The number is not the claimed one, although that exists.
     /// - The resulting federation differs from the server's.
     pub fn admitted(&self, bytes: &[u8]) -> Result<Admission> {
-        let FederationNotice { agent, weights, start, columns, run, digest, mark } = frame::read(Kind::Admission, bytes)?;
+        let FederationNotice { agent, weights, start, columns, run, digest, keys, mark } = frame::read(Kind::Admission, bytes)?;
         self.check_mark(mark)?;
         // A claimed number beyond the number of agents was replaced.
         let claimed = self.application.agent.filter(|own| (*own as usize) < weights.len());
         if agent as usize >= weights.len() || claimed.is_some_and(|own| own != agent) {
             return Err(refused(format!("agent number {agent} of {} agents", weights.len()), "this agent's number"));
         }
-        let federation = self.federation(&weights, start, &columns)?.of_run(run);
+        let federation = keyed(self.federation(&weights, start, &columns)?.of_run(run), keys)?;
         if federation.digest() != digest {
             return Err(refused("a federation with other settings", "one with this agent's settings"));
         }
@@ -130,6 +138,11 @@ impl Applicant {
         let federation = self.terms.federation(weights, start, columns).map_err(|e| refused(e.what.clone(), &e.help))?;
         if agreed { Ok(federation) } else { Err(refused("a federation with other settings", "one with this agent's settings")) }
     }
+}
+
+/// A federation with the announced public keys, if there are any.
+pub(super) fn keyed(federation: Federation, keys: Vec<PublicKey>) -> Result<Federation> {
+    if keys.is_empty() { Ok(federation) } else { federation.with_keys(keys).map_err(|e| refused(e.what.clone(), &e.help)) }
 }
 
 fn written(application: &Application) -> Result<Vec<u8>> {

@@ -2,11 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::applicant::keyed;
 use super::frame::{self, Kind};
 use super::{Admission, Applicant, ColumnSummary};
 use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::protocol::refused;
+use crate::secure::PublicKey;
 
 /// The server's announcement of an epoch to an agent.
 #[derive(Serialize, Deserialize)]
@@ -16,6 +18,8 @@ pub(super) struct EpochTold {
     pub weights: Vec<f64>,
     #[serde(with = "postcard::fixint::le")]
     pub digest: u64,
+    /// The public keys of all agents, for secure sums.
+    pub keys: Vec<PublicKey>,
     /// For a new agent.
     pub new: Option<ToldToNew>,
 }
@@ -55,7 +59,8 @@ pub fn announce_to_new(federation: &Federation, agent: usize, columns: &[ColumnS
 fn written(federation: &Federation, agent: usize, new: Option<ToldToNew>) -> Vec<u8> {
     assert!(agent < federation.agents(), "agent {agent} of {} agents", federation.agents());
     let (weights, digest, epoch) = (federation.weights().to_vec(), federation.digest(), federation.epoch());
-    frame::written(Kind::Epoch, &EpochTold { agent: agent as u32, epoch, weights, digest, new })
+    let keys = federation.keys().to_vec();
+    frame::written(Kind::Epoch, &EpochTold { agent: agent as u32, epoch, weights, digest, keys, new })
 }
 
 /// Reads an announcement to an agent that knows an earlier epoch, `before`: the federation, and the agent's number in it.
@@ -93,6 +98,7 @@ fn later(before: &Federation, told: &EpochTold) -> Result<Federation> {
         return Err(refused(format!("agent number {agent} of {n} agents"), "this agent's number"));
     }
     let federation = before.at_epoch(told.weights.clone(), told.epoch).map_err(|e| refused(e.what.clone(), &e.help))?;
+    let federation = keyed(federation, told.keys.clone())?;
     if federation.digest() != told.digest {
         return Err(refused("a federation with other settings", "one with this agent's settings"));
     }

@@ -16,9 +16,10 @@ use crate::error::{Error, Result, quoted, require};
 use crate::federation::{AnswerRules, Federation};
 use crate::protocol::refused;
 use crate::saved::Layout;
+use crate::secure::PublicKey;
 
 /// Saved memberships.
-const LAYOUT: Layout = Layout { name: "membership", version: 6 };
+const LAYOUT: Layout = Layout { name: "membership", version: 7 };
 
 /// An agent that takes part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,11 +33,19 @@ pub struct Member {
     claimed: Option<u32>,
     /// The mark of its application, which its admission repeats.
     mark: u64,
+    /// Its public key, for secure sums.
+    key: Option<PublicKey>,
 }
 
 impl Member {
+    /// The federation of these members with their public keys, if they have any.
+    pub(super) fn keyed(federation: Federation, members: &[Self]) -> Result<Federation> {
+        let keys: Vec<PublicKey> = members.iter().filter_map(|one| one.key).collect();
+        if keys.is_empty() { Ok(federation) } else { federation.with_keys(keys) }
+    }
+
     pub(super) fn new(sender: &str, application: &Application) -> Self {
-        Self { sender: sender.to_string(), rows: application.rows, claimed: application.agent, mark: application.mark() }
+        Self { sender: sender.to_string(), rows: application.rows, claimed: application.agent, mark: application.mark(), key: application.key }
     }
 }
 
@@ -196,7 +205,7 @@ impl Membership {
         }
         let (weights, start, columns) = (state.weights.clone(), state.start.clone(), state.columns.clone());
         let (run, digest) = (state.run, federation.digest());
-        frame::written(Kind::Admission, &FederationNotice { agent: agent as u32, weights, start, columns, run, digest, mark })
+        frame::written(Kind::Admission, &FederationNotice { agent: agent as u32, weights, start, columns, run, digest, keys: federation.keys().to_vec(), mark })
     }
 
     /// Takes an application for the next epoch. `sender` is the identity that the carrier has authenticated. A later application replaces
@@ -270,7 +279,7 @@ impl Membership {
         let members: Vec<Member> = next.collect();
         let rows: Vec<u64> = members.iter().map(|one| one.rows).collect();
         let weights = self.terms.weights(&rows);
-        let federation = self.federation.next_epoch(weights.clone())?;
+        let federation = Member::keyed(self.federation.next_epoch(weights.clone())?, &members)?;
         let state = State { epoch: self.state.epoch + 1, members, weights, waiting: waiting.to_vec(), ..self.state.clone() };
         Ok((Self { terms: self.terms.clone(), agents: self.agents.clone(), federation, state, weight_cap: self.weight_cap }, from))
     }
@@ -296,7 +305,8 @@ impl Membership {
             0 => Ok(founded),
             epoch => founded.at_epoch(state.weights.clone(), epoch),
         };
-        let federation = founded.map(|founded| founded.of_run(state.run)).and_then(at_epoch).map_err(|_| LAYOUT.foreign())?;
+        let federation = founded.map(|founded| founded.of_run(state.run)).and_then(at_epoch).and_then(|all| Member::keyed(all, &state.members));
+        let federation = federation.map_err(|_| LAYOUT.foreign())?;
         Ok(Self { terms: terms.clone(), agents, federation, state, weight_cap: 1.0 })
     }
 }

@@ -67,12 +67,13 @@ use crate::federation::Federation;
 use crate::federation::description::digest;
 use crate::protocol::refused;
 use crate::saved::Layout;
+use crate::secure::{KEY_BYTES, PublicKey};
 use columns::{difference, joined, unknown_value};
 use frame::Kind;
 use terms::TermsHashes;
 
 /// Saved enrolments.
-const LAYOUT: Layout = Layout { name: "enrolment", version: 7 };
+const LAYOUT: Layout = Layout { name: "enrolment", version: 8 };
 
 /// The largest length of a sender's name, in bytes.
 const LONGEST_SENDER: usize = 1_000;
@@ -107,6 +108,8 @@ struct Application {
     columns: Vec<ColumnSummary>,
     /// The form of the agent's data ([`Applicant::with_form`]).
     form: Option<String>,
+    /// Its public key, for secure sums.
+    key: Option<PublicKey>,
 }
 
 impl Application {
@@ -118,6 +121,10 @@ impl Application {
         let application: Self = frame::read(Kind::Application, bytes)?;
         terms.hashes().check(&application.terms)?;
         application.check()?;
+        if application.key.is_some() != terms.has_secure_sums() {
+            let what = if terms.has_secure_sums() { "an application without a key" } else { "a key, and sums are not secure" };
+            return Err(refused(what, "a key of each agent if the link has secure-sum, and none otherwise"));
+        }
         Ok(application)
     }
 
@@ -171,6 +178,8 @@ struct FederationNotice {
     run: u64,
     #[serde(with = "postcard::fixint::le")]
     digest: u64,
+    /// The public keys of all agents, for secure sums.
+    keys: Vec<PublicKey>,
     /// The mark of the agent's application.
     #[serde(with = "postcard::fixint::le")]
     mark: u64,
@@ -393,7 +402,8 @@ impl Enrolment {
         let rows: Vec<u64> = taken.iter().map(|(_, one)| one.rows).collect();
         let federation = self.federation_of(&rows, dim.or_else(|| said_dim(&taken)), &columns)?;
         let form = taken.first().and_then(|(_, one)| one.form.clone());
-        let members = taken.into_iter().map(|(sender, one)| Member::new(sender, one)).collect();
+        let members: Vec<Member> = taken.into_iter().map(|(sender, one)| Member::new(sender, one)).collect();
+        let federation = Member::keyed(federation, &members)?;
         let membership = Membership::founded(&self.terms, self.agents.clone(), federation.clone(), members, columns.clone(), form);
         let mut cost = self.state.cost;
         let admit = |(agent, member): (usize, &Member)| {
@@ -489,7 +499,7 @@ impl Enrolment {
 /// The largest length of an admission in bytes: a number takes up to ten.
 fn admission_bytes(agents: usize, dim: usize, columns: &[ColumnSummary]) -> usize {
     let columns = postcard::to_stdvec(columns).expect("plain data serialises").len();
-    columns + size_of::<f64>() * agents.saturating_add(dim) + 100
+    columns + (size_of::<f64>() + KEY_BYTES) * agents + size_of::<f64>() * dim + 100
 }
 
 /// The agents' dimension, if any has one.

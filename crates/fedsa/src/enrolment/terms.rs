@@ -134,6 +134,11 @@ impl Terms {
         }
     }
 
+    /// Whether the link has secure sums.
+    pub fn has_secure_sums(&self) -> bool {
+        self.uplink.secure_sum().is_some()
+    }
+
     pub(super) fn hashes(&self) -> TermsHashes {
         TermsHashes {
             method: digest(&*self.method),

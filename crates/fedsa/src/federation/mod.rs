@@ -19,7 +19,7 @@ use crate::method::{ControlRule, MethodSettings, MissingUpdate, Needs, Setting, 
 use crate::problem::Field;
 use crate::protocol::{Masks, Protocol};
 use crate::record::OutputRule;
-use crate::secure::Grid;
+use crate::secure::{Grid, MAX_PAIRED, PublicKey};
 use crate::uplink::Uplink;
 
 /// The settings that all ends of a federation share. Clones share large parts.
@@ -39,6 +39,8 @@ pub struct Federation {
     epoch: u64,
     /// Distinguishes runs with the same settings.
     run: u64,
+    /// The agents' public keys in this epoch, for secure sums; otherwise empty.
+    keys: Arc<[PublicKey]>,
 }
 
 impl std::fmt::Debug for Federation {
@@ -95,6 +97,7 @@ impl Federation {
             rules: AnswerRules::default(),
             epoch: 0,
             run: 0,
+            keys: Arc::new([]),
         };
         let setting = all.setting();
         all.uplink.check(all.agents(), all.dim(), all.method.protocol(&setting).encodes())?;
@@ -140,6 +143,21 @@ impl Federation {
         Self { run, ..self }
     }
 
+    /// Sets the agents' public keys of this epoch, by number, which secure sums need.
+    ///
+    /// # Errors
+    /// When there is not one key for each agent.
+    pub fn with_keys(self, keys: impl Into<Arc<[PublicKey]>>) -> Result<Self> {
+        let keys = keys.into();
+        require(keys.len() == self.agents(), "keys", format!("{} keys", keys.len()), &format!("{} keys", self.agents()))?;
+        Ok(Self { keys, ..self })
+    }
+
+    /// The agents' public keys ([`Federation::with_keys`]); empty without secure sums.
+    pub fn keys(&self) -> &[PublicKey] {
+        &self.keys
+    }
+
     /// Sets how the server counts answers.
     ///
     /// # Errors
@@ -175,7 +193,7 @@ impl Federation {
     pub(crate) fn at_epoch(&self, weights: impl Into<Arc<[f64]>>, epoch: u64) -> Result<Self> {
         let Self { method, uplink, seed, start, .. } = self;
         let Self { weights, .. } = Self::new(&**method, uplink, weights, *seed, Arc::clone(start))?;
-        Ok(Self { weights, epoch, ..self.clone() })
+        Ok(Self { weights, epoch, keys: Arc::new([]), ..self.clone() })
     }
 
     /// The update rule of control variates over the link, if the method has any.
@@ -287,11 +305,15 @@ impl Federation {
     /// Checks that the link is possible between machines.
     ///
     /// # Errors
-    /// When it has old models (pull).
+    /// When it has old models (pull), or secure sums of too many agents.
     pub(crate) fn check_real(&self) -> Result<()> {
         if self.uplink.pull().is_some() {
             let what = "only the in-process engine can compute at old models, because no real federation has them";
             return Err(Error::new("uplink.media", what, "a link without delay (pull); late (push) is its counterpart"));
+        }
+        if self.uplink.secure_sum().is_some() && self.agents() > MAX_PAIRED {
+            let what = format!("secure sums of {} agents, of which each pair has a key", self.agents());
+            return Err(Error::new("uplink.media", what, format!("at most {MAX_PAIRED} agents, or a link without secure-sum")));
         }
         Ok(())
     }
@@ -313,11 +335,12 @@ impl Federation {
         u64::from_le_bytes(*self.full_digest().first_chunk().expect("32 bytes"))
     }
 
-    /// All bytes of this hash (SHA-256), to which the keys of secure sums are bound.
+    /// All bytes of this hash (SHA-256), to which the keys of pairs are bound. It covers the agents' public keys, if there are any.
     pub fn full_digest(&self) -> [u8; 32] {
-        let Self { method, uplink, weights, seed, start, problem, epoch, run, .. } = self;
+        let Self { method, uplink, weights, seed, start, problem, epoch, run, keys, .. } = self;
         let settings = (&**method, &**uplink, &**weights, seed, &**start, problem.as_deref());
         match (epoch, run) {
+            _ if !keys.is_empty() => description::full_digest(&(settings, epoch, run, &**keys)),
             (0, 0) => description::full_digest(&settings),
             (epoch, 0) => description::full_digest(&(settings, epoch)),
             (epoch, run) => description::full_digest(&(settings, epoch, run)),

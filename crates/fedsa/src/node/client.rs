@@ -13,7 +13,7 @@ use crate::problem::Field;
 use crate::protocol::{Protocol, is_unmasking, masked_exchange};
 use crate::random::{ALL, Stream};
 use crate::record::Work;
-use crate::secure::{Grid, MaskedAnswer, Pairs, pack};
+use crate::secure::{Grid, MaskedAnswer, Pairs, Secret, pack};
 use crate::uplink::codec::Exact;
 use crate::uplink::{AgentEnd, Uplink};
 
@@ -36,8 +36,6 @@ pub struct ClientNode {
     digest: u64,
     /// The agent's number in the federation.
     agent: usize,
-    /// The number of agents.
-    agents: usize,
     /// The place of the agent's data in the field.
     place: usize,
     seed: u64,
@@ -136,7 +134,6 @@ impl ClientNode {
             protocol,
             digest,
             agent,
-            agents,
             place,
             seed,
             feedback,
@@ -147,14 +144,15 @@ impl ClientNode {
         })
     }
 
-    /// Sets the keys that the agent shares with the others in this epoch, which secure sums need.
+    /// Sets the agent's secret key, from which it computes the keys that it shares with the others in this epoch. Secure sums need it.
     ///
     /// # Errors
-    /// When the keys are those of another agent or another number of agents.
-    pub fn with_pairs(self, pairs: Pairs) -> Result<Self> {
-        let given = format!("keys of agent {} of {}", pairs.agent(), pairs.agents());
-        let accepted = format!("keys of agent {} of {}", self.agent, self.agents);
-        require((pairs.agent(), pairs.agents()) == (self.agent, self.agents), "pairs", given, &accepted)?;
+    /// When the keys of the federation do not contain the agent's own at its place, or are impossible.
+    pub fn with_secret(self, federation: &Federation, secret: &Secret) -> Result<Self> {
+        if federation.grid().is_none() {
+            return Ok(self);
+        }
+        let pairs = Pairs::new(secret, self.agent, federation.keys(), &federation.full_digest(), federation.epoch())?;
         Ok(Self { pairs: Some(pairs), ..self })
     }
 
@@ -370,7 +368,7 @@ impl ClientNode {
         let (pairs, _) = self.keys()?;
         let Some(Body::Packed(bitmap)) = down.find(Part::Answered) else { return Err(refused("no agents that answered", "their numbers")) };
         let bits = |c: usize| bitmap[c / 8] >> (c % 8) & 1 == 1;
-        let answered: Vec<bool> = (0..self.agents).map(bits).collect();
+        let answered: Vec<bool> = (0..pairs.agents()).map(bits).collect();
         let here = answered.iter().filter(|here| **here).count();
         let least = self.uplink.secure_sum().map_or(0, |sum| sum.least_agents);
         if !answered[self.agent] || here < least || bitmap.iter().map(|byte| byte.count_ones()).sum::<u32>() as usize != here {

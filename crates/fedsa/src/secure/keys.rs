@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 /// The length of keys and seeds in bytes.
 pub const KEY_BYTES: usize = 32;
 
+/// The largest number of agents of secure sums between machines: each pair has a key.
+pub const MAX_PAIRED: usize = 100;
+
 /// The public half of a key (X25519).
 pub type PublicKey = [u8; KEY_BYTES];
 
@@ -26,22 +29,16 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// A new key from the operating system's random numbers.
-    ///
-    /// # Errors
-    /// When the system has none.
-    pub fn fresh() -> Result<Self> {
-        random_bytes().map(Self)
+    /// The key that belongs to an agent's own random bytes, of which other secrets are made too.
+    pub fn of_agent(random: &[u8; KEY_BYTES]) -> Self {
+        let mut bytes = [0; KEY_BYTES];
+        Hkdf::<Sha256>::from_prk(random).expect("32 bytes").expand(b"fedsa/agent/1", &mut bytes).expect("32 bytes");
+        Self(bytes)
     }
 
     /// The key with these bytes.
     pub fn of_bytes(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
-    }
-
-    /// Its bytes, for the agent's own saved state.
-    pub fn bytes(&self) -> &[u8; KEY_BYTES] {
-        &self.0
     }
 
     /// The public half.
@@ -184,8 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn two_fresh_keys_differ() {
-        assert_ne!(Secret::fresh().unwrap(), Secret::fresh().unwrap());
-        assert_eq!(format!("{:?}", Secret::of_bytes([9; 32])), "Secret(..)");
+    fn secrets_are_not_the_random_bytes_and_not_shown() {
+        let secret = Secret::of_agent(&[9; 32]);
+        assert!(secret != Secret::of_bytes([9; 32]) && secret == Secret::of_agent(&[9; 32]));
+        assert_eq!(format!("{secret:?}"), "Secret(..)");
     }
 }

@@ -14,6 +14,6 @@ mod keys;
 mod masks;
 
 pub use grid::{Grid, MAX_BITS, MIN_BITS};
-pub use keys::{KEY_BYTES, Pairs, PublicKey, Secret};
+pub use keys::{KEY_BYTES, MAX_PAIRED, Pairs, PublicKey, Secret};
 pub(crate) use masks::{MaskedAnswer, WORD_COUNT, pack, packed_len, revealed_len, subtract, unpack};
 pub use masks::Seed;

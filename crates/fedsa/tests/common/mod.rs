@@ -17,7 +17,7 @@ use fedsa::problem::arrays::Arrays;
 use fedsa::random::{Purpose, stream};
 use fedsa::record::{Ledger, OutputRule};
 use fedsa::round::Run;
-use fedsa::secure::{Pairs, Secret};
+use fedsa::secure::Secret;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
 use fedsa_problems::features::FeatureSpec;
@@ -190,8 +190,8 @@ impl Halves {
     /// At the start of a run from zero.
     pub fn new(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, seed: u64) -> Result<Self> {
         let federation = Federation::new(method, uplink, field.weights().to_vec(), seed, vec![0.0; field.dim()])?;
-        let federation = federation.with_root(field.root().unwrap_or(&[]));
-        let nodes = (0..field.agents()).map(|c| keyed(ClientNode::new(&federation, field, c, c)?, &federation, c)).collect::<Result<_>>()?;
+        let federation = with_keys(federation.with_root(field.root().unwrap_or(&[])));
+        let nodes = (0..field.agents()).map(|c| Ok(keyed(ClientNode::new(&federation, field, c, c)?, &federation, c))).collect::<Result<_>>()?;
         Ok(Self { nodes, server: ServerNode::new(&federation)?, ledger: Ledger::default() })
     }
 
@@ -234,14 +234,20 @@ impl Halves {
     }
 }
 
-/// The node of an agent with the keys that it needs for secure sums; keys follow from the agents' numbers.
-pub fn keyed(node: ClientNode, federation: &Federation, agent: usize) -> Result<ClientNode> {
-    if federation.grid().is_none() {
-        return Ok(node);
-    }
-    let secret = |c: usize| Secret::of_bytes([c as u8 + 1; 32]);
-    let publics: Vec<_> = (0..federation.agents()).map(|c| secret(c).public()).collect();
-    node.with_pairs(Pairs::new(&secret(agent), agent, &publics, &federation.full_digest(), federation.epoch())?)
+/// The secret key of an agent in tests.
+fn secret(agent: usize) -> Secret {
+    Secret::of_bytes([agent as u8 + 1; 32])
+}
+
+/// A federation with the public keys of its agents, if its link needs them.
+pub fn with_keys(federation: Federation) -> Federation {
+    let keys: Vec<_> = (0..federation.agents()).map(|c| secret(c).public()).collect();
+    if federation.grid().is_some() { federation.with_keys(keys).unwrap() } else { federation }
+}
+
+/// The node of an agent with its secret key.
+pub fn keyed(node: ClientNode, federation: &Federation, agent: usize) -> ClientNode {
+    node.with_secret(federation, &secret(agent)).unwrap()
 }
 
 /// What passes on the wire, of what a run counts.
