@@ -262,7 +262,7 @@ fn what_cannot_be_summed_is_refused_by_name() {
 /// Sums of gradients, Hessians, losses and systems: the root of the clear link, as far as the grid allows.
 #[test]
 fn methods_of_sums_find_the_root() {
-    let field = field(&crate::common::quadratics(), Law::Mean);
+    let field = field(&*crate::common::objectives(AGENTS)[0].1, Law::Mean);
     let root = field.root().unwrap().to_vec();
     let uplink = secure(r#", "bits": 50"#);
     for (kind, settings, rounds, far) in [
