@@ -57,7 +57,6 @@ def test_an_application_that_has_changed_when_the_last_agent_comes_is_made_again
     lines: list[str] = []
     results = serve(here, report=lines.append)
     assert np.array_equal(results.theta("m"), engine(text, here.files).theta("m"))
-    assert sum("takes part" in line for line in lines) == 3
 
 
 def test_numbers_may_be_exchanged_before_there_is_a_federation(tmp_path: Path) -> None:
@@ -96,7 +95,6 @@ def test_a_node_that_comes_back_under_another_name_leaves_nobody_behind(tmp_path
     results = serve(here, report=lines.append)
     assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
     assert [one["name"] for one in told(tmp_path)["agents"]] == ["carol again", "alice", "bob"] and not told(tmp_path)["excluded"]
-    assert any("carol has gone before the federation began" in line for line in lines) != restarts
 
 
 def test_a_number_is_free_once_the_node_that_had_it_is_gone(tmp_path: Path) -> None:
