@@ -22,6 +22,9 @@ MAX_UNANSWERED = 3
 # How often the server asks those that have not answered, if an exchange has too few answers. Then it gives the round up.
 TRIES = 2
 
+# Seconds after which the server asks again, before the first round, if some of the agents refuse: they may have repaired their data.
+RETRY = 2.0
+
 # Seconds between two rounds in which the server waits for applications of new agents, if there is room.
 INVITE = 20.0
 
@@ -83,10 +86,9 @@ class Server:
         """Restore the saved state."""
         self.progress = _server_state.restored(self.file, self.history)
         if self.progress.membership is None or self.progress.server is None:
+            # The number of the run stays; all agents apply again, because their data may have changed.
             self.enrolment.restore(self.progress.enrolment)
-            # Ask all agents again: their data may have changed.
-            for who in self.enrolment.applied():
-                self.enrolment.withdraw(who)
+            self._withdraw()
             return
         membership = self.deployment.membership(self.progress.membership)
         node = _fedsa.ServerNode(membership.federation())
@@ -133,33 +135,15 @@ class Server:
         """Wait for agents, and found the federation."""
         if self.node is not None:
             return
-        ends = time.monotonic() + self.rules.deadline
-        # When to ask rejected agents again; they may have repaired their data.
-        refused: dict[str, float] = {}
-        # Agents that applied in the last invitation.
-        fresh: set[str] = set()
-        while True:
+        most, now = self.rules.most or self.rules.agents, time.monotonic()
+        ends, again = now + self.rules.deadline, now
+        while not self.enrolment.is_full and now <= ends:
+            now = time.monotonic()
             reachable = list(self.carrier.reachable())
-            if self._forget([who for who in self.enrolment.applied() if who not in reachable]):
-                # Numbers and places became free, so rejected agents may now be accepted.
-                refused.clear()
-            known, now = self.enrolment.applied(), time.monotonic()
-            new = [who for who in reachable if who not in known and refused.get(who, now) <= now]
-            is_last = now >= ends
-            if new and not self.enrolment.is_full:
-                fresh = self._ask_to_apply(new, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)), refused)
-            is_last = is_last or time.monotonic() >= ends
-            once_more = [who for who in reachable if who in refused and who not in new]
-            if is_last and once_more and not self.enrolment.is_full:
-                fresh |= self._ask_to_apply(once_more, min(self.rules.deadline, 1.0), refused)
-            applied = self.enrolment.applied()
-            if is_last or self.enrolment.is_full:
-                if fresh.issuperset(applied):
-                    break
-                # Ask earlier applicants again: they may have restarted with other data or another number.
-                fresh = self._ask_to_apply(applied, self.rules.deadline, refused)
-                if is_last:
-                    break
+            if now > ends or (len(reachable) >= most and now >= again):
+                # All apply at the same time: an earlier application may be that of an agent that has restarted since.
+                self._ask_to_apply(reachable)
+                again = time.monotonic() + RETRY
             else:
                 time.sleep(min(0.2, self.rules.deadline))
         if not self.enrolment.has_enough:
@@ -173,33 +157,24 @@ class Server:
         self.counted = time.monotonic()
         self.history.add_round(node.recorded(), 0.0, None)
 
-    def _forget(self, gone: Sequence[str]) -> bool:
-        """Withdraw applications of agents that left before the founding, so that others can take their places. Whether there were any."""
-        for who in gone:
+    def _withdraw(self) -> None:
+        """Forget all applications."""
+        for who in self.enrolment.applied():
             self.enrolment.withdraw(who)
-            self.report(f"{who} has gone before the federation began")
-        return bool(gone)
 
-    def _ask_to_apply(self, asked: Sequence[str], seconds: float, refused: dict[str, float]) -> set[str]:
-        """Ask agents to apply, or to apply again. Returns the applicants. Rejected agents are not asked again for a while."""
+    def _ask_to_apply(self, asked: Sequence[str]) -> None:
+        """Ask agents to apply, in place of all earlier applications."""
+        self._withdraw()
+        if not asked:
+            return
         invitation = self.enrolment.invite(len(asked))
         self.progress.count(None, [invitation] * len(asked))
-        replies, seconds = self._carry({who: invitation for who in asked}, seconds)
+        replies, seconds = self._carry({who: invitation for who in asked}, self.rules.deadline)
         self.progress.cost_seconds += seconds
-        before = set(self.enrolment.applied())
         for who in asked:
-            self.enrolment.withdraw(who)
-        come = set()
-        for who in asked:
-            reply = replies.get(who, Reply(lost="no answer"))
-            if self._applies(who, reply, self.enrolment.take, is_known=who in before):
-                come.add(who)
-                refused.pop(who, None)
-            elif reply.lost is None:
-                refused[who] = time.monotonic() + max(self.rules.deadline / 4, 2.0)
-        return come
+            self._applies(who, replies.get(who, Reply(lost="no answer")), self.enrolment.take)
 
-    def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool], is_known: bool = False) -> bool:
+    def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool]) -> bool:
         """Whether a reply is a valid application; `take` takes it."""
         if reply.lost is not None:
             self.report(f"{who} does not take part: {reply.lost}")
@@ -216,8 +191,7 @@ class Server:
             return False
         self.progress.count(None, [], len(reply.body))
         self.progress.excluded.pop(who, None)
-        if not is_known:
-            self.report(f"{who} takes part")
+        self.report(f"{who} takes part")
         return True
 
     def _begin(self, membership: _fedsa.Membership, node: _fedsa.ServerNode, left: Sequence[str]) -> None:

@@ -14,13 +14,10 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from fedsa import _fedsa, _files
 from fedsa.errors import InputError
-
-Kind = TypeVar("Kind")
 
 # Exceptions that a changed state file may cause.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
@@ -160,7 +157,7 @@ class History:
         for line in lines.splitlines():
             self._read(json.loads(line))
         if epoch is not None:
-            self.epochs.append(typed(EpochRecord, epoch))
+            self.epochs.append(EpochRecord(**epoch))
 
     def check(self, rounds: int) -> None:
         """Check that this history belongs to a server with this many finished rounds.
@@ -181,9 +178,9 @@ class History:
             self.ends.append(float(line["end"]))
             self.missing.append(line["missing"])
         elif "exchange" in line:
-            self.exchanges.append(typed(ExchangeRecord, line["exchange"]))
+            self.exchanges.append(ExchangeRecord(**line["exchange"]))
         elif "epoch" in line:
-            self.epochs.append(typed(EpochRecord, line["epoch"]))
+            self.epochs.append(EpochRecord(**line["epoch"]))
         else:
             self.residuals.append(line["residual"])
 
@@ -271,7 +268,7 @@ def restored(file: str, history: History) -> Progress:
     try:
         table = json.loads(state, object_hook=parts)
         history.restore(table.pop("history"))
-        return typed(Progress, table)
+        return Progress(**table)
     except UNREADABLE as e:
         if isinstance(e, InputError):
             raise
@@ -289,33 +286,3 @@ def about(file: str) -> Iterator[None]:
         file = e.key if isinstance(e, InputError) and os.path.dirname(e.key) else file
         accepted = "the settings with which it was saved, an intact copy of the folder, or another one, with which the federation begins anew"
         raise InputError(f"the state in {file} is damaged or not ours: {what}", "format", "state", accepted) from e
-
-
-def typed(kind: type[Kind], table: dict[str, Any]) -> Kind:
-    """Make a dataclass from a table, with a check of its types.
-
-    Raises
-    ------
-    TypeError
-        When a field is missing, unknown, or has another type.
-    """
-    for name, hint in get_type_hints(kind).items():
-        if name in table and not is_of(table[name], hint):
-            raise TypeError(f"`{name}` is {table[name]!r:.100}")
-    return kind(**table)
-
-
-def is_of(value: Any, hint: Any) -> bool:
-    """Whether a JSON value has the type of an annotation."""
-    origin, parts = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
-    if origin in (Union, UnionType):
-        return any(is_of(value, part) for part in parts)
-    if origin is list:
-        return isinstance(value, list) and all(is_of(one, parts[0]) for one in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(is_of(key, parts[0]) and is_of(one, parts[1]) for key, one in value.items())
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    return isinstance(value, hint) and not (hint is int and isinstance(value, bool))

@@ -22,7 +22,6 @@ refused. The numbers equal those of :meth:`fedsa.Experiment.run`, bit for bit.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence

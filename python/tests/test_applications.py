@@ -43,7 +43,7 @@ def test_an_application_of_an_earlier_run_of_the_server_is_made_again(tmp_path: 
     here = Here(tmp_path, text)
     names, here.names = here.names, here.names[:2]
     with pytest.raises(fedsa.MachineError, match="2 agents have come"):
-        serve(here, connect=0.3)
+        serve(here, deadline=0.3)
     more_rows(here.files[0])
     here.names = names
     results = serve(here)
@@ -57,7 +57,6 @@ def test_an_application_that_has_changed_when_the_last_agent_comes_is_made_again
     lines: list[str] = []
     results = serve(here, report=lines.append)
     assert np.array_equal(results.theta("m"), engine(text, here.files).theta("m"))
-    assert sum("takes part" in line for line in lines) == 3
 
 
 def test_numbers_may_be_exchanged_before_there_is_a_federation(tmp_path: Path) -> None:
@@ -90,13 +89,12 @@ def test_a_node_that_comes_back_under_another_name_leaves_nobody_behind(tmp_path
     if restarts:
         here.later = 10**6
         with pytest.raises(fedsa.MachineError, match="2 agents have come"):
-            serve(here, connect=0.3)
+            serve(here, deadline=0.3)
         here.looks = here.later
     lines: list[str] = []
     results = serve(here, report=lines.append)
     assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
     assert [one["name"] for one in told(tmp_path)["agents"]] == ["carol again", "alice", "bob"] and not told(tmp_path)["excluded"]
-    assert any("carol has gone before the federation began" in line for line in lines) != restarts
 
 
 def test_a_number_is_free_once_the_node_that_had_it_is_gone(tmp_path: Path) -> None:
@@ -120,7 +118,7 @@ def test_who_changes_to_other_settings_before_there_is_a_federation_is_left_out(
     plain = here.agent
     changed = lambda name: Agent(tmp_path / "other.toml", here.files[0]) if name == "carol" and here.looks >= 3 else plain(name)  # noqa: E731
     here.agent = changed  # type: ignore[method-assign]
-    results = federation.serve(here.settings, here, agents=2, most=3, connect=1.0, deadline=5.0, out=tmp_path / "out")
+    results = federation.serve(here.settings, here, agents=2, most=3, deadline=1.0, out=tmp_path / "out")
     assert [one["name"] for one in told(tmp_path)["agents"]] == ["bob", "alice"] and "the problem" in told(tmp_path)["excluded"]["carol"]
     assert np.abs(results.theta("m")).max() > 0.0
 
@@ -138,17 +136,17 @@ def test_who_refuses_what_admits_it_is_told_seldom_and_the_error_says_why(tmp_pa
 
     here = Refusing(tmp_path, SCAFFLSA)
     with pytest.raises(fedsa.MachineError, match="carol: a model of d = 99 needs 9 GB; alice: a model") as e:
-        serve(here, connect=0.3, deadline=4.0)
+        serve(here, deadline=4.0)
     assert "can be reached" not in e.value.what
-    # Once, once anew, and then every second.
-    assert 9 <= here.admissions <= 3 * 6
+    # Once, and then every second.
+    assert 6 <= here.admissions <= 3 * 6
     # Who accepts it later takes part in the next call.
     here.one = lambda name, message: Here.one(here, name, message)  # type: ignore[method-assign]
     assert np.array_equal(serve(here).theta("m"), engine(SCAFFLSA, here.files).theta("m"))
 
 
-@pytest.mark.parametrize("connect", [1.5, 8.0])
-def test_who_repairs_its_data_in_time_takes_part(tmp_path: Path, connect: float) -> None:
+@pytest.mark.parametrize("deadline", [1.5, 8.0])
+def test_who_repairs_its_data_in_time_takes_part(tmp_path: Path, deadline: float) -> None:
     """It is asked again after two seconds, or at the end if that is sooner."""
     here, lines = Here(tmp_path, SCAFFLSA), []  # type: ignore[var-annotated]
     plain, good, repaired = here.agent, Path(here.files[2]).read_text(), time.monotonic() + 1.0
@@ -158,7 +156,7 @@ def test_who_repairs_its_data_in_time_takes_part(tmp_path: Path, connect: float)
         return plain(name)
 
     here.agent = agent  # type: ignore[method-assign]
-    results = serve(here, connect=connect, report=lines.append)
+    results = serve(here, deadline=deadline, report=lines.append)
     assert time.monotonic() < repaired + 5.0
     assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
     assert sum("bob cannot take part" in line for line in lines) == 1 and not told(tmp_path)["excluded"], lines

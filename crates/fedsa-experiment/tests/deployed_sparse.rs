@@ -147,7 +147,7 @@ fn an_application_whose_model_no_server_holds_is_refused_with_its_size() {
     assert!(e.what.contains("needs about ") && e.what.contains(" TB, ") && enrolment.applied().count() == 0, "{e:?}");
     // What is decoded has a limit too.
     let e = enrolment.clone().with_memory(100.0).take("eve", &application).unwrap_err();
-    assert!(e.what.starts_with("the application of `eve`: its 2 columns need about 0.0 MB of memory, and 0.0 MB are left"), "{e:?}");
+    assert!(e.what.contains("bytes may need 0.0 MB of memory, and 0.0 MB are left beside other applications"), "{e:?}");
 }
 
 /// A shard that ends before a column that is no feature has zeros there, as together with the others.

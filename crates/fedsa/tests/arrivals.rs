@@ -198,7 +198,7 @@ fn an_exchange_without_a_quorum_is_repeated_or_given_up() {
         assert_eq!(nodes(QUIET).needing(Quorum::Agents(AGENTS + 1), 0).err().unwrap().key, "quorum");
         assert_eq!(nodes(QUIET).needing(Quorum::Share(1.5), 0).err().unwrap().key, "quorum");
         let mut whole = nodes(QUIET);
-        let lossy = Script { lost: 0.3 };
+        let lossy = Script { lost: 0.15 };
         // Asked often enough, everybody answers, and answers that were repeated are the same.
         let mut patient = nodes(lossy).needing(Quorum::Share(1.0), 100).unwrap().waiting(Duration::from_secs(1));
         for _ in 0..10 {

@@ -197,7 +197,7 @@ fn an_agent_of_another_dimension_is_named() {
     enrolment.take("a", &of(D)).unwrap();
     enrolment.take("b", &of(D)).unwrap();
     let e = enrolment.close(None).err().unwrap();
-    assert_eq!(e.what, "`wide`: 9 components in place of 4");
+    assert_eq!(e.what, "`wide`: 9 components in place of 4 components");
     enrolment.withdraw("wide");
     let enrolled = enrolment.close(None).unwrap();
     assert_eq!((enrolled.federation.dim(), enrolled.federation.agents()), (D, 2));
@@ -446,7 +446,7 @@ fn who_cannot_join_is_told_why() {
     assert!(refused("a", one(10)).what.contains("takes part"));
     assert!(refused("b", one(10).with_agent(0)).what.contains("that of `a`"));
     assert!(refused("b", one(10).with_dim(D + 1)).what.contains("components"));
-    assert!(refused("b", one(10).with_columns(columns(0.0, 1.0))).what.contains("columns"));
+    assert!(refused("b", one(10).with_columns(columns(0.0, 1.0))).what.contains("column 1 is `s_0` of numbers in place of none"));
     assert!(refused("b", one(10).with_form("x, z".into())).what.contains("another form"));
     assert!(refused("b", Applicant::new(&terms, 10).with_dim(D)).what.contains("another form"));
     assert!(membership.take("b", b"nothing").is_err() && membership.waiting().is_empty());

@@ -138,7 +138,7 @@ mod tests {
         assert!(!of("pyproject.toml").contains("agents") && !of("pyproject.toml").contains("deadline"));
         let readme = of("README.md");
         assert!(readme.contains("num-supernodes=5") && readme.contains("each of the 5 nodes") && readme.contains("--port 9099"));
-        assert!(readme.contains("~/.config/fedsa/trial") && !of(".gitignore").contains("node"));
+        assert!(readme.contains("~/.config/fedsa/trial"));
         let given = with_federation("[run]\nrounds = 3 # few\n", 5, "/tmp/out").unwrap();
         assert_eq!(given, "[run]\nrounds = 3 # few\n\n[federation]\nagents = 5\nout = \"/tmp/out\"\n");
         let kept = "[federation]\nagents = 2\nout = \"here\"\n";
