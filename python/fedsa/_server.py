@@ -184,9 +184,7 @@ class Server:
                 raise InputError(reply.refused or "no application", "refused-message")
             take(who, reply.body)
         except FedsaError as e:
-            # Later refusals must not hide the reason of an exclusion at the founding.
-            if self.node is None or who not in self.progress.excluded:
-                self.progress.excluded[who] = e.what
+            self.progress.excluded[who] = e.what
             self.report(f"{who} cannot take part: {e.what}")
             return False
         self.progress.count(None, [], len(reply.body))
