@@ -397,7 +397,7 @@ class Server:
             if node.answered() >= enough or not waiting:
                 break
         # The first exchange of a round measures the residual at the end of the last round.
-        if len(self.history.residuals) < len(self.history.rounds):
+        if len(self.history.residuals) < len(self.history.rounds) and node.shows_residual():
             self.history.add_residual(node.residual())
         if self._has_reached() or node.rounds() >= self.deployment.rounds:
             return "reached", {}

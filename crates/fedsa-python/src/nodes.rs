@@ -357,6 +357,11 @@ impl ServerNode {
         engine::brief(py, || self.read(node::ServerNode::residual))
     }
 
+    /// Whether the answers to the open question can show the residual: masked answers do not.
+    fn shows_residual(&self, py: Python<'_>) -> PyResult<bool> {
+        engine::brief(py, || self.read(node::ServerNode::shows_residual))
+    }
+
     /// The excluded agents, which get no more questions, each with the reason.
     fn exclusions(&self, py: Python<'_>) -> PyResult<Vec<(usize, String)>> {
         let of = |server: &node::ServerNode| server.coordinator().exclusions().iter().map(|one| (one.agent, one.reason.clone())).collect();

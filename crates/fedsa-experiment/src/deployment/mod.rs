@@ -174,7 +174,7 @@ impl Deployment {
         const AGENTS: usize = 2;
         let setting = Setting { seed: 0, weights: &[0.5; AGENTS], start: vec![0.0; 2], link: self.uplink.facts(), is_accelerated: false };
         let sends = self.method.protocol(&setting).measures_iterates();
-        sends && self.method.shape().participants.is_none() && self.uplink.is_clear()
+        sends && self.method.shape().participants.is_none() && self.uplink.shows_means()
     }
 
     /// Refuses targets that the server cannot measure.

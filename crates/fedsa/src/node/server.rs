@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::local::Client;
 use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
 use crate::metrics::Observable;
-use crate::protocol::masked_exchange;
+use crate::protocol::{is_unmasking, masked_exchange};
 use crate::random::{ALL, Purpose, Stream};
 
 /// The next step of the caller.
@@ -196,6 +196,12 @@ impl ServerNode {
         let is_operator = |part: Part| part != Part::Direction || masked_exchange(coordinator.question().down.exchange) == 0;
         let mean = || coordinator.mean_answer().filter(|(part, _)| is_operator(*part));
         known.or_else(|| is_about_theta().then(mean).flatten().map(|(_, norm)| norm))
+    }
+
+    /// Whether the answers to the open question can show [`ServerNode::residual`]: masked answers do not.
+    pub fn shows_residual(&self) -> bool {
+        let (coordinator, exchange) = (&self.coordinator, self.coordinator.question().down.exchange);
+        coordinator.is_open() && (coordinator.grid().is_none() || is_unmasking(exchange))
     }
 
     /// Keeps the norm of the mean operator at the point of the open question, if all agents have answered.

@@ -163,6 +163,13 @@ impl Uplink {
         self.facts() == LinkFacts::default()
     }
 
+    /// Whether the server gets the mean of what all agents send, but for the rounding of a fine grid of secure sums.
+    pub fn shows_means(&self) -> bool {
+        let is_fine = self.secure_sum().is_some_and(|sum| sum.bits >= 40) && !self.alters_vectors();
+        let facts = self.facts();
+        facts == LinkFacts::default() || is_fine && facts == LinkFacts { is_altered: true, is_sum_only: true, ..LinkFacts::default() }
+    }
+
     /// Whether agents' vectors of `d` components all arrive at once and unaltered; `encodes` as for [`Uplink::check`]. A bit budget alters
     /// nothing by itself: it may carry no message, or make a codec send fewer bits.
     pub fn delivers_all(&self, d: usize, encodes: bool) -> bool {

@@ -109,7 +109,15 @@ mod unix {
     /// The longest time between two bytes of a client, so that a killed client does not block others.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// Listens at a path that only this user may access. It replaces the socket of a killed process, and no other file.
+    /// Who may connect: this user; in a folder with the setgid bit also the folder's group. A SuperNode can thus run as a user who cannot
+    /// read the data, and apps of others that it runs reach nothing but the socket.
+    fn mode_in(folder: &Path) -> u32 {
+        let is_for_group = fs::metadata(folder).is_ok_and(|folder| folder.permissions().mode() & 0o2000 != 0);
+        if is_for_group { 0o660 } else { 0o600 }
+    }
+
+    /// Listens at a path that only this user may access, or a group ([`mode_in`]). It replaces the socket of a killed process, and no
+    /// other file.
     pub fn listen(path: &Path) -> Result<UnixListener, Error> {
         let failed = |e: std::io::Error| {
             let help = "--socket PATH, a path of at most 107 bytes in a folder that you may write to";
@@ -133,7 +141,7 @@ mod unix {
         let folder = atomic::folder_of(path);
         let hidden = folder.join(format!(".fedsa-{}", std::process::id()));
         let listener = UnixListener::bind(&hidden).map_err(failed)?;
-        let named = fs::set_permissions(&hidden, Permissions::from_mode(0o600)).and_then(|()| fs::rename(&hidden, path));
+        let named = fs::set_permissions(&hidden, Permissions::from_mode(mode_in(folder))).and_then(|()| fs::rename(&hidden, path));
         named.map_err(|e| {
             let _ = fs::remove_file(&hidden);
             failed(e)
