@@ -9,6 +9,7 @@
 //! | clear | all methods whose round is a linear map | FedLSA, FedHSA, SCAFFLSA with a fixed period |
 //! | unbiased codecs, up or down, without error feedback | as over a clear link | unknown: the error's variance depends on the vector |
 //! | independent losses, over the air, fading bit budgets, noise of agents | with the mean gain | methods without memory |
+//! | noise of agents or receivers alone | all methods whose round is a linear map | FedLSA, FedHSA, SCAFFLSA with `afresh` |
 //! | m of N agents of equal weight | FedLSA as with all agents; other methods with their own factors | methods without memory |
 //! | delays, the same law in every round | methods without memory | constant delays, methods without memory |
 //!

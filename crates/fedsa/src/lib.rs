@@ -61,6 +61,7 @@
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
 //! | [`session`] | recorded rounds up to a target, over any carrier of messages; ends in one [`record::Outcome`] |
 //! | [`metrics`], [`record`] | distances from the root; ledger, output rules and outcomes |
+//! | [`privacy`] | differential privacy: accounting, exact noise, sensitivities |
 //! | [`note`] | information that a reader of a result needs besides its numbers |
 //! | [`saved`] | the bytes of the states that nodes, enrolments and agents save |
 //! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`parallel`], [`settings`], [`registry`], [`cancel`], [`error`] | shared parts |
@@ -89,6 +90,7 @@ pub mod node;
 pub mod note;
 pub mod parallel;
 pub mod prelude;
+pub mod privacy;
 pub mod problem;
 pub mod protocol;
 pub mod random;

@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("parallel", &[]),
     ("cancel", &["error"]),
     ("saved", &["error"]),
+    ("privacy", &["error"]),
     ("sampling", &["error", "settings"]),
     ("schedule", &["error", "random", "settings"]),
     ("kernel", &["random", "problem"]),
