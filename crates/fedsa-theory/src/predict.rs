@@ -82,12 +82,13 @@ use super::link::LinkLaw;
 use super::work;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
-use fedsa::method::{MethodShape, MissingUpdate};
+use fedsa::method::{MethodShape, MissingUpdate, Setting};
 use fedsa::problem::Field;
 use fedsa::problem::systems::Systems;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Sampling;
 use fedsa::uplink::Uplink;
+use fedsa::uplink::stage::secure_sum::Summed;
 
 /// The largest d for which exact mean-square errors are computed.
 pub const EXACT_DIM: usize = 24;
@@ -142,7 +143,16 @@ impl Forecast {
 
     /// The forecast for a method over a link; the output is the last iterate.
     pub fn over(field: &Arc<dyn Field>, method: &dyn fedsa::method::MethodSettings, link: &Uplink) -> Self {
-        let law = LinkLaw::of(link, field.dim());
+        let noise_of = |mut law: LinkLaw| {
+            // Private sums have noise of all agents.
+            let setting = Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link: link.facts(), is_accelerated: false };
+            let exchanges = method.protocol(&setting).exchanges.len();
+            let grid = link.grid(Summed { weights: field.weights(), dim: field.dim(), exchanges })?;
+            let agents = field.agents();
+            law.receiver_noise = law.receiver_noise.hypot(agents as f64 * grid.map_or(0.0, |grid| grid.noise_variance(agents)).sqrt());
+            Ok(law)
+        };
+        let law = LinkLaw::of(link, field.dim()).and_then(noise_of);
         let lost = method.lost(field.agents(), &link.facts());
         Self { lost, link: Arc::new(law), ..Self::new(field, method.shape()) }
     }

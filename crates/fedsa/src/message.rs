@@ -94,13 +94,6 @@ impl Body {
         }
     }
 
-    /// Calls `see` with each number that is written out.
-    pub(crate) fn each_number(&mut self, see: impl FnMut(&mut f64)) {
-        if let Body::Numbers(x) = self {
-            x.iter_mut().for_each(see);
-        }
-    }
-
     /// The numbers, written out with their zeros; none for packed bytes.
     pub fn to_numbers(&self) -> Vec<f64> {
         let mut body = self.clone();

@@ -50,7 +50,30 @@ pub fn check_link(settings: &dyn MethodSettings, client: &dyn Client, protocol: 
         let what = "secure-sum with some of the agents in a round, whose masks would not be those of all";
         return Err(Error::new("participants", what, "all agents, or a link without secure-sum"));
     }
+    if uplink.secure_sum().is_some_and(|sum| sum.privacy.is_some()) {
+        check_private(settings, protocol, uplink)?;
+    }
     if client.facts().agents.is_some() { check_alone(protocol, &link) } else { check_lanes(client, &link) }
+}
+
+/// Checks that noise in the sums makes the method's rounds private: all that agents send is a vector that can be shortened, and their state
+/// is made of own data and of sums that were released.
+fn check_private(settings: &dyn MethodSettings, protocol: &Protocol, uplink: &Uplink) -> Result<()> {
+    let refused = |what: &str, help: &str| Err(Error::new("uplink.media.privacy", what, help));
+    let mut wants = protocol.exchanges.iter().flat_map(|exchange| &exchange.replies);
+    if !wants.all(|want| [Part::Direction, Part::Operator].contains(&want.part)) {
+        return refused("the method sends more than directions and operators", "fedlsa, fedtd, scafflsa, fedhsa or another first-order method");
+    }
+    if uplink.error_feedback {
+        return refused("error feedback adds errors of earlier messages, which are not shortened", "error_feedback = false");
+    }
+    match settings.lost(uplink.secure_sum().map_or(1, |sum| sum.least_agents), &uplink.facts()) {
+        MissingUpdate::Controls(rule) if rule != ControlRule::Afresh => {
+            refused("control variates that keep what was sent contain noise of others", "rule = \"afresh\"")
+        }
+        MissingUpdate::Last => refused("the last message of an agent would be released again", "missing = \"zero\""),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the method's parts can be sent by lanes, encoded, and corrected by error feedback.

@@ -10,6 +10,7 @@ use fedsa::problem::Field;
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::Exact;
+use fedsa::uplink::stage::secure_sum::Summed;
 use fedsa_problems::linear::affine::LinearSystems;
 
 const AGENTS: usize = 5;
@@ -126,7 +127,7 @@ fn no_single_answer_can_be_computed_from_what_the_server_saw() {
     let clear = link(r#"{"kind": "exact"}"#, false, &[]).unwrap();
     let mut plain = World::new(&field, FEDLSA.0, FEDLSA.1, &clear);
     plain.round(|_, _| true);
-    let grid = uplink.grid(AGENTS).unwrap().unwrap();
+    let grid = uplink.grid(Summed { weights: field.weights(), dim: 3, exchanges: 1 }).unwrap().unwrap();
     let plain: Vec<Vec<u32>> = (0..AGENTS)
         .map(|c| {
             let (_, message) = Message::decode(&plain.seen[c].1, &Exact, 100, |_, _| Default::default()).unwrap();
@@ -276,5 +277,99 @@ fn methods_of_sums_find_the_root() {
         (0..rounds).for_each(|_| drop(world.round(|_, _| true)));
         let apart = crate::common::distance(world.server.theta(), &root);
         assert!(apart < far, "{kind}: {apart:e}");
+    }
+}
+
+fn private(more: &str) -> Uplink {
+    secure(&format!(r#", "bits": 40, "least_agents": 4, "privacy": {{"epsilon": 2.0, "delta": 1e-5, "rounds": 3{more}}}"#))
+}
+
+/// The variance of the noise in each component of the mean, from the definition: releases of all rounds add up to the rho of epsilon.
+#[test]
+fn the_noise_of_private_sums_is_what_epsilon_asks_for() {
+    let field = systems();
+    let rho = fedsa::privacy::accounting::rho(2.0, 1e-5).unwrap() / 3.0;
+    let delta = 20.0 * field.weights().iter().copied().fold(0.0, f64::max);
+    for (more, factor) in [("", 1.0), (r#", "relation": "replaced""#, 4.0), (r#", "honest": 2"#, 2.0)] {
+        let grid = private(more).grid(Summed { weights: field.weights(), dim: 3, exchanges: 1 }).unwrap().unwrap();
+        let expected = factor * delta * delta / (2.0 * rho) * AGENTS as f64 / 4.0;
+        let got = grid.noise_variance(AGENTS);
+        assert!((got / expected - 1.0).abs() < 1e-6, "{more}: {got:e} and {expected:e}");
+    }
+    let two = private("").grid(Summed { weights: field.weights(), dim: 3, exchanges: 2 }).unwrap().unwrap();
+    let one = private("").grid(Summed { weights: field.weights(), dim: 3, exchanges: 1 }).unwrap().unwrap();
+    assert!((two.noise_variance(1) / one.noise_variance(1) - 2.0).abs() < 1e-6, "two releases a round");
+}
+
+/// Nodes draw noise from the system, the engine from the seed: the variance around the plain mean is the same, and the stated one.
+#[test]
+fn nodes_and_engine_add_the_stated_noise() {
+    const RUNS: usize = 1500;
+    let field = systems();
+    let clear = link(r#"{"kind": "exact"}"#, false, &[]).unwrap();
+    let mut plain = World::new(&field, FEDLSA.0, FEDLSA.1, &clear);
+    plain.round(|_, _| true);
+    let uplink = private("");
+    // One round moves theta by the sum of step sizes times the mean.
+    let (grid, moved) = (uplink.grid(Summed { weights: field.weights(), dim: 3, exchanges: 1 }).unwrap().unwrap(), 0.3);
+    let stated = grid.noise_variance(AGENTS) * moved * moved;
+    let variance = |thetas: &dyn Fn(u64) -> Vec<f64>| {
+        let all: Vec<f64> = (0..RUNS as u64).flat_map(|seed| thetas(seed).into_iter().zip(plain.server.theta().to_vec()).map(|(x, y)| x - y)).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        // Noise has mean 0 within four standard errors.
+        assert!(mean.abs() < 4.0 * (stated / all.len() as f64).sqrt(), "mean {mean:e}");
+        all.iter().map(|x| x * x).sum::<f64>() / all.len() as f64
+    };
+    let method = method(FEDLSA.0, FEDLSA.1);
+    let engine = variance(&|seed| {
+        let mut run = crate::common::engine(&field, &*method, &uplink, fedsa::record::OutputRule::Last, seed, vec![0.0; 3]).unwrap();
+        run.step();
+        run.theta().to_vec()
+    });
+    let nodes = variance(&|_| {
+        let mut world = World::new(&field, FEDLSA.0, FEDLSA.1, &uplink);
+        world.round(|_, _| true);
+        world.server.theta().to_vec()
+    });
+    // The relative standard error of a variance of n normal numbers is sqrt(2 / n).
+    let tolerance = 4.0 * (2.0 / (3.0 * RUNS as f64)).sqrt();
+    assert!((engine / stated - 1.0).abs() < tolerance, "engine {engine:e}, stated {stated:e}");
+    assert!((nodes / stated - 1.0).abs() < tolerance, "nodes {nodes:e}, stated {stated:e}");
+}
+
+#[test]
+fn agents_answer_no_more_rounds_than_their_privacy_covers_and_a_question_once() {
+    let field = systems();
+    let mut world = World::new(&field, FEDLSA.0, FEDLSA.1, &private(""));
+    for _ in 0..3 {
+        world.round(|_, _| true);
+    }
+    let Todo::Ask { bytes, .. } = world.server.open() else { panic!("a question") };
+    let e = world.nodes[0].handle(&bytes[0]).unwrap_err();
+    assert!(e.what.contains("round 4") && e.help.contains("3 rounds"), "{e}");
+    // A repeated question gets the same noise, also after a restart.
+    let mut world = World::new(&field, FEDLSA.0, FEDLSA.1, &private(""));
+    let Todo::Ask { bytes, .. } = world.server.open() else { panic!("a question") };
+    let first = world.nodes[0].handle(&bytes[0]).unwrap();
+    let saved = world.nodes[0].save();
+    let mut again = World::new(&field, FEDLSA.0, FEDLSA.1, &private(""));
+    again.nodes[0].restore(&saved).unwrap();
+    assert_eq!(again.nodes[0].handle(&bytes[0]).unwrap(), first);
+    assert_ne!(World::new(&field, FEDLSA.0, FEDLSA.1, &private("")).nodes[0].handle(&bytes[0]).unwrap(), first, "fresh noise");
+}
+
+#[test]
+fn methods_whose_messages_are_not_private_are_refused() {
+    let field = field(&*crate::common::objectives(AGENTS)[0].1, Law::Mean);
+    let refusal = |kind: &str, settings: &str| {
+        let federation = Federation::new(&*method(kind, settings), &private(""), field.weights().to_vec(), SEED, vec![0.0; field.dim()]);
+        federation.err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    assert!(refusal("newton", "{}").contains("more than directions"), "{}", refusal("newton", "{}"));
+    assert!(refusal("lstd", "{}").contains("more than directions"));
+    let literal = r#"{"step_size": 0.1, "local_steps": 4, "rule": "literal"}"#;
+    assert!(refusal("scafflsa", literal).contains("noise of others"), "{}", refusal("scafflsa", literal));
+    for (kind, settings) in [FEDLSA, ("scafflsa", FEDLSA.1), ("fedhsa", FEDLSA.1)] {
+        assert_eq!(refusal(kind, settings), "");
     }
 }

@@ -7,7 +7,7 @@ use super::faults::{self, Medians};
 use super::handed_in::Reply;
 use crate::error::Error;
 use crate::federation::rules::{AnswerRules, MissingAnswers};
-use crate::message::{Message, Part};
+use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::{Gather, ReplySpec, are_finite};
 use crate::random::{Key, Purpose};
@@ -115,7 +115,13 @@ impl ServerEnd {
             for update in updates.iter_mut().flatten() {
                 let p = weights[update.agent];
                 update.weight = 1.0;
-                update.parts.iter_mut().for_each(|(_, body)| body.each_number(|x| *x = grid.share(p, *x)));
+                let noise = &mut MessageKey { agent: update.agent, ..at }.stream(Purpose::PrivacyNoise);
+                for (_, body) in &mut update.parts {
+                    let Body::Numbers(x) = body else { continue };
+                    let mut share = vec![0.0; x.len()];
+                    grid.add_share(p, x, noise, &mut share);
+                    *x = share;
+                }
             }
         }
         let sums = wanted.iter().filter(|want| want.gather == Gather::Sum).map(|want| {

@@ -21,6 +21,7 @@ use crate::protocol::{Masks, Protocol};
 use crate::record::OutputRule;
 use crate::secure::{Grid, MAX_PAIRED, PublicKey};
 use crate::uplink::Uplink;
+use crate::uplink::stage::secure_sum::Summed;
 
 /// The settings that all ends of a federation share. Clones share large parts.
 #[derive(Clone)]
@@ -102,6 +103,7 @@ impl Federation {
         let setting = all.setting();
         all.uplink.check(all.agents(), all.dim(), all.method.protocol(&setting).encodes())?;
         all.client()?;
+        all.grid_of().map_err(|e| e.inside("uplink.media"))?;
         Ok(all)
     }
 
@@ -349,7 +351,12 @@ impl Federation {
 
     /// The grid of secure sums, if the link has them.
     pub fn grid(&self) -> Option<Grid> {
-        self.uplink.grid(self.agents()).ok().flatten()
+        self.grid_of().ok().flatten()
+    }
+
+    fn grid_of(&self) -> Result<Option<Grid>> {
+        let exchanges = self.method.protocol(&self.setting()).exchanges.len();
+        self.uplink.grid(Summed { weights: &self.weights, dim: self.dim(), exchanges })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rand::rngs::SysRng;
 use serde::{Deserialize, Serialize};
 
 use super::{Federation, LAYOUT, chain_stream, codec_stream, marks, place, point, refused};
@@ -13,7 +14,7 @@ use crate::problem::Field;
 use crate::protocol::{Protocol, is_unmasking, masked_exchange};
 use crate::random::{ALL, Stream};
 use crate::record::Work;
-use crate::secure::{Grid, MaskedAnswer, Pairs, Secret, pack};
+use crate::secure::{Grid, MaskedAnswer, Pairs, Secret, WORD_COUNT, pack};
 use crate::uplink::codec::Exact;
 use crate::uplink::{AgentEnd, Uplink};
 
@@ -244,6 +245,10 @@ impl ClientNode {
             let what = format!("{} after {}", point(at.0, at.1), point(before.0, before.1));
             return Err(Error::other_state(what));
         }
+        let budget = self.uplink.secure_sum().and_then(|sum| sum.privacy).map_or(u64::MAX, |privacy| privacy.rounds);
+        if down.exchange != TELL && at.0 >= budget {
+            return Err(refused(format!("round {}", at.0 + 1), &format!("at most the {budget} rounds of its privacy")));
+        }
         let last = before.map_or(0, |(round, _)| round);
         if at.0 > last.saturating_add(LONGEST_GAP) {
             return Err(refused(
@@ -356,6 +361,13 @@ impl ClientNode {
     fn masked(&mut self, down: &Message, mut words: Vec<u64>) -> Result<Vec<u8>> {
         let (pairs, grid) = self.keys()?;
         let common = self.protocol.exchange(down.exchange).map_or(0, |exchange| exchange.down.len());
+        if let Some(noise) = grid.noise()? {
+            let no_numbers = |e| Error::machine(format!("no random numbers: {e}"), "a system with a source of random numbers");
+            for word in words.iter_mut().rev().skip(WORD_COUNT) {
+                let drawn = noise.try_sample(&mut SysRng).map_err(no_numbers)?;
+                *word = word.wrapping_add(drawn as u64) & grid.largest_word();
+            }
+        }
         let masked = MaskedAnswer::fresh(down.round, down.exchange, Message::hash(&down.parts[..common.min(down.parts.len())]))?;
         masked.mask(pairs, grid, &mut words);
         let bytes = self.packed(down, Part::Masked, pack(&words, grid));

@@ -283,18 +283,23 @@ impl Job<'_> {
             if let Some((_, x)) = outbox.sent(l).filter(|_| arrived[l]) {
                 let sum = &mut sums[l / LANES * d..][..d];
                 match self.grid {
-                    Some(grid) => sum.iter_mut().zip(x).for_each(|(sum, x)| *sum += grid.share(self.weights[*c], *x)),
+                    Some(grid) => grid.add_share(self.weights[*c], x, &mut self.key(*c).stream(Purpose::PrivacyNoise), sum),
                     None => accumulate(sum, self.weights[*c] * gains[l], x),
                 }
             }
         }
     }
 
+    /// The key of an agent's message in this exchange.
+    fn key(&self, agent: usize) -> MessageKey {
+        MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent }
+    }
+
     /// Sends the answer of agent `c` in lane `l` over the link; the outbox then has the answer as the server will decode it. Returns the
     /// number of bytes on the wire, 0 without a message. `feedback` is the codec's stored error; `bytes` and `decoded` are buffers.
     #[inline(always)]
     fn send(&self, l: usize, c: usize, feedback: &mut [f64], outbox: &mut Outbox, (bytes, decoded): (&mut Vec<u8>, &mut [f64])) -> usize {
-        let at = MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: c };
+        let at = self.key(c);
         let grid = self.grid.map(|grid| (grid, self.weights[c]));
         let mut end = AgentEnd { uplink: self.uplink, at, feedback, grid };
         if let Some((part, x)) = outbox.sent(l) {
@@ -344,8 +349,7 @@ impl Job<'_> {
         }
         if self.strides.alone > 0 && self.uplink.budget().is_some() {
             for (l, c) in block.iter().enumerate() {
-                let at = MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: *c };
-                batch.set_bits(l, self.uplink.allowance(at, self.field.dim()));
+                batch.set_bits(l, self.uplink.allowance(self.key(*c), self.field.dim()));
             }
         }
         batch

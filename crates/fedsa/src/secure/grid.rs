@@ -3,6 +3,10 @@
 use super::masks::{WORD_COUNT, packed_len};
 use crate::error::{Result, require};
 use crate::message::{HEADER_BYTES, PART_HEADER_BYTES};
+use crate::privacy::discrete_gaussian::DiscreteGaussian;
+use crate::random::Stream;
+use crate::uplink::stage::Alteration as _;
+use crate::uplink::stage::clip::Clip;
 
 /// The smallest number of bits of a sum.
 pub const MIN_BITS: u32 = 8;
@@ -20,6 +24,8 @@ pub struct Grid {
     bits: u32,
     bound: f64,
     scale: i32,
+    /// The variance of the noise that an agent adds to each number, in squared steps; 0 for none.
+    noise: f64,
 }
 
 impl Grid {
@@ -41,7 +47,49 @@ impl Grid {
         while bound * power(scale) > room(bits) {
             scale -= 1;
         }
-        Ok(Self { bits, bound, scale })
+        Ok(Self { bits, bound, scale, noise: 0.0 })
+    }
+
+    /// The grid with another scale, on which agents add noise of this variance in squared steps. B is then the norm to which agents shorten
+    /// what they send.
+    #[must_use]
+    pub fn with_noise(self, scale: i32, noise: f64) -> Self {
+        Self { scale, noise, ..self }
+    }
+
+    /// Whether agents add noise.
+    pub fn is_private(self) -> bool {
+        self.noise > 0.0
+    }
+
+    /// The variance of the noise in each number of a sum over so many agents.
+    pub fn noise_variance(self, agents: usize) -> f64 {
+        agents as f64 * self.noise * power(-self.scale).powi(2)
+    }
+
+    /// Draws of an agent's noise as integers.
+    ///
+    /// # Errors
+    /// When the variance is too large.
+    pub(crate) fn noise(self) -> Result<Option<DiscreteGaussian>> {
+        self.is_private().then(|| DiscreteGaussian::new(self.noise)).transpose()
+    }
+
+    /// Shortens a vector to the norm B if agents add noise, and otherwise counts the numbers outside `[-B, B]`.
+    pub(crate) fn shorten(self, x: &mut [f64]) -> u64 {
+        if self.is_private() {
+            Clip::new(self.bound).alter(x, &mut Stream::default());
+            return 0;
+        }
+        x.iter().filter(|x| self.clips(**x)).count() as u64
+    }
+
+    /// Adds the share of an agent with the weight p in x, with noise of its stream, to a sum.
+    pub(crate) fn add_share(self, weight: f64, x: &[f64], noise: &mut Stream, sum: &mut [f64]) {
+        sum.iter_mut().zip(x).for_each(|(sum, x)| *sum += self.share(weight, *x));
+        if let Ok(Some(law)) = self.noise() {
+            sum.iter_mut().for_each(|sum| *sum += law.sample(noise) as f64 * power(-self.scale));
+        }
     }
 
     /// w, the bits of a sum.

@@ -153,10 +153,10 @@ impl AgentEnd<'_> {
             return None;
         }
         left.copy_from_slice(&kept[..left.len()]);
-        let clipped = kept.iter().filter(|x| grid.clips(**x)).count();
+        let clipped = grid.shorten(kept);
         kept.iter_mut().for_each(|x| *x = grid.share(weight, *x) / weight);
         left.iter_mut().zip(&*kept).for_each(|(left, kept)| *left -= kept);
-        Some(clipped as u64)
+        Some(clipped)
     }
 
     /// Writes the parts, and returns them as the server will decode them; `None` if the budget carries no message.

@@ -20,7 +20,7 @@ pub use aggregation::Aggregation;
 use codec::{Codec, Exact};
 use stage::bit_budget::BitBudget;
 use stage::delay::{Delay, Pull};
-use stage::secure_sum::SecureSum;
+use stage::secure_sum::{SecureSum, Summed};
 use stage::{Act, Alteration, Channel, LinkStage};
 
 /// A link: the codec and stages of agents' messages, the server's mean, and the codec of the server's messages.
@@ -145,12 +145,12 @@ impl Uplink {
         self.acts().find_map(|act| if let Act::Masks(sum) = act { Some(sum) } else { None })
     }
 
-    /// The grid of secure sums of N agents.
+    /// The grid of secure sums.
     ///
     /// # Errors
-    /// As [`Grid::new`].
-    pub fn grid(&self, agents: usize) -> Result<Option<Grid>> {
-        self.secure_sum().map(|sum| sum.grid(agents)).transpose()
+    /// As [`SecureSum::grid`].
+    pub fn grid(&self, of: Summed<'_>) -> Result<Option<Grid>> {
+        self.secure_sum().map(|sum| sum.grid(of)).transpose()
     }
 
     /// Whether a stage alters the vectors that agents send.
@@ -226,7 +226,7 @@ impl Uplink {
         }
         self.downlink.check_dim(d).map_err(|e| e.inside("downlink.codec"))?;
         self.aggregation.check().map_err(|e| e.inside("uplink"))?;
-        self.grid(agents).map_err(|e| e.inside("uplink.media"))?;
+        self.grid(Summed { weights: &vec![1.0 / agents as f64; agents], dim: d, exchanges: 1 }).map_err(|e| e.inside("uplink.media"))?;
         if let Some(sum) = self.secure_sum() {
             let accepted = format!("secure-sum with `least_agents` of at most {agents}, the number of agents");
             require(sum.least_agents <= agents, "uplink.media.least_agents", sum.least_agents, &accepted)?;
