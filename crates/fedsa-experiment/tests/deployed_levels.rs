@@ -196,7 +196,7 @@ fn categories_and_labels_that_do_not_go_together_are_named() {
         ("", [&text, &text, &labels], "`the labels` of labels that are names in place of `the labels` of labels that are numbers"),
     ] {
         let e = of(more, &files, 2).err().unwrap();
-        assert!(e.what.starts_with("`2`: column 1 is ") && e.what.contains(column), "{e:?}");
+        assert!(e.what.starts_with("`2`: column ") && e.what.contains(column), "{e:?}");
     }
     let e = of("", &[&low, &high], 2).err().unwrap();
     assert!(e.what.contains("column `colour`: 1200 categories") && e.help.contains("1 to 1,000 categories"), "{e:?}");
