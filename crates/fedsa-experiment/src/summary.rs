@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use crate::Plan;
 use crate::checks::Verdict;
-use crate::numbers::about;
+use crate::numbers::{about, number};
 use crate::predict::Predictor;
 use crate::results::{Estimate, Recorded, Results, paid};
 use crate::stability::stable_step_text;
@@ -118,6 +118,30 @@ const UNIQUE: &str = "a small ridge, such as ridge=1e-8, makes them unique; or f
 pub(crate) fn notes_of(plan: &Plan, results: &Results) -> Vec<Note> {
     let mut notes = unknown_roots(plan);
     notes.extend(mostly_headers(plan, results));
+    notes.extend(privacy_notes(plan, results));
+    notes
+}
+
+/// The notes on the privacy of methods whose sums have noise, each once.
+fn privacy_notes(plan: &Plan, results: &Results) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for (label, cell) in plan.points.iter().flat_map(|planned| plan.labels.iter().zip(&planned.cells)) {
+        let Some(privacy) = plan.cells[*cell].uplink.secure_sum().and_then(|sum| sum.privacy) else { continue };
+        let rounds = results.cells[*cell].first().and_then(|seed| seed.rows.last()).map_or(0, |row| row.round);
+        let spent = privacy.spent(rounds).map_or("unknown".into(), number);
+        let of = privacy.unit();
+        let (code, text) = if plan.field(*cell).facts().is_elsewhere() {
+            (NoteCode::PrivacySpent, format!("{label}: {rounds} rounds spent epsilon = {spent} at delta = {} for {of}", number(privacy.delta)))
+        } else {
+            let planned = format!("epsilon = {} at delta = {} for {of}", number(privacy.epsilon), number(privacy.delta));
+            let what = "simulated, not private: who knows the seed can compute the noise. Machines with these settings spend";
+            (NoteCode::PrivacySimulated, format!("{label}: {what} {planned} in {} rounds", privacy.rounds))
+        };
+        let note = Note::new(code, text);
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
     notes
 }
 

@@ -82,6 +82,8 @@ codes! {
     NextStatesOfNextEpisode, "next-state.of-next-episode", Warning, "Ends of episodes whose next state is of the next episode were left out.";
     PositiveClass, "labels.positive", Info, "A class was chosen as the positive one, or several classes are counted as one.";
     PredictionMissing, "prediction.missing", Info, "A predicted line that the figure asked for is not known.";
+    PrivacySimulated, "privacy.simulated", Warning, "The noise of private sums comes from the seed.";
+    PrivacySpent, "privacy.spent", Info, "The epsilon that the rounds of a federation have spent.";
     RatiosClipped, "ratios.clipped", Warning, "Importance ratios are clipped, which biases values.";
     RatiosFewEffective, "ratios.few-effective", Warning, "A few transitions carry the weight of the importance ratios.";
     RatiosMeanNotOne, "ratios.mean-not-one", Warning, "The mean importance ratio is not 1.";

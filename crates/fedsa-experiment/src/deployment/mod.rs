@@ -20,7 +20,7 @@ use std::sync::Arc;
 use fedsa::enrolment::{ColumnSummary, Enrolled, Enrolment, Membership, Terms};
 use fedsa::error::{Error, Result, quoted};
 use fedsa::method::{MethodSettings, Needs, Setting};
-use fedsa::note::Note;
+use fedsa::note::{Note, NoteCode};
 use fedsa::sampling::Law;
 use fedsa::session::StoppingCriteria;
 use fedsa::uplink::Uplink;
@@ -38,6 +38,7 @@ use crate::config::link;
 use crate::config::schema::ControlsStart;
 use crate::config::{self, Document, Experiment, FederationSpec, PointReader, RunSpec, StartSpec};
 use crate::made;
+use crate::numbers::number;
 
 pub use agent::LocalAgent;
 pub use ended::DeployedRun;
@@ -125,6 +126,17 @@ impl Deployment {
         }
         if !is_by_rows {
             terms = terms.with_equal_weights();
+        }
+        let mut notes = notes;
+        if let Some(privacy) = uplink.secure_sum().and_then(|sum| sum.privacy) {
+            let text = format!(
+                "{} rounds spend epsilon = {} at delta = {} for {}",
+                privacy.rounds,
+                number(privacy.epsilon),
+                number(privacy.delta),
+                privacy.unit()
+            );
+            notes.push(Note::new(NoteCode::PrivacySpent, text));
         }
         let deployment = Self { experiment, terms, method: Arc::clone(&method.settings), uplink, run, source, is_known, notes };
         deployment.check_target(sampling.kind)?;

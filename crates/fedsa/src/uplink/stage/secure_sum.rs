@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Act, LinkStage};
 use crate::error::{Error, Result, require};
-use crate::privacy::accounting::rho;
+use crate::privacy::accounting::{epsilon, rho};
 use crate::privacy::sensitivity::{Relation, clipped, on_grid};
 use crate::privacy::shares::NoiseShares;
 use crate::secure::Grid;
@@ -77,6 +77,23 @@ impl Privacy {
     /// epsilon at delta for this number of rounds; noise of the least number of agents that suffice.
     pub fn new(epsilon: f64, delta: f64, rounds: u64) -> Self {
         Self { epsilon, delta, rounds, honest: None, relation: Relation::default() }
+    }
+
+    /// The epsilon that the first rounds spend, at delta.
+    ///
+    /// # Errors
+    /// When epsilon or delta is out of range.
+    pub fn spent(&self, rounds: u64) -> Result<f64> {
+        let all = rho(self.epsilon, self.delta)?;
+        epsilon(all * rounds as f64 / self.rounds as f64, self.delta)
+    }
+
+    /// What is protected, in words.
+    pub fn unit(&self) -> &'static str {
+        match self.relation {
+            Relation::Removed => "all data of an agent, which are missing or not",
+            Relation::Replaced => "all data of an agent, in place of any others",
+        }
     }
 }
 
