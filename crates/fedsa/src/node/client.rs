@@ -260,7 +260,10 @@ impl ClientNode {
             0 => true,
             TELL => self.may_be_told(down),
             e if is_unmasking(e) => before == Some((down.round, masked_exchange(e))),
-            e => before.is_some_and(|(round, before)| (round, masked_exchange(before)) == (down.round, e - 1)) || self.protocol.exchange(e).is_some_and(|exchange| exchange.may_open),
+            e => {
+                before.is_some_and(|(round, before)| (round, masked_exchange(before)) == (down.round, e - 1))
+                    || self.protocol.exchange(e).is_some_and(|exchange| exchange.may_open)
+            }
         };
         if follows {
             Ok(())
