@@ -307,7 +307,7 @@ mod tests {
         }
         assert_eq!(is_below(0, 7, &mut Words(&[0])), Ok(false));
         assert_eq!(is_below(7, 7, &mut Words(&[u64::MAX])), Ok(true));
-        assert_eq!(is_below(u64::MAX - 1, u64::MAX, &mut Words(&[u64::MAX - 1])), Ok(true));
+        assert_eq!(is_below(u64::MAX - 1, u64::MAX, &mut Words(&[u64::MAX - 1, 0])), Ok(true));
         // 2^64 mod 3 = 1: the word 0, whose product has the low half 0, is refused.
         assert_eq!(below(3, &mut Words(&[0, third + 1])), Ok(1));
         assert_eq!(below(1, &mut Words(&[5])), Ok(0));
