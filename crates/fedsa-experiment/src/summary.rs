@@ -122,25 +122,24 @@ pub(crate) fn notes_of(plan: &Plan, results: &Results) -> Vec<Note> {
     notes
 }
 
-/// The notes on the privacy of methods whose sums have noise, each once.
+/// The notes on the privacy of methods whose sums have noise.
 fn privacy_notes(plan: &Plan, results: &Results) -> Vec<Note> {
-    let mut notes = Vec::new();
+    let (mut spent, mut simulated): (Vec<String>, Vec<&str>) = (Vec::new(), Vec::new());
     for (label, cell) in plan.points.iter().flat_map(|planned| plan.labels.iter().zip(&planned.cells)) {
         let Some(privacy) = plan.cells[*cell].uplink.secure_sum().and_then(|sum| sum.privacy) else { continue };
-        let rounds = results.cells[*cell].first().and_then(|seed| seed.rows.last()).map_or(0, |row| row.round);
-        let spent = privacy.spent(rounds).map_or("unknown".into(), number);
-        let of = privacy.unit();
-        let (code, text) = if plan.field(*cell).facts().is_elsewhere() {
-            (NoteCode::PrivacySpent, format!("{label}: {rounds} rounds spent epsilon = {spent} at delta = {} for {of}", number(privacy.delta)))
-        } else {
-            let planned = format!("epsilon = {} at delta = {} for {of}", number(privacy.epsilon), number(privacy.delta));
-            let what = "simulated, not private: who knows the seed can compute the noise. Machines with these settings spend";
-            (NoteCode::PrivacySimulated, format!("{label}: {what} {planned} in {} rounds", privacy.rounds))
-        };
-        let note = Note::new(code, text);
-        if !notes.contains(&note) {
-            notes.push(note);
+        if plan.field(*cell).facts().is_elsewhere() {
+            let rounds = results.cells[*cell].first().and_then(|seed| seed.rows.last()).map_or(0, |row| row.round);
+            let epsilon = privacy.spent(rounds).map_or("unknown".into(), number);
+            let at = number(privacy.delta);
+            spent.push(format!("{label}: {rounds} rounds spent epsilon = {epsilon} at delta = {at} for {}", privacy.unit()));
+        } else if !simulated.contains(&label.as_str()) {
+            simulated.push(label);
         }
+    }
+    let mut notes: Vec<Note> = spent.into_iter().map(|text| Note::new(NoteCode::PrivacySpent, text)).collect();
+    if !simulated.is_empty() {
+        let what = "simulated, not private: who knows the seed can compute the noise of private sums";
+        notes.push(Note::new(NoteCode::PrivacySimulated, format!("{}: {what}", simulated.join(", "))));
     }
     notes
 }

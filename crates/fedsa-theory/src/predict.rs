@@ -145,7 +145,8 @@ impl Forecast {
     pub fn over(field: &Arc<dyn Field>, method: &dyn fedsa::method::MethodSettings, link: &Uplink) -> Self {
         let noise_of = |mut law: LinkLaw| {
             // Private sums have noise of all agents.
-            let setting = Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link: link.facts(), is_accelerated: false };
+            let setting =
+                Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link: link.facts(), is_accelerated: false };
             let exchanges = method.protocol(&setting).exchanges.len();
             let grid = link.grid(Summed { weights: field.weights(), dim: field.dim(), exchanges })?;
             let agents = field.agents();

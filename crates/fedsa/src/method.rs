@@ -62,7 +62,10 @@ fn check_private(settings: &dyn MethodSettings, protocol: &Protocol, uplink: &Up
     let refused = |what: &str, help: &str| Err(Error::new("uplink.media.privacy", what, help));
     let mut wants = protocol.exchanges.iter().flat_map(|exchange| &exchange.replies);
     if !wants.all(|want| [Part::Direction, Part::Operator].contains(&want.part)) {
-        return refused("the method sends more than directions and operators", "fedlsa, fedtd, scafflsa, fedhsa or another first-order method");
+        return refused(
+            "the method sends more than directions and operators",
+            "fedlsa, fedtd, scafflsa, fedhsa or another first-order method",
+        );
     }
     if uplink.error_feedback {
         return refused("error feedback adds errors of earlier messages, which are not shortened", "error_feedback = false");

@@ -317,7 +317,8 @@ fn nodes_and_engine_add_the_stated_noise() {
     let (grid, moved) = (uplink.grid(Summed { weights: field.weights(), dim: 3, exchanges: 1 }).unwrap().unwrap(), 0.3);
     let stated = grid.noise_variance(AGENTS) * moved * moved;
     let variance = |thetas: &dyn Fn(u64) -> Vec<f64>| {
-        let all: Vec<f64> = (0..RUNS as u64).flat_map(|seed| thetas(seed).into_iter().zip(plain.server.theta().to_vec()).map(|(x, y)| x - y)).collect();
+        let all: Vec<f64> =
+            (0..RUNS as u64).flat_map(|seed| thetas(seed).into_iter().zip(plain.server.theta().to_vec()).map(|(x, y)| x - y)).collect();
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         // Noise has mean 0 within four standard errors.
         assert!(mean.abs() < 4.0 * (stated / all.len() as f64).sqrt(), "mean {mean:e}");

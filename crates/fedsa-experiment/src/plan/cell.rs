@@ -167,7 +167,10 @@ impl PlannedCell {
         }
         let (uplink, link_files) = shared.link(&method).map_err(inside)?;
         let encodes = protocol(field, &*method.settings, &uplink).encodes();
-        let fits = uplink.check(field.agents(), field.dim(), encodes).and_then(|()| check_traces(&uplink, run.rounds)).and_then(|()| check_privacy(&uplink, run.rounds));
+        let fits = uplink
+            .check(field.agents(), field.dim(), encodes)
+            .and_then(|()| check_traces(&uplink, run.rounds))
+            .and_then(|()| check_privacy(&uplink, run.rounds));
         fits.map_err(|e| link::located(&method.uplink, e).inside(&place))?;
         fedsa::round::check_needs(&*method.settings, field).map_err(|e| e.inside(&place))?;
         let refused = match check_link(field, &method, &uplink) {

@@ -61,7 +61,7 @@ pub fn last_iterate_estimate(kappa: f64, dim: usize, sensitivity: f64, rho: f64,
 }
 
 /// `d Delta^2 / (rho lambda^2)`: the noise of the mean of the last T/2 iterates for small steps and a large kappa, which no longer depends
-/// on kappa. Below kappa = 3 the last iterate is better.
+/// on kappa.
 pub fn averaged_estimate(dim: usize, sensitivity: f64, rho: f64, lambda: f64) -> f64 {
     dim as f64 * sensitivity * sensitivity / (rho * lambda * lambda)
 }
