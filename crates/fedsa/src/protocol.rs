@@ -226,8 +226,11 @@ impl Protocol {
         let down = self.exchanges.iter().flat_map(|e| e.down.iter().chain(&e.own));
         let told = self.tell.iter().chain(&self.tell_own);
         let masked = (0..self.exchanges.len()).filter_map(|e| self.masked_len(e as u8)).map(Len::Exactly);
-        let unmasking = self.masks.iter().flat_map(|masks| masks.unmasking.down.iter().map(|(_, len)| *len)).chain(
-            self.masks.iter().flat_map(|masks| &masks.unmasking.replies).map(|want| want.len));
+        let unmasking = self
+            .masks
+            .iter()
+            .flat_map(|masks| masks.unmasking.down.iter().map(|(_, len)| *len))
+            .chain(self.masks.iter().flat_map(|masks| &masks.unmasking.replies).map(|want| want.len));
         let up = self.exchanges.iter().flat_map(|e| &e.replies).map(|want| want.len).chain(masked).chain(unmasking);
         down.chain(told).map(|(_, len)| *len).chain(up).map(Len::largest).max().unwrap_or(0)
     }

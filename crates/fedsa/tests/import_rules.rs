@@ -20,6 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cancel", &["error"]),
     ("saved", &["error"]),
     ("privacy", &["error"]),
+    ("secure_rules", &["error"]),
     ("sampling", &["error", "settings"]),
     ("schedule", &["error", "random", "settings"]),
     ("kernel", &["random", "problem"]),
@@ -35,7 +36,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("record", &["message", "problem", "random"]),
     ("federation", &["error", "linalg", "local", "problem", "protocol", "record", "sampling", "secure", "uplink", "method"]),
     ("enrolment", &["columns", "coordinator", "error", "federation", "protocol", "record", "saved", "secure", "uplink", "method"]),
-    ("coordinator", &["error", "federation", "linalg", "message", "parallel", "protocol", "random", "record", "secure", "server", "uplink"]),
+    (
+        "coordinator",
+        &["error", "federation", "linalg", "message", "parallel", "protocol", "random", "record", "secure", "server", "uplink"],
+    ),
     ("metrics", &["coordinator", "error", "linalg", "parallel", "problem"]),
     (
         "round",

@@ -74,7 +74,8 @@ impl<'a> World<'a> {
     fn new(field: &'a Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, habits: Habits) -> Self {
         let federation = Federation::new(method, uplink, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
         let federation = crate::common::with_keys(federation);
-        let nodes: Vec<_> = (0..field.agents()).map(|c| crate::common::keyed(ClientNode::new(&federation, field, c, c).unwrap(), &federation, c)).collect();
+        let nodes: Vec<_> =
+            (0..field.agents()).map(|c| crate::common::keyed(ClientNode::new(&federation, field, c, c).unwrap(), &federation, c)).collect();
         let server = ServerNode::new(&federation).unwrap();
         let saved: Vec<Vec<u8>> = nodes.iter().map(ClientNode::save).collect();
         Self {

@@ -62,7 +62,8 @@ const FEDLSA: (&str, &str) = ("fedlsa", r#"{"step_size": 0.1, "local_steps": 3}"
 fn a_sum_without_some_agents_is_that_of_the_others() {
     let field = systems();
     let clear = link(r#"{"kind": "exact"}"#, false, &[]).unwrap();
-    let (mut secure, mut plain) = (World::new(&field, FEDLSA.0, FEDLSA.1, &secure(r#", "bits": 50"#)), World::new(&field, FEDLSA.0, FEDLSA.1, &clear));
+    let (mut secure, mut plain) =
+        (World::new(&field, FEDLSA.0, FEDLSA.1, &secure(r#", "bits": 50"#)), World::new(&field, FEDLSA.0, FEDLSA.1, &clear));
     for t in 0..6 {
         // Nobody, one or two agents are away.
         let here = |exchange: u8, c: usize| exchange >= 64 || c >= t % 3;
@@ -252,10 +253,12 @@ fn what_cannot_be_summed_is_refused_by_name() {
     assert!(refusal("shed", "{}", &secure("")).contains("only their sum arrives"));
     assert!(refusal("fedlsa", r#"{"step_size": 0.1, "local_steps": 3, "participants": 3}"#, &secure("")).contains("participants"));
     assert!(refusal(FEDLSA.0, FEDLSA.1, &secure(r#", "least_agents": 6"#)).contains("least_agents"));
-    let with = |more: &str| link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "secure-sum", "bound": 1.0}"#, more]).unwrap_err().to_string();
+    let with =
+        |more: &str| link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "secure-sum", "bound": 1.0}"#, more]).unwrap_err().to_string();
     assert!(with(r#"{"kind": "erasure", "success": 0.6}"#).contains("leaves only a sum"));
     assert!(link(r#"{"kind": "quantised", "bits": 4}"#, false, &[r#"{"kind": "secure-sum", "bound": 1.0}"#]).is_err());
-    for other in [r#"{"kind": "late", "law": "uniform", "max": 2}"#, r#"{"kind": "bit-budget", "bits": 3}"#, r#"{"kind": "over-the-air"}"#] {
+    for other in [r#"{"kind": "late", "law": "uniform", "max": 2}"#, r#"{"kind": "bit-budget", "bits": 3}"#, r#"{"kind": "over-the-air"}"#]
+    {
         assert!(link(r#"{"kind": "exact"}"#, false, &[other, r#"{"kind": "secure-sum", "bound": 1.0}"#]).is_err(), "{other}");
     }
 }

@@ -159,7 +159,10 @@ impl Coordinator {
         if subtract(seeds, agent, &masked.answered, grid, &mut []) {
             return Ok(());
         }
-        Err(refused(format!("seeds of agent {agent} that are not those of its masks"), "its own seed, and one for each agent without an answer"))
+        Err(refused(
+            format!("seeds of agent {agent} that are not those of its masks"),
+            "its own seed, and one for each agent without an answer",
+        ))
     }
 }
 

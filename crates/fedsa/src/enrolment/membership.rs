@@ -45,7 +45,13 @@ impl Member {
     }
 
     pub(super) fn new(sender: &str, application: &Application) -> Self {
-        Self { sender: sender.to_string(), rows: application.rows, claimed: application.agent, mark: application.mark(), key: application.key }
+        Self {
+            sender: sender.to_string(),
+            rows: application.rows,
+            claimed: application.agent,
+            mark: application.mark(),
+            key: application.key,
+        }
     }
 }
 
@@ -205,7 +211,10 @@ impl Membership {
         }
         let (weights, start, columns) = (state.weights.clone(), state.start.clone(), state.columns.clone());
         let (run, digest) = (state.run, federation.digest());
-        frame::written(Kind::Admission, &FederationNotice { agent: agent as u32, weights, start, columns, run, digest, keys: federation.keys().to_vec(), mark })
+        frame::written(
+            Kind::Admission,
+            &FederationNotice { agent: agent as u32, weights, start, columns, run, digest, keys: federation.keys().to_vec(), mark },
+        )
     }
 
     /// Takes an application for the next epoch. `sender` is the identity that the carrier has authenticated. A later application replaces
@@ -305,7 +314,8 @@ impl Membership {
             0 => Ok(founded),
             epoch => founded.at_epoch(state.weights.clone(), epoch),
         };
-        let federation = founded.map(|founded| founded.of_run(state.run)).and_then(at_epoch).and_then(|all| Member::keyed(all, &state.members));
+        let federation =
+            founded.map(|founded| founded.of_run(state.run)).and_then(at_epoch).and_then(|all| Member::keyed(all, &state.members));
         let federation = federation.map_err(|_| LAYOUT.foreign())?;
         Ok(Self { terms: terms.clone(), agents, federation, state, weight_cap: 1.0 })
     }

@@ -159,7 +159,9 @@ mod tests {
     fn the_scale_is_the_largest_for_which_no_sum_leaves_the_bits() {
         // Computed separately.
         assert_eq!(Grid::new(32, 1.0, 10, 0.0).unwrap().scale(), 30);
-        for (bits, bound, agents, tail) in [(8, 1.0, 3, 0.0), (16, 7.3, 1000, 40.0), (32, 1e-9, 100, 1e4), (50, 1e30, 17, 0.5), (20, 0.25, 2, 0.0)] {
+        for (bits, bound, agents, tail) in
+            [(8, 1.0, 3, 0.0), (16, 7.3, 1000, 40.0), (32, 1e-9, 100, 1e4), (50, 1e30, 17, 0.5), (20, 0.25, 2, 0.0)]
+        {
             let grid = Grid::new(bits, bound, agents, tail).unwrap();
             let most = 2f64.powi(bits as i32 - 1) - 1.0;
             let needed = |f: i32| 2f64.powi(f) * bound + agents as f64 / 2.0 + tail;

@@ -147,10 +147,9 @@ mod tests {
     #[test]
     fn keys_and_seeds_have_the_reference_values() {
         let question = Sha256::digest(b"question").into();
-        for (secrets, pair, seed) in [
-            ([1, 2], ("a6aec020", "438e7b5e"), ("1edcb03e", "861d7b81")),
-            ([2, 1], ("a0f9faf5", "fa55f179"), ("eb158ed9", "d274bf402a")),
-        ] {
+        for (secrets, pair, seed) in
+            [([1, 2], ("a6aec020", "438e7b5e"), ("1edcb03e", "861d7b81")), ([2, 1], ("a0f9faf5", "fa55f179"), ("eb158ed9", "d274bf402a"))]
+        {
             for agent in 0..2 {
                 let pairs = pairs(agent, secrets);
                 let key = hex(&pairs.keys[1 - agent].unwrap());

@@ -15,5 +15,5 @@ mod masks;
 
 pub use grid::{Grid, MAX_BITS, MIN_BITS};
 pub use keys::{KEY_BYTES, MAX_PAIRED, Pairs, PublicKey, Secret};
-pub(crate) use masks::{MaskedAnswer, WORD_COUNT, pack, packed_len, revealed_len, subtract, unpack};
 pub use masks::Seed;
+pub(crate) use masks::{MaskedAnswer, WORD_COUNT, pack, packed_len, revealed_len, subtract, unpack};

@@ -191,7 +191,8 @@ impl Uplink {
         }
         let is_secure = self.secure_sum().is_some() || matches!(act, Act::Masks(_));
         if is_secure && self.acts().chain([act]).any(|act| !matches!(act, Act::Masks(_) | Act::Alters(_) | Act::Weakens(_))) {
-            let help = "clip, noise, erasure or gilbert-elliott before secure-sum: masks cancel only in a sum of whole answers to one question";
+            let help =
+                "clip, noise, erasure or gilbert-elliott before secure-sum: masks cancel only in a sum of whole answers to one question";
             return refused("a delay, a budget or an analogue sum beside secure-sum", help);
         }
         if is_secure && !self.codec.is_exact() {

@@ -17,8 +17,8 @@ use fedsa::problem::arrays::Arrays;
 use fedsa::random::{Purpose, stream};
 use fedsa::record::{Ledger, OutputRule};
 use fedsa::round::Run;
-use fedsa::secure::Secret;
 use fedsa::sampling::{Law, Sampling};
+use fedsa::secure::Secret;
 use fedsa::uplink::Uplink;
 use fedsa_problems::features::FeatureSpec;
 use fedsa_problems::linear::affine::LinearSystems;
@@ -191,7 +191,8 @@ impl Halves {
     pub fn new(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, seed: u64) -> Result<Self> {
         let federation = Federation::new(method, uplink, field.weights().to_vec(), seed, vec![0.0; field.dim()])?;
         let federation = with_keys(federation.with_root(field.root().unwrap_or(&[])));
-        let nodes = (0..field.agents()).map(|c| Ok(keyed(ClientNode::new(&federation, field, c, c)?, &federation, c))).collect::<Result<_>>()?;
+        let nodes =
+            (0..field.agents()).map(|c| Ok(keyed(ClientNode::new(&federation, field, c, c)?, &federation, c))).collect::<Result<_>>()?;
         Ok(Self { nodes, server: ServerNode::new(&federation)?, ledger: Ledger::default() })
     }
 
