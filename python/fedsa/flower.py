@@ -112,6 +112,7 @@ def client_app(settings: Path) -> ClientApp:
         - ``socket``: the socket of a resident ``fedsa agent``; the other keys are then ignored
         - ``data``: the agent's files, separated by ``;``
         - ``state``: the folder of the state; by default below ``~/.local/state/fedsa``
+        - ``rules``: the agent's disclosure rules, a TOML file; by default the profile ``datashield``
         - ``agent``: the agent's number; by default Flower's ``partition-id``, if any
         - ``leave``: if true, the agent leaves for good
     """
@@ -149,7 +150,7 @@ def for_others(e: FedsaError) -> str:
     """What the server may read of an error."""
     from fedsa import _fedsa
 
-    return _fedsa.for_others(e.code, e.key, e.what)
+    return _fedsa.for_others(e.code, e.key, e.what, e.help)
 
 
 @contextmanager
@@ -171,11 +172,14 @@ def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], no
     state = os.path.expanduser(str(node.get("state", run.get("state", "~/.local/state/fedsa/{settings}/{node}"))))
     # One folder for each settings file and each node of this machine.
     state = state.replace("{node}", str(node_id)).replace("{settings}", hashlib.sha256(read(settings)).hexdigest()[:16])
-    key = (os.fspath(settings), data, state, str(number))
+    # Rules belong to the node: the configuration of a run cannot set them.
+    rules = node.get("rules")
+    key = (os.fspath(settings), data, state, str(number), str(rules))
     kept = os.path.join(state, "agent.state")
     agent = _AGENTS.pop(key, None)
     if agent is None or not os.path.exists(kept):
-        agent = Agent(settings, [one for one in data.split(";") if one], state=state, number=None if number is None else int(number), wait=BUSY)
+        files, place = [one for one in data.split(";") if one], None if number is None else int(number)
+        agent = Agent(settings, files, state=state, number=place, rules=None if rules is None else str(rules), wait=BUSY)
         if node.get("leave"):
             agent.leave()
     try:

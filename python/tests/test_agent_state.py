@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import NO_RULES
 from test_deployed import SCAFFLSA, Here, engine, serve
 
 import fedsa
@@ -37,7 +38,7 @@ def test_two_processes_are_not_one_agent(tmp_path: Path) -> None:
             here.agent("carol")
         assert (e.value.code, e.value.key) == ("setting.output-busy", "state")
         with pytest.raises(fedsa.InputError, match="another process"):
-            Agent(here.settings, here.files[0], state=here.folder / "carol", wait=0.2)
+            Agent(here.settings, here.files[0], state=here.folder / "carol", rules=NO_RULES, wait=0.2)
         here.agent("alice")
     finally:
         # As with signal 9: the lock is gone with the process.
@@ -64,7 +65,7 @@ def test_two_processes_are_not_one_agent(tmp_path: Path) -> None:
 OTHER = """
 import pickle, sys
 from fedsa.federation import Agent
-agent = Agent(sys.argv[1], sys.argv[2], state=sys.argv[3], number=0)
+agent = Agent(sys.argv[1], sys.argv[2], state=sys.argv[3], number=0, rules=sys.argv[5])
 for message in pickle.loads(bytes.fromhex(sys.argv[4])):
     agent.handle(message)
 """
@@ -84,10 +85,10 @@ def test_an_agent_that_has_its_folder_again_goes_on_from_what_others_did_there(t
     here = Recorded(tmp_path, SCAFFLSA)
     serve(here)
     folder = tmp_path / "again"
-    mine = Agent(here.settings, here.files[0], state=folder, number=0)
+    mine = Agent(here.settings, here.files[0], state=folder, number=0, rules=NO_RULES)
     mine.handle(here.sent[0])
     mine.release()
-    args = [str(here.settings), here.files[0], str(folder), pickle.dumps(here.sent[:4]).hex()]
+    args = [str(here.settings), here.files[0], str(folder), pickle.dumps(here.sent[:4]).hex(), NO_RULES]
     subprocess.run([sys.executable, "-c", OTHER, *args], check=True)
     assert mine.number is None
     # A copy of a question that the other process has answered.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import NO_RULES
 
 import fedsa
 from fedsa import federation
@@ -37,7 +38,7 @@ class Here:
     def answer(self, who: str, message: bytes) -> Reply:
         try:
             if who not in self.agents:
-                self.agents[who] = Agent(self.settings, self.files[who], number=int(who[1:]))
+                self.agents[who] = Agent(self.settings, self.files[who], number=int(who[1:]), rules=NO_RULES)
             return Reply(self.agents[who].handle(message))
         except fedsa.errors.FedsaError as e:
             return Reply(refused=str(e))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import NO_RULES
 from test_deployed import SCAFFLSA, Here, engine, serve
 from test_membership import METHODS, told
 
@@ -67,7 +68,7 @@ def test_numbers_may_be_exchanged_before_there_is_a_federation(tmp_path: Path) -
         numbers.update(carol=1, alice=0)
 
     def agent(name: str) -> Agent:
-        return Agent(here.settings, here.files[numbers[name]], state=tmp_path / name, number=numbers[name])
+        return Agent(here.settings, here.files[numbers[name]], state=tmp_path / name, number=numbers[name], rules=NO_RULES)
 
     here.change, here.agent = change, agent  # type: ignore[method-assign]
     results = serve(here)
@@ -82,7 +83,7 @@ def test_a_node_that_comes_back_under_another_name_leaves_nobody_behind(tmp_path
     files = dict(zip(("carol", "carol again", "alice", "bob"), (0, 0, 1, 2)))
 
     def agent(name: str) -> Agent:
-        return Agent(here.settings, here.files[files[name]], number=files[name])
+        return Agent(here.settings, here.files[files[name]], number=files[name], rules=NO_RULES)
 
     agents: dict[str, Agent] = {}
     here.agent = lambda name: agents.setdefault(name, agent(name))  # type: ignore[method-assign]
@@ -102,7 +103,7 @@ def test_a_number_is_free_once_the_node_that_had_it_is_gone(tmp_path: Path) -> N
     here = Restarting(tmp_path, SCAFFLSA, ["carol", "alice"], ["carol", "alice", "carol again"])
     files = dict(zip(("carol", "carol again", "alice", "bob"), (0, 0, 1, 2)))
     agents: dict[str, Agent] = {}
-    here.agent = lambda name: agents.setdefault(name, Agent(here.settings, here.files[files[name]], number=files[name]))  # type: ignore[method-assign]
+    here.agent = lambda name: agents.setdefault(name, Agent(here.settings, here.files[files[name]], number=files[name], rules=NO_RULES))  # type: ignore[method-assign]
     plain = here.reachable
     here.reachable = lambda: [who for who in [*plain(), "bob"] if who != "carol"] if here.looks > 5 else plain()  # type: ignore[method-assign]
     lines: list[str] = []
@@ -116,7 +117,7 @@ def test_who_changes_to_other_settings_before_there_is_a_federation_is_left_out(
     here = Restarting(tmp_path, SCAFFLSA, ["carol", "alice"], ["carol", "alice", "bob"])
     (tmp_path / "other.toml").write_text(SCAFFLSA.replace("gamma = 0.9", "gamma = 0.8"))
     plain = here.agent
-    changed = lambda name: Agent(tmp_path / "other.toml", here.files[0]) if name == "carol" and here.looks >= 3 else plain(name)  # noqa: E731
+    changed = lambda name: Agent(tmp_path / "other.toml", here.files[0], rules=NO_RULES) if name == "carol" and here.looks >= 3 else plain(name)  # noqa: E731
     here.agent = changed  # type: ignore[method-assign]
     results = federation.serve(here.settings, here, agents=2, most=3, deadline=1.0, out=tmp_path / "out")
     assert [one["name"] for one in told(tmp_path)["agents"]] == ["bob", "alice"] and "the problem" in told(tmp_path)["excluded"]["carol"]

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import NO_RULES
 
 import fedsa
 from fedsa import federation
@@ -81,7 +82,7 @@ class Here:
 
     def agent(self, name: str) -> Agent:
         number = self.names.index(name)
-        return Agent(self.settings, self.files[number], state=self.folder / name, number=number)
+        return Agent(self.settings, self.files[number], state=self.folder / name, number=number, rules=NO_RULES)
 
     def one(self, name: str, message: bytes) -> Reply | None:
         try:
@@ -241,7 +242,7 @@ def test_a_server_stops_where_nobody_answers_any_more(tmp_path: Path) -> None:
 def test_who_cannot_take_part_is_told_and_left_out(tmp_path: Path) -> None:
     here = Here(tmp_path, SCAFFLSA)
     (tmp_path / "other.toml").write_text(SCAFFLSA.replace("gamma = 0.9", "gamma = 0.8"))
-    stranger = Agent(tmp_path / "other.toml", here.files[0])
+    stranger = Agent(tmp_path / "other.toml", here.files[0], rules=NO_RULES)
     plain = here.one
 
     def one(name: str, message: bytes) -> Reply | None:
@@ -305,7 +306,7 @@ class Threads:
 
 def test_another_carrier_is_a_page(tmp_path: Path) -> None:
     here = Here(tmp_path, SCAFFLSA)
-    agents = {name: Agent(here.settings, file, number=i) for i, (name, file) in enumerate(zip(here.names, here.files))}
+    agents = {name: Agent(here.settings, file, number=i, rules=NO_RULES) for i, (name, file) in enumerate(zip(here.names, here.files))}
     results = federation.serve(here.settings, Threads(agents), agents=3, out=tmp_path / "out")
     assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import NO_RULES
 from test_deployed import SCAFFLSA, Here, engine, serve
 from test_membership import METHODS, told
 
@@ -104,4 +105,4 @@ def test_an_agent_does_not_go_on_with_other_data_of_as_many_rows(tmp_path: Path)
     rows = file.read_text().splitlines()
     file.write_text("\n".join([rows[0], *reversed(rows[1:])]) + "\n")
     with pytest.raises(fedsa.InputError, match="data that are not those with which this agent's state was saved"):
-        Agent(here.settings, file, state=tmp_path / "bob", number=2)
+        Agent(here.settings, file, state=tmp_path / "bob", number=2, rules=NO_RULES)

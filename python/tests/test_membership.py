@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import NO_RULES
 from test_deployed import LOGS, ROWS, Here, Threads, data, engine, settings
 
 import fedsa
@@ -185,7 +186,7 @@ def test_too_few_stay_members(tmp_path: Path) -> None:
 def test_threads_may_begin_and_end_between_rounds(tmp_path: Path) -> None:
     text = settings(LOGS, 'kind = "fedlsa"\nstep_size = 0.1\nlocal_steps = 3', "mean", 6)
     here = Here(tmp_path, text)
-    agents = {name: Agent(here.settings, here.files[i], number=i if i < 2 else None) for i, name in enumerate(NAMES[:3])}
+    agents = {name: Agent(here.settings, here.files[i], number=i if i < 2 else None, rules=NO_RULES) for i, name in enumerate(NAMES[:3])}
     threads = Threads({"carol": agents["carol"], "alice": agents["alice"]})
 
     def report(line: str) -> None:

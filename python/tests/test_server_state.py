@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import NO_RULES
 from test_deployed import LOGS, SCAFFLSA, Here, Stopping, Threads, engine, serve, settings
 from test_membership import METHODS, Changing, Stopped, lead, told
 
@@ -26,7 +27,7 @@ from fedsa.federation import Agent, Reply
 
 def test_states_are_as_large_after_2000_rounds_as_after_10(tmp_path: Path) -> None:
     here, sizes = Here(tmp_path, settings(LOGS, 'kind = "scafflsa"\nstep_size = 0.1\nlocal_steps = 3', "mean", 2000)), {}
-    agents = {who: Agent(here.settings, file, number=i) for i, (who, file) in enumerate(zip(here.names, here.files))}
+    agents = {who: Agent(here.settings, file, number=i, rules=NO_RULES) for i, (who, file) in enumerate(zip(here.names, here.files))}
     files = [tmp_path / "out.state" / name for name in ("server.state", "server.lines")]
 
     def report(line: str) -> None:

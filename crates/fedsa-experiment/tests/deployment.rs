@@ -14,7 +14,7 @@ use fedsa_data::find::Places;
 use fedsa_data::trace::TraceColumn;
 use fedsa_experiment::config::document::{Caller, Words};
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::deployment::{DeployedRun, Deployment, LocalAgent};
+use fedsa_experiment::deployment::{DeployedRun, Deployment, DisclosureRules, LocalAgent};
 use fedsa_experiment::made::Changes;
 use fedsa_experiment::redraw::redraw;
 use fedsa_experiment::results::Recorded;
@@ -88,7 +88,9 @@ pub fn deployed(text: &str, data: &[Vec<String>]) -> Vec<f64> {
 pub fn results(text: &str, data: &[Vec<String>]) -> Ran {
     let deployment = made(text);
     let places = Places::from_env("");
-    let start = |c: usize| LocalAgent::new(&deployment, &data[c], &places, Some(c as u32), &Cancel::never()).unwrap();
+    let start = |c: usize| {
+        LocalAgent::with_rules(&deployment, &data[c], &places, Some(c as u32), DisclosureRules::none(), &Cancel::never()).unwrap()
+    };
     let mut states: Vec<Vec<u8>> = (0..data.len()).map(|c| start(c).save()).collect();
     let mut tell = |c: usize, bytes: &[u8]| {
         let mut agent = start(c);
@@ -332,7 +334,8 @@ fn curves_of_federations_can_be_drawn_along_seconds() {
     let ended = |seconds: Option<f64>| {
         let deployment = made(&text);
         let mut enrolment = deployment.enrolment(1..=1).unwrap();
-        let mut agent = LocalAgent::new(&deployment, &[], &Places::from_env(""), None, &Cancel::never()).unwrap();
+        let mut agent =
+            LocalAgent::with_rules(&deployment, &[], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
         let invitation = enrolment.invite(1);
         enrolment.take("a", &agent.handle(&invitation).unwrap().unwrap()).unwrap();
         let row = Recorded { round: 1, ledger: Ledger::default(), seen: Observation::default(), seconds };
@@ -405,13 +408,17 @@ fn an_agent_with_other_settings_is_refused_before_a_round() {
         made(&text)
     };
     let (server, other) = (of(0.9), of(0.8));
-    let mut agent = LocalAgent::new(&other, &files[..1], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let mut agent =
+        LocalAgent::with_rules(&other, &files[..1], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
     let invitation = server.enrolment(1..=1).unwrap().invite(1);
     let e = agent.handle(&invitation).unwrap_err();
     assert!(e.kind() == ErrorKind::RefusedMessage && e.what.contains("the problem"), "{e:?}");
     assert!(agent.handle(b"nothing").is_err() && agent.number().is_none());
-    assert!(LocalAgent::new(&server, &files, &Places::from_env(""), None, &Cancel::never()).is_err_and(|e| e.what == "3 files"));
-    assert!(LocalAgent::new(&server, &[], &Places::from_env(""), None, &Cancel::never()).is_err());
+    assert!(
+        LocalAgent::with_rules(&server, &files, &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never())
+            .is_err_and(|e| e.what == "3 files")
+    );
+    assert!(LocalAgent::with_rules(&server, &[], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).is_err());
 }
 
 /// A deployed agent follows the epochs: from its state, from an older one, and without one; and leaves when it is told to.
@@ -422,7 +429,9 @@ fn agents_follow_epochs_with_and_without_their_states() {
     let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 1 }, gamma = 0.9 }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 4);
     let deployment = made(&text);
-    let agent = |c: usize| LocalAgent::new(&deployment, &files[c..=c], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let agent = |c: usize| {
+        LocalAgent::with_rules(&deployment, &files[c..=c], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap()
+    };
     let mut agents = [agent(0), agent(1), agent(2)];
     let mut enrolment = deployment.enrolment(1..=3).unwrap();
     let invitation = enrolment.invite(2);
@@ -492,7 +501,14 @@ pub fn founded(deployment: &Deployment, files: &[String], least: usize) -> Resul
     let mut enrolment = deployment.enrolment(least..=files.len())?;
     let invitation = enrolment.invite(files.len());
     for (c, file) in files.iter().enumerate() {
-        let mut agent = LocalAgent::new(deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never())?;
+        let mut agent = LocalAgent::with_rules(
+            deployment,
+            std::slice::from_ref(file),
+            &Places::from_env(""),
+            None,
+            DisclosureRules::none(),
+            &Cancel::never(),
+        )?;
         deployment.take(&mut enrolment, &format!("{c}"), &agent.handle(&invitation)?.expect("an application"))?;
     }
     deployment.found(&enrolment)
@@ -558,7 +574,8 @@ fn a_wrong_order_of_columns_is_named() {
     assert!(e.what == "`1`: column 3 is none in place of `dose`", "{e:?}");
     // An agent that comes later reads the same.
     let mut membership = founded(&of_rows, &rows[..1], 1).unwrap().membership;
-    let mut later = LocalAgent::new(&of_rows, &rows[1..2], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let mut later =
+        LocalAgent::with_rules(&of_rows, &rows[1..2], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
     let e = membership.take("later", &later.handle(&membership.invitation()).unwrap().unwrap()).unwrap_err();
     assert!(e.what == "column 2 is `dose` in place of `bmi`", "{e:?}");
 }

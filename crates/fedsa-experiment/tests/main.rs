@@ -6,6 +6,7 @@ mod deployed_sparse;
 mod deployed_states;
 mod deployed_tasks;
 mod deployment;
+mod disclosure;
 mod failures;
 mod handles;
 mod plan;

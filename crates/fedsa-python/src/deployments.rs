@@ -73,10 +73,13 @@ impl Deployment {
         Ok(Membership(Mutex::new(engine::brief(py, || self.0.membership(self.0.waiting().range(), state))?)))
     }
 
-    /// An agent with its own data.
-    fn agent(&self, py: Python<'_>, data: Vec<String>, base: PathBuf, number: Option<u32>) -> PyResult<LocalAgent> {
-        let made =
-            engine::call(py, None, None, |_, cancel| deployment::LocalAgent::new(&self.0, &data, &Places::from_env(base), number, cancel))?;
+    /// An agent with its own data, and with the disclosure rules of this file.
+    #[pyo3(signature = (data, base, number, rules))]
+    fn agent(&self, py: Python<'_>, data: Vec<String>, base: PathBuf, number: Option<u32>, rules: Option<PathBuf>) -> PyResult<LocalAgent> {
+        let made = engine::call(py, None, None, |_, cancel| {
+            let rules = deployment::DisclosureRules::read(rules.as_deref())?;
+            deployment::LocalAgent::with_rules(&self.0, &data, &Places::from_env(base), number, rules, cancel)
+        })?;
         Ok(LocalAgent(Mutex::new(made)))
     }
 
@@ -245,10 +248,10 @@ pub fn is_farewell(answer: &[u8]) -> bool {
     enrolment::is_farewell(answer)
 }
 
-/// What other machines may read of an error with this code, key and text.
+/// What other machines may read of an error with this code, key, text and help.
 #[pyfunction]
-pub fn for_others(code: &str, key: &str, what: &str) -> String {
-    fedsa::error::for_others(code, key, what)
+pub fn for_others(code: &str, key: &str, what: &str, help: &str) -> String {
+    fedsa::error::for_others(code, key, what, help)
 }
 
 /// An agent with its own data.
@@ -262,6 +265,15 @@ impl LocalAgent {
         let message = message.to_vec();
         let answer = engine::brief(py, || locked(&self.0).handle(&message))?;
         Ok(answer.map(|answer| PyBytes::new(py, &answer)))
+    }
+
+    /// Records all that leaves the agent in this file.
+    fn record(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        engine::brief(py, || {
+            let audit = deployment::audit::Audit::open(path)?;
+            locked(&self.0).set_audit(audit);
+            Ok(())
+        })
     }
 
     /// From now on the agent answers every message with its leave.

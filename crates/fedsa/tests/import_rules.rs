@@ -20,6 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cancel", &["error"]),
     ("saved", &["error"]),
     ("privacy", &["error"]),
+    ("secure_rules", &["error"]),
     ("sampling", &["error", "settings"]),
     ("schedule", &["error", "random", "settings"]),
     ("kernel", &["random", "problem"]),

@@ -27,6 +27,8 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
+use super::audit::{Audit, Left};
+use super::disclosure::{DisclosureRules, undeclared_ranges};
 use super::levels::{self, LevelsForm};
 use super::weights::form_of_rows;
 use super::{Deployment, Source, put_data, settings_of, weights};
@@ -59,6 +61,13 @@ pub struct LocalAgent {
     keyed: KeyedHash,
     /// Whether it answers every message with its leave.
     is_leaving: bool,
+    rules: DisclosureRules,
+    /// The fitted rows.
+    rows: u64,
+    /// Why its rules let nothing leave.
+    refusal: Option<Error>,
+    /// The file that records what leaves.
+    audit: Option<Audit>,
 }
 
 /// The state of an agent since its admission.
@@ -90,12 +99,28 @@ impl KeyedHash {
 }
 
 impl LocalAgent {
-    /// An agent with the data of these files, globs, folders or data sets. `number` is its number in the federation; by default the server
-    /// assigns one.
+    /// [`LocalAgent::with_rules`] with the default rules.
+    ///
+    /// # Errors
+    /// As [`LocalAgent::with_rules`].
+    pub fn new(deployment: &Deployment, data: &[String], places: &Places, number: Option<u32>, cancel: &Cancel) -> Result<Self> {
+        Self::with_rules(deployment, data, places, number, DisclosureRules::default(), cancel)
+    }
+
+    /// An agent with the data of these files, globs, folders or data sets, and these rules for what may leave it. `number` is its number in
+    /// the federation; by default the server assigns one. Data that break a rule are no error: the agent refuses every message with the
+    /// rule ([`LocalAgent::refusal`]).
     ///
     /// # Errors
     /// When the data cannot be read or used, or when it is cancelled.
-    pub fn new(deployment: &Deployment, data: &[String], places: &Places, number: Option<u32>, cancel: &Cancel) -> Result<Self> {
+    pub fn with_rules(
+        deployment: &Deployment,
+        data: &[String],
+        places: &Places,
+        number: Option<u32>,
+        rules: DisclosureRules,
+        cancel: &Cancel,
+    ) -> Result<Self> {
         let mut document = deployment.experiment.document.clone();
         let has_data = deployment.source.key().is_some();
         if has_data == data.is_empty() {
@@ -105,9 +130,13 @@ impl LocalAgent {
         put_data(&mut document, deployment.source, data)?;
         let files = DiskFiles::new(places.clone()).with_cancel(cancel);
         let experiment = Experiment::read(document.clone())?;
-        let OwnData { rows, columns, mut field, form, unprepared, width } = OwnData::read(deployment, &experiment, &files)?;
-        if field.is_none() && unprepared.is_none() && deployment.is_known {
+        let own = OwnData::read(deployment, &experiment, &files, &rules)?;
+        let OwnData { rows, columns, mut field, form, unprepared, width, is_open, mut refusal } = own;
+        if field.is_none() && unprepared.is_none() && !is_open {
             field = Some(built(&experiment, &files)?);
+        }
+        if let (Some(field), true) = (&field, has_data) {
+            refusal = refusal.or(rules.check_parameters(field.dim(), rows, None).err());
         }
         cancel.check()?;
         let mut applicant = Applicant::new(&deployment.terms, rows).with_columns(columns);
@@ -139,7 +168,21 @@ impl LocalAgent {
             contents,
             keyed,
             is_leaving: false,
+            rules,
+            rows,
+            refusal,
+            audit: None,
         })
+    }
+
+    /// From now on the agent records every message that leaves it in a file, before the message is returned.
+    pub fn set_audit(&mut self, audit: Audit) {
+        self.audit = Some(audit);
+    }
+
+    /// Why the agent's rules let nothing leave; `None` if they allow its data.
+    pub fn refusal(&self) -> Option<&Error> {
+        self.refusal.as_ref()
     }
 
     /// The agent's number; `None` before it is admitted.
@@ -155,10 +198,39 @@ impl LocalAgent {
     /// Processes a message of the server, and returns the answer, if any. A copy of the last message gets the same answer.
     ///
     /// # Errors
-    /// When the message does not fit the agent's state. The agent is then unchanged.
+    /// When the message does not fit the agent's state, or the agent's rules refuse it. The agent is then unchanged. When the record of
+    /// what leaves cannot be written.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+        let answer = self.answer(bytes);
+        if let Some(mut audit) = self.audit.take() {
+            let written = match &answer {
+                Ok(None) => Ok(()),
+                Ok(Some(answer)) => audit.append(&self.left(answer)),
+                Err(e) => audit.append(&Left::refusal(e)),
+            };
+            self.audit = Some(audit);
+            written?;
+        }
+        answer
+    }
+
+    /// What the record says of an answer.
+    fn left(&self, answer: &[u8]) -> Left {
+        let left = Left::message(answer);
+        let Some(joined) = &self.joined else { return left };
+        let left = left.of(joined.federation.digest(), joined.federation.epoch());
+        match joined.node.parts_of(answer) {
+            Ok((round, exchange, parts)) => left.in_round(round, exchange, &parts),
+            Err(_) => left,
+        }
+    }
+
+    fn answer(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
         if self.is_leaving {
             return Ok(Some(enrolment::farewell()));
+        }
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone());
         }
         if enrolment::is_admission(bytes) {
             return self.join(bytes).map(|()| None);
@@ -205,6 +277,9 @@ impl LocalAgent {
     fn begin(&mut self, bytes: &[u8], admission: Admission) -> Result<()> {
         let Admission { federation, agent, columns, .. } = admission;
         self.deployment.check_agent(federation.agents(), federation.dim())?;
+        if self.deployment.source != Source::Generated {
+            self.rules.check_parameters(federation.dim(), self.rows, federation.weights().get(agent).copied())?;
+        }
         let field = match (&self.field, &self.with_columns) {
             (Some(field), _) => Arc::clone(field),
             (None, Some((of, field))) if *of == columns => Arc::clone(field),
@@ -230,7 +305,7 @@ impl LocalAgent {
             Some(own) => own,
             None => OwnRows::read(&experiment, &self.files)?,
         };
-        let all = levels::levels_of(LevelsForm::of(&own.levels), columns);
+        let all = levels::levels_of(LevelsForm::of(&own.levels), columns, &levels::preparation(&experiment)?);
         own.build(&experiment, &self.files, Some(all)).map(|(field, _)| field)
     }
 
@@ -256,7 +331,7 @@ impl LocalAgent {
         let mut restored = || -> Result<()> {
             let Some((admission, epoch, node)) = &saved else { return Ok(()) };
             let join = if enrolment::is_admission(admission) { Self::join } else { Self::regroup };
-            join(self, admission).map_err(|_| LAYOUT.foreign())?;
+            join(self, admission).map_err(|e| if e.code().is_disclosure() { e } else { LAYOUT.foreign() })?;
             if let Some(epoch) = epoch {
                 self.regroup(epoch).map_err(|_| LAYOUT.foreign())?;
             }
@@ -265,7 +340,7 @@ impl LocalAgent {
         if let Err(e) = restored() {
             (self.joined, self.keyed) = before;
             // Errors about contents of the state name the message or the node; here the state is at fault.
-            return Err(if e.kind() == ErrorKind::Format { e } else { LAYOUT.foreign() });
+            return Err(if e.kind() == ErrorKind::Format || e.code().is_disclosure() { e } else { LAYOUT.foreign() });
         }
         self.applicant = with_key(self.applicant.clone(), &self.deployment, &self.keyed.key);
         Ok(())
@@ -298,10 +373,14 @@ struct OwnData {
     unprepared: Option<OwnRows>,
     /// The number of columns in its files.
     width: usize,
+    /// Whether features of logs depend on other agents' ranges.
+    is_open: bool,
+    /// The rule that the data break.
+    refusal: Option<Error>,
 }
 
 impl OwnData {
-    fn read(deployment: &Deployment, experiment: &Experiment, files: &DiskFiles) -> Result<Self> {
+    fn read(deployment: &Deployment, experiment: &Experiment, files: &DiskFiles, rules: &DisclosureRules) -> Result<Self> {
         match deployment.source {
             Source::Logs => {
                 let logs: Logs = settings_of(experiment)?;
@@ -309,25 +388,37 @@ impl OwnData {
                 if surveyed.sources.len() != 1 {
                     return Err(Error::data("data", format!("{} files", surveyed.sources.len()), "one file, which is one agent's"));
                 }
-                let columns = if deployment.is_known { Vec::new() } else { summaries(&surveyed)? };
+                let refusal = broken(rules.check_logs(&surveyed, &logs))?;
+                let is_open = !deployment.is_known && !undeclared_ranges(surveyed.columns(), &logs)?.is_empty();
+                let columns = if is_open { summaries(&surveyed)? } else { Vec::new() };
                 let (rows, form) = (surveyed.transitions() as u64, Some(weights::form_of_logs(surveyed.columns())));
-                Ok(Self { rows, columns, form, width: surveyed.columns().len(), ..Self::default() })
+                Ok(Self { rows, columns, form, width: surveyed.columns().len(), is_open, refusal, ..Self::default() })
             }
             Source::Rows => {
                 let own = OwnRows::read(experiment, files)?;
+                let how = levels::preparation(experiment)?;
                 let (rows, width) = (own.rows, own.levels.plain + own.levels.categories.len());
-                let columns = levels::summaries(&own.levels, rows)?;
+                let refusal = broken(rules.check_rows(&own.sets, &own.levels, &how, rows))?;
                 if own.levels.are_known() {
                     let (field, form) = own.build(experiment, files, None)?;
-                    return Ok(Self { rows, columns, field: Some(field), form: Some(form), width, ..Self::default() });
+                    return Ok(Self { rows, field: Some(field), form: Some(form), width, refusal, ..Self::default() });
                 }
+                let columns = levels::summaries(&own.levels, rows)?;
                 levels::check_targets(experiment)?;
-                levels::preparation(experiment)?.check_rows(&own.sets, &own.levels).map_err(|e| e.inside("problem"))?;
+                how.check_rows(&own.sets, &own.levels).map_err(|e| e.inside("problem"))?;
                 let form = Some(json!(LevelsForm::of(&own.levels)).to_string());
-                Ok(Self { rows, columns, form, unprepared: Some(own), width, ..Self::default() })
+                Ok(Self { rows, columns, form, unprepared: Some(own), width, refusal, ..Self::default() })
             }
             Source::Generated => Ok(Self { rows: 1, ..Self::default() }),
         }
+    }
+}
+
+/// The refusal of a rule, which is no failure of the agent.
+fn broken(checked: Result<()>) -> Result<Option<Error>> {
+    match checked {
+        Err(e) if e.code().is_disclosure() => Ok(Some(e)),
+        other => other.map(|()| None),
     }
 }
 

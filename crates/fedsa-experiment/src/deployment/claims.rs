@@ -24,8 +24,8 @@ impl Deployment {
     fn check_claim(&self, agents: usize, claim: Claim<'_>) -> Result<()> {
         let dim = match (self.source, claim.form) {
             (Source::Rows, Some(form)) if !claim.columns.is_empty() => {
-                let levels = levels::sizes_of(levels::form(form)?, claim.columns);
-                Some(levels::least_dim(&levels::preparation(&self.experiment)?, &levels)?)
+                let how = levels::preparation(&self.experiment)?;
+                Some(levels::least_dim(&how, &levels::sizes_of(levels::form(form)?, claim.columns, &how))?)
             }
             _ => claim.dim,
         };

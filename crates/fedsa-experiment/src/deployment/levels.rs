@@ -63,7 +63,8 @@ pub(super) fn no_form() -> Error {
 /// When there are too many, or one is too long.
 pub(super) fn summaries(levels: &RowLevels, rows: u64) -> Result<Vec<ColumnSummary>> {
     let category = |one: &ColumnLevels| {
-        let rows = one.levels.iter().cloned().zip(one.counts.iter().copied());
+        // Declared levels may have no row.
+        let rows = one.levels.iter().cloned().zip(one.counts.iter().copied()).filter(|(_, rows)| *rows > 0);
         let values = DistinctValues::new(rows.collect(), one.are_numbers);
         ColumnSummary::of_categories(&one.column, values)
     };
@@ -83,9 +84,9 @@ pub(super) fn summaries(levels: &RowLevels, rows: u64) -> Result<Vec<ColumnSumma
     levels.categories.iter().map(category).chain(labels).chain(counted).collect()
 }
 
-/// The levels and classes of these columns, in addition to the other columns of this form.
-pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevels {
-    let mut levels = sizes_of(form, columns);
+/// The levels and classes of these columns, in addition to the other columns of this form. The settings of `how` may declare levels.
+pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary], how: &Preparation) -> RowLevels {
+    let mut levels = sizes_of(form, columns, how);
     if let Some(sparse) = &levels.sparse {
         levels.names = sparse.names();
     }
@@ -93,7 +94,7 @@ pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevel
 }
 
 /// The same without made-up names of unnamed columns, of which there may be millions.
-pub(super) fn sizes_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevels {
+pub(super) fn sizes_of(form: LevelsForm, columns: &[ColumnSummary], how: &Preparation) -> RowLevels {
     let mut levels = RowLevels { plain: form.plain, names: form.names, ..RowLevels::default() };
     for column in columns {
         if let (Some(counted), Some(left_out)) = (column.counted(), &form.left_out) {
@@ -110,7 +111,11 @@ pub(super) fn sizes_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevels
             levels.class_rows = values.sorted().into_iter().map(|name| values.rows[name]).collect();
             levels.classes = Some(sorted.map(class).collect());
         } else {
-            levels.categories.push(ColumnLevels::new(&column.name, values.rows.clone().into_iter().collect()));
+            let rows = values.rows.clone().into_iter().collect();
+            levels.categories.push(match how.special.declared.get(&column.name) {
+                Some(declared) => ColumnLevels::declared(&column.name, declared, &rows),
+                None => ColumnLevels::new(&column.name, rows),
+            });
         }
     }
     if let Some(sparse) = &mut levels.sparse {

@@ -5,7 +5,9 @@
 //! The numbers equal those of a run of the same settings on the data of all agents, one file per agent, weighted by rows.
 
 mod agent;
+pub mod audit;
 mod claims;
+mod disclosure;
 mod ended;
 mod levels;
 pub mod limits;
@@ -41,6 +43,7 @@ use crate::made;
 use crate::numbers::number;
 
 pub use agent::LocalAgent;
+pub use disclosure::{DisclosureRules, Scope, Undeclared};
 pub use ended::DeployedRun;
 pub use of_task::{TaskSettings, of_evaluation, of_fit, with_federation};
 
@@ -283,7 +286,8 @@ impl Deployment {
         if self.source == Source::Rows {
             return self.dim_of_rows(form, columns);
         }
-        if self.is_known || self.source != Source::Logs {
+        // Agents state no columns if the settings declare all ranges.
+        if self.is_known || self.source != Source::Logs || columns.is_empty() {
             return Ok(None);
         }
         let logs: Logs = settings_of(&self.experiment)?;
@@ -299,10 +303,9 @@ impl Deployment {
         let Some(form) = form.filter(|_| !columns.is_empty()) else { return Ok(None) };
         // The server refuses columns that agents would refuse.
         columns.iter().try_for_each(ColumnSummary::check)?;
-        let form = levels::form(form)?;
-        let mut levels = levels::sizes_of(form, columns);
-        levels::check_left_out(&levels)?;
         let how = levels::preparation(&self.experiment)?;
+        let mut levels = levels::sizes_of(levels::form(form)?, columns, &how);
+        levels::check_left_out(&levels)?;
         let dim = levels::dim(&how, &levels)?;
         // Only categories may have the names of other columns.
         if let (Some(sparse), false) = (&levels.sparse, levels.categories.is_empty()) {

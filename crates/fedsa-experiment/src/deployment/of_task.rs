@@ -1,12 +1,14 @@
 //! The settings of a federation that performs a task of one process: its experiment without the data.
 
-use fedsa::error::{Error, Result};
+use fedsa::error::{Error, Result, in_quotes};
 use fedsa::note::{Note, NoteCode};
+use fedsa_problems::rows::preparation::Prepared;
 use fedsa_problems::rows::preparation::partition::Partition;
+use fedsa_problems::rows::preparation::targets::{ClassLabel, Targets};
 use toml::{Table, Value};
 
 use super::{Deployment, Source, limits, source_of};
-use crate::config::{Document, Experiment};
+use crate::config::Document;
 use crate::evaluate::Evaluation;
 use crate::fit::Fit;
 use crate::resolve;
@@ -32,7 +34,10 @@ pub fn of_fit(fit: &Fit) -> Result<TaskSettings> {
     if let Some((setting, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
         return Err(limits::refusal(setting));
     }
-    let mut task = of_experiment(fit.experiment(), fit.rows_read().len().max(1))?;
+    let mut document = fit.experiment().document.clone();
+    let declared = declare(&mut document, fit.prepared());
+    let mut task = of_document(document, fit.rows_read().len().max(1))?;
+    task.notes.extend(declared);
     let given = [("group", settings.group.is_some()), ("partition", settings.partition.is_some()), ("agents", settings.agents.is_some())];
     let given = given.into_iter().find(|(_, is_given)| *is_given).map(|(setting, _)| setting);
     if settings.dealing() != Partition::Files {
@@ -49,12 +54,46 @@ pub fn of_evaluation(evaluation: &Evaluation) -> Result<TaskSettings> {
     if evaluation.data.against.is_some() {
         return Err(limits::refusal("against"));
     }
-    of_experiment(evaluation.experiment(), evaluation.data.logs.facts.len())
+    of_document(evaluation.experiment().document.clone(), evaluation.data.logs.facts.len())
+}
+
+/// Declares the categories and classes of these rows, which agents would refuse to take from their own.
+fn declare(document: &mut Document, prepared: &Prepared) -> Option<Note> {
+    let problem = document.table.get_mut("problem").and_then(Value::as_table_mut)?;
+    let mut names = Vec::new();
+    let mut levels = Table::new();
+    for category in &prepared.categories {
+        // The reference comes first.
+        let all = category.reference.iter().chain(&category.levels);
+        levels.insert(category.column.clone(), Value::Array(all.cloned().map(Value::String).collect()));
+        names.push(in_quotes(&category.column));
+    }
+    if !levels.is_empty() {
+        problem.insert("levels".into(), Value::Table(levels));
+    }
+    let classes: Vec<&ClassLabel> = match &prepared.targets {
+        Targets::Classes { positive, negative: Some(negative), .. } => vec![negative, positive],
+        Targets::Many { classes, .. } => classes.iter().collect(),
+        // Of several labels against one the other ones are not known.
+        Targets::Classes { negative: None, .. } | Targets::Numbers { .. } => Vec::new(),
+    };
+    if !classes.is_empty() && !problem.contains_key("classes") {
+        let value = |class: &&ClassLabel| match class {
+            ClassLabel::Number(x) => Value::Float(*x),
+            ClassLabel::Name(name) => Value::String(name.clone()),
+        };
+        problem.insert("classes".into(), Value::Array(classes.iter().map(value).collect()));
+        names.push("the target".into());
+    }
+    let text = format!(
+        "settings.toml declares the categories and classes in these files of {}: agents refuse others, so add what other agents have",
+        names.join(", ")
+    );
+    (!names.is_empty()).then(|| Note::new(NoteCode::FederationDeclared, text))
 }
 
 /// The settings of a federation of `agents` agents that performs this experiment.
-fn of_experiment(experiment: &Experiment, agents: usize) -> Result<TaskSettings> {
-    let mut document = experiment.document.clone();
+fn of_document(mut document: Document, agents: usize) -> Result<TaskSettings> {
     // The notes of this function are about files; a task has options.
     without_data(&mut document);
     let notes = without_immeasurable_target(&mut document)?.into_iter().collect();

@@ -83,7 +83,8 @@ impl Deployment {
             (Source::Generated, _) | (_, None) => return Ok(None),
             (Source::Logs, Some(form)) => self.of_logs(membership, serde_json::from_str(form).map_err(|_| no_form())?, result)?,
             (Source::Rows, Some(form)) if !membership.columns().is_empty() => {
-                self.of_levels(levels::levels_of(levels::form(form)?, membership.columns()), &result.theta)?
+                let how = levels::preparation(&self.experiment)?;
+                self.of_levels(levels::levels_of(levels::form(form)?, membership.columns(), &how), &result.theta)?
             }
             (Source::Rows, Some(form)) => of_rows(serde_json::from_str(form).map_err(|_| no_form())?, &result.theta).ok_or_else(no_form)?,
         };

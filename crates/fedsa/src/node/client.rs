@@ -222,6 +222,18 @@ impl ClientNode {
         Ok(answer)
     }
 
+    /// The parts of an answer of this agent, each with its length ([`Body::len`]), for a record of what left.
+    ///
+    /// # Errors
+    /// When the bytes are no answer of this federation.
+    pub fn parts_of(&self, answer: &[u8]) -> Result<(u64, u8, Vec<(Part, usize)>)> {
+        let longest = self.protocol.longest().max(self.field.dim());
+        let streams = codec_stream(self.seed, self.agent);
+        let Message { round, exchange, parts } =
+            Message::front(answer)?.message(&*self.uplink.codec, longest, &self.protocol.outside(), streams)?;
+        Ok((round, exchange, parts.into_iter().map(|(part, body)| (part, body.len())).collect()))
+    }
+
     /// Removes the agent's control variate from a question, if the server node sent it.
     fn control_sent(&self, down: &mut Message) -> Result<Option<Vec<f64>>> {
         let Some(at) = down.parts.iter().position(|(part, _)| *part == Part::Control) else { return Ok(None) };

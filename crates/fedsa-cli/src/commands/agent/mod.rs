@@ -11,10 +11,15 @@ use fedsa::cancel::Cancel;
 use fedsa::error::Error;
 use fedsa_data::find::Places;
 use fedsa_experiment::Kinds;
-use fedsa_experiment::deployment::{Deployment, LocalAgent};
+use fedsa_experiment::deployment::audit::Audit;
+use fedsa_experiment::deployment::{Deployment, DisclosureRules, LocalAgent};
 
 use super::load;
 use crate::args::AgentArgs;
+
+/// The record of what left the agent, in the folder of its state.
+#[cfg(unix)]
+const RECORD: &str = "audit.jsonl";
 
 /// Runs the command. It returns only on failure; a signal ends the process.
 ///
@@ -24,7 +29,8 @@ pub fn agent(args: &AgentArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
     let deployment = Deployment::new(experiment.document)?;
     let places = Places::from_env(&base);
-    let agent = LocalAgent::new(&deployment, &args.data, &places, args.agent.map(|n| n as u32), &Cancel::never())?;
+    let (rules, number) = (DisclosureRules::read(args.rules.as_deref())?, args.agent.map(|n| n as u32));
+    let agent = LocalAgent::with_rules(&deployment, &args.data, &places, number, rules, &Cancel::never())?;
     serve(args, agent)
 }
 
@@ -34,8 +40,9 @@ fn serve(_: &AgentArgs, _: LocalAgent) -> Result<u8, Error> {
 }
 
 #[cfg(unix)]
-fn serve(args: &AgentArgs, agent: LocalAgent) -> Result<u8, Error> {
+fn serve(args: &AgentArgs, mut agent: LocalAgent) -> Result<u8, Error> {
     let kept = state::StateFolder::open(&args.state)?;
+    agent.set_audit(Audit::open(args.state.join(RECORD))?);
     let mut resident = Resident { agent, kept, quiet: args.quiet, answered: 0 };
     if let Some(bytes) = resident.kept.read()? {
         resident.agent.restore(&bytes).map_err(|e| resident.kept.named(e))?;
@@ -46,6 +53,9 @@ fn serve(args: &AgentArgs, agent: LocalAgent) -> Result<u8, Error> {
     let path = args.socket.clone().unwrap_or_else(|| args.state.join("socket"));
     let listener = unix::listen(&path)?;
     resident.tell(&format!("ready: {}", path.display()));
+    if let Some(refusal) = resident.agent.refusal() {
+        super::warn(format!("it answers no message: {refusal}\n  help: {}", refusal.help));
+    }
     if let Some(number) = resident.agent.number() {
         let what = if args.leave { "leaves" } else { "goes on" };
         resident.tell(&format!("{what} as agent {number}"));

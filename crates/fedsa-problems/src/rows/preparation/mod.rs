@@ -178,6 +178,7 @@ impl Preparation {
         require(self.samples != Some(0), "samples", 0, "at least 1")?;
         require(self.pca.is_none_or(|pca| pca.dim > 0), "pca.dim", 0, "at least 1")?;
         self.targets.check()?;
+        self.special.check_declared()?;
         self.partition.check()
     }
 
