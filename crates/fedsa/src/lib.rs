@@ -101,7 +101,6 @@ pub mod sampling;
 pub mod saved;
 pub mod schedule;
 pub mod secure;
-pub mod secure_rules;
 pub mod server;
 pub mod session;
 pub mod settings;

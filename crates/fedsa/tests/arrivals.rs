@@ -14,7 +14,7 @@ use fedsa::problem::Field;
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::round::{Advanced, Run, round};
 use fedsa::sampling::Law;
-use fedsa::session::{Carrier as _, Nodes, Quorum, Transport};
+use fedsa::session::{Nodes, Quorum, Transport};
 use fedsa::uplink::Uplink;
 use fedsa_problems::td::garnet::Heterogeneity;
 

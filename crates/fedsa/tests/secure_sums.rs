@@ -193,6 +193,24 @@ fn an_agent_reveals_seeds_once_and_for_a_sum_of_enough_with_itself() {
     assert!(world.nodes[0].handle(&about(0b1_0111, 0)).is_err(), "another sum of the same answers");
 }
 
+/// A round that is given up is asked again with the same model. A sum over other agents would then show what few of them sent.
+#[test]
+fn the_same_question_is_unmasked_over_the_same_agents_or_over_many_others() {
+    let field = systems();
+    let mut world = World::new(&field, FEDLSA.0, FEDLSA.1, &secure(""));
+    // All answer, and all but the last one reveal their seeds: the sum is unknown, and the next round has the same model.
+    world.round(|exchange, c| exchange < 64 || c < 4);
+    let Todo::Ask { bytes, .. } = world.server.open() else { panic!("a question") };
+    for c in 0..4 {
+        let answer = world.nodes[c].handle(&bytes[c]).unwrap().unwrap();
+        world.server.take(c, &answer).unwrap();
+    }
+    let Todo::Ask { bytes, .. } = world.server.close() else { panic!("the seeds") };
+    let e = world.nodes[0].handle(&bytes[0]).unwrap_err();
+    assert_eq!(e.code(), fedsa::error::ErrorCode::DisclosureDifference, "{e}");
+    assert!(e.what.contains("agent 4"), "{e}");
+}
+
 #[test]
 fn masks_of_agents_that_got_different_models_do_not_cancel() {
     let field = systems();

@@ -1,5 +1,6 @@
 //! One agent of a federation.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rand::rngs::SysRng;
@@ -14,7 +15,8 @@ use crate::problem::Field;
 use crate::protocol::{Protocol, is_unmasking, masked_exchange};
 use crate::random::{ALL, Stream};
 use crate::record::Work;
-use crate::secure::{Grid, MaskedAnswer, Pairs, Secret, WORD_COUNT, pack};
+use crate::sampling::Law;
+use crate::secure::{DifferenceRule, Grid, MaskedAnswer, Pairs, Secret, WORD_COUNT, pack};
 use crate::uplink::codec::Exact;
 use crate::uplink::{AgentEnd, Uplink};
 
@@ -61,6 +63,8 @@ struct Log {
     own: OwnMark,
     /// The masks of the last masked answer, until the agent reveals their seeds.
     masked: Option<MaskedAnswer>,
+    /// The sums to which the agent has revealed seeds.
+    unmasked: DifferenceRule,
 }
 
 /// The agent's own mark ([`marks`]).
@@ -121,7 +125,8 @@ impl ClientNode {
         field.started()?;
         let (uplink, digest) = (Arc::clone(federation.uplink()), federation.digest());
         let feedback = vec![0.0; uplink.feedback_len(d, protocol.exchanges.len())];
-        let (work, log) = (Work::default(), Log::default());
+        let least = uplink.secure_sum().map_or(0, |sum| sum.least_agents);
+        let (work, log) = (Work::default(), Log { unmasked: DifferenceRule::new(least as u32), ..Log::default() });
         let pairs = None;
         let grid = federation.grid().map(|grid| (grid, federation.weights()[agent]));
         Ok(Self {
@@ -157,6 +162,15 @@ impl ClientNode {
         Ok(Self { pairs: Some(pairs), ..self })
     }
 
+    /// Reveals seeds of masks only to sums of at least so many agents, and to no sums whose difference is of fewer. The link's own number
+    /// counts if it is larger.
+    #[must_use]
+    pub fn with_least_agents(mut self, least: u32) -> Self {
+        let least = least.max(self.uplink.secure_sum().map_or(0, |sum| sum.least_agents as u32));
+        self.log.unmasked = self.log.unmasked.with_least_agents(least);
+        self
+    }
+
     /// This agent in the next epoch of its federation, with its new number. After losing its state, an agent is built with
     /// [`ClientNode::new`]. The sampling process, error feedback and knowledge of Hessians go on. A server that keeps copies of control
     /// variates sends the agent its own; otherwise it starts again at zero. Messages of earlier epochs are refused.
@@ -173,7 +187,8 @@ impl ClientNode {
         // Round numbers go on; earlier messages do not belong to this epoch.
         let last = self.log.taken.as_ref();
         let taken = last.map(|last| Taken { round: last.round, exchange: last.exchange, bytes: Vec::new(), answer: None });
-        let (feedback, log) = (self.feedback.clone(), Log { taken, own: self.log.own, ..Log::default() });
+        let (feedback, log) =
+            (self.feedback.clone(), Log { taken, own: self.log.own, unmasked: self.log.unmasked.clone(), ..Log::default() });
         Ok(Self { feedback, work: self.work, log, ..next })
     }
 
@@ -396,17 +411,19 @@ impl ClientNode {
         let Some(Body::Packed(bitmap)) = down.find(Part::Answered) else { return Err(refused("no agents that answered", "their numbers")) };
         let bits = |c: usize| bitmap[c / 8] >> (c % 8) & 1 == 1;
         let answered: Vec<bool> = (0..pairs.agents()).map(bits).collect();
-        let here = answered.iter().filter(|here| **here).count();
-        let least = self.uplink.secure_sum().map_or(0, |sum| sum.least_agents);
-        if !answered[self.agent] || here < least || bitmap.iter().map(|byte| byte.count_ones()).sum::<u32>() as usize != here {
-            let what = format!("a sum over {here} agents, or one without agent {}", self.agent);
-            return Err(refused(what, &format!("a sum over {least} agents or more, this one among them")));
+        let here: BTreeSet<u32> = (0..).zip(&answered).filter(|(_, here)| **here).map(|(c, _)| c).collect();
+        if !answered[self.agent] || bitmap.iter().map(|byte| byte.count_ones()).sum::<u32>() as usize != here.len() {
+            return Err(refused("a sum without this agent, or with agents that do not exist", "a sum with this agent"));
         }
         let is_this = |masked: &&MaskedAnswer| (masked.round, masked.exchange) == (down.round, masked_exchange(down.exchange));
         let Some(masked) = self.log.masked.as_ref().filter(is_this) else {
             return Err(refused("the unmasking of an answer that this agent has not given", "one after its masked answer"));
         };
         let seeds = masked.revealed(pairs, &answered);
+        // Where samples are drawn, or noise is added, no two rounds have the same content.
+        let is_new = self.field.sampling().kind != Law::Mean || self.grid.is_some_and(|(grid, _)| grid.is_private());
+        let content = masked.content(is_new);
+        self.log.unmasked.may_unmask(content, &here)?;
         self.log.masked = None;
         Ok(self.packed(down, Part::Seeds, seeds))
     }
@@ -493,7 +510,9 @@ impl ClientNode {
         self.alone.iter_mut().zip(&alone).try_for_each(|(agent, bytes)| agent.restore(bytes))?;
         flat_mut(&mut self.memory).copy_from_slice(&memory);
         self.lanes.chains[..words].copy_from_slice(&chain);
-        (self.feedback, self.work, self.log) = (feedback, work, log);
+        // The agent's rules may have changed since.
+        let unmasked = log.unmasked.clone().with_least_agents(self.log.unmasked.least_agents());
+        (self.feedback, self.work, self.log) = (feedback, work, Log { unmasked, ..log });
         Ok(())
     }
 }

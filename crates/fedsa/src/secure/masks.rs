@@ -3,6 +3,7 @@
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::grid::Grid;
 use super::keys::{KEY_BYTES, Pairs, random_bytes};
@@ -37,6 +38,12 @@ impl MaskedAnswer {
     /// When the system has no random numbers.
     pub fn fresh(round: u64, exchange: u8, question: [u8; 32]) -> Result<Self> {
         Ok(Self { round, exchange, question, own: random_bytes()? })
+    }
+
+    /// The hash of all that the answer depends on beside the agent's data: of the question, and of the round if that `is_new` content.
+    pub fn content(&self, is_new: bool) -> [u8; 32] {
+        let round = if is_new { self.round } else { u64::MAX };
+        Sha256::new().chain_update(self.question).chain_update(round.to_le_bytes()).chain_update([self.exchange]).finalize().into()
     }
 
     /// Adds all masks of the agent to its words: `y = q + G(b) + sum_{j > i} G(k_ij) - sum_{j < i} G(k_ij)` modulo 2^w.

@@ -9,10 +9,12 @@
 //! one. No cryptographer has reviewed this protocol. Not here: secret shares (a round is lost if an agent answers and then vanishes), signed
 //! keys (a server that replaces the agents' keys is not noticed), sparse graphs of pairs, secret weights, rounds with some of the agents.
 
+mod difference;
 mod grid;
 mod keys;
 mod masks;
 
+pub use difference::DifferenceRule;
 pub use grid::{Grid, MAX_BITS, MIN_BITS};
 pub use keys::{KEY_BYTES, MAX_PAIRED, Pairs, PublicKey, Secret};
 pub use masks::Seed;

@@ -17,7 +17,7 @@ const LISTED: usize = 5;
 
 /// What an agent has unmasked, and the rules for what it may unmask. The caller saves it before it sends what [`DifferenceRule::may_unmask`]
 /// allows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DifferenceRule {
     /// The least number of agents of a sum, and of a difference of two sums.
     least_agents: u32,
@@ -31,6 +31,11 @@ impl DifferenceRule {
     /// Nothing unmasked yet. With `least_agents` of 0 or 1 everything is allowed.
     pub fn new(least_agents: u32) -> Self {
         Self { least_agents, sets: Vec::new(), unmasked: BTreeMap::new() }
+    }
+
+    /// The least number of agents.
+    pub fn least_agents(&self) -> u32 {
+        self.least_agents
     }
 
     /// The same ledger with another least number of agents, as after a change of the agent's rules.
