@@ -85,7 +85,8 @@ fn too_few_answers_or_seeds_give_the_round_up_and_the_next_one_goes_on() {
     assert_eq!(bits(world.server.theta()), theta);
     assert_eq!(world.round(|exchange, c| exchange < 64 || c > 0).len(), 2, "one vanishes between the exchanges");
     assert_eq!(bits(world.server.theta()), theta);
-    world.round(|_, c| c > 0);
+    // The same agents may give the same sum again.
+    world.round(|_, _| true);
     assert_ne!(bits(world.server.theta()), theta);
 }
 
