@@ -81,5 +81,5 @@ def test_the_examples_of_native_classes_run() -> None:
         assert test.examples and doctest.DocTestRunner().run(test).failed == 0, native.__name__
 
 
-def test_the_guide_on_federations_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_blocks("docs/src/guides/federation.md", tmp_path, monkeypatch, least=1)
+def test_the_carrier_of_the_rules_of_federations_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_blocks("docs/src/reference/federation-rules.md", tmp_path, monkeypatch, least=1)
