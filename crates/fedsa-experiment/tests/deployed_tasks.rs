@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use fedsa::cancel::Cancel;
+use fedsa::enrolment::Enrolled;
 use fedsa::metrics::Observation;
 use fedsa::node::{ServerNode, Todo};
 use fedsa::note::{Note, NoteCode};
@@ -37,25 +38,53 @@ fn sites(folder: &Path) -> Vec<String> {
     [40, 60, 25, 80, 1].iter().enumerate().map(|(site, rows)| file(folder, &format!("site_{site}.csv"), &table(site, *rows))).collect()
 }
 
-fn fit_of(files: &[String]) -> FitSettings {
+pub fn fit_of(files: &[String]) -> FitSettings {
     let (model, partition) = (Model::LeastSquares, Some(Partition::Files));
     FitSettings { model, target: Some("y".into()), partition, ..FitSettings::new(files) }
 }
 
 /// The same with this method.
-fn by(method: &str, settings: FitSettings) -> FitSettings {
+pub fn by(method: &str, settings: FitSettings) -> FitSettings {
     FitSettings { method: Some(method.into()), ..settings }
 }
 
-fn fitted(settings: &FitSettings) -> Fitted {
+pub fn fitted(settings: &FitSettings) -> Fitted {
     let fit = Fit::new(settings, &Cancel::never()).unwrap();
     let RunOutcome::Done(fitted) = fit.run(RunSettings::default(), &Unobserved, &Cancel::never()).unwrap() else { unreachable!() };
     *fitted
 }
 
-/// The results of a federation of agents with a file each. The first answers of a round show what the residual was at the end of the one before:
-/// there is a further question after the last round.
+/// A federation after its last round.
+pub struct Led {
+    pub deployment: Deployment,
+    pub agents: Vec<LocalAgent>,
+    pub enrolled: Enrolled,
+    server: ServerNode,
+    rows: Vec<Recorded>,
+}
+
+impl Led {
+    /// Its output.
+    pub fn theta(&self) -> &[f64] {
+        self.server.coordinator().output()
+    }
+
+    /// The results without sums after the last round.
+    pub fn results(&self) -> Ran {
+        let coordinator = self.server.coordinator();
+        let ended = DeployedRun::new(self.rows.clone(), coordinator.output().to_vec(), self.server.diverged(), 1.0);
+        self.deployment.results(&self.enrolled.federation, ended.with_members(&self.enrolled.membership)).unwrap()
+    }
+}
+
+/// The results of a federation of agents with a file each.
 fn federation(text: &str, files: &[String]) -> Ran {
+    led(text, files).results()
+}
+
+/// A federation of agents with a file each. The first answers of a round show what the residual was at the end of the one before: there is
+/// a further question after the last round.
+pub fn led(text: &str, files: &[String]) -> Led {
     let deployment = made(text);
     let start = |file: &String| LocalAgent::new(&deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never());
     let mut agents: Vec<LocalAgent> = files.iter().map(|file| start(file).unwrap()).collect();
@@ -105,12 +134,11 @@ fn federation(text: &str, files: &[String]) -> Ran {
             break;
         }
     }
-    let ended = DeployedRun::new(rows, server.coordinator().output().to_vec(), server.diverged(), 1.0).with_members(&enrolled.membership);
-    deployment.results(&enrolled.federation, ended).unwrap()
+    Led { deployment, agents, enrolled, server, rows }
 }
 
 /// That both have the same weights to the last bit, the same outcome, and the same rounds with the same counts.
-fn assert_same(federation: &Ran, local: &Ran) {
+pub fn assert_same(federation: &Ran, local: &Ran) {
     let (one, other) = (&federation.results.cells[0][0], &local.results.cells[0][0]);
     assert_eq!(one.theta, other.theta);
     let outcome = |ran: &Ran| ran.results.cells[0][0].outcome(&ran.plan.cells[0].run.stop);

@@ -5,6 +5,7 @@ mod deployed_left_out;
 mod deployed_levels;
 mod deployed_sparse;
 mod deployed_states;
+mod deployed_sums;
 mod deployed_tasks;
 mod deployment;
 mod failures;

@@ -4,6 +4,7 @@
 //! data at its start ([`LocalAgent`]), and the server has none ([`Deployment::enrolment`]). Messages are bytes, which the caller carries.
 //! The numbers equal those of a run of the same settings on the data of all agents, one file per agent, weighted by rows.
 
+mod afterwards;
 mod agent;
 mod claims;
 mod ended;
@@ -12,6 +13,8 @@ mod levels;
 pub mod limits;
 mod needs;
 mod of_task;
+mod rowless;
+mod sums;
 mod weights;
 
 use std::borrow::Cow;
@@ -41,6 +44,7 @@ use crate::config::schema::ControlsStart;
 use crate::config::{self, Document, Experiment, FederationSpec, PointReader, RunSpec, StartSpec};
 use crate::made;
 
+pub use afterwards::Afterwards;
 pub use agent::LocalAgent;
 pub use ended::DeployedRun;
 pub use of_task::{TaskSettings, of_evaluation, of_fit};
@@ -129,6 +133,7 @@ impl Deployment {
         }
         let deployment = Self { experiment, terms, method: Arc::clone(&method.settings), uplink, run, source, is_known, notes };
         deployment.check_target(sampling.kind)?;
+        deployment.check_inference()?;
         deployment.check_results(method)?;
         Ok(deployment)
     }
@@ -317,6 +322,7 @@ impl Deployment {
         let mut levels = levels::sizes_of(form, columns);
         levels::check_left_out(&levels)?;
         let how = levels::preparation(&self.experiment)?;
+        levels::check_standardise(&how, &levels)?;
         let dim = levels::dim(&how, &levels)?;
         // Only categories may have the names of other columns.
         if let (Some(sparse), false) = (&levels.sparse, levels.categories.is_empty()) {
@@ -386,13 +392,12 @@ fn check_problem(experiment: &Experiment, source: Source, problem: &dyn ProblemS
         }
         Source::Rows => {
             let how = levels::preparation(experiment)?;
-            let given = [
-                ("problem.standardise", how.standardise),
-                ("problem.pca", how.pca.is_some()),
-                ("problem.row_weights", how.special.row_weights.is_some()),
-                ("problem.holdout", how.holdout > 0.0),
-            ];
-            refuse_first(&given)?;
+            refuse_first(&[("problem.pca", how.pca.is_some())])?;
+            let is_part = how.holdout > 0.0 || how.special.row_weights.is_some();
+            if let Some(samples) = how.samples.filter(|_| is_part || how.standardise) {
+                let what = format!("{samples}, beside `holdout`, `row_weights` or `standardise`");
+                return Err(Error::new("problem.samples", what, "all rows of each agent: no `samples`"));
+            }
             Ok((true, how.weighting == AgentWeights::Rows))
         }
     }

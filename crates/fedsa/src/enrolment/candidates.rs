@@ -223,7 +223,7 @@ impl Candidates<'_> {
     /// As [`Enrolment::close`].
     pub fn check(&self, dim: Option<usize>, columns: &[ColumnSummary]) -> Result<()> {
         let rest = self.taken.iter().zip(&self.is_out).filter(|(_, out)| !**out);
-        let rows: Vec<u64> = rest.map(|((_, one), _)| one.rows).collect();
+        let rows: Vec<(u64, Option<f64>)> = rest.map(|((_, one), _)| (one.rows, one.weighted)).collect();
         self.enrolment.federation_of(&rows, dim.or_else(|| self.said_dim()), columns).map(|_| ())
     }
 }

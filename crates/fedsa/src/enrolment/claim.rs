@@ -50,6 +50,7 @@ struct Sized {
     _terms: TermsHashes,
     _agent: Option<u32>,
     _rows: u64,
+    _weighted: Option<f64>,
     _dim: Option<u32>,
     columns: SizeOfColumns,
     form: Option<String>,

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::protocol::refused;
 
 /// The version of the protocol of enrolment and rounds. Ends of other versions are refused; the error names both versions.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 
 /// The start of every message of enrolment, and of no message of a round ([`crate::message`] has its version there).
 const MAGIC: [u8; 4] = *b"fsaE";
@@ -30,6 +30,8 @@ pub(super) enum Kind {
     Admission = 3,
     Epoch = 4,
     Farewell = 5,
+    Question = 6,
+    Answer = 7,
 }
 
 impl Kind {
@@ -40,6 +42,8 @@ impl Kind {
             Kind::Admission => "an admission",
             Kind::Epoch => "an announcement of an epoch",
             Kind::Farewell => "a farewell",
+            Kind::Question => "a question about sums",
+            Kind::Answer => "sums",
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::protocol::refused;
 use crate::saved::Layout;
 
 /// Saved memberships.
-const LAYOUT: Layout = Layout { name: "membership", version: 5 };
+const LAYOUT: Layout = Layout { name: "membership", version: 6 };
 
 /// An agent that takes part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub struct Member {
     pub sender: String,
     /// Its rows.
     pub rows: u64,
+    /// The sum of their weights, if rows have weights.
+    pub weighted: Option<f64>,
     /// The claimed number. No other agent joins with it, because two agents with one number would have the same data.
     claimed: Option<u32>,
     /// The marks of its application, which its admission repeats.
@@ -38,7 +40,13 @@ pub struct Member {
 
 impl Member {
     pub(super) fn new(sender: &str, application: &Application) -> Self {
-        Self { sender: sender.to_string(), rows: application.rows, claimed: application.agent, marks: application.marks }
+        Self {
+            sender: sender.to_string(),
+            rows: application.rows,
+            weighted: application.weighted,
+            claimed: application.agent,
+            marks: application.marks,
+        }
     }
 }
 
@@ -252,7 +260,7 @@ impl Membership {
         let Some(member) = self.state.members.iter_mut().find(|one| one.sender == sender) else {
             return Err(refused("an application of an agent that does not take part", "agents that take part"));
         };
-        if (application.rows, application.agent) != (member.rows, member.claimed) {
+        if (application.rows, application.weighted, application.agent) != (member.rows, member.weighted, member.claimed) {
             let what = format!("an agent that has {} rows now, or another number", application.rows);
             return Err(refused(what, &format!("its {} rows and its number", member.rows)));
         }
@@ -282,7 +290,7 @@ impl Membership {
         let mut joining = joining.iter();
         let next = from.iter().filter_map(|old| old.map_or_else(|| joining.next(), |old| members.get(old)).cloned());
         let members: Vec<Member> = next.collect();
-        let rows: Vec<u64> = members.iter().map(|one| one.rows).collect();
+        let rows: Vec<(u64, Option<f64>)> = members.iter().map(|one| (one.rows, one.weighted)).collect();
         let weights = self.terms.weights(&rows);
         let federation = self.federation.next_epoch(weights.clone())?;
         let state = State { epoch: self.state.epoch + 1, members, weights, waiting: waiting.to_vec(), ..self.state.clone() };

@@ -2,6 +2,7 @@
 
 use fedsa::error::{Result, require};
 use fedsa::federation::{AnswerRules, Faults, MissingAnswers};
+use fedsa_evaluate::inference::CovarianceKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +43,10 @@ pub struct FederationSpec {
     /// The most rounds by which a question may be ahead of the last one that an agent accepted; no limit by default.
     #[schemars(range(min = 1))]
     pub longest_gap: Option<u64>,
+    /// Standard errors of a fit by this covariance, from sums that agents send after the last round; none by default.
+    pub inference: Option<CovarianceKind>,
+    /// Level of intervals.
+    pub level: f64,
 }
 
 impl Default for FederationSpec {
@@ -58,6 +63,8 @@ impl Default for FederationSpec {
             leave_after: None,
             invite: 20.0,
             longest_gap: None,
+            inference: None,
+            level: 0.95,
         }
     }
 }
@@ -71,6 +78,7 @@ impl FederationSpec {
         let is_limit = self.norm_limit.is_none_or(|limit| limit > 1.0);
         require(is_limit, "norm_limit", self.norm_limit.unwrap_or_default(), "a number above 1")?;
         require(self.width_limit >= 1.0 && self.width_limit.is_finite(), "width_limit", self.width_limit, "a number of at least 1")?;
+        require(self.level > 0.0 && self.level < 1.0, "level", self.level, "a number between 0 and 1, such as 0.95")?;
         require(self.leave_after != Some(0), "leave_after", 0, "one round or more")?;
         require(self.longest_gap != Some(0), "longest_gap", 0, "one round or more")
     }
