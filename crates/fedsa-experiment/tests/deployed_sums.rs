@@ -5,10 +5,13 @@ use std::path::Path;
 use fedsa::cancel::Cancel;
 use fedsa::error::ErrorKind;
 use fedsa::note::NoteCode;
+use fedsa_data::find::Places;
 use fedsa_evaluate::inference::CovarianceKind;
-use fedsa_experiment::deployment::{Afterwards, of_fit};
+use fedsa_experiment::deployment::{Afterwards, LocalAgent, of_evaluation, of_fit};
+use fedsa_experiment::evaluate::{EvaluateSettings, Evaluation};
 use fedsa_experiment::fit::{Fit, FitSettings, Fitted, Model};
-use fedsa_experiment::run::Ran;
+use fedsa_experiment::run::{Ran, RunOutcome};
+use fedsa_experiment::{RunSettings, Unobserved};
 use serde_json::Value as Json;
 
 use crate::deployed_tasks::{Led, assert_same, by, fit_of, fitted, led};
@@ -218,4 +221,162 @@ fn questions_of_other_runs_and_settings_are_refused() {
     assert!(after.take(0, &theirs).is_err() && after.take(6, &answer).is_err() && after.take(0, &question).is_err());
     assert_eq!(after.waiting().len(), 6);
     assert!(led.agents.iter().zip(before).all(|(agent, before)| agent.save() == before));
+}
+
+/// The same without these columns among the dropped ones.
+fn using(settings: FitSettings, columns: &[&str]) -> FitSettings {
+    let drop = settings.drop.iter().filter(|name| !columns.contains(&name.as_str())).cloned().collect();
+    FitSettings { drop, ..settings }
+}
+
+#[test]
+fn offsets_row_weights_held_out_rows_and_standardised_columns_are_those_of_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = sites(folder.path());
+    let inference = Some(CovarianceKind::Sandwich);
+    let counts = || FitSettings { offset: Some("exposure".into()), ..using(of_target(&files, Model::Poisson, "count"), &["exposure"]) };
+    let weighted = |settings: FitSettings| FitSettings { row_weights: Some("weight".into()), ..using(settings, &["weight"]) };
+    let numeric = || {
+        let settings = of_target(&files, Model::LeastSquares, "y");
+        FitSettings { drop: settings.drop.iter().cloned().chain(["group".into()]).collect(), ..settings }
+    };
+    let classes = || of_target(&files, Model::Logistic, "class");
+    let all = [
+        ("offset", counts()),
+        ("offset and inference", FitSettings { inference, ..counts() }),
+        ("row weights", weighted(classes())),
+        ("row weights, inference", FitSettings { inference, ..weighted(counts()) }),
+        ("held-out rows", FitSettings { holdout: Some(0.3), ..classes() }),
+        ("held-out rows of numbers", FitSettings { holdout: Some(0.3), ..numeric() }),
+        ("held-out weighted rows", FitSettings { holdout: Some(0.2), inference, ..weighted(classes()) }),
+        ("standardised", FitSettings { standardise: true, ..numeric() }),
+        ("standardised, inference", FitSettings { standardise: true, inference, divide_by: Some(3.0), ..numeric() }),
+        ("standardised, categories", FitSettings { standardise: true, ..classes() }),
+        ("standardised, categories, inference", FitSettings { standardise: true, inference, ..classes() }),
+        ("standardised, held out, weighted", FitSettings { standardise: true, holdout: Some(0.3), inference, ..weighted(numeric()) }),
+    ];
+    for (name, settings) in all {
+        let local = fitted(&settings);
+        let (ran, weights, _) = results(&settings, &files);
+        let (one, other) = (&ran.results.cells[0][0].theta, &local.ran.results.cells[0][0].theta);
+        assert_eq!(one, other, "{name}");
+        assert_same(&ran, &local.ran);
+        assert_same_fit((&ran, &weights), &local);
+        assert_eq!(weights["holdout"].is_null(), settings.holdout.is_none(), "{name}");
+        if settings.row_weights.is_some() {
+            let plain = fitted(&FitSettings { row_weights: None, drop: [settings.drop.clone(), vec!["weight".into()]].concat(), ..settings });
+            assert_ne!(plain.theta(), local.theta(), "{name}");
+        }
+    }
+}
+
+/// An agent's number in a federation differs from the place of its file, and changes when others leave.
+#[test]
+fn a_file_holds_out_the_same_rows_in_any_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = sites(folder.path());
+    let held = |files: &[String]| {
+        let settings = FitSettings { holdout: Some(0.3), ..of_target(files, Model::LeastSquares, "y") };
+        let fit = Fit::new(&settings, &Cancel::never()).unwrap();
+        let held = &fit.prepared().held_out;
+        held.first.windows(2).map(|at| held.targets[at[0]..at[1]].to_vec()).collect::<Vec<_>>()
+    };
+    let forwards = held(&files);
+    files.reverse();
+    let mut backwards = held(&files);
+    backwards.reverse();
+    assert_eq!(forwards, backwards);
+    assert_eq!(forwards.iter().map(Vec::len).collect::<Vec<_>>(), [9, 14, 19, 24, 29, 35]);
+}
+
+/// Logs of three agents with whole episodes of different lengths, some cut short, with or without importance ratios.
+fn logs(folder: &Path, has_ratios: bool, are_cut: bool) -> Vec<String> {
+    let log = |agent: usize| {
+        let mut text = String::from("episode,s_0,s_1,reward,next_0,next_1,terminated,truncated,ratio\n");
+        let noise = |i: usize| ((i * 7919 + agent * 104_729) as f64 * 0.618).fract();
+        let mut row = 0;
+        for episode in 0..25 + 6 * agent {
+            let len = 2 + (episode * 5 + agent) % 7;
+            let start = noise(episode) - 0.5;
+            let state = |t: usize| (start + 0.1 * t as f64, (start * 3.0 + 0.4 * t as f64).sin());
+            for t in 0..len {
+                let ((x, y), (next_x, next_y)) = (state(t), state(t + 1));
+                let is_last = t + 1 == len;
+                let is_cut = is_last && are_cut && episode % 4 == 1;
+                let (reward, ratio) = (x * y + 0.3 * noise(row), 0.5 + noise(row + 31));
+                text += &format!("{episode},{x},{y},{reward},{next_x},{next_y},{},{is_cut},{ratio}\n", is_last && !is_cut);
+                row += 1;
+            }
+        }
+        if has_ratios { text } else { text.lines().map(|line| format!("{}\n", &line[..line.rfind(',').unwrap()])).collect() }
+    };
+    (0..3).map(|agent| file(folder, &format!("log_{has_ratios}_{are_cut}_{agent}.csv"), &log(agent))).collect()
+}
+
+/// The sums of the stages of an agent are added to those of others, so its own value is missing.
+#[test]
+fn a_federation_has_the_value_of_the_policy_of_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    for (has_ratios, are_cut, clip) in [(false, false, None), (false, true, None), (true, true, None), (true, false, Some(1.3))] {
+        let files = logs(folder.path(), has_ratios, are_cut);
+        let settings = EvaluateSettings {
+            gamma: 0.9,
+            level: 0.9,
+            seed: 4,
+            features: Some("polynomial:2".into()),
+            method: "lstd".into(),
+            max_importance_ratio: clip,
+            ..EvaluateSettings::new(&files)
+        };
+        let evaluation = Evaluation::new(&settings, &Cancel::never()).unwrap();
+        let task = of_evaluation(&evaluation).unwrap();
+        let RunOutcome::Done(local) = evaluation.run(RunSettings::default(), &Unobserved, &Cancel::never()).unwrap() else {
+            unreachable!()
+        };
+        let mut led = led(&task.text, &files);
+        let mut after = led.deployment.afterwards(&led.enrolled.membership, led.theta()).unwrap().unwrap();
+        assert_eq!(ask(&mut led, &mut after), if has_ratios { 4 } else { 3 });
+        let mut ran = led.results();
+        after.add_to(&mut ran);
+        let (found, expected) = (ran.summary_json()["policy_value"].clone(), local.ran.summary_json()["policy_value"].clone());
+        for by in ["fitted", "importance"] {
+            assert_eq!(found[by]["all"], expected[by]["all"], "{by} {has_ratios} {are_cut}");
+        }
+        let (one, other) = (&found["importance"], &expected["importance"]);
+        assert!(one["all"]["se"].as_f64().unwrap() > 0.0);
+        for key in ["plain", "cut_episodes", "bootstrapped", "clipped"] {
+            assert_eq!(one[key], other[key], "{key}");
+        }
+        assert_eq!(one["self_normalised"]["all"], other["self_normalised"]["all"]);
+        assert_eq!(one["self_normalised"].is_null(), !has_ratios);
+        assert_eq!((&found["level"], &found["fitted"]["of_weights"]), (&expected["level"], &expected["fitted"]["of_weights"]));
+        // A server that is started again goes on with the sums that it has.
+        let state = after.save();
+        let mut again = led.deployment.afterwards(&led.enrolled.membership, led.theta()).unwrap().unwrap();
+        again.restore(&state).unwrap();
+        assert!(again.question().is_none());
+    }
+}
+
+#[test]
+fn what_agents_cannot_tell_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = sites(folder.path());
+    let settings = FitSettings { standardise: true, holdout: Some(0.3), ..of_target(&files, Model::Logistic, "class") };
+    let text = of_fit(&Fit::new(&settings, &Cancel::never()).unwrap()).unwrap().text;
+    let deployment = crate::deployment::made(&text);
+    let agent = LocalAgent::new(&deployment, &files[..1], &Places::from_env(""), None, &Cancel::never());
+    let e = agent.err().unwrap();
+    assert!(e.key == "problem.standardise" && e.what.contains("moments"), "{e:?}");
+    for (key, changed) in [
+        ("problem.ridge", ("ridge = 0.0", "ridge = 0.1")),
+        ("problem.weighting", ("weighting = \"rows\"", "weighting = \"equal\"")),
+        ("federation.level", ("level = 0.95", "level = 1.5")),
+    ] {
+        let settings = FitSettings { inference: Some(CovarianceKind::Model), ..of_target(&files, Model::Logistic, "class") };
+        let text = of_fit(&Fit::new(&settings, &Cancel::never()).unwrap()).unwrap().text;
+        assert!(text.contains(changed.0), "{text}");
+        let document = fedsa_experiment::config::Document::parse("a.toml", &text.replace(changed.0, changed.1)).unwrap();
+        assert_eq!(fedsa_experiment::deployment::Deployment::new(document).err().unwrap().key, key);
+    }
 }

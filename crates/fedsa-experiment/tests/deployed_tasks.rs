@@ -10,7 +10,6 @@ use fedsa::note::{Note, NoteCode};
 use fedsa::problem::calls::Calls;
 use fedsa::record::Ledger;
 use fedsa_data::find::Places;
-use fedsa_evaluate::inference::CovarianceKind;
 use fedsa_experiment::config::Document;
 use fedsa_experiment::deployment::limits::LIMITS;
 use fedsa_experiment::deployment::{DeployedRun, Deployment, LocalAgent, is_without_data, of_evaluation, of_fit};
@@ -259,7 +258,6 @@ fn what_a_federation_cannot_do_is_refused_by_name_with_the_text_of_the_list() {
     let files = sites(folder.path());
     let more: Vec<String> = files[..4].to_vec();
     let fit = |settings: FitSettings| of_fit(&Fit::new(&settings, &Cancel::never()).unwrap()).err().unwrap();
-    let weighted = file(folder.path(), "weighted.csv", "a,w,y\n1,2,3\n2,1,5\n4,1,8\n");
     let base = || by("newton", fit_of(&more));
     let evaluate = |change: &dyn Fn(&mut EvaluateSettings)| {
         let logs = crate::deployment::logs(folder.path());
@@ -268,11 +266,7 @@ fn what_a_federation_cannot_do_is_refused_by_name_with_the_text_of_the_list() {
         of_evaluation(&Evaluation::new(&settings, &Cancel::never()).unwrap()).err().unwrap()
     };
     for (setting, e) in [
-        ("inference", fit(FitSettings { inference: Some(CovarianceKind::Model), ..base() })),
-        ("standardise", fit(FitSettings { standardise: true, ..base() })),
         ("pca", fit(FitSettings { pca: Some(1), ..base() })),
-        ("holdout", fit(FitSettings { holdout: Some(0.5), ..base() })),
-        ("row_weights", fit(FitSettings { row_weights: Some("w".into()), ..by("newton", fit_of(&[weighted])) })),
         ("compare", fit(FitSettings { compare: vec!["giant".into()], ..base() })),
         ("scaling", evaluate(&|settings| settings.scaling = Scaling::EqualSquares)),
     ] {

@@ -74,6 +74,10 @@ impl Joined {
         &self.federation
     }
 
+    pub(super) fn number(&self) -> usize {
+        self.agent
+    }
+
     /// This agent's weight.
     pub(super) fn weight(&self) -> f64 {
         self.federation.weights()[self.agent]
@@ -252,6 +256,20 @@ impl LocalAgent {
     pub(super) fn own_field(&self) -> Result<Arc<dyn Field>> {
         let field = self.field.as_ref().or(self.with_columns.as_ref().map(|(_, field)| field));
         field.cloned().ok_or_else(|| Error::refused_message("a question about sums before the data are prepared", "an admission"))
+    }
+
+    /// Its logs, which are read again, with the ranges of all agents' columns.
+    pub(super) fn surveyed(&self) -> Result<(Logs, Surveyed)> {
+        let document = match &self.with_columns {
+            Some((columns, _)) => with_ranges(&self.document, columns)?,
+            None => self.document.clone(),
+        };
+        let logs: Logs = settings_of(&Experiment::read(document)?)?;
+        let surveyed = logs.survey(&self.files).map_err(|e| e.inside("problem"))?;
+        if surveyed.transitions() as u64 != self.applicant.rows() {
+            return Err(other_data());
+        }
+        Ok((logs, surveyed))
     }
 
     /// Its prepared rows, which are read again: the problem keeps them in another form.

@@ -53,10 +53,10 @@ pub const LIMITS: &[Limit] = &[
         "`rounds`, and no target; or a method such as newton, lbfgs, fednl, fedhsa or lstd",
     ),
     limit(
-        "the value of the policy",
+        "values of single agents",
         "evaluate",
-        "returns and standard errors need the episodes of all agents",
-        "`fedsa predict` for values of states",
+        "sums tell the value of all agents together, not the doubly robust one nor the one with ratios before clipping",
+        "`fedsa evaluate` at an agent",
     ),
     limit(
         "notes on the data",

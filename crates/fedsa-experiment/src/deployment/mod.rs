@@ -204,6 +204,12 @@ impl Deployment {
         })
     }
 
+    /// The only seed.
+    fn seed(&self) -> u64 {
+        let [seed] = self.run.seeds.list()[..] else { unreachable!("a deployment has one seed") };
+        seed
+    }
+
     /// Timeouts, and rules for answers.
     pub fn waiting(&self) -> &FederationSpec {
         &self.experiment.federation

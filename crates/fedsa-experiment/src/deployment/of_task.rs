@@ -53,7 +53,8 @@ pub fn of_evaluation(evaluation: &Evaluation) -> Result<TaskSettings> {
     if evaluation.data.against.is_some() {
         return Err(limits::refusal("against"));
     }
-    of_experiment(evaluation.experiment(), evaluation.data.logs.facts.len(), Table::new())
+    let level = Table::from_iter([("level".to_string(), Value::Float(evaluation.data.policy_value.level))]);
+    of_experiment(evaluation.experiment(), evaluation.data.logs.facts.len(), level)
 }
 
 /// The settings of a federation of `agents` agents that performs this experiment, with these keys of `[federation]`.

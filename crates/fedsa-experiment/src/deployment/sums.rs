@@ -9,13 +9,17 @@
 //! operator               p gbar(theta), d numbers
 //! inference              fedsa_evaluate::inference::sums_of_agent, with `federation.inference`
 //! ```
+//!
+//! Of logs: the stages of the value of the policy (fedsa_evaluate::policy_value::ValueStages).
 
 use fedsa::enrolment::{self, ColumnSummary};
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa_data::DiskFiles;
 use fedsa_evaluate::inference::{self, CovarianceKind};
+use fedsa_evaluate::policy_value::{AfterStages, PolicyValueSettings, ValueStages};
 use fedsa_problems::Files as _;
+use fedsa_problems::logs::replay::Logs;
 use fedsa_problems::rows::preparation::quality::QualitySums;
 use fedsa_problems::rows::preparation::{AgentWeights, Prepared};
 
@@ -34,7 +38,8 @@ impl Deployment {
         match (self.source, self.inference()) {
             (Source::Rows, None) => Some("quality".into()),
             (Source::Rows, Some(covariance)) => Some(format!("quality, inference {}", covariance.name())),
-            _ => None,
+            (Source::Logs, _) => Some("value of the policy".into()),
+            (Source::Generated, _) => None,
         }
     }
 
@@ -61,6 +66,12 @@ impl Deployment {
         Ok(())
     }
 
+    /// The stages of the value of the policy, with d features.
+    pub(super) fn stages(&self, logs: &Logs, d: usize) -> ValueStages {
+        let settings = PolicyValueSettings::default().with_level(self.waiting().level).with_ridge(logs.ridge).with_seed(self.seed());
+        ValueStages::new(logs.rule(), settings, d)
+    }
+
     /// The covariance of standard errors, if asked for.
     pub(super) fn inference(&self) -> Option<CovarianceKind> {
         self.waiting().inference
@@ -75,12 +86,34 @@ impl LocalAgent {
         };
         let what = self.deployment().sums_asked().unwrap_or_else(|| "none".into());
         let theta = enrolment::asked(joined.federation(), &what, bytes)?;
-        let weight = joined.weight();
+        let (weight, agent, dim) = (joined.weight(), joined.number(), joined.federation().dim());
         let numbers = match self.deployment().source {
+            Source::Rows if theta.len() != dim => {
+                let what = format!("a question about sums at {} components", theta.len());
+                return Err(Error::refused_message(what, format!("{dim} components")));
+            }
             Source::Rows => self.sums_of_rows(&theta, weight)?,
-            _ => return Err(Error::refused_message("a question about sums, which this problem has not", "questions of rounds")),
+            Source::Logs => self.sums_of_logs(&theta, agent)?,
+            Source::Generated => return Err(Error::refused_message("a question about sums, which this problem has not", "questions of rounds")),
         };
         enrolment::answer(bytes, numbers)
+    }
+
+    /// The next stage of the value of the policy, after these sums of the stages before, one after the other.
+    fn sums_of_logs(&self, before: &[f64], agent: usize) -> Result<Vec<f64>> {
+        let (logs, surveyed) = self.surveyed()?;
+        let map = logs.map(&surveyed).map_err(|e| e.inside("problem"))?;
+        let stages = self.deployment().stages(&logs, map.len());
+        let (mut rest, mut stage) = (before, Vec::new());
+        while let (AfterStages::Next(n), false) = (stages.after(&stage), rest.is_empty()) {
+            let Some((own, after)) = rest.split_at_checked(n) else { break };
+            stage.push(own.to_vec());
+            rest = after;
+        }
+        if !rest.is_empty() || !matches!(stages.after(&stage), AfterStages::Next(_)) {
+            return Err(Error::refused_message("a question with sums of other stages", "the sums of earlier stages, one after the other"));
+        }
+        stages.of_agent(&surveyed, &map, agent, &stage)
     }
 
     fn sums_of_rows(&mut self, theta: &[f64], p: f64) -> Result<Vec<f64>> {

@@ -25,7 +25,7 @@ use crate::run::Ran;
 
 /// The form of logs.
 #[derive(Serialize, Deserialize)]
-struct LogsForm {
+pub(super) struct LogsForm {
     columns: Vec<String>,
 }
 
@@ -114,11 +114,7 @@ impl Deployment {
 
     /// The weights of a value function.
     fn of_logs(&self, membership: &Membership, form: LogsForm, result: &SeedResult) -> Result<Json> {
-        let logs: Logs = settings_of(&self.experiment)?;
-        // Ranges cover all agents' columns, if features need them.
-        let range = |name: &String| membership.columns().iter().find(|column| column.name == *name).and_then(|column| column.range());
-        let seen: Vec<(f64, f64)> = form.columns.iter().map(|name| range(name).unwrap_or_default()).collect();
-        let map = FeatureMap::new(&logs.features, &form.columns, &logs.features.ranges(&form.columns, &seen, &logs.ranges)?)?;
+        let (logs, map) = self.features(membership, &form)?;
         let (theta, auxiliary) = result.theta.split_at(map.len().min(result.theta.len()));
         let numbers = |theta: &[f64]| theta.iter().map(|x| finite(*x)).collect::<Vec<_>>();
         Ok(json!({
@@ -135,6 +131,16 @@ impl Deployment {
             "theta": numbers(theta),
             "auxiliary": Some(auxiliary).filter(|u| !u.is_empty()).map(numbers),
         }))
+    }
+
+    /// The features of the agents' states, from the columns of all.
+    pub(super) fn features(&self, membership: &Membership, form: &LogsForm) -> Result<(Logs, FeatureMap)> {
+        let logs: Logs = settings_of(&self.experiment)?;
+        // Ranges cover all agents' columns, if features need them.
+        let range = |name: &String| membership.columns().iter().find(|column| column.name == *name).and_then(|column| column.range());
+        let seen: Vec<(f64, f64)> = form.columns.iter().map(|name| range(name).unwrap_or_default()).collect();
+        let map = FeatureMap::new(&logs.features, &form.columns, &logs.features.ranges(&form.columns, &seen, &logs.ranges)?)?;
+        Ok((logs, map))
     }
 }
 

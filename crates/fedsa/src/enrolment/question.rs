@@ -1,4 +1,4 @@
-//! Questions about sums over agents' data at a theta, apart from the rounds: for standard errors, losses and values of policies.
+//! Questions about sums over agents' data, apart from the rounds: for standard errors, losses and values of policies.
 //!
 //! The server asks all agents the same, and adds their numbers. Answering changes no state, so a question may be repeated.
 
@@ -18,7 +18,8 @@ struct Question {
     digest: u64,
     /// The sums, in words that both ends derive from their settings.
     what: String,
-    theta: Vec<f64>,
+    /// Theta, or earlier sums.
+    numbers: Vec<f64>,
 }
 
 /// An agent's answer.
@@ -30,9 +31,9 @@ struct Answer {
     numbers: Vec<f64>,
 }
 
-/// The question for the sums `what` at theta, d numbers, to all agents of a federation.
-pub fn question(federation: &Federation, what: &str, theta: &[f64]) -> Vec<u8> {
-    frame::written(Kind::Question, &Question { digest: federation.digest(), what: what.into(), theta: theta.to_vec() })
+/// The question for the sums `what` to all agents of a federation, with the numbers that they need: theta, or earlier sums.
+pub fn question(federation: &Federation, what: &str, numbers: &[f64]) -> Vec<u8> {
+    frame::written(Kind::Question, &Question { digest: federation.digest(), what: what.into(), numbers: numbers.to_vec() })
 }
 
 /// Whether bytes are a question about sums.
@@ -40,11 +41,11 @@ pub fn is_question(bytes: &[u8]) -> bool {
     frame::is_of(Kind::Question, bytes)
 }
 
-/// The theta of a question for the sums `what`, d numbers.
+/// The numbers of a question for the sums `what`.
 ///
 /// # Errors
 /// When the bytes are damaged or not a question of this version; when the question is one of another federation, run or epoch, asks for
-/// other sums, or has another number of components.
+/// other sums, or has numbers that are not finite.
 pub fn asked(federation: &Federation, what: &str, bytes: &[u8]) -> Result<Vec<f64>> {
     let question: Question = frame::read(Kind::Question, bytes)?;
     if question.digest != federation.digest() {
@@ -54,11 +55,10 @@ pub fn asked(federation: &Federation, what: &str, bytes: &[u8]) -> Result<Vec<f6
         let what = format!("the sums that this agent's settings ask for: `{what}`");
         return Err(refused(format!("a question for the sums `{}`", quoted(&question.what)), &what));
     }
-    if question.theta.len() != federation.dim() || question.theta.iter().any(|x| !x.is_finite()) {
-        let what = format!("a question about sums at {} components, or at ones that are not finite", question.theta.len());
-        return Err(refused(what, &format!("{} finite components", federation.dim())));
+    if question.numbers.iter().any(|x| !x.is_finite()) {
+        return Err(refused("a question about sums with numbers that are not finite", "finite numbers"));
     }
-    Ok(question.theta)
+    Ok(question.numbers)
 }
 
 /// An agent's answer to a question.
