@@ -69,6 +69,8 @@ class Server:
         self.enrolment = deployment.enrolment()
         self.membership: _fedsa.Membership | None = None
         self.node: _fedsa.ServerNode | None = None
+        # The questions about sums after the last round.
+        self.after: _fedsa.Afterwards | None = None
         # The names of the members, by number.
         self.names: list[str] = []
         self.unanswered = 0
@@ -502,6 +504,47 @@ class Server:
         self.history.add_exchange(record)
         self.report(str(record))
 
+    def ask_sums(self) -> None:
+        """After the last round, ask all members for sums over their data, until nothing is left to ask."""
+        assert self.node is not None and self.membership is not None
+        after = self.after = self.deployment.afterwards(self.node, self.membership)
+        if after is None:
+            return
+        if self.progress.after is not None:
+            after.restore(self.progress.after)
+        tries, asked = 0, after.question()
+        while (question := after.question()) is not None:
+            tries, asked = (tries if question == asked else 0), question
+            missing = self._ask_sums(after, question)
+            tries += 1
+            if missing and tries > 1:
+                after.give_up("agents did not send their sums: " + listed(missing))
+            self.progress.after = after.save()
+        self._save()
+
+    def _ask_sums(self, after: _fedsa.Afterwards, question: bytes) -> dict[str, str]:
+        """Send a question about sums. Returns the agents without a valid answer, with the reasons."""
+        waiting = {self.names[c]: c for c in after.waiting()}
+        told = self._admit(list(waiting.values()))
+        messages = {who: question for who in waiting if who in self.progress.admitted}
+        replies, seconds = self._carry(messages, self.rules.deadline) if messages else ({}, 0.0)
+        missing, up = {}, 0
+        for who, c in waiting.items():
+            reply = replies.get(who, Reply(lost=told.get(who, "no answer")))
+            up += len(reply.body or b"")
+            try:
+                if reply.body is None:
+                    raise InputError(reply.refused or reply.lost or "no answer", "refused-message")
+                after.take(c, reply.body)
+            except FedsaError as e:
+                missing[who] = e.what
+                self.report(f"{who} does not send its sums: {e.what}")
+        cost, down = self.progress.after_cost, len(question) * len(messages)
+        self.progress.after_cost = [cost[0] + 1, cost[1] + down, cost[2] + up]
+        answered = len(waiting) - len(missing)
+        self.report(f"sums after the last round: {answered} of {len(waiting)} answered, {up:,} bytes up, {down:,} down, {seconds:.2f} s")
+        return missing
+
     def results(self) -> Results:
         """The results of the rounds."""
         assert self.node is not None and self.membership is not None
@@ -515,8 +558,9 @@ class Server:
             "exchanges": [asdict(one) for one in history.exchanges],
             # By round, from the first.
             "missing_weight": history.missing[1:],
+            "sums": dict(zip(("exchanges", "bytes_down", "bytes_up"), progress.after_cost)),
         }
-        return Results._of(self.deployment.results(self.node, rows, progress.seconds, json.dumps(told), self.membership))
+        return Results._of(self.deployment.results(self.node, rows, progress.seconds, json.dumps(told), self.membership, self.after))
 
     def wrote(self, out: Path) -> bool:
         """Whether a server with this state was killed after it wrote its results to `out`. The seconds of its exchanges identify them."""
@@ -539,7 +583,7 @@ class Server:
         if not is_ours and (not os.path.isdir(place) or not os.listdir(place)):
             self.progress.writes = place
             self._save()
-        self.deployment.write(results._native, self.membership, os.fspath(out), is_ours)
+        self.deployment.write(results._native, self.membership, self.after, os.fspath(out), is_ours)
         # The state goes first: lines without a state are ignored.
         for file in (self.file, self.history.file):
             os.remove(file)

@@ -210,6 +210,9 @@ class Progress:
     silent: dict[str, int] = field(default_factory=dict)
     wanted: list[str] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)
+    # The sums after the last round so far; their exchanges, and their bytes down and up.
+    after: bytes | None = None
+    after_cost: list[int] = field(default_factory=lambda: [0, 0, 0])
     # Messages of enrolment for the next epoch, their bytes down and up, and their seconds.
     cost: list[int] = field(default_factory=lambda: [0, 0, 0])
     cost_seconds: float = 0.0

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use fedsa::cancel::Cancel;
+use fedsa::enrolment::Enrolled;
 use fedsa::metrics::Observation;
 use fedsa::node::{ServerNode, Todo};
 use fedsa::note::{Note, NoteCode};
 use fedsa::problem::calls::Calls;
 use fedsa::record::Ledger;
 use fedsa_data::find::Places;
-use fedsa_evaluate::inference::CovarianceKind;
 use fedsa_experiment::config::Document;
 use fedsa_experiment::deployment::limits::LIMITS;
 use fedsa_experiment::deployment::{DeployedRun, Deployment, DisclosureRules, LocalAgent, is_without_data, of_evaluation, of_fit};
@@ -37,25 +37,53 @@ fn sites(folder: &Path) -> Vec<String> {
     [40, 60, 25, 80, 1].iter().enumerate().map(|(site, rows)| file(folder, &format!("site_{site}.csv"), &table(site, *rows))).collect()
 }
 
-fn fit_of(files: &[String]) -> FitSettings {
+pub fn fit_of(files: &[String]) -> FitSettings {
     let (model, partition) = (Model::LeastSquares, Some(Partition::Files));
     FitSettings { model, target: Some("y".into()), partition, ..FitSettings::new(files) }
 }
 
 /// The same with this method.
-fn by(method: &str, settings: FitSettings) -> FitSettings {
+pub fn by(method: &str, settings: FitSettings) -> FitSettings {
     FitSettings { method: Some(method.into()), ..settings }
 }
 
-fn fitted(settings: &FitSettings) -> Fitted {
+pub fn fitted(settings: &FitSettings) -> Fitted {
     let fit = Fit::new(settings, &Cancel::never()).unwrap();
     let RunOutcome::Done(fitted) = fit.run(RunSettings::default(), &Unobserved, &Cancel::never()).unwrap() else { unreachable!() };
     *fitted
 }
 
-/// The results of a federation of agents with a file each. The first answers of a round show what the residual was at the end of the one before:
-/// there is a further question after the last round.
+/// A federation after its last round.
+pub struct Led {
+    pub deployment: Deployment,
+    pub agents: Vec<LocalAgent>,
+    pub enrolled: Enrolled,
+    server: ServerNode,
+    rows: Vec<Recorded>,
+}
+
+impl Led {
+    /// Its output.
+    pub fn theta(&self) -> &[f64] {
+        self.server.coordinator().output()
+    }
+
+    /// The results without sums after the last round.
+    pub fn results(&self) -> Ran {
+        let coordinator = self.server.coordinator();
+        let ended = DeployedRun::new(self.rows.clone(), coordinator.output().to_vec(), self.server.diverged(), 1.0);
+        self.deployment.results(&self.enrolled.federation, ended.with_members(&self.enrolled.membership)).unwrap()
+    }
+}
+
+/// The results of a federation of agents with a file each.
 fn federation(text: &str, files: &[String]) -> Ran {
+    led(text, files).results()
+}
+
+/// A federation of agents with a file each. The first answers of a round show what the residual was at the end of the one before: there is
+/// a further question after the last round.
+pub fn led(text: &str, files: &[String]) -> Led {
     let deployment = made(text);
     let start = |file: &String| {
         LocalAgent::with_rules(
@@ -113,12 +141,11 @@ fn federation(text: &str, files: &[String]) -> Ran {
             break;
         }
     }
-    let ended = DeployedRun::new(rows, server.coordinator().output().to_vec(), server.diverged(), 1.0).with_members(&enrolled.membership);
-    deployment.results(&enrolled.federation, ended).unwrap()
+    Led { deployment, agents, enrolled, server, rows }
 }
 
 /// That both have the same weights to the last bit, the same outcome, and the same rounds with the same counts.
-fn assert_same(federation: &Ran, local: &Ran) {
+pub fn assert_same(federation: &Ran, local: &Ran) {
     let (one, other) = (&federation.results.cells[0][0], &local.results.cells[0][0]);
     assert_eq!(one.theta, other.theta);
     let outcome = |ran: &Ran| ran.results.cells[0][0].outcome(&ran.plan.cells[0].run.stop);
@@ -239,7 +266,6 @@ fn what_a_federation_cannot_do_is_refused_by_name_with_the_text_of_the_list() {
     let files = sites(folder.path());
     let more: Vec<String> = files[..4].to_vec();
     let fit = |settings: FitSettings| of_fit(&Fit::new(&settings, &Cancel::never()).unwrap()).err().unwrap();
-    let weighted = file(folder.path(), "weighted.csv", "a,w,y\n1,2,3\n2,1,5\n4,1,8\n");
     let base = || by("newton", fit_of(&more));
     let evaluate = |change: &dyn Fn(&mut EvaluateSettings)| {
         let logs = crate::deployment::logs(folder.path());
@@ -248,11 +274,7 @@ fn what_a_federation_cannot_do_is_refused_by_name_with_the_text_of_the_list() {
         of_evaluation(&Evaluation::new(&settings, &Cancel::never()).unwrap()).err().unwrap()
     };
     for (setting, e) in [
-        ("inference", fit(FitSettings { inference: Some(CovarianceKind::Model), ..base() })),
-        ("standardise", fit(FitSettings { standardise: true, ..base() })),
         ("pca", fit(FitSettings { pca: Some(1), ..base() })),
-        ("holdout", fit(FitSettings { holdout: Some(0.5), ..base() })),
-        ("row_weights", fit(FitSettings { row_weights: Some("w".into()), ..by("newton", fit_of(&[weighted])) })),
         ("compare", fit(FitSettings { compare: vec!["giant".into()], ..base() })),
         ("scaling", evaluate(&|settings| settings.scaling = Scaling::EqualSquares)),
     ] {

@@ -381,8 +381,8 @@ fn what_an_agent_cannot_make_of_its_own_data_is_refused() {
             "problem.scaling",
         ),
         (format!("{{ {logs}, features = {{ kind = \"fourier\", order = 1 }}, holdout = 0.5 }}"), "{ kind = \"lstd\" }", "problem.holdout"),
-        (format!("{{ {rows}, standardise = true }}"), newton, "problem.standardise"),
-        (format!("{{ {rows}, holdout = 0.5 }}"), newton, "problem.holdout"),
+        (format!("{{ {rows}, pca = {{ dim = 1 }} }}"), newton, "problem.pca"),
+        (format!("{{ {rows}, holdout = 0.5, samples = 9 }}"), newton, "problem.samples"),
         (format!("{{ {rows} }}"), "{ kind = \"newton\" }, { kind = \"giant\" }", "method"),
         (format!("{{ {rows} }}"), "{ kind = \"newton\", start = \"root\" }", "run.start"),
     ] {

@@ -4,6 +4,7 @@ mod cart_poles;
 mod deployed_levels;
 mod deployed_sparse;
 mod deployed_states;
+mod deployed_sums;
 mod deployed_tasks;
 mod deployment;
 mod disclosure;

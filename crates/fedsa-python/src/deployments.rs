@@ -83,6 +83,15 @@ impl Deployment {
         Ok(LocalAgent(Mutex::new(made)))
     }
 
+    /// The questions about sums after the last round of a server; `None` if there is nothing to ask.
+    fn afterwards(&self, py: Python<'_>, server: &ServerNode, membership: &Membership) -> PyResult<Option<Afterwards>> {
+        let made = engine::brief(py, || {
+            let membership = locked(&membership.0);
+            server.with(|server| self.0.afterwards(&membership, server.coordinator().output()))
+        })?;
+        Ok(made.map(|made| Afterwards(Mutex::new(made))))
+    }
+
     /// The results of the rounds recorded by a server, each with the residual at its end, if known, the seconds until
     /// then, and the share of the weight without an answer.
     fn results(
@@ -93,6 +102,7 @@ impl Deployment {
         seconds: f64,
         told: &str,
         membership: &Membership,
+        after: Option<&Afterwards>,
     ) -> PyResult<RanResults> {
         engine::brief(py, || {
             let row = |(row, residual, seconds, missing): &(Vec<u8>, Option<f64>, f64, Option<f64>)| {
@@ -107,7 +117,11 @@ impl Deployment {
                 let coordinator = server.coordinator();
                 let ended = DeployedRun::new(rows, coordinator.output().to_vec(), coordinator.diverged(), seconds).with_told(told);
                 let ended = ended.with_members(&locked(&membership.0));
-                Ok(RanResults(self.0.results(coordinator.federation(), ended)?))
+                let mut ran = self.0.results(coordinator.federation(), ended)?;
+                if let Some(after) = after {
+                    locked(&after.0).add_to(&mut ran);
+                }
+                Ok(RanResults(ran))
             })
         })
     }
@@ -119,13 +133,57 @@ impl Deployment {
     }
 
     /// Writes results into a folder, with the weights and everything needed to apply them.
-    fn write(&self, py: Python<'_>, results: &RanResults, membership: &Membership, folder: PathBuf, overwrite: bool) -> PyResult<()> {
+    fn write(
+        &self,
+        py: Python<'_>,
+        results: &RanResults,
+        membership: &Membership,
+        after: Option<&Afterwards>,
+        folder: PathBuf,
+        overwrite: bool,
+    ) -> PyResult<()> {
         let if_exists = if overwrite { IfExists::Overwrite } else { IfExists::Refuse };
         engine::brief(py, || {
-            let weights = self.0.weights(&locked(&membership.0), &results.0)?;
+            let after = after.map(|after| locked(&after.0));
+            let weights = self.0.weights(&locked(&membership.0), &results.0, after.as_deref())?;
             let files = weights.map(|weights| ("weights.json".to_string(), format!("{weights:#}\n").into_bytes()));
             results.0.write_into(&folder, if_exists, files.into_iter().collect())
         })
+    }
+}
+
+/// The questions about sums after the last round.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct Afterwards(Mutex<deployment::Afterwards>);
+
+#[pymethods]
+impl Afterwards {
+    /// The open question to every agent that waits, if there is one.
+    fn question<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
+        locked(&self.0).question().map(|question| PyBytes::new(py, question))
+    }
+
+    /// The agents that have not answered it.
+    fn waiting(&self) -> Vec<usize> {
+        locked(&self.0).waiting()
+    }
+
+    /// Takes an answer.
+    fn take(&self, py: Python<'_>, agent: usize, answer: &[u8]) -> PyResult<()> {
+        engine::brief(py, || locked(&self.0).take(agent, answer))
+    }
+
+    /// Asks nothing further, for this reason.
+    fn give_up(&self, why: &str) {
+        locked(&self.0).give_up(why);
+    }
+
+    fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &locked(&self.0).save())
+    }
+
+    fn restore(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        engine::brief(py, || locked(&self.0).restore(state))
     }
 }
 

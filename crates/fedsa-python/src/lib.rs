@@ -66,6 +66,7 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<deployments::Deployment>()?;
     m.add_class::<deployments::Enrolment>()?;
     m.add_class::<deployments::Membership>()?;
+    m.add_class::<deployments::Afterwards>()?;
     m.add_function(wrap_pyfunction!(deployments::is_farewell, m)?)?;
     m.add_function(wrap_pyfunction!(deployments::for_others, m)?)?;
     m.add_class::<deployments::LocalAgent>()?;

@@ -68,6 +68,16 @@ impl RunningMoments {
         moments
     }
 
+    /// The moments of numbers with this count, which may be a sum of weights, this mean, and this sum of squared distances from it.
+    pub fn of_parts(n: f64, mean: f64, squares: f64) -> Self {
+        Self { n, mean, squares }
+    }
+
+    /// Whether some numbers can have these moments.
+    pub(crate) fn are_possible(self) -> bool {
+        self.n > 0.0 && self.n.is_finite() && self.mean.is_finite() && self.squares >= 0.0 && self.squares.is_finite()
+    }
+
     /// Whether numbers in this range, ends included, can have these moments.
     pub(crate) fn are_of(self, low: f64, high: f64) -> bool {
         /// The largest exact count.

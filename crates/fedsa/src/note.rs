@@ -72,6 +72,7 @@ codes! {
     FederationAgentsAreMachines, "federation.agents-are-machines", Info, "Rows are not divided among agents in a federation.";
     FederationDataElsewhere, "federation.data-elsewhere", Info, "The settings of a federation name data, which are not read.";
     FederationDeclared, "federation.declared", Info, "The settings of a federation declare categories or classes of the files of this fit.";
+    FederationSumsMissing, "federation.sums-missing", Warning, "Agents did not send the sums after the last round.";
     FederationTargetElsewhere, "federation.target-elsewhere", Info, "The server of a federation cannot measure the target.";
     InferenceFewAgents, "inference.few-agents", Warning, "Clustered errors are of few agents.";
     InferenceAfterPca, "inference.after-pca", Warning, "Standard errors take the principal components as known.";

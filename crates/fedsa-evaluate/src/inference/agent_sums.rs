@@ -53,12 +53,12 @@ pub(super) struct ModelSums {
     pub agents: f64,
     /// Deviance, Pearson's statistic and log-likelihood.
     pub fit: RowFit,
-    /// The largest `|eta|`.
-    pub largest: f64,
+    /// `sum_j a_j ||eta_j||^2`.
+    pub predictors: f64,
 }
 
 impl ModelSums {
-    fn zeros(p: usize, want: Want) -> Self {
+    pub fn zeros(p: usize, want: Want) -> Self {
         let step = if want >= Want::Step { p } else { 0 };
         let all = if want >= Want::Covariance { p } else { 0 };
         Self {
@@ -73,7 +73,7 @@ impl ModelSums {
             clustered: Mat::zeros(all, all),
             agents: 0.0,
             fit: RowFit::default(),
-            largest: 0.0,
+            predictors: 0.0,
         }
     }
 
@@ -103,7 +103,7 @@ impl ModelSums {
         self.rows += one.rows;
         self.weights += one.weights;
         self.loss += one.loss;
-        self.largest = self.largest.max(one.largest);
+        self.predictors += one.predictors;
         if want >= Want::Step {
             sum(&mut self.score, &one.score);
             sum(&mut self.sizes, &one.sizes);
@@ -138,7 +138,7 @@ impl ModelSums {
             out.rows += 1.0;
             out.weights += a;
             out.loss += a * family.value(&work.eta, y);
-            out.largest = work.eta.iter().fold(out.largest, |most, t| most.max(t.abs()));
+            out.predictors += a * work.eta.iter().map(|t| t * t).sum::<f64>();
             if want >= Want::Step {
                 family.pull(&work.eta, y, &mut work.pull);
                 family.bend(&work.eta, y, &mut work.bend);

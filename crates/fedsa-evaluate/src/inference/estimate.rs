@@ -6,10 +6,10 @@ use fedsa::cancel::Cancel;
 use fedsa::error::Result;
 use fedsa::linalg;
 use fedsa_problems::rows::glm::family::ModelFamily;
-use fedsa_problems::rows::preparation::quality::LabelledRows;
-use fedsa_problems::rows::regression::gram;
 
 use super::agent_sums::{ModelSums, Want};
+use super::data_sums::DataSums;
+use super::source::Source;
 
 /// Every component of the score is at most this share of the sum of the sizes of its terms.
 const SCORE: f64 = 1e-10;
@@ -81,16 +81,10 @@ impl Scaled {
     }
 }
 
-/// The columns that are combinations of others, from `sum_j a_j x_j x_j^T`, one matrix of each agent. A last column of ones is checked
-/// first, then the others in order.
-pub(super) fn collinear(part: &LabelledRows, has_intercept: bool) -> Vec<(usize, Vec<usize>)> {
-    let (d, agents) = (part.rows.columns(), part.first.len() - 1);
-    let mut g = Mat::<f64>::zeros(d, d);
-    let agents = (0..agents).map(|c| {
-        let range = part.first[c]..part.first[c + 1];
-        (range.clone(), range.map(|j| part.weight(j)).collect())
-    });
-    gram::of_parts(&part.rows, agents, &mut g);
+/// The columns that are combinations of others, from `g = sum_j a_j x_j x_j^T`. A last column of ones is checked first, then the others
+/// in order.
+pub(super) fn collinear(g: &Mat<f64>, has_intercept: bool) -> Vec<(usize, Vec<usize>)> {
+    let d = g.nrows();
     let order: Vec<usize> = if has_intercept { (d - 1..d).chain(0..d - 1).collect() } else { (0..d).collect() };
     let size = |i: usize| g[(i, i)].sqrt();
     let (mut kept, mut lower): (Vec<usize>, Vec<Vec<f64>>) = (Vec::new(), Vec::new());
@@ -127,39 +121,40 @@ pub(super) fn collinear(part: &LabelledRows, has_intercept: bool) -> Vec<(usize,
 /// The maximum-likelihood theta, from a start.
 ///
 /// # Errors
-/// The reason why there is no estimate; when the computation is cancelled.
+/// The reason why there is no estimate; when agents do not answer, or the computation is cancelled.
 pub(super) fn estimate(
     family: ModelFamily,
-    part: &LabelledRows,
+    source: &mut dyn Source,
+    data: &DataSums,
     has_intercept: bool,
     start: &[f64],
     cancel: &Cancel,
 ) -> Result<Result<Estimate, NoEstimate>> {
-    let dependent = collinear(part, has_intercept);
+    let dependent = collinear(&data.gram, has_intercept);
     if !dependent.is_empty() {
         return Ok(Err(NoEstimate::Collinear(dependent)));
     }
     cancel.check()?;
-    let is_known = start.iter().any(|x| *x != 0.0) && ModelSums::of(family, part, start, Want::Loss).loss.is_finite();
-    let mean = if is_known { None } else { mean_start(family, part, has_intercept, start.len()) };
+    let is_known = start.iter().any(|x| *x != 0.0) && source.at(start, Want::Loss)?.loss.is_finite();
+    let mean = if is_known { None } else { mean_start(family, data, has_intercept, start.len()) };
     let is_from_mean = mean.is_some();
     let mut theta = mean.unwrap_or_else(|| if is_known { start.to_vec() } else { vec![0.0; start.len()] });
-    let natural = natural_information(family, part);
+    let natural = natural_information(family, data);
     let (mut last, mut long) = (None::<Vec<f64>>, 0);
     let mut left = f64::INFINITY;
     for steps in 0..MAX_STEPS {
         cancel.check()?;
-        let sums = ModelSums::of(family, part, &theta, Want::Step);
+        let sums = source.at(&theta, Want::Step)?;
         left = sums.score.iter().zip(&sums.sizes).map(|(s, size)| if *s == 0.0 { 0.0 } else { s.abs() / size }).fold(0.0, f64::max);
         let Some(factor) = Scaled::of(&sums.observed) else {
             return Ok(Err(match &last {
-                Some(step) => NoEstimate::Separated(parts_of(part, step)),
+                Some(step) => NoEstimate::Separated(parts_of(data, step)),
                 None => NoEstimate::NotFound(left),
             }));
         };
         cancel.check()?;
         let step = factor.solve(&sums.score);
-        let moved = most_moved(family, part, &step) / sums.largest.max(1.0);
+        let moved = data.moved(&step) / (sums.predictors / sums.weights).sqrt().max(1.0);
         if left <= SCORE && moved <= SCORE.sqrt() {
             return Ok(Ok(Estimate { theta, steps, is_from_mean }));
         }
@@ -170,9 +165,9 @@ pub(super) fn estimate(
         });
         long = if is_vanishing && moved > LONG { long + 1 } else { 0 };
         if long > MAX_LONG {
-            return Ok(Err(NoEstimate::Separated(parts_of(part, &step))));
+            return Ok(Err(NoEstimate::Separated(parts_of(data, &step))));
         }
-        let Some(next) = descend(family, part, &theta, &step, &sums) else { break };
+        let Some(next) = descend(source, &theta, &step, &sums)? else { break };
         (theta, last) = (next, Some(step));
     }
     Ok(Err(NoEstimate::NotFound(left)))
@@ -180,14 +175,11 @@ pub(super) fn estimate(
 
 /// The intercept of the mean target under a log link, `log(sum_j a_j y_j / sum_j a_j exp(o_j))`, with other coefficients 0. From 0,
 /// Newton's method would walk to large means in steps of 1. `None` if there is no such start.
-fn mean_start(family: ModelFamily, part: &LabelledRows, has_intercept: bool, p: usize) -> Option<Vec<f64>> {
+fn mean_start(family: ModelFamily, data: &DataSums, has_intercept: bool, p: usize) -> Option<Vec<f64>> {
     if !family.has_log_link() || !has_intercept {
         return None;
     }
-    let exposure = |j: usize| part.offsets.get(j).map_or(1.0, |offset| libm::exp(*offset));
-    let rows = || (0..part.rows.len()).filter(|j| part.weight(*j) > 0.0);
-    let targets: f64 = rows().map(|j| part.weight(j) * part.targets[j]).sum();
-    let mean = targets / rows().map(|j| part.weight(j) * exposure(j)).sum::<f64>();
+    let mean = data.targets / data.exposure;
     let mut start = vec![0.0; p];
     *start.last_mut()? = libm::log(mean);
     (mean.is_finite() && mean > 0.0).then_some(start)
@@ -195,47 +187,37 @@ fn mean_start(family: ModelFamily, part: &LabelledRows, has_intercept: bool, p: 
 
 /// The diagonal of the information without predictors: `sum_j a_j x_ji^2` times the expected second derivative of a row's loss at the
 /// mean target. `None` for families whose estimates are always finite.
-fn natural_information(family: ModelFamily, part: &LabelledRows) -> Option<Vec<f64>> {
-    let rows = 0..part.rows.len();
-    let weights: f64 = rows.clone().map(|j| part.weight(j)).sum();
-    let mean = || rows.clone().map(|j| part.weight(j) * part.targets[j]).sum::<f64>() / weights;
+fn natural_information(family: ModelFamily, data: &DataSums) -> Option<Vec<f64>> {
+    let mean = data.targets / data.weights;
     let share = match family {
         ModelFamily::Gaussian | ModelFamily::Gamma | ModelFamily::Huber { .. } => return None,
         ModelFamily::Binomial | ModelFamily::Multinomial { .. } => 0.25,
-        ModelFamily::Poisson => mean(),
-        ModelFamily::NegativeBinomial { dispersion: alpha } => mean() / f64::mul_add(alpha, mean(), 1.0),
+        ModelFamily::Poisson => mean,
+        ModelFamily::NegativeBinomial { dispersion: alpha } => mean / f64::mul_add(alpha, mean, 1.0),
     };
     // If all targets are 0, the value at a mean of 1.
     let share = if share > 0.0 { share } else { 1.0 };
-    let mut all = vec![0.0; part.rows.columns()];
-    rows.clone().for_each(|j| part.rows.row(j).for_each(|(i, x)| all[i] += share * part.weight(j) * x * x));
-    Some(all)
+    Some((0..data.gram.nrows()).map(|i| share * data.gram[(i, i)]).collect())
 }
 
 /// The point along a step at which the loss decreases enough.
-fn descend(family: ModelFamily, part: &LabelledRows, theta: &[f64], step: &[f64], sums: &ModelSums) -> Option<Vec<f64>> {
+fn descend(source: &mut dyn Source, theta: &[f64], step: &[f64], sums: &ModelSums) -> Result<Option<Vec<f64>>> {
     let slope = linalg::dot(step, &sums.score);
     let rounding = 256.0 * f64::EPSILON * (sums.loss.abs() + sums.weights);
-    (0..=HALVINGS).find_map(|k| {
+    for k in 0..=HALVINGS {
         let s = 0.5f64.powi(k);
         let next: Vec<f64> = theta.iter().zip(step).map(|(x, p)| s.mul_add(*p, *x)).collect();
-        let after = ModelSums::of(family, part, &next, Want::Loss).loss;
-        (after <= sums.loss - ARMIJO * s * slope + rounding).then_some(next)
-    })
-}
-
-/// The largest change of a predictor in a step.
-fn most_moved(family: ModelFamily, part: &LabelledRows, step: &[f64]) -> f64 {
-    let changes = part.products(0..part.rows.len(), step, family.outputs());
-    changes.iter().fold(0.0, |most, x| most.max(x.abs()))
+        if source.at(&next, Want::Loss)?.loss <= sums.loss - ARMIJO * s * slope + rounding {
+            return Ok(Some(next));
+        }
+    }
+    Ok(None)
 }
 
 /// The columns involved in a step, by the sizes of their numbers; blocks of several outputs count together.
-fn parts_of(part: &LabelledRows, step: &[f64]) -> Vec<usize> {
-    let d = part.rows.columns();
-    let mut sizes = vec![0.0; d];
-    (0..part.rows.len()).for_each(|j| part.rows.row(j).for_each(|(i, x)| sizes[i] += x * x));
-    let share = |i: usize| sizes[i].sqrt() * step.iter().skip(i).step_by(d).fold(0.0, |a: f64, b| a.max(b.abs()));
+fn parts_of(data: &DataSums, step: &[f64]) -> Vec<usize> {
+    let d = data.gram.nrows();
+    let share = |i: usize| data.gram[(i, i)].sqrt() * step.iter().skip(i).step_by(d).fold(0.0, |a: f64, b| a.max(b.abs()));
     let shares: Vec<f64> = (0..d).map(share).collect();
     let most = shares.iter().fold(0.0, |a: f64, b| a.max(*b));
     (0..d).filter(|i| shares[*i] > 0.05 * most).collect()

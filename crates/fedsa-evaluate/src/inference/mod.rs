@@ -12,7 +12,10 @@
 //! (spec/inference.md, section 5.) Features are affine in the columns of the files; coefficients and covariances transform accordingly.
 
 mod agent_sums;
+mod data_sums;
 mod estimate;
+mod layout;
+mod source;
 mod units;
 
 use faer::Mat;
@@ -25,7 +28,10 @@ use fedsa_problems::rows::preparation::targets::Targets;
 use serde::{Deserialize, Serialize};
 
 use agent_sums::{ModelSums, Want};
-use estimate::{NoEstimate, Scaled};
+use data_sums::DataSums;
+use estimate::{Estimate, NoEstimate, Scaled};
+use layout::Layout;
+use source::{OfAgents, OfRows, Source};
 use units::ColumnUnits;
 
 /// The covariance behind standard errors.
@@ -179,23 +185,81 @@ pub fn normal_quantile(level: f64) -> f64 {
 /// mapped to a range; a column called `intercept` next to the model's; a clustered covariance with no more agents than coefficients;
 /// more than [`MAX_COEFFICIENTS`] coefficients; a level outside (0, 1); cancellation.
 pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel: &Cancel) -> Result<Inference> {
+    let (part, family) = (&prepared.train, prepared.train.family);
+    let agents = part.first.windows(2).filter(|at| (at[0]..at[1]).any(|j| part.weight(j) > 0.0)).count();
+    check(prepared, start.len(), how, agents)?;
+    let units = ColumnUnits::of(part);
+    let within = units.apply(part);
+    let mut source = OfRows { family, part: &within };
+    let (mut inference, estimate) = inferred(prepared, &units, &mut source, start, how, cancel)?;
+    let numbers = |want| ModelSums::numbers(start.len(), family, want);
+    // Each step takes an exchange for its sums and one for the loss. The last check and the last sums take one each, and a start at
+    // the mean target one for two numbers.
+    inference.exchanges = 2 * estimate.steps + 2 + usize::from(estimate.is_from_mean);
+    inference.numbers_up =
+        (estimate.steps + 1) * numbers(Want::Step) + estimate.steps + numbers(Want::Covariance) + 2 * usize::from(estimate.is_from_mean);
+    Ok(inference)
+}
+
+/// The vector of sums at theta over the rows of one agent, from which [`infer_by`] computes; `prepared` has that agent's rows only. The
+/// head of `inference/layout.rs` describes the numbers.
+pub fn sums_of_agent(prepared: &Prepared, theta: &[f64], covariance: CovarianceKind) -> Vec<f64> {
+    layout(prepared, covariance).of_agent(&prepared.train, theta)
+}
+
+/// The length of a vector of [`sums_of_agent`].
+pub fn numbers_of_agent(prepared: &Prepared, covariance: CovarianceKind) -> usize {
+    layout(prepared, covariance).numbers()
+}
+
+/// [`infer`] on the rows of agents elsewhere: `ask` returns the sum of the vectors of `agents` agents at a theta ([`sums_of_agent`]), added
+/// in the agents' order. `model` has the family and the transformations, but no rows. The numbers have the bits of one process, except for
+/// columns of extreme sizes, for which one process changes units.
+///
+/// # Errors
+/// As [`infer`], except that a constant target is an exact fit; those of `ask`.
+pub fn infer_by(
+    model: &Prepared,
+    start: &[f64],
+    how: InferenceSettings,
+    agents: usize,
+    ask: &mut dyn FnMut(&[f64]) -> Result<Vec<f64>>,
+) -> Result<Inference> {
+    check(model, start.len(), how, agents)?;
+    let layout = layout(model, how.covariance);
+    let mut source = OfAgents::new(layout, start, ask);
+    let (mut inference, _) = inferred(model, &ColumnUnits::ones(layout.d), &mut source, start, how, &Cancel::never())?;
+    (inference.exchanges, inference.numbers_up) = (source.asked, source.asked * layout.numbers());
+    Ok(inference)
+}
+
+fn layout(prepared: &Prepared, covariance: CovarianceKind) -> Layout {
+    Layout { family: prepared.train.family, d: prepared.train.rows.columns(), covariance }
+}
+
+/// The estimate from these sums, in these units of columns, with its covariance; without exchanges.
+fn inferred(
+    prepared: &Prepared,
+    units: &ColumnUnits,
+    source: &mut dyn Source,
+    start: &[f64],
+    how: InferenceSettings,
+    cancel: &Cancel,
+) -> Result<(Inference, Estimate)> {
     let (family, p) = (prepared.train.family, start.len());
-    check(prepared, p, how)?;
-    let units = ColumnUnits::of(&prepared.train);
-    let part = units.apply(&prepared.train);
-    let estimate = match estimate::estimate(family, &part, prepared.transform.intercept, &units.within(start), cancel)? {
+    let data = source.data()?;
+    let estimate = match estimate::estimate(family, source, &data, prepared.transform.intercept, &units.within(start), cancel)? {
         Ok(estimate) => estimate,
-        Err(why) => return Err(no_estimate(prepared, &why)),
+        Err(why) => return Err(no_estimate(prepared, &data, &why)),
     };
     cancel.check()?;
-    let sums = ModelSums::of(family, &part, &estimate.theta, Want::Covariance);
+    let sums = source.at(&estimate.theta, Want::Covariance)?;
     cancel.check()?;
-    check_residuals(prepared, &sums)?;
+    check_residuals(family, &data, &sums)?;
     let covariance = covariance(family, &sums, how.covariance, p)?;
     let (n, p) = (sums.rows, p as f64);
     let has_dispersion = family.has_dispersion();
     let log_likelihood = family.log_likelihood(&sums.fit, n, sums.weights);
-    let numbers = |want| ModelSums::numbers(start.len(), family, want);
     let mut inference = Inference {
         family,
         covariance: how.covariance,
@@ -212,21 +276,16 @@ pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel:
         reference: prepared.targets.reference().map(|class| class.to_string()),
         coefficients: Vec::new(),
         covariances: Vec::new(),
-        // Each step takes an exchange for its sums and one for the loss. The last check and the last sums take one each, and a start at
-        // the mean target one for two numbers.
-        exchanges: 2 * estimate.steps + 2 + usize::from(estimate.is_from_mean),
-        numbers_up: (estimate.steps + 1) * numbers(Want::Step)
-            + estimate.steps
-            + numbers(Want::Covariance)
-            + 2 * usize::from(estimate.is_from_mean),
+        exchanges: 0,
+        numbers_up: 0,
         theta: units.without(&estimate.theta),
     };
-    inference.name(prepared, &units, &covariance)?;
-    Ok(inference)
+    inference.name(prepared, units, &covariance)?;
+    Ok((inference, estimate))
 }
 
 /// Rejects settings and data for which inference is not defined.
-fn check(prepared: &Prepared, p: usize, how: InferenceSettings) -> Result<()> {
+fn check(prepared: &Prepared, p: usize, how: InferenceSettings, agents: usize) -> Result<()> {
     let family = prepared.train.family;
     require(how.level > 0.0 && how.level < 1.0, "level", how.level, "a number between 0 and 1, such as 0.95")?;
     if !family.has_likelihood() {
@@ -249,7 +308,7 @@ fn check(prepared: &Prepared, p: usize, how: InferenceSettings) -> Result<()> {
     }
     let most = format!("at most {MAX_COEFFICIENTS} of them: fewer columns or principal components");
     require(p <= MAX_COEFFICIENTS, "inference", format!("{p} coefficients"), &most)?;
-    check_agents(prepared, how.covariance, p)
+    check_agents(agents, how.covariance, p)
 }
 
 /// The deviance of an exact fit, from squares of rounding errors, as a share of its value if the residuals were as large as the
@@ -257,18 +316,14 @@ fn check(prepared: &Prepared, p: usize, how: InferenceSettings) -> Result<()> {
 const EXACT: f64 = 1e-26;
 
 /// Rejects a fit without residuals if the dispersion is estimated from them.
-fn check_residuals(prepared: &Prepared, sums: &ModelSums) -> Result<()> {
-    let part = &prepared.train;
-    let size: f64 = match part.family {
-        ModelFamily::Gaussian => (0..part.rows.len()).map(|j| part.weight(j) * part.targets[j].powi(2)).sum(),
-        _ => sums.weights,
-    };
-    let is_beyond = |sum: f64| !sum.is_finite() || sum < f64::MIN_POSITIVE && part.targets.iter().any(|y| *y != 0.0);
-    if part.family.has_dispersion() && (is_beyond(size) || !sums.fit.deviance.is_finite() || !sums.fit.pearson.is_finite()) {
+fn check_residuals(family: ModelFamily, data: &DataSums, sums: &ModelSums) -> Result<()> {
+    let size = if family == ModelFamily::Gaussian { data.squares } else { sums.weights };
+    let is_beyond = |sum: f64| !sum.is_finite() || sum < f64::MIN_POSITIVE && data.nonzero > 0.0;
+    if family.has_dispersion() && (is_beyond(size) || !sums.fit.deviance.is_finite() || !sums.fit.pearson.is_finite()) {
         let what = "targets whose squares are beyond the range of numbers, so that there is no dispersion";
         return Err(Error::data("inference", what, "targets in other units, or no inference").coded(ErrorCode::NoEstimate));
     }
-    if !part.family.has_dispersion() || sums.fit.deviance > EXACT * size {
+    if !family.has_dispersion() || sums.fit.deviance > EXACT * size {
         return Ok(());
     }
     Err(no_residuals("the model fits all rows exactly".into()))
@@ -282,9 +337,7 @@ fn no_residuals(why: String) -> Error {
 
 /// Rejects a clustered covariance whose rank is below the number of coefficients. The scores of G agents sum to 0, so their products
 /// have at most the rank G - 1, and some combinations of coefficients would have no variance.
-fn check_agents(prepared: &Prepared, kind: CovarianceKind, p: usize) -> Result<()> {
-    let part = &prepared.train;
-    let agents = part.first.windows(2).filter(|at| (at[0]..at[1]).any(|j| part.weight(j) > 0.0)).count();
+fn check_agents(agents: usize, kind: CovarianceKind, p: usize) -> Result<()> {
     if kind != CovarianceKind::Clustered || agents > p {
         return Ok(());
     }
@@ -436,11 +489,12 @@ fn extremes(part: &LabelledRows, column: usize) -> (f64, f64) {
 }
 
 /// The message that columns are combinations of others, with advice.
-fn no_single_value(prepared: &Prepared, columns: &[(usize, Vec<usize>)]) -> (String, &'static str) {
+fn no_single_value(prepared: &Prepared, rows: usize, columns: &[(usize, Vec<usize>)]) -> (String, &'static str) {
     let name = |i: &usize| feature(prepared, *i);
     let is_intercept = |i: usize| prepared.transform.intercept && i + 1 == prepared.train.rows.columns();
     let ends = |column: usize, others: &[usize]| match others {
-        [only] if is_intercept(*only) => Some(extremes(&prepared.train, column)),
+        // Without rows the numbers of a column are unknown.
+        [only] if is_intercept(*only) && !prepared.train.rows.is_empty() => Some(extremes(&prepared.train, column)),
         _ => None,
     };
     let sentence = |(column, others): &(usize, Vec<usize>)| match (&others[..], ends(*column, others)) {
@@ -458,22 +512,22 @@ fn no_single_value(prepared: &Prepared, columns: &[(usize, Vec<usize>)]) -> (Str
     } else {
         "columns that are not combinations of others: `drop` names those to leave out"
     };
-    let (rows, coefficients) = (prepared.train.rows.len(), prepared.train.rows.columns());
+    let coefficients = prepared.train.rows.columns();
     let few = if rows < coefficients { format!("{rows} rows for {coefficients} coefficients: ") } else { String::new() };
     (format!("{few}collinear columns, whose coefficients have no single value: {shown}{more}"), help)
 }
 
 /// The error for a missing estimate, with the names of columns.
-fn no_estimate(prepared: &Prepared, why: &NoEstimate) -> Error {
+fn no_estimate(prepared: &Prepared, data: &DataSums, why: &NoEstimate) -> Error {
     let name = |i: &usize| feature(prepared, *i);
     let (what, help) = match why {
-        NoEstimate::Collinear(columns) => no_single_value(prepared, columns),
+        NoEstimate::Collinear(columns) => no_single_value(prepared, data.rows as usize, columns),
         NoEstimate::Separated(columns) => {
             let intercept = prepared.transform.intercept.then(|| prepared.train.rows.columns() - 1);
             let others: Vec<usize> = columns.iter().copied().filter(|i| Some(*i) != intercept).collect();
             let columns = if others.is_empty() { columns } else { &others };
             let names = listed(&columns.iter().map(name).collect::<Vec<_>>());
-            if prepared.train.targets.iter().all(|y| *y == 0.0) && others.is_empty() {
+            if data.nonzero == 0.0 && others.is_empty() {
                 let what = "no estimate of greatest likelihood: all rows have the target 0, and the intercept falls without bound";
                 return Error::new("inference", what, "targets that are not all 0").coded(ErrorCode::NoEstimate);
             }

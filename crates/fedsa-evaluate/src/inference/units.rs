@@ -17,6 +17,11 @@ impl ColumnUnits {
         Self { factors: part.column_sizes().into_iter().map(moderate).collect() }
     }
 
+    /// The units of d columns as they are.
+    pub fn ones(d: usize) -> Self {
+        Self { factors: vec![1.0; d] }
+    }
+
     /// The factor of column i.
     pub fn factor(&self, i: usize) -> f64 {
         self.factors[i]

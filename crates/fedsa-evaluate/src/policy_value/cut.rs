@@ -72,11 +72,22 @@ pub(super) struct ByWeights {
 }
 
 impl ByWeights {
-    /// The standard error for all agents, from the `V_i` (or their replacements) of all episodes with a start in the order of agents.
-    pub fn of_all(agents: &[Self], values: &[f64]) -> f64 {
-        let parts: Vec<f64> = agents.iter().flat_map(|agent| agent.with_start.iter().map(|both| both[0])).collect();
-        let without: f64 = agents.iter().map(|agent| agent.without[0]).sum();
-        squares(values, &parts, without).sqrt().hypot(agents.first().map_or(0.0, |agent| agent.not_known[0]))
+    /// The sum over an agent's episodes, `sum_i ((V_i - J) / n + x_i)^2` and that of episodes whose start is not known, for the value J of
+    /// all n episodes.
+    pub fn squares(&self, values: &[f64], mean: f64, n: f64) -> f64 {
+        let part = |i: usize| self.with_start.get(i).map_or(0.0, |both| both[0]);
+        let with_start: f64 = values.iter().enumerate().map(|(i, value)| ((value - mean) / n + part(i)).powi(2)).sum();
+        with_start + self.without[0]
+    }
+
+    /// The standard error for all n episodes, from the sum of [`ByWeights::squares`] over agents.
+    pub fn of_all(squares: f64, n: f64, not_known: f64) -> f64 {
+        (correction(n) * squares).sqrt().hypot(not_known)
+    }
+
+    /// The part of the value of all agents that the data do not determine.
+    pub fn not_known(agents: &[Self]) -> f64 {
+        agents.first().map_or(0.0, |agent| agent.not_known[0])
     }
 
     /// The standard error of an agent with these `V_i`, with `n` episodes in all.
@@ -94,6 +105,49 @@ fn squares(values: &[f64], parts: &[f64], more: f64) -> f64 {
     let part = |i: usize| parts.get(i).copied().unwrap_or(0.0);
     let sum: f64 = values.iter().enumerate().map(|(i, value)| ((value - mean) / n + part(i)).powi(2)).sum();
     correction(n) * (sum + more)
+}
+
+/// The fit to all transitions, and the directions that they do not determine.
+struct Directions {
+    theta: Vec<f64>,
+    matrix: Mat<f64>,
+    undetermined: Vec<Vec<f64>>,
+}
+
+impl Directions {
+    fn of(rule: FitRule, total: &EpisodeSums) -> Self {
+        Self { theta: total.some_weights(rule.ridge), matrix: total.matrix(rule.ridge), undetermined: total.undetermined() }
+    }
+}
+
+/// `A^-T D`.
+fn towards(matrix: &Mat<f64>, cut: &Bootstrapped, n: usize) -> Vec<f64> {
+    match cut.features.is_empty() || n == 0 {
+        true => vec![0.0; matrix.nrows()],
+        false => some_solution(&matrix.transpose().to_owned(), &cut.features.iter().map(|x| x / n as f64).collect::<Vec<_>>()),
+    }
+}
+
+/// The reduction of a value by the ridge, plus the part of its bootstrapped part that the data do not determine.
+fn not_determined(
+    rule: FitRule,
+    total: &EpisodeSums,
+    (undetermined, theta): (&[Vec<f64>], &[f64]),
+    cut: &Bootstrapped,
+    n: usize,
+    towards: &[f64],
+) -> f64 {
+    let open = left_open(undetermined, &cut.features, theta) / n.max(1) as f64;
+    (rule.ridge * total.transitions * dot(towards, theta)).hypot(open)
+}
+
+/// [`ByWeights::not_known`] of n episodes of all agents with these bootstrapped parts.
+pub(super) fn not_known_of_all(rule: FitRule, total: &EpisodeSums, cut: &Bootstrapped, n: usize) -> f64 {
+    if cut.features.is_empty() {
+        return 0.0;
+    }
+    let Directions { theta, matrix, undetermined } = Directions::of(rule, total);
+    not_determined(rule, total, (&undetermined, &theta), cut, n, &towards(&matrix, cut, n))
 }
 
 /// The contributions of all agents' episodes through the weights fitted to `total`, if these are bootstrapped at the ends of the
@@ -115,18 +169,12 @@ pub(super) fn by_weights(
         return Ok(vec![ByWeights::default(); sources.len()]);
     }
     let (d, several) = (view.len(), sources.len() > 1);
-    let (theta, matrix, undetermined) = (total.some_weights(rule.ridge), total.matrix(rule.ridge), total.undetermined());
-    // A^-T D.
-    let towards = |cut: &Bootstrapped, n: usize| match cut.features.is_empty() || n == 0 {
-        true => vec![0.0; d],
-        false => some_solution(&matrix.transpose().to_owned(), &cut.features.iter().map(|x| x / n as f64).collect::<Vec<_>>()),
-    };
-    let common = towards(&all, counts.iter().sum());
-    let own: Vec<Vec<f64>> = (0..sources.len()).map(|c| if several { towards(cut[c], counts[c]) } else { common.clone() }).collect();
-    let not_known = |cut: &Bootstrapped, n: usize, towards: &[f64]| {
-        let open = left_open(&undetermined, &cut.features, &theta) / n.max(1) as f64;
-        (rule.ridge * total.transitions * dot(towards, &theta)).hypot(open)
-    };
+    let Directions { theta, matrix, undetermined } = Directions::of(rule, total);
+    let common = towards(&matrix, &all, counts.iter().sum());
+    let own = (0..sources.len()).map(|c| if several { towards(&matrix, cut[c], counts[c]) } else { common.clone() });
+    let own: Vec<Vec<f64>> = own.collect();
+    let not_known =
+        |cut: &Bootstrapped, n: usize, towards: &[f64]| not_determined(rule, total, (&undetermined, &theta), cut, n, towards);
     let of_agent = |c: usize| -> Result<(ByWeights, f64, Mat<f64>)> {
         let (mut found, mut own_squares) = (ByWeights::default(), 0.0);
         found.not_known = [not_known(&all, counts.iter().sum(), &common), not_known(cut[c], counts[c], &own[c])];

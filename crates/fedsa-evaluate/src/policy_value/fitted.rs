@@ -33,7 +33,7 @@ const MAX_WORK: f64 = 4e9;
 
 /// A fit, and the quantities for its errors.
 pub(super) struct Fit {
-    sums: EpisodeSums,
+    pub sums: EpisodeSums,
     rule: FitRule,
     pub theta: Vec<f64>,
     /// `A^-1`, or the pseudo-inverse.
@@ -42,7 +42,7 @@ pub(super) struct Fit {
     null: Vec<Vec<f64>>,
     /// The reduction of the weights by the ridge to first order, `eps n_t A^-1 theta`.
     shrinkage: Vec<f64>,
-    kind: IntervalKind,
+    pub kind: IntervalKind,
 }
 
 impl Fit {
@@ -144,16 +144,16 @@ pub(super) fn episodes(
 }
 
 /// Start states whose mean value is estimated, of all agents or of one.
-struct Starts {
-    count: f64,
-    mean: Vec<f64>,
+pub(super) struct Starts {
+    pub count: f64,
+    pub mean: Vec<f64>,
     value: f64,
     /// The reduction of the value by the ridge, plus its undetermined part; NaN if the data do not determine the value.
     not_known: f64,
 }
 
 impl Starts {
-    fn new(count: f64, mean: Vec<f64>, fit: &Fit) -> Self {
+    pub fn new(count: f64, mean: Vec<f64>, fit: &Fit) -> Self {
         let (value, shrinkage) = (dot(&mean, &fit.theta), dot(&mean, &fit.shrinkage));
         Self { count, not_known: shrinkage.hypot(left_open(&fit.null, &mean, &fit.theta)), mean, value }
     }
@@ -171,7 +171,7 @@ impl Starts {
     }
 
     /// The estimate from the sum of squares of the episodes' contributions.
-    fn estimate(&self, squares: f64, effective: f64, level: f64) -> ValueEstimate {
+    pub fn estimate(&self, squares: f64, effective: f64, level: f64) -> ValueEstimate {
         ValueEstimate::new(self.value, squares.sqrt().hypot(self.not_known), self.count as usize, effective, level)
     }
 }
@@ -182,20 +182,20 @@ pub(super) fn correction(n: f64) -> f64 {
 }
 
 /// The sums over an agent's episodes.
-struct Squares {
+pub(super) struct Squares {
     /// Squared contributions to the value of all start states, and of the agent's own.
-    all: f64,
+    pub all: f64,
     own: f64,
     /// The sum of `(m_c' e_i)^2`.
     own_weights: f64,
     /// `sum_i e_i e_i'`; none with one agent.
     changes: Option<Mat<f64>>,
     /// The sums of the mean ratios of episodes, and of their squares.
-    ratios: (f64, f64),
+    pub ratios: (f64, f64),
 }
 
 impl Squares {
-    fn of(source: &dyn LogSource, view: View<'_>, fit: &Fit, all: &Starts, own: Option<&Starts>) -> Result<Self> {
+    pub fn of(source: &dyn LogSource, view: View<'_>, fit: &Fit, all: &Starts, own: Option<&Starts>) -> Result<Self> {
         let (d, several) = (fit.theta.len(), own.is_some());
         let mut squares = Self { all: 0.0, own: 0.0, own_weights: 0.0, changes: None, ratios: (0.0, 0.0) };
         let mut changes = Mat::zeros(d * usize::from(several), d * usize::from(several));
@@ -225,7 +225,7 @@ impl Squares {
 }
 
 /// `(sum w)^2 / sum w^2`.
-fn effective((sum, squares): (f64, f64)) -> f64 {
+pub(super) fn effective((sum, squares): (f64, f64)) -> f64 {
     if squares > 0.0 { sum * sum / squares } else { 0.0 }
 }
 

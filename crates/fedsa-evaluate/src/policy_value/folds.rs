@@ -190,7 +190,7 @@ impl Summing {
 }
 
 /// The sums of one agent, for each fold.
-fn of_agent(source: &dyn LogSource, view: View<'_>, rule: FitRule, draw: &mut FoldDraw) -> Result<Vec<EpisodeSums>> {
+pub(super) fn of_agent(source: &dyn LogSource, view: View<'_>, rule: FitRule, draw: &mut FoldDraw) -> Result<Vec<EpisodeSums>> {
     let d = view.len();
     let mut folds: Vec<Summing> = (0..FOLDS).map(|_| Summing::new(d)).collect();
     let (mut trace, mut fold) = (vec![0.0; d], 0);

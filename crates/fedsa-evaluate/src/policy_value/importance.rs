@@ -23,20 +23,24 @@ use super::weights::Weights;
 
 /// The episodes of an agent, or of all.
 #[derive(Debug, Clone, Default)]
-struct Episodes {
-    /// `V_i`.
-    values: Vec<f64>,
+pub(super) struct Episodes {
+    /// `V_i`; of all agents only their number and sum.
+    pub values: Vec<f64>,
+    /// The number of `V_i`, and their sum, which is added agent by agent.
+    pub count: usize,
+    pub sum: f64,
     /// The sum of the returns with v = q = 0.
-    plain: f64,
+    pub plain: f64,
     /// The sum of `v(s_0)`.
-    starts: f64,
-    cut: Bootstrapped,
-    weights: Weights,
+    pub starts: f64,
+    pub cut: Bootstrapped,
+    pub weights: Weights,
 }
 
 impl Episodes {
     fn join(&mut self, other: &Self) {
-        self.values.extend_from_slice(&other.values);
+        self.count += other.count;
+        self.sum += other.sum;
         self.plain += other.plain;
         self.starts += other.starts;
         self.cut.join(&other.cut);
@@ -44,9 +48,13 @@ impl Episodes {
     }
 
     /// The mean of `V_i`, with this standard error.
-    fn estimate(&self, se: f64, gamma: f64, level: f64) -> ValueEstimate {
-        let n = self.values.len();
-        ValueEstimate::new(self.values.iter().sum::<f64>() / n as f64, se, n, self.weights.effective(gamma), level)
+    pub fn estimate(&self, se: f64, gamma: f64, level: f64) -> ValueEstimate {
+        ValueEstimate::new(self.mean(), se, self.count, self.weights.effective(gamma), level)
+    }
+
+    /// J.
+    pub fn mean(&self) -> f64 {
+        self.sum / self.count as f64
     }
 }
 
@@ -95,7 +103,7 @@ impl<'a> Sum<'a> {
 }
 
 /// The episodes of an agent with a start, using the weights of each fold.
-fn of_agent(source: &dyn LogSource, view: View<'_>, rule: FitRule, thetas: &[Vec<f64>], mut draw: FoldDraw) -> Result<Episodes> {
+pub(super) fn of_agent(source: &dyn LogSource, view: View<'_>, rule: FitRule, thetas: &[Vec<f64>], mut draw: FoldDraw) -> Result<Episodes> {
     let (mut episodes, mut fold, mut sum) = (Episodes::default(), 0, None);
     walk(source, view, rule.trace, &mut |event| match event {
         Walk::Step(step) => {
@@ -117,11 +125,21 @@ fn of_agent(source: &dyn LogSource, view: View<'_>, rule: FitRule, thetas: &[Vec
             }
         }
     })?;
+    (episodes.count, episodes.sum) = (episodes.values.len(), episodes.values.iter().sum());
     Ok(episodes)
 }
 
+/// The weights of each fold, from the sums of the other folds.
+pub(super) fn weights_of_folds(folds: &[EpisodeSums], total: &EpisodeSums, rule: FitRule) -> Vec<Vec<f64>> {
+    parallel::map(FOLDS, |k| {
+        let mut others = total.clone();
+        others.add(-1.0, &folds[k]);
+        others.some_weights(rule.ridge)
+    })
+}
+
 /// `h_i` of the episodes of an agent under some normalisers.
-fn influences(
+pub(super) fn influences(
     source: &dyn LogSource,
     view: View<'_>,
     rule: FitRule,
@@ -175,20 +193,28 @@ fn self_normalised(
 ) -> Result<Option<EstimateTable>> {
     let gamma = rule.trace.gamma;
     let Summed { agents, all, by_weights } = summed;
-    let of = |episodes: &Episodes| Normaliser::new(&episodes.weights, episodes.values.len(), gamma);
+    let of = |episodes: &Episodes| Normaliser::new(&episodes.weights, episodes.count, gamma);
     let (Some(common), Some(own)) = (of(all), agents.iter().map(of).collect::<Option<Vec<_>>>()) else { return Ok(None) };
     let found = parallel::try_map_shared(sources.len(), |c| {
         influences(&*sources[c], view, rule, thetas, FoldDraw::new(seed, c), &[&common, &own[c]])
     })?;
     let estimate = |by: &Normaliser, episodes: &Episodes, se: f64| {
-        let n = episodes.values.len();
+        let n = episodes.count;
         ValueEstimate::new(by.value(episodes.starts / n as f64), se, n, episodes.weights.effective(gamma), level)
     };
     let named = (0..sources.len()).filter(|c| !agents[*c].values.is_empty());
-    let of_agent = |c: usize| estimate(&own[c], &agents[c], by_weights[c].of_agent(&found[c][1], all.values.len()));
+    let of_agent = |c: usize| estimate(&own[c], &agents[c], by_weights[c].of_agent(&found[c][1], all.count));
     let named = named.map(|c| (sources[c].name().to_string(), of_agent(c))).collect();
-    let h: Vec<f64> = found.iter().flat_map(|by| by[0].iter().copied()).collect();
-    Ok(Some(EstimateTable { all: estimate(&common, all, ByWeights::of_all(by_weights, &h)), own: Vec::new(), shared: named }))
+    let mean = found.iter().map(|by| by[0].iter().sum::<f64>()).sum::<f64>() / all.count as f64;
+    let values: Vec<&[f64]> = found.iter().map(|by| &by[0][..]).collect();
+    let se = error_of_all(by_weights, &values, mean, all.count);
+    Ok(Some(EstimateTable { all: estimate(&common, all, se), own: Vec::new(), shared: named }))
+}
+
+/// The standard error for all n episodes with this mean of their values, agent by agent.
+fn error_of_all(agents: &[ByWeights], values: &[&[f64]], mean: f64, n: usize) -> f64 {
+    let squares = agents.iter().zip(values).map(|(agent, values)| agent.squares(values, mean, n as f64)).sum();
+    ByWeights::of_all(squares, n as f64, ByWeights::not_known(agents))
 }
 
 /// An agent's entry of a table under shared weights.
@@ -209,15 +235,11 @@ pub(super) fn weighted(
     (level, has_ratios): (f64, bool),
 ) -> Result<Option<WeightedValue>> {
     let total = EpisodeSums::total(folds, folds[0].b.len());
-    let thetas = parallel::map(FOLDS, |k| {
-        let mut others = total.clone();
-        others.add(-1.0, &folds[k]);
-        others.some_weights(rule.ridge)
-    });
+    let thetas = weights_of_folds(folds, &total, rule);
     let agents = parallel::try_map_shared(sources.len(), |c| of_agent(&*sources[c], view, rule, &thetas, FoldDraw::new(seed, c)))?;
     let mut all = Episodes::default();
     agents.iter().for_each(|own| all.join(own));
-    let n = all.values.len();
+    let n = all.count;
     if n == 0 {
         return Ok(None);
     }
@@ -229,7 +251,9 @@ pub(super) fn weighted(
     let named = named
         .map(|(source, (own, by_weights))| (source.name().to_string(), own.estimate(by_weights.of_agent(&own.values, n), gamma, level)));
     let shared = named.collect();
-    let table = EstimateTable { all: all.estimate(ByWeights::of_all(&by_weights, &all.values), gamma, level), own: Vec::new(), shared };
+    let values: Vec<&[f64]> = agents.iter().map(|own| &own.values[..]).collect();
+    let se = error_of_all(&by_weights, &values, all.mean(), n);
+    let table = EstimateTable { all: all.estimate(se, gamma, level), own: Vec::new(), shared };
     let summed = Summed { agents: &agents, all: &all, by_weights: &by_weights };
     let self_normalised = match has_ratios {
         true => self_normalised(sources, view, rule, (&thetas, seed), &summed, level)?,

@@ -12,8 +12,8 @@
 //! - **Doubly robust** (`doubly_robust`), if actions are logged with the probabilities of the evaluated policy: as by importance
 //!   sampling, with action values q fitted without ratios. Its mean is right if the ratios are right or q is right.
 //!
-//! Agents send sums over their episodes: A and b of each fold, the features of start states, and the sums of squares and of weights.
-//! The contributions of single episodes stay with the agents.
+//! Agents send sums over their episodes ([`ValueStages`]): A and b of each fold, the features of start states, and the sums of squares and
+//! of weights. The contributions of single episodes stay with the agents.
 
 mod cut;
 mod estimates;
@@ -21,6 +21,7 @@ mod fitted;
 mod folds;
 mod importance;
 mod normalised;
+mod stages;
 mod student;
 mod walk;
 mod weights;
@@ -34,6 +35,7 @@ use fedsa_problems::logs::survey::Surveyed;
 use fitted::Fit;
 pub use folds::FOLDS;
 use folds::{EpisodeSums, FitRule};
+pub use stages::{AfterStages, ValueStages};
 pub use student::t_quantile;
 use walk::View;
 

@@ -1,7 +1,7 @@
 //! The importance weights of episodes at each step, as sums that agents send.
 
 /// The most steps of an episode for which weights are kept.
-const HORIZON: usize = 1 << 14;
+pub(super) const HORIZON: usize = 1 << 14;
 
 /// The weights `rho_{0:t}` of episodes at each step. A finished episode keeps its last weight.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +19,45 @@ pub(super) struct Weights {
 }
 
 impl Weights {
+    /// The weights of n episodes of one step, each 1.
+    pub fn even(n: f64) -> Self {
+        Self { going: vec![(n, n)], errors: vec![0.0], is_long: false, count: vec![n], ended: Vec::new() }
+    }
+
+    /// The sums as numbers, for episodes of at most `steps` steps: six for each step, and three more.
+    pub fn numbers(&self, steps: usize) -> Vec<f64> {
+        let pair = |all: &[(f64, f64)], t: usize| all.get(t).copied().unwrap_or_default();
+        let one = |all: &[f64], t: usize| all.get(t).copied().unwrap_or_default();
+        let at = |t: usize| {
+            let (going, ended) = (pair(&self.going, t), pair(&self.ended, t));
+            [going.0, going.1, one(&self.errors, t), one(&self.count, t), ended.0, ended.1]
+        };
+        let (last, of_last) = (pair(&self.ended, steps), f64::from(self.is_long));
+        (0..steps).flat_map(at).chain([last.0, last.1, of_last]).collect()
+    }
+
+    /// The length of [`Weights::numbers`].
+    pub fn length(steps: usize) -> usize {
+        6 * steps + 3
+    }
+
+    /// The sums of such numbers.
+    pub fn of_numbers(numbers: &[f64]) -> Self {
+        let (rows, rest) = numbers.as_chunks::<6>();
+        let mut all = Self::default();
+        for [going, going_squares, error, count, ended, ended_squares] in rows {
+            all.going.push((*going, *going_squares));
+            all.errors.push(*error);
+            all.count.push(*count);
+            all.ended.push((*ended, *ended_squares));
+        }
+        if let [last, squares, is_long] = rest {
+            all.ended.push((*last, *squares));
+            all.is_long = *is_long > 0.0;
+        }
+        all
+    }
+
     pub fn see(&mut self, t: usize, weight: f64, error: f64) {
         if t >= HORIZON {
             self.is_long = true;

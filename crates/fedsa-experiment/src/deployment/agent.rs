@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fedsa::cancel::Cancel;
+use fedsa::columns::RunningMoments;
 use fedsa::enrolment::{self, Admission, Applicant, ColumnSummary};
 use fedsa::error::{Error, ErrorKind, Result};
 use fedsa::federation::Federation;
@@ -68,10 +69,12 @@ pub struct LocalAgent {
     refusal: Option<Error>,
     /// The file that records what leaves.
     audit: Option<Audit>,
+    /// The rows as prepared, read again for questions after the last round.
+    prepared: Option<Prepared>,
 }
 
 /// The state of an agent since its admission.
-struct Joined {
+pub(super) struct Joined {
     /// The admission, with the start and the columns of all agents.
     admission: Vec<u8>,
     /// The last announced epoch since.
@@ -79,6 +82,21 @@ struct Joined {
     federation: Federation,
     agent: usize,
     node: ClientNode,
+}
+
+impl Joined {
+    pub(super) fn federation(&self) -> &Federation {
+        &self.federation
+    }
+
+    pub(super) fn number(&self) -> usize {
+        self.agent
+    }
+
+    /// This agent's weight.
+    pub(super) fn weight(&self) -> f64 {
+        self.federation.weights()[self.agent]
+    }
 }
 
 /// The saved state: a keyed hash of its data; and once admitted, the admission, the last announcement of an epoch, and the state of the
@@ -131,7 +149,7 @@ impl LocalAgent {
         let files = DiskFiles::new(places.clone()).with_cancel(cancel);
         let experiment = Experiment::read(document.clone())?;
         let own = OwnData::read(deployment, &experiment, &files, &rules)?;
-        let OwnData { rows, columns, mut field, form, unprepared, width, is_open, mut refusal } = own;
+        let OwnData { rows, weighted, columns, mut field, form, unprepared, width, is_open, mut refusal } = own;
         if field.is_none() && unprepared.is_none() && !is_open {
             field = Some(built(&experiment, &files)?);
         }
@@ -139,7 +157,7 @@ impl LocalAgent {
             refusal = refusal.or(rules.check_parameters(field.dim(), rows, None).err());
         }
         cancel.check()?;
-        let mut applicant = Applicant::new(&deployment.terms, rows).with_columns(columns);
+        let mut applicant = Applicant::new(&deployment.terms, rows).with_weighted(weighted).with_columns(columns);
         if let Some(field) = &field {
             applicant = applicant.with_dim(field.dim());
         }
@@ -172,6 +190,7 @@ impl LocalAgent {
             rows,
             refusal,
             audit: None,
+            prepared: None,
         })
     }
 
@@ -237,6 +256,9 @@ impl LocalAgent {
         }
         if enrolment::is_announcement(bytes) {
             return self.regroup(bytes).map(|()| None);
+        }
+        if enrolment::is_question(bytes) {
+            return self.sums(bytes).map(Some);
         }
         if enrolment::is_enrolment(bytes) {
             let application = self.applicant.apply(bytes)?;
@@ -306,8 +328,49 @@ impl LocalAgent {
             Some(own) => own,
             None => OwnRows::read(&experiment, &self.files)?,
         };
-        let all = levels::levels_of(LevelsForm::of(&own.levels), columns, &levels::preparation(&experiment)?);
-        own.build(&experiment, &self.files, Some(all)).map(|(field, _)| field)
+        own.build(&experiment, &self.files, Some(columns)).map(|(field, _)| field)
+    }
+
+    pub(super) fn deployment(&self) -> &Deployment {
+        &self.deployment
+    }
+
+    pub(super) fn joined(&self) -> Option<&Joined> {
+        self.joined.as_ref()
+    }
+
+    /// The problem on its own data.
+    pub(super) fn own_field(&self) -> Result<Arc<dyn Field>> {
+        let field = self.field.as_ref().or(self.with_columns.as_ref().map(|(_, field)| field));
+        field.cloned().ok_or_else(|| Error::refused_message("a question about sums before the data are prepared", "an admission"))
+    }
+
+    /// Its logs, which are read again, with the ranges of all agents' columns.
+    pub(super) fn surveyed(&self) -> Result<(Logs, Surveyed)> {
+        let document = match &self.with_columns {
+            Some((columns, _)) => with_ranges(&self.document, columns)?,
+            None => self.document.clone(),
+        };
+        let logs: Logs = settings_of(&Experiment::read(document)?)?;
+        let surveyed = logs.survey(&self.files).map_err(|e| e.inside("problem"))?;
+        if surveyed.transitions() as u64 != self.applicant.rows() {
+            return Err(other_data());
+        }
+        Ok((logs, surveyed))
+    }
+
+    /// Its prepared rows, which are read again: the problem keeps them in another form.
+    pub(super) fn prepared(&mut self) -> Result<&Prepared> {
+        if self.prepared.is_none() {
+            let experiment = Experiment::read(self.document.clone())?;
+            let own = OwnRows::read(&experiment, &self.files)?;
+            if own.rows != self.applicant.rows() {
+                return Err(other_data());
+            }
+            let columns = self.with_columns.as_ref().map(|(columns, _)| &columns[..]);
+            self.prepared = Some(own.prepared(&experiment, &self.files, columns)?);
+        }
+        Ok(self.prepared.as_ref().expect("the rows were prepared"))
     }
 
     /// The state as bytes. An agent that saves it before each answer leaves can be restarted at any time.
@@ -368,6 +431,8 @@ fn built(experiment: &Experiment, files: &DiskFiles) -> Result<Arc<dyn Field>> {
 #[derive(Default)]
 struct OwnData {
     rows: u64,
+    /// The sum of their weights, if rows have weights.
+    weighted: Option<f64>,
     columns: Vec<ColumnSummary>,
     field: Option<Arc<dyn Field>>,
     form: Option<String>,
@@ -400,15 +465,15 @@ impl OwnData {
                 let how = levels::preparation(experiment)?;
                 let (rows, width) = (own.rows, own.levels.plain + own.levels.categories.len());
                 let refusal = broken(rules.check_rows(&own.sets, &own.levels, &how, rows))?;
-                if own.levels.are_known() {
+                let (columns, weighted) = (levels::summaries(&own.levels, rows, &own.moments)?, own.weighted);
+                if own.levels.are_known() && own.moments.is_empty() {
                     let (field, form) = own.build(experiment, files, None)?;
-                    return Ok(Self { rows, field: Some(field), form: Some(form), width, refusal, ..Self::default() });
+                    return Ok(Self { rows, weighted, columns, field: Some(field), form: Some(form), width, refusal, ..Self::default() });
                 }
-                let columns = levels::summaries(&own.levels, rows)?;
                 levels::check_targets(experiment)?;
                 how.check_rows(&own.sets, &own.levels).map_err(|e| e.inside("problem"))?;
                 let form = Some(json!(LevelsForm::of(&own.levels)).to_string());
-                Ok(Self { rows, columns, form, unprepared: Some(own), width, refusal, ..Self::default() })
+                Ok(Self { rows, weighted, columns, form, unprepared: Some(own), width, refusal, ..Self::default() })
             }
             Source::Generated => Ok(Self { rows: 1, ..Self::default() }),
         }
@@ -424,12 +489,16 @@ fn broken(checked: Result<()>) -> Result<Option<Error>> {
 }
 
 /// An agent's rows as read from files.
-struct OwnRows {
-    sets: Vec<Dataset>,
+pub(super) struct OwnRows {
+    pub(super) sets: Vec<Dataset>,
     /// Their levels and classes.
-    levels: RowLevels,
+    pub(super) levels: RowLevels,
     /// The number of fitted rows.
-    rows: u64,
+    pub(super) rows: u64,
+    /// The sum of their weights, if rows have weights.
+    weighted: Option<f64>,
+    /// The moments of their plain columns, if features are standardised.
+    moments: Vec<RunningMoments>,
 }
 
 impl OwnRows {
@@ -440,20 +509,23 @@ impl OwnRows {
         let inside = |e: Error| e.inside("problem");
         let mut sets = how.read(files).map_err(inside)?;
         let levels = how.levels_of(&mut sets).map_err(inside)?;
-        let all: usize = sets.iter().map(|set| set.rows.len()).sum();
-        Ok(Self { sets, levels, rows: how.samples.unwrap_or(all) as u64 })
+        levels::check_standardise(&how, &levels)?;
+        let fitted = how.fitted_rows(&sets).map_err(inside)?;
+        let weights = how.weights_of(&sets, &fitted).map_err(inside)?;
+        let moments = if how.standardise { how.moments_of(&sets, &levels, &fitted, &weights) } else { Vec::new() };
+        let weighted = how.special.row_weights.is_some().then(|| weights.iter().sum());
+        Ok(Self { sets, levels, rows: how.samples.unwrap_or(fitted.len()) as u64, weighted, moments })
     }
 
     /// The problem on these rows with the levels and classes of all agents, or their own, and their form.
-    fn build(self, experiment: &Experiment, files: &DiskFiles, all: Option<RowLevels>) -> Result<(Arc<dyn Field>, String)> {
+    fn build(self, experiment: &Experiment, files: &DiskFiles, columns: Option<&[ColumnSummary]>) -> Result<(Arc<dyn Field>, String)> {
         let (kind, table) = made::problem_of(experiment);
-        let sets = self.sets;
+        let (own, sets) = (LevelsForm::of(&self.levels), self.sets);
         // The kinds differ only in the types of their settings.
         macro_rules! built_as {
             ($kind:ty) => {{
                 let settings: $kind = settings_of(experiment)?;
-                let how = settings.preparation();
-                let how = if let Some(all) = all { how.with_levels(all) } else { how };
+                let how = levels::of_all(settings.preparation(), own, columns);
                 let memory = <$kind>::memory_by(&how, &sets, rayon::current_num_threads());
                 let mut form = String::new();
                 let problem = BuiltProblem::of_data(experiment, files, memory, |sampling| {

@@ -56,7 +56,7 @@ impl DeployedRun {
     #[must_use]
     pub fn with_members(self, membership: &Membership) -> Self {
         let members = membership.members();
-        let rows: Vec<f64> = members.iter().map(|one| one.rows as f64).collect();
+        let rows: Vec<f64> = members.iter().map(|one| one.weighted.unwrap_or(one.rows as f64)).collect();
         let note = far_from_rows(membership.federation().weights(), &rows, |c| members[c].sender.clone());
         Self { notes: self.notes.into_iter().chain(note).collect(), ..self }
     }

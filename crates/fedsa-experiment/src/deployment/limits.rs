@@ -22,10 +22,13 @@ const fn limit(setting: &'static str, task: &'static str, why: &'static str, ins
 
 /// All limits.
 pub const LIMITS: &[Limit] = &[
-    limit("inference", "fit", "standard errors need sums over the rows of all agents that no message carries", "no `inference`"),
-    limit("standardise", "fit", "means and deviations need the rows of all agents", "columns that are scaled before, or no `standardise`"),
+    limit(
+        "standardise",
+        "fit",
+        "agents do not tell moments of LIBSVM columns, nor levels of categories of fitted rows alone (`holdout`, `row_weights`)",
+        "columns that are scaled before, or no `standardise` beside these",
+    ),
     limit("pca", "fit", "principal components need the rows of all agents", "features that are projected before, or no `pca`"),
-    limit("row_weights", "fit", "agents tell their numbers of rows, not the weights of rows", "no `row_weights`"),
     limit(
         "target_range",
         "fit",
@@ -37,7 +40,7 @@ pub const LIMITS: &[Limit] = &[
     limit("agent_column", "evaluate", "the rows of a machine are those of one agent", "a file for each agent, and no `agent_column`"),
     limit("scaling", "evaluate", "this scaling needs the transitions of all agents", "`scaling = \"none\"`"),
     limit("features", "evaluate", "quantiles and standard deviations need the states of all agents", "features without them"),
-    limit("holdout", "all", "an agent does not know which rows or episodes would be held out", "no `holdout`"),
+    limit("holdout", "evaluate", "errors on held-out episodes need the episodes of all agents", "no `holdout`"),
     limit("sweep", "all", "a federation runs one point", "no sweeps and no variants"),
     limit("method", "all", "a federation runs one method", "one method"),
     limit("controls", "all", "the root is not known before a federation", "no initial controls"),
@@ -50,10 +53,10 @@ pub const LIMITS: &[Limit] = &[
         "`rounds`, and no target; or a method such as newton, lbfgs, fednl, fedhsa or lstd",
     ),
     limit(
-        "the value of the policy",
+        "values of single agents",
         "evaluate",
-        "returns and standard errors need the episodes of all agents",
-        "`fedsa predict` for values of states",
+        "sums tell the value of all agents together, not the doubly robust one nor the one with ratios before clipping",
+        "`fedsa evaluate` at an agent",
     ),
     limit(
         "notes on the data",
@@ -62,7 +65,6 @@ pub const LIMITS: &[Limit] = &[
         "`fedsa fit` or `fedsa evaluate` at an agent",
     ),
     limit("counts of computation", "all", "the server does not see what agents compute", "the counts of a run in one process"),
-    limit("accuracy and objective", "fit", "they need the rows of all agents", "`fedsa predict` on labelled rows of each agent"),
 ];
 
 /// The error about a setting that a federation cannot have; `key` is the key of the file.

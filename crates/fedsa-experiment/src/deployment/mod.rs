@@ -4,6 +4,7 @@
 //! data at its start ([`LocalAgent`]), and the server has none ([`Deployment::enrolment`]). Messages are bytes, which the caller carries.
 //! The numbers equal those of a run of the same settings on the data of all agents, one file per agent, weighted by rows.
 
+mod afterwards;
 mod agent;
 pub mod audit;
 mod claims;
@@ -13,6 +14,8 @@ mod levels;
 pub mod limits;
 mod needs;
 mod of_task;
+mod rowless;
+mod sums;
 mod weights;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -42,6 +45,7 @@ use crate::config::{self, Document, Experiment, FederationSpec, PointReader, Run
 use crate::made;
 use crate::numbers::number;
 
+pub use afterwards::Afterwards;
 pub use agent::LocalAgent;
 pub use disclosure::{DisclosureRules, Scope, Undeclared};
 pub use ended::DeployedRun;
@@ -143,6 +147,7 @@ impl Deployment {
         }
         let deployment = Self { experiment, terms, method: Arc::clone(&method.settings), uplink, run, source, is_known, notes };
         deployment.check_target(sampling.kind)?;
+        deployment.check_inference()?;
         deployment.check_results(method)?;
         Ok(deployment)
     }
@@ -211,6 +216,12 @@ impl Deployment {
             Some(available) => enrolment.with_memory(available.bytes),
             None => enrolment,
         })
+    }
+
+    /// The only seed.
+    fn seed(&self) -> u64 {
+        let [seed] = self.run.seeds.list()[..] else { unreachable!("a deployment has one seed") };
+        seed
     }
 
     /// The settings of the server.
@@ -306,6 +317,7 @@ impl Deployment {
         let how = levels::preparation(&self.experiment)?;
         let mut levels = levels::sizes_of(levels::form(form)?, columns, &how);
         levels::check_left_out(&levels)?;
+        levels::check_standardise(&how, &levels)?;
         let dim = levels::dim(&how, &levels)?;
         // Only categories may have the names of other columns.
         if let (Some(sparse), false) = (&levels.sparse, levels.categories.is_empty()) {
@@ -375,13 +387,12 @@ fn check_problem(experiment: &Experiment, source: Source, problem: &dyn ProblemS
         }
         Source::Rows => {
             let how = levels::preparation(experiment)?;
-            let given = [
-                ("problem.standardise", how.standardise),
-                ("problem.pca", how.pca.is_some()),
-                ("problem.row_weights", how.special.row_weights.is_some()),
-                ("problem.holdout", how.holdout > 0.0),
-            ];
-            refuse_first(&given)?;
+            refuse_first(&[("problem.pca", how.pca.is_some())])?;
+            let is_part = how.holdout > 0.0 || how.special.row_weights.is_some();
+            if let Some(samples) = how.samples.filter(|_| is_part || how.standardise) {
+                let what = format!("{samples}, beside `holdout`, `row_weights` or `standardise`");
+                return Err(Error::new("problem.samples", what, "all rows of each agent: no `samples`"));
+            }
             Ok((true, how.weighting == AgentWeights::Rows))
         }
     }

@@ -30,13 +30,17 @@ pub struct TaskSettings {
 /// When a federation cannot do it yet; names the setting.
 pub fn of_fit(fit: &Fit) -> Result<TaskSettings> {
     let settings = fit.settings();
-    let given = [("inference", settings.inference.is_some()), ("compare", !settings.compare.is_empty())];
-    if let Some((setting, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(limits::refusal(setting));
+    if !settings.compare.is_empty() {
+        return Err(limits::refusal("compare"));
+    }
+    let mut more = Table::new();
+    if let Some(covariance) = settings.inference {
+        more.insert("inference".into(), Value::String(covariance.name().into()));
+        more.insert("level".into(), Value::Float(settings.level));
     }
     let mut document = fit.experiment().document.clone();
     let declared = declare(&mut document, fit.prepared());
-    let mut task = of_document(document, fit.rows_read().len().max(1))?;
+    let mut task = of_document(document, fit.rows_read().len().max(1), more)?;
     task.notes.extend(declared);
     let given = [("group", settings.group.is_some()), ("partition", settings.partition.is_some()), ("agents", settings.agents.is_some())];
     let given = given.into_iter().find(|(_, is_given)| *is_given).map(|(setting, _)| setting);
@@ -54,7 +58,8 @@ pub fn of_evaluation(evaluation: &Evaluation) -> Result<TaskSettings> {
     if evaluation.data.against.is_some() {
         return Err(limits::refusal("against"));
     }
-    of_document(evaluation.experiment().document.clone(), evaluation.data.logs.facts.len())
+    let level = Table::from_iter([("level".to_string(), Value::Float(evaluation.data.policy_value.level))]);
+    of_document(evaluation.experiment().document.clone(), evaluation.data.logs.facts.len(), level)
 }
 
 /// Declares the categories and classes of these rows, which agents would refuse to take from their own.
@@ -92,8 +97,12 @@ fn declare(document: &mut Document, prepared: &Prepared) -> Option<Note> {
     (!names.is_empty()).then(|| Note::new(NoteCode::FederationDeclared, text))
 }
 
-/// The settings of a federation of `agents` agents that performs this experiment.
-fn of_document(mut document: Document, agents: usize) -> Result<TaskSettings> {
+/// The settings of a federation of `agents` agents that performs this experiment, with these keys of `[federation]`.
+fn of_document(mut document: Document, agents: usize, more: Table) -> Result<TaskSettings> {
+    if !more.is_empty() {
+        let table = document.table.entry("federation").or_insert_with(|| Value::Table(Table::new()));
+        table.as_table_mut().into_iter().for_each(|table| table.extend(more.clone()));
+    }
     // The notes of this function are about files; a task has options.
     without_data(&mut document);
     let notes = without_immeasurable_target(&mut document)?.into_iter().collect();

@@ -12,7 +12,7 @@ mod fewer_features;
 mod logs_read;
 mod notes;
 mod pictures;
-mod policy_value;
+pub(crate) mod policy_value;
 mod possible;
 mod settings;
 

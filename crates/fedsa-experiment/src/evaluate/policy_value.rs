@@ -76,7 +76,7 @@ pub(crate) fn difference_json(difference: &ValueEstimate) -> Value {
 }
 
 /// The object `policy_value` of `summary.json`. `of_weights` is the value under the run's weights.
-pub(super) fn json(value: &PolicyValue, of_weights: f64) -> Value {
+pub(crate) fn json(value: &PolicyValue, of_weights: f64) -> Value {
     let PolicyValue { level, fitted, importance, doubly_robust, clipped, .. } = value;
     let mut by_fit = table_json(&fitted.table);
     by_fit.insert("interval".into(), json!(interval_name(fitted.interval)));
@@ -202,7 +202,7 @@ fn table(title: String, of: &EstimateTable) -> SummaryTable {
 }
 
 /// Notes for readers of the value.
-pub(super) fn odd(value: &PolicyValue, of_weights: f64) -> Vec<Note> {
+pub(crate) fn odd(value: &PolicyValue, of_weights: f64) -> Vec<Note> {
     let mut notes = few_episodes(&value.fitted.table);
     let all = &value.fitted.table.all;
     notes.extend(unknown_errors(value));

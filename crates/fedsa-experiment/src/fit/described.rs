@@ -11,8 +11,8 @@ use serde_json::{Value as Json, json};
 /// The largest number of coefficients in the list.
 const MAX_LISTED: usize = 1000;
 
-/// `fit` of `summary.json`.
-pub(super) fn json(prepared: &Prepared, model: &LinearModel, inference: Option<&Inference>) -> Json {
+/// `fit` of `summary.json`; `rows` are the numbers of fitted and of held-out rows.
+pub(crate) fn json(prepared: &Prepared, rows: [usize; 2], model: &LinearModel, inference: Option<&Inference>) -> Json {
     let (positive, reference) = match &prepared.targets {
         Targets::Classes { positive, negative, .. } => (Some(positive.to_string()), negative.as_ref().map(ToString::to_string)),
         Targets::Many { classes, .. } => (None, classes.first().map(ToString::to_string)),
@@ -20,8 +20,8 @@ pub(super) fn json(prepared: &Prepared, model: &LinearModel, inference: Option<&
     };
     json!({
         "model": model.to_json()["model"],
-        "n": prepared.train.rows.len(),
-        "held_out_rows": prepared.held_out.rows.len(),
+        "n": rows[0],
+        "held_out_rows": rows[1],
         "positive": positive,
         "reference": reference,
         "levels": levels(prepared),

@@ -108,7 +108,10 @@ impl Fitted {
         let objective = field.mean_loss(&theta);
         let (train, held_out) = (prepared.train_quality(&theta), prepared.held_out_quality(&theta));
         let model = model(&prepared, &theta, settings.target.clone(), settings.offset.clone());
-        ran.add_to_summary("fit", described::json(&prepared, &model, inference.as_ref()));
+        ran.add_to_summary(
+            "fit",
+            described::json(&prepared, [prepared.train.rows.len(), prepared.held_out.rows.len()], &model, inference.as_ref()),
+        );
         let ridge = settings.mu();
         let first = &ran.results.cells[0][0];
         let outcome = if inference.is_some() { Outcome::Converged } else { first.outcome(&ran.plan.cells[0].run.stop) };
@@ -235,7 +238,6 @@ impl Fitted {
         let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
         let last = self.ran.results.cells[0][0].rows.last();
         let counted = |name: &str| last.map_or(0, |row| row.count(paid(Some(name))));
-        let quality = |quality: &FitQuality| json!({ "rows": quality.rows, "loss": finite(quality.loss), "accuracy": quality.accuracy, "rmse": quality.rmse.map(finite) });
         let mut weights = self.model.to_json();
         let mut more = json!({
             "agents": self.ran.plan.field(0).agents(),
@@ -251,8 +253,8 @@ impl Fitted {
             "hessians": counted("hessians"),
             "objective": self.objective.map(finite),
             "gradient_norm": finite(self.gradient_norm),
-            "train": quality(&self.train),
-            "holdout": self.held_out.as_ref().map(quality),
+            "train": quality_json(&self.train),
+            "holdout": self.held_out.as_ref().map(quality_json),
             "theta": self.theta().iter().map(|x| finite(*x)).collect::<Vec<_>>(),
         });
         let agents = self.prepared.named_agents();
@@ -312,8 +314,14 @@ impl Fitted {
     }
 }
 
+/// The quality of a model, in `weights.json`.
+pub(crate) fn quality_json(quality: &FitQuality) -> Json {
+    let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
+    json!({ "rows": quality.rows, "loss": finite(quality.loss), "accuracy": quality.accuracy, "rmse": quality.rmse.map(finite) })
+}
+
 /// Once inference has found the estimate, the outcome of the first method no longer counts.
-fn settle(ran: &mut Ran) {
+pub(crate) fn settle(ran: &mut Ran) {
     let first = &ran.results.cells[0][0];
     let outcome = first.outcome(&ran.plan.cells[0].run.stop);
     if let Outcome::Diverged { .. } | Outcome::Stalled(_) | Outcome::MaxRounds(_) = outcome {

@@ -30,7 +30,7 @@ fn bits(inference: &Inference) -> [u64; 2] {
 }
 
 /// `inference` of `summary.json`.
-pub(super) fn json(inference: &Inference) -> Json {
+pub(crate) fn json(inference: &Inference) -> Json {
     let coefficient = |c: &Coefficient| {
         let mut one = json!({
             "name": c.name,
@@ -93,7 +93,7 @@ pub(super) fn table(inference: &Inference) -> SummaryTable {
 }
 
 /// Notes for readers of the errors.
-pub(super) fn odd(inference: &Inference, prepared: &Prepared) -> Vec<Note> {
+pub(crate) fn odd(inference: &Inference, prepared: &Prepared) -> Vec<Note> {
     let Inference { family, covariance, rows, parameters, agents, .. } = inference;
     let mut notes = Vec::new();
     let per_row = inference.pearson / (*rows as f64 - *parameters as f64);

@@ -3,11 +3,11 @@
 //! [`fit`] does everything. [`Fit::new`] reads the data of the settings; [`Fit::of_sets`] takes data in memory; [`Fit::run`] computes the
 //! weights. [`Fitted`] holds the results, and [`Fitted::write`] writes files.
 
-mod described;
+pub(crate) mod described;
 mod experiment;
 mod fitted;
 pub(crate) mod forest;
-mod inferred;
+pub(crate) mod inferred;
 mod notes;
 mod settings;
 
@@ -38,7 +38,7 @@ use crate::output;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
 pub use fitted::{Fitted, MethodSpending};
-pub(crate) use fitted::{model, predicts};
+pub(crate) use fitted::{model, quality_json, settle};
 pub use settings::{AGENTS, AUTO, FitSettings, LOCAL_STEPS, Model};
 
 /// Reads the data of the settings and fits a model, without writing files.

@@ -44,7 +44,9 @@ impl Applicant {
     /// An agent with this many rows, which may determine its weight.
     #[must_use]
     pub fn new(terms: &Terms, rows: u64) -> Self {
-        let application = Application { terms: terms.hashes(), agent: None, rows, dim: None, columns: Vec::new(), form: None, key: None };
+        let terms_of = terms.hashes();
+        let application =
+            Application { terms: terms_of, agent: None, rows, weighted: None, dim: None, columns: Vec::new(), form: None, key: None };
         Self { terms: terms.clone(), application }
     }
 
@@ -54,6 +56,18 @@ impl Applicant {
     pub fn with_agent(mut self, agent: u32) -> Self {
         self.application.agent = Some(agent);
         self
+    }
+
+    /// Sets the sum of its rows' weights, if rows have weights: it then determines the agent's weight in place of the number of rows.
+    #[must_use]
+    pub fn with_weighted(mut self, weighted: Option<f64>) -> Self {
+        self.application.weighted = weighted;
+        self
+    }
+
+    /// Its rows.
+    pub fn rows(&self) -> u64 {
+        self.application.rows
     }
 
     /// Sets the dimension, if it does not depend on other agents' data.

@@ -41,6 +41,8 @@ pub enum ColumnContent {
     Labels(DistinctValues),
     /// The columns 1, 2, .. of rows that end with their last number that is not 0.
     Counted(CountedColumns),
+    /// Count, mean and spread of numbers, without their range. The count may be a sum of weights.
+    Moments(RunningMoments),
 }
 
 impl ColumnContent {
@@ -164,6 +166,19 @@ impl ColumnSummary {
         Self { name: name.into(), content: ColumnContent::Labels(values) }.checked()
     }
 
+    /// The moments of numbers.
+    ///
+    /// # Errors
+    /// When there are no numbers, or their squares are not finite.
+    pub fn of_moments(name: impl Into<String>, moments: RunningMoments) -> Result<Self> {
+        Self { name: name.into(), content: ColumnContent::Moments(moments) }.checked()
+    }
+
+    /// The moments of numbers without a range.
+    pub fn moments(&self) -> Option<RunningMoments> {
+        if let ColumnContent::Moments(moments) = self.content { Some(moments) } else { None }
+    }
+
     /// A summary of unnamed columns.
     ///
     /// # Errors
@@ -182,7 +197,7 @@ impl ColumnSummary {
     pub fn range(&self) -> Option<(f64, f64)> {
         match self.content {
             ColumnContent::Numbers { range, .. } => Some(range),
-            ColumnContent::Categories(_) | ColumnContent::Labels(_) | ColumnContent::Counted(_) => None,
+            _ => None,
         }
     }
 
@@ -192,13 +207,15 @@ impl ColumnSummary {
             ColumnContent::Numbers { moments, .. } => moments.count() as u64,
             ColumnContent::Categories(values) | ColumnContent::Labels(values) => values.count(),
             ColumnContent::Counted(columns) => columns.rows,
+            // Weights need not be whole numbers.
+            ColumnContent::Moments(_) => 0,
         }
     }
 
     /// The distinct values of categories or labels.
     pub fn values(&self) -> Option<&DistinctValues> {
         match &self.content {
-            ColumnContent::Numbers { .. } | ColumnContent::Counted(_) => None,
+            ColumnContent::Numbers { .. } | ColumnContent::Counted(_) | ColumnContent::Moments(_) => None,
             ColumnContent::Categories(values) | ColumnContent::Labels(values) => Some(values),
         }
     }
@@ -239,6 +256,9 @@ impl ColumnSummary {
                 format!("{} rows, the last column {}, {} numbers", columns.rows, columns.last, columns.stored),
                 "one row or more, and at most as many numbers as rows have columns",
             ),
+            ColumnContent::Moments(moments) if !moments.are_possible() => {
+                refused(format!("numbers with {moments:?}"), "numbers above a count of 0, with a mean and a spread that are finite")
+            }
             _ => Ok(()),
         }
     }
@@ -252,6 +272,7 @@ impl ColumnSummary {
             }
             (ColumnContent::Categories(values), ColumnContent::Categories(others))
             | (ColumnContent::Labels(values), ColumnContent::Labels(others)) => values.join(others),
+            (ColumnContent::Moments(moments), ColumnContent::Moments(others)) => *moments = moments.join(*others),
             (ColumnContent::Counted(columns), ColumnContent::Counted(others)) => {
                 *columns = CountedColumns {
                     rows: columns.rows + others.rows,
@@ -279,6 +300,7 @@ impl ColumnSummary {
             ColumnContent::Labels(values) if values.are_numbers => "labels that are numbers",
             ColumnContent::Labels(_) => "labels that are names",
             ColumnContent::Counted(_) => "numbered columns",
+            ColumnContent::Moments(_) => "numbers with moments",
         };
         (&self.name, kind)
     }

@@ -30,6 +30,8 @@ pub(super) enum Kind {
     Admission = 3,
     Epoch = 4,
     Farewell = 5,
+    Question = 6,
+    Answer = 7,
 }
 
 impl Kind {
@@ -40,6 +42,8 @@ impl Kind {
             Kind::Admission => "an admission",
             Kind::Epoch => "an announcement of an epoch",
             Kind::Farewell => "a farewell",
+            Kind::Question => "a question about sums",
+            Kind::Answer => "sums",
         }
     }
 }

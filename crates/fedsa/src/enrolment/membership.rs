@@ -19,7 +19,7 @@ use crate::saved::Layout;
 use crate::secure::PublicKey;
 
 /// Saved memberships.
-const LAYOUT: Layout = Layout { name: "membership", version: 7 };
+const LAYOUT: Layout = Layout { name: "membership", version: 8 };
 
 /// An agent that takes part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub struct Member {
     pub sender: String,
     /// Its rows.
     pub rows: u64,
+    /// The sum of their weights, if rows have weights.
+    pub weighted: Option<f64>,
     /// The claimed number. No other agent joins with it, because two agents with one number would have the same data.
     claimed: Option<u32>,
     /// The mark of its application, which its admission repeats.
@@ -48,6 +50,7 @@ impl Member {
         Self {
             sender: sender.to_string(),
             rows: application.rows,
+            weighted: application.weighted,
             claimed: application.agent,
             mark: application.mark(),
             key: application.key,
@@ -286,7 +289,7 @@ impl Membership {
         let mut joining = joining.iter();
         let next = from.iter().filter_map(|old| old.map_or_else(|| joining.next(), |old| members.get(old)).cloned());
         let members: Vec<Member> = next.collect();
-        let rows: Vec<u64> = members.iter().map(|one| one.rows).collect();
+        let rows: Vec<(u64, Option<f64>)> = members.iter().map(|one| (one.rows, one.weighted)).collect();
         let weights = self.terms.weights(&rows);
         let federation = Member::keyed(self.federation.next_epoch(weights.clone())?, &members)?;
         let state = State { epoch: self.state.epoch + 1, members, weights, waiting: waiting.to_vec(), ..self.state.clone() };

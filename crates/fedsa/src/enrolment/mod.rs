@@ -9,6 +9,8 @@
 //! server  admission    -> its number, all weights, the start, the columns of all, and the hash of the federation
 //! ```
 //!
+//! After the last round the server may [ask](question) all agents for sums over their data, such as those of standard errors.
+//!
 //! Agents that join later apply in the same way, and get [`announce_to_new`]; the others get [`announce`] ([`Membership`]). An agent that
 //! leaves for good sends a [`farewell`] in place of an answer.
 //!
@@ -46,6 +48,7 @@ mod epoch;
 mod frame;
 mod membership;
 mod outliers;
+mod question;
 mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,6 +62,7 @@ pub use columns::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues};
 pub use epoch::{announce, announce_to_new, announced, is_announcement, repeats};
 pub use frame::VERSION;
 pub use membership::{Member, Membership};
+pub use question::{answer, answered, asked, is_question, question};
 pub use terms::Terms;
 
 use crate::coordinator::Accepted;
@@ -73,7 +77,7 @@ use frame::Kind;
 use terms::TermsHashes;
 
 /// Saved enrolments.
-const LAYOUT: Layout = Layout { name: "enrolment", version: 8 };
+const LAYOUT: Layout = Layout { name: "enrolment", version: 9 };
 
 /// The largest length of a sender's name, in bytes.
 const LONGEST_SENDER: usize = 1_000;
@@ -83,6 +87,9 @@ const MAX_ROWS: u64 = u32::MAX as u64;
 
 /// The accepted columns, in words.
 const OF_MOST: &str = "the columns, types and forms of most agents, in the same order";
+
+/// The largest sum of an agent's row weights.
+const MAX_WEIGHT: f64 = 1e100;
 
 /// The largest dimension in an application. An admission contains the start, and larger ones would exceed the length of messages.
 pub const MAX_COMPONENTS: u32 = (frame::LONGEST / 8) as u32;
@@ -103,6 +110,8 @@ struct Application {
     /// Its number, if it has one.
     agent: Option<u32>,
     rows: u64,
+    /// The sum of their weights, if rows have weights.
+    weighted: Option<f64>,
     /// The dimension, if it does not depend on other agents' data.
     dim: Option<u32>,
     columns: Vec<ColumnSummary>,
@@ -145,6 +154,9 @@ impl Application {
     fn check(&self) -> Result<()> {
         if !(1..=MAX_ROWS).contains(&self.rows) {
             return Err(refused(format!("{} rows", self.rows), "one row or more, fewer than 2^32"));
+        }
+        if let Some(sum) = self.weighted.filter(|sum| !(*sum > 0.0 && *sum <= MAX_WEIGHT)) {
+            return Err(refused(format!("rows of the weight {sum}"), "a sum of weights above 0, at most 1e100"));
         }
         if let Some(dim) = self.dim.filter(|dim| !(1..=MAX_COMPONENTS).contains(dim)) {
             return Err(refused(format!("{dim} components"), &format!("one component or more, at most {MAX_COMPONENTS}")));
@@ -399,7 +411,7 @@ impl Enrolment {
     pub fn close(&self, dim: Option<usize>) -> Result<Enrolled> {
         let taken = self.numbered(dim)?;
         let columns = joined(taken.iter().map(|(_, one)| &one.columns[..]));
-        let rows: Vec<u64> = taken.iter().map(|(_, one)| one.rows).collect();
+        let rows: Vec<(u64, Option<f64>)> = taken.iter().map(|(_, one)| (one.rows, one.weighted)).collect();
         let federation = self.federation_of(&rows, dim.or_else(|| said_dim(&taken)), &columns)?;
         let form = taken.first().and_then(|(_, one)| one.form.clone());
         let members: Vec<Member> = taken.into_iter().map(|(sender, one)| Member::new(sender, one)).collect();
@@ -417,7 +429,7 @@ impl Enrolment {
     }
 
     /// The federation of agents with these rows and joined columns. Checks that need no vector of d components come first.
-    fn federation_of(&self, rows: &[u64], dim: Option<usize>, columns: &[ColumnSummary]) -> Result<Federation> {
+    fn federation_of(&self, rows: &[(u64, Option<f64>)], dim: Option<usize>, columns: &[ColumnSummary]) -> Result<Federation> {
         // Agents would refuse such columns.
         columns.iter().try_for_each(ColumnSummary::check)?;
         let dim = dim.ok_or_else(|| Error::new("dim", "no agent says its dimension", "the number of components of the model"))?;

@@ -124,13 +124,19 @@ impl Terms {
         })
     }
 
-    /// The weights of agents with these rows.
-    pub(super) fn weights(&self, rows: &[u64]) -> Vec<f64> {
+    /// The weights of agents with these rows, each with the sum of its rows' weights if rows have weights.
+    pub(super) fn weights(&self, agents: &[(u64, Option<f64>)]) -> Vec<f64> {
         // 128 bits: many agents may have 2^53 rows each.
-        let all: u128 = rows.iter().map(|n| u128::from(*n)).sum();
-        match self.share {
-            Share::Equal => vec![1.0 / rows.len() as f64; rows.len()],
-            Share::Rows => rows.iter().map(|n| *n as f64 / all as f64).collect(),
+        let all: u128 = agents.iter().map(|(n, _)| u128::from(*n)).sum();
+        if self.share == Share::Equal {
+            return vec![1.0 / agents.len() as f64; agents.len()];
+        }
+        match agents.iter().map(|(_, weighted)| *weighted).collect::<Option<Vec<f64>>>() {
+            None => agents.iter().map(|(n, _)| *n as f64 / all as f64).collect(),
+            Some(each) => {
+                let all: f64 = each.iter().sum();
+                each.iter().map(|own| own / all).collect()
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use fedsa::error::{Result, require};
 use fedsa::federation::{AnswerRules, Faults, MissingAnswers};
+use fedsa_evaluate::inference::CovarianceKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,10 @@ pub struct FederationSpec {
     pub weight_cap: f64,
     /// The folder of the results on the server.
     pub out: String,
+    /// Standard errors of a fit by this covariance, from sums that agents send after the last round; none by default.
+    pub inference: Option<CovarianceKind>,
+    /// Level of intervals.
+    pub level: f64,
 }
 
 impl Default for FederationSpec {
@@ -52,6 +57,8 @@ impl Default for FederationSpec {
             norm_limit: None,
             weight_cap: 0.9,
             out: "out".into(),
+            inference: None,
+            level: 0.95,
         }
     }
 }
@@ -65,6 +72,7 @@ impl FederationSpec {
         let is_limit = self.norm_limit.is_none_or(|limit| limit > 1.0);
         require(is_limit, "norm_limit", self.norm_limit.unwrap_or_default(), "a number above 1")?;
         require(self.weight_cap > 0.0 && self.weight_cap <= 1.0, "weight_cap", self.weight_cap, "a share above 0, at most 1")?;
+        require(self.level > 0.0 && self.level < 1.0, "level", self.level, "a number between 0 and 1, such as 0.95")?;
         require(self.leave_after != Some(0), "leave_after", 0, "one round or more")
     }
 

@@ -357,7 +357,7 @@ fn position(key: &str, set: &Dataset, name: &str) -> Result<usize> {
 }
 
 /// The numbers of a column, including zeros that are not stored.
-fn numbers(key: &str, set: &Dataset, name: &str) -> Result<Vec<f64>> {
+pub(super) fn numbers(key: &str, set: &Dataset, name: &str) -> Result<Vec<f64>> {
     let at = position(key, set, name)?;
     if set.texts.iter().any(|text| text.column == name) {
         let what = format!("{}: the column `{}` is text", quoted(&set.name), quoted(name));

@@ -1,14 +1,16 @@
 //! From data sets to the agents' rows: targets, a division among agents, a held-out share, and transformed features.
 //!
 //! 1. Rows are divided among agents ([`partition`]).
-//! 2. A share of each agent's rows is held out.
+//! 2. A share of each agent's rows is held out ([`holdout`]).
 //! 3. Labels become targets ([`targets`]).
 //! 4. Features are divided by a number, standardised, projected on principal components, and completed by a column of ones ([`transform`]).
 //!
 //! Every fit uses the rows of all agents without held-out ones, with equal weight for each row.
 
 pub mod columns;
+pub mod holdout;
 pub mod levels;
+pub mod moments;
 pub mod partition;
 pub mod quality;
 pub mod sparse;
@@ -24,7 +26,7 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, require};
 use fedsa::note::{Note, NoteCode};
 use fedsa::problem::equal_weights;
-use fedsa::random::{Purpose, stream};
+use moments::FeatureScales;
 use partition::{Partition, Pool};
 use quality::{FitQuality, LabelledRows, quality};
 use serde::{Deserialize, Serialize};
@@ -106,6 +108,10 @@ pub struct Preparation {
     pub weighting: AgentWeights,
     /// The seed of all draws.
     pub seed: u64,
+    /// Whether these are the rows of one agent of several ([`Preparation::of_one`]).
+    pub is_one: bool,
+    /// The means and standard deviations of all agents' features, if there are other agents' rows.
+    pub scales: Option<FeatureScales>,
 }
 
 /// The agents' rows, ready for regression.
@@ -160,8 +166,14 @@ impl Preparation {
     }
 
     /// The rule for features.
-    fn transform(&self) -> TransformRule {
-        TransformRule { divide_by: self.divide_by, standardise: self.standardise, pca: self.pca, intercept: self.intercept }
+    fn transform(&self) -> TransformRule<'_> {
+        TransformRule {
+            divide_by: self.divide_by,
+            standardise: self.standardise,
+            pca: self.pca,
+            intercept: self.intercept,
+            known: self.scales.as_ref(),
+        }
     }
 
     /// Checks the ranges of settings.
@@ -195,6 +207,7 @@ impl Preparation {
     /// # Errors
     /// When a setting does not fit the data; the error names it. When cancelled; `cancel` is checked between passes over the rows.
     pub fn prepare_sets(&self, mut sets: Vec<Dataset>, cancel: &Cancel) -> Result<Prepared> {
+        let keys = self.holdout_keys(&sets);
         // Categories become columns after those of all files.
         sparse::widen(&mut sets, &self.wanted, self.sparse.as_ref().map_or(0, |sparse| sparse.width));
         let mut notes: Vec<Note> = sets.iter_mut().flat_map(|set| std::mem::take(&mut set.notes)).collect();
@@ -206,7 +219,7 @@ impl Preparation {
         cancel.check()?;
         let agents = self.partition.divide(&pool, self.agents, self.samples, self.reshuffle, self.seed)?;
         let names = if self.reshuffle { Vec::new() } else { pool.names(self.partition) };
-        let (fit, held) = self.hold_out(agents, &names)?;
+        let (fit, held) = self.hold_out(agents, &names, &keys)?;
         let targets = labels.targets(&fit)?;
         notes.extend(of_levels);
         notes.extend(labels.note(&fit));
@@ -218,7 +231,8 @@ impl Preparation {
             (_, family) => family,
         };
         let weights = of_rows(&row_weights, &fit);
-        let transform = Transform::fit(&self.transform(), &sets, &pool, (&fit, &weights), cancel)?;
+        let first_level = categories.first().map(|category| category.first);
+        let transform = Transform::fit(&self.transform(), &sets, &pool, (&fit, &weights), first_level, cancel)?;
         let part = |agents: &[Vec<usize>]| LabelledRows {
             rows: self.compact(transform.apply(pool.gather(&sets, agents)), &categories),
             first: partition::starts(agents),
@@ -251,29 +265,6 @@ impl Preparation {
             None => is_nearly_dense(sparse::counted(&rows, categories) as f64, rows.len() as f64, rows.columns() as f64),
         };
         if is_full { rows.into_dense() } else { rows }
-    }
-
-    /// Each agent's rows, and its held-out rows: `holdout n_c` drawn at random, rounded to a whole number from 1 to `n_c - 1`.
-    fn hold_out(&self, agents: Vec<Vec<usize>>, names: &[String]) -> Result<(RowsOfAgents, RowsOfAgents)> {
-        if self.holdout == 0.0 {
-            let none = vec![Vec::new(); agents.len()];
-            return Ok((agents, none));
-        }
-        let split = |(c, rows): (usize, Vec<usize>)| {
-            let n = rows.len();
-            if n < 2 {
-                let what = format!("{} has one row, of which none can be held out", partition::called(names, c));
-                return Err(Error::new("holdout", what, "agents with at least two rows, or no `holdout`"));
-            }
-            let out = ((self.holdout * n as f64).round() as usize).clamp(1, n - 1);
-            let mut order: Vec<usize> = (0..n).collect();
-            partition::shuffle(&mut order, &mut stream(self.seed, Purpose::Holdout, 0, c));
-            let mut is_out = vec![false; n];
-            order[..out].iter().for_each(|i| is_out[*i] = true);
-            let pick = |wanted: bool| rows.iter().zip(&is_out).filter(|(_, out)| **out == wanted).map(|(row, _)| *row).collect();
-            Ok((pick(false), pick(true)))
-        };
-        Ok(agents.into_iter().enumerate().map(split).collect::<Result<Vec<_>>>()?.into_iter().unzip())
     }
 }
 

@@ -150,29 +150,75 @@ impl LabelledRows {
     }
 }
 
-/// The quality of theta on rows with targets made by `targets`.
-pub fn quality(part: &LabelledRows, targets: &Targets, theta: &[f64]) -> FitQuality {
-    let (family, n) = (part.family, part.rows.len());
-    let q = family.outputs();
-    let etas = part.predictors(0..n, theta, q);
-    let (mut weights, mut loss, mut right, mut squares, mut eta) = (0.0, 0.0, 0.0, 0.0, vec![0.0; q]);
-    for (j, y) in part.targets.iter().enumerate() {
-        eta.iter_mut().enumerate().for_each(|(k, t)| *t = etas[k * n + j]);
-        let a = part.weight(j);
-        weights += a;
-        loss += a * family.value(&eta, *y);
-        match targets {
-            Targets::Classes { .. } => right += if (eta[0] > 0.0) == (*y > 0.0) { a } else { 0.0 },
-            Targets::Many { .. } => right += if family.likeliest(&eta) == *y as usize { a } else { 0.0 },
-            Targets::Numbers { .. } => squares += a * (family.mean(eta[0]) - y).powi(2),
+/// Sums over rows from which the quality of a model follows. Those of several agents are added.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct QualitySums {
+    /// The number of rows.
+    pub rows: f64,
+    /// The sum of their weights.
+    pub weights: f64,
+    /// The weighted sum of losses, without the ridge.
+    pub loss: f64,
+    /// For classes the weight of rows whose class is predicted, for numbers the weighted sum of squared errors of targets.
+    pub hits: f64,
+}
+
+impl QualitySums {
+    /// The sums of theta over the rows of agent c, with targets made by `targets`.
+    fn of_agent(part: &LabelledRows, targets: &Targets, theta: &[f64], c: usize) -> Self {
+        let (family, range) = (part.family, part.first[c]..part.first[c + 1]);
+        let (n, q) = (range.len(), family.outputs());
+        let etas = part.predictors(range.clone(), theta, q);
+        let (mut sums, mut eta) = (Self { rows: n as f64, ..Self::default() }, vec![0.0; q]);
+        for (i, j) in range.enumerate() {
+            eta.iter_mut().enumerate().for_each(|(k, t)| *t = etas[k * n + i]);
+            let (a, y) = (part.weight(j), part.targets[j]);
+            sums.weights += a;
+            sums.loss += a * family.value(&eta, y);
+            sums.hits += match targets {
+                Targets::Classes { .. } => a * f64::from((eta[0] > 0.0) == (y > 0.0)),
+                Targets::Many { .. } => a * f64::from(family.likeliest(&eta) == y as usize),
+                Targets::Numbers { .. } => a * (family.mean(eta[0]) - y).powi(2),
+            };
+        }
+        sums
+    }
+
+    /// The sums of theta over the rows of all agents, in the agents' order.
+    pub fn of(part: &LabelledRows, targets: &Targets, theta: &[f64]) -> Self {
+        let each = (0..part.first.len().saturating_sub(1)).map(|c| Self::of_agent(part, targets, theta, c));
+        each.fold(Self::default(), |all, one| Self {
+            rows: all.rows + one.rows,
+            weights: all.weights + one.weights,
+            loss: all.loss + one.loss,
+            hits: all.hits + one.hits,
+        })
+    }
+
+    /// The quality, for these targets.
+    pub fn quality(&self, targets: &Targets) -> FitQuality {
+        let Self { rows, weights, loss, hits } = *self;
+        let scale = if let Targets::Numbers { scale, .. } = targets { Some(scale.abs()) } else { None };
+        FitQuality {
+            rows: rows as usize,
+            loss: loss / weights,
+            accuracy: scale.is_none().then(|| hits / weights),
+            rmse: scale.map(|scale| (hits / weights).sqrt() / scale),
         }
     }
-    let is_number = matches!(targets, Targets::Numbers { .. });
-    let scale = if let Targets::Numbers { scale, .. } = targets { scale.abs() } else { 1.0 };
-    FitQuality {
-        rows: n,
-        loss: loss / weights,
-        accuracy: (!is_number).then(|| right / weights),
-        rmse: is_number.then(|| (squares / weights).sqrt() / scale),
+
+    /// The sums as numbers.
+    pub fn numbers(&self) -> [f64; 4] {
+        [self.rows, self.weights, self.loss, self.hits]
     }
+
+    /// The sums of [`QualitySums::numbers`].
+    pub fn of_numbers([rows, weights, loss, hits]: [f64; 4]) -> Self {
+        Self { rows, weights, loss, hits }
+    }
+}
+
+/// The quality of theta on rows with targets made by `targets`.
+pub fn quality(part: &LabelledRows, targets: &Targets, theta: &[f64]) -> FitQuality {
+    QualitySums::of(part, targets, theta).quality(targets)
 }

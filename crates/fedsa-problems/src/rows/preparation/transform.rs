@@ -8,10 +8,12 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
 
+use super::moments::{self, FeatureScales};
 use super::partition::{Pool, starts};
 use crate::rows::dataset::{Columns, Dataset, Rows};
 use crate::rows::regression::gram;
 use fedsa::cancel::Cancel;
+use fedsa::columns::RunningMoments;
 use fedsa::eigenpairs::Eigenpairs;
 use fedsa::error::{Error, Result, require};
 use fedsa::linalg;
@@ -159,7 +161,7 @@ pub fn moderate(largest: f64) -> f64 {
 
 /// The rule for features.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TransformRule {
+pub(super) struct TransformRule<'a> {
     /// Their divisor.
     pub divide_by: f64,
     /// Whether to standardise them.
@@ -168,16 +170,19 @@ pub(super) struct TransformRule {
     pub pca: Option<Pca>,
     /// Whether to add a column of ones.
     pub intercept: bool,
+    /// The means and standard deviations of all agents' features, if there are other agents' rows.
+    pub known: Option<&'a FeatureScales>,
 }
 
 impl Transform {
     /// Fits the transformation `how` to the rows of all agents. `weights` has the rows' weights in means and deviations; empty means equal
-    /// weights.
+    /// weights. From the column `first_level` on, columns are the levels of categories.
     pub(super) fn fit(
-        how: &TransformRule,
+        how: &TransformRule<'_>,
         sets: &[Dataset],
         pool: &Pool<'_>,
         (agents, weights): (&[Vec<usize>], &[f64]),
+        first_level: Option<usize>,
         cancel: &Cancel,
     ) -> Result<Self> {
         let width = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
@@ -197,12 +202,14 @@ impl Transform {
             require(d <= MAX_COLUMNS, "pca", format!("principal components of {d} columns"), &format!("at most {MAX_COLUMNS} columns"))?;
         }
         require(d > 0, "data", "rows without columns", "at least one feature")?;
-        if how.standardise || how.pca.is_some() {
+        if let Some(FeatureScales { means, deviations }) = how.known.filter(|_| how.standardise) {
+            (transform.means, transform.deviations) = (means.clone(), deviations.clone());
+        } else if how.standardise || how.pca.is_some() {
             let first = starts(agents);
             let mut rows = transform.apply(pool.gather(sets, agents));
             cancel.check()?;
             if how.standardise {
-                transform.standardise(&rows, &first, weights, cancel)?;
+                transform.standardise(&rows, &first, weights, first_level.unwrap_or(d), cancel)?;
                 rows = transform.scaled(rows, 1.0);
                 cancel.check()?;
             }
@@ -214,19 +221,47 @@ impl Transform {
         Ok(transform)
     }
 
-    /// Means and standard deviations, from sums over each agent's rows: first of the numbers, then of squared deviations. The standard
-    /// deviation is the population's, `sqrt(mean (x - mean)^2)`. The mean of a constant column is exact. A row of weight w counts as w
-    /// rows.
-    fn standardise(&mut self, rows: &Rows, first: &[usize], weights: &[f64], cancel: &Cancel) -> Result<()> {
-        let n: f64 = (0..rows.len()).map(|j| weight_of(weights, j)).sum();
+    /// Means and standard deviations, from the moments of each agent's rows ([`moments`](super::moments)). The standard deviation is the
+    /// population's, `sqrt(mean (x - mean)^2)`. The mean of a constant column is exact. A row of weight w counts as w rows.
+    fn standardise(&mut self, rows: &Rows, first: &[usize], weights: &[f64], first_level: usize, cancel: &Cancel) -> Result<()> {
+        let Rows::Dense { d, values } = rows else { return self.divide_sparse(rows, first, weights, cancel) };
         let ends = extremes(rows, weights);
         // Sums of the largest numbers would overflow, and squares of the smallest underflow.
         let scales: Vec<f64> = ends.iter().map(|(least, most)| moderate(least.abs().max(most.abs()))).collect();
         cancel.check()?;
+        let mut all = vec![RunningMoments::default(); *d];
+        for at in first.windows(2) {
+            let own = moments::of_rows(*d, at[1] - at[0], |j, out| {
+                let row = &values[(at[0] + j) * d..][..*d];
+                out.iter_mut().zip(row.iter().zip(&scales)).for_each(|(out, (x, scale))| *out = x * scale);
+                weight_of(weights, at[0] + j)
+            });
+            all.iter_mut().zip(own).for_each(|(all, own)| *all = all.join(own));
+            cancel.check()?;
+        }
+        for (i, (moments, (least, most))) in all.into_iter().zip(ends).enumerate() {
+            let (mean, deviation) = match i < first_level {
+                true => moments.mean_and_deviation(),
+                false => {
+                    let count: f64 = (0..rows.len()).map(|j| weight_of(weights, j) * values[j * d + i]).sum();
+                    moments::of_level(count, (0..rows.len()).map(|j| weight_of(weights, j)).sum())
+                }
+            };
+            // The rounding error of the mean may exceed a small deviation, so only equal numbers count as constant.
+            self.means.push(if least == most { least } else { mean / scales[i] });
+            self.deviations.push(if least == most { 1.0 } else { deviation / scales[i] });
+        }
+        Ok(())
+    }
+
+    /// Standard deviations of sparse columns, which are not centred: that would make them dense.
+    fn divide_sparse(&mut self, rows: &Rows, first: &[usize], weights: &[f64], cancel: &Cancel) -> Result<()> {
+        let n: f64 = (0..rows.len()).map(|j| weight_of(weights, j)).sum();
+        let ends = extremes(rows, weights);
+        let scales: Vec<f64> = ends.iter().map(|(least, most)| moderate(least.abs().max(most.abs()))).collect();
+        cancel.check()?;
         let mut means = sums(rows, first, weights, |i, x| x * scales[i]);
         means.iter_mut().for_each(|mean| *mean /= n);
-        let is_constant = |i: usize| ends[i].0 == ends[i].1;
-        (0..means.len()).filter(|i| is_constant(*i)).for_each(|i| means[i] = ends[i].0 * scales[i]);
         cancel.check()?;
         let squares = sums(rows, first, weights, |i, x| (x * scales[i] - means[i]).powi(2));
         cancel.check()?;
@@ -234,13 +269,9 @@ impl Transform {
         let deviation = |i: usize| {
             // Numbers that are not stored are 0.
             let variance = (squares[i] + (n - stored[i]) * means[i] * means[i]) / n;
-            // The rounding error of the mean may exceed a small deviation, so only equal numbers count as constant.
-            if is_constant(i) { 1.0 } else { variance.sqrt() / scales[i] }
+            if ends[i].0 == ends[i].1 { 1.0 } else { variance.sqrt() / scales[i] }
         };
         self.deviations = (0..means.len()).map(deviation).collect();
-        means.iter_mut().zip(&scales).for_each(|(mean, scale)| *mean /= scale);
-        // Centring would make sparse rows dense.
-        self.means = if matches!(rows, Rows::Sparse { .. }) { Vec::new() } else { means };
         Ok(())
     }
 

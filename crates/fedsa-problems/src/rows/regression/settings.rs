@@ -164,6 +164,8 @@ macro_rules! on_data_sets {
                     intercept: self.intercept,
                     weighting: self.weighting,
                     seed: self.seed,
+                    is_one: false,
+                    scales: None,
                 }
             }
 

@@ -1,0 +1,91 @@
+//! Questions about sums over agents' data, apart from the rounds: for standard errors, losses and values of policies.
+//!
+//! The server asks all agents the same, and adds their numbers. Answering changes no state, so a question may be repeated.
+
+use serde::{Deserialize, Serialize};
+
+use super::frame::{self, Kind};
+use super::mark_of;
+use crate::error::{Error, Result, quoted};
+use crate::federation::Federation;
+use crate::protocol::refused;
+
+/// The server's question.
+#[derive(Serialize, Deserialize)]
+struct Question {
+    /// The federation, with its run and epoch.
+    #[serde(with = "postcard::fixint::le")]
+    digest: u64,
+    /// The sums, in words that both ends derive from their settings.
+    what: String,
+    /// Theta, or earlier sums.
+    numbers: Vec<f64>,
+}
+
+/// An agent's answer.
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    /// The mark of the question.
+    #[serde(with = "postcard::fixint::le")]
+    question: u64,
+    numbers: Vec<f64>,
+}
+
+/// The question for the sums `what` to all agents of a federation, with the numbers that they need: theta, or earlier sums.
+pub fn question(federation: &Federation, what: &str, numbers: &[f64]) -> Vec<u8> {
+    frame::written(Kind::Question, &Question { digest: federation.digest(), what: what.into(), numbers: numbers.to_vec() })
+}
+
+/// Whether bytes are a question about sums.
+pub fn is_question(bytes: &[u8]) -> bool {
+    frame::is_of(Kind::Question, bytes)
+}
+
+/// The numbers of a question for the sums `what`.
+///
+/// # Errors
+/// When the bytes are damaged or not a question of this version; when the question is one of another federation, run or epoch, asks for
+/// other sums, or has numbers that are not finite.
+pub fn asked(federation: &Federation, what: &str, bytes: &[u8]) -> Result<Vec<f64>> {
+    let question: Question = frame::read(Kind::Question, bytes)?;
+    if question.digest != federation.digest() {
+        return Err(refused("a question about sums of another federation, run or epoch", "one of the federation of this agent"));
+    }
+    if question.what != what {
+        let what = format!("the sums that this agent's settings ask for: `{what}`");
+        return Err(refused(format!("a question for the sums `{}`", quoted(&question.what)), &what));
+    }
+    if question.numbers.iter().any(|x| !x.is_finite()) {
+        return Err(refused("a question about sums with numbers that are not finite", "finite numbers"));
+    }
+    Ok(question.numbers)
+}
+
+/// An agent's answer to a question.
+///
+/// # Errors
+/// When it exceeds the length of messages.
+pub fn answer(question: &[u8], numbers: Vec<f64>) -> Result<Vec<u8>> {
+    let count = numbers.len();
+    let bytes = frame::written(Kind::Answer, &Answer { question: mark_of(question), numbers });
+    if bytes.len() <= frame::LONGEST {
+        return Ok(bytes);
+    }
+    Err(Error::data("data", format!("sums of {count} numbers, {} bytes", bytes.len()), frame::ACCEPTED))
+}
+
+/// The numbers of an agent's answer to a question.
+///
+/// # Errors
+/// When the bytes are damaged, not an answer of this version, or one to another question; when it has another number of numbers than
+/// `count`.
+pub fn answered(question: &[u8], count: usize, bytes: &[u8]) -> Result<Vec<f64>> {
+    let Answer { question: mark, numbers } = frame::read(Kind::Answer, bytes)?;
+    if mark != mark_of(question) {
+        return Err(refused("sums for another question", "an answer to the last question"));
+    }
+    if numbers.len() != count {
+        return Err(refused(format!("sums of {} numbers", numbers.len()), &format!("{count} numbers")));
+    }
+    Ok(numbers)
+}
