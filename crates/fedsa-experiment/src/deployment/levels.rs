@@ -136,7 +136,7 @@ pub(super) fn sizes_of(form: LevelsForm, columns: &[ColumnSummary], how: &Prepar
 pub(super) fn of_all(how: Preparation, form: LevelsForm, columns: Option<&[ColumnSummary]>) -> Preparation {
     let how = how.of_one();
     let Some(columns) = columns else { return how };
-    let all = levels_of(form, columns);
+    let all = levels_of(form, columns, &how);
     let scales = scales(&how, &all, columns);
     Preparation { scales, ..how.with_levels(all) }
 }

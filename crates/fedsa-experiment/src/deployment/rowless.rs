@@ -26,7 +26,7 @@ impl Deployment {
         let mut model = if membership.columns().is_empty() {
             of_form(&how, serde_json::from_str(form).map_err(|_| no_form())?)?
         } else {
-            let levels = levels::levels_of(levels::form(form)?, membership.columns());
+            let levels = levels::levels_of(levels::form(form)?, membership.columns(), &how);
             let scales = levels::scales(&how, &levels, membership.columns()).unwrap_or_default();
             let mut model = of_levels(&how, levels)?;
             (model.transform.means, model.transform.deviations) = (scales.means, scales.deviations);

@@ -146,8 +146,8 @@ impl Membership {
 
     /// Refuses a member that would have too much weight beside the others.
     fn check_weight(&self, one: &Member) -> Result<()> {
-        let others = self.state.members.iter().filter(|other| other.sender != one.sender).map(|other| other.rows);
-        let rows: Vec<u64> = std::iter::once(one.rows).chain(others).collect();
+        let others = self.state.members.iter().filter(|other| other.sender != one.sender).map(|other| (other.rows, other.weighted));
+        let rows: Vec<(u64, Option<f64>)> = std::iter::once((one.rows, one.weighted)).chain(others).collect();
         let share = self.terms.weights(&rows)[0];
         if rows.len() == 1 || share <= self.weight_cap {
             return Ok(());

@@ -3,9 +3,9 @@
 //! The server asks all agents the same, and adds their numbers. Answering changes no state, so a question may be repeated.
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::frame::{self, Kind};
-use super::mark_of;
 use crate::error::{Error, Result, quoted};
 use crate::federation::Federation;
 use crate::protocol::refused;
@@ -29,6 +29,11 @@ struct Answer {
     #[serde(with = "postcard::fixint::le")]
     question: u64,
     numbers: Vec<f64>,
+}
+
+/// The mark of a question, which answers repeat.
+fn mark_of(question: &[u8]) -> u64 {
+    u64::from_le_bytes(*Sha256::digest(question).first_chunk().expect("32 bytes"))
 }
 
 /// The question for the sums `what` to all agents of a federation, with the numbers that they need: theta, or earlier sums.
