@@ -386,7 +386,7 @@ class Server:
         """Ask until there are enough answers. Returns the node's next step."""
         node = self.node
         assert node is not None
-        enough = min(self.rules.least_answers, len(messages))
+        enough = max(min(self.rules.least_answers, len(messages)), node.needed_answers())
         waiting = messages
         tries = TRIES
         while True:

@@ -140,7 +140,7 @@ fn weights_of_a_federation_name_the_categories_and_classes_of_all() {
         let text = settings(&problem, "{ kind = \"mean\" }", NEWTON, 60);
         let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
         let membership = founded(&deployment, files.iter(), 3).unwrap().membership;
-        let ours = deployment.weights(&membership, &results(&text, &each(&files))).unwrap().unwrap();
+        let ours = deployment.weights(&membership, &results(&text, &each(&files)), None).unwrap().unwrap();
         let settings = FitSettings {
             model,
             target: Some(target.into()),

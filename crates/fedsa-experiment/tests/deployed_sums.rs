@@ -264,7 +264,8 @@ fn offsets_row_weights_held_out_rows_and_standardised_columns_are_those_of_one_p
         assert_same_fit((&ran, &weights), &local);
         assert_eq!(weights["holdout"].is_null(), settings.holdout.is_none(), "{name}");
         if settings.row_weights.is_some() {
-            let plain = fitted(&FitSettings { row_weights: None, drop: [settings.drop.clone(), vec!["weight".into()]].concat(), ..settings });
+            let plain =
+                fitted(&FitSettings { row_weights: None, drop: [settings.drop.clone(), vec!["weight".into()]].concat(), ..settings });
             assert_ne!(plain.theta(), local.theta(), "{name}");
         }
     }

@@ -116,7 +116,7 @@ impl Deployment {
             server.with(|server| {
                 let coordinator = server.coordinator();
                 let ended = DeployedRun::new(rows, coordinator.output().to_vec(), coordinator.diverged(), seconds).with_told(told);
-                let ended = ended.with_members(&locked(&membership.0));
+                let ended = ended.with_members(&locked(&membership.0)).with_clipped(coordinator.clipped());
                 let mut ran = self.0.results(coordinator.federation(), ended)?;
                 if let Some(after) = after {
                     locked(&after.0).add_to(&mut ran);

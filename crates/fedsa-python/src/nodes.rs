@@ -357,6 +357,11 @@ impl ServerNode {
         engine::brief(py, || self.read(node::ServerNode::residual))
     }
 
+    /// The number of answers without which the open exchange of a secure sum gives nothing; 0 for other exchanges.
+    fn needed_answers(&self, py: Python<'_>) -> PyResult<usize> {
+        engine::brief(py, || self.read(node::ServerNode::needed_answers))
+    }
+
     /// Whether the answers to the open question can show the residual: masked answers do not.
     fn shows_residual(&self, py: Python<'_>) -> PyResult<bool> {
         engine::brief(py, || self.read(node::ServerNode::shows_residual))

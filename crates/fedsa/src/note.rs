@@ -102,6 +102,7 @@ codes! {
     StatesClipped, "states.clipped", Warning, "States are outside of the ranges of their columns.";
     StatesConstant, "states.constant", Info, "State columns have the same value in every transition.";
     StatesMayBeLabels, "states.may-be-labels", Info, "States that are taken as quantities may be labels.";
+    SumsClipped, "sums.clipped", Warning, "Agents clipped numbers to the bound of secure sums.";
     TargetsFractional, "targets.fractional", Warning, "Targets of a model of counts are no whole numbers.";
     TolBelowRounding, "tol.below-rounding", Info, "The target for the gradient is below its rounding errors.";
     TolMetAtZero, "tol.met-at-zero", Warning, "Zero weights meet the target for the gradient.";

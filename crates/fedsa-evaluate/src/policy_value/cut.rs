@@ -173,8 +173,7 @@ pub(super) fn by_weights(
     let common = towards(&matrix, &all, counts.iter().sum());
     let own = (0..sources.len()).map(|c| if several { towards(&matrix, cut[c], counts[c]) } else { common.clone() });
     let own: Vec<Vec<f64>> = own.collect();
-    let not_known =
-        |cut: &Bootstrapped, n: usize, towards: &[f64]| not_determined(rule, total, (&undetermined, &theta), cut, n, towards);
+    let not_known = |cut: &Bootstrapped, n: usize, towards: &[f64]| not_determined(rule, total, (&undetermined, &theta), cut, n, towards);
     let of_agent = |c: usize| -> Result<(ByWeights, f64, Mat<f64>)> {
         let (mut found, mut own_squares) = (ByWeights::default(), 0.0);
         found.not_known = [not_known(&all, counts.iter().sum(), &common), not_known(cut[c], counts[c], &own[c])];

@@ -8,7 +8,7 @@ use fedsa::enrolment::Membership;
 use fedsa::error::Result;
 use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
-use fedsa::note::Note;
+use fedsa::note::{Note, NoteCode};
 use fedsa_problems::rows::preparation::far_from_rows;
 use toml::{Table, Value};
 
@@ -50,6 +50,16 @@ impl DeployedRun {
     #[must_use]
     pub fn with_told(self, told: serde_json::Value) -> Self {
         Self { told, ..self }
+    }
+
+    /// The same with a note on numbers that agents clipped to the bound of secure sums.
+    #[must_use]
+    pub fn with_clipped(mut self, clipped: u64) -> Self {
+        if clipped > 0 {
+            let text = format!("agents clipped {clipped} numbers to the `bound` of secure-sum, which biases sums: raise `bound`");
+            self.notes.push(Note::new(NoteCode::SumsClipped, text));
+        }
+        self
     }
 
     /// The same with notes on how these agents count.

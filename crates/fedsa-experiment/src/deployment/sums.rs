@@ -33,8 +33,12 @@ use crate::made;
 const QUALITY: usize = 8;
 
 impl Deployment {
-    /// The sums that this federation's server asks for after the last round, in words; `None` if it asks for none.
+    /// The sums that this federation's server asks for after the last round, in words; `None` if it asks for none. Each agent's answer is
+    /// plain, so there are none where sums of the rounds are secure.
     pub(super) fn sums_asked(&self) -> Option<String> {
+        if self.terms.has_secure_sums() {
+            return None;
+        }
         match (self.source, self.inference()) {
             (Source::Rows, None) => Some("quality".into()),
             (Source::Rows, Some(covariance)) => Some(format!("quality, inference {}", covariance.name())),
@@ -49,6 +53,13 @@ impl Deployment {
             return Ok(());
         }
         let refused = |key: &str, what: &str, help: &str| Err(Error::new(key, format!("{what}, beside inference"), help));
+        if self.terms.has_secure_sums() {
+            return refused(
+                "federation.inference",
+                "secure sums, which end with the rounds",
+                "no `inference`, or a link without secure-sum",
+            );
+        }
         if self.source != Source::Rows {
             return refused("federation.inference", "a problem without rows", "no `inference`, or a problem of rows, such as logistic");
         }
@@ -84,7 +95,8 @@ impl LocalAgent {
         let Some(joined) = self.joined() else {
             return Err(Error::refused_message("a question about sums before this agent was admitted", "an invitation, or an admission"));
         };
-        let what = self.deployment().sums_asked().unwrap_or_else(|| "none".into());
+        let none = || Error::refused_message("a question about sums, which these settings do not ask for", "questions of rounds");
+        let what = self.deployment().sums_asked().ok_or_else(none)?;
         let theta = enrolment::asked(joined.federation(), &what, bytes)?;
         let (weight, agent, dim) = (joined.weight(), joined.number(), joined.federation().dim());
         let numbers = match self.deployment().source {
@@ -94,7 +106,9 @@ impl LocalAgent {
             }
             Source::Rows => self.sums_of_rows(&theta, weight)?,
             Source::Logs => self.sums_of_logs(&theta, agent)?,
-            Source::Generated => return Err(Error::refused_message("a question about sums, which this problem has not", "questions of rounds")),
+            Source::Generated => {
+                return Err(Error::refused_message("a question about sums, which this problem has not", "questions of rounds"));
+            }
         };
         enrolment::answer(bytes, numbers)
     }

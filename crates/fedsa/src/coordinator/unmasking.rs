@@ -132,13 +132,24 @@ impl Coordinator {
         Unmasking::Ask(Broadcast { to: Some(to), down: Message { round, exchange: exchange + UNMASKING, parts }, own: None })
     }
 
-    /// The weight of the participants of the exchange with masked answers, and of those that are in its sum.
+    /// The weight of the participants of the exchange with masked answers, and of those that are in its sum: 0 until all seeds are here.
     pub(super) fn weight_of_masked(&self) -> Option<(f64, f64)> {
         let masked = self.state.masked.as_ref()?;
         let weights = self.federation.weights();
         let asked = masked.ask.to.as_deref().unwrap_or(&self.everyone);
-        let answered = asked.iter().filter(|c| masked.answered[**c]).map(|c| weights[*c]).sum();
+        let is_known = self.answered() == self.asked().len();
+        let answered = asked.iter().filter(|c| is_known && masked.answered[**c]).map(|c| weights[*c]).sum();
         Some((asked_weight(weights, asked), answered))
+    }
+
+    /// The number of answers without which the open exchange of a secure sum gives nothing: all seeds, and the least number of masked
+    /// answers; otherwise 0.
+    pub(crate) fn needed_answers(&self) -> usize {
+        match self.is_masked {
+            true if self.state.masked.is_some() => self.asked().len(),
+            true => self.least_agents(),
+            false => 0,
+        }
     }
 
     /// The norm of the mean of the first vector in the sum that the open question unmasks, once all seeds are here.

@@ -446,6 +446,11 @@ impl ServerNode {
         self.coordinator.awaited().filter(|c| self.standing(*c) == AgentStatus::Awaited).collect()
     }
 
+    /// The number of answers without which the open exchange of a secure sum gives nothing; 0 for other exchanges.
+    pub fn needed_answers(&self) -> usize {
+        self.coordinator.needed_answers()
+    }
+
     /// The share of accepted answers to the present question, by participants' weights; 0 if no question is open.
     pub fn share_answered(&self) -> f64 {
         let (asked, answered) = self.coordinator.weight_answered();

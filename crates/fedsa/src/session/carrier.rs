@@ -213,6 +213,9 @@ impl<T: Transport> Nodes<T> {
     /// Whether the open question has enough answers.
     fn has_quorum(&self) -> bool {
         let coordinator = self.server.coordinator();
+        if coordinator.answered() < self.server.needed_answers() {
+            return false;
+        }
         match self.quorum {
             // Tolerance: sums of weights in another order differ in their last bits.
             Quorum::Share(share) => self.server.share_answered() >= share - 1e-12,

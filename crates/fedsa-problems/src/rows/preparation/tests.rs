@@ -12,7 +12,7 @@ use crate::rows::dataset::Labels;
 use crate::rows::regression::Logistic;
 use fedsa::linalg;
 use fedsa::problem::arrays::Arrays;
-use fedsa::random::Stream;
+use fedsa::random::{Purpose, Stream, stream};
 
 /// Data sets in memory.
 struct Sets(Vec<Dataset>);
@@ -363,12 +363,12 @@ fn standardisation_counts_rows_by_their_weights() {
     let many = Rows::Dense { d: *d, values: (0..20).flat_map(repeated).collect() };
     let labels = Labels::Numbers(vec![0.0; many.len()]);
     let many = Dataset { targets: Some(labels), rows: many, ..set.clone() };
-    let rule = TransformRule { divide_by: 2.0, standardise: true, pca: None, intercept: false };
+    let rule = TransformRule { divide_by: 2.0, standardise: true, pca: None, intercept: false, known: None };
     let fit = |set: &Dataset, weights: &[f64]| {
         let sets = [set.clone()];
         let found = Found::of(&sets, &TargetRule::Numbers { range: None }).unwrap();
         let rows: Vec<usize> = (0..set.rows.len()).collect();
-        Transform::fit(&rule, &sets, &Pool::new(&sets, &found).unwrap(), (&[rows], weights), &Cancel::never()).unwrap()
+        Transform::fit(&rule, &sets, &Pool::new(&sets, &found).unwrap(), (&[rows], weights), None, &Cancel::never()).unwrap()
     };
     let (weighted, expected) = (fit(&set, &weights), fit(&many, &[]));
     assert!(linalg::distance_sq(&weighted.means, &expected.means).sqrt() < 1e-13);
