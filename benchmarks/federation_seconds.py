@@ -97,7 +97,7 @@ class Place:
 
     def run(self, name: str, app: Path, data: str, ended: str, seconds: float) -> Path:
         """Run an app until it has written a file."""
-        config = f"data='{data}' state='{self.folder}/states/{name}/{{node}}' connect=300.0"
+        config = f"data='{data}' state='{self.folder}/states/{name}/{{node}}'"
         where = "simulation" if self.simulated else "here"
         more = ["--federation-config", f"num-supernodes={self.nodes}"] if self.simulated else []
         self.federation.start(name, "flwr", "run", str(app), where, "--stream", "--run-config", config, *more)

@@ -28,9 +28,9 @@ class Agent:
         a time holds the folder: until it ends, its agents of this folder are deleted, or they :meth:`release` it.
     number : int, optional
         The agent's number in the federation; by default the server chooses it. Later epochs may change it.
-    longest_gap : int, optional
-        The most rounds by which a question may be ahead of the last accepted one. By default the value of the settings, whose default is no
-        limit. Without a limit, one forged question of a far round silences the agent for good.
+    rules : path, optional
+        The agent's disclosure rules, a TOML file; by default the profile ``datashield``. Data that break a rule make the agent refuse every
+        message with the rule. With a `state` folder, its file ``audit.jsonl`` records all that leaves the agent (``fedsa audit``).
     wait : float, optional
         Seconds to wait while another process holds the folder.
 
@@ -59,18 +59,20 @@ class Agent:
         *,
         state: Path | None = None,
         number: int | None = None,
-        longest_gap: int | None = None,
+        rules: Path | None = None,
         wait: float = 0.0,
     ) -> None:
         listed = [data] if isinstance(data, str) or hasattr(data, "__fspath__") else list(data)
-        deployment = read_settings(settings, {"longest_gap": longest_gap})
-        self._native = deployment.agent([os.fspath(one) for one in listed], "", number)
+        deployment = read_settings(settings, {})
+        self._native = deployment.agent([os.fspath(one) for one in listed], "", number, None if rules is None else name_of(rules, "rules"))
         self._file: str | None = None
         self._lock: _files.Lock | None = None
         self._wait = wait
         if state is not None:
-            self._file = os.path.join(_files.folder_of(state), "agent.state")
+            folder = _files.folder_of(state)
+            self._file = os.path.join(folder, "agent.state")
             self._hold()
+            self._native.record(os.path.join(folder, "audit.jsonl"))
 
     def _hold(self) -> None:
         """Lock the state's folder, and read what another process has saved there since. Two processes with one state would send
@@ -150,7 +152,13 @@ class Agent:
             When the message is invalid for this agent now. The agent is then unchanged.
         """
         self._hold()
-        answer = self._native.handle(message)
+        try:
+            answer = self._native.handle(message)
+        except InputError as e:
+            if self._file is None or e.code != "refused-message.other-state":
+                raise
+            accepted = f"messages that follow this state; or, to begin again without it, delete {os.path.dirname(self._file)}"
+            raise InputError(e.what, e.code, e.key, accepted) from e
         if self._file is not None:
             _files.write(self._file, self._native.save())
         return answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol, overload
 
@@ -91,29 +91,4 @@ class AgentCarrier(Protocol):
         mapping of str to Reply
             Replies by agent. Agents without a reply are absent.
         """
-        ...
-
-
-class LateCarrier(AgentCarrier, Protocol):
-    """A carrier that also delivers answers after their deadline.
-
-    Examples
-    --------
-    >>> from fedsa.federation import Reply
-    >>> class Queue:
-    ...     def __init__(self):
-    ...         self.came = []
-    ...     def reachable(self):
-    ...         return []
-    ...     def exchange(self, messages, deadline):
-    ...         return {}
-    ...     def late(self):
-    ...         came, self.came = self.came, []
-    ...         return came
-    >>> Queue().late()
-    []
-    """
-
-    def late(self) -> Sequence[tuple[str, bytes]]:
-        """Return the late answers since the last call: pairs of an agent's name and its answer."""
         ...

@@ -33,7 +33,7 @@ class Outcome:
     Attributes
     ----------
     name : str
-        ``"completed"``, ``"converged"``, ``"stalled"``, ``"max-rounds"``, ``"diverged"`` or ``"refused"``.
+        ``"completed"``, ``"converged"``, ``"incomplete"``, ``"stalled"``, ``"max-rounds"``, ``"diverged"`` or ``"refused"``.
     reason : str or None
         The likely reason, if the run did not end as asked.
     help : str or None

@@ -19,8 +19,14 @@ from fedsa.errors import FedsaError, InputError, MachineError
 # Rounds without any answer after which the server stops.
 MAX_UNANSWERED = 3
 
-# The most restarts of enrolment in one call for agents whose data changed. Without a limit one agent could block the others.
-MAX_FOUNDED = 3
+# How often the server asks those that have not answered, if an exchange has too few answers. Then it gives the round up.
+TRIES = 2
+
+# Seconds after which the server asks again, before the first round, if some of the agents refuse: they may have repaired their data.
+RETRY = 2.0
+
+# Seconds between two rounds in which the server waits for applications of new agents, if there is room.
+INVITE = 20.0
 
 
 def listed(reasons: Mapping[str, str], most: int = 5) -> str:
@@ -31,15 +37,14 @@ def listed(reasons: Mapping[str, str], most: int = 5) -> str:
 
 @dataclass(frozen=True)
 class Waiting:
-    """The waiting times and limits of the table ``[federation]``."""
+    """The server's settings of the table ``[federation]``."""
 
-    connect: float
+    agents: int
+    most: int | None
     deadline: float
     least_answers: int
-    least_share: float
-    repeats: int
     leave_after: int | None
-    invite: float
+    out: str
 
     @classmethod
     def of(cls, deployment: _fedsa.Deployment) -> Waiting:
@@ -55,14 +60,13 @@ class Server:
         self,
         deployment: _fedsa.Deployment,
         carrier: AgentCarrier,
-        agents: tuple[int, int],
         folder: str,
         report: Callable[[str], object],
     ) -> None:
-        self.deployment, self.carrier, self.agents, self.report = deployment, carrier, agents, report
+        self.deployment, self.carrier, self.report = deployment, carrier, report
         self.rules = Waiting.of(deployment)
         self.file = os.path.join(folder, "server.state")
-        self.enrolment = deployment.enrolment(*agents)
+        self.enrolment = deployment.enrolment()
         self.membership: _fedsa.Membership | None = None
         self.node: _fedsa.ServerNode | None = None
         # The questions about sums after the last round.
@@ -70,8 +74,6 @@ class Server:
         # The names of the members, by number.
         self.names: list[str] = []
         self.unanswered = 0
-        # How often this call restarted enrolment.
-        self.founded_anew = 0
         # The last change of members that was refused.
         self.refused: tuple[list[str], list[str]] | None = None
         self.progress = Progress()
@@ -86,13 +88,12 @@ class Server:
         """Restore the saved state."""
         self.progress = _server_state.restored(self.file, self.history)
         if self.progress.membership is None or self.progress.server is None:
+            # The number of the run stays; all agents apply again, because their data may have changed.
             self.enrolment.restore(self.progress.enrolment)
-            # Ask all agents again: their data may have changed.
-            for who in self.enrolment.applied():
-                self.enrolment.withdraw(who)
+            self._withdraw()
             return
-        membership = self.deployment.membership(*self.agents, self.progress.membership)
-        node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
+        membership = self.deployment.membership(self.progress.membership)
+        node = _fedsa.ServerNode(membership.federation())
         node.restore(self.progress.server)
         self.history.check(node.rounds())
         self._enter(membership, node)
@@ -136,75 +137,46 @@ class Server:
         """Wait for agents, and found the federation."""
         if self.node is not None:
             return
-        connect = self.rules.connect
-        ends = time.monotonic() + connect
-        # When to ask rejected agents again; they may have repaired their data.
-        refused: dict[str, float] = {}
-        # Agents that applied in the last invitation.
-        fresh: set[str] = set()
-        while True:
+        most, now = self.rules.most or self.rules.agents, time.monotonic()
+        ends, again = now + self.rules.deadline, now
+        while not self.enrolment.is_full and now <= ends:
+            now = time.monotonic()
             reachable = list(self.carrier.reachable())
-            if self._forget([who for who in self.enrolment.applied() if who not in reachable]):
-                # Numbers and places became free, so rejected agents may now be accepted.
-                refused.clear()
-            known, now = self.enrolment.applied(), time.monotonic()
-            new = [who for who in reachable if who not in known and refused.get(who, now) <= now]
-            is_last = now >= ends
-            if new and not self.enrolment.is_full:
-                fresh = self._ask_to_apply(new, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)), refused)
-            is_last = is_last or time.monotonic() >= ends
-            once_more = [who for who in reachable if who in refused and who not in new]
-            if is_last and once_more and not self.enrolment.is_full:
-                fresh |= self._ask_to_apply(once_more, min(self.rules.deadline, 1.0), refused)
-            applied = self.enrolment.applied()
-            if is_last or self.enrolment.is_full:
-                if fresh.issuperset(applied):
-                    break
-                # Ask earlier applicants again: they may have restarted with other data or another number.
-                fresh = self._ask_to_apply(applied, self.rules.deadline, refused)
-                if is_last:
-                    break
+            if now > ends or (len(reachable) >= most and now >= again):
+                # All apply at the same time: an earlier application may be that of an agent that has restarted since.
+                self._ask_to_apply(reachable)
+                again = time.monotonic() + RETRY
             else:
-                time.sleep(min(0.2, connect))
+                time.sleep(min(0.2, self.rules.deadline))
         if not self.enrolment.has_enough:
             self._save()
             told = listed(self.progress.excluded)
-            what = f"{len(self.enrolment.applied())} agents have come in {connect:.0f} s" + (f"; {told}" if told else "")
+            what = f"{len(self.enrolment.applied())} agents have come in {self.rules.deadline:.0f} s" + (f"; {told}" if told else "")
             raise MachineError(what, "machine", "agents", "more agents, fewer that must come, or more seconds; the next call goes on")
-        membership, excluded = self.enrolment.close()
-        self.progress.excluded.update(excluded)
-        node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
+        membership = self.enrolment.close()
+        node = _fedsa.ServerNode(membership.federation())
         self._begin(membership, node, [])
         self.counted = time.monotonic()
-        self.history.add_round(node.recorded(), 0.0, [])
+        self.history.add_round(node.recorded(), 0.0, None)
 
-    def _forget(self, gone: Sequence[str]) -> bool:
-        """Withdraw applications of agents that left before the founding, so that others can take their places. Whether there were any."""
-        for who in gone:
+    def _withdraw(self) -> None:
+        """Forget all applications."""
+        for who in self.enrolment.applied():
             self.enrolment.withdraw(who)
-            self.report(f"{who} has gone before the federation began")
-        return bool(gone)
 
-    def _ask_to_apply(self, asked: Sequence[str], seconds: float, refused: dict[str, float]) -> set[str]:
-        """Ask agents to apply, or to apply again. Returns the applicants. Rejected agents are not asked again for a while."""
+    def _ask_to_apply(self, asked: Sequence[str]) -> None:
+        """Ask agents to apply, in place of all earlier applications."""
+        self._withdraw()
+        if not asked:
+            return
         invitation = self.enrolment.invite(len(asked))
         self.progress.count(None, [invitation] * len(asked))
-        replies, seconds = self._carry({who: invitation for who in asked}, seconds)
+        replies, seconds = self._carry({who: invitation for who in asked}, self.rules.deadline)
         self.progress.cost_seconds += seconds
-        before = set(self.enrolment.applied())
         for who in asked:
-            self.enrolment.withdraw(who)
-        come = set()
-        for who in asked:
-            reply = replies.get(who, Reply(lost="no answer"))
-            if self._applies(who, reply, self.enrolment.take, is_known=who in before):
-                come.add(who)
-                refused.pop(who, None)
-            elif reply.lost is None:
-                refused[who] = time.monotonic() + max(self.rules.connect / 4, 2.0)
-        return come
+            self._applies(who, replies.get(who, Reply(lost="no answer")), self.enrolment.take)
 
-    def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool], is_known: bool = False) -> bool:
+    def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool]) -> bool:
         """Whether a reply is a valid application; `take` takes it."""
         if reply.lost is not None:
             self.report(f"{who} does not take part: {reply.lost}")
@@ -214,15 +186,12 @@ class Server:
                 raise InputError(reply.refused or "no application", "refused-message")
             take(who, reply.body)
         except FedsaError as e:
-            # Later refusals must not hide the reason of an exclusion at the founding.
-            if self.node is None or who not in self.progress.excluded:
-                self.progress.excluded[who] = e.what
+            self.progress.excluded[who] = e.what
             self.report(f"{who} cannot take part: {e.what}")
             return False
         self.progress.count(None, [], len(reply.body))
         self.progress.excluded.pop(who, None)
-        if not is_known:
-            self.report(f"{who} takes part")
+        self.report(f"{who} takes part")
         return True
 
     def _begin(self, membership: _fedsa.Membership, node: _fedsa.ServerNode, left: Sequence[str]) -> None:
@@ -233,7 +202,6 @@ class Server:
         stay = set(self.names)
         progress.strangers = [who for who in progress.strangers if who in stay] + joined
         progress.admitted, progress.retold, progress.wanted, progress.heard = [], [], [], []
-        progress.anew, progress.renewed = [], []
         progress.leaving = [who for who in progress.leaving if who in stay]
         progress.silent = {who: n for who, n in progress.silent.items() if who in stay}
         progress.again = {who: rounds for who, rounds in progress.again.items() if who not in stay}
@@ -244,30 +212,6 @@ class Server:
         self.history.add_epoch(record)
         self.refused = None
         self.report(str(record))
-
-    def _changed(self) -> list[str]:
-        """Members whose data changed since their application."""
-        progress = self.progress
-        return [who for who in self.names if who in progress.leaving and who in progress.excluded and who not in progress.barred]
-
-    def _is_to_found_anew(self) -> bool:
-        """Whether to restart enrolment: data of members changed before the first round, and the limit of restarts is not reached."""
-        node, membership = self.node, self.membership
-        assert node is not None and membership is not None
-        return node.rounds() == 0 and membership.epoch == 0 and self.founded_anew < MAX_FOUNDED and bool(self._changed())
-
-    def _found_anew(self) -> None:
-        """Restart enrolment, so that all agents apply with their current data."""
-        self.founded_anew += 1
-        self.report(f"the federation is founded anew: {', '.join(self._changed())} applied with other data before the first round")
-        epoch, progress = self.history.epochs[-1], self.progress
-        # The costs so far count for the next epoch.
-        cost = [a + b for a, b in zip(progress.cost, (epoch.messages, epoch.bytes_down, epoch.bytes_up))]
-        self.progress = Progress(excluded=progress.excluded, cost=cost, cost_seconds=progress.cost_seconds + epoch.seconds)
-        self.history = History(self.history.file)
-        self.enrolment = self.deployment.enrolment(*self.agents)
-        self.membership, self.node, self.names, self.unanswered = None, None, [], 0
-        self.enrol()
 
     def _regroup(self) -> None:
         """Begin the next epoch, if agents joined or left since the last round."""
@@ -282,7 +226,7 @@ class Server:
         patience = self.rules.leave_after
         silent = {who for who, n in progress.silent.items() if patience is not None and n >= patience}
         gone = [who for who in self.names if who in silent or who in progress.leaving or who in progress.barred]
-        room = self.agents[1] - len(self.names) + len(gone)
+        room = (self.rules.most or self.rules.agents) - len(self.names) + len(gone)
         self._invite(room - len(membership.waiting()))
         waiting = membership.waiting() if room > 0 else []
         if not (gone or waiting) or (gone, waiting) == self.refused:
@@ -301,7 +245,7 @@ class Server:
         """Invite reachable agents that do not take part, up to `room`. The pause doubles with each unsuccessful invitation."""
         node, membership, progress = self.node, self.membership, self.progress
         assert node is not None and membership is not None
-        if room <= 0 or self.rules.invite <= 0:
+        if room <= 0:
             return
         known, now = {*self.names, *membership.waiting(), *progress.barred}, node.rounds()
         new = [who for who in self.carrier.reachable() if who not in known and progress.again.get(who, [0, 1])[0] <= now]
@@ -309,7 +253,7 @@ class Server:
             return
         invitation = membership.invitation()
         progress.count(None, [invitation] * len(new))
-        replies, seconds = self._carry({who: invitation for who in new}, self.rules.invite)
+        replies, seconds = self._carry({who: invitation for who in new}, INVITE)
         progress.cost_seconds += seconds
         for who in new:
             if not self._applies(who, replies.get(who, Reply(lost="no answer")), membership.take):
@@ -317,19 +261,14 @@ class Server:
                 progress.again[who] = [now + rounds, 2 * rounds]
 
     def _admit(self, numbers: Collection[int]) -> dict[str, str]:
-        """Announce the epoch to members that do not know it yet. Returns the reasons of those that refuse it for good."""
+        """Announce the epoch to members that do not know it yet. Returns the reasons of those that refuse the full announcement."""
         progress, membership = self.progress, self.membership
         assert membership is not None
         waiting = {self.names[c]: c for c in numbers if self.names[c] not in progress.admitted}
         final: dict[str, str] = {}
         if not waiting:
             return final
-        self._invite_anew([who for who in waiting if who in progress.anew])
-        # Agents that cause a restart of enrolment would refuse this epoch again.
-        untold = {*progress.anew, *(self._changed() if self._is_to_found_anew() else ())}
-        messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items() if who not in untold}
-        if not messages:
-            return final
+        messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items()}
         progress.count(self.history.epochs[-1], list(messages.values()))
         replies, seconds = self._carry(messages, self.rules.deadline)
         self.history.epochs[-1].seconds += seconds
@@ -343,57 +282,13 @@ class Server:
                 if who not in progress.strangers:
                     # It does not know an earlier epoch, and needs the full announcement.
                     progress.strangers.append(who)
-                elif not self._begin_anew(who):
+                else:
                     final[who] = reply.refused
             self.report(f"{who} does not take part in this round: {why}")
         return final
 
-    def _begin_anew(self, who: str) -> bool:
-        """Schedule a reset of an agent that refused the full announcement, because its state is newer than the server's or belongs to another
-        federation. False if a reset was tried since its last answer."""
-        progress = self.progress
-        if who in progress.renewed:
-            return False
-        progress.renewed.append(who)
-        progress.anew.append(who)
-        return True
-
-    def _invite_anew(self, invited: Sequence[str]) -> None:
-        """Invite members that are to reset. The later announcement carries the mark of their application. Agents give up their state only for
-        such a mark."""
-        progress, membership, epoch = self.progress, self.membership, self.history.epochs[-1]
-        assert membership is not None
-        if not invited:
-            return
-        invitation = membership.invitation()
-        progress.count(epoch, [invitation] * len(invited))
-        replies, seconds = self._carry({who: invitation for who in invited}, self.rules.deadline)
-        epoch.seconds += seconds
-        for who in invited:
-            reply = replies.get(who, Reply(lost="no answer"))
-            if reply.lost is not None:
-                self.report(f"{who} was invited to begin anew: {reply.lost}")
-                continue
-            progress.anew.remove(who)
-            try:
-                if reply.body is None:
-                    raise InputError(reply.refused or "no application", "refused-message")
-                membership.renew(who, reply.body)
-                progress.excluded.pop(who, None)
-            except FedsaError as e:
-                self.report(f"{who} cannot begin anew: {e.what}")
-                progress.excluded[who] = f"it refuses what this server tells it, and cannot begin anew: {e.what}"
-                if reply.body is not None and who not in progress.leaving:
-                    # Its data changed. Either enrolment restarts, or the agent leaves with the next epoch and can join again with the new
-                    # data.
-                    progress.leaving.append(who)
-                continue
-            epoch.messages += 1
-            epoch.bytes_up += len(reply.body)
-            self.report(f"{who} begins anew, because it refuses what this server asks: its state is newer than the server's, or another one's")
-
     def _available(self) -> list[int]:
-        """Wait for members. Returns the numbers of the reachable ones; none if enrolment must restart."""
+        """Wait for members. Returns the numbers of the reachable ones."""
         assert self.node is not None
         waited = time.monotonic() + self.rules.deadline
         # When to ask agents again that refuse the announcement, and their reasons.
@@ -402,13 +297,8 @@ class Server:
             reachable, now = set(self.carrier.reachable()), time.monotonic()
             numbers = [c for c, who in enumerate(self.names) if who in reachable]
             told = self._admit([c for c in numbers if self.names[c] not in refusals or refusals[self.names[c]][0] <= now])
-            if self.progress.anew and self.node.rounds() == 0:
-                # Before the first round, find out whether the data of these members changed.
-                told |= self._admit([c for c in numbers if self.names[c] in self.progress.anew])
             again = time.monotonic() + max(self.rules.deadline / 4, 1.0)
             refusals.update({who: (again, why) for who, why in told.items()})
-            if self._is_to_found_anew():
-                return []
             admitted = [c for c in numbers if self.names[c] in self.progress.admitted]
             if admitted:
                 self.progress.wanted = [who for c, who in enumerate(self.names) if c not in admitted]
@@ -418,17 +308,10 @@ class Server:
                 self.progress.decided = -1
                 self._save()
                 if refusals:
-                    changed = self.progress.excluded
-                    what = "no agent takes part: " + listed({who: changed.get(who, why) for who, (_, why) in refusals.items()})
-                    raise MachineError(what, "machine", "agents", f"agents that accept what the server tells them; {self._how_to_go_on()}")
+                    what = "no agent takes part: " + listed({who: why for who, (_, why) in refusals.items()})
+                    raise MachineError(what, "machine", "agents", "agents that accept what the server tells them; the next call goes on")
                 raise MachineError("no agent can be reached", "machine", "agents", "agents that run; the next call goes on")
             time.sleep(0.2)
-
-    def _how_to_go_on(self) -> str:
-        """The advice when no agent answers."""
-        if not self._changed():
-            return "the next call goes on"
-        return f"the next call goes on if they have the data with which they applied; without {self.file} it founds the federation anew with what they have"
 
     def run(self) -> None:
         """Run the rounds."""
@@ -449,15 +332,7 @@ class Server:
                 if self.progress.decided < node.rounds() and not is_last:
                     self._regroup()
                     self.progress.decided = node.rounds()
-                available = self._available()
-                if not available and is_last:
-                    self.history.add_residual(None)
-                    continue
-                if not available:
-                    self._found_anew()
-                    kind, messages = self.node.todo()
-                    continue
-                kind, messages = self.node.open(available)
+                kind, messages = node.open(self._available())
             elif kind == "reached":
                 # The round stays open: its answers showed the result of the last one.
                 self._save()
@@ -477,7 +352,7 @@ class Server:
         if self.unanswered < MAX_UNANSWERED:
             return
         self._save()
-        accepted = f"agents that answer by the deadline; {self._how_to_go_on()}"
+        accepted = "agents that answer by the deadline; the next call goes on"
         raise MachineError(f"no agent has answered in {self.unanswered} rounds", "machine", "agents", accepted)
 
     def _is_over(self) -> bool:
@@ -495,7 +370,8 @@ class Server:
         if len(self.history.rounds) > node.rounds():
             return
         self._count_seconds()
-        self.history.add_round(node.recorded(), progress.seconds, json.loads(node.take_arrivals()))
+        self.history.add_round(node.recorded(), progress.seconds, progress.missing)
+        progress.missing = 0.0
         # A method that asks about trial points knows the residual of the one that it accepted.
         if node.residual() is not None:
             self.history.add_residual(node.residual())
@@ -508,11 +384,11 @@ class Server:
 
     def _exchange(self, messages: Mapping[int, bytes]) -> tuple[str, dict[int, bytes]]:
         """Ask until there are enough answers. Returns the node's next step."""
-        node, rules = self.node, self.rules
+        node = self.node
         assert node is not None
-        enough = min(rules.least_answers, len(messages))
+        enough = min(self.rules.least_answers, len(messages))
         waiting = messages
-        tries = rules.repeats + 1
+        tries = TRIES
         while True:
             refusing = self._ask(waiting, wants_answers=True)
             waiting = {c: messages[c] for c in node.may_still_answer() if c in messages}
@@ -520,19 +396,20 @@ class Server:
             if tries <= 0:
                 # Only agents that refused are asked once more, after a full announcement.
                 waiting = {c: message for c, message in waiting.items() if self.names[c] in refusing}
-            if self._has_enough(enough) or not waiting:
+            if node.answered() >= enough or not waiting:
                 break
         # The first exchange of a round measures the residual at the end of the last round.
-        if len(self.history.residuals) < len(self.history.rounds):
+        if len(self.history.residuals) < len(self.history.rounds) and node.shows_residual():
             self.history.add_residual(node.residual())
         if self._has_reached() or node.rounds() >= self.deployment.rounds:
             return "reached", {}
-        if self._has_enough(enough):
+        if node.answered() >= enough:
             self.unanswered = 0
+            self.progress.missing = max(self.progress.missing, self._missing())
             return node.close()
-        share = f", of {node.share_answered():.0%} of the weight" if rules.least_share > 0 else ""
-        self.report(f"round {node.rounds() + 1} is given up: {node.answered()} of {enough} answers{share}")
+        self.report(f"round {node.rounds() + 1} is given up: {node.answered()} of {enough} answers")
         self.unanswered = self.unanswered + 1 if node.answered() == 0 else 0
+        self.progress.missing = 1.0
         return node.give_up()
 
     def _has_reached(self) -> bool:
@@ -543,11 +420,11 @@ class Server:
         is_of_all = self.node.answered() == len(self.names) and len(residuals) == len(self.history.rounds)
         return is_of_all and residuals[-1] == self.node.residual() and self.deployment.has_reached(residuals)
 
-    def _has_enough(self, answers: int) -> bool:
-        """Whether the open question has `answers` answers with the least share of the weight."""
+    def _missing(self) -> float:
+        """The share of the participants' weight without an answer to the open question."""
         assert self.node is not None
-        # Tolerance, because sums of the same weights in another order differ in their last bits.
-        return self.node.answered() >= answers and self.node.share_answered() >= self.rules.least_share - 1e-12
+        # Sums of the same weights in another order differ in their last bits.
+        return max(0.0, round(1.0 - self.node.share_answered(), 12))
 
     def _ask(self, messages: Mapping[int, bytes], wants_answers: bool) -> list[str]:
         """Send messages to agents by number, and take the answers. Returns agents that refused, and will get a full announcement before the
@@ -559,7 +436,8 @@ class Server:
         if wants_answers:
             progress.wanted.extend(who for who in names if who not in progress.wanted)
         replies, seconds = self._carry({who: messages[c] for who, c in names.items()}, self.rules.deadline)
-        counted, refusing = 0, []
+        counted: set[str] = set()
+        refusing = []
         for who, c in names.items():
             reply = replies.get(who, Reply(lost="no answer"))
             why = reply.refused or reply.lost
@@ -567,25 +445,20 @@ class Server:
                 self.report(f"{who}: {why}")
             if reply.refused is not None and wants_answers and self._tell_again(who):
                 refusing.append(who)
-            counted += (reply.body is None or self._take(who, c, reply.body)) and who in replies and why is None
-        late = getattr(self.carrier, "late", None)
-        came = [(who, body) for who, body in late() if who in self.names] if late is not None else []
-        late_ones = sum(self._take(who, self.names.index(who), body) for who, body in came)
-        # Sums of the same weights in another order differ in their last bits.
-        missing = max(0.0, round(1.0 - node.share_answered(), 12)) if wants_answers else 0.0
-        self._note(messages, replies, seconds, (counted, late_ones), missing)
+            if (reply.body is None or self._take(who, c, reply.body)) and who in replies and why is None:
+                counted.add(who)
+        missing = self._missing() if wants_answers else 0.0
+        silent = [who for who in self.names if who not in counted and (who in names or who not in progress.admitted)]
+        self._note(messages, replies, seconds, silent, missing)
         return refusing
 
     def _tell_again(self, who: str) -> bool:
-        """Schedule a full announcement for an agent that refuses a question, because it may have lost its state or have an old one. If it
-        refuses again, schedule a reset. False if nothing is left to try."""
+        """Schedule a full announcement for an agent that refuses a question, because it may have lost its state. False if it got one since its
+        last answer: then its state is newer than the server's, and only its operator discards a state."""
         progress = self.progress
-        if who not in progress.admitted:
+        if who not in progress.admitted or who in progress.retold:
             return False
-        if who not in progress.retold:
-            progress.retold.append(who)
-        elif not self._begin_anew(who):
-            return False
+        progress.retold.append(who)
         progress.admitted.remove(who)
         progress.strangers.append(who)
         return True
@@ -600,9 +473,8 @@ class Server:
         progress.leaving = [one for one in progress.leaving if one != who]
         try:
             self.node.take(c, answer)
-            for told in (progress.retold, progress.renewed):
-                if who in told:
-                    told.remove(who)
+            if who in progress.retold:
+                progress.retold.remove(who)
             if who not in progress.barred:
                 progress.excluded.pop(who, None)
         except FedsaError as e:
@@ -610,10 +482,8 @@ class Server:
             return False
         return True
 
-    def _note(
-        self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, counted: tuple[int, int], missing: float
-    ) -> None:
-        """Record an exchange; `counted` are its valid answers, and the late ones of earlier rounds; `missing` is the weight without an answer."""
+    def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, silent: list[str], missing: float) -> None:
+        """Record an exchange; `silent` are the members without a valid answer, `missing` is their share of the weight."""
         assert self.node is not None and self.membership is not None
         exchanges, rounds = self.history.exchanges, self.node.rounds()
         again = exchanges[-1].exchange + 1 if exchanges and exchanges[-1].round == rounds + 1 else 1
@@ -622,12 +492,12 @@ class Server:
             exchange=again,
             epoch=self.membership.epoch,
             asked=len(messages),
-            answered=counted[0],
+            answered=len(messages) - sum(self.names[c] in silent for c in messages),
+            silent=silent,
             bytes_down=sum(map(len, messages.values())),
             bytes_up=sum(len(reply.body) for reply in replies.values() if reply.body is not None),
             wire_bytes_up=sum(reply.wire_bytes for reply in replies.values()),
             seconds=seconds,
-            late=counted[1],
             residual=self.node.residual(),
             missing=missing,
         )
@@ -680,13 +550,15 @@ class Server:
         assert self.node is not None and self.membership is not None
         progress, history = self.progress, self.history
         residuals = [*history.residuals, *[None] * (len(history.rounds) - len(history.residuals))]
-        rows = list(zip(history.rounds, residuals, history.ends))
+        rows = list(zip(history.rounds, residuals, history.ends, history.missing))
         told = {
             "agents": history.epochs[-1].agents,
             "excluded": progress.excluded,
             "epochs": [asdict(one) for one in history.epochs],
             "exchanges": [asdict(one) for one in history.exchanges],
             "sums": dict(zip(("exchanges", "bytes_down", "bytes_up"), progress.after_cost)),
+            # By round, from the first.
+            "missing_weight": history.missing[1:],
         }
         return Results._of(self.deployment.results(self.node, rows, progress.seconds, json.dumps(told), self.membership, self.after))
 
@@ -702,16 +574,16 @@ class Server:
         # Tolerance, because decimals may be read with another last bit.
         return len(told) == len(ran) and all(math.isclose(one["seconds"], other.seconds, rel_tol=1e-12) for one, other in zip(told, ran))
 
-    def write(self, results: Results, out: Path, overwrite: bool) -> None:
+    def write(self, results: Results, out: Path) -> None:
         """Write the results and delete the state. A call that was killed here may have left partial results, which are replaced."""
         assert self.membership is not None and results._native is not None
         place = os.path.abspath(out)
         is_ours = self.progress.writes == place
         # Mark the folder as ours, unless it holds files of others: those are refused by this call and all later ones.
-        if not is_ours and (overwrite or not os.path.isdir(place) or not os.listdir(place)):
+        if not is_ours and (not os.path.isdir(place) or not os.listdir(place)):
             self.progress.writes = place
             self._save()
-        self.deployment.write(results._native, self.membership, self.after, os.fspath(out), overwrite or is_ours)
+        self.deployment.write(results._native, self.membership, self.after, os.fspath(out), is_ours)
         # The state goes first: lines without a state are ignored.
         for file in (self.file, self.history.file):
             os.remove(file)

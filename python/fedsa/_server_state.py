@@ -14,19 +14,19 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from fedsa import _fedsa, _files
 from fedsa.errors import InputError
 
-Kind = TypeVar("Kind")
-
 # Exceptions that a changed state file may cause.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 
+# The most members that the line of an exchange names.
+MAX_NAMED = 5
+
 # The layout of saved servers. The first line has this number and the checksum of the rest.
-LAYOUT = 5
+LAYOUT = 6
 
 
 @dataclass
@@ -42,19 +42,20 @@ class ExchangeRecord:
     bytes_up: int
     wire_bytes_up: int
     seconds: float
-    # Valid answers of earlier rounds that came in this exchange.
-    late: int = 0
     # The norm of the mean operator at the server's iterate, as answers show it; means of directions if agents send these.
     residual: float | None = None
+    # Members without a valid answer: away, silent, or refused.
+    silent: list[str] = field(default_factory=list)
     # The share of the participants' weight without an answer: of members that are away, that did not answer, or whose answer was refused.
     missing: float = 0.0
 
     def __str__(self) -> str:
         carried = f"{self.bytes_up:,} bytes up, {self.bytes_down:,} down"
         residual = "" if self.residual is None else f", residual {self.residual:.3g}"
-        late = f", {self.late} late" if self.late else ""
-        missing = f", {self.missing:.1%} of the weight missing" if self.missing > 0 else ""
-        answered = f"{self.answered} of {self.asked} answered{late}{missing}"
+        more = f" and {len(self.silent) - MAX_NAMED} more" if len(self.silent) > MAX_NAMED else ""
+        without = f", without {', '.join(self.silent[:MAX_NAMED])}{more}" if self.silent else ""
+        missing = f"{without}, {self.missing:.1%} of the weight missing" if self.missing > 0 else without
+        answered = f"{self.answered} of {self.asked} answered{missing}"
         return f"round {self.round}, exchange {self.exchange}: {answered}, {carried}, {self.seconds:.2f} s{residual}"
 
 
@@ -72,17 +73,11 @@ class EpochRecord:
     bytes_down: int = 0
     bytes_up: int = 0
     seconds: float = 0.0
-    # For links that count late answers: for each exchange, the agents that computed nothing and the answers that arrived.
-    arrivals: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         changes = [f"{', '.join(names)} {what}" for names, what in ((self.joined, "joined"), (self.left, "left")) if names]
         rows = sum(agent["rows"] for agent in self.agents)
         return f"epoch {self.epoch}: {len(self.agents)} agents, {rows:,} rows" + "".join(f"; {change}" for change in changes)
-
-    def told(self) -> dict[str, Any]:
-        """All fields except the arrivals, which grow with the rounds."""
-        return {key: value for key, value in asdict(self).items() if key != "arrivals"}
 
 
 class History:
@@ -93,8 +88,9 @@ class History:
         self.rounds: list[bytes] = []
         # Residuals at the ends of rounds, from round 0; `None` if unknown.
         self.residuals: list[float | None] = []
-        # Seconds until the ends of rounds, from round 0.
+        # Seconds until the ends of rounds, and the shares of the weight without an answer in them, from round 0.
         self.ends: list[float] = []
+        self.missing: list[float | None] = []
         self.exchanges: list[ExchangeRecord] = []
         # The last one is the current epoch.
         self.epochs: list[EpochRecord] = []
@@ -105,12 +101,12 @@ class History:
     def _write(self, **what: Any) -> None:
         self.lines.append(json.dumps(what).encode() + b"\n")
 
-    def add_round(self, row: bytes, end: float, arrivals: list[dict[str, Any]]) -> None:
+    def add_round(self, row: bytes, end: float, missing: float | None) -> None:
         """Record the end of a round."""
         self.rounds.append(row)
         self.ends.append(end)
-        self.epochs[-1].arrivals += arrivals
-        self._write(round=base64.b64encode(row).decode(), end=end, arrivals=arrivals)
+        self.missing.append(missing)
+        self._write(round=base64.b64encode(row).decode(), end=end, missing=missing)
 
     def add_residual(self, residual: float | None) -> None:
         """Record the residual at the end of the last round, if known."""
@@ -125,7 +121,7 @@ class History:
     def add_epoch(self, record: EpochRecord) -> None:
         """Record the end of the current epoch, and begin another."""
         if self.epochs:
-            self._write(epoch=self.epochs[-1].told())
+            self._write(epoch=asdict(self.epochs[-1]))
         self.epochs.append(record)
 
     def save(self) -> dict[str, Any]:
@@ -136,7 +132,7 @@ class History:
             self.kept += len(lines)
             self.checksum.update(lines)
             self.lines = []
-        return {"bytes": self.kept, "sha256": self.checksum.hexdigest(), "epoch": self.epochs[-1].told() if self.epochs else None}
+        return {"bytes": self.kept, "sha256": self.checksum.hexdigest(), "epoch": asdict(self.epochs[-1]) if self.epochs else None}
 
     def restore(self, told: dict[str, Any]) -> None:
         """Read the lines that a state's entry describes.
@@ -158,11 +154,10 @@ class History:
         if self.checksum.hexdigest() != told["sha256"]:
             raise InputError("lines that were damaged, or are those of another state", "format", self.file, accepted)
         self.kept = count
-        arrivals: list[dict[str, Any]] = []
         for line in lines.splitlines():
-            arrivals = self._read(json.loads(line), arrivals)
+            self._read(json.loads(line))
         if epoch is not None:
-            self.epochs.append(typed(EpochRecord, {**epoch, "arrivals": arrivals}))
+            self.epochs.append(EpochRecord(**epoch))
 
     def check(self, rounds: int) -> None:
         """Check that this history belongs to a server with this many finished rounds.
@@ -176,20 +171,18 @@ class History:
         if done not in (list(range(rounds + 1)), list(range(rounds))) or not self.epochs:
             raise InputError(f"records of {len(done)} rounds of {rounds}", "format", self.file, "the file that was saved with this state, or another folder")
 
-    def _read(self, line: dict[str, Any], arrivals: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Take a line. Returns the arrivals of the current epoch so far."""
+    def _read(self, line: dict[str, Any]) -> None:
+        """Take a line."""
         if "round" in line:
             self.rounds.append(base64.b64decode(line["round"]))
             self.ends.append(float(line["end"]))
-            arrivals += line["arrivals"]
+            self.missing.append(line["missing"])
         elif "exchange" in line:
-            self.exchanges.append(typed(ExchangeRecord, line["exchange"]))
+            self.exchanges.append(ExchangeRecord(**line["exchange"]))
         elif "epoch" in line:
-            self.epochs.append(typed(EpochRecord, {**line["epoch"], "arrivals": arrivals}))
-            return []
+            self.epochs.append(EpochRecord(**line["epoch"]))
         else:
             self.residuals.append(line["residual"])
-        return arrivals
 
 
 @dataclass
@@ -206,9 +199,6 @@ class Progress:
     admitted: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     retold: list[str] = field(default_factory=list)
-    # Members that still refuse, and are to be invited to reset; and those for which a reset was tried since their last answer.
-    anew: list[str] = field(default_factory=list)
-    renewed: list[str] = field(default_factory=list)
     # Members that leave, and excluded agents that may not come back.
     leaving: list[str] = field(default_factory=list)
     barred: list[str] = field(default_factory=list)
@@ -226,6 +216,8 @@ class Progress:
     # Messages of enrolment for the next epoch, their bytes down and up, and their seconds.
     cost: list[int] = field(default_factory=lambda: [0, 0, 0])
     cost_seconds: float = 0.0
+    # The largest share of the weight without an answer in an exchange of this round.
+    missing: float = 0.0
     # Running time since the founding in seconds, without the time in which the server was stopped.
     seconds: float = 0.0
 
@@ -279,7 +271,7 @@ def restored(file: str, history: History) -> Progress:
     try:
         table = json.loads(state, object_hook=parts)
         history.restore(table.pop("history"))
-        return typed(Progress, table)
+        return Progress(**table)
     except UNREADABLE as e:
         if isinstance(e, InputError):
             raise
@@ -297,33 +289,3 @@ def about(file: str) -> Iterator[None]:
         file = e.key if isinstance(e, InputError) and os.path.dirname(e.key) else file
         accepted = "the settings with which it was saved, an intact copy of the folder, or another one, with which the federation begins anew"
         raise InputError(f"the state in {file} is damaged or not ours: {what}", "format", "state", accepted) from e
-
-
-def typed(kind: type[Kind], table: dict[str, Any]) -> Kind:
-    """Make a dataclass from a table, with a check of its types.
-
-    Raises
-    ------
-    TypeError
-        When a field is missing, unknown, or has another type.
-    """
-    for name, hint in get_type_hints(kind).items():
-        if name in table and not is_of(table[name], hint):
-            raise TypeError(f"`{name}` is {table[name]!r:.100}")
-    return kind(**table)
-
-
-def is_of(value: Any, hint: Any) -> bool:
-    """Whether a JSON value has the type of an annotation."""
-    origin, parts = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
-    if origin in (Union, UnionType):
-        return any(is_of(value, part) for part in parts)
-    if origin is list:
-        return isinstance(value, list) and all(is_of(one, parts[0]) for one in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(is_of(key, parts[0]) and is_of(one, parts[1]) for key, one in value.items())
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    return isinstance(value, hint) and not (hint is int and isinstance(value, bool))

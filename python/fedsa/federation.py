@@ -22,7 +22,6 @@ refused. The numbers equal those of :meth:`fedsa.Experiment.run`, bit for bit.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from fedsa import _fedsa
 from fedsa._agent import Agent
-from fedsa._carrier import AgentCarrier, LateCarrier, Reply
+from fedsa._carrier import AgentCarrier, Reply
 from fedsa._deployed import serve
 from fedsa._files import Path
 from fedsa._kinds import Method, Problem
@@ -49,13 +48,11 @@ __all__ = [
     "AgentData",
     "ClientNode",
     "Federation",
-    "LateCarrier",
     "Reply",
     "Resident",
     "ServerNode",
     "Session",
     "Todo",
-    "replay",
     "serve",
 ]
 
@@ -689,44 +686,3 @@ class Session:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Session is not pickled: save() of its server returns the state, with which another session goes on")
-
-
-def replay(federation: Federation, data: AgentData, arrivals: Sequence[Mapping[str, Any]], rounds: int) -> NDArray[Any]:
-    """Repeat a federation's rounds, with its arrival times.
-
-    The weights equal those of the federation, bit for bit, if each agent's answers depend only on the questions that it answered. A server
-    cannot distinguish a lost question from a lost answer; the replay treats both as lost answers.
-
-    Parameters
-    ----------
-    federation : Federation
-        The same method, link, weights, start and seed.
-    data : AgentData
-        The data of all agents, by their numbers.
-    arrivals : sequence of mapping
-        The entry ``federation.epochs[0].arrivals`` of the federation's ``summary.json``: for each exchange, the agents that computed
-        nothing and the answers that arrived. :func:`serve` records it if the link counts late answers (``late`` with ``law = "network"``).
-    rounds : int
-        The number of rounds. After the recorded rounds no answer is late or lost.
-
-    Returns
-    -------
-    ndarray of shape (dim,)
-        The weights after the last round.
-
-    Raises
-    ------
-    InputError
-        When the arrivals do not fit the federation.
-
-    Examples
-    --------
-    >>> from fedsa import federation, methods, problems
-    >>> data = federation.AgentData(problems.Garnet(agents=2, states=6, features=2, seed=1))
-    >>> shared = federation.Federation(methods.FedLSA(0.1, 10), weights=data.weights, dim=data.dim, seed=7)
-    >>> lost = [{"round": 0, "exchange": 0, "idle": [], "arrived": [(0, 0)]}]
-    >>> bool((federation.replay(shared, data, lost, 1) != federation.replay(shared, data, [], 1)).any())
-    True
-    """
-    shared, known = expected(federation, Federation, "federation")._native, expected(data, AgentData, "data")._native
-    return _fedsa.replay(shared, known, json.dumps([dict(one) for one in arrivals]), whole(rounds, "rounds"))

@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +31,6 @@ __all__ = ["FlowerCarrier", "client_app", "server_app"]
 # The name of a message's record, and of its fields.
 RECORD, BODY, REFUSED, LOST = "fedsa", "body", "refused", "lost"
 
-# Settings of the server in a run's configuration, where they have hyphens.
-WAITING = ("connect", "deadline", "least_answers", "least_share", "repeats", "missing", "norm_limit", "width_limit", "leave_after", "invite")
-
 # Cache of agents with their data, least recently used first: in simulations one process answers for many nodes. The size limits the memory.
 _AGENTS: dict[tuple[str, ...], Agent] = {}
 MAX_AGENTS = 16
@@ -51,14 +48,10 @@ class FlowerCarrier:
         The grid of the run.
     look : float
         The longest pause between polls in seconds. The first pauses are shorter, because local nodes answer within milliseconds.
-    late : float
-        Seconds after the deadline in which :meth:`late` still accepts answers; 0 for none.
     """
 
-    def __init__(self, grid: Grid, look: float = 0.05, late: float = 0.0) -> None:
-        self.grid, self.look, self._late = grid, look, late
-        # Open messages of earlier exchanges: the node, and the time until which its answer is accepted.
-        self._awaited: dict[str, tuple[str, float]] = {}
+    def __init__(self, grid: Grid, look: float = 0.05) -> None:
+        self.grid, self.look = grid, look
 
     def reachable(self) -> Collection[str]:
         """Return the ids of the connected nodes. Flower authenticates them if its SuperLink is set up so."""
@@ -66,7 +59,7 @@ class FlowerCarrier:
 
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
         """Send messages to nodes; return the replies that arrive by the deadline. A lost node ends the wait for it."""
-        ttl = max(deadline - time.monotonic(), 1.0) + self._late
+        ttl = max(deadline - time.monotonic(), 1.0)
         sent = [
             Message(RecordDict({RECORD: ConfigRecord({BODY: body})}), dst_node_id=int(who), message_type="query", ttl=ttl)
             for who, body in messages.items()
@@ -82,25 +75,11 @@ class FlowerCarrier:
                     replies[who] = reply_of(message)
             if waiting:
                 time.sleep(self.pause(began))
-        if self._late > 0:
-            self._awaited.update((id, (who, deadline + self._late)) for id, who in waiting.items())
         return replies
 
     def pause(self, began: float) -> float:
         """Return the seconds until the next poll of an exchange that began at this time of :func:`time.monotonic`."""
         return min(self.look, max(0.002, 0.1 * (time.monotonic() - began)))
-
-    def late(self) -> Sequence[tuple[str, bytes]]:
-        """Return late answers since the last call: pairs of a node's id and its answer."""
-        self._awaited = {id: one for id, one in self._awaited.items() if one[1] > time.monotonic()}
-        answers = []
-        for message in self.grid.pull_messages(list(self._awaited)) if self._awaited else ():
-            who, _ = self._awaited.pop(message.metadata.reply_to_message_id, (None, 0.0))
-            if who is not None and not message.has_error() and who == str(message.metadata.src_node_id):
-                body = reply_of(message).body
-                if body is not None:
-                    answers.append((who, body))
-        return answers
 
 
 def reply_of(message: Message) -> Reply:
@@ -133,6 +112,7 @@ def client_app(settings: Path) -> ClientApp:
         - ``socket``: the socket of a resident ``fedsa agent``; the other keys are then ignored
         - ``data``: the agent's files, separated by ``;``
         - ``state``: the folder of the state; by default below ``~/.local/state/fedsa``
+        - ``rules``: the agent's disclosure rules, a TOML file; by default the profile ``datashield``
         - ``agent``: the agent's number; by default Flower's ``partition-id``, if any
         - ``leave``: if true, the agent leaves for good
     """
@@ -168,11 +148,9 @@ def answered(settings: Path, content: RecordDict, context: Context) -> ConfigRec
 
 def for_others(e: FedsaError) -> str:
     """What the server may read of an error."""
-    if e.code == "refused-message":
-        return str(e)
     from fedsa import _fedsa
 
-    return _fedsa.for_others(e.code, e.key, e.what)
+    return _fedsa.for_others(e.code, e.key, e.what, e.help)
 
 
 @contextmanager
@@ -194,11 +172,14 @@ def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], no
     state = os.path.expanduser(str(node.get("state", run.get("state", "~/.local/state/fedsa/{settings}/{node}"))))
     # One folder for each settings file and each node of this machine.
     state = state.replace("{node}", str(node_id)).replace("{settings}", hashlib.sha256(read(settings)).hexdigest()[:16])
-    key = (os.fspath(settings), data, state, str(number))
+    # Rules belong to the node: the configuration of a run cannot set them.
+    rules = node.get("rules")
+    key = (os.fspath(settings), data, state, str(number), str(rules))
     kept = os.path.join(state, "agent.state")
     agent = _AGENTS.pop(key, None)
     if agent is None or not os.path.exists(kept):
-        agent = Agent(settings, [one for one in data.split(";") if one], state=state, number=None if number is None else int(number), wait=BUSY)
+        files, place = [one for one in data.split(";") if one], None if number is None else int(number)
+        agent = Agent(settings, files, state=state, number=place, rules=None if rules is None else str(rules), wait=BUSY)
         if node.get("leave"):
             agent.leave()
     try:
@@ -223,15 +204,7 @@ def server_app(settings: Path) -> ServerApp:
     Returns
     -------
     flwr.serverapp.ServerApp
-        The app reads these keys of the run's configuration:
-
-        - ``agents``: the least number of agents; 1 by default
-        - ``most-agents``: the greatest number; by default ``agents``
-        - ``out``: the folder of the results; ``out`` by default
-        - ``overwrite``: whether to replace results; false by default
-        - ``late``: seconds after the deadline in which late answers are accepted; 0 by default
-        - ``connect``, ``deadline``, ``least-answers``, ``least-share``, ``repeats``, ``missing``, ``norm-limit``, ``width-limit``,
-          ``leave-after``, ``invite``: as in :func:`fedsa.federation.serve`; by default the values of ``settings``
+        The app, whose settings are those of the table ``[federation]``.
     """
     from fedsa._deployed import serve
 
@@ -239,19 +212,7 @@ def server_app(settings: Path) -> ServerApp:
 
     @app.main()  # type: ignore[untyped-decorator]
     def main(grid: Grid, context: Context) -> None:
-        config = context.run_config
-        most = config.get("most-agents")
-        waiting: dict[str, Any] = {key: config[key.replace("_", "-")] for key in WAITING if key.replace("_", "-") in config}
-        results = serve(
-            settings,
-            FlowerCarrier(grid, late=float(config.get("late", 0.0))),
-            agents=int(config.get("agents", 1)),
-            most=None if most is None else int(most),
-            out=str(config.get("out", "out")),
-            overwrite=bool(config.get("overwrite", False)),
-            report=lambda line: print(line, flush=True),
-            **waiting,
-        )
+        results = serve(settings, FlowerCarrier(grid), report=lambda line: print(line, flush=True))
         print(results.summary(), flush=True)
 
     return app

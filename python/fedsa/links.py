@@ -221,7 +221,7 @@ class Delay(Medium):
 
     Parameters
     ----------
-    law : Literal["constant", "uniform", "geometric", "trace", "stall", "spikes", "network"]
+    law : Literal["constant", "uniform", "geometric", "trace", "stall", "spikes"]
         The law, which has keys of its own.
     rounds : int, optional
         Delay tau. Or: Delay of a spike.
@@ -230,7 +230,7 @@ class Delay(Medium):
     min : int, optional
         Smallest delay. By default ``1``.
     max : int, optional
-        Largest delay. Or: Largest delay; ``10 mean`` by default. Or: Largest accepted delay.
+        Largest delay. Or: Largest delay; ``10 mean`` by default.
     mean : float, optional
         Mean before truncation.
     delays : Sequence[int | Sequence[int]], optional
@@ -257,7 +257,7 @@ class Delay(Medium):
 
     def __init__(
         self,
-        law: Literal["constant", "uniform", "geometric", "trace", "stall", "spikes", "network"],
+        law: Literal["constant", "uniform", "geometric", "trace", "stall", "spikes"],
         *,
         rounds: int | None = None,
         before: Literal["first", "nothing"] = 'first',
@@ -278,14 +278,14 @@ class Late(Medium):
 
     Parameters
     ----------
-    law : Literal["constant", "uniform", "geometric", "trace", "stall", "spikes", "network"]
+    law : Literal["constant", "uniform", "geometric", "trace", "stall", "spikes"]
         The law, which has keys of its own.
     rounds : int, optional
         Delay tau. Or: Delay of a spike.
     min : int, optional
         Smallest delay. By default ``1``.
     max : int, optional
-        Largest delay. Or: Largest delay; ``10 mean`` by default. Or: Largest accepted delay.
+        Largest delay. Or: Largest delay; ``10 mean`` by default.
     mean : float, optional
         Mean before truncation.
     delays : Sequence[int | Sequence[int]], optional
@@ -312,7 +312,7 @@ class Late(Medium):
 
     def __init__(
         self,
-        law: Literal["constant", "uniform", "geometric", "trace", "stall", "spikes", "network"],
+        law: Literal["constant", "uniform", "geometric", "trace", "stall", "spikes"],
         *,
         rounds: int | None = None,
         min: int = 1,

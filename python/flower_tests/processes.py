@@ -152,6 +152,6 @@ class Federation:
         self.call("fedsa", "federation", "new", name, "--settings", f"{name}.toml", "--agents", str(self.nodes))
         return self.folder / name
 
-    def run(self, name: str, app: Path, config: str = "overwrite=false") -> None:
+    def run(self, name: str, app: Path) -> None:
         """Begin a run; its log is that of this name."""
-        self.start(name, "flwr", "run", str(app), "here", "--stream", "--run-config", config)
+        self.start(name, "flwr", "run", str(app), "here", "--stream")

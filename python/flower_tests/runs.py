@@ -62,14 +62,14 @@ def ended(federation: Federation, app: Path) -> bool:
     return True
 
 
-def begin(federation: Federation, name: str, text: str, config: str = "overwrite=false") -> tuple[Path, list[Path]]:
+def begin(federation: Federation, name: str, text: str) -> tuple[Path, list[Path]]:
     """Begin a run of these settings: its app, and the data of the agents."""
     make = logs if 'kind = "logs"' in text else rows
     data = [make(federation.folder, node) for node in range(NODES)]
     app = federation.app(name, text)
     put(federation, data)
     agent(federation, name)
-    federation.run(name, app, config)
+    federation.run(name, app)
     return app, data
 
 

@@ -10,9 +10,7 @@ import signal
 import socket
 import threading
 import time
-import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,39 +22,21 @@ import fedsa
 from fedsa import federation as ends
 from fedsa.errors import InputError
 
-LATE = '[method.uplink]\nmedia = [{ kind = "late", law = "network", max = 3 }]'
-
-
-def replayed(text: str, data: list[Path], arrivals: list[dict[str, Any]], rounds: int) -> np.ndarray:
-    """The weights of the engine on the data of all, with these arrivals."""
-    table = tomllib.loads(text)
-    known = ends.AgentData({**table["problem"], "path": [str(file) for file in data]}, sampling=table["sampling"])
-    shared = ends.Federation(table["method"][0], weights=known.weights, dim=known.dim, seed=5)
-    return ends.replay(shared, known, arrivals, rounds)
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ['kind = "fedtd"\nstep_size = 0.2', 'kind = "delay-adaptive-sa"\nstep_size = 0.1\nlocal_steps = 5'])
-def test_late_answers_count_late_and_the_engine_repeats_them(federation: Federation, method: str) -> None:
-    text = settings(LOGS, f"{method}\n{LATE}", "iid", 5).replace("[problem]", "[federation]\nleast_share = 0.5\nrepeats = 0\n[problem]")
-    name = "late-" + method.split('"')[1]
-    app, data = begin(federation, name, text, "deadline=40.0 late=300.0")
-    saw(federation, name, "round 1, exchange 1")
+def test_answers_after_the_deadline_are_missing(federation: Federation) -> None:
+    text = settings(LOGS, 'kind = "fedtd"\nstep_size = 0.2', "iid", 5) + "[federation]\ndeadline = 40.0\n"
+    app, _ = begin(federation, "late", text)
+    saw(federation, "late", "round 1, exchange 1")
     # The agent is as slow as a machine that sleeps: its answer misses a deadline.
     slow = federation.processes["agent"].pid
     os.killpg(slow, signal.SIGSTOP)
-    saw(federation, name, "round 2, exchange 1: 2 of 3 answered")
+    saw(federation, "late", "round 2, exchange 1: 2 of 3 answered, without ")
     os.killpg(slow, signal.SIGCONT)
     finish(federation, app, 300.0)
     told = json.loads((app / "out/summary.json").read_text())["federation"]
     assert [one["answered"] for one in told["exchanges"]][:2] == [3, 2] and max(one["seconds"] for one in told["exchanges"]) < 60.0
-    assert sum(one["late"] for one in told["exchanges"]) >= 1
-    arrivals = told["epochs"][0]["arrivals"]
-    late = [(who, one["round"] - asked) for one in arrivals for who, asked in one["arrived"] if asked < one["round"]]
-    assert len(late) == sum(one["late"] for one in told["exchanges"]) and all(1 <= rounds <= 3 for _, rounds in late)
-    got = fedsa.open(app / "out").theta("m")[0]
-    assert np.array_equal(replayed(text, data, arrivals, 5), got) and np.abs(got).max() > 0.0
-    assert not np.array_equal(replayed(text, data, [], 5), got)
+    assert told["missing_weight"][0] == 0.0 < told["missing_weight"][1]
 
 
 @pytest.mark.slow
@@ -79,13 +59,11 @@ def test_an_agent_with_an_old_state_misses_a_round_and_goes_on(federation: Feder
     # Its next question has its control variate. What is lost is its answer of one round, for which nobody waits.
     answered = [one["answered"] for one in told["exchanges"]]
     assert sorted(answered) == [NODES - 1] + [NODES] * 7 and answered[-1] == NODES
-    missing = [[0] if n < NODES else [] for n in answered]
-    arrivals = [{"round": t, "exchange": 0, "idle": idle, "arrived": [[c, t] for c in range(NODES) if c not in idle]} for t, idle in enumerate(missing)]
-    assert np.array_equal(replayed(text, data, arrivals, 8), fedsa.open(app / "out").theta("m")[0])
+    assert np.abs(fedsa.open(app / "out").theta("m")[0]).max() > 0.0
 
 
 @pytest.mark.slow
-def test_a_server_with_an_old_state_has_its_agents_begin_anew(federation: Federation) -> None:
+def test_agents_of_a_server_with_an_old_state_keep_theirs(federation: Federation) -> None:
     """The disk of the server comes back from a copy that was made rounds ago: its agents are newer than it."""
     text = settings(ROWS, 'kind = "newton"', "mean", 9)
     app, data = begin(federation, "back", text)
@@ -102,11 +80,10 @@ def test_a_server_with_an_old_state_has_its_agents_begin_anew(federation: Federa
     shutil.rmtree(state)
     shutil.copytree(copy, state)
     federation.run("backed", app)
-    finish(federation, app, 300.0)
+    federation.wait("the end", lambda: "no agent has answered in 3 rounds" in federation.log("backed"), 300.0)
     log = federation.log("backed")
-    assert "goes on after round" in log and log.count("begins anew") == NODES
-    # The round under way may have lost its answers, and eight rounds of Newton's method are enough.
-    assert np.abs(fedsa.open(app / "out").theta("m") - engine(text, data).theta("m")).max() < 1e-9, log
+    assert "goes on after round" in log and log.count("state is newer than the server's") >= NODES
+    federation.kill("agent")
 
 
 def foreign(message: bytes) -> bytes:
@@ -150,7 +127,7 @@ class Between(threading.Thread):
 def test_an_agent_of_another_version_or_with_other_settings_is_left_out(federation: Federation, fault: str) -> None:
     text, name = settings(ROWS, 'kind = "newton"', "mean", 2), fault.replace(" ", "-")
     data = [rows(federation.folder, node) for node in range(NODES)]
-    app = federation.app(name, text)
+    app = federation.app(name, f"{text}[federation]\nagents = 2\nmost = 3\ndeadline = 40.0\n")
     put(federation, data)
     at = federation.folder / "at0"
     between = None
@@ -163,7 +140,7 @@ def test_an_agent_of_another_version_or_with_other_settings_is_left_out(federati
         between = Between(at / "socket", at / "behind", fault)
         between.start()
     began = time.monotonic()
-    federation.run(name, app, "agents=2 most-agents=3 connect=40.0")
+    federation.run(name, app)
     finish(federation, app, 300.0)
     if between is not None:
         between.listener.close()

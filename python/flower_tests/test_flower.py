@@ -75,11 +75,11 @@ def test_ends_that_are_killed_go_on(federation: Federation) -> None:
 def test_a_node_joins_late_and_an_agent_leaves(federation: Federation) -> None:
     text = settings(ROWS, 'kind = "newton"', "mean", 9)
     data = [rows(federation.folder, node) for node in range(NODES)]
-    app = federation.app("epochs", text)
+    app = federation.app("epochs", f"{text}[federation]\nagents = 2\nmost = {NODES}\ndeadline = 45.0\n")
     put(federation, data)
     agent(federation, "epochs")
     federation.stop("node2")
-    federation.run("epochs", app, "agents=2 connect=45.0")
+    federation.run("epochs", app)
     saw(federation, "epochs", "round 2, exchange 1")
     federation.node(2)
     saw(federation, "epochs", "epoch 1: 3 agents")
@@ -116,7 +116,7 @@ def test_strangers_take_no_part(federation: Federation) -> None:
     """A node whose key nobody has registered, and one that trusts another authority than that of the server."""
     text = settings(ROWS, 'kind = "newton"', "mean", 2)
     data = [rows(federation.folder, node) for node in range(NODES)]
-    app = federation.app("strangers", text)
+    app = federation.app("strangers", f"{text}[federation]\nagents = 2\nmost = 4\ndeadline = 20.0\n")
     put(federation, [*data, data[0]])
     federation.node(NODES)
     federation.wait("the stranger's end", lambda: federation.processes[f"node{NODES}"].poll() is not None, 90.0)
@@ -124,7 +124,7 @@ def test_strangers_take_no_part(federation: Federation) -> None:
     federation.stop("node2")
     federation.node(2, "other.crt")
     agent(federation, "strangers")
-    federation.run("strangers", app, "agents=2 most-agents=4 connect=20.0")
+    federation.run("strangers", app)
     finish(federation, app)
     told = json.loads((app / "out/summary.json").read_text())["federation"]
     assert len(told["agents"]) == 2

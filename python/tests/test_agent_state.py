@@ -8,14 +8,13 @@ import signal
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from test_deployed import ROWS, SCAFFLSA, Here, engine, serve, settings
-from test_membership import told
+from needs import NO_RULES
+from test_deployed import SCAFFLSA, Here, engine, serve
 
 import fedsa
 from fedsa.federation import Agent, Reply
@@ -39,7 +38,7 @@ def test_two_processes_are_not_one_agent(tmp_path: Path) -> None:
             here.agent("carol")
         assert (e.value.code, e.value.key) == ("setting.output-busy", "state")
         with pytest.raises(fedsa.InputError, match="another process"):
-            Agent(here.settings, here.files[0], state=here.folder / "carol", wait=0.2)
+            Agent(here.settings, here.files[0], state=here.folder / "carol", rules=NO_RULES, wait=0.2)
         here.agent("alice")
     finally:
         # As with signal 9: the lock is gone with the process.
@@ -66,7 +65,7 @@ def test_two_processes_are_not_one_agent(tmp_path: Path) -> None:
 OTHER = """
 import pickle, sys
 from fedsa.federation import Agent
-agent = Agent(sys.argv[1], sys.argv[2], state=sys.argv[3], number=0)
+agent = Agent(sys.argv[1], sys.argv[2], state=sys.argv[3], number=0, rules=sys.argv[5])
 for message in pickle.loads(bytes.fromhex(sys.argv[4])):
     agent.handle(message)
 """
@@ -86,10 +85,10 @@ def test_an_agent_that_has_its_folder_again_goes_on_from_what_others_did_there(t
     here = Recorded(tmp_path, SCAFFLSA)
     serve(here)
     folder = tmp_path / "again"
-    mine = Agent(here.settings, here.files[0], state=folder, number=0)
+    mine = Agent(here.settings, here.files[0], state=folder, number=0, rules=NO_RULES)
     mine.handle(here.sent[0])
     mine.release()
-    args = [str(here.settings), here.files[0], str(folder), pickle.dumps(here.sent[:4]).hex()]
+    args = [str(here.settings), here.files[0], str(folder), pickle.dumps(here.sent[:4]).hex(), NO_RULES]
     subprocess.run([sys.executable, "-c", OTHER, *args], check=True)
     assert mine.number is None
     # A copy of a question that the other process has answered.
@@ -236,57 +235,3 @@ def test_an_altered_state_of_an_agent_is_named(tmp_path: Path) -> None:
     file.write_bytes(state)
     here.agent("carol")
 
-
-TABLES = settings(ROWS + "classes = [0, 1]\n", 'kind = "newton"', "mean", 4)
-
-
-class Restarted(Here):
-    """Some are started again on other rows when they have applied and before they are admitted, the first times that they are to be."""
-
-    def __init__(self, folder: Path, text: str, who: Collection[str], times: int) -> None:
-        super().__init__(folder, text)
-        self.who, self.times, self.lines = who, times, []  # type: ignore[var-annotated]
-
-    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
-        # A message of the kind 3 admits.
-        if self.times > 0 and set(self.who) <= set(messages) and all(message[:4] == b"fsaE" and message[6] == 3 for message in messages.values()):
-            self.times -= 1
-            for who in self.who:
-                file = Path(self.files[self.names.index(who)])
-                file.write_text("\n".join(file.read_text().splitlines()[:-1]) + "\n")
-        return super().exchange(messages, deadline)
-
-    def lead(self, **more: Any) -> fedsa.Results:
-        rules = {"agents": 3, "connect": 5.0, "deadline": 2.0, "invite": 1.0, **more}
-        return fedsa.federation.serve(self.settings, self, out=self.folder / "out", report=self.lines.append, **rules)
-
-
-@pytest.mark.parametrize("who", [["bob"], ["alice", "bob"], ["carol", "alice", "bob"]])
-@pytest.mark.parametrize("agents", [2, 3])
-def test_agents_that_have_other_data_before_the_first_round_found_the_federation_with_these(tmp_path: Path, who: list[str], agents: int) -> None:
-    here = Restarted(tmp_path, TABLES, who, times=2)
-    results, federation = here.lead(agents=agents, most=3), told(tmp_path)
-    assert sum("is founded anew: " + ", ".join(who) in line for line in here.lines) == 2, here.lines
-    assert np.array_equal(results.theta("m"), engine(TABLES, here.files).theta("m"))
-    assert federation["excluded"] == {} and len(federation["epochs"]) == 1 and {one["answered"] for one in federation["exchanges"]} == {3}
-    # Invitations, applications and admissions of all three foundings.
-    assert federation["epochs"][0]["messages"] >= 3 * (3 + 3 + 3)
-
-
-def test_an_agent_that_has_other_data_at_every_founding_does_not_hold_up_the_others(tmp_path: Path) -> None:
-    here = Restarted(tmp_path, TABLES, ["bob"], times=99)
-    results, federation = here.lead(), told(tmp_path)
-    assert sum("is founded anew" in line for line in here.lines) == 3 and results.outcomes["m"].name == "completed"
-    assert list(federation["excluded"]) == ["bob"] and "rows now" in federation["excluded"]["bob"]
-    assert {(one["answered"], one["asked"]) for one in federation["exchanges"]} == {(2, 2)}
-
-
-def test_what_can_be_done_where_nobody_has_the_data_of_its_application_is_said(tmp_path: Path) -> None:
-    here = Restarted(tmp_path, TABLES, ["carol", "alice", "bob"], times=99)
-    with pytest.raises(fedsa.MachineError, match="no agent takes part: .*bob: it refuses what this server tells it, and cannot begin anew: .* rows now") as e:
-        here.lead()
-    assert "without " + str(tmp_path / "out.state/server.state") in e.value.help and "founds the federation anew" in e.value.help
-    # The next call does so by itself once they stay as they are.
-    here.times = 0
-    assert np.array_equal(here.lead().theta("m"), engine(TABLES, here.files).theta("m"))
-    assert told(tmp_path)["excluded"] == {}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import NO_RULES
 from test_deployed import SCAFFLSA, Here, engine, serve
 from test_membership import METHODS, told
 
@@ -43,7 +44,7 @@ def test_an_application_of_an_earlier_run_of_the_server_is_made_again(tmp_path: 
     here = Here(tmp_path, text)
     names, here.names = here.names, here.names[:2]
     with pytest.raises(fedsa.MachineError, match="2 agents have come"):
-        serve(here, connect=0.3)
+        serve(here, deadline=0.3)
     more_rows(here.files[0])
     here.names = names
     results = serve(here)
@@ -57,7 +58,6 @@ def test_an_application_that_has_changed_when_the_last_agent_comes_is_made_again
     lines: list[str] = []
     results = serve(here, report=lines.append)
     assert np.array_equal(results.theta("m"), engine(text, here.files).theta("m"))
-    assert sum("takes part" in line for line in lines) == 3
 
 
 def test_numbers_may_be_exchanged_before_there_is_a_federation(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_numbers_may_be_exchanged_before_there_is_a_federation(tmp_path: Path) -
         numbers.update(carol=1, alice=0)
 
     def agent(name: str) -> Agent:
-        return Agent(here.settings, here.files[numbers[name]], state=tmp_path / name, number=numbers[name])
+        return Agent(here.settings, here.files[numbers[name]], state=tmp_path / name, number=numbers[name], rules=NO_RULES)
 
     here.change, here.agent = change, agent  # type: ignore[method-assign]
     results = serve(here)
@@ -83,20 +83,19 @@ def test_a_node_that_comes_back_under_another_name_leaves_nobody_behind(tmp_path
     files = dict(zip(("carol", "carol again", "alice", "bob"), (0, 0, 1, 2)))
 
     def agent(name: str) -> Agent:
-        return Agent(here.settings, here.files[files[name]], number=files[name])
+        return Agent(here.settings, here.files[files[name]], number=files[name], rules=NO_RULES)
 
     agents: dict[str, Agent] = {}
     here.agent = lambda name: agents.setdefault(name, agent(name))  # type: ignore[method-assign]
     if restarts:
         here.later = 10**6
         with pytest.raises(fedsa.MachineError, match="2 agents have come"):
-            serve(here, connect=0.3)
+            serve(here, deadline=0.3)
         here.looks = here.later
     lines: list[str] = []
     results = serve(here, report=lines.append)
     assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
     assert [one["name"] for one in told(tmp_path)["agents"]] == ["carol again", "alice", "bob"] and not told(tmp_path)["excluded"]
-    assert any("carol has gone before the federation began" in line for line in lines) != restarts
 
 
 def test_a_number_is_free_once_the_node_that_had_it_is_gone(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ def test_a_number_is_free_once_the_node_that_had_it_is_gone(tmp_path: Path) -> N
     here = Restarting(tmp_path, SCAFFLSA, ["carol", "alice"], ["carol", "alice", "carol again"])
     files = dict(zip(("carol", "carol again", "alice", "bob"), (0, 0, 1, 2)))
     agents: dict[str, Agent] = {}
-    here.agent = lambda name: agents.setdefault(name, Agent(here.settings, here.files[files[name]], number=files[name]))  # type: ignore[method-assign]
+    here.agent = lambda name: agents.setdefault(name, Agent(here.settings, here.files[files[name]], number=files[name], rules=NO_RULES))  # type: ignore[method-assign]
     plain = here.reachable
     here.reachable = lambda: [who for who in [*plain(), "bob"] if who != "carol"] if here.looks > 5 else plain()  # type: ignore[method-assign]
     lines: list[str] = []
@@ -118,9 +117,9 @@ def test_who_changes_to_other_settings_before_there_is_a_federation_is_left_out(
     here = Restarting(tmp_path, SCAFFLSA, ["carol", "alice"], ["carol", "alice", "bob"])
     (tmp_path / "other.toml").write_text(SCAFFLSA.replace("gamma = 0.9", "gamma = 0.8"))
     plain = here.agent
-    changed = lambda name: Agent(tmp_path / "other.toml", here.files[0]) if name == "carol" and here.looks >= 3 else plain(name)  # noqa: E731
+    changed = lambda name: Agent(tmp_path / "other.toml", here.files[0], rules=NO_RULES) if name == "carol" and here.looks >= 3 else plain(name)  # noqa: E731
     here.agent = changed  # type: ignore[method-assign]
-    results = federation.serve(here.settings, here, agents=2, most=3, connect=1.0, deadline=5.0, out=tmp_path / "out")
+    results = federation.serve(here.settings, here, agents=2, most=3, deadline=1.0, out=tmp_path / "out")
     assert [one["name"] for one in told(tmp_path)["agents"]] == ["bob", "alice"] and "the problem" in told(tmp_path)["excluded"]["carol"]
     assert np.abs(results.theta("m")).max() > 0.0
 
@@ -138,17 +137,17 @@ def test_who_refuses_what_admits_it_is_told_seldom_and_the_error_says_why(tmp_pa
 
     here = Refusing(tmp_path, SCAFFLSA)
     with pytest.raises(fedsa.MachineError, match="carol: a model of d = 99 needs 9 GB; alice: a model") as e:
-        serve(here, connect=0.3, deadline=4.0)
+        serve(here, deadline=4.0)
     assert "can be reached" not in e.value.what
-    # Once, once anew, and then every second.
-    assert 9 <= here.admissions <= 3 * 6
+    # Once, and then every second.
+    assert 6 <= here.admissions <= 3 * 6
     # Who accepts it later takes part in the next call.
     here.one = lambda name, message: Here.one(here, name, message)  # type: ignore[method-assign]
     assert np.array_equal(serve(here).theta("m"), engine(SCAFFLSA, here.files).theta("m"))
 
 
-@pytest.mark.parametrize("connect", [1.5, 8.0])
-def test_who_repairs_its_data_in_time_takes_part(tmp_path: Path, connect: float) -> None:
+@pytest.mark.parametrize("deadline", [1.5, 8.0])
+def test_who_repairs_its_data_in_time_takes_part(tmp_path: Path, deadline: float) -> None:
     """It is asked again after two seconds, or at the end if that is sooner."""
     here, lines = Here(tmp_path, SCAFFLSA), []  # type: ignore[var-annotated]
     plain, good, repaired = here.agent, Path(here.files[2]).read_text(), time.monotonic() + 1.0
@@ -158,7 +157,7 @@ def test_who_repairs_its_data_in_time_takes_part(tmp_path: Path, connect: float)
         return plain(name)
 
     here.agent = agent  # type: ignore[method-assign]
-    results = serve(here, connect=connect, report=lines.append)
+    results = serve(here, deadline=deadline, report=lines.append)
     assert time.monotonic() < repaired + 5.0
     assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
     assert sum("bob cannot take part" in line for line in lines) == 1 and not told(tmp_path)["excluded"], lines

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import NO_RULES
 
 import fedsa
 from fedsa import federation
@@ -81,7 +82,7 @@ class Here:
 
     def agent(self, name: str) -> Agent:
         number = self.names.index(name)
-        return Agent(self.settings, self.files[number], state=self.folder / name, number=number)
+        return Agent(self.settings, self.files[number], state=self.folder / name, number=number, rules=NO_RULES)
 
     def one(self, name: str, message: bytes) -> Reply | None:
         try:
@@ -96,20 +97,7 @@ class Here:
 
 
 def serve(here: Here, **more: Any) -> fedsa.Results:
-    return federation.serve(here.settings, here, agents=3, out=here.folder / "out", **{"connect": 5.0, "deadline": 20.0, **more})
-
-
-@pytest.mark.parametrize("text", [SCAFFLSA, CASES[4]])
-def test_a_federation_can_be_run_again_by_the_same_agents(tmp_path: Path, text: str) -> None:
-    """Their states are those of the end of the first one, whose settings, agents and admissions are the same."""
-    here = Here(tmp_path, text)
-    thetas = []
-    for overwrite in (False, True):
-        results = federation.serve(here.settings, here, agents=3, out=tmp_path / "out", overwrite=overwrite)
-        told = json.loads((tmp_path / "out/summary.json").read_text())["federation"]
-        assert all(one["answered"] == one["asked"] for one in told["exchanges"])
-        thetas.append(results.theta("m"))
-    assert np.array_equal(*thetas) and np.abs(thetas[0]).max() > 0.0
+    return federation.serve(here.settings, here, out=here.folder / "out", **{"agents": 3, "deadline": 5.0, **more})
 
 
 @pytest.mark.parametrize("text", CASES)
@@ -191,7 +179,10 @@ def test_the_weight_of_an_agent_that_is_away_is_recorded(tmp_path: Path) -> None
     (bob,) = [agent["weight"] for agent in told["agents"] if agent["name"] == "bob"]
     missing = [one["missing"] for one in told["exchanges"]]
     assert missing.count(0.0) == 3 and [one for one in missing if one] == pytest.approx([bob, bob])
-    assert sum(f"{bob:.1%} of the weight missing" in line for line in lines) == 2
+    assert sum(f"2 of 2 answered, without bob, {bob:.1%} of the weight missing" in line for line in lines) == 2
+    assert told["missing_weight"] == pytest.approx(missing) and [one["silent"] for one in told["exchanges"] if one["missing"]] == [["bob"], ["bob"]]
+    read = fedsa.open(tmp_path / "out")
+    assert read.outcomes["m"].name == "incomplete" and sum(read.trace()["missing_weight"][1:]) == pytest.approx(2 * bob)
 
 
 class Losing(Here):
@@ -206,7 +197,7 @@ class Losing(Here):
 def test_lost_answers_are_asked_again(tmp_path: Path) -> None:
     here = Losing(tmp_path, SCAFFLSA)
     lines: list[str] = []
-    results = serve(here, least_answers=3, repeats=3, report=lines.append)
+    results = serve(here, least_answers=3, report=lines.append)
     assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
     assert any("the line broke" in line for line in lines) and not any("given up" in line for line in lines)
 
@@ -221,9 +212,11 @@ class Silent(Here):
 def test_rounds_with_too_few_answers_change_nothing(tmp_path: Path) -> None:
     here = Silent(tmp_path, SCAFFLSA)
     lines: list[str] = []
-    results = serve(here, least_answers=3, repeats=0, report=lines.append)
+    results = serve(here, least_answers=3, report=lines.append)
     assert np.array_equal(results.theta("m"), np.zeros((1, 9))) and sum("given up" in line for line in lines) == 5
-    with_two = serve(Silent(tmp_path, SCAFFLSA), least_answers=2, repeats=0, overwrite=True)
+    (tmp_path / "two").mkdir()
+    with_two = serve(Silent(tmp_path / "two", SCAFFLSA), least_answers=2)
+    assert with_two.outcomes["m"].name == "incomplete" and results.outcomes["m"].name == "incomplete"
     assert np.abs(with_two.theta("m")).max() > 0.0
 
 
@@ -239,17 +232,17 @@ class Mute(Here):
 def test_a_server_stops_where_nobody_answers_any_more(tmp_path: Path) -> None:
     here = Mute(tmp_path, SCAFFLSA)
     with pytest.raises(fedsa.MachineError, match="no agent has answered in 3 rounds"):
-        serve(here, repeats=0)
+        serve(here)
     assert not (tmp_path / "out" / "summary.json").exists()
     # The next call goes on, and whoever answers counts.
     here.until = here.exchanges
-    assert np.abs(serve(here, repeats=0).theta("m")).max() > 0.0
+    assert np.abs(serve(here).theta("m")).max() > 0.0
 
 
 def test_who_cannot_take_part_is_told_and_left_out(tmp_path: Path) -> None:
     here = Here(tmp_path, SCAFFLSA)
     (tmp_path / "other.toml").write_text(SCAFFLSA.replace("gamma = 0.9", "gamma = 0.8"))
-    stranger = Agent(tmp_path / "other.toml", here.files[0])
+    stranger = Agent(tmp_path / "other.toml", here.files[0], rules=NO_RULES)
     plain = here.one
 
     def one(name: str, message: bytes) -> Reply | None:
@@ -262,7 +255,7 @@ def test_who_cannot_take_part_is_told_and_left_out(tmp_path: Path) -> None:
 
     here.one = one  # type: ignore[method-assign]
     here.names = [*here.names, "mallory"]
-    results = serve(here, most=4, connect=0.5)
+    results = serve(here, most=4, deadline=0.5)
     told = json.loads((tmp_path / "out/summary.json").read_text())["federation"]
     assert "the problem" in told["excluded"]["mallory"] and len(told["agents"]) == 3
     assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
@@ -272,7 +265,7 @@ def test_too_few_agents_are_no_federation(tmp_path: Path) -> None:
     here = Here(tmp_path, SCAFFLSA)
     here.names = here.names[:2]
     with pytest.raises(fedsa.MachineError, match="2 agents have come"):
-        serve(here, connect=0.3)
+        serve(here, deadline=0.3)
     # Who came before has applied; the third comes later.
     here.names = ["carol", "alice", "bob"]
     assert np.array_equal(serve(here).theta("m"), engine(SCAFFLSA, here.files).theta("m"))
@@ -313,7 +306,7 @@ class Threads:
 
 def test_another_carrier_is_a_page(tmp_path: Path) -> None:
     here = Here(tmp_path, SCAFFLSA)
-    agents = {name: Agent(here.settings, file, number=i) for i, (name, file) in enumerate(zip(here.names, here.files))}
+    agents = {name: Agent(here.settings, file, number=i, rules=NO_RULES) for i, (name, file) in enumerate(zip(here.names, here.files))}
     results = federation.serve(here.settings, Threads(agents), agents=3, out=tmp_path / "out")
     assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
 
@@ -347,7 +340,7 @@ def test_states_of_servers_that_are_none_are_refused(tmp_path: Path, contents: b
 
 def test_bad_settings_name_what_is_accepted(tmp_path: Path) -> None:
     here = Here(tmp_path, SCAFFLSA)
-    for more in ({"deadline": 0.0}, {"connect": -1.0}, {"least_answers": -1}, {"most": 2}):
+    for more in ({"deadline": 0.0}, {"weight_cap": 0.0}, {"least_answers": -1}, {"most": 2}, {"agents": 0}):
         with pytest.raises(fedsa.InputError):
             serve(here, **more)
     with pytest.raises(fedsa.InputError, match="cannot be read"):
@@ -412,7 +405,7 @@ def task(folder: Path, command: str, files: list[str], *options: str) -> tuple[d
     subprocess.run([*program, "--out", str(folder / "local"), "--quiet"], check=True)
     subprocess.run([*program, "--federation", str(folder / "app")], check=True)
     sites = Sites(folder, folder / "app/settings.toml", files)
-    results = federation.serve(sites.settings, sites, agents=len(files), out=folder / "out", connect=5.0, deadline=20.0)
+    results = federation.serve(sites.settings, sites, agents=len(files), out=folder / "out", deadline=5.0)
     return json.loads((folder / "local/weights.json").read_text()), results
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from needs import NO_RULES
 from test_deployed import LOGS, ROWS, Here, Threads, data, engine, settings
 
 import fedsa
@@ -79,8 +80,8 @@ class Changing(Here):
 
 
 def lead(here: Changing, **more: Any) -> fedsa.Results:
-    rules = {"agents": 1, "most": 4, "connect": 0.0, "deadline": 20.0, "leave_after": 2, "repeats": 0, **more}
-    return federation.serve(here.settings, here, out=here.folder / "out", overwrite=True, report=here.told, **rules)
+    rules = {"agents": 1, "most": 4, "deadline": 0.1, "leave_after": 2, "weight_cap": 1.0, **more}
+    return federation.serve(here.settings, here, out=here.folder / "out", report=here.told, **rules)
 
 
 def told(folder: Path) -> dict[str, Any]:
@@ -167,7 +168,7 @@ def test_a_change_that_the_method_does_not_allow_is_none(tmp_path: Path) -> None
 
     here.agent = agent  # type: ignore[method-assign]
     lines: list[str] = []
-    federation.serve(here.settings, here, agents=2, most=3, connect=0.3, deadline=5.0, repeats=0, out=tmp_path / "out", report=lines.append)
+    federation.serve(here.settings, here, agents=2, most=3, deadline=0.3, out=tmp_path / "out", report=lines.append)
     assert sum("nobody joins or leaves" in line for line in lines) == 1
     assert len(told(tmp_path)["epochs"]) == 1 and len(told(tmp_path)["agents"]) == 3
 
@@ -177,7 +178,7 @@ def test_too_few_stay_members(tmp_path: Path) -> None:
     here.reachable = lambda: NAMES[:3] if here.exchanges < 4 else NAMES[:1]  # type: ignore[method-assign]
     lines: list[str] = []
     federation.serve(
-        here.settings, here, agents=2, most=3, connect=0.3, deadline=5.0, repeats=0, leave_after=1, out=tmp_path / "out", report=lines.append
+        here.settings, here, agents=2, most=3, deadline=0.3, leave_after=1, out=tmp_path / "out", report=lines.append
     )
     assert any("1 agents would be left" in line for line in lines) and len(told(tmp_path)["epochs"]) == 1
 
@@ -185,7 +186,7 @@ def test_too_few_stay_members(tmp_path: Path) -> None:
 def test_threads_may_begin_and_end_between_rounds(tmp_path: Path) -> None:
     text = settings(LOGS, 'kind = "fedlsa"\nstep_size = 0.1\nlocal_steps = 3', "mean", 6)
     here = Here(tmp_path, text)
-    agents = {name: Agent(here.settings, here.files[i], number=i if i < 2 else None) for i, name in enumerate(NAMES[:3])}
+    agents = {name: Agent(here.settings, here.files[i], number=i if i < 2 else None, rules=NO_RULES) for i, name in enumerate(NAMES[:3])}
     threads = Threads({"carol": agents["carol"], "alice": agents["alice"]})
 
     def report(line: str) -> None:
@@ -196,7 +197,7 @@ def test_threads_may_begin_and_end_between_rounds(tmp_path: Path) -> None:
         if line.startswith("round 4"):
             agents["carol"].leave()
 
-    federation.serve(here.settings, threads, agents=1, most=3, connect=0.5, deadline=10.0, out=tmp_path / "out", report=report)
+    federation.serve(here.settings, threads, agents=1, most=3, deadline=0.5, out=tmp_path / "out", report=report)
     assert [(one["joined"], one["left"]) for one in told(tmp_path)["epochs"]] == [(["carol", "alice"], []), (["bob"], []), ([], ["carol"])]
     assert [agent["name"] for agent in told(tmp_path)["agents"]] == ["bob", "alice"]
 
@@ -208,7 +209,7 @@ def test_agents_that_nobody_should_believe_are_excluded_and_leave(tmp_path: Path
     lines = Path(here.files[2]).read_text().splitlines()
     rows = [line.split(",") for line in lines[1:]]
     Path(here.files[2]).write_text("\n".join([lines[0], *(",".join([*row[:2], str(1e12 * float(row[2])), *row[3:]]) for row in rows)]) + "\n")
-    results = federation.serve(here.settings, here, agents=2, most=4, connect=5.0, deadline=5.0, norm_limit=1e3, out=tmp_path / "out")
+    results = federation.serve(here.settings, here, agents=2, most=4, deadline=5.0, norm_limit=1e3, out=tmp_path / "out")
     assert "median" in told(tmp_path)["excluded"]["bob"] and np.abs(results.theta("m")).max() < 1e3
     assert [one["left"] for one in told(tmp_path)["epochs"]] == [[], ["bob"]]
 
@@ -220,14 +221,14 @@ class Deaf(Here):
         return None if name == "bob" and self.exchanges > 2 else super().one(name, message)
 
 
-def test_missing_answers_and_shares_are_settings(tmp_path: Path) -> None:
+def test_how_missing_answers_count_is_a_setting(tmp_path: Path) -> None:
     text = settings(LOGS, 'kind = "fedlsa"\nstep_size = 0.1\nlocal_steps = 3', "mean", 3)
 
     def led(name: str, text: str, **more: Any) -> tuple[fedsa.Results, list[str]]:
         (tmp_path / name).mkdir()
         here, lines = Deaf(tmp_path / name, text), []
         results = federation.serve(
-            here.settings, here, agents=3, connect=5.0, deadline=5.0, repeats=0, out=here.folder / "out", report=lines.append, **more
+            here.settings, here, agents=3, deadline=5.0, out=here.folder / "out", report=lines.append, **more
         )
         return results, lines
 
@@ -235,73 +236,18 @@ def test_missing_answers_and_shares_are_settings(tmp_path: Path) -> None:
     ratio = np.linalg.norm(reweighted.theta("m")) / np.linalg.norm(zero.theta("m"))
     assert ratio > 1.2
     assert np.array_equal(led("call", text, missing="reweighted")[0].theta("m"), reweighted.theta("m"))
-    # Bob has 70 of 165 rows.
-    assert not any("given up" in line for line in led("some", text, least_share=0.5)[1])
-    results, lines = led("more", text + "[federation]\nleast_share = 0.6\n")
-    assert sum("given up" in line and "58% of the weight" in line for line in lines) == 3 and not results.theta("m").any()
     with pytest.raises(fedsa.InputError, match="control variates"):
         led("controls", SCAFFLSA, missing="reweighted")
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("deadline", 0.0), ("least_share", 1.5), ("norm_limit", 1.0), ("leave_after", 0), ("longest_gap", 0), ("invite", -1.0), ("missing", "one"), ("wait", 1)],
+    [("deadline", 0.0), ("agents", 0), ("norm_limit", 1.0), ("leave_after", 0), ("weight_cap", 1.5), ("missing", "one"), ("connect", 1)],
 )
 def test_settings_that_cannot_be_are_refused_by_their_names(tmp_path: Path, key: str, value: object) -> None:
     here = Here(tmp_path, SCAFFLSA + f"[federation]\n{key} = {json.dumps(value)}\n")
     with pytest.raises(fedsa.InputError, match=f"federation.{key}"):
-        federation.serve(here.settings, here, agents=3, out=tmp_path / "out")
-
-
-def test_questions_far_ahead_are_refused_where_a_gap_is_set(tmp_path: Path) -> None:
-    here, last = Here(tmp_path, SCAFFLSA), {}
-
-    def exchange(messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
-        last.update({here.exchanges: messages})
-        return Here.exchange(here, messages, deadline)
-
-    here.exchange = exchange  # type: ignore[method-assign]
-    federation.serve(here.settings, here, agents=3, connect=5.0, out=tmp_path / "out")
-    admission, question = last[1]["carol"], last[here.exchanges - 1]["carol"]
-    near, far = (Agent(here.settings, here.files[0], number=0, longest_gap=gap) for gap in (20, 2))
-    for agent in (near, far):
-        assert agent.handle(admission) is None
-    assert near.handle(question) is not None
-    with pytest.raises(fedsa.InputError, match="at most 2 rounds later"):
-        far.handle(question)
-
-
-class Slow(Here):
-    """Every third answer to a question comes one exchange late."""
-
-    def __init__(self, folder: Path, text: str) -> None:
-        super().__init__(folder, text)
-        self.answers, self.on_their_way, self.came = 0, [], []  # type: ignore[var-annotated]
-
-    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
-        self.came, self.on_their_way = self.on_their_way, []
-        replies = dict(super().exchange(messages, deadline))
-        for who in list(replies):
-            body = replies[who].body
-            self.answers += 1
-            if body is not None and self.exchanges > 2 and self.answers % 3 == 0:
-                self.on_their_way.append((who, body))
-                del replies[who]
-        return replies
-
-    def late(self) -> Sequence[tuple[str, bytes]]:
-        return self.came
-
-
-def test_late_answers_count_where_the_link_says_so(tmp_path: Path) -> None:
-    method = 'kind = "fedlsa"\nstep_size = 0.1\nlocal_steps = 3\nuplink = { media = [{ kind = "late", law = "network", max = 3 }] }'
-    here = Slow(tmp_path, settings(LOGS, method, "mean", 8))
-    lines: list[str] = []
-    results = federation.serve(here.settings, here, agents=3, connect=5.0, deadline=5.0, repeats=0, out=tmp_path / "out", report=lines.append)
-    answered = sum(one["answered"] for one in told(tmp_path)["exchanges"])
-    vectors = results.cost("m")["vectors_up"]
-    assert answered < 24 and 22 <= vectors <= 24 and vectors > answered, (answered, vectors)
-    assert not any("refused" in line for line in lines)
+        federation.serve(here.settings, here, out=tmp_path / "out")
 
 
 def test_weights_are_applied_as_those_of_a_run_in_one_place(tmp_path: Path) -> None:
@@ -310,7 +256,7 @@ def test_weights_are_applied_as_those_of_a_run_in_one_place(tmp_path: Path) -> N
     for name, text in (("logs", settings(LOGS, 'kind = "lstd"', "mean", 1)), ("rows", METHODS["newton"])):
         (tmp_path / name).mkdir()
         here = Here(tmp_path / name, text)
-        results = federation.serve(here.settings, here, agents=3, connect=5.0, out=tmp_path / name / "out")
+        results = federation.serve(here.settings, here, agents=3, deadline=5.0, out=tmp_path / name / "out")
         weights = json.loads((tmp_path / name / "out/weights.json").read_text())
         assert weights["theta"] == results.theta("m")[0].tolist() and weights["outcome"] == "completed"
     values = ValueFunction.load(tmp_path / "logs/out")
@@ -324,7 +270,7 @@ def test_weights_are_applied_as_those_of_a_run_in_one_place(tmp_path: Path) -> N
 
 def test_the_residual_is_recorded_and_drawn(tmp_path: Path) -> None:
     here, lines = Here(tmp_path, METHODS["newton"]), []  # type: ignore[var-annotated]
-    results = federation.serve(here.settings, here, agents=3, connect=5.0, out=tmp_path / "out", report=lines.append)
+    results = federation.serve(here.settings, here, agents=3, deadline=5.0, out=tmp_path / "out", report=lines.append)
     alone = engine(METHODS["newton"], here.files)
     residuals, expected = results.trace()["residual"], alone.trace()["residual"]
     # That of the last round is not known: nobody was asked at its end.

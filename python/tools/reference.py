@@ -47,7 +47,7 @@ GROUPS: list[tuple[str, Any, list[str]]] = [
 OF_SKLEARN = {"get_params", "set_params", "get_metadata_routing", "set_fit_request", "set_predict_request", "set_score_request"}
 
 # Classes whose common members are listed only under another class.
-LIKE = {"FederatedRegressor": "FederatedClassifier", "LateCarrier": "AgentCarrier"}
+LIKE = {"FederatedRegressor": "FederatedClassifier"}
 
 # Modules of kinds, which have their own pages.
 PAGES = {problems: "problems.md", methods: "methods.md", links: "links.md"}

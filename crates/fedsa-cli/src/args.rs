@@ -16,7 +16,7 @@ use fedsa_experiment::theory::TheorySettings;
 use fedsa_experiment::tune::TuneSettings;
 use fedsa_experiment::{EvaluateSettings, FitSettings};
 
-pub use agent::AgentArgs;
+pub use agent::{AgentArgs, AuditArgs};
 pub use data::{DataCommand, FetchArgs, VerifyArgs};
 pub use federation::{FederationCommand, NewFederationArgs};
 pub use parts::{MergeArgs, PartArgs};
@@ -75,6 +75,8 @@ pub enum Command {
     Federation(FederationCommand),
     /// Run one agent of a federation, which answers over a local socket
     Agent(AgentArgs),
+    /// Check the record of what left an agent, and print it
+    Audit(AuditArgs),
     /// Redraw the figure of a finished run
     Plot(PlotArgs),
     /// List the runs in a folder: state, outcomes, checks, time

@@ -142,6 +142,7 @@ fn dispatch(command: &Command, kinds: &Kinds) -> Result<u8, Error> {
         Command::Predict(args) => commands::predict::predict(args),
         Command::Federation(command) => commands::federation::federation(command, kinds),
         Command::Agent(args) => commands::agent::agent(args, kinds),
+        Command::Audit(args) => commands::audit::audit(args),
         Command::Plot(args) => commands::plot::plot(args, kinds),
         Command::Report(args) => commands::report::report(args),
         Command::List(args) => commands::list::list(args),

@@ -35,6 +35,7 @@ fn with_logs() -> Folder {
         folder.write(&format!("logs/log_{agent}.csv"), text);
     }
     folder.write("settings.toml", settings(LOGS, SCAFFLSA));
+    folder.write("open.toml", "profile = \"none\"\n");
     folder
 }
 
@@ -58,6 +59,11 @@ impl Agent {
     }
 
     fn start_with(folder: &Folder, number: usize, more: &[&str]) -> Self {
+        // The rules would ask for declared ranges.
+        Self::start_by(folder, number, &[&["--rules", "open.toml"], more].concat())
+    }
+
+    fn start_by(folder: &Folder, number: usize, more: &[&str]) -> Self {
         let state = format!("state {number}");
         let (log, n) = (format!("logs/log_{number}.csv"), number.to_string());
         let args = ["agent", "settings.toml", &log, "--state", &state, "--agent", &n];
@@ -188,10 +194,14 @@ fn what_an_agent_cannot_have_is_refused() {
 fn an_app_for_flower_is_written_once() {
     let folder = with_logs();
     folder.run(&["federation", "new", "my-robots", "--agents", "5", "--settings", "settings.toml"]).exits(0).says("README.md");
-    assert_eq!(folder.text("my-robots/settings.toml"), folder.text("settings.toml"));
+    let written = folder.text("my-robots/settings.toml");
+    let server = format!("\n[federation]\nagents = 5\nout = \"{}\"\n", folder.path("my-robots/out").display());
+    assert!(written.starts_with(&folder.text("settings.toml")) && written.ends_with(&server), "{written}");
     let run = folder.text("my-robots/pyproject.toml");
-    assert!(run.contains("name = \"my-robots\"") && run.contains("agents = 5\n") && run.contains("most-agents = 5\n"), "{run}");
-    let _: toml::Table = run.parse().unwrap();
+    let run: toml::Table = run.parse().unwrap();
+    let config = run["tool"]["flwr"]["app"]["config"].as_table().unwrap();
+    assert_eq!(config.keys().collect::<Vec<_>>(), ["data", "state"], "settings of the server are in one place");
+    assert_eq!(run["project"]["name"].as_str(), Some("my-robots"));
     let before = folder.everything();
     assert!(folder.run(&["federation", "new", "my-robots"]).exits(2).message().contains("is there already"));
     assert!(folder.run(&["federation", "new", "My Robots"]).exits(2).message().contains("no name of an app"));
@@ -255,4 +265,28 @@ fn what_a_federation_cannot_do_yet_is_listed_and_refused_by_option() {
         assert!(message.contains(name) && message.contains(why) && list.contains(why), "{message}");
     }
     assert!(!folder.path("none").exists());
+}
+
+/// The rules of the machine refuse ranges from its data, and the record has the refusal and no data.
+#[test]
+fn an_agent_with_rules_says_which_one_its_data_break() {
+    let folder = with_logs();
+    folder.write("rules.toml", "least_rows = 5\nleast_episodes = 2\n");
+    let start = |rules: &str| Agent::start_by(&folder, 0, &["--rules", rules]);
+    let deployment = Deployment::new(Document::parse("settings.toml", &folder.text("settings.toml")).unwrap()).unwrap();
+    let invitation = deployment.enrolment(1..=1).unwrap().invite(1);
+    let (tag, why) = start("rules.toml").ask(&invitation);
+    let why = String::from_utf8(why).unwrap();
+    assert!(tag == 2 && why.starts_with("disclosure.undeclared: the features need the range of the column `s_0`"), "{why}");
+    let (tag, _) = start("open.toml").ask(&invitation);
+    assert_eq!(tag, 1);
+    let printed = folder.run(&["audit", "state 0/audit.jsonl"]).exits(0).stdout;
+    assert!(printed.contains("refusal") && printed.contains("disclosure.undeclared") && printed.contains("application"), "{printed}");
+    assert!(printed.contains("2 lines, the chain holds; its last hash is "), "{printed}");
+    let record = folder.text("state 0/audit.jsonl");
+    folder.write("changed.jsonl", record.replacen("refusal", "answer", 1));
+    let message = folder.run(&["audit", "changed.jsonl"]).exits(2).message();
+    assert!(message.contains("line 2: its chain is"), "{message}");
+    let message = folder.run(&["agent", "settings.toml", "logs/log_0.csv", "--state", "s", "--rules", "settings.toml"]).exits(2).message();
+    assert!(message.contains("rules"), "{message}");
 }

@@ -162,6 +162,7 @@ fn needs(needs: &[Need]) -> String {
         Need::Controls => "the method has control variates",
         Need::Means => "the agents' mean operators are known",
         Need::Objective => "the problem has losses",
+        Need::Answers => "federations of machines",
     });
     words.collect::<Vec<_>>().join("; ")
 }

@@ -51,6 +51,7 @@ use fedsa_problems::logs::log_form::{LeftOutRows, LogForm};
 use fedsa_problems::logs::source::{KnownOfLog, LogSource};
 use fedsa_problems::rows::dataset::{Dataset, Wanted};
 use given::Given;
+use sha2::{Digest, Sha256};
 
 /// The files of this machine, from which problems read.
 #[derive(Debug)]
@@ -188,6 +189,22 @@ impl DiskFiles {
         let datasets = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
         let name = |path: &Path| shown(path.file_name().unwrap_or_default().to_string_lossy());
         datasets.iter().map(|(path, _, rows)| (name(path), *rows)).collect()
+    }
+
+    /// The SHA-256 hash of the bytes of all files of logs and data sets read so far, in the order of the first reading.
+    ///
+    /// # Errors
+    /// When one cannot be read again.
+    pub fn contents(&self) -> Result<[u8; 32]> {
+        let mut paths: Vec<PathBuf> = self.opened().all.iter().map(|log| log.key().0).collect();
+        let datasets = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
+        paths.extend(datasets.iter().map(|(path, ..)| path.clone()));
+        let mut all = Sha256::new();
+        for path in paths {
+            let hash = regular::opened(&path, u64::MAX).and_then(|(file, _)| public::verify::sha256(file));
+            all.update(hash.map_err(|e| unreadable(&path, &e))?);
+        }
+        Ok(all.finalize().into())
     }
 
     fn opened(&self) -> std::sync::MutexGuard<'_, Logs> {

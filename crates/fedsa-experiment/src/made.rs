@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fedsa::error::{Error, ErrorCode, Result, quoted};
 use fedsa::method::MethodSettings;
 use fedsa::registry::Kind;
+use fedsa::secure::MAX_BITS;
 use fedsa_methods::presets;
 use serde::Serialize;
 use toml::{Table, Value};
@@ -205,4 +206,11 @@ pub(crate) fn has_no_such_setting(kind: &str, setting: &str, given: impl fmt::Di
 /// A count with its noun: `1 method`, `2 methods`.
 pub(crate) fn count(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
+/// The media of a link with secure sums of numbers up to `bound`, with the most bits: then results differ from those of a clear link by
+/// rounding.
+pub fn secure_sums(bound: f64) -> Vec<Table> {
+    let stage = [("kind", Value::from("secure-sum")), ("bound", bound.into()), ("bits", i64::from(MAX_BITS).into())];
+    vec![stage.into_iter().map(|(key, value)| (key.to_string(), value)).collect()]
 }

@@ -374,6 +374,9 @@ fn add_end(entry: &mut Json, plan: &Plan, results: &Results, predictor: &Predict
         entry["largest_stable_step"] = number(stable.map(|stable| stable.step));
         entry["largest_stable_step_limit"] = json!(stable.map(StableStep::limit));
     }
+    if let Some(Outcome::Incomplete { missing }) = outcome {
+        entry["missing_weight"] = json!(missing);
+    }
     if let Some(missed) = outcome.and_then(Outcome::missed) {
         entry["target"] = json!({ "metric": missed.metric, "asked": number(Some(missed.target)), "reached": number(Some(missed.value)) });
         if matches!(outcome, Some(Outcome::Stalled(_))) {

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use crate::Plan;
 use crate::checks::Verdict;
-use crate::numbers::about;
+use crate::numbers::{about, number};
 use crate::predict::Predictor;
 use crate::results::{Estimate, Recorded, Results, paid};
 use crate::stability::stable_step_text;
@@ -118,6 +118,29 @@ const UNIQUE: &str = "a small ridge, such as ridge=1e-8, makes them unique; or f
 pub(crate) fn notes_of(plan: &Plan, results: &Results) -> Vec<Note> {
     let mut notes = unknown_roots(plan);
     notes.extend(mostly_headers(plan, results));
+    notes.extend(privacy_notes(plan, results));
+    notes
+}
+
+/// The notes on the privacy of methods whose sums have noise.
+fn privacy_notes(plan: &Plan, results: &Results) -> Vec<Note> {
+    let (mut spent, mut simulated): (Vec<String>, Vec<&str>) = (Vec::new(), Vec::new());
+    for (label, cell) in plan.points.iter().flat_map(|planned| plan.labels.iter().zip(&planned.cells)) {
+        let Some(privacy) = plan.cells[*cell].uplink.secure_sum().and_then(|sum| sum.privacy) else { continue };
+        if plan.field(*cell).facts().is_elsewhere() {
+            let rounds = results.cells[*cell].first().and_then(|seed| seed.rows.last()).map_or(0, |row| row.round);
+            let epsilon = privacy.spent(rounds).map_or("unknown".into(), number);
+            let at = number(privacy.delta);
+            spent.push(format!("{label}: {rounds} rounds spent epsilon = {epsilon} at delta = {at} for {}", privacy.unit()));
+        } else if !simulated.contains(&label.as_str()) {
+            simulated.push(label);
+        }
+    }
+    let mut notes: Vec<Note> = spent.into_iter().map(|text| Note::new(NoteCode::PrivacySpent, text)).collect();
+    if !simulated.is_empty() {
+        let what = "simulated, not private: who knows the seed can compute the noise of private sums";
+        notes.push(Note::new(NoteCode::PrivacySimulated, format!("{}: {what}", simulated.join(", "))));
+    }
     notes
 }
 

@@ -9,7 +9,7 @@ use fedsa_data::find::Places;
 use fedsa_data::linear_model::LinearModel;
 use fedsa_experiment::config::document::{Caller, Words};
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::deployment::{Deployment, LocalAgent};
+use fedsa_experiment::deployment::{Deployment, DisclosureRules, LocalAgent};
 use fedsa_experiment::fit::{FitSettings, Model, fit};
 use fedsa_experiment::run::run;
 use fedsa_experiment::{RunSettings, Unobserved};
@@ -42,7 +42,7 @@ fn deployment(problem: &str, method: &str) -> Deployment {
 }
 
 fn agent(deployment: &Deployment, file: &str) -> LocalAgent {
-    LocalAgent::new(deployment, &[file.to_string()], &Places::from_env(""), None, &Cancel::never()).unwrap()
+    LocalAgent::with_rules(deployment, &[file.to_string()], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap()
 }
 
 /// The federation of those who have these files, of whom there must be so many.
@@ -183,30 +183,33 @@ fn categories_and_labels_that_do_not_go_together_are_named() {
         founded(&deployment, files.iter().copied(), at_least)
     };
     for (more, files, column) in [
-        ("", [&text, &text, &numbers], "without `colour` of categories that are texts"),
+        (
+            "",
+            [&text, &text, &numbers],
+            "column 1 is `the labels` of labels that are numbers in place of `colour` of categories that are texts",
+        ),
+        (
+            ", categorical = [\"colour\"]",
+            [&text, &text, &numbers],
+            "`colour` of categories that are numbers in place of `colour` of categories that are texts",
+        ),
         ("", [&text, &text, &labels], "`the labels` of labels that are names in place of `the labels` of labels that are numbers"),
     ] {
-        let founded = of(more, &files, 2).unwrap();
-        assert_eq!(founded.excluded[0].0, "2");
-        assert!(founded.excluded[0].1.what.contains(column), "{}", founded.excluded[0].1.what);
-        let e = of(more, &files, 3).err().unwrap();
-        assert!(e.what.contains("`2` cannot") && e.what.contains(column), "{e:?}");
+        let e = of(more, &files, 2).err().unwrap();
+        assert!(e.what.starts_with("`2`: column ") && e.what.contains(column), "{e:?}");
     }
-    // Nobody is left out where agents code a category in two ways: nobody knows which one was meant.
-    let e = of(", categorical = [\"colour\"]", &[&text, &text, &numbers], 2).err().unwrap();
-    assert!(e.what.contains("the column `colour` holds categories such as `3` at `2`, and such as `blue` at `0`"), "{e:?}");
     let e = of("", &[&low, &high], 2).err().unwrap();
     assert!(e.what.contains("column `colour`: 1200 categories") && e.help.contains("1 to 1,000 categories"), "{e:?}");
     let e = of("", &[&one, &one], 2).err().unwrap();
-    assert!(e.key == "problem.target" && e.what == "all rows have the target 1", "{e:?}");
+    assert!(e.key == "problem.target" && e.what.starts_with("all rows have the target 1"), "{e:?}");
     let e = of(", positive = 5", &[&text, &one], 2).err().unwrap();
     assert!(e.key == "problem.positive" && e.what.contains("no row has the label 5"), "{e:?}");
     assert!(of("", &[&text, &one], 2).is_ok());
 }
 
-/// One agent whose rows go with nobody's is left out with the reason, as long as there are enough others; so are two.
+/// One agent whose values go with nobody's stops the founding, and the error names it and the column.
 #[test]
-fn an_agent_that_is_in_the_way_of_a_federation_is_excluded() {
+fn an_agent_that_is_in_the_way_of_a_federation_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let table = |name: &str, rows: String| {
         let path = folder.path().join(format!("{name}.csv"));
@@ -218,18 +221,15 @@ fn an_agent_that_is_in_the_way_of_a_federation_is_excluded() {
     let third = table("third", usual(0) + "3,red,7\n");
     let many = table("many", (0..999).map(|i| format!("{i},c{i},{}\n", i % 2)).collect());
     let deployment = deployment("{ kind = \"logistic\", target = \"y\", ridge = 1e-2 }", NEWTON);
-    let found = |files: &[&String], least: usize| founded(&deployment, files.iter().copied(), least);
-    for (others, why) in [(vec![&third], "labels"), (vec![&many], "categories"), (vec![&many, &third], "categories")] {
-        let mut files = others.clone();
-        files.extend(&honest);
-        let enrolled = found(&files, 3).unwrap();
-        assert_eq!((enrolled.excluded.len(), enrolled.admissions.len()), (others.len(), 3));
-        for (c, (who, e)) in enrolled.excluded.iter().enumerate() {
-            assert!(who == &format!("{c}") && (c > 0 || e.what.contains(why)), "{who}: {e:?}");
-        }
-        // With all of them there is none.
-        assert!(found(&files, files.len()).err().unwrap().what.contains(why));
+    for (other, why, alone) in [
+        (&third, "labels", "`3` alone has 1 of the values of column `the labels`"),
+        (&many, "categories", "`3` alone has 999 of the values of column `colour`"),
+    ] {
+        let files: Vec<&String> = honest.iter().chain([other]).collect();
+        let e = founded(&deployment, files.into_iter(), 3).err().unwrap();
+        assert!(e.what.contains(why) && e.what.ends_with(alone), "{e:?}");
     }
+    assert!(founded(&deployment, honest.iter(), 3).is_ok());
 }
 
 /// Targets that each agent would scale by its own rows are refused before anybody fits them.
@@ -240,7 +240,15 @@ fn targets_are_not_scaled_by_each_agent() {
     std::fs::write(&path, "x,colour,y\n1,red,3\n2,blue,7\n").unwrap();
     let scaled = |range: &str| {
         let deployment = deployment(&format!("{{ kind = \"least-squares\", target = \"y\"{range}, ridge = 1e-2 }}"), NEWTON);
-        LocalAgent::new(&deployment, &[path.to_str().unwrap().to_string()], &Places::from_env(""), None, &Cancel::never()).err()
+        LocalAgent::with_rules(
+            &deployment,
+            &[path.to_str().unwrap().to_string()],
+            &Places::from_env(""),
+            None,
+            DisclosureRules::none(),
+            &Cancel::never(),
+        )
+        .err()
     };
     let e = scaled(", target_range = [0.0, 1.0]").unwrap();
     assert!(e.key == "problem.target_range" && e.what.contains("by its own rows"), "{e:?}");
@@ -275,7 +283,15 @@ fn rows_that_cannot_be_fitted_are_refused_at_the_agent() {
         let path = path.to_str().unwrap().to_string();
         let settings = settings(&format!("{{ {problem}, target = \"y\", ridge = 1e-2 }}"), "{ kind = \"mean\" }", NEWTON, 3);
         let deployment = Deployment::new(Document::parse("t.toml", &settings).unwrap()).unwrap();
-        let e = LocalAgent::new(&deployment, std::slice::from_ref(&path), &Places::from_env(""), None, &Cancel::never()).err();
+        let e = LocalAgent::with_rules(
+            &deployment,
+            std::slice::from_ref(&path),
+            &Places::from_env(""),
+            None,
+            DisclosureRules::none(),
+            &Cancel::never(),
+        )
+        .err();
         (e, settings, path)
     };
     let (poisson, logistic) = ("kind = \"glm\", family = \"poisson\"", "kind = \"logistic\"");
@@ -330,15 +346,13 @@ fn a_category_with_the_name_of_a_column_is_found_at_the_server() {
     };
     let files = [table("green", ["green", "green"]), table("a", ["blue", "red"]), table("b", ["red", "blue"])];
     let deployment = deployment("{ kind = \"logistic\", target = \"y\", ridge = 1e-2, intercept = true }", NEWTON);
-    let found = founded(&deployment, files.iter(), 2).unwrap();
-    let why = |e: &Error| e.key == "problem.categorical" && e.what == "the column `c=green`, and a level of the category `c` of this name";
-    assert!(found.excluded.len() == 1 && found.excluded[0].0 == "0" && why(&found.excluded[0].1), "{:?}", found.excluded);
-    assert_eq!(found.federation.dim(), 3);
     let e = founded(&deployment, files.iter(), 3).err().unwrap();
-    assert!(why(&e), "{e:?}");
+    let what = "the column `c=green`, and a level of the category `c` of this name; `0` alone has 1 of the values of column `c`";
+    assert!(e.key == "problem.categorical" && e.what == what, "{e:?}");
+    assert_eq!(founded(&deployment, files[1..].iter(), 2).unwrap().federation.dim(), 3);
 }
 
-/// A model that no machine could keep is refused before anything of its size is made, and whose levels make it so is left out.
+/// A model that no machine could keep is refused before anything of its size is made, and whose levels make it so is named.
 #[test]
 fn levels_whose_model_does_not_fit_into_memory_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -363,8 +377,8 @@ fn levels_whose_model_does_not_fit_into_memory_are_refused() {
         assert!(e.what.contains(text), "{text}: {e:?}");
     }
     assert!(e.help.contains("levels of categories") && e.help.contains("FEDSA_MEMORY"), "{e:?}");
-    let found = founded(&newton, files.iter(), 3).unwrap();
-    assert!(found.excluded.len() == 1 && found.excluded[0].0 == "0" && found.excluded[0].1.what.contains("needs about"));
+    assert!(e.what.ends_with("; `0` alone has 995 of the values of column `a`"), "{e:?}");
+    let found = founded(&newton, files[1..].iter(), 3).unwrap();
     assert_eq!((found.federation.agents(), found.federation.dim()), (3, 2 * 11));
     // Vectors of that length are small.
     assert_eq!(founded(&of("{ kind = \"fedlsa\", step_size = 0.1, local_steps = 2 }"), files.iter(), 4).unwrap().federation.dim(), 296_604);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fedsa::cancel::Cancel;
 use fedsa_data::find::Places;
-use fedsa_experiment::deployment::{Deployment, LocalAgent};
+use fedsa_experiment::deployment::{Deployment, DisclosureRules, LocalAgent};
 use toml::Value;
 
 use crate::deployment::{deployed, each, file, founded, in_one_place, list, made, settings};
@@ -101,7 +101,8 @@ fn the_weights_have_as_many_columns_as_the_widest_shard() {
     assert_eq!((two.federation.dim(), founded(&deployment, &files, 3).unwrap().federation.dim()), (10, 31));
     // Who joins later has no further columns.
     let mut few = founded(&deployment, &[files[0].clone(), files[2].clone()], 2).unwrap().membership;
-    let mut wide = LocalAgent::new(&deployment, &files[1..2], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let mut wide =
+        LocalAgent::with_rules(&deployment, &files[1..2], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
     let e = few.take("wide", &wide.handle(&few.invitation()).unwrap().unwrap()).unwrap_err();
     assert!(e.what.contains("a column 31, and the last one is 15"), "{e:?}");
     // An index that no model has is refused as it comes.
@@ -118,32 +119,17 @@ fn the_weights_have_as_many_columns_as_the_widest_shard() {
 
 /// One agent's rows that end far beyond those of others would make everybody's model that large.
 #[test]
-fn an_agent_whose_rows_end_far_beyond_those_of_most_is_excluded() {
+fn an_agent_whose_rows_end_far_beyond_those_of_most_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = shards(folder.path());
     let path = folder.path().join("wide.svm");
     std::fs::write(&path, "1 1:1 8000:2\n-1 2:1\n").unwrap();
     files.insert(1, path.to_str().unwrap().to_string());
-    let of = |limit: &str| {
-        let text =
-            settings("{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }", "{ kind = \"mean\" }", "{ kind = \"lbfgs\" }", 3);
-        made(&(text + limit))
-    };
-    let found = founded(&of(""), &files, 3).unwrap();
-    assert_eq!((found.federation.dim(), found.federation.agents(), found.excluded.len(), &found.excluded[0].0[..]), (31, 3, 1, "1"));
-    let why = &found.excluded[0].1;
-    assert!(
-        why.what == "rows that end with column 8000, and those of most agents end with column 15 or before" && why.help.contains("100"),
-        "{why:?}"
-    );
-    let e = founded(&of(""), &files, 4).err().unwrap();
-    assert!(
-        e.key == "federation.width_limit" && e.what.starts_with("`1`: rows that end with column 8000") && e.help.contains("width_limit"),
-        "{e:?}"
-    );
-    // It says who is meant to be believed, and of two nobody knows.
-    assert_eq!(founded(&of("[federation]\nwidth_limit = 600.0\n"), &files, 4).unwrap().federation.dim(), 8000);
-    assert_eq!(founded(&of(""), &files[..2], 2).unwrap().federation.dim(), 8000);
+    let deployment = deployment("{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }", "{ kind = \"lbfgs\" }");
+    let e = founded(&deployment, &files, 3).err().unwrap();
+    assert!(e.what == "`1`: column `the features` reaches more than 100 times as far as those of most agents", "{e:?}");
+    // Of two nobody knows who is wrong.
+    assert_eq!(founded(&deployment, &files[..2], 2).unwrap().federation.dim(), 8000);
 }
 
 /// A server of Newton's method would need matrices of a million columns: the application says so, before anything of that size is made.
@@ -153,8 +139,15 @@ fn an_application_whose_model_no_server_holds_is_refused_with_its_size() {
     let path = folder.path().join("wide.svm");
     std::fs::write(&path, "1 1:1 5000000:2\n-1 2:1\n").unwrap();
     let deployment = deployment("{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }", "{ kind = \"newton\" }");
-    let mut agent =
-        LocalAgent::new(&deployment, &[path.to_str().unwrap().to_string()], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let mut agent = LocalAgent::with_rules(
+        &deployment,
+        &[path.to_str().unwrap().to_string()],
+        &Places::from_env(""),
+        None,
+        DisclosureRules::none(),
+        &Cancel::never(),
+    )
+    .unwrap();
     let mut enrolment = deployment.enrolment(1..=3).unwrap();
     let application = agent.handle(&enrolment.invite(1)).unwrap().unwrap();
     let e = deployment.take(&mut enrolment, "eve", &application).unwrap_err();
@@ -162,7 +155,7 @@ fn an_application_whose_model_no_server_holds_is_refused_with_its_size() {
     assert!(e.what.contains("needs about ") && e.what.contains(" TB, ") && enrolment.applied().count() == 0, "{e:?}");
     // What is decoded has a limit too.
     let e = enrolment.clone().with_memory(100.0).take("eve", &application).unwrap_err();
-    assert!(e.what.starts_with("the application of `eve`: its 2 columns need about 0.0 MB of memory, and 0.0 MB are left"), "{e:?}");
+    assert!(e.what.contains("bytes may need 0.0 MB of memory, and 0.0 MB are left beside other applications"), "{e:?}");
 }
 
 /// A shard that ends before a column that is no feature has zeros there, as together with the others.
@@ -196,23 +189,10 @@ fn targets_of_shards_are_not_scaled_by_each_agent() {
     let folder = tempfile::tempdir().unwrap();
     let files = shards(folder.path());
     let deployment = deployment("{ kind = \"least-squares\", target_range = [0.0, 1.0], ridge = 1e-2 }", "{ kind = \"newton\" }");
-    let e = LocalAgent::new(&deployment, &files[..1], &Places::from_env(""), None, &Cancel::never()).err().unwrap();
+    let e = LocalAgent::with_rules(&deployment, &files[..1], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never())
+        .err()
+        .unwrap();
     assert!(e.key == "problem.target_range" && e.what.contains("by its own rows") && e.what.contains("LIBSVM"), "{e:?}");
-}
-
-/// Of nine agents five have LIBSVM rows, two of these far too many columns: the four tables of the others do not become those of most by that.
-#[test]
-fn columns_of_most_agents_stay_those_when_wide_ones_are_left_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let table = |c: usize| file(folder.path(), &format!("table{c}.csv"), "x,c,label\n1,a,1\n2,b,-1\n3,a,1\n");
-    let shard = |last: usize| file(folder.path(), &format!("shard{last}.svm"), &format!("1 1:1 2:1\n-1 1:2 {last}:1\n1 1:3\n"));
-    let mut files: Vec<String> = (0..4).map(table).collect();
-    files.extend([5, 6, 7, 8000, 9000].map(shard));
-    let problem = "{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }";
-    let found = founded(&deployment(problem, "{ kind = \"newton\" }"), &files, 3).unwrap();
-    let mut out: Vec<&str> = found.excluded.iter().map(|(who, _)| who.as_str()).collect();
-    out.sort_unstable();
-    assert_eq!((out, found.federation.dim()), (vec!["0", "1", "2", "3", "7", "8"], 7));
 }
 
 /// A shard whose only column is no feature, and one of rows without a number, are rows as they are in one process.

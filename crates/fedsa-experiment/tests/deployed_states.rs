@@ -1,9 +1,10 @@
 //! What an agent keeps of a federation: with which data it goes on, and which states it refuses.
 
 use fedsa::cancel::Cancel;
-use fedsa::error::ErrorKind;
+use fedsa::error::{ErrorCode, ErrorKind};
+use fedsa::node::{ServerNode, Todo};
 use fedsa_data::find::Places;
-use fedsa_experiment::deployment::LocalAgent;
+use fedsa_experiment::deployment::{DisclosureRules, LocalAgent};
 
 use crate::deployment::{self, each, logs, made, settings};
 
@@ -14,7 +15,9 @@ fn a_damaged_state_of_an_agent_is_refused() {
     let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 2 }, gamma = 0.9, ranges = { s_1 = [-2.0, 2.0] } }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 1);
     let deployment = made(&text);
-    let mut agent = LocalAgent::new(&deployment, &each(&files)[0], &Places::from_env(""), Some(0), &Cancel::never()).unwrap();
+    let mut agent =
+        LocalAgent::with_rules(&deployment, &each(&files)[0], &Places::from_env(""), Some(0), DisclosureRules::none(), &Cancel::never())
+            .unwrap();
     let state = agent.save();
     for bit in 0..8 * state.len() {
         let mut damaged = state.clone();
@@ -23,7 +26,7 @@ fn a_damaged_state_of_an_agent_is_refused() {
     }
     // The layout of earlier versions, which had no checksum.
     let e = agent.restore(&[1, 0]).unwrap_err();
-    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 9"), "{e}");
+    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 10"), "{e}");
     agent.restore(&state).unwrap();
 }
 
@@ -38,8 +41,17 @@ fn an_agent_does_not_go_on_with_other_data() {
     let problem = "{ kind = \"least-squares\", target = \"y\", ridge = 1e-2, weighting = \"rows\" }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3);
     let deployment = made(&text);
-    let agent =
-        |file: &String| LocalAgent::new(&deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let agent = |file: &String| {
+        LocalAgent::with_rules(
+            &deployment,
+            std::slice::from_ref(file),
+            &Places::from_env(""),
+            None,
+            DisclosureRules::none(),
+            &Cancel::never(),
+        )
+        .unwrap()
+    };
     let own = file("own.csv", "a,b,y", 30);
     let mut enrolment = deployment.enrolment(1..=1).unwrap();
     let mut one = agent(&own);
@@ -50,9 +62,13 @@ fn an_agent_does_not_go_on_with_other_data() {
     one.handle(&enrolled.admissions[0].bytes).unwrap();
     let state = one.save();
     assert!(agent(&own).restore(&state).is_ok());
-    for other in [file("fewer.csv", "a,b,y", 5), file("swapped.csv", "b,a,y", 30)] {
+    // The last one has as many rows with the same columns, and other numbers.
+    let changed = std::fs::read_to_string(&own).unwrap().replacen("0.", "0.1", 1);
+    let changed = deployment::file(folder.path(), "changed.csv", &changed);
+    for other in [file("fewer.csv", "a,b,y", 5), file("swapped.csv", "b,a,y", 30), changed] {
         let e = agent(&other).restore(&state).unwrap_err();
-        assert!(e.key == "data" && e.help.contains("leave"), "{e:?}");
+        assert!(e.key == "data" && e.what == "data that are not those with which this agent's state was saved", "{e:?}");
+        assert!(e.help.contains("leave"), "{e:?}");
         // Before it is admitted it can apply with them.
         assert!(agent(&other).restore(&before).is_ok());
     }
@@ -69,8 +85,17 @@ fn an_agent_is_not_admitted_with_other_data_than_it_has_applied_with() {
     let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-2, weighting = \"rows\" }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3);
     let deployment = made(&text);
-    let agent =
-        |file: &String| LocalAgent::new(&deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let agent = |file: &String| {
+        LocalAgent::with_rules(
+            &deployment,
+            std::slice::from_ref(file),
+            &Places::from_env(""),
+            None,
+            DisclosureRules::none(),
+            &Cancel::never(),
+        )
+        .unwrap()
+    };
     let (own, other) = (file("own.csv", 30, 1.0), file("other.csv", 20, 0.5));
     let mut enrolment = deployment.enrolment(1..=2).unwrap();
     let mut one = agent(&own);
@@ -89,8 +114,7 @@ fn an_agent_is_not_admitted_with_other_data_than_it_has_applied_with() {
             "{e:?}"
         );
         assert!(again.number().is_none());
-        // Nor can it go on in place of itself, whose rows have told its weight; it can where it applies once more.
-        assert!(first.renew("one", &again.handle(&first.invitation()).unwrap().unwrap()).unwrap_err().what.contains("20 rows now"));
+        // It can where it applies once more.
         let mut anew = deployment.enrolment(1..=1).unwrap();
         anew.take("one", &again.handle(&invitation).unwrap().unwrap()).unwrap();
         assert!(again.handle(&deployment.found(&anew).unwrap().admissions[0].bytes).unwrap().is_none());
@@ -103,6 +127,46 @@ fn an_agent_is_not_admitted_with_other_data_than_it_has_applied_with() {
     assert!(one.handle(&first.admission(0)).unwrap().is_none());
 }
 
+/// Only the operator discards a state: an agent with one refuses another federation, also of the same file, and an older server of its own.
+#[test]
+fn an_agent_keeps_its_state_whatever_a_server_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = logs(folder.path());
+    let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 1 }, gamma = 0.9 }";
+    let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 4);
+    let deployment = made(&text);
+    let new = || {
+        LocalAgent::with_rules(&deployment, &files[..1], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap()
+    };
+    let founded = |agent: &mut LocalAgent| {
+        let mut enrolment = deployment.enrolment(1..=1).unwrap();
+        let invitation = enrolment.invite(1);
+        enrolment.take("a", &agent.handle(&invitation).unwrap().unwrap()).unwrap();
+        (invitation, deployment.found(&enrolment).unwrap())
+    };
+    let mut agent = new();
+    let (invitation, first) = founded(&mut agent);
+    agent.handle(&first.admissions[0].bytes).unwrap();
+    let mut server = ServerNode::new(&first.federation).unwrap();
+    let Todo::Ask { bytes: early, .. } = server.open() else { panic!("a question") };
+    server.receive(&[(0, agent.handle(&early[0]).unwrap().unwrap())]);
+    let Todo::Ask { bytes: late, .. } = server.open() else { panic!("a question") };
+    agent.handle(&late[0]).unwrap();
+    let state = agent.save();
+
+    let (other_invitation, other) = founded(&mut new());
+    for message in [&other_invitation, &other.admissions[0].bytes, &early[0].to_vec()] {
+        let e = agent.handle(message).unwrap_err();
+        assert!(e.code() == ErrorCode::OtherState && e.for_others() == e.what && e.what.contains("agent's state is newer"), "{e:?}");
+        assert!(e.help.contains("deletes the folder of the state") && agent.save() == state, "{e:?}");
+    }
+    // It says again what it has said to its own server, which may have lost it.
+    assert!(agent.handle(&invitation).unwrap().is_some() && agent.handle(&first.admissions[0].bytes).unwrap().is_none());
+    assert!(agent.save() == state);
+    // Without its state it begins again.
+    assert!(new().handle(&other.admissions[0].bytes).unwrap().is_none());
+}
+
 /// Whoever changes a state and its checksum is told that it is not the agent's, and not what a message or a node is refused for.
 #[test]
 fn a_state_that_was_changed_with_its_checksum_is_refused_as_such() {
@@ -111,7 +175,8 @@ fn a_state_that_was_changed_with_its_checksum_is_refused_as_such() {
     let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 1 }, gamma = 0.9 }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 4);
     let deployment = made(&text);
-    let mut agent = LocalAgent::new(&deployment, &files[..1], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let mut agent =
+        LocalAgent::with_rules(&deployment, &files[..1], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
     let mut enrolment = deployment.enrolment(1..=1).unwrap();
     let invitation = enrolment.invite(1);
     enrolment.take("a", &agent.handle(&invitation).unwrap().unwrap()).unwrap();

@@ -6,14 +6,15 @@ use std::path::Path;
 use fedsa::cancel::Cancel;
 use fedsa::enrolment::Enrolled;
 use fedsa::error::{Error, ErrorKind};
+use fedsa::federation::Federation;
 use fedsa::metrics::Observation;
 use fedsa::node::{ServerNode, Todo};
-use fedsa::record::Ledger;
+use fedsa::record::{Ledger, Outcome};
 use fedsa_data::find::Places;
 use fedsa_data::trace::TraceColumn;
 use fedsa_experiment::config::document::{Caller, Words};
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::deployment::{DeployedRun, Deployment, LocalAgent};
+use fedsa_experiment::deployment::{DeployedRun, Deployment, DisclosureRules, LocalAgent};
 use fedsa_experiment::made::Changes;
 use fedsa_experiment::redraw::redraw;
 use fedsa_experiment::results::Recorded;
@@ -87,7 +88,9 @@ pub fn deployed(text: &str, data: &[Vec<String>]) -> Vec<f64> {
 pub fn results(text: &str, data: &[Vec<String>]) -> Ran {
     let deployment = made(text);
     let places = Places::from_env("");
-    let start = |c: usize| LocalAgent::new(&deployment, &data[c], &places, Some(c as u32), &Cancel::never()).unwrap();
+    let start = |c: usize| {
+        LocalAgent::with_rules(&deployment, &data[c], &places, Some(c as u32), DisclosureRules::none(), &Cancel::never()).unwrap()
+    };
     let mut states: Vec<Vec<u8>> = (0..data.len()).map(|c| start(c).save()).collect();
     let mut tell = |c: usize, bytes: &[u8]| {
         let mut agent = start(c);
@@ -103,7 +106,6 @@ pub fn results(text: &str, data: &[Vec<String>]) -> Ran {
         enrolment.take(&format!("agent {c}"), &application).unwrap();
     }
     let enrolled = enrolment.close(deployment.dim(&enrolment).unwrap()).unwrap();
-    assert!(enrolled.excluded.is_empty());
     for told in &enrolled.admissions {
         assert!(tell(told.agent, &told.bytes).is_none());
     }
@@ -238,6 +240,74 @@ fn results_of_a_federation_are_those_of_a_run() {
     }
 }
 
+/// An agent that is away for many rounds leaves a trace: the missing weight of each recorded round, and the outcome.
+#[test]
+fn a_federation_with_much_missing_weight_is_incomplete() {
+    let deployment = made(&settings(
+        "{ kind = \"garnet\", agents = 2 }",
+        "{ kind = \"iid\" }",
+        "{ kind = \"fedlsa\", step_size = 0.1, local_steps = 2 }",
+        20,
+    ));
+    let ended = |missing: f64| {
+        let federation = founded_generated(&deployment);
+        let server = ServerNode::new(&federation).unwrap();
+        let row = |round: u64| {
+            let seen =
+                Observation { missing_weight: (round > 0).then(|| if round <= 7 { missing } else { 0.0 }), ..Observation::default() };
+            Recorded { round, ledger: server.coordinator().ledger(), seen, seconds: None }
+        };
+        let ended = DeployedRun::new((0..=20).map(row).collect(), vec![0.5; federation.dim()], None, 1.0);
+        let ran = deployment.results(&federation, ended).unwrap();
+        let result = &ran.results.cells[0][0];
+        let spans = result.rows.windows(2).map(|pair| (pair[1].round - pair[0].round) as f64 * pair[1].seen.missing_weight.unwrap());
+        (result.outcome(&ran.plan.cells[0].run.stop), spans.sum::<f64>())
+    };
+    let (outcome, all) = ended(0.5);
+    assert!(
+        matches!(outcome, Outcome::Incomplete { missing } if (missing - 0.175).abs() < 1e-12) && (all - 3.5).abs() < 1e-12,
+        "{outcome:?}"
+    );
+    assert_eq!(ended(0.1).0, Outcome::Completed);
+}
+
+fn founded_generated(deployment: &Deployment) -> Federation {
+    let mut enrolment = deployment.enrolment(2..=2).unwrap();
+    let invitation = enrolment.invite(2);
+    for c in 0..2 {
+        let mut agent = LocalAgent::new(deployment, &[], &Places::from_env(""), Some(c), &Cancel::never()).unwrap();
+        enrolment.take(&c.to_string(), &agent.handle(&invitation).unwrap().unwrap()).unwrap();
+    }
+    deployment.found(&enrolment).unwrap().federation
+}
+
+/// A claim of many rows would give an agent all the weight: it is named at the founding, and refused when it comes later.
+#[test]
+fn a_claim_of_almost_all_the_weight_is_refused() {
+    let deployment = made(&settings(
+        "{ kind = \"least-squares\", target = \"y\", weighting = \"rows\" }",
+        "{ kind = \"mean\" }",
+        "{ kind = \"newton\" }",
+        3,
+    ));
+    let claim = |rows| fedsa::enrolment::Applicant::new(deployment.terms(), rows).with_dim(4);
+    let founded = |rows: &[u64]| {
+        let mut enrolment = deployment.enrolment(1..=3).unwrap();
+        let invitation = enrolment.invite(3);
+        for (who, rows) in ["a", "b", "c"].iter().zip(rows) {
+            enrolment.take(who, &claim(*rows).apply(&invitation).unwrap()).unwrap();
+        }
+        deployment.found(&enrolment)
+    };
+    let e = founded(&[100, 200, 4_000_000_000]).err().unwrap();
+    assert!(e.what.starts_with("`c`: 4000000000 rows, 100.0000% of the weight") && e.help.contains("at most 90%"), "{e:?}");
+    assert!(founded(&[100, 900]).is_ok() && founded(&[100, 901]).is_err() && founded(&[4_000_000_000]).is_ok());
+    let mut membership = founded(&[100, 200]).unwrap().membership;
+    let e = membership.take("c", &claim(4_000_000_000).apply(&membership.invitation()).unwrap()).unwrap_err();
+    assert!(e.kind() == ErrorKind::RefusedMessage && e.what.contains("`c`: 4000000000 rows"), "{e:?}");
+    membership.take("c", &claim(500).apply(&membership.invitation()).unwrap()).unwrap();
+}
+
 /// Changes of the figure: curves along seconds.
 fn along_seconds() -> Changes {
     let by = || Caller::new("test", Words::default());
@@ -264,7 +334,8 @@ fn curves_of_federations_can_be_drawn_along_seconds() {
     let ended = |seconds: Option<f64>| {
         let deployment = made(&text);
         let mut enrolment = deployment.enrolment(1..=1).unwrap();
-        let mut agent = LocalAgent::new(&deployment, &[], &Places::from_env(""), None, &Cancel::never()).unwrap();
+        let mut agent =
+            LocalAgent::with_rules(&deployment, &[], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
         let invitation = enrolment.invite(1);
         enrolment.take("a", &agent.handle(&invitation).unwrap().unwrap()).unwrap();
         let row = Recorded { round: 1, ledger: Ledger::default(), seen: Observation::default(), seconds };
@@ -337,13 +408,17 @@ fn an_agent_with_other_settings_is_refused_before_a_round() {
         made(&text)
     };
     let (server, other) = (of(0.9), of(0.8));
-    let mut agent = LocalAgent::new(&other, &files[..1], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let mut agent =
+        LocalAgent::with_rules(&other, &files[..1], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
     let invitation = server.enrolment(1..=1).unwrap().invite(1);
     let e = agent.handle(&invitation).unwrap_err();
     assert!(e.kind() == ErrorKind::RefusedMessage && e.what.contains("the problem"), "{e:?}");
     assert!(agent.handle(b"nothing").is_err() && agent.number().is_none());
-    assert!(LocalAgent::new(&server, &files, &Places::from_env(""), None, &Cancel::never()).is_err_and(|e| e.what == "3 files"));
-    assert!(LocalAgent::new(&server, &[], &Places::from_env(""), None, &Cancel::never()).is_err());
+    assert!(
+        LocalAgent::with_rules(&server, &files, &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never())
+            .is_err_and(|e| e.what == "3 files")
+    );
+    assert!(LocalAgent::with_rules(&server, &[], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).is_err());
 }
 
 /// A deployed agent follows the epochs: from its state, from an older one, and without one; and leaves when it is told to.
@@ -354,7 +429,9 @@ fn agents_follow_epochs_with_and_without_their_states() {
     let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 1 }, gamma = 0.9 }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 4);
     let deployment = made(&text);
-    let agent = |c: usize| LocalAgent::new(&deployment, &files[c..=c], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let agent = |c: usize| {
+        LocalAgent::with_rules(&deployment, &files[c..=c], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap()
+    };
     let mut agents = [agent(0), agent(1), agent(2)];
     let mut enrolment = deployment.enrolment(1..=3).unwrap();
     let invitation = enrolment.invite(2);
@@ -424,7 +501,14 @@ pub fn founded(deployment: &Deployment, files: &[String], least: usize) -> Resul
     let mut enrolment = deployment.enrolment(least..=files.len())?;
     let invitation = enrolment.invite(files.len());
     for (c, file) in files.iter().enumerate() {
-        let mut agent = LocalAgent::new(deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never())?;
+        let mut agent = LocalAgent::with_rules(
+            deployment,
+            std::slice::from_ref(file),
+            &Places::from_env(""),
+            None,
+            DisclosureRules::none(),
+            &Cancel::never(),
+        )?;
         deployment.take(&mut enrolment, &format!("{c}"), &agent.handle(&invitation)?.expect("an application"))?;
     }
     deployment.found(&enrolment)
@@ -447,9 +531,9 @@ fn two_runs_of_one_file_are_told_apart() {
     assert_eq!(of_one[0], of_one[1]);
 }
 
-/// A number that stands for a missing one would make all other states one.
+/// A number that stands for a missing one would make all other states one: founding stops and names who has it.
 #[test]
-fn an_agent_whose_range_is_a_placeholder_s_is_excluded() {
+fn an_agent_whose_range_is_a_placeholder_s_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = logs(folder.path());
     let text = fs::read_to_string(&files[1]).unwrap();
@@ -460,43 +544,40 @@ fn an_agent_whose_range_is_a_placeholder_s_is_excluded() {
         fs::write(&path, lines.join("\n") + "\n").unwrap();
         path.to_str().unwrap().to_string()
     };
-    let honest = files.clone();
-    files.insert(0, strange("far.csv", "1e30"));
-    files.push(strange("further.csv", "-1e150"));
+    files.push(strange("far.csv", "1e30"));
     let of = |more: &str| {
         let problem = format!("{{ kind = \"logs\", features = {{ kind = \"fourier\", order = 2 }}, gamma = 0.9{more} }}");
         made(&settings(&problem, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 1))
     };
-    let (without, alone) = (founded(&of(""), &files, 3).unwrap(), founded(&of(""), &honest, 3).unwrap());
-    assert_eq!(without.membership.columns(), alone.membership.columns());
-    let excluded: Vec<&str> = without.excluded.iter().map(|(who, _)| &who[..]).collect();
-    assert_eq!(excluded, ["0", "4"]);
-    let one_run = [&without, &alone].map(|enrolled| enrolled.federation.clone().of_run(0).digest());
-    assert_eq!(one_run[0], one_run[1]);
-    assert!(
-        without.excluded[0].1.what.starts_with("column `s_0`: a range from -0.") && without.excluded[0].1.what.contains(" to 1e30, and")
-    );
-    // Nor do they come in later, also at a server that was restored.
-    let deployment = of("");
-    let saved = without.membership.save();
-    for mut membership in [without.membership, deployment.membership(3..=5, &saved).unwrap()] {
-        let mut take = |file: &String| {
-            let mut agent =
-                LocalAgent::new(&deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never()).unwrap();
-            let application = agent.handle(&membership.invitation()).unwrap().expect("an application");
-            membership.take("later", &application)
-        };
-        let e = take(&files[0]).unwrap_err();
-        assert!(e.what.starts_with("column `s_0`: a range from -0.") && e.what.contains("the federation's is from"), "{e:?}");
-        take(&honest[0]).unwrap();
-    }
-    // With all of them there is none, and ranges that are given are those of everybody.
-    let e = founded(&of(""), &files, 4).err().unwrap();
-    assert!(e.key == "problem.ranges" && e.what.starts_with("`0`: column `s_0`") && e.help.contains("in [problem]"), "{e:?}");
-    assert_eq!(founded(&of(", ranges = { s_0 = [-1.0, 2.0] }"), &files, 4).unwrap().admissions.len(), 5);
+    let e = founded(&of(""), &files, 3).err().unwrap();
+    assert!(e.what == "`3`: column `s_0` reaches more than 1000000 times as far as those of most agents", "{e:?}");
+    // Ranges that are given are those of everybody.
+    assert_eq!(founded(&of(", ranges = { s_0 = [-1.0, 2.0] }"), &files, 4).unwrap().admissions.len(), 4);
+    assert_eq!(founded(&of(""), &files[..3], 3).unwrap().admissions.len(), 3);
     // That of all numbers is the agent's own error.
     let e = founded(&of(""), &[strange("all.csv", "1.7e308"), strange("low.csv", "-1.7e308")], 2).err().unwrap();
     assert!(e.what.contains("`s_0`") && e.what.contains("e308"), "{e:?}");
+}
+
+/// The same columns in another order would be other features: the error names who has them and the first that differs.
+#[test]
+fn a_wrong_order_of_columns_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = |name: &str, header: &str| file(folder.path(), name, &format!("{header}\n1,2,3,0\n4,5,6,1\n7,8,1,0\n"));
+    let rows = [table("a.csv", "age,bmi,dose,y"), table("b.csv", "age,dose,bmi,y"), table("c.csv", "age,bmi,dose,y")];
+    let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-2 }";
+    let of_rows = made(&settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3));
+    let e = founded(&of_rows, &rows, 2).err().unwrap();
+    assert!(e.what == "`1`: column 2 is `dose` in place of `bmi`" && e.help.contains("in the same order"), "{e:?}");
+    let fewer = [rows[0].clone(), file(folder.path(), "d.csv", "age,bmi,y\n1,2,0\n4,5,1\n")];
+    let e = founded(&of_rows, &fewer, 2).err().unwrap();
+    assert!(e.what == "`1`: column 3 is none in place of `dose`", "{e:?}");
+    // An agent that comes later reads the same.
+    let mut membership = founded(&of_rows, &rows[..1], 1).unwrap().membership;
+    let mut later =
+        LocalAgent::with_rules(&of_rows, &rows[1..2], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
+    let e = membership.take("later", &later.handle(&membership.invitation()).unwrap().unwrap()).unwrap_err();
+    assert!(e.what == "column 2 is `dose` in place of `bmi`", "{e:?}");
 }
 
 /// What the results of a federation cannot answer is said before its first round, and what they can is not refused at its end.

@@ -184,9 +184,9 @@ pub(super) fn check_positive(key: &'static str, x: f64) -> Result<()> {
 /// Checks that a link delivers losses one by one. Over the air, the receiver's noise would decide which steps are accepted.
 ///
 /// # Errors
-/// When only sums arrive.
+/// When sums are analogue.
 pub(super) fn check_exact_losses(link: &LinkFacts) -> Result<()> {
-    if !link.is_sum_only {
+    if !link.is_analogue {
         return Ok(());
     }
     let what = "the method compares losses along a step, and over the air sums arrive with gains and noise of their own";

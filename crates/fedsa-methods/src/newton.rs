@@ -22,6 +22,7 @@ use fedsa::method::{MethodSettings, MethodShape, Needs, Setting};
 use fedsa::protocol::{Exchange, Gather, Len, Protocol, ReplySpec};
 use fedsa::saved::{packed, unpacked};
 use fedsa::server::{Broadcast, Next, Received, Server};
+use fedsa::uplink::LinkFacts;
 use serde::{Deserialize, Serialize};
 
 use crate::descent;
@@ -66,6 +67,10 @@ impl MethodSettings for Newton {
         descent::check_search(self.halvings, self.decrease)
     }
 
+    fn check_link(&self, link: &LinkFacts) -> Result<()> {
+        descent::check_exact_losses(link)
+    }
+
     fn needs(&self) -> Needs {
         Needs::Objective
     }
@@ -73,10 +78,12 @@ impl MethodSettings for Newton {
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
         let want = |part, len, gather| ReplySpec { part, len: Len::Exactly(len), gather };
+        // Where single Hessians arrive, the last one of an agent stands for one that is lost.
+        let hessians = if setting.link.is_sum_only { Gather::Sum } else { Gather::Each };
         let first = Exchange {
             down: vec![(Part::Model, Len::Exactly(d))],
             own: Vec::new(),
-            replies: vec![want(Part::Gradient, d, Gather::Sum), want(Part::Hessian, d * (d + 1) / 2, Gather::Each)],
+            replies: vec![want(Part::Gradient, d, Gather::Sum), want(Part::Hessian, d * (d + 1) / 2, hessians)],
             may_open: false,
         };
         Protocol { exchanges: vec![first, self.trials().exchange(d)], ..Protocol::default() }
@@ -164,28 +171,27 @@ pub struct NewtonServer {
 }
 
 impl NewtonServer {
-    /// The step `p = -H^-1 g`; `-g` if H is not positive definite or the step not finite. `None` if no Hessian has arrived or g is 0.
-    fn direction(&self, g: &[f64]) -> Option<Vec<f64>> {
-        let d = g.len();
-        let mut h = Mat::<f64>::zeros(d, d);
+    /// The mean of the known Hessians, a lower triangle; `None` without any.
+    fn mean_hessian(&self) -> Option<Vec<f64>> {
+        let known = || self.weights.iter().zip(&self.hessians).filter(|(_, lower)| !lower.is_empty());
+        let mut mean = vec![0.0; known().next()?.1.len()];
         let mut weight = 0.0;
-        for (p, lower) in self.weights.iter().zip(&self.hessians).filter(|(_, lower)| !lower.is_empty()) {
+        for (p, lower) in known() {
             weight += p;
-            for i in 0..d {
-                for j in 0..=i {
-                    h[(i, j)] += p * lower[i * (i + 1) / 2 + j];
-                }
-            }
+            mean.iter_mut().zip(lower).for_each(|(mean, h)| *mean += p * h);
         }
-        if weight == 0.0 || g.iter().all(|g| *g == 0.0) {
+        mean.iter_mut().for_each(|mean| *mean /= weight);
+        Some(mean)
+    }
+
+    /// The step `p = -H^-1 g` of a mean Hessian, a lower triangle; `-g` if H is not positive definite or the step not finite. `None` without
+    /// a Hessian, or if g is 0.
+    fn direction(g: &[f64], mean: Option<&[f64]>) -> Option<Vec<f64>> {
+        let (d, mean) = (g.len(), mean?);
+        if g.iter().all(|g| *g == 0.0) {
             return None;
         }
-        for i in 0..d {
-            for j in 0..=i {
-                h[(i, j)] /= weight;
-                h[(j, i)] = h[(i, j)];
-            }
-        }
+        let h = Mat::from_fn(d, d, |i, j| mean[i.max(j) * (i.max(j) + 1) / 2 + i.min(j)]);
         let minus: Vec<f64> = g.iter().map(|g| -g).collect();
         Some(linalg::solve_definite(&h, &minus).unwrap_or(minus))
     }
@@ -198,12 +204,14 @@ impl Server for NewtonServer {
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == 0 {
+            let sum = got.sums.iter().any(|(part, _)| *part == Part::Hessian).then(|| got.mean(Part::Hessian));
             for update in got.updates {
                 let hessian = update.parts.iter().find(|(part, _)| *part == Part::Hessian);
                 self.hessians[update.agent] = hessian.map(|(_, body)| body.to_numbers()).unwrap_or_default();
             }
-            let g = self.steps.see(got, Part::Gradient, self.weights.len(), 0);
-            let p = self.direction(&g);
+            let g = self.steps.see(got, Part::Gradient, 0);
+            let mean = sum.or_else(|| self.mean_hessian());
+            let p = Self::direction(&g, mean.as_deref());
             return self.steps.along(got.round, p);
         }
         self.steps.after_losses(got)
@@ -258,9 +266,9 @@ mod tests {
             ([&[1.0, 0.0, 0.0], &[]], [-2.0, 6.0]),
         ];
         for (hessians, p) in cases {
-            assert_eq!(server(hessians).direction(&g), Some(p.to_vec()), "{hessians:?}");
+            assert_eq!(NewtonServer::direction(&g, server(hessians).mean_hessian().as_deref()), Some(p.to_vec()), "{hessians:?}");
         }
-        assert_eq!(server([&[], &[]]).direction(&g), None);
-        assert_eq!(server([&[1.0, 0.0, 1.0], &[]]).direction(&[0.0; 2]), None);
+        assert_eq!(NewtonServer::direction(&g, server([&[], &[]]).mean_hessian().as_deref()), None);
+        assert_eq!(NewtonServer::direction(&[0.0; 2], Some(&[1.0, 0.0, 1.0])), None);
     }
 }

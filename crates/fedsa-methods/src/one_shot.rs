@@ -67,7 +67,7 @@ impl MethodSettings for OneShot {
     }
 
     fn check_link(&self, link: &LinkFacts) -> Result<()> {
-        if link.is_sum_only {
+        if link.is_analogue {
             let what = "gains are drawn anew for all that an agent has moved, and over the air it is unknown who has arrived";
             return Err(Error::new("uplink", what, "a link that delivers one message per agent"));
         }

@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use fedsa::coordinator::Accepted;
 use fedsa::enrolment;
 use fedsa::error::Error;
-use fedsa::uplink::stage::Delay;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::Document;
 use fedsa_experiment::config::document::{Caller, Words};
@@ -64,20 +63,23 @@ impl Deployment {
     }
 
     /// The server's side of enrolment.
-    fn enrolment(&self, py: Python<'_>, least: usize, most: usize) -> PyResult<Enrolment> {
-        let made = engine::brief(py, || self.0.enrolment(least..=most))?;
+    fn enrolment(&self, py: Python<'_>) -> PyResult<Enrolment> {
+        let made = engine::brief(py, || self.0.enrolment(self.0.waiting().range()))?;
         Ok(Enrolment { deployment: self.0.clone(), enrolment: Mutex::new(made) })
     }
 
     /// The membership of a saved state.
-    fn membership(&self, py: Python<'_>, least: usize, most: usize, state: &[u8]) -> PyResult<Membership> {
-        Ok(Membership(Mutex::new(engine::brief(py, || self.0.membership(least..=most, state))?)))
+    fn membership(&self, py: Python<'_>, state: &[u8]) -> PyResult<Membership> {
+        Ok(Membership(Mutex::new(engine::brief(py, || self.0.membership(self.0.waiting().range(), state))?)))
     }
 
-    /// An agent with its own data.
-    fn agent(&self, py: Python<'_>, data: Vec<String>, base: PathBuf, number: Option<u32>) -> PyResult<LocalAgent> {
-        let made =
-            engine::call(py, None, None, |_, cancel| deployment::LocalAgent::new(&self.0, &data, &Places::from_env(base), number, cancel))?;
+    /// An agent with its own data, and with the disclosure rules of this file.
+    #[pyo3(signature = (data, base, number, rules))]
+    fn agent(&self, py: Python<'_>, data: Vec<String>, base: PathBuf, number: Option<u32>, rules: Option<PathBuf>) -> PyResult<LocalAgent> {
+        let made = engine::call(py, None, None, |_, cancel| {
+            let rules = deployment::DisclosureRules::read(rules.as_deref())?;
+            deployment::LocalAgent::with_rules(&self.0, &data, &Places::from_env(base), number, rules, cancel)
+        })?;
         Ok(LocalAgent(Mutex::new(made)))
     }
 
@@ -90,21 +92,22 @@ impl Deployment {
         Ok(made.map(|made| Afterwards(Mutex::new(made))))
     }
 
-    /// The results of the rounds recorded by a server, each with the residual at its end, if known, and the seconds until then.
+    /// The results of the rounds recorded by a server, each with the residual at its end, if known, the seconds until
+    /// then, and the share of the weight without an answer.
     fn results(
         &self,
         py: Python<'_>,
         server: &ServerNode,
-        rows: Vec<(Vec<u8>, Option<f64>, f64)>,
+        rows: Vec<(Vec<u8>, Option<f64>, f64, Option<f64>)>,
         seconds: f64,
         told: &str,
         membership: &Membership,
         after: Option<&Afterwards>,
     ) -> PyResult<RanResults> {
         engine::brief(py, || {
-            let row = |(row, residual, seconds): &(Vec<u8>, Option<f64>, f64)| {
+            let row = |(row, residual, seconds, missing): &(Vec<u8>, Option<f64>, f64, Option<f64>)| {
                 let mut row = recorded(row)?;
-                row.seen.residual = *residual;
+                (row.seen.residual, row.seen.missing_weight) = (*residual, *missing);
                 row.seconds = Some(*seconds);
                 Ok(row)
             };
@@ -184,9 +187,6 @@ impl Afterwards {
     }
 }
 
-/// The first epoch of a federation, and the applicants that cannot take part, each with the reason.
-type Founded = (Membership, Vec<(String, String)>);
-
 /// The server's side of enrolment.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct Enrolment {
@@ -226,10 +226,9 @@ impl Enrolment {
     }
 
     /// Founds the federation of the applicants.
-    fn close(&self, py: Python<'_>) -> PyResult<Founded> {
+    fn close(&self, py: Python<'_>) -> PyResult<Membership> {
         let enrolled = engine::brief(py, || self.deployment.found(&locked(&self.enrolment)))?;
-        let excluded = enrolled.excluded.into_iter().map(|(who, why)| (who, why.to_string())).collect();
-        Ok((Membership(Mutex::new(enrolled.membership)), excluded))
+        Ok(Membership(Mutex::new(enrolled.membership)))
     }
 
     fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -249,12 +248,6 @@ pub struct Membership(Mutex<enrolment::Membership>);
 impl Membership {
     fn federation(&self) -> Federation {
         Federation(locked(&self.0).federation().clone())
-    }
-
-    /// Whether answers after the deadline of their exchange count later.
-    #[getter]
-    fn counts_late(&self) -> bool {
-        locked(&self.0).federation().uplink().late().is_some_and(Delay::is_of_network)
     }
 
     /// The number of changes of the membership.
@@ -290,11 +283,6 @@ impl Membership {
         engine::brief(py, || Ok(locked(&self.0).take(sender, application)? == Accepted::Counted))
     }
 
-    /// Takes the application of a member that must start again.
-    fn renew(&self, py: Python<'_>, sender: &str, application: &[u8]) -> PyResult<()> {
-        engine::brief(py, || locked(&self.0).renew(sender, application))
-    }
-
     /// The next epoch, and the previous numbers of its agents.
     fn next_epoch(&self, py: Python<'_>, leaving: Vec<String>) -> PyResult<(Membership, Vec<Option<usize>>)> {
         let leaving: Vec<&str> = leaving.iter().map(String::as_str).collect();
@@ -318,10 +306,10 @@ pub fn is_farewell(answer: &[u8]) -> bool {
     enrolment::is_farewell(answer)
 }
 
-/// What other machines may read of an error with this code, key and text.
+/// What other machines may read of an error with this code, key, text and help.
 #[pyfunction]
-pub fn for_others(code: &str, key: &str, what: &str) -> String {
-    fedsa::error::for_others(code, key, what)
+pub fn for_others(code: &str, key: &str, what: &str, help: &str) -> String {
+    fedsa::error::for_others(code, key, what, help)
 }
 
 /// An agent with its own data.
@@ -335,6 +323,15 @@ impl LocalAgent {
         let message = message.to_vec();
         let answer = engine::brief(py, || locked(&self.0).handle(&message))?;
         Ok(answer.map(|answer| PyBytes::new(py, &answer)))
+    }
+
+    /// Records all that leaves the agent in this file.
+    fn record(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        engine::brief(py, || {
+            let audit = deployment::audit::Audit::open(path)?;
+            locked(&self.0).set_audit(audit);
+            Ok(())
+        })
     }
 
     /// From now on the agent answers every message with its leave.

@@ -74,7 +74,6 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<nodes::Federation>()?;
     m.add_class::<nodes::AgentData>()?;
     m.add_class::<nodes::ServerNode>()?;
-    m.add_function(wrap_pyfunction!(nodes::replay, m)?)?;
     m.add_class::<sessions::Session>()?;
     m.add_class::<held::HeldProblem>()?;
     m.add_class::<operators::Draws>()?;

@@ -3,14 +3,12 @@
 use std::sync::mpsc::{Sender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use fedsa::coordinator::ArrivalRecord;
 use fedsa::error::Error;
 use fedsa::federation::{self, Description};
 use fedsa::metrics::{METRICS, Metrics, Observable, Observation};
 use fedsa::node::{self, Todo};
 use fedsa::problem::Field;
 use fedsa::record::{COUNTS, Ledger};
-use fedsa::round::Run;
 use fedsa::sampling::Sampling;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
@@ -274,14 +272,12 @@ fn in_session() -> Error {
 
 #[pymethods]
 impl ServerNode {
-    /// A server at its start; `recording` says whether it records which answers arrive.
+    /// A server at its start.
     #[new]
-    #[pyo3(signature = (federation, recording = false))]
-    fn new(py: Python<'_>, federation: &Federation, recording: bool) -> PyResult<Self> {
+    fn new(py: Python<'_>, federation: &Federation) -> PyResult<Self> {
         let made = || {
             refuse_end(&federation.0, federation.0.agents(), "a server")?;
-            let server = node::ServerNode::new(&federation.0)?;
-            Ok(if recording { server.recording_arrivals() } else { server })
+            node::ServerNode::new(&federation.0)
         };
         Ok(Self(Mutex::new(Place::Here(Box::new(engine::brief(py, made)?)))))
     }
@@ -361,6 +357,11 @@ impl ServerNode {
         engine::brief(py, || self.read(node::ServerNode::residual))
     }
 
+    /// Whether the answers to the open question can show the residual: masked answers do not.
+    fn shows_residual(&self, py: Python<'_>) -> PyResult<bool> {
+        engine::brief(py, || self.read(node::ServerNode::shows_residual))
+    }
+
     /// The excluded agents, which get no more questions, each with the reason.
     fn exclusions(&self, py: Python<'_>) -> PyResult<Vec<(usize, String)>> {
         let of = |server: &node::ServerNode| server.coordinator().exclusions().iter().map(|one| (one.agent, one.reason.clone())).collect();
@@ -381,12 +382,6 @@ impl ServerNode {
             are_kept.then(|| fedsa::linalg::norm_sq(&sum).sqrt())
         };
         engine::brief(py, || self.read(norm))
-    }
-
-    /// The answers that arrived since the last call, as JSON, if recorded.
-    fn take_arrivals(&self, py: Python<'_>) -> PyResult<String> {
-        let arrivals = engine::brief(py, || self.with(|server| Ok(server.take_arrivals())))?;
-        Ok(serde_json::to_string(&arrivals.exchanges).expect("plain data serialises"))
     }
 
     /// The metrics that follow from these data of all agents, by name.
@@ -430,31 +425,6 @@ impl ServerNode {
         let state = state.to_vec();
         engine::brief(py, || self.with(|server| server.restore(&state)))
     }
-}
-
-/// The weights after `rounds` rounds of the engine in which answers arrive as recorded by a server, in JSON.
-#[pyfunction]
-pub fn replay<'py>(
-    py: Python<'py>,
-    federation: &Federation,
-    data: &AgentData,
-    arrivals: &str,
-    rounds: u64,
-) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let theta = engine::call_back(py, data.calls_back, None, None, |_, cancel| {
-        data.suits(&federation.0)?;
-        let exchanges = serde_json::from_str(arrivals)
-            .map_err(|e| Error::data("arrivals", e.to_string(), "what `summary.json` of a federation has as the arrivals of an epoch"))?;
-        let _turn = data.turns().as_ref().map(Turns::take);
-        let mut run = Run::new(&data.field, &federation.0)?.replaying(&ArrivalRecord { exchanges })?;
-        for _ in 0..rounds {
-            run.advance(cancel);
-            cancel.check()?;
-            run.failure().map_or(Ok(()), Err)?;
-        }
-        Ok(run.theta().to_vec())
-    })?;
-    Ok(PyArray1::from_vec(py, theta))
 }
 
 /// Counts by name.

@@ -42,6 +42,10 @@ fn end(result: &Json) -> Option<String> {
             "ended before it reached its target: {}. If it still falls, more rounds help: the same command with --resume --rounds and a larger number",
             missed(result)
         ),
+        "incomplete" => {
+            let missing = result["missing_weight"].as_f64().map_or("much".into(), numbers::percent);
+            format!("ended without {missing} of the weight on average: the result leans away from the agents that were missing")
+        }
         "refused" => format!("was refused and not run: {}", result["reason"].as_str().unwrap_or("no reason is known")),
         _ => return None,
     };

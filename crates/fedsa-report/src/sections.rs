@@ -177,7 +177,7 @@ fn outcome(result: &Json) -> Cell {
     let word = result["outcome"].as_str().or(result["status"].as_str()).unwrap_or("unknown").replace(['_', '-'], " ");
     let tone = match (result["as_expected"].as_bool(), word.as_str()) {
         (Some(false), _) => TagTone::Bad,
-        (_, "diverged" | "stalled" | "max rounds" | "refused") => TagTone::Note,
+        (_, "diverged" | "stalled" | "max rounds" | "incomplete" | "refused") => TagTone::Note,
         (_, "converged") => TagTone::Good,
         _ => TagTone::Plain,
     };

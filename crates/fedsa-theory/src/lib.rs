@@ -21,6 +21,7 @@
 //! | [`gauss_markov`] | the mean-square error under additive Gauss-Markov noise |
 //! | [`link`] | the effect of a link on a round's mean and variance |
 //! | [`predict`] | which closed form applies to a method, and its value |
+//! | [`privacy`] | errors under the noise of private releases, and plans for a budget |
 //! | [`bounds`] | the theorems and corollaries of the sources as functions of a problem |
 //! | [`constants`] | the constants in the theorems of \[S\] |
 //! | [`fedhsa_bounds`] | the constants of \[F\], and the schedule of its Corollary 1 |
@@ -45,6 +46,7 @@ pub mod map;
 pub mod markov;
 pub mod phase;
 pub mod predict;
+pub mod privacy;
 pub mod shed;
 pub mod stability;
 mod symmetric;

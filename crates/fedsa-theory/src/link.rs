@@ -10,6 +10,9 @@ use fedsa::uplink::stage::delay::{Before, Delay};
 /// The longest delay, in rounds, for which closed forms are computed.
 const LONGEST: u64 = 250;
 
+/// The bits of secure sums from which predictions leave rounding out.
+const FINE_BITS: u32 = 24;
+
 /// The reason why only the mean is known over a codec with an error.
 const CODEC: &str = "the variance of the codec's error depends on the vector that is sent";
 
@@ -85,7 +88,11 @@ impl LinkLaw {
                     law.sent_noise = law.sent_noise.hypot(alteration.noise().ok_or_else(nonlinear)?);
                 }
                 Act::AddsUp { receiver_noise, .. } => law.receiver_noise = law.receiver_noise.hypot(receiver_noise),
-                Act::Weakens(_) | Act::Limits(_) | Act::Pulls(_) | Act::Delays(_) => {}
+                // Sums are rounded by about sqrt(N / 12) steps of the grid, which a fine grid makes negligible.
+                Act::Masks(sum) if sum.bits < FINE_BITS => {
+                    return Err(unknown("secure sums of few bits are rounded to a coarse grid"));
+                }
+                Act::Weakens(_) | Act::Masks(_) | Act::Limits(_) | Act::Pulls(_) | Act::Delays(_) => {}
             }
             let Some(channel) = act.channel() else { continue };
             let (gain, square) = channel.gain_law().moments.ok_or_else(|| unknown("losses come in bursts and are not independent"))?;
@@ -169,7 +176,6 @@ fn delay_law(delay: &Delay, before: Before) -> Result<Option<DelayLaw>> {
             probabilities[0] = 1.0 - probability;
             probabilities[max] = *probability;
         }
-        Delay::Network { .. } => return Err(unknown("answers are as late as the network makes them")),
         Delay::Trace { .. } | Delay::Stall { .. } => {
             return Err(unknown("delays follow a trace or stall at set times, so that their law changes from round to round"));
         }

@@ -9,6 +9,7 @@
 //! | clear | all methods whose round is a linear map | FedLSA, FedHSA, SCAFFLSA with a fixed period |
 //! | unbiased codecs, up or down, without error feedback | as over a clear link | unknown: the error's variance depends on the vector |
 //! | independent losses, over the air, fading bit budgets, noise of agents | with the mean gain | methods without memory |
+//! | noise of agents or receivers alone | all methods whose round is a linear map | FedLSA, FedHSA, SCAFFLSA with `afresh` |
 //! | m of N agents of equal weight | FedLSA as with all agents; other methods with their own factors | methods without memory |
 //! | delays, the same law in every round | methods without memory | constant delays, methods without memory |
 //!
@@ -81,12 +82,13 @@ use super::link::LinkLaw;
 use super::work;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
-use fedsa::method::{MethodShape, MissingUpdate};
+use fedsa::method::{MethodShape, MissingUpdate, Setting};
 use fedsa::problem::Field;
 use fedsa::problem::systems::Systems;
 use fedsa::record::OutputRule;
 use fedsa::sampling::Sampling;
 use fedsa::uplink::Uplink;
+use fedsa::uplink::stage::secure_sum::Summed;
 
 /// The largest d for which exact mean-square errors are computed.
 pub const EXACT_DIM: usize = 24;
@@ -141,7 +143,17 @@ impl Forecast {
 
     /// The forecast for a method over a link; the output is the last iterate.
     pub fn over(field: &Arc<dyn Field>, method: &dyn fedsa::method::MethodSettings, link: &Uplink) -> Self {
-        let law = LinkLaw::of(link, field.dim());
+        let noise_of = |mut law: LinkLaw| {
+            // Private sums have noise of all agents.
+            let setting =
+                Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link: link.facts(), is_accelerated: false };
+            let exchanges = method.protocol(&setting).exchanges.len();
+            let grid = link.grid(Summed { weights: field.weights(), dim: field.dim(), exchanges })?;
+            let agents = field.agents();
+            law.receiver_noise = law.receiver_noise.hypot(agents as f64 * grid.map_or(0.0, |grid| grid.noise_variance(agents)).sqrt());
+            Ok(law)
+        };
+        let law = LinkLaw::of(link, field.dim()).and_then(noise_of);
         let lost = method.lost(field.agents(), &link.facts());
         Self { lost, link: Arc::new(law), ..Self::new(field, method.shape()) }
     }

@@ -91,6 +91,13 @@ impl Error {
         Self::new("message", what, help).coded(ErrorCode::RefusedMessage)
     }
 
+    /// The refusal of a message that does not follow an agent's state. Only the agent's operator discards a state.
+    pub fn other_state(what: impl Into<String>) -> Self {
+        let what = format!("{}; the agent's state is newer than the server's, or of another federation", what.into());
+        Self::refused_message(what, "messages that follow this state; or its operator deletes the folder of the state")
+            .coded(ErrorCode::OtherState)
+    }
+
     /// A question without an answer in theory: the reason, and when there is one.
     pub fn not_known(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
         Self::new(key, what, help).coded(ErrorCode::NotKnown)
@@ -126,7 +133,7 @@ impl Error {
 
     /// What other machines may read of this error ([`for_others`]).
     pub fn for_others(&self) -> String {
-        for_others(self.code.name(), &self.key, &self.what)
+        for_others(self.code.name(), &self.key, &self.what, &self.help)
     }
 
     /// Its code, finer than the kind.
@@ -201,12 +208,16 @@ impl Error {
     }
 }
 
-/// What other machines may read of an error with this code, key and text. A refusal of a message is about the message, and others read it
-/// all. Other texts may quote cells and name files of this machine: others read the code, the setting, and the line or row with its column.
-/// The whole text belongs in this machine's log.
-pub fn for_others(code: &str, key: &str, what: &str) -> String {
-    if code == ErrorCode::RefusedMessage.name() {
+/// What other machines may read of an error with this code, key, text and help. A refusal of a message is about the message, and others
+/// read it all; a refusal of disclosure rules contains no value, and others read it with the code and the help. Other texts may quote cells
+/// and name files of this machine: others read the code, the setting, and the line or row with its column. The whole text belongs in this
+/// machine's log.
+pub fn for_others(code: &str, key: &str, what: &str, help: &str) -> String {
+    if code.starts_with(ErrorCode::RefusedMessage.name()) {
         return what.to_string();
+    }
+    if code.starts_with(code::DISCLOSURE) {
+        return format!("{code}: {what}: {help}");
     }
     let setting = if code.starts_with("setting") && !key.is_empty() { format!(", {}", shown(key)) } else { String::new() };
     let place = place_in(what).map_or(String::new(), |place| format!(", {place}"));
@@ -279,6 +290,8 @@ mod tests {
         assert_eq!(of(Error::new("target", "191 labels: patient 4711, ..", "")), format!("setting, target: {log}"));
         assert_eq!(of(Error::machine("/var/x cannot be written", "")), format!("machine: {log}"));
         assert_eq!(of(Error::refused_message("round 3 after round 5", "")), "round 3 after round 5");
+        let rules = Error::data("data", "fewer than 3 rows", "more rows").coded(ErrorCode::DisclosureRows);
+        assert_eq!(of(rules), "disclosure.rows: fewer than 3 rows: more rows");
     }
 
     #[test]

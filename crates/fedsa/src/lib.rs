@@ -51,6 +51,7 @@
 //! | [`local`] | client halves: agents' answers to the server's messages |
 //! | [`protocol`] | the messages between the halves of a method |
 //! | [`uplink`], [`message`] | links (codecs and media), and messages with their bytes |
+//! | [`secure`] | secure sums: the grid, keys and masks |
 //! | [`server`] | server halves: updates from the answers |
 //! | [`method`] | methods: settings, two halves, a protocol; `fedsa_methods` has implementations |
 //! | [`federation`] | settings on which all ends of a federation agree: method, link, weights, seed, start, with a digest |
@@ -60,6 +61,7 @@
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
 //! | [`session`] | recorded rounds up to a target, over any carrier of messages; ends in one [`record::Outcome`] |
 //! | [`metrics`], [`record`] | distances from the root; ledger, output rules and outcomes |
+//! | [`privacy`] | differential privacy: accounting, exact noise, sensitivities |
 //! | [`note`] | information that a reader of a result needs besides its numbers |
 //! | [`saved`] | the bytes of the states that nodes, enrolments and agents save |
 //! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`parallel`], [`settings`], [`registry`], [`cancel`], [`error`] | shared parts |
@@ -88,6 +90,7 @@ pub mod node;
 pub mod note;
 pub mod parallel;
 pub mod prelude;
+pub mod privacy;
 pub mod problem;
 pub mod protocol;
 pub mod random;
@@ -97,6 +100,7 @@ pub mod round;
 pub mod sampling;
 pub mod saved;
 pub mod schedule;
+pub mod secure;
 pub mod server;
 pub mod session;
 pub mod settings;

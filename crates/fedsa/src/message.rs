@@ -21,6 +21,7 @@
 mod part;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 pub use part::{Form, OutsidePart, Part, Unit};
 
@@ -237,6 +238,13 @@ impl Message {
     /// A message of one part.
     pub fn one(round: u64, exchange: u8, part: Part, values: Vec<f64>) -> Self {
         Self { round, exchange, parts: vec![(part, Body::Numbers(values))] }
+    }
+
+    /// The hash of parts: SHA-256 of tag, form, length and content of each.
+    pub(crate) fn hash(parts: &[(Part, Body)]) -> [u8; 32] {
+        let mut all = Writer { bytes: vec![0; 3] };
+        parts.iter().for_each(|(part, body)| all.body(*part, body));
+        Sha256::digest(&all.bytes).into()
     }
 
     /// The content of a part, if the message has this part.

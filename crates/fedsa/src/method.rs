@@ -42,10 +42,41 @@ pub fn check_link(settings: &dyn MethodSettings, client: &dyn Client, protocol: 
     settings.check_link(&link)?;
     check_parts(client, protocol, uplink, d)?;
     if protocol.wants_each_anywhere() && link.is_sum_only {
-        let what = "the method needs each agent's message, and over the air only their sum arrives";
-        return Err(Error::new("uplink", what, "a link that delivers one message per agent"));
+        let what = "the method needs each agent's message, and over this link only their sum arrives";
+        let help = "a link that delivers one message per agent, or a method that needs sums only: fedlsa, scafflsa, fedhsa, lstd, gd, lbfgs or newton";
+        return Err(Error::new("uplink", what, help));
+    }
+    if uplink.secure_sum().is_some() && settings.shape().participants.is_some() {
+        let what = "secure-sum with some of the agents in a round, whose masks would not be those of all";
+        return Err(Error::new("participants", what, "all agents, or a link without secure-sum"));
+    }
+    if uplink.secure_sum().is_some_and(|sum| sum.privacy.is_some()) {
+        check_private(settings, protocol, uplink)?;
     }
     if client.facts().agents.is_some() { check_alone(protocol, &link) } else { check_lanes(client, &link) }
+}
+
+/// Checks that noise in the sums makes the method's rounds private: all that agents send is a vector that can be shortened, and their state
+/// is made of own data and of sums that were released.
+fn check_private(settings: &dyn MethodSettings, protocol: &Protocol, uplink: &Uplink) -> Result<()> {
+    let refused = |what: &str, help: &str| Err(Error::new("uplink.media.privacy", what, help));
+    let mut wants = protocol.exchanges.iter().flat_map(|exchange| &exchange.replies);
+    if !wants.all(|want| [Part::Direction, Part::Operator].contains(&want.part)) {
+        return refused(
+            "the method sends more than directions and operators",
+            "fedlsa, fedtd, scafflsa, fedhsa or another first-order method",
+        );
+    }
+    if uplink.error_feedback {
+        return refused("error feedback adds errors of earlier messages, which are not shortened", "error_feedback = false");
+    }
+    match settings.lost(uplink.secure_sum().map_or(1, |sum| sum.least_agents), &uplink.facts()) {
+        MissingUpdate::Controls(rule) if rule != ControlRule::Afresh => {
+            refused("control variates that keep what was sent contain noise of others", "rule = \"afresh\"")
+        }
+        MissingUpdate::Last => refused("the last message of an agent would be released again", "missing = \"zero\""),
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the method's parts can be sent by lanes, encoded, and corrected by error feedback.
@@ -76,7 +107,7 @@ fn check_robust(settings: &dyn MethodSettings, protocol: &Protocol, link: &LinkF
     let refused =
         |what: String| Err(Error::new("uplink.aggregation", what, "`mean`, or a method that averages directions, operators or gradients"));
     if link.is_sum_only {
-        return refused("over the air only the sum of the answers arrives, and a robust mean needs each one".into());
+        return refused("over this link only the sum of the answers arrives, and a robust mean needs each one".into());
     }
     if matches!(settings.shape().drift, Drift::ControlVariate { .. }) {
         return refused("the agents' control variates sum to zero only if v is the mean of what agents send".into());
@@ -142,7 +173,7 @@ fn check_lanes(client: &dyn Client, link: &LinkFacts) -> Result<()> {
     }
     if client.copied_controls().is_some() && link.is_sum_only {
         return refused(
-            "rule = \"acknowledged\" needs to know which messages are in a round's mean, which over the air is unknown",
+            "rule = \"acknowledged\" needs to know which messages are in a round's mean, which over a link that delivers only sums is unknown to single agents",
             "rule = \"auto\" or \"afresh\"",
         );
     }

@@ -64,6 +64,8 @@ pub enum Need {
     Means,
     /// The agents' losses.
     Objective,
+    /// The answers of agents on other machines.
+    Answers,
 }
 
 /// The knowledge of a run: which [`Need`]s are met.
@@ -81,6 +83,8 @@ pub struct Knowledge {
     pub means: bool,
     /// Whether the agents' losses are known.
     pub objective: bool,
+    /// Whether agents answer from other machines.
+    pub answers: bool,
 }
 
 impl Knowledge {
@@ -93,6 +97,7 @@ impl Knowledge {
             controls,
             means: field.has_mean(),
             objective: field.facts().objective().is_some(),
+            answers: field.facts().is_elsewhere(),
         }
     }
 
@@ -104,6 +109,7 @@ impl Knowledge {
             Need::Controls => self.controls,
             Need::Means => self.means,
             Need::Objective => self.objective,
+            Need::Answers => self.answers,
         }
     }
 }
@@ -307,6 +313,15 @@ metrics! {
             let System { a, .. } = view.of.mean.as_ref()?;
             Some(linalg::symmetric_distance_sq(&view.run.coordinator().hessian()?, a) / view.of.hessian_norm_sq?)
         },
+    }
+    /// Mean share of the weight without an answer in the rounds since the recorded one before.
+    missing_weight {
+        axis: "missing weight",
+        degree: 1,
+        needs: [Answers],
+        is_predicted: false,
+        instead: |_| None,
+        take: |_, _| None,
     }
 }
 

@@ -71,6 +71,7 @@ codes! {
     FeaturesFewJudges, "features.few-judges", Warning, "Features were chosen by few episodes, or by those of a kind.";
     FederationAgentsAreMachines, "federation.agents-are-machines", Info, "Rows are not divided among agents in a federation.";
     FederationDataElsewhere, "federation.data-elsewhere", Info, "The settings of a federation name data, which are not read.";
+    FederationDeclared, "federation.declared", Info, "The settings of a federation declare categories or classes of the files of this fit.";
     FederationSumsMissing, "federation.sums-missing", Warning, "Agents did not send the sums after the last round.";
     FederationTargetElsewhere, "federation.target-elsewhere", Info, "The server of a federation cannot measure the target.";
     InferenceFewAgents, "inference.few-agents", Warning, "Clustered errors are of few agents.";
@@ -83,6 +84,8 @@ codes! {
     NextStatesOfNextEpisode, "next-state.of-next-episode", Warning, "Ends of episodes whose next state is of the next episode were left out.";
     PositiveClass, "labels.positive", Info, "A class was chosen as the positive one, or several classes are counted as one.";
     PredictionMissing, "prediction.missing", Info, "A predicted line that the figure asked for is not known.";
+    PrivacySimulated, "privacy.simulated", Warning, "The noise of private sums comes from the seed.";
+    PrivacySpent, "privacy.spent", Info, "The epsilon that the rounds of a federation have spent.";
     RatiosClipped, "ratios.clipped", Warning, "Importance ratios are clipped, which biases values.";
     RatiosFewEffective, "ratios.few-effective", Warning, "A few transitions carry the weight of the importance ratios.";
     RatiosMeanNotOne, "ratios.mean-not-one", Warning, "The mean importance ratio is not 1.";

@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::message::{Body, Form, Message, Part, TELL};
+use crate::secure::{KEY_BYTES, WORD_COUNT, packed_len};
 
 /// The length of a part, in numbers, or in bytes if the method packs it itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,40 @@ pub struct Protocol {
     pub tell_own: Vec<(Part, Len)>,
     /// Whether rounds ask for operators ahead of the iterate, at a point that it does not become (Nesterov's method).
     pub asks_ahead: bool,
+    /// Over a link with secure sums: how answers are masked, and the exchange that follows each one and unmasks its sum.
+    pub masks: Option<Masks>,
+}
+
+/// Secure sums on the wire. An exchange e has masked answers; the exchange with the number [`UNMASKING`]` + e` unmasks their sum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Masks {
+    /// The bits of each number.
+    pub bits: u32,
+    /// The second exchange: the agents that answered down, seeds of masks up.
+    pub unmasking: Exchange,
+}
+
+/// The number of an exchange's unmasking is higher by this number.
+pub const UNMASKING: u8 = 64;
+
+impl Masks {
+    /// Masks of N agents' numbers of `bits` bits.
+    pub fn new(bits: u32, agents: usize) -> Self {
+        let want = |part, most| ReplySpec { part, len: Len::AtMost(most), gather: Gather::Each };
+        let down = vec![(Part::Answered, Len::Exactly(agents.div_ceil(8)))];
+        let replies = vec![want(Part::Seeds, KEY_BYTES + agents * (4 + KEY_BYTES))];
+        Self { bits, unmasking: Exchange { down, replies, ..Exchange::default() } }
+    }
+}
+
+/// The exchange whose sum an exchange is about: its own number, or that of the masked exchange.
+pub fn masked_exchange(exchange: u8) -> u8 {
+    if is_unmasking(exchange) { exchange - UNMASKING } else { exchange }
+}
+
+/// Whether this is the number of an exchange that unmasks a sum.
+pub fn is_unmasking(exchange: u8) -> bool {
+    (UNMASKING..2 * UNMASKING).contains(&exchange)
 }
 
 impl Protocol {
@@ -113,7 +148,21 @@ impl Protocol {
 
     /// An exchange by its number.
     pub fn exchange(&self, exchange: u8) -> Option<&Exchange> {
-        self.exchanges.get(usize::from(exchange))
+        match &self.masks {
+            Some(masks) if is_unmasking(exchange) => self.exchange(masked_exchange(exchange)).map(|_| &masks.unmasking),
+            _ => self.exchanges.get(usize::from(exchange)),
+        }
+    }
+
+    /// The number of summed numbers in an answer to an exchange.
+    pub fn summed_len(&self, exchange: u8) -> usize {
+        self.wanted(exchange).iter().map(|want| want.len.largest()).sum()
+    }
+
+    /// The length in bytes of a masked answer to an exchange; `None` without masks, and for the exchange that unmasks.
+    pub(crate) fn masked_len(&self, exchange: u8) -> Option<usize> {
+        let masks = self.masks.as_ref().filter(|_| !is_unmasking(exchange))?;
+        Some(packed_len(self.summed_len(exchange) + WORD_COUNT, masks.bits))
     }
 
     /// The parts that the server wants in the answers to an exchange.
@@ -176,7 +225,13 @@ impl Protocol {
     pub fn longest(&self) -> usize {
         let down = self.exchanges.iter().flat_map(|e| e.down.iter().chain(&e.own));
         let told = self.tell.iter().chain(&self.tell_own);
-        let up = self.exchanges.iter().flat_map(|e| &e.replies).map(|want| want.len);
+        let masked = (0..self.exchanges.len()).filter_map(|e| self.masked_len(e as u8)).map(Len::Exactly);
+        let unmasking = self
+            .masks
+            .iter()
+            .flat_map(|masks| masks.unmasking.down.iter().map(|(_, len)| *len))
+            .chain(self.masks.iter().flat_map(|masks| &masks.unmasking.replies).map(|want| want.len));
+        let up = self.exchanges.iter().flat_map(|e| &e.replies).map(|want| want.len).chain(masked).chain(unmasking);
         down.chain(told).map(|(_, len)| *len).chain(up).map(Len::largest).max().unwrap_or(0)
     }
 
@@ -206,7 +261,7 @@ impl Protocol {
     /// one message.
     pub fn check(&self) -> Result<()> {
         let bad = |what: String| Err(Error::new("protocol", what, "parts that can be encoded, summed and told apart"));
-        if self.exchanges.is_empty() || self.exchanges.len() > usize::from(TELL) {
+        if self.exchanges.is_empty() || self.exchanges.len() > usize::from(UNMASKING) {
             return bad(format!("{} exchanges", self.exchanges.len()));
         }
         let told = [(&self.tell, &self.tell_own)].into_iter();
@@ -271,6 +326,17 @@ impl Protocol {
     pub fn check_answer(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
         self.check_answer_shape(exchange, parts)?;
         check_finite(parts)
+    }
+
+    /// Checks that this is a masked answer to an exchange, or an answer with seeds.
+    ///
+    /// # Errors
+    /// As [`Protocol::check_answer`].
+    pub(crate) fn check_masked(&self, exchange: u8, parts: &[(Part, Body)]) -> Result<()> {
+        match self.masked_len(exchange) {
+            Some(len) => check_shape(parts, &[(Part::Masked, Len::Exactly(len))]),
+            None => self.check_answer_shape(exchange, parts),
+        }
     }
 
     /// [`Protocol::check_answer`] without the check of numbers.

@@ -67,6 +67,8 @@ pub enum Purpose {
     Rule,
     /// Alterations of agents' messages by stages of a link.
     Altered,
+    /// The noise of differential privacy in simulations.
+    PrivacyNoise,
 }
 
 /// The agent of draws that all agents share.

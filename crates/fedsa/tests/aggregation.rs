@@ -268,7 +268,7 @@ fn a_method_that_cannot_have_a_robust_mean_is_refused_with_the_reason() {
         }
     }
     let air = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "over-the-air"}"#]).unwrap().with_aggregation(Aggregation::Median);
-    assert!(refusal("fedlsa", steps, &air).contains("over the air only the sum"));
+    assert!(refusal("fedlsa", steps, &air).contains("over this link only the sum"));
     assert!(refusal("fedlsa", steps, &over(Aggregation::TrimmedMean(0.5))).contains("aggregation.trimmed_mean: 0.5 is not accepted"));
 }
 

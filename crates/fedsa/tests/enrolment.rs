@@ -6,7 +6,7 @@ use crate::common::{bits, field, method};
 use fedsa::coordinator::Accepted;
 use fedsa::enrolment::{
     Applicant, ColumnContent, ColumnSummary, Enrolled, Enrolment, Membership, Terms, announced, farewell, is_announcement, is_enrolment,
-    is_farewell, mark_of, repeats,
+    is_farewell, repeats, run_of,
 };
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::uplink::Uplink;
@@ -128,7 +128,7 @@ fn numbers_are_those_that_are_claimed_and_the_free_ones_in_order() {
     assert!(enrolment.take("zero", &apply(3, Some(0))).unwrap_err().what.contains("second application"));
     assert!(enrolment.take("thief", &apply(2, Some(0))).unwrap_err().what.contains("`zero`"));
     assert!(enrolment.take("far", &apply(2, Some(4))).unwrap_err().what.contains("number 4"));
-    assert!(enrolment.close(None).is_err_and(|e| e.what.starts_with("2 agents can take part")));
+    assert!(enrolment.close(None).is_err_and(|e| e.what.starts_with("2 agents have applied")));
     enrolment.take("last", &apply(5, None)).unwrap();
     let enrolled = enrolment.close(None).unwrap();
     let numbers: Vec<_> = enrolled.admissions.iter().map(|told| (&told.sender[..], told.agent, told.rows)).collect();
@@ -158,14 +158,13 @@ fn the_highest_numbers_take_the_places_of_those_who_have_not_come() {
     assert!(applicant(1).admitted(admission(1)).is_ok() && applicant(1).admitted(admission(0)).is_err());
 }
 
-/// Columns are those of all rows, and the two ends agree on them; an agent with other columns does not keep the others out.
+/// Columns are those of all rows, and the two ends agree on them; an agent with other columns is named.
 #[test]
 fn columns_of_all_agents_are_told_and_agreed_on() {
     let mut enrolment = Enrolment::new(&terms(), 2..=9).unwrap();
     let invitation = enrolment.invite(4);
     let of = |low, high| Applicant::new(&terms(), 2).with_columns(columns(low, high));
     let stranger = Applicant::new(&terms(), 2).with_columns(vec![ColumnSummary::of_numbers("other", [1.0]).unwrap()]);
-    enrolment.take("stranger", &stranger.apply(&invitation).unwrap()).unwrap();
     for (name, (low, high)) in ["a", "b", "c"].iter().zip([(-1.0, 1.0), (0.0, 5.0), (-7.0, 0.5)]) {
         enrolment.take(name, &of(low, high).apply(&invitation).unwrap()).unwrap();
     }
@@ -175,8 +174,9 @@ fn columns_of_all_agents_are_told_and_agreed_on() {
     // The dimension follows from features that are made of the columns: the caller knows it.
     assert!(enrolment.close(None).is_err_and(|e| e.key == "dim"));
     let enrolled = enrolment.close(Some(D)).unwrap();
-    assert_eq!(enrolled.excluded.len(), 1);
-    assert!(enrolled.excluded[0].0 == "stranger" && enrolled.excluded[0].1.what.contains("1 columns in place of 2"));
+    enrolment.take("stranger", &stranger.apply(&invitation).unwrap()).unwrap();
+    let e = enrolment.close(Some(D)).err().unwrap();
+    assert_eq!(e.what, "`stranger`: column 1 is `other` of numbers in place of `s_0` of numbers");
     let told = of(0.0, 5.0).admitted(&enrolled.admissions[1].bytes).unwrap();
     assert_eq!((told.columns, told.federation.dim()), (seen, D));
     // Other columns are another federation.
@@ -187,19 +187,21 @@ fn columns_of_all_agents_are_told_and_agreed_on() {
     assert_ne!(fewer.close(Some(D)).unwrap().federation.digest(), enrolled.federation.digest());
 }
 
-/// One agent of another dimension is left out, and named where too few remain.
+/// One agent of another dimension stops the founding, and is named.
 #[test]
-fn an_agent_of_another_dimension_is_left_out() {
+fn an_agent_of_another_dimension_is_named() {
     let mut enrolment = Enrolment::new(&terms(), 2..=3).unwrap();
     let invitation = enrolment.invite(3);
     let of = |dim| Applicant::new(&terms(), 2).with_dim(dim).apply(&invitation).unwrap();
     enrolment.take("wide", &of(9)).unwrap();
     enrolment.take("a", &of(D)).unwrap();
     enrolment.take("b", &of(D)).unwrap();
+    let e = enrolment.close(None).err().unwrap();
+    assert_eq!(e.what, "`wide`: 9 components in place of 4 components");
+    enrolment.withdraw("wide");
     let enrolled = enrolment.close(None).unwrap();
-    assert_eq!((enrolled.federation.dim(), enrolled.federation.agents(), &enrolled.excluded[0].0[..]), (D, 2, "wide"));
-    let e = enrolment.close(Some(9)).err().unwrap();
-    assert!(e.what.contains("`a` cannot") && e.help == "at least 2 agents", "{e:?}");
+    assert_eq!((enrolled.federation.dim(), enrolled.federation.agents()), (D, 2));
+    assert_eq!(enrolment.close(Some(9)).err().unwrap().what, "`a`: not of 9 components");
 }
 
 /// Enrolment has a count of its own: every byte once.
@@ -251,7 +253,7 @@ fn another_version_is_refused_and_both_are_named() {
     // The version is behind the four bytes that say what it is.
     invitation[4] = 9;
     let e = Applicant::new(&terms(), 1).apply(&invitation).unwrap_err();
-    assert!(e.what.contains("version 9") && e.help.contains("version 7"), "{e:?}");
+    assert!(e.what.contains("version 9") && e.help.contains("version 8"), "{e:?}");
 }
 
 proptest! {
@@ -415,32 +417,20 @@ fn an_epoch_is_announced_to_those_who_know_the_federation_and_to_those_who_do_no
     assert!(is_farewell(&farewell()) && is_enrolment(&farewell()) && !is_farewell(&long));
 }
 
-/// An admission repeats the mark of the application for which it was made, and of a renewed one that of the last.
+/// An admission repeats the mark of the application for which it was made, and an invitation says to which run it is.
 #[test]
 fn admissions_have_the_marks_of_applications() {
-    let (terms, mark) = (terms(), mark_of(b"a state"));
-    assert!(mark != 0 && mark != mark_of(b"another state") && mark_of(b"") != 0);
+    let terms = terms();
     let agent = |rows| Applicant::new(&terms, rows).with_dim(D);
-    let mut first = members(&terms, &[100, 200]);
-    let invitation = first.invitation();
-    assert_eq!(agent(100).admitted(&first.admission(0)).unwrap().mark, 0);
-    let before = first.save();
-    let e = first.renew("a", &agent(101).apply_with(&invitation, mark).unwrap()).unwrap_err();
-    assert!(e.what.contains("101 rows") && e.help.contains("100 rows"), "{e:?}");
-    let e = first.renew("e", &agent(100).apply_with(&invitation, mark).unwrap()).unwrap_err();
-    assert!(e.what.contains("does not take part"), "{e:?}");
-    assert!(first.renew("a", &agent(100).with_agent(0).apply_with(&invitation, mark).unwrap()).is_err());
-    assert!(first.renew("a", &invitation).is_err());
-    assert_eq!(first.save(), before);
-
-    first.renew("a", &agent(100).apply_with(&invitation, mark).unwrap()).unwrap();
-    let again = Membership::restored(&terms, 2..=4, &first.save()).unwrap();
-    for membership in [first, again] {
-        assert_eq!(agent(100).admitted(&membership.admission(0)).unwrap().mark, mark);
-        assert_eq!(agent(200).admitted(&membership.admission(1)).unwrap().mark, 0);
-        let (next, _) = membership.next_epoch(&[]).unwrap();
-        assert_eq!(agent(100).joined(&next.admission(0)).unwrap().mark, mark);
-    }
+    let first = members(&terms, &[100, 200]);
+    assert!(agent(100).admitted(&first.admission(0)).is_ok());
+    let e = agent(101).admitted(&first.admission(0)).err().unwrap();
+    assert!(e.what.contains("other rows, columns or settings"), "{e:?}");
+    assert_eq!((agent(100).mark(), agent(100).with_agent(1).mark()), (agent(100).mark(), agent(100).mark()));
+    assert_ne!(agent(100).mark(), agent(100).with_form("x".into()).mark());
+    let (invitation, run) = (Enrolment::new(&terms, 1..=1).unwrap().with_run(9).invite(1), first.federation().run());
+    assert_eq!((run_of(&invitation).unwrap(), run_of(&first.invitation()).unwrap()), (9, run));
+    assert!(run_of(&first.admission(0)).is_err());
 }
 
 #[test]
@@ -456,7 +446,7 @@ fn who_cannot_join_is_told_why() {
     assert!(refused("a", one(10)).what.contains("takes part"));
     assert!(refused("b", one(10).with_agent(0)).what.contains("that of `a`"));
     assert!(refused("b", one(10).with_dim(D + 1)).what.contains("components"));
-    assert!(refused("b", one(10).with_columns(columns(0.0, 1.0))).what.contains("columns"));
+    assert!(refused("b", one(10).with_columns(columns(0.0, 1.0))).what.contains("column 1 is `s_0` of numbers in place of none"));
     assert!(refused("b", one(10).with_form("x, z".into())).what.contains("another form"));
     assert!(refused("b", Applicant::new(&terms, 10).with_dim(D)).what.contains("another form"));
     assert!(membership.take("b", b"nothing").is_err() && membership.waiting().is_empty());
@@ -465,8 +455,7 @@ fn who_cannot_join_is_told_why() {
     for (name, form) in [("a", "x, z"), ("b", "x, y"), ("c", "x, y")] {
         enrolment.take(name, &one(10).with_form(form.into()).apply(&invitation).unwrap()).unwrap();
     }
-    let enrolled = enrolment.close(None).unwrap();
-    assert_eq!((names(&enrolled.membership), &enrolled.excluded[0].0[..]), (vec!["b", "c"], "a"));
+    assert!(enrolment.close(None).is_err_and(|e| e.what.starts_with("`a`: data of another form")));
 }
 
 #[test]

@@ -203,6 +203,33 @@ fn the_error_over_constant_delays_is_exact() {
     assert!(follows(&off(&seen, other.into_iter().map(|point| vec![point.mse()]))).is_err());
 }
 
+/// Methods with memory: the noise of agents and receivers alone, which enters the sum of operators of FedHSA and its directions, and where
+/// SCAFFLSA's controls are made afresh, all controls.
+#[test]
+fn the_error_of_methods_with_memory_with_noise_of_the_link_is_exact() {
+    let air = r#"{"kind": "over-the-air", "gain": {"law": "constant", "value": 1}, "receiver_noise": 0.6}"#;
+    let of = r#""step_size": 1.5, "local_steps": 4, "global_step_size": 0.8"#;
+    let afresh = format!(r#"{{{of}, "rule": "afresh"}}"#);
+    for (kind, settings) in [("fedhsa", format!("{{{of}}}")), ("scafflsa", afresh)] {
+        let settings = method(kind, &settings);
+        for (law, media) in [(Law::Iid, &[SENT][..]), (Law::Mean, &[SENT, air]), (Law::Iid, &[air])] {
+            let (field, uplink) = (tiny(law), link(EXACT, false, media).unwrap());
+            let root = field.root().unwrap();
+            let seen = means(&field, &*settings, &uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
+            let forecast = Forecast::over(&field, &*settings, &uplink);
+            let points = |forecast: &Forecast| forecast.curve(&START, &InitialControls::Zero, &recorded()).unwrap();
+            let mse = |forecast: &Forecast| off(&seen, points(forecast).into_iter().map(|point| vec![point.mse()]));
+            follows(&mse(&forecast)).unwrap_or_else(|e| panic!("{kind} over {media:?}: {e}"));
+            // A third of the noise more is another curve.
+            let louder = forecast.clone().with_release_noise(0.01).unwrap();
+            assert!(follows(&mse(&louder)).is_err(), "{kind} over {media:?}: the noise shows");
+            let end = forecast.curve(&START, &InitialControls::Zero, &[5000]).unwrap()[0].mse();
+            assert!((end / forecast.floor().unwrap().mse() - 1.0).abs() < 1e-9);
+            assert_eq!(forecast.outlook().regime(), Regime::Stable);
+        }
+    }
+}
+
 #[test]
 fn the_mean_iterate_over_unbiased_codecs_and_delays_drawn_anew_is_exact() {
     let field = tiny(Law::Iid);

@@ -59,6 +59,7 @@ mod restored;
 mod rules;
 mod sampling;
 mod second_order;
+mod secure_sums;
 mod session;
 mod shed;
 mod short_rounds;

@@ -73,7 +73,9 @@ struct World<'a> {
 impl<'a> World<'a> {
     fn new(field: &'a Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, habits: Habits) -> Self {
         let federation = Federation::new(method, uplink, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
-        let nodes: Vec<_> = (0..field.agents()).map(|c| ClientNode::new(&federation, field, c, c).unwrap()).collect();
+        let federation = crate::common::with_keys(federation);
+        let nodes: Vec<_> =
+            (0..field.agents()).map(|c| crate::common::keyed(ClientNode::new(&federation, field, c, c).unwrap(), &federation, c)).collect();
         let server = ServerNode::new(&federation).unwrap();
         let saved: Vec<Vec<u8>> = nodes.iter().map(ClientNode::save).collect();
         Self {
@@ -110,7 +112,8 @@ impl<'a> World<'a> {
 
     /// An agent from its last state, an older one, or none.
     fn comes_back(&mut self, c: usize) {
-        self.nodes[c] = ClientNode::new(&self.federation, self.field, c, c).unwrap();
+        let node = ClientNode::new(&self.federation, self.field, c, c).unwrap();
+        self.nodes[c] = crate::common::keyed(node, &self.federation, c);
         match self.draws.bits() % 3 {
             0 => self.nodes[c].restore(&self.last[c]).unwrap(),
             1 => self.nodes[c].restore(&self.older[c]).unwrap(),

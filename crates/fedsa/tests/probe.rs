@@ -174,10 +174,9 @@ fn methods_that_promise_the_root_reach_it_for_many_seeds() {
 /// Late answers that count, numbers that are rounded, sums, and noise: nothing is taken that was not sent.
 fn probe_links(seed: u64, rounds: u64) {
     let coarse = r#"{"kind": "quantised", "bits": 6}"#;
-    let network = r#"{"kind": "late", "law": "network", "max": 3}"#;
     let garnet = field(&*problems(AGENTS)[0].1, Law::Markov);
     let links = [
-        link(r#"{"kind": "exact"}"#, false, &[network]).unwrap(),
+        link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "late", "law": "uniform", "max": 3}"#]).unwrap(),
         link(coarse, true, &[]).unwrap().with_downlink(link(coarse, false, &[]).unwrap().codec),
         link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "over-the-air", "receiver_noise": 0.01}"#]).unwrap(),
     ];

@@ -22,6 +22,9 @@ pub struct AgentArgs {
     /// Socket of the agent; by default DIR/socket
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// Disclosure rules of this agent, a TOML file; by default the profile datashield
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
     /// Leave the federation for good: the agent answers this to every message
     #[arg(long)]
     pub leave: bool,
@@ -30,4 +33,13 @@ pub struct AgentArgs {
     /// Print only errors
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct AuditArgs {
+    /// Record of an agent: audit.jsonl in its state folder
+    pub file: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }

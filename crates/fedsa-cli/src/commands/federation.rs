@@ -6,7 +6,7 @@ use fedsa::error::{Error, quoted};
 use fedsa::note::Note;
 use fedsa_data::atomic::{self, Existing};
 use fedsa_experiment::Kinds;
-use fedsa_experiment::deployment::{Deployment, TaskSettings, limits};
+use fedsa_experiment::deployment::{Deployment, TaskSettings, limits, with_federation};
 
 use super::{count, load, say};
 use crate::args::{FederationCommand, NewFederationArgs, Overrides};
@@ -63,7 +63,7 @@ fn write(dir: &Path, agents: u64, settings: Option<&str>, notes: &[Note]) -> Res
     let out = std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf()).join("out");
     for (file, template) in FILES {
         let text = match settings.filter(|_| file == "settings.toml") {
-            Some(settings) => settings.to_string(),
+            Some(settings) => with_federation(settings, agents, &out.display().to_string())?,
             None => filled(template, &name, &out, agents),
         };
         let path = dir.join(file);
@@ -134,8 +134,15 @@ mod tests {
         };
         let experiment = parse("settings.toml", &of("settings.toml"), &Overrides::default(), false, &Kinds::default()).unwrap();
         assert_eq!(Deployment::new(experiment.document).unwrap().until().rounds, 20);
-        assert_eq!(of("pyproject.toml").matches("agents = 5\n").count(), 2);
-        assert!(of("settings.toml").contains("agents = 5\n") && of("README.md").contains("num-supernodes=5"));
+        assert!(of("settings.toml").contains("[federation]\nagents = 5\n") && of("settings.toml").contains("out = \"/tmp/out\""));
+        assert!(!of("pyproject.toml").contains("agents") && !of("pyproject.toml").contains("deadline"));
+        let readme = of("README.md");
+        assert!(readme.contains("num-supernodes=5") && readme.contains("each of the 5 nodes") && readme.contains("--port 9099"));
+        assert!(readme.contains("~/.config/fedsa/trial"));
+        let given = with_federation("[run]\nrounds = 3 # few\n", 5, "/tmp/out").unwrap();
+        assert_eq!(given, "[run]\nrounds = 3 # few\n\n[federation]\nagents = 5\nout = \"/tmp/out\"\n");
+        let kept = "[federation]\nagents = 2\nout = \"here\"\n";
+        assert_eq!(with_federation(kept, 5, "/tmp/out").unwrap(), kept);
         assert!(FILES.iter().all(|(file, _)| !of(file).contains('@') || *file == "README.md"));
     }
 }

@@ -1,6 +1,7 @@
 //! The commands. Each takes its arguments and returns an exit status.
 
 pub mod agent;
+pub mod audit;
 pub mod check;
 pub mod data;
 pub mod diff;

@@ -97,6 +97,10 @@ fn outcome_line(entry: &Entry) -> Option<String> {
             let reason = entry.reason.as_ref().map_or(String::new(), |reason| format!("; {reason}"));
             Some(format!("MAX ROUNDS{word}: {}{reason}{remedy}", reached(missed)))
         }
+        Outcome::Incomplete { missing } => Some(format!(
+            "INCOMPLETE: {:.1}% of the weight was missing on average; the result leans away from these agents",
+            100.0 * missing
+        )),
         Outcome::Completed | Outcome::Converged if !as_expected => Some(match is_note {
             true => "did not end as expected with the quick settings".into(),
             false => format!("did not end as `expect` says{word}"),

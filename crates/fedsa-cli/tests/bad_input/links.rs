@@ -157,7 +157,7 @@ fn links_that_cannot_work_are_refused_with_the_reason() {
     refused_file(
         &text,
         dasa.lines().last().unwrap(),
-        &["method[0].uplink: the method needs each agent's message, and over the air only their sum arrives", "one message per agent"],
+        &["method[0].uplink: the method needs each agent's message, and over this link only their sum arrives", "one message per agent"],
     );
     let scafflsa = "label = \"SCAFFLSA\"\nuplink = { media = [{ kind = \"delay\", law = \"constant\", rounds = 1 }] }";
     refused_file(
@@ -244,7 +244,7 @@ fn robust_means_are_checked() {
     refused_link(trimmed, &["method[0].uplink.aggregation.trimmed_mean: 0.5 is not accepted", "in [0, 0.5)"]);
     refused_link("uplink = { aggregation = \"medin\" }", &["method[0].uplink.aggregation: unknown value `medin`; did you mean `median`?"]);
     let air = "uplink = { aggregation = \"median\", media = [{ kind = \"over-the-air\" }] }";
-    refused_link(air, &["method[0].uplink", "over the air only the sum of the answers arrives"]);
+    refused_link(air, &["method[0].uplink", "over this link only the sum of the answers arrives"]);
     let robust = "uplink = { aggregation = \"median\" }";
     refused_edit("label = \"SCAFFLSA\"", robust, &["method[1].uplink: ", "control variates sum to zero only if v is the mean"]);
     let folder = Folder::with(&small("label = \"FedLSA\"", robust));

@@ -63,7 +63,6 @@ fn keys_of_medium(kind: &str, law: &str) -> &'static str {
         (_, "trace") => ", law = \"trace\", delays = [0, 1, 0]",
         (_, "stall") => ", law = \"stall\", period = 3, length = 1",
         (_, "spikes") => ", law = \"spikes\", probability = 0.5, rounds = 2",
-        (_, "network") => ", law = \"network\", max = 2",
         other => panic!("{other:?}"),
     }
 }
@@ -91,8 +90,6 @@ pub(super) fn complete(table: &str) -> Option<(String, String)> {
                 "method.m.uplink.codec".into(),
             )
         }
-        // The program refuses it: old models have no network that they come over.
-        "medium" if (kind, law) == ("delay", "network") => return None,
         "medium" => {
             let own = keys_of_medium(kind, law);
             (

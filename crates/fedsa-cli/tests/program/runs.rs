@@ -56,8 +56,19 @@ fn a_run_leaves_its_files() {
         &["operators", "gradients", "hessians", "hessian_vectors", "losses"],
     ]
     .concat();
-    let metrics =
-        ["mse", "error", "residual", "value_error", "control_error", "lyapunov", "loss", "gap", "failed_searches", "hessian_error"];
+    let metrics = [
+        "mse",
+        "error",
+        "residual",
+        "value_error",
+        "control_error",
+        "lyapunov",
+        "loss",
+        "gap",
+        "failed_searches",
+        "hessian_error",
+        "missing_weight",
+    ];
     assert_eq!(columns, [&["method", "kind", "point", "outcome", "seed"], &counted[..], &metrics].concat());
     // Two methods, two seeds, rounds 0 to 20.
     assert_eq!(trace.rows(), 2 * 2 * 21);

@@ -130,6 +130,7 @@ impl PlanFacts<'_> {
             Need::Gram => ("the problem is not a reward process".to_string(), ANOTHER),
             Need::Controls => (format!("{label} has no control variates"), "another metric, or a method of the SCAFFLSA kinds"),
             Need::Means => ("the operators can only be sampled".to_string(), "another metric, such as error"),
+            Need::Answers => ("only a federation of machines has it".to_string(), ANOTHER),
             Need::Objective => ("the operators are not minus gradients of losses".to_string(), "another metric, such as residual"),
         };
         Err(Error::new("metric", format!("{metric} is not known: {why}"), accepted))

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use fedsa::cancel::Cancel;
-use fedsa::columns::RunningMoments;
 use fedsa::enrolment::{self, Admission, Applicant, ColumnSummary};
 use fedsa::error::{Error, ErrorKind, Result};
 use fedsa::federation::Federation;
@@ -11,18 +10,25 @@ use fedsa::kernel::Isa;
 use fedsa::node::ClientNode;
 use fedsa::problem::Field;
 use fedsa::saved::Layout;
+use fedsa::secure::Secret;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_problems::Files as _;
 use fedsa_problems::logs::replay::Logs;
 use fedsa_problems::logs::survey::Surveyed;
 use fedsa_problems::rows::dataset::Dataset;
-use fedsa_problems::rows::preparation::Prepared;
+use fedsa_problems::rows::preparation::{Preparation, Prepared};
 use fedsa_problems::rows::preparation::levels::RowLevels;
 use fedsa_problems::rows::regression::{GeneralisedLinear, LeastSquares, Logistic};
+use rand::TryRng;
+use rand::rngs::SysRng;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
+use super::audit::{Audit, Left};
+use super::disclosure::{DisclosureRules, undeclared_ranges};
 use super::levels::{self, LevelsForm};
 use super::weights::form_of_rows;
 use super::{Deployment, Source, put_data, settings_of, weights};
@@ -31,7 +37,7 @@ use crate::made;
 use crate::plan::BuiltProblem;
 
 /// Saved agents.
-const LAYOUT: Layout = Layout { name: "agent", version: 9 };
+const LAYOUT: Layout = Layout { name: "agent", version: 10 };
 
 /// An agent: it applies, is admitted, and answers the questions of the rounds.
 pub struct LocalAgent {
@@ -49,11 +55,19 @@ pub struct LocalAgent {
     /// Its place in a generated problem, if it has claimed a number.
     place: Option<u32>,
     joined: Option<Joined>,
-    /// The mark of its application since its admission. An admission with this mark starts a new federation, even with the same settings
-    /// and agents as the last one.
-    applied: Option<u64>,
+    /// The hash of its files.
+    contents: [u8; 32],
+    /// Their keyed hash, which its state holds.
+    keyed: KeyedHash,
     /// Whether it answers every message with its leave.
     is_leaving: bool,
+    rules: DisclosureRules,
+    /// The fitted rows.
+    rows: u64,
+    /// Why its rules let nothing leave.
+    refusal: Option<Error>,
+    /// The file that records what leaves.
+    audit: Option<Audit>,
     /// The rows as prepared, read again for questions after the last round.
     prepared: Option<Prepared>,
 }
@@ -84,19 +98,46 @@ impl Joined {
     }
 }
 
-/// The saved state: the mark of its data; the mark of its application since the admission; and once admitted, the admission, the last
-/// announcement of an epoch, and the state of the node.
-type Saved = (u64, Option<u64>, Option<SavedJoined>);
+/// The saved state: a keyed hash of its data; and once admitted, the admission, the last announcement of an epoch, and the state of the
+/// node.
+type Saved = (KeyedHash, Option<(Vec<u8>, Option<Vec<u8>>, Vec<u8>)>);
 
-type SavedJoined = (Vec<u8>, Option<Vec<u8>>, Vec<u8>);
+/// A random key, and the SHA-256 hash of the key with the hash of an agent's files. It tells nothing about the data without the data.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct KeyedHash {
+    key: [u8; 32],
+    hash: [u8; 32],
+}
+
+impl KeyedHash {
+    fn new(key: [u8; 32], contents: &[u8; 32]) -> Self {
+        Self { key, hash: Sha256::digest([key, *contents].as_flattened()).into() }
+    }
+}
 
 impl LocalAgent {
-    /// An agent with the data of these files, globs, folders or data sets. `number` is its number in the federation; by default the server
-    /// assigns one.
+    /// [`LocalAgent::with_rules`] with the default rules.
+    ///
+    /// # Errors
+    /// As [`LocalAgent::with_rules`].
+    pub fn new(deployment: &Deployment, data: &[String], places: &Places, number: Option<u32>, cancel: &Cancel) -> Result<Self> {
+        Self::with_rules(deployment, data, places, number, DisclosureRules::default(), cancel)
+    }
+
+    /// An agent with the data of these files, globs, folders or data sets, and these rules for what may leave it. `number` is its number in
+    /// the federation; by default the server assigns one. Data that break a rule are no error: the agent refuses every message with the
+    /// rule ([`LocalAgent::refusal`]).
     ///
     /// # Errors
     /// When the data cannot be read or used, or when it is cancelled.
-    pub fn new(deployment: &Deployment, data: &[String], places: &Places, number: Option<u32>, cancel: &Cancel) -> Result<Self> {
+    pub fn with_rules(
+        deployment: &Deployment,
+        data: &[String],
+        places: &Places,
+        number: Option<u32>,
+        rules: DisclosureRules,
+        cancel: &Cancel,
+    ) -> Result<Self> {
         let mut document = deployment.experiment.document.clone();
         let has_data = deployment.source.key().is_some();
         if has_data == data.is_empty() {
@@ -106,9 +147,13 @@ impl LocalAgent {
         put_data(&mut document, deployment.source, data)?;
         let files = DiskFiles::new(places.clone()).with_cancel(cancel);
         let experiment = Experiment::read(document.clone())?;
-        let OwnData { rows, weighted, columns, mut field, form, unprepared, width } = OwnData::read(deployment, &experiment, &files)?;
-        if field.is_none() && unprepared.is_none() && deployment.is_known {
+        let own = OwnData::read(deployment, &experiment, &files, &rules)?;
+        let OwnData { rows, weighted, columns, mut field, form, unprepared, width, is_open, mut refusal } = own;
+        if field.is_none() && unprepared.is_none() && !is_open {
             field = Some(built(&experiment, &files)?);
+        }
+        if let (Some(field), true) = (&field, has_data) {
+            refusal = refusal.or(rules.check_parameters(field.dim(), rows, None).err());
         }
         cancel.check()?;
         let mut applicant = Applicant::new(&deployment.terms, rows).with_weighted(weighted).with_columns(columns);
@@ -121,7 +166,12 @@ impl LocalAgent {
         if let Some(number) = number {
             applicant = applicant.with_agent(number);
         }
+        let mut key = [0; 32];
+        SysRng.try_fill_bytes(&mut key).map_err(|e| Error::machine(format!("no random numbers: {e}"), "a system that has them"))?;
+        applicant = with_key(applicant, deployment, &key);
         applicant.check().map_err(|e| Error::data("data", format!("{width} columns: {}", e.what), e.help))?;
+        let contents = files.contents()?;
+        let keyed = KeyedHash::new(key, &contents);
         Ok(Self {
             deployment: deployment.clone(),
             files,
@@ -132,10 +182,25 @@ impl LocalAgent {
             with_columns: None,
             place: number,
             joined: None,
-            applied: None,
+            contents,
+            keyed,
             is_leaving: false,
+            rules,
+            rows,
+            refusal,
+            audit: None,
             prepared: None,
         })
+    }
+
+    /// From now on the agent records every message that leaves it in a file, before the message is returned.
+    pub fn set_audit(&mut self, audit: Audit) {
+        self.audit = Some(audit);
+    }
+
+    /// Why the agent's rules let nothing leave; `None` if they allow its data.
+    pub fn refusal(&self) -> Option<&Error> {
+        self.refusal.as_ref()
     }
 
     /// The agent's number; `None` before it is admitted.
@@ -151,10 +216,39 @@ impl LocalAgent {
     /// Processes a message of the server, and returns the answer, if any. A copy of the last message gets the same answer.
     ///
     /// # Errors
-    /// When the message does not fit the agent's state. The agent is then unchanged.
+    /// When the message does not fit the agent's state, or the agent's rules refuse it. The agent is then unchanged. When the record of
+    /// what leaves cannot be written.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+        let answer = self.answer(bytes);
+        if let Some(mut audit) = self.audit.take() {
+            let written = match &answer {
+                Ok(None) => Ok(()),
+                Ok(Some(answer)) => audit.append(&self.left(answer)),
+                Err(e) => audit.append(&Left::refusal(e)),
+            };
+            self.audit = Some(audit);
+            written?;
+        }
+        answer
+    }
+
+    /// What the record says of an answer.
+    fn left(&self, answer: &[u8]) -> Left {
+        let left = Left::message(answer);
+        let Some(joined) = &self.joined else { return left };
+        let left = left.of(joined.federation.digest(), joined.federation.epoch());
+        match joined.node.parts_of(answer) {
+            Ok((round, exchange, parts)) => left.in_round(round, exchange, &parts),
+            Err(_) => left,
+        }
+    }
+
+    fn answer(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
         if self.is_leaving {
             return Ok(Some(enrolment::farewell()));
+        }
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone());
         }
         if enrolment::is_admission(bytes) {
             return self.join(bytes).map(|()| None);
@@ -166,9 +260,10 @@ impl LocalAgent {
             return self.sums(bytes).map(Some);
         }
         if enrolment::is_enrolment(bytes) {
-            let mark = self.saved_joined().map_or(0, |joined| enrolment::mark_of(&LAYOUT.write(&joined)));
-            let application = self.applicant.apply_with(bytes, mark)?;
-            self.applied = Some(mark);
+            let application = self.applicant.apply(bytes)?;
+            if self.joined.as_ref().is_some_and(|joined| enrolment::run_of(bytes).is_ok_and(|run| run != joined.federation.run())) {
+                return Err(Error::other_state("an invitation to another federation"));
+            }
             return Ok(Some(application));
         }
         match &mut self.joined {
@@ -177,41 +272,35 @@ impl LocalAgent {
         }
     }
 
-    /// Joins the federation of an admission. A copy of the last admission has no effect, unless the agent has applied since.
+    /// Joins the federation of an admission. An agent with a state of this federation at its start goes on.
     fn join(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.applied.is_none() && self.joined.as_ref().is_some_and(|joined| joined.admission == bytes) {
-            return Ok(());
+        let admission = self.applicant.admitted(bytes)?;
+        match &self.joined {
+            None => self.begin(bytes, admission),
+            Some(joined) if (joined.federation.digest(), joined.agent) == (admission.federation.digest(), admission.agent) => Ok(()),
+            Some(_) => Err(Error::other_state("an admission to a federation")),
         }
-        self.begin(bytes, self.applicant.admitted(bytes)?)
     }
 
-    /// Joins the announced epoch: with its state, or from the beginning if it does not know the federation, or has applied since and the
-    /// announcement has everything. A known epoch otherwise has no effect.
+    /// Joins the announced epoch: with its state, or from the beginning if it has none. A known epoch has no effect.
     fn regroup(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(joined) = &mut self.joined else { return self.begin(bytes, self.applicant.joined(bytes)?) };
-        // The mark of its application makes the agent give up its state, even if the state is of this run: the server may have resumed from
-        // an older state than the agent's.
-        if let Some(admission) = self.applied.and_then(|mark| self.applicant.joined(bytes).ok().filter(|told| told.mark == mark)) {
-            return self.begin(bytes, admission);
-        }
         if enrolment::repeats(&joined.federation, joined.agent, bytes)? {
             return Ok(());
         }
         let (federation, agent) = enrolment::announced(&joined.federation, bytes)?;
-        joined.node = joined.node.regrouped(&federation, agent)?;
+        joined.node = joined.node.regrouped(&federation, agent)?.with_secret(&federation, &Secret::of_agent(&self.keyed.key))?;
         (joined.federation, joined.agent, joined.epoch) = (federation, agent, Some(bytes.to_vec()));
-        self.applied = None;
         Ok(())
     }
 
-    /// Starts with the content of an admission, or of an announcement to a new agent. An agent with a state must have applied with this
-    /// mark; otherwise repeated old messages could erase its state.
+    /// Starts with the content of an admission, or of an announcement to a new agent.
     fn begin(&mut self, bytes: &[u8], admission: Admission) -> Result<()> {
-        let Admission { federation, agent, columns, mark, .. } = admission;
-        if self.joined.is_some() && self.applied != Some(mark) {
-            return Err(Error::refused_message("an admission for which this agent has not applied", "one after an invitation"));
-        }
+        let Admission { federation, agent, columns, .. } = admission;
         self.deployment.check_agent(federation.agents(), federation.dim())?;
+        if self.deployment.source != Source::Generated {
+            self.rules.check_parameters(federation.dim(), self.rows, federation.weights().get(agent).copied())?;
+        }
         let field = match (&self.field, &self.with_columns) {
             (Some(field), _) => Arc::clone(field),
             (None, Some((of, field))) if *of == columns => Arc::clone(field),
@@ -222,11 +311,8 @@ impl LocalAgent {
             }
         };
         let place = if self.deployment.source == Source::Generated { self.place.map_or(agent, |place| place as usize) } else { 0 };
-        let mut node = ClientNode::new(&federation, &field, place, agent)?;
-        if let Some(rounds) = self.deployment.experiment.federation.longest_gap {
-            node = node.with_longest_gap(rounds);
-        }
-        self.applied = None;
+        let node = ClientNode::new(&federation, &field, place, agent)?.with_least_agents(self.rules.least_agents);
+        let node = node.with_secret(&federation, &Secret::of_agent(&self.keyed.key))?;
         self.joined = Some(Joined { admission: bytes.to_vec(), epoch: None, federation, agent, node });
         Ok(())
     }
@@ -288,12 +374,9 @@ impl LocalAgent {
 
     /// The state as bytes. An agent that saves it before each answer leaves can be restarted at any time.
     pub fn save(&self) -> Vec<u8> {
-        let saved: Saved = (self.applicant.mark_of_data(), self.applied, self.saved_joined());
+        let joined = self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.epoch.clone(), joined.node.save()));
+        let saved: Saved = (self.keyed.clone(), joined);
         LAYOUT.write(&saved)
-    }
-
-    fn saved_joined(&self) -> Option<SavedJoined> {
-        self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.epoch.clone(), joined.node.save()))
     }
 
     /// Restores a state of [`LocalAgent::save`], with the same settings and data.
@@ -302,37 +385,40 @@ impl LocalAgent {
     /// When it is no such state, is damaged, has another version's layout, or belongs to a federation with other data. The agent is then
     /// unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let (data, applied, saved): Saved = LAYOUT.read(bytes)?;
-        if data != self.applicant.mark_of_data() {
+        let (keyed, saved): Saved = LAYOUT.read(bytes)?;
+        if keyed != KeyedHash::new(keyed.key, &self.contents) {
             // An admitted agent has stated its rows, by which it is weighted. Other agents can apply again.
             return if saved.is_some() { Err(other_data()) } else { Ok(()) };
         }
-        let before = (self.joined.take(), self.applied);
+        let before = (self.joined.take(), std::mem::replace(&mut self.keyed, keyed));
         let mut restored = || -> Result<()> {
             let Some((admission, epoch, node)) = &saved else { return Ok(()) };
             let join = if enrolment::is_admission(admission) { Self::join } else { Self::regroup };
-            join(self, admission).map_err(|_| LAYOUT.foreign())?;
+            join(self, admission).map_err(|e| if e.code().is_disclosure() { e } else { LAYOUT.foreign() })?;
             if let Some(epoch) = epoch {
                 self.regroup(epoch).map_err(|_| LAYOUT.foreign())?;
             }
             self.joined.as_mut().map_or(Ok(()), |joined| joined.node.restore(node))
         };
-        match restored() {
-            Ok(()) => self.applied = applied,
-            Err(e) => {
-                (self.joined, self.applied) = before;
-                // Errors about contents of the state name the message or the node; here the state is at fault.
-                return Err(if e.kind() == ErrorKind::Format { e } else { LAYOUT.foreign() });
-            }
+        if let Err(e) = restored() {
+            (self.joined, self.keyed) = before;
+            // Errors about contents of the state name the message or the node; here the state is at fault.
+            return Err(if e.kind() == ErrorKind::Format || e.code().is_disclosure() { e } else { LAYOUT.foreign() });
         }
+        self.applicant = with_key(self.applicant.clone(), &self.deployment, &self.keyed.key);
         Ok(())
     }
+}
+
+/// An applicant with the public key that belongs to an agent's random bytes, if sums are secure.
+fn with_key(applicant: Applicant, deployment: &Deployment, random: &[u8; 32]) -> Applicant {
+    if deployment.terms.has_secure_sums() { applicant.with_key(Secret::of_agent(random).public()) } else { applicant }
 }
 
 /// The error about a state that was saved with other data.
 fn other_data() -> Error {
     let help = "the data with which this agent takes part; with others it leaves first (`leave`), and comes back without its state";
-    Error::data("data", "rows, columns or settings that are not those with which this agent's state was saved", help)
+    Error::data("data", "data that are not those with which this agent's state was saved", help)
 }
 
 /// The problem of an experiment on one agent's data.
@@ -352,10 +438,14 @@ struct OwnData {
     unprepared: Option<OwnRows>,
     /// The number of columns in its files.
     width: usize,
+    /// Whether features of logs depend on other agents' ranges.
+    is_open: bool,
+    /// The rule that the data break.
+    refusal: Option<Error>,
 }
 
 impl OwnData {
-    fn read(deployment: &Deployment, experiment: &Experiment, files: &DiskFiles) -> Result<Self> {
+    fn read(deployment: &Deployment, experiment: &Experiment, files: &DiskFiles, rules: &DisclosureRules) -> Result<Self> {
         match deployment.source {
             Source::Logs => {
                 let logs: Logs = settings_of(experiment)?;
@@ -363,25 +453,40 @@ impl OwnData {
                 if surveyed.sources.len() != 1 {
                     return Err(Error::data("data", format!("{} files", surveyed.sources.len()), "one file, which is one agent's"));
                 }
-                let columns = if deployment.is_known { Vec::new() } else { summaries(&surveyed)? };
+                let refusal = broken(rules.check_logs(&surveyed, &logs))?;
+                let is_open = !deployment.is_known && !undeclared_ranges(surveyed.columns(), &logs)?.is_empty();
+                let columns = if is_open { summaries(&surveyed)? } else { Vec::new() };
                 let (rows, form) = (surveyed.transitions() as u64, Some(weights::form_of_logs(surveyed.columns())));
-                Ok(Self { rows, columns, form, width: surveyed.columns().len(), ..Self::default() })
+                Ok(Self { rows, columns, form, width: surveyed.columns().len(), is_open, refusal, ..Self::default() })
             }
             Source::Rows => {
                 let own = OwnRows::read(experiment, files)?;
+                let how = levels::preparation(experiment)?;
                 let (rows, width) = (own.rows, own.levels.plain + own.levels.categories.len());
-                let (columns, weighted) = (levels::summaries(&own.levels, rows, &own.moments)?, own.weighted);
-                if own.levels.are_known() && own.moments.is_empty() {
-                    let (field, form) = own.build(experiment, files, None)?;
-                    return Ok(Self { rows, weighted, columns, field: Some(field), form: Some(form), width, ..Self::default() });
+                let (refusal, weighted) = (broken(rules.check_rows(&own.sets, &own.levels, &how, rows))?, own.weighted);
+                if own.levels.are_known() && how.standardise {
+                    return own.with_moments(experiment, files, refusal);
                 }
+                if own.levels.are_known() {
+                    let (field, form) = own.build(experiment, files, None)?;
+                    return Ok(Self { rows, weighted, field: Some(field), form: Some(form), width, refusal, ..Self::default() });
+                }
+                let columns = levels::summaries(&own.levels, rows)?;
                 levels::check_targets(experiment)?;
-                levels::preparation(experiment)?.check_rows(&own.sets, &own.levels).map_err(|e| e.inside("problem"))?;
+                how.check_rows(&own.sets, &own.levels).map_err(|e| e.inside("problem"))?;
                 let form = Some(json!(LevelsForm::of(&own.levels)).to_string());
-                Ok(Self { rows, weighted, columns, form, unprepared: Some(own), width, ..Self::default() })
+                Ok(Self { rows, weighted, columns, form, unprepared: Some(own), width, refusal, ..Self::default() })
             }
             Source::Generated => Ok(Self { rows: 1, ..Self::default() }),
         }
+    }
+}
+
+/// The refusal of a rule, which is no failure of the agent.
+fn broken(checked: Result<()>) -> Result<Option<Error>> {
+    match checked {
+        Err(e) if e.code().is_disclosure() => Ok(Some(e)),
+        other => other.map(|()| None),
     }
 }
 
@@ -394,8 +499,6 @@ pub(super) struct OwnRows {
     pub(super) rows: u64,
     /// The sum of their weights, if rows have weights.
     weighted: Option<f64>,
-    /// The moments of their plain columns, if features are standardised.
-    moments: Vec<RunningMoments>,
 }
 
 impl OwnRows {
@@ -409,9 +512,19 @@ impl OwnRows {
         levels::check_standardise(&how, &levels)?;
         let fitted = how.fitted_rows(&sets).map_err(inside)?;
         let weights = how.weights_of(&sets, &fitted).map_err(inside)?;
-        let moments = if how.standardise { how.moments_of(&sets, &levels, &fitted, &weights) } else { Vec::new() };
         let weighted = how.special.row_weights.is_some().then(|| weights.iter().sum());
-        Ok(Self { sets, levels, rows: how.samples.unwrap_or(fitted.len()) as u64, weighted, moments })
+        Ok(Self { sets, levels, rows: how.samples.unwrap_or(fitted.len()) as u64, weighted })
+    }
+
+    /// The data of an agent whose features are standardised: it states the moments of its features, whose scales depend on all agents.
+    fn with_moments(self, experiment: &Experiment, files: &DiskFiles, refusal: Option<Error>) -> Result<OwnData> {
+        let (_, table) = made::problem_of(experiment);
+        let how = levels::preparation(experiment)?;
+        let plain = Preparation { standardise: false, ..how.of_one() };
+        let prepared = plain.prepare_sets(self.sets.clone(), files.cancel()).map_err(|e| e.inside("problem"))?;
+        let columns = levels::moments(&prepared)?;
+        let (rows, weighted, width, form) = (self.rows, self.weighted, columns.len(), Some(form_of_rows(&prepared, &table)));
+        Ok(OwnData { rows, weighted, columns, form, unprepared: Some(self), width, refusal, ..OwnData::default() })
     }
 
     /// The problem on these rows with the levels and classes of all agents, or their own, and their form.

@@ -25,7 +25,8 @@ use crate::run::{self, Ran};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DeployedRun {
-    /// All rounds, from round 0. The results keep those that the settings record, and the last one.
+    /// All rounds, from round 0, with the missing weight of each. The results keep those that the settings record, and the last one, with the
+    /// mean missing weight since the one before.
     pub rows: Vec<Recorded>,
     /// The output after the last one, d components.
     pub theta: Vec<f64>,
@@ -74,7 +75,16 @@ impl Deployment {
         // It may have ended before the last round of its settings, without reaching a target.
         let rounds = rows.last().filter(|_| !stopped).map(|last| last.round);
         let (recorded, last) = (self.recorded(), rows.last().map(|last| last.round));
-        rows.retain(|row| Some(row.round) == last || recorded.binary_search(&row.round).is_ok());
+        let mut missing = Vec::new();
+        rows.retain_mut(|row| {
+            missing.extend(row.seen.missing_weight);
+            let is_kept = Some(row.round) == last || recorded.binary_search(&row.round).is_ok();
+            if is_kept && !missing.is_empty() {
+                row.seen.missing_weight = Some(missing.iter().sum::<f64>() / missing.len() as f64);
+                missing.clear();
+            }
+            is_kept
+        });
         let experiment = self.elsewhere(federation.dim(), federation.weights(), rounds)?;
         let [seed] = self.run.seeds.list()[..] else { unreachable!("a deployment has one seed") };
         let result = SeedResult { seed, rows, theta, diverged, stopped, seconds: Some(seconds) };

@@ -6,9 +6,10 @@
 
 mod afterwards;
 mod agent;
+pub mod audit;
 mod claims;
+mod disclosure;
 mod ended;
-mod left_out;
 mod levels;
 pub mod limits;
 mod needs;
@@ -17,7 +18,6 @@ mod rowless;
 mod sums;
 mod weights;
 
-use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use fedsa::enrolment::{ColumnSummary, Enrolled, Enrolment, Membership, Terms};
 use fedsa::error::{Error, Result, quoted};
 use fedsa::method::{MethodSettings, Needs, Setting};
-use fedsa::note::Note;
+use fedsa::note::{Note, NoteCode};
 use fedsa::sampling::Law;
 use fedsa::session::StoppingCriteria;
 use fedsa::uplink::Uplink;
@@ -43,11 +43,13 @@ use crate::config::link;
 use crate::config::schema::ControlsStart;
 use crate::config::{self, Document, Experiment, FederationSpec, PointReader, RunSpec, StartSpec};
 use crate::made;
+use crate::numbers::number;
 
 pub use afterwards::Afterwards;
 pub use agent::LocalAgent;
+pub use disclosure::{DisclosureRules, Scope, Undeclared};
 pub use ended::DeployedRun;
-pub use of_task::{TaskSettings, of_evaluation, of_fit};
+pub use of_task::{TaskSettings, of_evaluation, of_fit, with_federation};
 
 /// The common settings of server and agents.
 #[derive(Clone)]
@@ -121,7 +123,8 @@ impl Deployment {
         let (problem, sampling) = (Arc::clone(reader.problem()), reader.sampling());
         let (is_known, is_by_rows) = check_problem(&experiment, source, &*problem)?;
         let description = problem.described(&made::problem_of(&experiment).0, sampling, 0);
-        let mut terms = Terms::new(&*method.settings, description).with_uplink(&uplink).with_seed(seed);
+        let mut terms =
+            Terms::new(&*method.settings, description).with_uplink(&uplink).with_seed(seed).with_forms(weights::difference_of_forms);
         terms = terms.with_output(method.output.rule(run.rounds).map_err(|e| e.inside("method[0]"))?);
         match method.start.as_ref().unwrap_or(&run.start) {
             StartSpec::List(theta) => terms = terms.with_start(theta.clone()),
@@ -130,6 +133,17 @@ impl Deployment {
         }
         if !is_by_rows {
             terms = terms.with_equal_weights();
+        }
+        let mut notes = notes;
+        if let Some(privacy) = uplink.secure_sum().and_then(|sum| sum.privacy) {
+            let text = format!(
+                "{} rounds spend epsilon = {} at delta = {} for {}",
+                privacy.rounds,
+                number(privacy.epsilon),
+                number(privacy.delta),
+                privacy.unit()
+            );
+            notes.push(Note::new(NoteCode::PrivacySpent, text));
         }
         let deployment = Self { experiment, terms, method: Arc::clone(&method.settings), uplink, run, source, is_known, notes };
         deployment.check_target(sampling.kind)?;
@@ -180,7 +194,7 @@ impl Deployment {
         const AGENTS: usize = 2;
         let setting = Setting { seed: 0, weights: &[0.5; AGENTS], start: vec![0.0; 2], link: self.uplink.facts(), is_accelerated: false };
         let sends = self.method.protocol(&setting).measures_iterates();
-        sends && self.method.shape().participants.is_none() && self.uplink.is_clear()
+        sends && self.method.shape().participants.is_none() && self.uplink.shows_means()
     }
 
     /// Refuses targets that the server cannot measure.
@@ -210,48 +224,28 @@ impl Deployment {
         seed
     }
 
-    /// Timeouts, and rules for answers.
+    /// The settings of the server.
     pub fn waiting(&self) -> &FederationSpec {
         &self.experiment.federation
     }
 
-    /// Founds the federation of the applicants. It excludes, as long as enough agents remain:
-    ///
-    /// - agents that prevent a federation, for example by a label that only one agent has;
-    /// - agents whose wide ranges would make the states of the others indistinguishable to features ([`Enrolment::outliers`]);
-    /// - agents whose last column is far beyond most agents' ([`Enrolment::wide`]).
+    /// Founds the federation of the applicants.
     ///
     /// # Errors
-    /// As [`Enrolment::close`]; when too few applicants would remain; when the method cannot count answers as `[federation]` says.
+    /// As [`Enrolment::close`] and [`Enrolment::check_reach`]; when their categories, labels or columns make no model together: names the
+    /// agent with the most values that nobody else has; when one would have more than `weight_cap` of the weight; when the method cannot
+    /// count answers as `[federation]` says.
     pub fn found(&self, enrolment: &Enrolment) -> Result<Enrolled> {
-        let mut outliers: Vec<(String, Error)> = Vec::new();
-        let mut rest = Cow::Borrowed(enrolment);
-        for (found, key, other) in [
-            (self.outliers(enrolment), "problem.ranges", "`ranges` of these columns in [problem]"),
-            (enrolment.wide(self.waiting().width_limit), "federation.width_limit", "a larger `width_limit` in [federation]"),
-        ] {
-            if found.is_empty() {
-                continue;
+        enrolment.check_reach(&self.bounded(&enrolment.columns()))?;
+        let mut enrolled = self.close(enrolment).map_err(|why| match enrolment.most_alone() {
+            Some((who, column, n)) => {
+                let what = format!("{}; `{}` alone has {n} of the values of column `{}`", why.what, quoted(who), quoted(column));
+                why.saying(what)
             }
-            if outliers.is_empty() {
-                // Agents whose columns differ from most agents' stay out, so that a smaller rest cannot make theirs the most common.
-                outliers = enrolment.candidates().map(|all| all.excluded()).unwrap_or_default();
-            }
-            let gone = found.iter().chain(&outliers).map(|(who, _)| who.as_str());
-            rest = Cow::Owned(rest.without(gone));
-            if let Some((who, why)) = found.first().filter(|_| !rest.has_enough()) {
-                let help = format!("{}; or {other}, or fewer agents that must come", why.help);
-                return Err(Error::data(key, format!("`{}`: {}", quoted(who), why.what), help));
-            }
-            outliers.extend(found);
-        }
-        let enrolment = rest;
-        let mut enrolled = match self.close(&enrolment) {
-            Ok(enrolled) => enrolled,
-            Err(why) => self.found_without(&enrolment, why)?,
-        };
-        enrolled.excluded.extend(outliers);
+            None => why,
+        })?;
         enrolled.membership = self.ruled(enrolled.membership)?;
+        enrolled.membership.check_weights()?;
         Ok(enrolled)
     }
 
@@ -263,11 +257,6 @@ impl Deployment {
             self.check_server(agents, d, &columns)?;
         }
         enrolment.close(dim)
-    }
-
-    /// Agents whose ranges would make features useless to the others.
-    fn outliers(&self, enrolment: &Enrolment) -> Vec<(String, Error)> {
-        enrolment.outliers(&self.bounded(&enrolment.columns()))
     }
 
     /// The columns whose ranges scale features and come from agents instead of the settings.
@@ -291,8 +280,8 @@ impl Deployment {
     }
 
     fn ruled(&self, membership: Membership) -> Result<Membership> {
-        let bounded = self.bounded(membership.columns());
-        Ok(membership.with_rules(self.waiting().rules()).map_err(|e| e.inside("federation"))?.with_bounded(bounded))
+        let membership = membership.with_weight_cap(self.waiting().weight_cap);
+        membership.with_rules(self.waiting().rules()).map_err(|e| e.inside("federation"))
     }
 
     /// The number of components of the model, if it follows from the settings and all agents' columns.
@@ -308,7 +297,8 @@ impl Deployment {
         if self.source == Source::Rows {
             return self.dim_of_rows(form, columns);
         }
-        if self.is_known || self.source != Source::Logs {
+        // Agents state no columns if the settings declare all ranges.
+        if self.is_known || self.source != Source::Logs || columns.is_empty() {
             return Ok(None);
         }
         let logs: Logs = settings_of(&self.experiment)?;
@@ -324,11 +314,13 @@ impl Deployment {
         let Some(form) = form.filter(|_| !columns.is_empty()) else { return Ok(None) };
         // The server refuses columns that agents would refuse.
         columns.iter().try_for_each(ColumnSummary::check)?;
-        let form = levels::form(form)?;
-        let mut levels = levels::sizes_of(form, columns);
-        levels::check_left_out(&levels)?;
+        if levels::are_moments(columns) {
+            // Agents tell the dimension themselves.
+            return Ok(None);
+        }
         let how = levels::preparation(&self.experiment)?;
-        levels::check_standardise(&how, &levels)?;
+        let mut levels = levels::sizes_of(levels::form(form)?, columns, &how);
+        levels::check_left_out(&levels)?;
         let dim = levels::dim(&how, &levels)?;
         // Only categories may have the names of other columns.
         if let (Some(sparse), false) = (&levels.sparse, levels.categories.is_empty()) {

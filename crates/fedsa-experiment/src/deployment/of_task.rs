@@ -1,12 +1,14 @@
 //! The settings of a federation that performs a task of one process: its experiment without the data.
 
-use fedsa::error::Result;
+use fedsa::error::{Error, Result, in_quotes};
 use fedsa::note::{Note, NoteCode};
+use fedsa_problems::rows::preparation::Prepared;
 use fedsa_problems::rows::preparation::partition::Partition;
+use fedsa_problems::rows::preparation::targets::{ClassLabel, Targets};
 use toml::{Table, Value};
 
 use super::{Deployment, Source, limits, source_of};
-use crate::config::{Document, Experiment};
+use crate::config::Document;
 use crate::evaluate::Evaluation;
 use crate::fit::Fit;
 use crate::resolve;
@@ -31,12 +33,15 @@ pub fn of_fit(fit: &Fit) -> Result<TaskSettings> {
     if !settings.compare.is_empty() {
         return Err(limits::refusal("compare"));
     }
+    let mut document = fit.experiment().document.clone();
+    let declared = declare(&mut document, fit.prepared());
     let mut more = Table::new();
     if let Some(covariance) = settings.inference {
         more.insert("inference".into(), Value::String(covariance.name().into()));
         more.insert("level".into(), Value::Float(settings.level));
     }
-    let mut task = of_experiment(fit.experiment(), fit.rows_read().len().max(1), more)?;
+    let mut task = of_document(document, fit.rows_read().len().max(1), more)?;
+    task.notes.extend(declared);
     let given = [("group", settings.group.is_some()), ("partition", settings.partition.is_some()), ("agents", settings.agents.is_some())];
     let given = given.into_iter().find(|(_, is_given)| *is_given).map(|(setting, _)| setting);
     if settings.dealing() != Partition::Files {
@@ -54,12 +59,46 @@ pub fn of_evaluation(evaluation: &Evaluation) -> Result<TaskSettings> {
         return Err(limits::refusal("against"));
     }
     let level = Table::from_iter([("level".to_string(), Value::Float(evaluation.data.policy_value.level))]);
-    of_experiment(evaluation.experiment(), evaluation.data.logs.facts.len(), level)
+    of_document(evaluation.experiment().document.clone(), evaluation.data.logs.facts.len(), level)
+}
+
+/// Declares the categories and classes of these rows, which agents would refuse to take from their own.
+fn declare(document: &mut Document, prepared: &Prepared) -> Option<Note> {
+    let problem = document.table.get_mut("problem").and_then(Value::as_table_mut)?;
+    let mut names = Vec::new();
+    let mut levels = Table::new();
+    for category in &prepared.categories {
+        // The reference comes first.
+        let all = category.reference.iter().chain(&category.levels);
+        levels.insert(category.column.clone(), Value::Array(all.cloned().map(Value::String).collect()));
+        names.push(in_quotes(&category.column));
+    }
+    if !levels.is_empty() {
+        problem.insert("levels".into(), Value::Table(levels));
+    }
+    let classes: Vec<&ClassLabel> = match &prepared.targets {
+        Targets::Classes { positive, negative: Some(negative), .. } => vec![negative, positive],
+        Targets::Many { classes, .. } => classes.iter().collect(),
+        // Of several labels against one the other ones are not known.
+        Targets::Classes { negative: None, .. } | Targets::Numbers { .. } => Vec::new(),
+    };
+    if !classes.is_empty() && !problem.contains_key("classes") {
+        let value = |class: &&ClassLabel| match class {
+            ClassLabel::Number(x) => Value::Float(*x),
+            ClassLabel::Name(name) => Value::String(name.clone()),
+        };
+        problem.insert("classes".into(), Value::Array(classes.iter().map(value).collect()));
+        names.push("the target".into());
+    }
+    let text = format!(
+        "settings.toml declares the categories and classes in these files of {}: agents refuse others, so add what other agents have",
+        names.join(", ")
+    );
+    (!names.is_empty()).then(|| Note::new(NoteCode::FederationDeclared, text))
 }
 
 /// The settings of a federation of `agents` agents that performs this experiment, with these keys of `[federation]`.
-fn of_experiment(experiment: &Experiment, agents: usize, more: Table) -> Result<TaskSettings> {
-    let mut document = experiment.document.clone();
+fn of_document(mut document: Document, agents: usize, more: Table) -> Result<TaskSettings> {
     if !more.is_empty() {
         let table = document.table.entry("federation").or_insert_with(|| Value::Table(Table::new()));
         table.as_table_mut().into_iter().for_each(|table| table.extend(more.clone()));
@@ -72,6 +111,24 @@ fn of_experiment(experiment: &Experiment, agents: usize, more: Table) -> Result<
     let written = resolve::text(&document.table);
     let text = written.split_once('\n').map_or(written.as_str(), |(_, rest)| rest);
     Ok(TaskSettings { text: format!("{head}{text}"), agents, notes })
+}
+
+/// The text of settings with this number of agents and this folder of the results in `[federation]`, unless it has them.
+///
+/// # Errors
+/// When the text is not TOML, or `federation` is no table.
+pub fn with_federation(text: &str, agents: u64, out: &str) -> Result<String> {
+    let bad = |what: String| Error::new("federation", what, "a table [federation]");
+    let mut document: toml_edit::DocumentMut = text.parse().map_err(|e: toml_edit::TomlError| bad(e.to_string()))?;
+    let table = document.entry("federation").or_insert_with(toml_edit::table);
+    let table = table.as_table_like_mut().ok_or_else(|| bad("no table".into()))?;
+    if !table.contains_key("agents") {
+        table.insert("agents", toml_edit::value(agents as i64));
+    }
+    if !table.contains_key("out") {
+        table.insert("out", toml_edit::value(out));
+    }
+    Ok(document.to_string())
 }
 
 /// Removes keys that name data or divide them among agents: each agent has its own.

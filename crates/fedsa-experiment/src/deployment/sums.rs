@@ -35,6 +35,10 @@ const QUALITY: usize = 8;
 impl Deployment {
     /// The sums that this federation's server asks for after the last round, in words; `None` if it asks for none.
     pub(super) fn sums_asked(&self) -> Option<String> {
+        if self.uplink.secure_sum().is_some() {
+            // Plain sums would tell what masks and noise hide.
+            return None;
+        }
         match (self.source, self.inference()) {
             (Source::Rows, None) => Some("quality".into()),
             (Source::Rows, Some(covariance)) => Some(format!("quality, inference {}", covariance.name())),
@@ -49,6 +53,9 @@ impl Deployment {
             return Ok(());
         }
         let refused = |key: &str, what: &str, help: &str| Err(Error::new(key, format!("{what}, beside inference"), help));
+        if self.uplink.secure_sum().is_some() {
+            return refused("federation.inference", "secure sums, which do not carry it yet", "no `inference`, or no secure sums");
+        }
         if self.source != Source::Rows {
             return refused("federation.inference", "a problem without rows", "no `inference`, or a problem of rows, such as logistic");
         }

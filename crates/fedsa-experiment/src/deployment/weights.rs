@@ -4,7 +4,7 @@
 //! forms must be equal.
 
 use fedsa::enrolment::Membership;
-use fedsa::error::Result;
+use fedsa::error::{Result, quoted};
 use fedsa_data::linear_model::Predicts;
 use fedsa_problems::features::FeatureMap;
 use fedsa_problems::logs::replay::Logs;
@@ -57,6 +57,19 @@ pub(super) fn form_of_rows(prepared: &Prepared, problem: &Table) -> String {
         further.clear();
     }
     json!(RowsForm { model: model.to_json(), intercept, divide_by, dim }).to_string()
+}
+
+/// The first column by which a form of data differs from the usual one, in words.
+pub(super) fn difference_of_forms(usual: &str, own: &str) -> Option<String> {
+    let names = |text: &str| -> Option<Vec<String>> {
+        let form: Json = serde_json::from_str(text).ok()?;
+        let names = [&form["columns"], &form["names"], &form["model"]["columns"]].into_iter().find(|names| names.is_array())?;
+        serde_json::from_value(names.clone()).ok()
+    };
+    let (usual, own) = (names(usual)?, names(own)?);
+    let at = (0..usual.len().max(own.len())).find(|i| usual.get(*i) != own.get(*i))?;
+    let said = |names: &[String]| names.get(at).map_or("none".into(), |name| format!("`{}`", quoted(name)));
+    Some(format!("column {} is {} in place of {}", at + 1, said(&own), said(&usual)))
 }
 
 impl Deployment {

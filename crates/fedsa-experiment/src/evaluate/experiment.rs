@@ -10,7 +10,7 @@ use toml::Table;
 use super::settings::EvaluateSettings;
 use crate::choose::{Choice, TOL};
 use crate::config::{Experiment, SweepPoint};
-use crate::made::{Made, Section, count, has_no_such_setting, takes};
+use crate::made::{Made, Section, count, has_no_such_setting, secure_sums, takes};
 
 /// The kind of method that accelerates another one, and the method that it accelerates here: a method without bias whose agents have no
 /// state, because state reduces the gain.
@@ -129,6 +129,7 @@ impl EvaluateSettings {
         let kind = chosen.kind.as_str();
         let mut method = Section::new("method[0]");
         method.put_as("method", "kind", kind)?;
+        method.put_as("secure_sums", "uplink.media", self.secure_sums.map(secure_sums))?;
         if let Some(settings) = &chosen.settings {
             settings.iter().try_for_each(|(key, value)| method.fix(key, value))?;
             return Ok(method);

@@ -114,6 +114,10 @@ pub struct EvaluateSettings {
     #[arg(long, value_name = "RESIDUAL", help_heading = options::METHOD, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub tol: Option<f64>,
+    /// Secure sums: the server learns sums of what agents send and no single answer. The bound of each number that an agent sends
+    #[arg(long, value_name = "BOUND", help_heading = options::METHOD, hide_short_help = true)]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub secure_sums: Option<f64>,
     /// Seed of the run and of held-out episodes
     #[arg(long, value_name = "SEED", help_heading = options::METHOD, default_value_t = 0, value_parser = options::whole, hide_short_help = true)]
     pub seed: u64,

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::settings::{AGENTS, AUTO, FitSettings, LOCAL_STEPS, Model};
 use crate::choose::LossChoice;
 use crate::config::Experiment;
-use crate::made::{Made, Section, has_no_such_setting, takes, text};
+use crate::made::{Made, Section, has_no_such_setting, secure_sums, takes, text};
 use crate::numbers;
 
 /// The counts by which methods are compared.
@@ -54,7 +54,9 @@ impl FitSettings {
         made.add(sampling);
         for (i, kind) in named.iter().enumerate() {
             let setting = if i == 0 && (self.method.is_some() || self.compare.is_empty()) { "method" } else { "compare" };
-            made.add_method(self.method_of(i, kind, setting, named.len() == 1, choice)?);
+            let mut method = self.method_of(i, kind, setting, named.len() == 1, choice)?;
+            method.put_as("secure_sums", "uplink.media", self.secure_sums.map(secure_sums))?;
+            made.add_method(method);
         }
         let mut run = Section::new("run");
         run.put_as("max_rounds", "rounds", self.max_rounds)?;
@@ -137,7 +139,8 @@ impl FitSettings {
             let what = format!("{given}, and the methods that {AUTO} chooses have no such setting");
             return Err(Error::new(setting, what, format!("no `{setting}`, or a method with local steps, such as fedlsa")));
         }
-        let (kind, settings): (_, Table) = match choice {
+        // Costs over links are not compared; the unread choice needs sums only.
+        let (kind, settings): (_, Table) = match choice.filter(|_| self.secure_sums.is_none()) {
             Some(choice) => (choice.kind, choice.settings.clone()),
             None => LossChoice::unread(self.tol, self.model == Model::LeastSquares),
         };

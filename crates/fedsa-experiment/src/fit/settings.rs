@@ -198,6 +198,10 @@ pub struct FitSettings {
     /// Local steps in a round, of methods that have them; 10 by default
     #[arg(long, value_name = "H", help_heading = options::METHOD, value_parser = options::whole, hide_short_help = true)]
     pub local_steps: Option<u64>,
+    /// Secure sums: the server learns sums of what agents send and no single answer. The bound of each number that an agent sends
+    #[arg(long, value_name = "BOUND", help_heading = options::METHOD, hide_short_help = true)]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub secure_sums: Option<f64>,
     /// Seed of the run, of the partition, and of held-out rows
     #[arg(long, value_name = "SEED", help_heading = options::METHOD, default_value_t = 0, value_parser = options::whole, hide_short_help = true)]
     pub seed: u64,

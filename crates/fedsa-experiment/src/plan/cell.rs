@@ -167,7 +167,10 @@ impl PlannedCell {
         }
         let (uplink, link_files) = shared.link(&method).map_err(inside)?;
         let encodes = protocol(field, &*method.settings, &uplink).encodes();
-        let fits = uplink.check(field.agents(), field.dim(), encodes).and_then(|()| check_traces(&uplink, run.rounds));
+        let fits = uplink
+            .check(field.agents(), field.dim(), encodes)
+            .and_then(|()| check_traces(&uplink, run.rounds))
+            .and_then(|()| check_privacy(&uplink, run.rounds));
         fits.map_err(|e| link::located(&method.uplink, e).inside(&place))?;
         fedsa::round::check_needs(&*method.settings, field).map_err(|e| e.inside(&place))?;
         let refused = match check_link(field, &method, &uplink) {
@@ -258,6 +261,13 @@ fn start_of(
             (ResolvedStart::Fixed(theta), digest)
         }
     })
+}
+
+/// Refuses more rounds than the privacy of a link covers.
+fn check_privacy(uplink: &Uplink, rounds: u64) -> Result<()> {
+    let Some(privacy) = uplink.secure_sum().and_then(|sum| sum.privacy).filter(|privacy| rounds > privacy.rounds) else { return Ok(()) };
+    let what = format!("{}, and the run has {rounds} rounds, each of which is a release", privacy.rounds);
+    Err(Error::new("uplink.media.privacy.rounds", what, "as many rounds as the run, or fewer `rounds` in [run]"))
 }
 
 /// Refuses a link whose traces of delays are shorter than the run.

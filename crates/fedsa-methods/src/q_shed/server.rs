@@ -229,7 +229,7 @@ impl Server for QShedServer {
         if got.exchange == 0 {
             self.take(got.round, got.updates);
             let d = self.steps.theta.len();
-            let g = self.steps.see(got, Part::ExactGradient, self.held.weights.len(), d);
+            let g = self.steps.see(got, Part::ExactGradient, d);
             let p = direction(self.hessian(), &g);
             return self.steps.along(got.round, p);
         }

@@ -294,13 +294,13 @@ impl NewtonSteps {
         down
     }
 
-    /// Handles the agents' gradients, the part `gradient` of the first exchange; returns the mean of those that arrived. N is the number of
-    /// agents; all pairs of a Hessian are sent within `span` rounds.
-    pub fn see(&mut self, got: &Received<'_>, gradient: Part, agents: usize, span: usize) -> Vec<f64> {
+    /// Handles the agents' gradients, the part `gradient` of the first exchange; returns the mean of those that arrived. All pairs
+    /// of a Hessian are sent within `span` rounds.
+    pub fn see(&mut self, got: &Received<'_>, gradient: Part, span: usize) -> Vec<f64> {
         // If the downlink alters models, gradients are at the model that agents decoded.
         self.theta = got.down.part(Part::Model).to_vec();
         let g = got.mean(gradient);
-        let is_whole = got.updates.len() == agents;
+        let is_whole = got.arrived.is_empty();
         self.search.iter_mut().for_each(|search| search.begin(&g, is_whole));
         if let Some(trigger) = &mut self.trigger {
             trigger.see(got.round, is_whole.then(|| linalg::norm_sq(&g).sqrt()), span);

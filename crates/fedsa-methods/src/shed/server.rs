@@ -153,7 +153,7 @@ impl Server for ShedServer {
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == 0 {
             self.take(got.round, got.updates);
-            let g = self.steps.see(got, Part::Gradient, self.held.weights.len(), self.span);
+            let g = self.steps.see(got, Part::Gradient, self.span);
             let p = self.direction(&g);
             return self.steps.along(got.round, p);
         }

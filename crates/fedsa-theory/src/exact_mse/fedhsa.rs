@@ -12,7 +12,7 @@ use crate::stability::global_memory_map;
 use crate::symmetric::{congruence, pack, packed_index, packed_len};
 use crate::work;
 use fedsa::error::Result;
-use fedsa::linalg::Mat;
+use fedsa::linalg::{self, Mat};
 use fedsa::problem::systems::{Moments, System, Systems};
 
 /// The exact second moments of FedHSA under i.i.d. samples, `batch` of them averaged in each step (in no source).
@@ -35,7 +35,11 @@ use fedsa::problem::systems::{Moments, System, Systems};
 /// ```
 ///
 /// with `G_c(X) = E[dg_c X dg_c^T]`, `P_c(Z) = E[dPsi_c Z dPsi_c^T]`, and `T_c` the covariance that the steps after the first add. The
-/// bias tends to 0. Cost: one matrix of size (3d+1)^2/2 x d^2/2 for each distinct agent, once, then `(d+1)^4` per round.
+/// bias tends to 0.
+///
+/// Noise n of the sum of operators moves agent c by `Psi_c n`, so that it adds `alpha_g^2 (Psbar S Psbar^T + sum_c p_c^2 P_c(S))` with its
+/// covariance S; noise of the mean direction adds `alpha_g^2 E^2` times its covariance ([`FedHsaMse::with_noise`]). Cost: one matrix of
+/// size (3d+1)^2/2 x d^2/2 for each distinct agent, once, then `(d+1)^4` per round.
 #[derive(Debug, Clone)]
 pub struct FedHsaMse {
     root: Vec<f64>,
@@ -45,6 +49,10 @@ pub struct FedHsaMse {
     covariance: Mat<f64>,
     /// `m m^T -> Q(m m^T)`, packed d x packed (d+1).
     source: Mat<f64>,
+    /// The covariance that noise of variance 1 in each component of the sum of operators adds, packed.
+    by_operator: Vec<f64>,
+    /// `alpha_g^2 E^2`: the variance that noise of variance 1 in each component of the mean direction adds.
+    by_direction: f64,
 }
 
 /// The parts that all agents of a kind share. Maps act on packed matrices.
@@ -152,10 +160,23 @@ impl FedHsaMse {
             psi_noise += Scale(n * p * p) * &kinds[*kind].psi_noise;
             g_noise += Scale(n * p * p) * &kinds[*kind].g_noise;
         }
+        let identity = pack(d, |i, j| f64::from(i == j));
+        let (drift, spread) = (&psi * psi.transpose(), linalg::mat_vec(&psi_noise, &identity));
+        let by_operator = pack(d, |i, j| alpha * alpha * (drift[(i, j)] + spread[packed_index(i, j)]));
         source = Scale(alpha * alpha) * (source + psi_noise * g_noise);
         let round = global_memory_map(systems, setting);
         let covariance = congruence(&round) + source.get(.., ..packed_len(d));
-        Ok(Self { root, round, covariance, source })
+        Ok(Self { root, round, covariance, source, by_operator, by_direction: (alpha * setting.span()).powi(2) })
+    }
+
+    /// The same recursion with independent noise of these variances in each component of the sum of operators and of the mean direction.
+    #[must_use]
+    pub fn with_noise(mut self, operator: f64, direction: f64) -> Self {
+        let d = self.root.len();
+        let constant = self.source.col_as_slice_mut(packed_index(d, d));
+        constant.iter_mut().zip(&self.by_operator).for_each(|(to, added)| *to += operator * added);
+        (0..d).for_each(|i| constant[packed_index(i, i)] += direction * self.by_direction);
+        self
     }
 }
 

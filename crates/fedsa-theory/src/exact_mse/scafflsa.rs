@@ -54,8 +54,10 @@ struct Class {
 /// ```
 ///
 /// L is the mean round. `V_k` is the conditional covariance of a member's local phase, a linear map of the (u, x_c, 1) block of Y with
-/// `W_k` added to its x_c block. `B_k e` adds `alpha_g w_k e` to u and `(w_k - [j = k]) e / E` to `xbar_j`. Cost: one map for each
-/// distinct kind, once, then `O((K d)^2 d)` per round.
+/// `W_k` added to its x_c block. `B_k e` adds `alpha_g w_k e` to u and `(w_k - [j = k]) e / E` to `xbar_j`.
+///
+/// Noise n of the mean, where controls are made afresh, adds `alpha_g E n` to u and n to every control ([`ScafflsaMse::with_noise`]). Cost:
+/// one map for each distinct kind, once, then `O((K d)^2 d)` per round.
 #[derive(Debug, Clone)]
 pub struct ScafflsaMse {
     dim: usize,
@@ -68,6 +70,8 @@ pub struct ScafflsaMse {
     /// The conditional covariance of a local phase on `(u, 1, x)`, of every kind.
     noises: Vec<Mat<f64>>,
     root: Vec<f64>,
+    /// The variance of the noise in each component of the mean.
+    mean_noise: f64,
 }
 
 impl ScafflsaMse {
@@ -99,7 +103,20 @@ impl ScafflsaMse {
             .collect();
         let within = classes.iter().map(|c| Mat::<f64>::identity(d, d) - &gains[c.kind]).collect();
         let round = ControlVariates::of_groups(d, groups, setting);
-        Ok(Self { dim: d, setting: *setting, classes, round, within, noises, root })
+        Ok(Self { dim: d, setting: *setting, classes, round, within, noises, root, mean_noise: 0.0 })
+    }
+
+    /// The recursion with independent noise of this variance in each component of the mean of what agents send, `v_c - xi_c`, from which
+    /// they make their controls afresh (`rule = "afresh"`). The sum of the controls is then the noise of the last round.
+    #[must_use]
+    pub fn with_noise(self, variance: f64) -> Self {
+        let mean_noise = self.mean_noise + variance;
+        Self { round: self.round.made_anew(1.0), mean_noise, ..self }
+    }
+
+    /// Whether the weighted sum of the controls is 0 in every round.
+    fn conserves(&self) -> bool {
+        self.mean_noise == 0.0
     }
 
     /// The Lyapunov function of Theorem B.5 of \[S\], `E psi_t = E ||theta_t - theta*||^2 + (eta H)^2 E sum p_c ||xi_c - xi*_c||^2`,
@@ -185,6 +202,15 @@ impl ScafflsaMse {
             shared.push(with_mean);
         }
         let at = |block: usize| block * d..(block + 1) * d;
+        if self.mean_noise > 0.0 {
+            let added = self.mean_noise * now.y[(last, last)];
+            let by = |block: usize| if block == 0 { alpha * span } else { 1.0 };
+            for j in 0..=self.classes.len() {
+                for i in 0..=self.classes.len() {
+                    (0..d).for_each(|a| y[(i * d + a, j * d + a)] += by(i) * by(j) * added);
+                }
+            }
+        }
         let mut uu = y.get_mut(at(0), at(0));
         uu += Scale(alpha * alpha) * &total;
         for (j, gj) in shared.iter().enumerate() {
@@ -323,13 +349,13 @@ impl LinearMap for ScafflsaMse {
 }
 
 /// The map of second moments on the numbers that determine them. Symmetric matrices are packed. The mean control of the last class
-/// follows from the others, because their weighted sum is 0. The only agent of a class does not deviate from its mean.
+/// follows from the others where their weighted sum is 0. The only agent of a class does not deviate from its mean.
 struct Reduced(ScafflsaMse);
 
 impl Reduced {
-    /// The rows of Y without the last class: `(u, xbar_1 .. xbar_(K-1), 1)`.
+    /// The rows of Y, without the last class where it follows from the others: `(u, xbar_1 .. xbar_(K-1), 1)`.
     fn side(&self) -> usize {
-        self.0.side() - self.0.dim
+        self.0.side() - if self.0.conserves() { self.0.dim } else { 0 }
     }
 
     /// The row of Y for row i of the reduced state: the last class is before the final 1.
@@ -355,6 +381,12 @@ impl Reduced {
                 y[(self.place(i), self.place(j))] = x[packed_index(i, j)];
             }
         }
+        let mut within = self.0.no_deviations();
+        let rest = x[packed_len(side)..].chunks_exact(packed_len(d));
+        self.several().zip(rest).for_each(|(k, w)| within[k] = Mat::from_fn(d, d, |i, j| w[packed_index(i, j)]));
+        if !self.0.conserves() {
+            return Second { y, within };
+        }
         // xbar_K = -sum of w_k xbar_k / w_K, in the rows and then in the columns.
         let shares: Vec<f64> = self.0.classes[..last].iter().map(|class| -class.weight / self.0.classes[last].weight).collect();
         let from = (last + 1) * d;
@@ -369,9 +401,6 @@ impl Reduced {
                 y[(i, from + b)] = shares.iter().enumerate().map(|(k, share)| share * y[(i, (k + 1) * d + b)]).sum();
             }
         }
-        let mut within = self.0.no_deviations();
-        let rest = x[packed_len(side)..].chunks_exact(packed_len(d));
-        self.several().zip(rest).for_each(|(k, w)| within[k] = Mat::from_fn(d, d, |i, j| w[packed_index(i, j)]));
         Second { y, within }
     }
 }

@@ -1,5 +1,6 @@
 //! The source of the noise in a method's rounds, and its second moments.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::round::Round;
@@ -9,7 +10,7 @@ use crate::gauss_markov::GaussMarkov;
 use crate::markov::MarkovRule;
 use crate::work;
 use fedsa::error::Result;
-use fedsa::method::Drift;
+use fedsa::method::{ControlRule, Drift, MissingUpdate};
 use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::systems::{Moments, Systems};
 use fedsa::sampling::Law;
@@ -92,12 +93,21 @@ impl Forecast {
         controls: &InitialControls,
     ) -> Result<Box<dyn ExactMse>> {
         let (systems, setting, batch) = (round.systems, &round.setting, self.batch());
-        let given = || moments.ok_or_else(no_moments);
+        // With noise of the link alone.
+        let given = || -> Cow<'_, [Moments]> {
+            moments.map_or_else(|| Cow::Owned(systems.kinds.iter().map(Moments::of_mean).collect()), Cow::Borrowed)
+        };
         Ok(match (drift, round.delay()) {
             (Drift::Zero, None) => Box::new(FedLsaMse::arriving(systems, moments, setting, batch, &round.arrivals())?),
             (Drift::Zero, Some(delay)) => Box::new(DelayedMse::new(systems, moments, setting, batch, &round.arrivals(), delay)?),
-            (Drift::GlobalMemory { .. }, _) => Box::new(FedHsaMse::new(systems, given()?, setting, batch)?),
-            _ => Box::new(ScafflsaMse::new(systems, given()?, setting, batch, controls)?),
+            (Drift::GlobalMemory { .. }, _) => {
+                let noise = round.only_noise()?;
+                Box::new(FedHsaMse::new(systems, &given(), setting, batch)?.with_noise(noise, noise))
+            }
+            _ => {
+                let (clear, noise) = (ScafflsaMse::new(systems, &given(), setting, batch, controls)?, round.only_noise()?);
+                Box::new(if noise > 0.0 { clear.with_noise(noise) } else { clear })
+            }
         })
     }
 
@@ -113,6 +123,21 @@ impl Forecast {
             if self.field.dim() > EXACT_DIM { Err(unknown(&format!("more than {EXACT_DIM} features"))) } else { Ok(()) }
         } else {
             self.moments_known()
+        }
+    }
+
+    /// Checks that second moments of a method with memory have a closed form over the link.
+    pub(super) fn memory_known(&self, round: &Round<'_>) -> Result<()> {
+        let noise = round.only_noise()?;
+        if noise == 0.0 || !matches!(self.shape.drift, Drift::ControlVariate { .. }) {
+            return Ok(());
+        }
+        match self.lost {
+            MissingUpdate::Controls(ControlRule::Afresh) => Ok(()),
+            MissingUpdate::Controls(ControlRule::Literal) => {
+                Err(unknown("control variates are kept to the letter and accumulate the noise, so that the error grows in every round"))
+            }
+            _ => Err(unknown("control variates contain the noise of what agents sent, unless they are made afresh (`rule`)")),
         }
     }
 
@@ -148,8 +173,8 @@ impl Forecast {
         match rule {
             MarkovRule::FedLsa => self.plain_known(round)?,
             MarkovRule::FedHsa | MarkovRule::Scafflsa => {
-                round.is_plain()?;
-                self.moments_known()?;
+                self.memory_known(round)?;
+                self.plain_known(round)?;
             }
         }
         Ok(NoiseSource::Independent)

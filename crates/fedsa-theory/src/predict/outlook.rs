@@ -166,8 +166,8 @@ impl MeanSquareRadius {
                 (kinds.saturating_mul(packed(d).saturating_pow(3)), round.delay().map_or(0, |(delay, _)| d * (delay + 1)))
             }
             rule => {
-                round.is_plain()?;
-                if of.sampling.kind != Law::Iid {
+                of.memory_known(&round)?;
+                if of.sampling.kind == Law::Markov {
                     of.moments_known()?;
                 }
                 (

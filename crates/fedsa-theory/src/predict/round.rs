@@ -53,6 +53,19 @@ impl Round<'_> {
         Err(unknown("the mean-square error of methods with memory, unless all agents participate over a clear link"))
     }
 
+    /// The variance of the noise in each component of the mean, where the link does nothing else: every message arrives at once and
+    /// unchanged, from all agents.
+    ///
+    /// # Errors
+    /// Where it does something else, as [`Round::is_plain`].
+    pub(super) fn only_noise(&self) -> Result<f64> {
+        let LinkLaw { gain, gain_square, ref delay, only_mean, .. } = *self.link;
+        if self.few.is_none() && gain == 1.0 && gain_square == 1.0 && delay.is_none() && only_mean.is_none() {
+            return Ok((self.link.noise_in_mean(&self.systems.weights) / self.agents() as f64).powi(2));
+        }
+        self.is_plain().map(|()| 0.0)
+    }
+
     /// FedLSA's mean round with the mean gain of the link.
     pub(super) fn plain(&self) -> Result<FedLsaMean> {
         FedLsaMean::new(self.systems, &self.setting.with_server_step(self.setting.server_step * self.link.gain)?)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Forecast, unknown};
 use crate::link::LinkLaw;
 use fedsa::error::Result;
-use fedsa::method::{Drift, MethodShape, MissingUpdate};
+use fedsa::method::{ControlRule, Drift, MethodShape, MissingUpdate};
 use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
@@ -63,8 +63,22 @@ impl Forecast {
     /// The same forecast over another link.
     #[must_use]
     pub fn with_link(self, law: LinkLaw) -> Self {
-        let lost = if law.gain == 1.0 { MissingUpdate::Zero } else { self.lost };
+        let lost = if law.delivers() { MissingUpdate::Zero } else { self.lost };
         Self { link: Arc::new(Ok(law)), lost, ..self }
+    }
+
+    /// The same forecast where the server gets the mean of an exchange with noise of this variance in each component, besides that of the
+    /// link: a private release. Control variates are made afresh.
+    ///
+    /// # Errors
+    /// When the link's effect on the mean of a round is not known.
+    pub fn with_release_noise(self, variance: f64) -> Result<Self> {
+        let mut law = self.link()?.clone();
+        let asked = self.shape.participants.map_or(self.agents(), |m| m.min(self.agents()));
+        law.receiver_noise = law.receiver_noise.hypot(asked as f64 * variance.sqrt());
+        let controls = matches!(self.shape.drift, Drift::ControlVariate { .. });
+        let lost = if controls { MissingUpdate::Controls(ControlRule::Afresh) } else { self.lost };
+        Ok(Self { link: Arc::new(Ok(law)), lost, ..self })
     }
 
     /// The same forecast over a clear link.
@@ -100,7 +114,7 @@ impl Forecast {
     }
 
     /// The number of agents.
-    pub(super) fn agents(&self) -> usize {
+    pub(crate) fn agents(&self) -> usize {
         self.others.as_ref().map_or_else(|| self.field.agents(), |systems| systems.weights.len())
     }
 

@@ -7,18 +7,16 @@ use crate::linalg::norm_sq;
 use crate::message::{Body, Message, Part};
 use crate::protocol::{are_finite, refused};
 use crate::record::Sent;
-use crate::server::ClientUpdate;
 
 impl Coordinator {
     /// Whether an agent may still answer, without regard to marks.
     pub(crate) fn standing(&self, agent: usize) -> AgentStatus {
-        let late = self.state.outstanding.oldest(agent).map(|round| AgentStatus::Late { round });
         if self.is_excluded(agent) {
             return AgentStatus::Excluded;
         }
         match self.place_of(agent) {
-            Err(_) => late.unwrap_or(AgentStatus::NotAsked),
-            Ok(_) if self.state.absent.binary_search(&agent).is_ok() => late.unwrap_or(AgentStatus::Unreachable),
+            Err(_) => AgentStatus::NotAsked,
+            Ok(_) if self.state.absent.binary_search(&agent).is_ok() => AgentStatus::Unreachable,
             Ok(at) if self.state.replies.of(at).is_some() => AgentStatus::Answered,
             Ok(_) => AgentStatus::Awaited,
         }
@@ -26,6 +24,9 @@ impl Coordinator {
 
     /// The weight of the open question's participants, and of those whose answers count.
     pub(crate) fn weight_answered(&self) -> (f64, f64) {
+        if let Some(weight) = self.weight_of_masked() {
+            return weight;
+        }
         let (asked, weights) = (self.asked(), self.federation.weights());
         let has_answered = |i: usize| self.state.replies.of(i).is_some();
         let answered = asked.iter().enumerate().filter(|(i, _)| has_answered(*i)).map(|(_, c)| weights[*c]).sum();
@@ -34,12 +35,16 @@ impl Coordinator {
 
     /// The point that the open question is about: its model, or the iterate if agents answer with systems.
     pub(crate) fn point(&self) -> Option<&[f64]> {
-        let has_systems = self.protocol.wanted(self.state.ask.down.exchange).iter().any(|want| want.part == Part::System);
-        if has_systems { Some(self.theta()) } else { self.state.ask.down.find(Part::Model)?.numbers() }
+        let down = &self.asked_about().down;
+        let has_systems = self.protocol.wanted(down.exchange).iter().any(|want| want.part == Part::System);
+        if has_systems { Some(self.theta()) } else { down.find(Part::Model)?.numbers() }
     }
 
     /// The norm of `sum p_c x_c / sum p_c` over the accepted answers to the open question, with the part x.
     pub(crate) fn mean_answer(&self) -> Option<(Part, f64)> {
+        if self.is_masked {
+            return self.mean_of_masked();
+        }
         let vectors = [Part::Operator, Part::Gradient, Part::ExactGradient, Part::Direction, Part::System];
         let replies = self.state.replies.each();
         let answers = || self.asked().iter().zip(replies).filter_map(|(c, reply)| Some((*c, &reply.as_ref()?.parts)));
@@ -77,37 +82,6 @@ impl Coordinator {
         }
     }
 
-    /// Whether an agent's answer to an earlier question may still arrive and count late.
-    pub(crate) fn awaits_late(&self, agent: usize, round: u64, exchange: u8) -> bool {
-        self.state.outstanding.has(round, exchange, agent)
-    }
-
-    /// Accepts an answer to an earlier question: it counts when the next exchange with its number closes. `len` is its number of bytes on
-    /// the wire.
-    ///
-    /// # Errors
-    /// When it is not awaited, not an answer of this method, or too late.
-    pub(crate) fn take_late(&mut self, agent: usize, (round, exchange): (u64, u8), parts: Vec<(Part, Body)>, len: usize) -> Result<()> {
-        let (parts, is_diverged) = self.checked_parts(exchange, parts)?;
-        let is_ahead = self.is_open() && exchange >= self.state.ask.down.exchange;
-        let due = if is_ahead { self.state.opened - 1 } else { self.state.opened };
-        let latest = self.latest().unwrap_or(0);
-        if due - round > latest {
-            return Err(refused(
-                format!("an answer that is {} rounds late", due - round),
-                &format!("answers at most {latest} rounds late"),
-            ));
-        }
-        let gain = self.state.outstanding.take(round, exchange, agent);
-        let gain = gain.ok_or_else(|| refused(format!("an answer of agent {agent} that is not awaited"), "answers that are awaited"))?;
-        self.count(&parts, is_diverged, len);
-        if gain != 0.0 {
-            let update = ClientUpdate { agent, answers: round, weight: self.federation.weights()[agent] * gain, parts };
-            self.state.end.mail.post(exchange, due, update);
-        }
-        Ok(())
-    }
-
     /// Checks that the open question is to this agent; returns its place among the participants.
     ///
     /// # Errors
@@ -130,14 +104,17 @@ impl Coordinator {
     pub(crate) fn check(&self, agent: usize, parts: Vec<(Part, Body)>, len: usize) -> Result<Checked> {
         let at = self.place_of(agent)?;
         let (parts, is_diverged) = self.checked_parts(self.state.ask.down.exchange, parts)?;
+        self.check_seeds(agent, &parts)?;
         Ok(Checked { at, parts, is_diverged, len })
     }
 
     /// The parts of an answer for the server half, and whether the agent's numbers are no longer finite.
     pub(super) fn checked_parts(&self, exchange: u8, mut parts: Vec<(Part, Body)>) -> Result<(Vec<(Part, Body)>, bool)> {
-        let is_diverged = matches!(parts[..], [(Part::Diverged, _)]);
+        let is_diverged = matches!(parts[..], [(Part::Diverged, _)]) && !self.is_masked;
         if is_diverged {
             parts = self.protocol.diverged_answer(exchange);
+        } else if self.is_masked {
+            self.protocol.check_masked(exchange, &parts)?;
         } else {
             self.protocol.check_answer(exchange, &parts)?;
             self.server.accepts(exchange, &parts)?;
@@ -148,7 +125,8 @@ impl Coordinator {
     /// Counts an answer of `len` bytes. Numbers that are no longer finite were not sent.
     pub(super) fn count(&mut self, parts: &[(Part, Body)], is_diverged: bool, len: usize) {
         let mut sent = Sent::default();
-        sent.message(len, if is_diverged { &[] } else { parts }, self.federation.dim());
+        let masked = self.is_masked.then(|| self.protocol.diverged_answer(self.state.ask.down.exchange));
+        sent.message(len, if is_diverged { &[] } else { masked.as_deref().unwrap_or(parts) }, self.federation.dim());
         self.state.ledger.up(&sent);
     }
 

@@ -57,11 +57,6 @@ pub enum AgentStatus {
     Excluded,
     /// It has no open question.
     NotAsked,
-    /// It has no open question, but late answers would still count, the oldest one to `round`.
-    Late {
-        /// The round.
-        round: u64,
-    },
 }
 
 /// The answers to the open question.

@@ -17,14 +17,11 @@ mod answers;
 mod delayed;
 mod faults;
 mod handed_in;
-mod outstanding;
-mod recorded;
 mod regrouped;
 mod replies;
 mod saved;
 pub(crate) mod server_end;
-
-use std::sync::Arc;
+mod unmasking;
 
 use faer::Mat;
 
@@ -35,18 +32,16 @@ use crate::message::{MAX_ROUNDS, Message, PART_HEADER_BYTES};
 use crate::protocol::Protocol;
 use crate::random::ALL;
 use crate::record::{Ledger, Output};
+use crate::secure::Grid;
 use crate::server::{Broadcast, ClientUpdate, Next, PerRecipient, Server};
-use crate::uplink::stage::Delay;
-use crate::uplink::{MessageKey, Uplink};
+use crate::uplink::MessageKey;
 use acknowledged::Acknowledged;
-use outstanding::Outstanding;
 use server_end::{OfExchange, ServerEnd, asked_weight};
+use unmasking::{MaskedSum, Unmasking};
 
 pub use faults::Exclusion;
 pub use handed_in::{Accepted, AgentStatus, Refusal};
 pub(crate) use handed_in::{Replies, Reply};
-pub(crate) use recorded::Replay;
-pub use recorded::{ArrivalRecord, ExchangeArrivals};
 pub(crate) use saved::Saved;
 
 /// The iterates have diverged once `||theta||` exceeds this times `1 + max(||theta_0||, ||theta*||)`.
@@ -88,8 +83,10 @@ pub struct Coordinator {
     keeps_letters: bool,
     /// The refused answers since the round was opened.
     refusals: Vec<Refusal>,
-    /// The replayed record of nodes, if any.
-    replay: Option<Arc<Replay>>,
+    /// The grid of secure sums, if the link has them.
+    grid: Option<Grid>,
+    /// Whether answers arrive masked: at a server of nodes. In one process they are only counted as if.
+    is_masked: bool,
 }
 
 /// The saved state, except the server half's.
@@ -113,12 +110,12 @@ struct State {
     end: ServerEnd,
     /// The counted answers, if agents must know them.
     acknowledged: Acknowledged,
-    /// Answers that may still arrive and count late.
-    outstanding: Outstanding,
     /// Excluded agents.
     exclusions: Vec<Exclusion>,
-    /// The record of arrivals since the last call, if recorded.
-    record: Option<ArrivalRecord>,
+    /// The masked sum that the open question unmasks.
+    masked: Option<MaskedSum>,
+    /// Numbers that agents clipped to the bound of secure sums.
+    clipped: u64,
 }
 
 impl Coordinator {
@@ -143,9 +140,9 @@ impl Coordinator {
             diverged: None,
             end: ServerEnd::new(federation.uplink(), seed, n),
             acknowledged: Acknowledged::default(),
-            outstanding: Outstanding::default(),
             exclusions: Vec::new(),
-            record: None,
+            masked: None,
+            clipped: 0,
         };
         Ok(Self {
             protocol,
@@ -158,7 +155,8 @@ impl Coordinator {
             updates: Vec::new(),
             keeps_letters: false,
             refusals: Vec::new(),
-            replay: None,
+            grid: federation.grid(),
+            is_masked: false,
             federation: federation.clone(),
         })
     }
@@ -166,31 +164,6 @@ impl Coordinator {
     /// Keeps arriving answers for [`Coordinator::updates`].
     pub(crate) fn keep_letters(&mut self) {
         self.keeps_letters = true;
-    }
-
-    /// Records which answers arrive from now on ([`Coordinator::take_arrivals`]). Saved states contain the record.
-    pub(crate) fn record_arrivals(&mut self) {
-        self.state.record.get_or_insert_default();
-    }
-
-    /// Removes and returns the record since the last call; empty without recording.
-    pub(crate) fn take_arrivals(&mut self) -> ArrivalRecord {
-        self.state.record.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Replays recorded arrivals.
-    pub(crate) fn replay(&mut self, replay: Arc<Replay>) {
-        self.replay = Some(replay);
-    }
-
-    /// The replayed record, if any.
-    pub(crate) fn replayed(&self) -> Option<&Arc<Replay>> {
-        self.replay.as_ref()
-    }
-
-    /// The largest lateness in rounds, over a link with the law `network`.
-    fn latest(&self) -> Option<u64> {
-        self.uplink().late().filter(|late| late.is_of_network()).map(Delay::max)
     }
 
     /// The federation.
@@ -312,12 +285,6 @@ impl Coordinator {
         self.state.absent.is_empty()
     }
 
-    /// The unreachable participants: their places among [`Coordinator::asked`], and their numbers.
-    pub(crate) fn missed(&self) -> impl Iterator<Item = (usize, usize)> {
-        let absent = &self.state.absent;
-        self.asked().iter().copied().enumerate().filter(|(_, c)| absent.binary_search(c).is_ok())
-    }
-
     /// The agents that may still answer the open question.
     pub fn awaited(&self) -> impl Iterator<Item = usize> {
         let is_open = self.is_open();
@@ -334,10 +301,6 @@ impl Coordinator {
         self.place_of(agent).is_ok_and(|at| self.state.replies.of(at).is_some())
     }
 
-    fn uplink(&self) -> &Uplink {
-        self.federation.uplink()
-    }
-
     /// Opens the next round with a question. An open round ends with the answers accepted so far. `available` are the reachable agents in
     /// any order, all if absent. Unreachable participants get no question, and their answers count as missing. After divergence or
     /// [`MAX_ROUNDS`] rounds, the result is [`Step::RoundOver`].
@@ -351,9 +314,6 @@ impl Coordinator {
             return Step::RoundOver;
         }
         let ask = self.server.open(self.state.opened);
-        if let Some(latest) = self.latest() {
-            self.state.outstanding.forget_before(self.state.opened.saturating_sub(latest));
-        }
         self.state.opened += 1;
         self.state.absent.clear();
         if available.is_some() || !self.state.exclusions.is_empty() {
@@ -418,12 +378,19 @@ impl Coordinator {
         }
         let (next, are_finite) = match std::mem::replace(&mut self.state.replies, Replies::none()) {
             Replies::Sum { sum, arrived } => {
+                let (sum, arrived) = self.if_enough(sum, arrived);
                 self.acknowledge(&arrived);
-                self.receive_sum(sum, &arrived)
+                self.receive_sums(sum, &arrived)
             }
             Replies::Each(mut each) => {
                 each.resize(self.asked().len(), None);
-                self.receive(each)
+                match self.is_masked {
+                    true => match self.receive_masked(each) {
+                        Unmasking::Ask(ask) => return self.send(ask, Step::Ask),
+                        Unmasking::Sums(sum, arrived) => self.receive_sums(sum, &arrived),
+                    },
+                    false => self.receive(each),
+                }
             }
         };
         match next {
@@ -442,8 +409,8 @@ impl Coordinator {
 
     /// Gives the server half the single answers that arrived; also returns whether their numbers are finite.
     fn receive(&mut self, replies: Vec<Option<Reply>>) -> (Next, bool) {
-        let Self { federation, protocol, server, everyone, state, replay, refusals, .. } = self;
-        let State { ask, end, absent, outstanding, exclusions, record, .. } = state;
+        let Self { federation, protocol, server, everyone, state, refusals, .. } = self;
+        let State { ask, end, absent, exclusions, .. } = state;
         let asked = ask.to.as_deref().unwrap_or(everyone);
         let at = MessageKey { seed: federation.seed(), round: ask.down.round, exchange: ask.down.exchange, agent: ALL };
         let wanted = protocol.wanted(at.exchange);
@@ -453,24 +420,16 @@ impl Coordinator {
             wanted,
             weights: federation.weights(),
             asked,
-            replay: replay.as_deref(),
+            grid: self.grid,
             rules: federation.rules(),
             // More than half of the agents must stay.
             most_faults: (everyone.len().saturating_sub(1) / 2).saturating_sub(exclusions.len()),
         };
-        let arrivals = end.take(&of, replies, |agent, gain| {
-            if absent.binary_search(&agent).is_err() {
-                outstanding.miss(at.round, at.exchange, agent, gain);
-            }
-        });
-        if let Some(record) = record {
-            record.exchanges.push(arrivals.recorded(at, absent.clone()));
-        }
+        let arrivals = end.take(&of, replies);
         for (agent, reason) in &arrivals.faults {
             let (round, exchange, what) = (at.round, at.exchange, reason.to_string());
             exclusions.push(Exclusion { agent: *agent, round, exchange, reason: what });
             refusals.push(Refusal { agent: *agent, round, exchange, reason: reason.clone() });
-            outstanding.forget(*agent);
             // An excluded agent gets no further question in this round.
             if let Err(place) = absent.binary_search(agent) {
                 absent.insert(place, *agent);
@@ -483,6 +442,7 @@ impl Coordinator {
             false => Next::Done { tell: None },
         };
         self.acknowledge(&arrivals.arrived);
+        self.count_unmasking(&arrivals.arrived);
         if self.keeps_letters {
             self.updates = arrivals.updates;
         }

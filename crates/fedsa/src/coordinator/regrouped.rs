@@ -20,7 +20,7 @@ impl Coordinator {
             let what = "a method whose messages change with the number of agents, because all take part or no longer all";
             return Err(Error::new("participants", what, "fewer participants than agents, before and after"));
         }
-        let State { opened, ledger, output, diverged, end, acknowledged, exclusions, record, .. } = self.state.clone();
+        let State { opened, ledger, output, diverged, end, acknowledged, exclusions, clipped, .. } = self.state.clone();
         next.server = federation.method().server(&setting);
         if let Some(state) = self.server.regrouped(from, federation.weights()) {
             next.server.restore(&state)?;
@@ -35,10 +35,9 @@ impl Coordinator {
         next.state.acknowledged = acknowledged.regrouped(from);
         let moved = |one: Exclusion| Some(Exclusion { agent: from.iter().position(|old| *old == Some(one.agent))?, ..one });
         let exclusions = exclusions.into_iter().filter_map(moved).collect();
-        let record = record.map(|_| Default::default());
         let fresh = next.state;
-        next.state = State { opened, ledger, output, diverged, exclusions, record, ..fresh };
-        next.keeps_letters = self.keeps_letters;
+        next.state = State { opened, ledger, output, diverged, exclusions, clipped, ..fresh };
+        (next.keeps_letters, next.is_masked) = (self.keeps_letters, self.is_masked);
         Ok(next)
     }
 

@@ -4,6 +4,7 @@ use super::handed_in::{Replies, Reply};
 use super::{Coordinator, State, asked_weight};
 use crate::error::Result;
 use crate::message::Part;
+use crate::protocol::ReplySpec;
 use crate::random::ALL;
 use crate::record::Sent;
 use crate::server::{Next, Received};
@@ -13,7 +14,7 @@ impl Coordinator {
     /// Whether the sum of the answers to the open question is enough: no rule needs single ones, and none is late.
     pub(crate) fn wants_sum(&self) -> bool {
         let exchange = self.state.ask.down.exchange;
-        self.adds_up && self.replay.is_none() && !self.federation.rules().need_single_answers() && !self.protocol.wants_each(exchange)
+        self.adds_up && !self.federation.rules().need_single_answers() && !self.protocol.wants_each(exchange)
     }
 
     /// The factors by which participants' answers arrive, for the caller that sums them; `None` over a clear link. Call this once per
@@ -69,15 +70,18 @@ impl Coordinator {
         (!keeps_copies && !self.state.absent.is_empty()).then(|| self.recipients().collect())
     }
 
-    /// Gives the server half the sum of the answers with the receiver's noise; also returns whether its numbers are finite.
-    pub(super) fn receive_sum(&mut self, mut sum: Vec<f64>, arrived: &[bool]) -> (Next, bool) {
-        let (n, weight, part) = (self.asked().len(), asked_weight(self.federation.weights(), self.asked()), self.wanted());
+    /// Gives the server half the sums of the answers, one part after the other, with the receiver's noise; also returns whether their
+    /// numbers are finite.
+    pub(super) fn receive_sums(&mut self, mut all: Vec<f64>, arrived: &[bool]) -> (Next, bool) {
+        let (n, weight) = (self.asked().len(), asked_weight(self.federation.weights(), self.asked()));
         let (federation, down) = (&self.federation, &self.state.ask.down);
         let (round, exchange) = (down.round, down.exchange);
         let at = MessageKey { seed: federation.seed(), round, exchange, agent: ALL };
-        federation.uplink().receive(at, &mut [&mut sum[..]], n, weight);
-        let sums = [(part, &sum[..])];
+        federation.uplink().receive(at, &mut [&mut all[..]], n, weight);
+        let mut rest = &all[..];
+        let sum_of = |want: &ReplySpec| rest.split_off(..want.len.largest()).map(|sum| (want.part, sum));
+        let sums: Vec<(Part, &[f64])> = self.protocol.wanted(exchange).iter().filter_map(sum_of).collect();
         let got = Received { round, exchange, down, sums: &sums, asked: weight, arrived, updates: &[] };
-        (self.server.receive(&got), sum.iter().all(|x| x.is_finite()))
+        (self.server.receive(&got), all.iter().all(|x| x.is_finite()))
     }
 }

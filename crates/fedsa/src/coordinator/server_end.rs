@@ -5,15 +5,14 @@ use serde::{Deserialize, Serialize};
 use super::delayed::DelayedUpdates;
 use super::faults::{self, Medians};
 use super::handed_in::Reply;
-use super::recorded::{ExchangeArrivals, Replay};
 use crate::error::Error;
 use crate::federation::rules::{AnswerRules, MissingAnswers};
-use crate::message::{Message, Part};
+use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::{Gather, ReplySpec, are_finite};
 use crate::random::{Key, Purpose};
+use crate::secure::Grid;
 use crate::server::{ClientUpdate, Received};
-use crate::uplink::stage::Delay;
 use crate::uplink::{MessageKey, Uplink};
 
 /// The state of a link's server end, from round to round.
@@ -35,8 +34,6 @@ pub(crate) struct Arrivals {
     pub arrived: Vec<bool>,
     /// The answers, in the agents' order.
     pub updates: Vec<ClientUpdate>,
-    /// The senders of arrived answers and the answered rounds, including faulty answers.
-    came: Vec<(usize, u64)>,
     /// The agents with faulty answers, and the reasons.
     pub faults: Vec<(usize, Error)>,
     /// Whether the server half wants a part of each agent.
@@ -53,8 +50,8 @@ pub(crate) struct OfExchange<'a> {
     pub weights: &'a [f64],
     /// The participants.
     pub asked: &'a [usize],
-    /// The replayed record of nodes, if any.
-    pub replay: Option<&'a Replay>,
+    /// The grid of secure sums, if the link has them.
+    pub grid: Option<Grid>,
     pub rules: &'a AnswerRules,
     /// The largest number of agents that may be excluded now.
     pub most_faults: usize,
@@ -77,15 +74,10 @@ impl ServerEnd {
         asked.iter().map(gain).collect()
     }
 
-    /// Passes answers over the media: `replies` has one entry for each participant, `None` if it sent none. Over a link with the law
-    /// `network`, calls `miss` with each agent without an answer and with its message's factor.
-    pub fn take(&mut self, of: &OfExchange<'_>, replies: Vec<Option<Reply>>, mut miss: impl FnMut(usize, f64)) -> Arrivals {
+    /// Passes answers over the media: `replies` has one entry for each participant, `None` if it sent none.
+    pub fn take(&mut self, of: &OfExchange<'_>, replies: Vec<Option<Reply>>) -> Arrivals {
         let gains = self.gains(of.uplink, of.at, of.asked);
-        let is_awaited = of.replay.is_none() && of.uplink.late().is_some_and(Delay::is_of_network);
         let update = |((reply, c), gain): ((Option<Reply>, &usize), f64)| {
-            if reply.is_none() && is_awaited {
-                miss(*c, gain);
-            }
             let Reply { round, parts } = reply.filter(|_| gain != 0.0)?;
             Some(ClientUpdate { agent: *c, answers: round, weight: of.weights[*c] * gain, parts })
         };
@@ -96,25 +88,21 @@ impl ServerEnd {
     /// Delivers the answers that the media did not lose, one entry for each participant. Late ones wait for their round, sums have a fixed
     /// order, and the receiver's noise is added.
     fn arrive(&mut self, of: &OfExchange<'_>, mut updates: Vec<Option<ClientUpdate>>) -> Arrivals {
-        let OfExchange { uplink, at, wanted, weights, asked, replay, rules, most_faults } = *of;
+        let OfExchange { uplink, at, wanted, weights, asked, grid, rules, most_faults } = *of;
         let MessageKey { round, exchange, .. } = at;
         let mut arrived = Vec::new();
         if let Some(late) = uplink.late() {
             let key = Key::new(at.seed, Purpose::Delay, round);
             for update in updates.drain(..).flatten() {
-                let delay = match replay {
-                    Some(replay) => replay.delay(round, exchange, update.agent),
-                    None => Some(late.of(round, update.agent, &mut key.stream(update.agent))),
-                };
-                if let Some(delay) = delay {
-                    self.mail.post(exchange, round + delay, update);
-                }
+                let delay = late.of(round, update.agent, &mut key.stream(update.agent));
+                self.mail.post(exchange, round + delay, update);
             }
             updates.extend(self.mail.deliver(exchange, round).into_iter().map(Some));
-        } else if let Some(replay) = replay {
-            updates.iter_mut().for_each(|update| *update = update.take().filter(|x| replay.delay(round, exchange, x.agent).is_some()));
         }
-        let came = updates.iter().flatten().map(|update| (update.agent, update.answers)).collect();
+        if uplink.secure_sum().is_some_and(|sum| updates.iter().flatten().count() < sum.least_agents) {
+            // The masks of so few answers are not removed.
+            updates.fill(None);
+        }
         let faults = faults::remove(&mut updates, exchange, rules.faults, most_faults, &mut self.medians);
         if uplink.late().is_none() && !updates.iter().all(Option::is_some) {
             arrived = updates.iter().map(Option::is_some).collect();
@@ -122,6 +110,19 @@ impl ServerEnd {
         let is_summed = |part: Part| wanted.iter().any(|want| want.part == part && want.gather == Gather::Sum);
         for (part, body) in updates.iter_mut().flatten().flat_map(|update| &mut update.parts) {
             if is_summed(*part) { body.write_out() } else { part.settle(body) }
+        }
+        if let Some(grid) = grid {
+            for update in updates.iter_mut().flatten() {
+                let p = weights[update.agent];
+                update.weight = 1.0;
+                let noise = &mut MessageKey { agent: update.agent, ..at }.stream(Purpose::PrivacyNoise);
+                for (_, body) in &mut update.parts {
+                    let Body::Numbers(x) = body else { continue };
+                    let mut share = vec![0.0; x.len()];
+                    grid.add_share(p, x, noise, &mut share);
+                    *x = share;
+                }
+            }
         }
         let sums = wanted.iter().filter(|want| want.gather == Gather::Sum).map(|want| {
             let found = updates.iter().map(|update| update.as_ref().map(|update| (update.weight, update.part(want.part))));
@@ -131,16 +132,11 @@ impl ServerEnd {
         let noisy = &mut sums.iter_mut().map(|(_, x)| &mut x[..]).collect::<Vec<_>>();
         uplink.receive(at, noisy, asked.len(), asked_weight(weights, asked));
         let wants_each = wanted.iter().any(|want| want.gather == Gather::Each);
-        Arrivals { sums, arrived, updates: updates.into_iter().flatten().collect(), came, faults, wants_each }
+        Arrivals { sums, arrived, updates: updates.into_iter().flatten().collect(), faults, wants_each }
     }
 }
 
 impl Arrivals {
-    /// The record of these arrivals; `idle` are the agents that computed nothing.
-    pub fn recorded(&self, at: MessageKey, idle: Vec<usize>) -> ExchangeArrivals {
-        ExchangeArrivals { round: at.round, exchange: at.exchange, idle, arrived: self.came.clone() }
-    }
-
     /// The divisor of sums: the weight of the participants, or of the answers that arrived, if there are any.
     pub fn weight_of(&self, of: &OfExchange<'_>, missing: MissingAnswers) -> f64 {
         match missing {

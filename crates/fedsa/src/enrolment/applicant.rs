@@ -1,13 +1,11 @@
 //! The agent's side of enrolment.
 
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-
 use super::frame::{self, Kind};
 use super::{Application, ColumnSummary, FederationNotice, Invitation, Terms};
 use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::protocol::refused;
+use crate::secure::PublicKey;
 
 /// An agent that applies to take part.
 #[derive(Clone)]
@@ -26,43 +24,17 @@ pub struct Admission {
     pub agent: usize,
     /// The columns of all agents.
     pub columns: Vec<ColumnSummary>,
-    /// The mark of the admitted application ([`Applicant::apply_with`]).
-    pub mark: u64,
-}
-
-/// Marks of an agent's state and data. The admission repeats the application's marks, so the agent knows that the admission is for its
-/// present state and data.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Marks {
-    /// The mark of the state with which it applied ([`Applicant::apply_with`]).
-    #[serde(with = "postcard::fixint::le")]
-    pub state: u64,
-    /// The mark of the data with which it applied ([`Applicant::mark_of_data`]).
-    #[serde(with = "postcard::fixint::le")]
-    pub data: u64,
-}
-
-/// The mark of an agent's state of a federation: part of its application and repeated by its admission. An agent without a state has the
-/// mark 0.
-pub fn mark_of(state: &[u8]) -> u64 {
-    u64::from_le_bytes(*Sha256::digest(state).first_chunk().expect("32 bytes")).max(1)
 }
 
 impl Applicant {
-    /// The mark of the agent's data: a hash of its rows, columns, form and settings.
-    pub fn mark_of_data(&self) -> u64 {
-        mark_of(&frame::written(Kind::Application, &Application { agent: None, marks: Marks::default(), ..self.application.clone() }))
-    }
-
-    /// The marks of an application with a state whose mark is `state`.
-    pub fn marks(&self, state: u64) -> Marks {
-        Marks { state, data: self.mark_of_data() }
+    /// A hash of the agent's rows, columns, form and settings, which its admission repeats.
+    pub fn mark(&self) -> u64 {
+        self.application.mark()
     }
 
     /// Refuses an admission for other data.
-    pub(super) fn check_marks(&self, marks: Marks) -> Result<()> {
-        if marks.data == self.mark_of_data() {
+    pub(super) fn check_mark(&self, mark: u64) -> Result<()> {
+        if mark == self.mark() {
             return Ok(());
         }
         let help = "data with which the agent has applied: with others it applies anew, when the server invites it";
@@ -72,9 +44,16 @@ impl Applicant {
     /// An agent with this many rows, which may determine its weight.
     #[must_use]
     pub fn new(terms: &Terms, rows: u64) -> Self {
-        let (terms_of, marks) = (terms.hashes(), Marks::default());
-        let application =
-            Application { terms: terms_of, agent: None, rows, weighted: None, dim: None, columns: Vec::new(), form: None, marks };
+        let application = Application {
+            terms: terms.hashes(),
+            agent: None,
+            rows,
+            weighted: None,
+            dim: None,
+            columns: Vec::new(),
+            form: None,
+            key: None,
+        };
         Self { terms: terms.clone(), application }
     }
 
@@ -115,6 +94,13 @@ impl Applicant {
         self
     }
 
+    /// Sets its public key, which secure sums need.
+    #[must_use]
+    pub fn with_key(mut self, key: PublicKey) -> Self {
+        self.application.key = Some(key);
+        self
+    }
+
     /// Sets the form of the model's inputs and outputs, such as names of columns and classes. The text must be the same for all agents; the
     /// server keeps it with the weights ([`super::Membership::form`]).
     #[must_use]
@@ -136,17 +122,9 @@ impl Applicant {
     /// # Errors
     /// When the bytes are damaged or not an invitation of this version; when settings differ, which are named; as [`Applicant::check`].
     pub fn apply(&self, invitation: &[u8]) -> Result<Vec<u8>> {
-        self.apply_with(invitation, 0)
-    }
-
-    /// [`Applicant::apply`] of an agent with a state whose [mark](mark_of) is `mark`; on admission it starts again.
-    ///
-    /// # Errors
-    /// As [`Applicant::apply`].
-    pub fn apply_with(&self, invitation: &[u8], mark: u64) -> Result<Vec<u8>> {
-        let Invitation { terms } = frame::read(Kind::Invitation, invitation)?;
+        let Invitation { terms, .. } = frame::read(Kind::Invitation, invitation)?;
         self.application.terms.check(&terms)?;
-        written(&Application { marks: self.marks(mark), ..self.application.clone() })
+        written(&self.application)
     }
 
     /// Reads an admission.
@@ -157,18 +135,18 @@ impl Applicant {
     /// - The number is not the claimed one, although that exists.
     /// - The resulting federation differs from the server's.
     pub fn admitted(&self, bytes: &[u8]) -> Result<Admission> {
-        let FederationNotice { agent, weights, start, columns, run, digest, marks } = frame::read(Kind::Admission, bytes)?;
-        self.check_marks(marks)?;
+        let FederationNotice { agent, weights, start, columns, run, digest, keys, mark } = frame::read(Kind::Admission, bytes)?;
+        self.check_mark(mark)?;
         // A claimed number beyond the number of agents was replaced.
         let claimed = self.application.agent.filter(|own| (*own as usize) < weights.len());
         if agent as usize >= weights.len() || claimed.is_some_and(|own| own != agent) {
             return Err(refused(format!("agent number {agent} of {} agents", weights.len()), "this agent's number"));
         }
-        let federation = self.federation(&weights, start, &columns)?.of_run(run);
+        let federation = keyed(self.federation(&weights, start, &columns)?.of_run(run), keys)?;
         if federation.digest() != digest {
             return Err(refused("a federation with other settings", "one with this agent's settings"));
         }
-        Ok(Admission { federation, agent: agent as usize, columns, mark: marks.state })
+        Ok(Admission { federation, agent: agent as usize, columns })
     }
 
     /// The federation with this start, these columns and these weights.
@@ -181,6 +159,11 @@ impl Applicant {
         let federation = self.terms.federation(weights, start, columns).map_err(|e| refused(e.what.clone(), &e.help))?;
         if agreed { Ok(federation) } else { Err(refused("a federation with other settings", "one with this agent's settings")) }
     }
+}
+
+/// A federation with the announced public keys, if there are any.
+pub(super) fn keyed(federation: Federation, keys: Vec<PublicKey>) -> Result<Federation> {
+    if keys.is_empty() { Ok(federation) } else { federation.with_keys(keys).map_err(|e| refused(e.what.clone(), &e.help)) }
 }
 
 fn written(application: &Application) -> Result<Vec<u8>> {

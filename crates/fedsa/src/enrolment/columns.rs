@@ -47,12 +47,12 @@ pub enum ColumnContent {
 
 impl ColumnContent {
     /// The largest number of distinct categories, or labels.
-    pub(super) fn most_values(&self) -> usize {
+    fn most_values(&self) -> usize {
         if matches!(self, Self::Labels(_)) { MAX_CLASSES } else { MAX_LEVELS }
     }
 
     /// The error about too many values of a column.
-    pub(super) fn refused_values(&self, name: &str, n: usize) -> Error {
+    fn refused_values(&self, name: &str, n: usize) -> Error {
         let (what, accepted) = match self {
             Self::Labels(_) => ("labels", "1 to 10,000 labels of at most 1,000 bytes, all numbers or all names"),
             _ => ("categories", "1 to 1,000 categories of at most 1,000 bytes, all numbers or all texts"),
@@ -335,31 +335,12 @@ fn is_long(name: &str) -> bool {
     name.len() > LONGEST_NAME
 }
 
-/// The difference between two agents' columns, in words; `None` if names and types are the same in the same order.
+/// The first difference between two agents' columns, in words; `None` if names and types are the same in the same order.
 pub(super) fn difference(a: &[ColumnSummary], b: &[ColumnSummary]) -> Option<String> {
-    let said = |one: &ColumnSummary| format!("`{}` of {}", quoted(&one.name), one.form().1);
-    let lacks = |all: &[ColumnSummary], one: &ColumnSummary| all.iter().all(|other| other.name != one.name);
-    if a.len() != b.len() {
-        let more = match (b.iter().find(|one| lacks(a, one)), a.iter().find(|one| lacks(b, one))) {
-            (Some(own), _) => format!(", such as {}", said(own)),
-            (None, Some(missing)) => format!(", without {}", said(missing)),
-            (None, None) => String::new(),
-        };
-        return Some(format!("{} columns in place of {}{more}", b.len(), a.len()));
-    }
-    let at = a.iter().zip(b).position(|(a, b)| a.form() != b.form() && !a.may_be_coded_as(b))?;
-    Some(format!("column {} is {} in place of {}", at + 1, said(&b[at]), said(&a[at])))
-}
-
-/// A column whose categories are numbers for most agents and texts for this one, or vice versa, with an example of each.
-pub(super) fn two_codings<'a>(most: &'a [ColumnSummary], own: &'a [ColumnSummary]) -> Option<(&'a str, [&'a str; 2])> {
-    let of = |(most, own): (&'a ColumnSummary, &'a ColumnSummary)| {
-        let (ColumnContent::Categories(a), ColumnContent::Categories(b)) = (&most.content, &own.content) else { return None };
-        let is_one = most.name == own.name && a.are_numbers != b.are_numbers && !most.may_be_coded_as(own);
-        let example = |values: &'a DistinctValues| values.rows.keys().next().map(String::as_str);
-        is_one.then_some((most.name.as_str(), [example(a)?, example(b)?]))
-    };
-    most.iter().zip(own).find_map(of)
+    let is_same = |i: usize| matches!((a.get(i), b.get(i)), (Some(a), Some(b)) if a.form() == b.form() || a.may_be_coded_as(b));
+    let at = (0..a.len().max(b.len())).find(|i| !is_same(*i))?;
+    let said = |all: &[ColumnSummary]| all.get(at).map_or("none".into(), |one| format!("`{}` of {}", quoted(&one.name), one.form().1));
+    Some(format!("column {} is {} in place of {}", at + 1, said(b), said(a)))
 }
 
 /// A category, a label or a numbered column that `founded` lacks, in words.
@@ -428,8 +409,8 @@ mod tests {
             (unknown_value(&few, &names), unknown_value(&many, &few).unwrap()),
             (Some("column `y`: `1`".into()), "column `y`: `-1`".into())
         );
-        assert_eq!(difference(&a, &[]).unwrap(), "0 columns in place of 1, without `c` of categories that are texts");
-        assert_eq!(difference(&[], &few).unwrap(), "1 columns in place of 0, such as `y` of labels that are numbers");
+        assert_eq!(difference(&a, &[]).unwrap(), "column 1 is none in place of `c` of categories that are texts");
+        assert_eq!(difference(&[], &few).unwrap(), "column 1 is `y` of labels that are numbers in place of none");
         let numbers = vec![ColumnSummary::of_numbers("c", [1.0]).unwrap()];
         assert_eq!(difference(&a, &b), None);
         assert_eq!(difference(&a, &numbers).unwrap(), "column 1 is `c` of numbers in place of `c` of categories that are texts");

@@ -7,20 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::claim::check_later;
 use super::frame::{self, Kind};
-use super::outliers::{FAR_ENOUGH, beyond};
 use super::terms::TermsHashes;
 use super::{
-    Application, ColumnSummary, FederationNotice, Invitation, LONGEST_SENDER, Marks, OTHER_FORM, Terms, VERSION, announce, announce_to_new,
-    difference, unknown_value,
+    Application, ColumnSummary, FederationNotice, Invitation, LONGEST_SENDER, Terms, VERSION, announce, announce_to_new, unknown_value,
 };
 use crate::coordinator::Accepted;
 use crate::error::{Error, Result, quoted, require};
 use crate::federation::{AnswerRules, Federation};
 use crate::protocol::refused;
 use crate::saved::Layout;
+use crate::secure::PublicKey;
 
 /// Saved memberships.
-const LAYOUT: Layout = Layout { name: "membership", version: 6 };
+const LAYOUT: Layout = Layout { name: "membership", version: 8 };
 
 /// An agent that takes part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,18 +33,27 @@ pub struct Member {
     pub weighted: Option<f64>,
     /// The claimed number. No other agent joins with it, because two agents with one number would have the same data.
     claimed: Option<u32>,
-    /// The marks of its application, which its admission repeats.
-    marks: Marks,
+    /// The mark of its application, which its admission repeats.
+    mark: u64,
+    /// Its public key, for secure sums.
+    key: Option<PublicKey>,
 }
 
 impl Member {
+    /// The federation of these members with their public keys, if they have any.
+    pub(super) fn keyed(federation: Federation, members: &[Self]) -> Result<Federation> {
+        let keys: Vec<PublicKey> = members.iter().filter_map(|one| one.key).collect();
+        if keys.is_empty() { Ok(federation) } else { federation.with_keys(keys) }
+    }
+
     pub(super) fn new(sender: &str, application: &Application) -> Self {
         Self {
             sender: sender.to_string(),
             rows: application.rows,
             weighted: application.weighted,
             claimed: application.agent,
-            marks: application.marks,
+            mark: application.mark(),
+            key: application.key,
         }
     }
 }
@@ -84,8 +92,8 @@ pub struct Membership {
     agents: RangeInclusive<usize>,
     federation: Federation,
     state: State,
-    /// The columns by whose ranges features are scaled.
-    bounded: Vec<String>,
+    /// The largest share of the weight that one of several agents may have.
+    weight_cap: f64,
 }
 
 /// The saved state.
@@ -118,13 +126,34 @@ impl Membership {
         let (weights, start) = (federation.weights().to_vec(), federation.start().to_vec());
         let run = federation.run();
         let state = State { epoch: 0, members, weights, columns, form, start, waiting: Vec::new(), run };
-        Self { terms: terms.clone(), agents, federation, state, bounded: Vec::new() }
+        Self { terms: terms.clone(), agents, federation, state, weight_cap: 1.0 }
     }
 
-    /// Sets bounded columns: no agent joins whose range of one of them reaches a million times as far from the middle of the federation's
-    /// range as this range does ([`super::Enrolment::outliers`]).
-    pub fn with_bounded(self, columns: Vec<String>) -> Self {
-        Self { bounded: columns, ..self }
+    /// Sets the largest share of the weight that one of several agents may have when the federation is founded
+    /// ([`Membership::check_weights`]) and when it joins. An agent's rows are its own claim.
+    #[must_use]
+    pub fn with_weight_cap(self, share: f64) -> Self {
+        Self { weight_cap: share, ..self }
+    }
+
+    /// Refuses members of whom one has more than the largest share of the weight.
+    ///
+    /// # Errors
+    /// When there is one; names it.
+    pub fn check_weights(&self) -> Result<()> {
+        self.state.members.iter().try_for_each(|one| self.check_weight(one))
+    }
+
+    /// Refuses a member that would have too much weight beside the others.
+    fn check_weight(&self, one: &Member) -> Result<()> {
+        let others = self.state.members.iter().filter(|other| other.sender != one.sender).map(|other| (other.rows, other.weighted));
+        let rows: Vec<(u64, Option<f64>)> = std::iter::once((one.rows, one.weighted)).chain(others).collect();
+        let share = self.terms.weights(&rows)[0];
+        if rows.len() == 1 || share <= self.weight_cap {
+            return Ok(());
+        }
+        let what = format!("`{}`: {} rows, {:.4}% of the weight of all", quoted(&one.sender), one.rows, 100.0 * share);
+        Err(Error::data("data", what, format!("at most {}% for one agent; or a larger `weight_cap`", 100.0 * self.weight_cap)))
     }
 
     /// Sets the rules by which the server counts answers.
@@ -162,7 +191,7 @@ impl Membership {
 
     /// The invitation to agents that may join.
     pub fn invitation(&self) -> Vec<u8> {
-        frame::written(Kind::Invitation, &Invitation { terms: self.terms.hashes() })
+        frame::written(Kind::Invitation, &Invitation { terms: self.terms.hashes(), run: self.state.run })
     }
 
     /// The announcement to an agent that knows an earlier epoch of this federation.
@@ -179,13 +208,16 @@ impl Membership {
     /// When there is no agent with this number.
     pub fn admission(&self, agent: usize) -> Vec<u8> {
         let Self { federation, state, .. } = self;
-        let marks = state.members[agent].marks;
+        let mark = state.members[agent].mark;
         if state.epoch > 0 {
-            return announce_to_new(federation, agent, &state.columns, marks);
+            return announce_to_new(federation, agent, &state.columns, mark);
         }
         let (weights, start, columns) = (state.weights.clone(), state.start.clone(), state.columns.clone());
         let (run, digest) = (state.run, federation.digest());
-        frame::written(Kind::Admission, &FederationNotice { agent: agent as u32, weights, start, columns, run, digest, marks })
+        frame::written(
+            Kind::Admission,
+            &FederationNotice { agent: agent as u32, weights, start, columns, run, digest, keys: federation.keys().to_vec(), mark },
+        )
     }
 
     /// Takes an application for the next epoch. `sender` is the identity that the carrier has authenticated. A later application replaces
@@ -195,7 +227,6 @@ impl Membership {
     /// Nothing changes then.
     /// - The bytes are damaged, or not an application of this version.
     /// - Settings, columns or the dimension differ; the error names them.
-    /// - Its ranges are too wide ([`Membership::with_bounded`]).
     /// - The sender is already a member, or its number is taken.
     pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
         require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
@@ -205,6 +236,8 @@ impl Membership {
             return Err(refused("an application of an agent that takes part", "agents that do not take part yet"));
         }
         self.check_columns(&application)?;
+        let member = Member::new(sender, &application);
+        self.check_weight(&member).map_err(|e| refused(e.what.clone(), &e.help))?;
         let State { members, waiting, .. } = &mut self.state;
         let others = members.iter().chain(waiting.iter().filter(|one| one.sender != sender));
         if let Some((number, other)) =
@@ -213,7 +246,6 @@ impl Membership {
             let what = format!("agent number {number}, which is that of `{}`", quoted(&other.sender));
             return Err(refused(what, "a number that nobody else has"));
         }
-        let member = Member::new(sender, &application);
         if waiting.contains(&member) {
             return Ok(Accepted::Repeated);
         }
@@ -225,46 +257,13 @@ impl Membership {
     /// Checks that an application's columns, form and dimension fit the federation.
     fn check_columns(&self, application: &Application) -> Result<()> {
         let State { columns, form, .. } = &self.state;
-        if let Some(what) = difference(columns, &application.columns) {
+        let dim = application.dim.map(|_| self.federation.dim() as u32);
+        if let Some(what) = application.difference(&self.terms, (columns, form.as_deref(), dim)) {
             return Err(refused(what, "the columns with which the federation was founded"));
         }
         if let Some(what) = unknown_value(columns, &application.columns) {
             return Err(refused(what, "categories and labels of the agents with which the federation was founded"));
         }
-        if let Some(what) = self.bounded.iter().find_map(|name| beyond(columns, &application.columns, name)) {
-            return Err(refused(what, FAR_ENOUGH));
-        }
-        if application.form != *form {
-            return Err(refused(OTHER_FORM, "those with which the federation was founded"));
-        }
-        if let Some(dim) = application.dim.filter(|dim| *dim as usize != self.federation.dim()) {
-            return Err(refused(format!("{dim} components"), &format!("{} components, as the others", self.federation.dim())));
-        }
-        Ok(())
-    }
-
-    /// Takes a new application of a member whose state this server cannot continue. Its next [admission](Membership::admission), with the
-    /// mark of this application, makes it start again.
-    ///
-    /// # Errors
-    /// Nothing changes then.
-    /// - The bytes are damaged, or not an application of this version.
-    /// - Settings or columns differ; the error names them.
-    /// - The sender is not a member, or its rows or number have changed.
-    pub fn renew(&mut self, sender: &str, bytes: &[u8]) -> Result<()> {
-        check_later(sender, bytes, &self.state.columns, self.state.form.as_deref())?;
-        let application = Application::read(&self.terms, bytes)?;
-        if self.state.members.iter().any(|one| one.sender == sender) {
-            self.check_columns(&application)?;
-        }
-        let Some(member) = self.state.members.iter_mut().find(|one| one.sender == sender) else {
-            return Err(refused("an application of an agent that does not take part", "agents that take part"));
-        };
-        if (application.rows, application.weighted, application.agent) != (member.rows, member.weighted, member.claimed) {
-            let what = format!("an agent that has {} rows now, or another number", application.rows);
-            return Err(refused(what, &format!("its {} rows and its number", member.rows)));
-        }
-        member.marks = application.marks;
         Ok(())
     }
 
@@ -292,10 +291,9 @@ impl Membership {
         let members: Vec<Member> = next.collect();
         let rows: Vec<(u64, Option<f64>)> = members.iter().map(|one| (one.rows, one.weighted)).collect();
         let weights = self.terms.weights(&rows);
-        let federation = self.federation.next_epoch(weights.clone())?;
+        let federation = Member::keyed(self.federation.next_epoch(weights.clone())?, &members)?;
         let state = State { epoch: self.state.epoch + 1, members, weights, waiting: waiting.to_vec(), ..self.state.clone() };
-        let (terms, agents, bounded) = (self.terms.clone(), self.agents.clone(), self.bounded.clone());
-        Ok((Self { terms, agents, federation, state, bounded }, from))
+        Ok((Self { terms: self.terms.clone(), agents: self.agents.clone(), federation, state, weight_cap: self.weight_cap }, from))
     }
 
     /// The state as bytes, for a server that is restarted.
@@ -319,7 +317,9 @@ impl Membership {
             0 => Ok(founded),
             epoch => founded.at_epoch(state.weights.clone(), epoch),
         };
-        let federation = founded.map(|founded| founded.of_run(state.run)).and_then(at_epoch).map_err(|_| LAYOUT.foreign())?;
-        Ok(Self { terms: terms.clone(), agents, federation, state, bounded: Vec::new() })
+        let federation =
+            founded.map(|founded| founded.of_run(state.run)).and_then(at_epoch).and_then(|all| Member::keyed(all, &state.members));
+        let federation = federation.map_err(|_| LAYOUT.foreign())?;
+        Ok(Self { terms: terms.clone(), agents, federation, state, weight_cap: 1.0 })
     }
 }

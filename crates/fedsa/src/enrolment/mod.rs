@@ -14,9 +14,8 @@
 //! Agents that join later apply in the same way, and get [`announce_to_new`]; the others get [`announce`] ([`Membership`]). An agent that
 //! leaves for good sends a [`farewell`] in place of an answer.
 //!
-//! An agent with a state of a federation starts another one, or the same one again, only after it has answered an invitation. Its
-//! application has a [mark](mark_of) of that state, which the admission repeats, so copies of old messages delete no state. Its data also
-//! have a mark: an agent that was restarted on other data refuses the old admission.
+//! An agent with a state refuses messages of another federation, and of the same one before that state: only its operator discards a
+//! state. An admission repeats a mark of the application, so that an agent that was restarted on other data refuses it.
 //!
 //! Both ends then build the same [`Federation`], and nodes exchange the messages of rounds. The carrier of the bytes authenticates senders
 //! ([`Enrolment::take`]). The hashes protect against mistakes, not against attacks.
@@ -43,7 +42,6 @@
 //! ```
 
 mod applicant;
-mod candidates;
 mod claim;
 mod columns;
 mod epoch;
@@ -58,8 +56,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-pub use applicant::{Admission, Applicant, Marks, mark_of};
-pub use candidates::Candidates;
+pub use applicant::{Admission, Applicant};
 pub use claim::Claim;
 pub use columns::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues};
 pub use epoch::{announce, announce_to_new, announced, is_announcement, repeats};
@@ -71,14 +68,16 @@ pub use terms::Terms;
 use crate::coordinator::Accepted;
 use crate::error::{Error, Result, quoted, require};
 use crate::federation::Federation;
+use crate::federation::description::digest;
 use crate::protocol::refused;
 use crate::saved::Layout;
-use columns::{difference, joined, two_codings, unknown_value};
+use crate::secure::{KEY_BYTES, PublicKey};
+use columns::{difference, joined, unknown_value};
 use frame::Kind;
 use terms::TermsHashes;
 
 /// Saved enrolments.
-const LAYOUT: Layout = Layout { name: "enrolment", version: 7 };
+const LAYOUT: Layout = Layout { name: "enrolment", version: 9 };
 
 /// The largest length of a sender's name, in bytes.
 const LONGEST_SENDER: usize = 1_000;
@@ -89,8 +88,8 @@ const MAX_ROWS: u64 = u32::MAX as u64;
 /// The largest sum of an agent's row weights.
 const MAX_WEIGHT: f64 = 1e100;
 
-/// Describes an application of another form.
-const OTHER_FORM: &str = "data of another form: other columns, another number of them, other classes, or other scales of targets";
+/// The accepted columns, in words.
+const OF_MOST: &str = "the columns, types and forms of most agents, in the same order";
 
 /// The largest dimension in an application. An admission contains the start, and larger ones would exceed the length of messages.
 pub const MAX_COMPONENTS: u32 = (frame::LONGEST / 8) as u32;
@@ -99,6 +98,9 @@ pub const MAX_COMPONENTS: u32 = (frame::LONGEST / 8) as u32;
 #[derive(Serialize, Deserialize)]
 struct Invitation {
     terms: TermsHashes,
+    /// The number of the run ([`Federation::of_run`]).
+    #[serde(with = "postcard::fixint::le")]
+    run: u64,
 }
 
 /// An agent's application.
@@ -115,8 +117,8 @@ struct Application {
     columns: Vec<ColumnSummary>,
     /// The form of the agent's data ([`Applicant::with_form`]).
     form: Option<String>,
-    /// The marks that its admission repeats.
-    marks: Marks,
+    /// Its public key, for secure sums.
+    key: Option<PublicKey>,
 }
 
 impl Application {
@@ -128,7 +130,24 @@ impl Application {
         let application: Self = frame::read(Kind::Application, bytes)?;
         terms.hashes().check(&application.terms)?;
         application.check()?;
+        if application.key.is_some() != terms.has_secure_sums() {
+            let what = if terms.has_secure_sums() { "an application without a key" } else { "a key, and sums are not secure" };
+            return Err(refused(what, "a key of each agent if the link has secure-sum, and none otherwise"));
+        }
         Ok(application)
+    }
+
+    /// A hash of its rows, columns, form and settings, which its admission repeats.
+    fn mark(&self) -> u64 {
+        digest(&(&self.terms, (self.rows, self.weighted), self.dim, &self.columns, &self.form))
+    }
+
+    /// The first difference from these columns, this form and this dimension, in words.
+    fn difference(&self, terms: &Terms, (columns, form, dim): (&[ColumnSummary], Option<&str>, Option<u32>)) -> Option<String> {
+        let components = |dim: Option<u32>| dim.map_or("no number of components".to_string(), |dim| format!("{dim} components"));
+        let of_form = || (self.form.as_deref() != form).then(|| terms.difference_of_forms(form, self.form.as_deref()));
+        let of_dim = || (self.dim != dim).then(|| format!("{} in place of {}", components(self.dim), components(dim)));
+        difference(columns, &self.columns).or_else(of_form).or_else(of_dim)
     }
 
     /// Refuses impossible values.
@@ -171,8 +190,11 @@ struct FederationNotice {
     run: u64,
     #[serde(with = "postcard::fixint::le")]
     digest: u64,
-    /// The marks of the agent's application.
-    marks: Marks,
+    /// The public keys of all agents, for secure sums.
+    keys: Vec<PublicKey>,
+    /// The mark of the agent's application.
+    #[serde(with = "postcard::fixint::le")]
+    mark: u64,
 }
 
 /// Messages and bits of enrolment, counted apart from rounds ([`crate::record::Ledger`]).
@@ -202,9 +224,6 @@ pub struct Enrolment {
 /// The dimension of an application, the names of its columns with their types, and its form.
 type Shape<'a> = (Option<u32>, Vec<(&'a str, &'static str)>, Option<&'a str>);
 
-/// The agents that can take part, in the order of their numbers; the others, with the reasons.
-type Sorted<'a> = (Vec<(&'a str, &'a Application)>, Vec<(&'a str, Error)>);
-
 /// The saved state.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct State {
@@ -229,8 +248,6 @@ pub struct Enrolled {
     pub federation: Federation,
     /// The admissions, in the order of the agents' numbers.
     pub admissions: Vec<Admitted>,
-    /// The excluded applicants, with the reasons: their columns or dimension differ from those of most agents.
-    pub excluded: Vec<(String, Error)>,
     /// The columns of all agents.
     pub columns: Vec<ColumnSummary>,
     /// The membership, from this first epoch on.
@@ -279,7 +296,7 @@ impl Enrolment {
 
     /// The invitation to `count` agents. It may be sent again to agents that come later.
     pub fn invite(&mut self, count: usize) -> Vec<u8> {
-        let bytes = frame::written(Kind::Invitation, &Invitation { terms: self.terms.hashes() });
+        let bytes = frame::written(Kind::Invitation, &Invitation { terms: self.terms.hashes(), run: self.state.run });
         self.state.cost.messages += count as u64;
         self.state.cost.bits_down += 8 * (bytes.len() * count) as u64;
         bytes
@@ -367,14 +384,13 @@ impl Enrolment {
 
     /// The columns of the present candidates, from which features of all agents' data are built.
     pub fn columns(&self) -> Vec<ColumnSummary> {
-        let taken = self.numbered(None).map(|(taken, _)| taken).unwrap_or_default();
+        let taken = self.numbered(None).unwrap_or_default();
         joined(taken.iter().map(|(_, one)| &one.columns[..]))
     }
 
     /// The form of the present candidates' data ([`Applicant::with_form`]).
     pub fn form(&self) -> Option<&str> {
-        let (taken, _) = self.numbered(None).ok()?;
-        taken.first()?.1.form.as_deref()
+        self.numbered(None).ok()?.first()?.1.form.as_deref()
     }
 
     /// The number of candidates for a federation of `dim` components (by default their dimension), and the dimension, if known.
@@ -382,7 +398,7 @@ impl Enrolment {
     /// # Errors
     /// When too few agents can take part.
     pub fn sizes(&self, dim: Option<usize>) -> Result<(usize, Option<usize>)> {
-        let (taken, _) = self.numbered(dim)?;
+        let taken = self.numbered(dim)?;
         Ok((taken.len(), dim.or_else(|| said_dim(&taken))))
     }
 
@@ -390,15 +406,16 @@ impl Enrolment {
     /// federation, so a restored server may call it again.
     ///
     /// # Errors
-    /// When too few agents can take part, with the excluded ones and the reasons; when the dimension is unknown; when the joined columns
-    /// are impossible; as [`Federation::new`].
+    /// When too few agents have applied; when columns, form or dimension of one differ from those of most agents: names the agent and the
+    /// first difference; when the dimension is unknown; when the joined columns are impossible; as [`Federation::new`].
     pub fn close(&self, dim: Option<usize>) -> Result<Enrolled> {
-        let (taken, excluded) = self.numbered(dim)?;
+        let taken = self.numbered(dim)?;
         let columns = joined(taken.iter().map(|(_, one)| &one.columns[..]));
         let rows: Vec<(u64, Option<f64>)> = taken.iter().map(|(_, one)| (one.rows, one.weighted)).collect();
         let federation = self.federation_of(&rows, dim.or_else(|| said_dim(&taken)), &columns)?;
         let form = taken.first().and_then(|(_, one)| one.form.clone());
-        let members = taken.into_iter().map(|(sender, one)| Member::new(sender, one)).collect();
+        let members: Vec<Member> = taken.into_iter().map(|(sender, one)| Member::new(sender, one)).collect();
+        let federation = Member::keyed(federation, &members)?;
         let membership = Membership::founded(&self.terms, self.agents.clone(), federation.clone(), members, columns.clone(), form);
         let mut cost = self.state.cost;
         let admit = |(agent, member): (usize, &Member)| {
@@ -408,8 +425,7 @@ impl Enrolment {
             Admitted { sender: member.sender.clone(), agent, rows: member.rows, bytes }
         };
         let admissions: Vec<Admitted> = membership.members().iter().enumerate().map(admit).collect();
-        let excluded = excluded.into_iter().map(|(sender, e)| (sender.to_string(), e)).collect();
-        Ok(Enrolled { federation, admissions, excluded, columns, membership, cost })
+        Ok(Enrolled { federation, admissions, columns, membership, cost })
     }
 
     /// The federation of agents with these rows and joined columns. Checks that need no vector of d components come first.
@@ -425,39 +441,19 @@ impl Enrolment {
         Ok(self.terms.federation(&self.terms.weights(rows), self.terms.start_of(dim)?, columns)?.of_run(self.state.run))
     }
 
-    /// The agents that can take part, in the order of their numbers, and the others.
-    fn numbered(&self, dim: Option<usize>) -> Result<Sorted<'_>> {
-        let mut excluded = Vec::new();
-        let mut taken: Vec<(&str, &Application)> = Vec::new();
-        let Some(common) = self.most_common() else { return Err(self.too_few(0, &excluded)) };
-        for (sender, one) in &self.state.applied {
-            let of_dim = dim.is_some_and(|dim| one.dim.is_some_and(|own| own as usize != dim)).then(|| dim.unwrap_or_default());
-            let expected = of_dim.or(common.dim.filter(|dim| one.dim != Some(*dim)).map(|dim| dim as usize));
-            // An agent with a dimension is excluded if most agents have none, because the dimension then follows from all agents' columns.
-            let says_alone = one.dim.is_some() && common.dim.is_none();
-            if let Some((column, [usual, own])) = two_codings(&common.columns, &one.columns) {
-                // Without one of them the others would have another model.
-                let of = self.state.applied.iter().find(|(_, other)| std::ptr::eq(other, common)).map_or("most", |(who, _)| &who[..]);
-                let [column, usual, own, of, sender] = [column, usual, own, of, &sender[..]].map(quoted);
-                let what = format!("the column `{column}` holds categories such as `{own}` at `{sender}`, and such as `{usual}` at `{of}`");
-                return Err(Error::data("data", what, "numbers at all agents, or texts at all agents, with the same meaning"));
+    /// The applicants, in the order of their numbers.
+    fn numbered(&self, dim: Option<usize>) -> Result<Vec<(&str, &Application)>> {
+        let mut taken: Vec<(&str, &Application)> = self.state.applied.iter().map(|(sender, one)| (&sender[..], one)).collect();
+        let Some(common) = self.most_common().filter(|_| self.has_enough()) else {
+            let what = format!("{} agents have applied", taken.len());
+            return Err(Error::new("agents", what, format!("at least {} agents", self.agents.start())));
+        };
+        for (sender, one) in &taken {
+            let expected = (&common.columns[..], common.form.as_deref(), common.dim);
+            let of_dim = || dim.filter(|dim| one.dim.is_some_and(|own| own as usize != *dim)).map(|dim| format!("not of {dim} components"));
+            if let Some(what) = one.difference(&self.terms, expected).or_else(of_dim) {
+                return Err(Error::data("data", format!("`{}`: {what}", quoted(sender)), OF_MOST));
             }
-            if let Some(what) = difference(&common.columns, &one.columns) {
-                excluded.push((&sender[..], refused(what, "the columns of most agents")));
-            } else if one.form != common.form {
-                excluded.push((&sender[..], refused(OTHER_FORM, "those of most agents")));
-            } else if let Some(expected) = expected {
-                let what = format!("{} components", one.dim.unwrap_or_default());
-                excluded.push((&sender[..], refused(what, &format!("{expected} components, as the others"))));
-            } else if says_alone {
-                let what = format!("{} components, which nobody else says", one.dim.unwrap_or_default());
-                excluded.push((&sender[..], refused(what, "agents that have it from the columns of all, as the others")));
-            } else {
-                taken.push((sender, one));
-            }
-        }
-        if taken.len() < *self.agents.start() {
-            return Err(self.too_few(taken.len(), &excluded));
         }
         let n = taken.len();
         let mut places: Vec<Option<(&str, &Application)>> = vec![None; n];
@@ -473,7 +469,7 @@ impl Enrolment {
         }
         let mut others = others.into_iter();
         let filled = places.into_iter().map(|place| place.or_else(|| others.next()).expect("there are as many places as agents"));
-        Ok((filled.collect(), excluded))
+        Ok(filled.collect())
     }
 
     /// An application with the most common columns, dimension and form; of equally common ones the first.
@@ -490,14 +486,6 @@ impl Enrolment {
         }
         let most = kinds.iter().map(|(_, count)| *count).max()?;
         kinds.into_iter().find(|(_, count)| *count == most).map(|(one, _)| one)
-    }
-
-    fn too_few(&self, n: usize, excluded: &[(&str, Error)]) -> Error {
-        let mut what = format!("{n} agents can take part");
-        for (sender, e) in excluded {
-            what += &format!("; `{}` cannot: {}", quoted(sender), e.what);
-        }
-        Error::new("agents", what, format!("at least {} agents", self.agents.start()))
     }
 
     /// The state as bytes, for a server that is restarted.
@@ -523,7 +511,7 @@ impl Enrolment {
 /// The largest length of an admission in bytes: a number takes up to ten.
 fn admission_bytes(agents: usize, dim: usize, columns: &[ColumnSummary]) -> usize {
     let columns = postcard::to_stdvec(columns).expect("plain data serialises").len();
-    columns + size_of::<f64>() * agents.saturating_add(dim) + 100
+    columns + (size_of::<f64>() + KEY_BYTES) * agents + size_of::<f64>() * dim + 100
 }
 
 /// The agents' dimension, if any has one.
@@ -534,6 +522,14 @@ fn said_dim(taken: &[(&str, &Application)]) -> Option<usize> {
 /// Whether bytes are an admission ([`Applicant::admitted`]).
 pub fn is_admission(bytes: &[u8]) -> bool {
     frame::is_of(Kind::Admission, bytes)
+}
+
+/// The number of the run to which an invitation is.
+///
+/// # Errors
+/// When the bytes are damaged, or not an invitation of this version.
+pub fn run_of(invitation: &[u8]) -> Result<u64> {
+    frame::read(Kind::Invitation, invitation).map(|Invitation { run, .. }| run)
 }
 
 /// Whether bytes are a message of enrolment, not of a round. Agents that get both check this first.

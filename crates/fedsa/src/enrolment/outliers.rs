@@ -1,87 +1,62 @@
-//! Outliers among applicants. Features are scaled by all agents' ranges: a very wide range would make the others' states indistinguishable.
-//! Very long rows would give most columns of the model to one agent.
+//! Outliers among applicants, which stop the founding of a federation.
 
-use std::collections::BTreeSet;
-
-use super::{ColumnSummary, Enrolment};
-use crate::error::{Error, quoted};
-use crate::protocol::refused;
-
-/// The largest accepted reach of a range from the common middle, relative to the median reach. No honest difference between agents is as
-/// large, but placeholders for missing numbers, such as 1e30, are.
-const FURTHEST: f64 = 1e6;
-
-/// The accepted ranges, in words.
-pub(super) const FAR_ENOUGH: &str = "ranges that are at most a million times as wide as those of most agents";
+use super::{ColumnContent, ColumnSummary, Enrolment};
+use crate::error::{Error, Result, quoted};
 
 /// With fewer agents it is unknown which one is wrong.
 const LEAST: usize = 3;
 
-impl Enrolment {
-    /// The agents, with the reason, whose range of one of these columns reaches more than a million times as far from the median middle as
-    /// the median reach. None if fewer than three have applied, or most have a constant column.
-    pub fn outliers(&self, names: &[String]) -> Vec<(String, Error)> {
-        let Ok((taken, _)) = self.numbered(None) else { return Vec::new() };
-        let mut found: Vec<(String, Error)> = Vec::new();
-        for name in names {
-            let of = |columns: &[ColumnSummary]| columns.iter().find(|column| column.name == *name)?.range();
-            let ranges: Vec<(&str, (f64, f64))> = taken.iter().filter_map(|(who, one)| Some((*who, of(&one.columns)?))).collect();
-            if ranges.len() < LEAST {
-                continue;
-            }
-            let middle = median(ranges.iter().map(|(_, (low, high))| 0.5 * low + 0.5 * high));
-            let reach = |(low, high): (f64, f64)| (high - middle).max(middle - low);
-            let usual = median(ranges.iter().map(|(_, range)| reach(*range)));
-            let known: BTreeSet<String> = found.iter().map(|(who, _)| who.clone()).collect();
-            let is_far = |range: (f64, f64)| usual > 0.0 && reach(range) > FURTHEST * usual;
-            found.extend(ranges.iter().filter(|(who, range)| is_far(*range) && !known.contains(*who)).map(|(who, (low, high))| {
-                let what = format!(
-                    "column `{}`: a range from {low:?} to {high:?}, and most agents' are within {usual:?} of {middle:?}",
-                    quoted(name)
-                );
-                ((*who).to_string(), refused(what, FAR_ENOUGH))
-            }));
+impl ColumnSummary {
+    /// How far its numbers or its unnamed columns reach, and by which factor an agent's may exceed those of most agents. No honest
+    /// difference is as large, but placeholders for missing numbers, such as 1e30, are.
+    fn reach(&self, bounded: &[String]) -> Option<(f64, f64)> {
+        match &self.content {
+            ColumnContent::Numbers { range: (low, high), .. } if bounded.contains(&self.name) => Some((high.abs().max(low.abs()), 1e6)),
+            ColumnContent::Counted(columns) => Some((f64::from(columns.last), 100.0)),
+            _ => None,
         }
-        found
     }
 }
 
 impl Enrolment {
-    /// The agents, with the reason, whose last unnamed column is more than `limit` times the median last column. None if fewer than three
-    /// have applied.
-    pub fn wide(&self, limit: f64) -> Vec<(String, Error)> {
-        let Ok((taken, _)) = self.numbered(None) else { return Vec::new() };
-        let columns = taken.first().map_or(0, |(_, one)| one.columns.len());
-        let mut found = Vec::new();
-        for i in 0..columns {
-            let ends = taken.iter().filter_map(|(who, one)| Some((*who, f64::from(one.columns[i].counted()?.last))));
-            if ends.clone().count() < LEAST {
-                continue;
+    /// Refuses columns of one agent that reach far beyond those of most agents, if three or more have applied. `bounded` names the columns
+    /// by whose ranges features are scaled: a very wide range would make the others' states indistinguishable. Very long rows would give
+    /// most columns of the model to one agent.
+    ///
+    /// # Errors
+    /// When there is one; names the agent and the column. As [`Enrolment::close`].
+    pub fn check_reach(&self, bounded: &[String]) -> Result<()> {
+        let taken = self.numbered(None)?;
+        for i in 0..taken.first().map_or(0, |(_, one)| one.columns.len()) {
+            let reaches: Vec<_> = taken.iter().filter_map(|(who, one)| Some((who, one.columns[i].reach(bounded)?))).collect();
+            let mut sorted: Vec<f64> = reaches.iter().map(|(_, (reach, _))| *reach).collect();
+            sorted.sort_by(f64::total_cmp);
+            let usual = if sorted.len() < LEAST { 0.0 } else { sorted[(sorted.len() - 1) / 2] };
+            if let Some((who, (_, most))) = reaches.iter().find(|(_, (reach, most))| usual > 0.0 && *reach > most * usual) {
+                let name = quoted(&taken[0].1.columns[i].name);
+                let what = format!("`{}`: column `{name}` reaches more than {most} times as far as those of most agents", quoted(who));
+                let help = format!("at most {most} times as far; or this agent's column without placeholders for missing numbers");
+                return Err(Error::data("data", what, help));
             }
-            let usual = median(ends.clone().map(|(_, last)| last));
-            found.extend(ends.filter(|(_, last)| *last > limit * usual).map(|(who, last)| {
-                let what = format!("rows that end with column {last}, and those of most agents end with column {usual} or before");
-                (who.to_string(), refused(what, &format!("rows that end at most {limit} times as far as those of most agents")))
-            }));
         }
-        found
+        Ok(())
     }
-}
 
-/// Describes an agent's range of a column that reaches too far beyond the founding range.
-pub(super) fn beyond(founded: &[ColumnSummary], own: &[ColumnSummary], name: &str) -> Option<String> {
-    let of = |columns: &[ColumnSummary]| columns.iter().find(|column| column.name == name)?.range();
-    let ((low, high), (own_low, own_high)) = (of(founded)?, of(own)?);
-    let (middle, usual) = (0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low);
-    let reach = (own_high - middle).max(middle - own_low);
-    (usual > 0.0 && reach > FURTHEST * usual).then(|| {
-        format!("column `{}`: a range from {own_low:?} to {own_high:?}, and the federation's is from {low:?} to {high:?}", quoted(name))
-    })
-}
-
-/// The median of some numbers, the lower one of two.
-pub(super) fn median(numbers: impl Iterator<Item = f64>) -> f64 {
-    let mut numbers: Vec<f64> = numbers.collect();
-    let middle = numbers.len().saturating_sub(1) / 2;
-    *numbers.select_nth_unstable_by(middle, f64::total_cmp).1
+    /// The agent that has the most categories or labels of one column that no other agent has: its name, the column, and their number.
+    pub fn most_alone(&self) -> Option<(&str, &str, usize)> {
+        let taken = self.numbered(None).ok()?;
+        let mut most: Option<(&str, &str, usize)> = None;
+        for (who, one) in &taken {
+            for (i, column) in one.columns.iter().enumerate() {
+                let Some(own) = column.values() else { continue };
+                let mut others = taken.iter().filter(|(other, _)| other != who).filter_map(|(_, other)| other.columns[i].values());
+                let is_own = |name: &&String| others.all(|other| !other.rows.contains_key(*name));
+                let count = own.rows.keys().filter(is_own).count();
+                if count > most.map_or(0, |(.., most)| most) {
+                    most = Some((who, &column.name, count));
+                }
+            }
+        }
+        most
+    }
 }

@@ -23,6 +23,7 @@ pub struct Terms {
     start: Option<Vec<f64>>,
     share: Share,
     problem: Description,
+    forms: fn(&str, &str) -> Option<String>,
 }
 
 /// How agents are weighted.
@@ -68,7 +69,16 @@ impl Terms {
     #[must_use]
     pub fn new(method: &dyn MethodSettings, problem: Description) -> Self {
         let (method, problem) = (method.shared(), problem.of_dim(0));
-        Self { method, uplink: Uplink::default(), seed: 0, output: OutputRule::Last, start: None, share: Share::Rows, problem }
+        Self {
+            method,
+            uplink: Uplink::default(),
+            seed: 0,
+            output: OutputRule::Last,
+            start: None,
+            share: Share::Rows,
+            problem,
+            forms: |_, _| None,
+        }
     }
 
     /// The link.
@@ -101,6 +111,19 @@ impl Terms {
         Self { share: Share::Equal, ..self }
     }
 
+    /// How to say where a second form of data ([`super::Applicant::with_form`]) differs from a first one, such as by the first column.
+    #[must_use]
+    pub fn with_forms(self, forms: fn(&str, &str) -> Option<String>) -> Self {
+        Self { forms, ..self }
+    }
+
+    /// The difference between two forms, in words.
+    pub(super) fn difference_of_forms(&self, usual: Option<&str>, own: Option<&str>) -> String {
+        usual.zip(own).and_then(|(usual, own)| (self.forms)(usual, own)).unwrap_or_else(|| {
+            "data of another form: other columns, another number of them, other classes, or other scales of targets".into()
+        })
+    }
+
     /// The weights of agents with these rows, each with the sum of its rows' weights if rows have weights.
     pub(super) fn weights(&self, agents: &[(u64, Option<f64>)]) -> Vec<f64> {
         // 128 bits: many agents may have 2^53 rows each.
@@ -115,6 +138,11 @@ impl Terms {
                 each.iter().map(|own| own / all).collect()
             }
         }
+    }
+
+    /// Whether the link has secure sums.
+    pub fn has_secure_sums(&self) -> bool {
+        self.uplink.secure_sum().is_some()
     }
 
     pub(super) fn hashes(&self) -> TermsHashes {

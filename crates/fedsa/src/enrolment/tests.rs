@@ -10,7 +10,7 @@ fn enrolment() -> Enrolment {
 }
 
 fn application(agent: Option<u32>, rows: u64, dim: u32) -> Application {
-    Application { terms: enrolment().terms.hashes(), agent, rows, dim: Some(dim), columns: Vec::new(), form: None, marks: Marks::default() }
+    Application { terms: enrolment().terms.hashes(), agent, rows, dim: Some(dim), columns: Vec::new(), form: None, key: None }
 }
 
 /// The server would otherwise allocate a start of 34 GB before it refuses.
@@ -72,25 +72,24 @@ fn ranges_of_placeholders_are_those_of_outliers() {
             let bytes = frame::written(Kind::Application, &Application { columns, ..application(None, 7, 4) });
             enrolment.take(&i.to_string(), &bytes).unwrap();
         }
-        let found = enrolment.outliers(&["x".into(), "y".into()]);
-        assert!(found.iter().all(|(_, e)| e.what.starts_with("column `x`: a range from ")), "{found:?}");
-        found.into_iter().map(|(who, _)| who).collect::<Vec<_>>().concat()
+        let found = enrolment.check_reach(&["x".into(), "y".into()]).err().map_or_else(String::new, |e| e.what);
+        found.split(": column `x` reaches more than 1000000 times").next().unwrap_or_default().to_string()
     };
     let usual = [(0.0, 1.0), (-3.0, 2.0), (5.0, 5.5)];
     assert_eq!(of(&usual), "");
-    assert_eq!(of(&[&usual[..], &[(0.0, 1e30)]].concat()), "3");
-    assert_eq!(of(&[&[(-1e30, 0.0), (1e12, 1e12 + 1.0)], &usual[..]].concat()), "01");
-    assert_eq!(of(&[&[(-1e150, 1e150)], &usual[..]].concat()), "0");
-    // Agents that differ moderately, and agents of which only one has different numbers.
+    assert_eq!(of(&[&usual[..], &[(0.0, 1e30)]].concat()), "`3`");
+    assert_eq!(of(&[&[(-1e30, 0.0)], &usual[..], &[(1e12, 1e12 + 1.0)]].concat()), "`0`");
+    assert_eq!(of(&[&[(-1e150, 1e150)], &usual[..]].concat()), "`0`");
+    // Agents that differ moderately, and agents of which most have a column of zeros.
     assert_eq!(of(&[(0.0, 1.0), (0.0, 1e5), (-1e5, 3.0)]), "");
-    assert_eq!(of(&[(2.0, 2.0), (2.0, 2.0), (2.0, 900.0)]), "");
+    assert_eq!(of(&[(0.0, 0.0), (0.0, 0.0), (2.0, 900.0)]), "");
     // With two agents it is unknown which one is wrong.
     assert_eq!(of(&[(0.0, 1.0), (0.0, 1e30)]), "");
 }
 
-/// If the dimension follows from all agents' columns, an agent with its own dimension is excluded before columns are joined.
+/// If the dimension follows from all agents' columns, an agent with its own dimension is another one.
 #[test]
-fn an_agent_that_alone_says_a_number_of_components_is_excluded() {
+fn an_agent_that_alone_says_a_number_of_components_is_named() {
     let mut all = Enrolment::new(&enrolment().terms, 2..=3).unwrap();
     for (who, dim) in [("a", None), ("b", Some(1)), ("c", None)] {
         let names = [(who.to_string(), 7)].into();
@@ -100,9 +99,9 @@ fn an_agent_that_alone_says_a_number_of_components_is_excluded() {
     }
     // Also if its dimension is the one of all columns together.
     for dim in [4, 1] {
-        let enrolled = all.close(Some(dim)).unwrap();
-        assert_eq!(enrolled.excluded.iter().map(|(who, _)| &who[..]).collect::<Vec<_>>(), ["b"]);
-        assert_eq!(enrolled.columns[0].values().unwrap().sorted(), ["a", "c"]);
+        assert_eq!(all.close(Some(dim)).err().unwrap().what, "`b`: 1 components in place of no number of components");
     }
+    all.withdraw("b");
     assert_eq!(all.columns()[0].values().unwrap().sorted(), ["a", "c"]);
+    assert_eq!(all.most_alone(), Some(("a", "colour", 1)));
 }

@@ -60,6 +60,11 @@ macro_rules! codes {
                 match self { $(ErrorCode::$code => ErrorKind::$kind,)+ }
             }
 
+            /// Whether the agent's disclosure rules refuse to send something. Texts of such errors contain no value of the data.
+            pub fn is_disclosure(self) -> bool {
+                self.name().starts_with(DISCLOSURE)
+            }
+
             /// The code as text, for programs in other languages.
             pub fn name(self) -> &'static str {
                 match self { $(ErrorCode::$code => $name,)+ }
@@ -72,6 +77,9 @@ macro_rules! codes {
         }
     };
 }
+
+/// The start of the names of codes of disclosure rules.
+pub(super) const DISCLOSURE: &str = "disclosure.";
 
 codes! {
     /// A setting that cannot be used, for another reason.
@@ -120,6 +128,20 @@ codes! {
     Unreadable: Data, "data.unreadable";
     /// Data without a source: no address, or another file at the address.
     NoSource: Data, "data.no-source";
+    /// Fewer rows or episodes than the agent's disclosure rules ask for.
+    DisclosureRows: Data, "disclosure.rows";
+    /// A value that few of the agent's rows have, or lack.
+    DisclosureCount: Data, "disclosure.count";
+    /// Too many components of the model for the rows.
+    DisclosureParameters: Data, "disclosure.parameters";
+    /// A column with too many categories or classes.
+    DisclosureLevels: Data, "disclosure.levels";
+    /// A secure sum over too few agents.
+    DisclosureAgents: Data, "disclosure.agents";
+    /// A secure sum that differs from an earlier one by too few agents.
+    DisclosureDifference: Data, "disclosure.difference";
+    /// A range, categories or classes that would be taken from the agent's data.
+    DisclosureUndeclared: Data, "disclosure.undeclared";
     /// Bytes that are damaged, or of another format or version.
     Format: Format, "format";
     /// An interrupted run without results.
@@ -128,6 +150,8 @@ codes! {
     OtherRun: Format, "format.other-run";
     /// A refused message.
     RefusedMessage: RefusedMessage, "refused-message";
+    /// A message that does not follow an agent's state: the state is newer than the server's, or of another federation.
+    OtherState: RefusedMessage, "refused-message.other-state";
     /// Theory has no answer.
     NotKnown: NotAvailable, "not-known";
     /// No maximum-likelihood estimate: separated classes, or linearly dependent columns.
@@ -149,12 +173,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_texts_of_their_own_that_begin_with_the_kind() {
+    fn codes_have_texts_of_their_own_that_begin_alike_for_one_kind() {
         let names: HashSet<&str> = ErrorCode::ALL.iter().map(|code| code.name()).collect();
         assert_eq!(names.len(), ErrorCode::ALL.len());
         for code in ErrorCode::ALL {
-            let first = code.name().split('.').next().unwrap();
-            let kind = ErrorCode::ALL.iter().find(|code| code.name() == first).unwrap().kind();
+            let first = |code: &ErrorCode| code.name().split('.').next().unwrap();
+            let kind = ErrorCode::ALL.iter().find(|other| first(other) == first(code)).unwrap().kind();
             assert_eq!(code.kind(), kind, "{}", code.name());
         }
     }

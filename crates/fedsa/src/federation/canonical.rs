@@ -24,9 +24,8 @@ pub(super) fn bytes(value: &(impl Serialize + ?Sized), skipped: &[&str]) -> Vec<
 }
 
 impl Canonical<'_> {
-    pub(super) fn digest(value: &(impl Serialize + ?Sized)) -> u64 {
-        let hash = Sha256::digest(bytes(value, &[]));
-        u64::from_le_bytes(*hash.first_chunk().expect("32 bytes"))
+    pub(super) fn digest(value: &(impl Serialize + ?Sized)) -> [u8; 32] {
+        Sha256::digest(bytes(value, &[])).into()
     }
 
     fn put(&mut self, tag: u8, content: &[u8]) -> Result<(), Never> {
@@ -316,7 +315,7 @@ mod tests {
             a: u8,
         }
         assert_eq!(bytes(&X { a: 5 }, &[]), by_hand);
-        assert_eq!(Canonical::digest(&X { a: 5 }), u64::from_le_bytes(DIGEST));
+        assert_eq!(Canonical::digest(&X { a: 5 })[..8], DIGEST);
     }
 
     const DIGEST: [u8; 8] = [0x40, 0x4f, 0x83, 0x09, 0x6a, 0x63, 0x37, 0xb0];

@@ -58,5 +58,10 @@ impl Description {
 
 /// The hash of a value: the first eight bytes of SHA-256 of its canonical form, little endian.
 pub(crate) fn digest(value: &(impl Serialize + ?Sized)) -> u64 {
+    u64::from_le_bytes(*full_digest(value).first_chunk().expect("32 bytes"))
+}
+
+/// SHA-256 of the canonical form of a value.
+pub(crate) fn full_digest(value: &(impl Serialize + ?Sized)) -> [u8; 32] {
     Canonical::digest(value)
 }

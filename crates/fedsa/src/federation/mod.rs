@@ -17,9 +17,11 @@ use crate::linalg::norm_sq;
 use crate::local::Client;
 use crate::method::{ControlRule, MethodSettings, MissingUpdate, Needs, Setting, check_link};
 use crate::problem::Field;
-use crate::protocol::Protocol;
+use crate::protocol::{Masks, Protocol};
 use crate::record::OutputRule;
+use crate::secure::{Grid, MAX_PAIRED, PublicKey};
 use crate::uplink::Uplink;
+use crate::uplink::stage::secure_sum::Summed;
 
 /// The settings that all ends of a federation share. Clones share large parts.
 #[derive(Clone)]
@@ -38,6 +40,8 @@ pub struct Federation {
     epoch: u64,
     /// Distinguishes runs with the same settings.
     run: u64,
+    /// The agents' public keys in this epoch, for secure sums; otherwise empty.
+    keys: Arc<[PublicKey]>,
 }
 
 impl std::fmt::Debug for Federation {
@@ -94,10 +98,12 @@ impl Federation {
             rules: AnswerRules::default(),
             epoch: 0,
             run: 0,
+            keys: Arc::new([]),
         };
         let setting = all.setting();
         all.uplink.check(all.agents(), all.dim(), all.method.protocol(&setting).encodes())?;
         all.client()?;
+        all.grid_of().map_err(|e| e.inside("uplink.media"))?;
         Ok(all)
     }
 
@@ -139,6 +145,21 @@ impl Federation {
         Self { run, ..self }
     }
 
+    /// Sets the agents' public keys of this epoch, by number, which secure sums need.
+    ///
+    /// # Errors
+    /// When there is not one key for each agent.
+    pub fn with_keys(self, keys: impl Into<Arc<[PublicKey]>>) -> Result<Self> {
+        let keys = keys.into();
+        require(keys.len() == self.agents(), "keys", format!("{} keys", keys.len()), &format!("{} keys", self.agents()))?;
+        Ok(Self { keys, ..self })
+    }
+
+    /// The agents' public keys ([`Federation::with_keys`]); empty without secure sums.
+    pub fn keys(&self) -> &[PublicKey] {
+        &self.keys
+    }
+
     /// Sets how the server counts answers.
     ///
     /// # Errors
@@ -147,7 +168,7 @@ impl Federation {
         rules.check()?;
         let is_sum_only = self.uplink.facts().is_sum_only;
         if rules.need_single_answers() && is_sum_only {
-            let what = "rules for single answers, and over the air only their sum arrives";
+            let what = "rules for single answers, and over this link only their sum arrives";
             return Err(Error::new("rules", what, "the default rules, or a link that delivers one message per agent"));
         }
         let keeps_sum = self.control_rule().is_some_and(|rule| rule != ControlRule::Afresh);
@@ -174,7 +195,7 @@ impl Federation {
     pub(crate) fn at_epoch(&self, weights: impl Into<Arc<[f64]>>, epoch: u64) -> Result<Self> {
         let Self { method, uplink, seed, start, .. } = self;
         let Self { weights, .. } = Self::new(&**method, uplink, weights, *seed, Arc::clone(start))?;
-        Ok(Self { weights, epoch, ..self.clone() })
+        Ok(Self { weights, epoch, keys: Arc::new([]), ..self.clone() })
     }
 
     /// The update rule of control variates over the link, if the method has any.
@@ -277,7 +298,8 @@ impl Federation {
     /// When the method cannot work over this link.
     pub(crate) fn client(&self) -> Result<(Box<dyn Client>, Protocol)> {
         let setting = self.setting();
-        let (client, protocol) = (self.method.client(&setting), self.method.protocol(&setting));
+        let (client, mut protocol) = (self.method.client(&setting), self.method.protocol(&setting));
+        protocol.masks = self.uplink.secure_sum().map(|sum| Masks::new(sum.bits, self.agents()));
         check_link(&*self.method, &*client, &protocol, &self.uplink, self.dim())?;
         Ok((client, protocol))
     }
@@ -285,11 +307,15 @@ impl Federation {
     /// Checks that the link is possible between machines.
     ///
     /// # Errors
-    /// When it has old models (pull).
+    /// When it has old models (pull), or secure sums of too many agents.
     pub(crate) fn check_real(&self) -> Result<()> {
         if self.uplink.pull().is_some() {
             let what = "only the in-process engine can compute at old models, because no real federation has them";
             return Err(Error::new("uplink.media", what, "a link without delay (pull); late (push) is its counterpart"));
+        }
+        if self.uplink.secure_sum().is_some() && self.agents() > MAX_PAIRED {
+            let what = format!("secure sums of {} agents, of which each pair has a key", self.agents());
+            return Err(Error::new("uplink.media", what, format!("at most {MAX_PAIRED} agents, or a link without secure-sum")));
         }
         Ok(())
     }
@@ -308,13 +334,29 @@ impl Federation {
     /// It covers the method with its settings, the link, weights, seed, start, epoch, run ([`Federation::of_run`]), and the problem's
     /// [`Description`], if any ([`Federation::of_problem`]), but neither data nor paths. It protects against mistakes, not against attacks.
     pub fn digest(&self) -> u64 {
-        let Self { method, uplink, weights, seed, start, problem, epoch, run, .. } = self;
+        u64::from_le_bytes(*self.full_digest().first_chunk().expect("32 bytes"))
+    }
+
+    /// All bytes of this hash (SHA-256), to which the keys of pairs are bound. It covers the agents' public keys, if there are any.
+    pub fn full_digest(&self) -> [u8; 32] {
+        let Self { method, uplink, weights, seed, start, problem, epoch, run, keys, .. } = self;
         let settings = (&**method, &**uplink, &**weights, seed, &**start, problem.as_deref());
         match (epoch, run) {
-            (0, 0) => description::digest(&settings),
-            (epoch, 0) => description::digest(&(settings, epoch)),
-            (epoch, run) => description::digest(&(settings, epoch, run)),
+            _ if !keys.is_empty() => description::full_digest(&(settings, epoch, run, &**keys)),
+            (0, 0) => description::full_digest(&settings),
+            (epoch, 0) => description::full_digest(&(settings, epoch)),
+            (epoch, run) => description::full_digest(&(settings, epoch, run)),
         }
+    }
+
+    /// The grid of secure sums, if the link has them.
+    pub fn grid(&self) -> Option<Grid> {
+        self.grid_of().ok().flatten()
+    }
+
+    fn grid_of(&self) -> Result<Option<Grid>> {
+        let exchanges = self.method.protocol(&self.setting()).exchanges.len();
+        self.uplink.grid(Summed { weights: &self.weights, dim: self.dim(), exchanges })
     }
 }
 

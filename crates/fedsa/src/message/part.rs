@@ -88,6 +88,12 @@ parts! {
     PackedPair = 30,
     /// The trial step of a line search, from 1, at which the gradient is also wanted; one number.
     Trial = 31,
+    /// An agent's masked numbers, packed ([`crate::secure`]).
+    Masked = 32,
+    /// The agents whose masked answers are in a sum: bit `c mod 8` of byte `c / 8` for agent c.
+    Answered = 33,
+    /// The seeds of an agent's masks that do not cancel in a sum.
+    Seeds = 34,
 }
 
 /// A part of a method outside this crate, with a number from 128 to 255. Both halves of the method use the same constant:
@@ -172,6 +178,7 @@ impl Part {
             Part::Hessian | Part::Correction | Part::System | Part::Entries | Part::PackedMatrix => Unit::Matrix,
             Part::Counted | Part::Packed | Part::Diverged => Unit::Nothing,
             Part::Renewal | Part::Refinement | Part::Digits | Part::Trial => Unit::Nothing,
+            Part::Masked | Part::Answered | Part::Seeds => Unit::Nothing,
             Part::Outside(part) => part.unit,
         }
     }
@@ -180,6 +187,7 @@ impl Part {
     pub fn form(self) -> Form {
         match self {
             Part::Packed | Part::PackedMatrix | Part::Refinement | Part::Digits | Part::PackedPair => Form::Packed,
+            Part::Masked | Part::Answered | Part::Seeds => Form::Packed,
             Part::Correction => Form::Sparse,
             Part::Operator | Part::Product => Form::NumbersOrSparse,
             Part::System | Part::Hessian | Part::Entries | Part::Eigenvectors => Form::Either,

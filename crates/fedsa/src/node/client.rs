@@ -1,20 +1,28 @@
 //! One agent of a federation.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use rand::rngs::SysRng;
 use serde::{Deserialize, Serialize};
 
 use super::{Federation, LAYOUT, chain_stream, codec_stream, marks, place, point, refused};
-use crate::error::{Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::{Chunk, Lanes, flat, flat_mut};
 use crate::local::{Agent, AgentBatch, AgentMemory, Client, Last, Outbox, put, stride};
 use crate::message::{Body, Envelope, LastAnswer, Message, Part, TELL};
 use crate::problem::Field;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, is_unmasking, masked_exchange};
 use crate::random::{ALL, Stream};
 use crate::record::Work;
+use crate::sampling::Law;
+use crate::secure::{DifferenceRule, Grid, MaskedAnswer, Pairs, Secret, WORD_COUNT, pack};
 use crate::uplink::codec::Exact;
 use crate::uplink::{AgentEnd, Uplink};
+
+/// The most rounds by which a question may be ahead of the last accepted one. Agents never answer earlier rounds, so one forged question of a
+/// very late round would silence the agent for good.
+const LONGEST_GAP: u64 = 1 << 20;
 
 /// One agent of a federation.
 pub struct ClientNode {
@@ -37,8 +45,10 @@ pub struct ClientNode {
     feedback: Vec<f64>,
     work: Work,
     log: Log,
-    /// The largest number of rounds by which a question may be ahead of the last one.
-    longest_gap: Option<u64>,
+    /// The grid of secure sums and the agent's weight, if the link has them.
+    grid: Option<(Grid, f64)>,
+    /// The keys that the agent shares with the others, for secure sums.
+    pairs: Option<Pairs>,
 }
 
 /// The last messages of the agent.
@@ -51,6 +61,10 @@ struct Log {
     /// The last round whose end message it received, plus one; 0 for none.
     told: u32,
     own: OwnMark,
+    /// The masks of the last masked answer, until the agent reveals their seeds.
+    masked: Option<MaskedAnswer>,
+    /// The sums to which the agent has revealed seeds.
+    unmasked: DifferenceRule,
 }
 
 /// The agent's own mark ([`marks`]).
@@ -111,8 +125,10 @@ impl ClientNode {
         field.started()?;
         let (uplink, digest) = (Arc::clone(federation.uplink()), federation.digest());
         let feedback = vec![0.0; uplink.feedback_len(d, protocol.exchanges.len())];
-        let (work, log) = (Work::default(), Log::default());
-        let longest_gap = None;
+        let least = uplink.secure_sum().map_or(0, |sum| sum.least_agents);
+        let (work, log) = (Work::default(), Log { unmasked: DifferenceRule::new(least as u32), ..Log::default() });
+        let pairs = None;
+        let grid = federation.grid().map(|grid| (grid, federation.weights()[agent]));
         Ok(Self {
             field,
             uplink,
@@ -129,16 +145,30 @@ impl ClientNode {
             feedback,
             work,
             log,
-            longest_gap,
+            grid,
+            pairs,
         })
     }
 
-    /// Refuses questions of rounds more than `rounds` ahead of the last accepted one, or of the start. Agents never answer earlier rounds,
-    /// so one forged question of a very late round would silence the agent for good. By default every later round is accepted, because an
-    /// agent may have been away for long.
+    /// Sets the agent's secret key, from which it computes the keys that it shares with the others in this epoch. Secure sums need it.
+    ///
+    /// # Errors
+    /// When the keys of the federation do not contain the agent's own at its place, or are impossible.
+    pub fn with_secret(self, federation: &Federation, secret: &Secret) -> Result<Self> {
+        if federation.grid().is_none() {
+            return Ok(self);
+        }
+        let pairs = Pairs::new(secret, self.agent, federation.keys(), &federation.full_digest(), federation.epoch())?;
+        Ok(Self { pairs: Some(pairs), ..self })
+    }
+
+    /// Reveals seeds of masks only to sums of at least so many agents, and to no sums whose difference is of fewer. The link's own number
+    /// counts if it is larger.
     #[must_use]
-    pub fn with_longest_gap(self, rounds: u64) -> Self {
-        Self { longest_gap: Some(rounds), ..self }
+    pub fn with_least_agents(mut self, least: u32) -> Self {
+        let least = least.max(self.uplink.secure_sum().map_or(0, |sum| sum.least_agents as u32));
+        self.log.unmasked = self.log.unmasked.with_least_agents(least);
+        self
     }
 
     /// This agent in the next epoch of its federation, with its new number. After losing its state, an agent is built with
@@ -157,8 +187,9 @@ impl ClientNode {
         // Round numbers go on; earlier messages do not belong to this epoch.
         let last = self.log.taken.as_ref();
         let taken = last.map(|last| Taken { round: last.round, exchange: last.exchange, bytes: Vec::new(), answer: None });
-        let (feedback, log) = (self.feedback.clone(), Log { taken, own: self.log.own, ..Log::default() });
-        Ok(Self { feedback, work: self.work, log, longest_gap: self.longest_gap, ..next })
+        let (feedback, log) =
+            (self.feedback.clone(), Log { taken, own: self.log.own, unmasked: self.log.unmasked.clone(), ..Log::default() });
+        Ok(Self { feedback, work: self.work, log, ..next })
     }
 
     /// Processes a message of the server, and returns the answer if the message is a question. A copy of the last message gets the same
@@ -206,6 +237,18 @@ impl ClientNode {
         Ok(answer)
     }
 
+    /// The parts of an answer of this agent, each with its length ([`Body::len`]), for a record of what left.
+    ///
+    /// # Errors
+    /// When the bytes are no answer of this federation.
+    pub fn parts_of(&self, answer: &[u8]) -> Result<(u64, u8, Vec<(Part, usize)>)> {
+        let longest = self.protocol.longest().max(self.field.dim());
+        let streams = codec_stream(self.seed, self.agent);
+        let Message { round, exchange, parts } =
+            Message::front(answer)?.message(&*self.uplink.codec, longest, &self.protocol.outside(), streams)?;
+        Ok((round, exchange, parts.into_iter().map(|(part, body)| (part, body.len())).collect()))
+    }
+
     /// Removes the agent's control variate from a question, if the server node sent it.
     fn control_sent(&self, down: &mut Message) -> Result<Option<Vec<f64>>> {
         let Some(at) = down.parts.iter().position(|(part, _)| *part == Part::Control) else { return Ok(None) };
@@ -223,18 +266,31 @@ impl ClientNode {
     fn in_order(&self, down: &Message) -> Result<()> {
         let at = (down.round, down.exchange);
         let before = self.log.taken.as_ref().map(|taken| (taken.round, taken.exchange));
-        if let Some(before) = before.filter(|before| *before >= at) {
+        // An exchange that unmasks a sum follows its masked exchange.
+        let order = |(round, e): (u64, u8)| (round, masked_exchange(e), is_unmasking(e));
+        if let Some(before) = before.filter(|before| order(*before) >= order(at)) {
             let what = format!("{} after {}", point(at.0, at.1), point(before.0, before.1));
-            return Err(refused(what, "a later message, or an exact copy of the last one"));
+            return Err(Error::other_state(what));
+        }
+        let budget = self.uplink.secure_sum().and_then(|sum| sum.privacy).map_or(u64::MAX, |privacy| privacy.rounds);
+        if down.exchange != TELL && at.0 >= budget {
+            return Err(refused(format!("round {}", at.0 + 1), &format!("at most the {budget} rounds of its privacy")));
         }
         let last = before.map_or(0, |(round, _)| round);
-        if let Some(gap) = self.longest_gap.filter(|gap| at.0 > last.saturating_add(*gap)) {
-            return Err(refused(format!("{} after round {last}", point(at.0, at.1)), &format!("a round at most {gap} rounds later")));
+        if at.0 > last.saturating_add(LONGEST_GAP) {
+            return Err(refused(
+                format!("{} after round {last}", point(at.0, at.1)),
+                &format!("a round at most {LONGEST_GAP} rounds later"),
+            ));
         }
         let follows = match down.exchange {
             0 => true,
             TELL => self.may_be_told(down),
-            e => before == Some((down.round, e - 1)) || self.protocol.exchange(e).is_some_and(|exchange| exchange.may_open),
+            e if is_unmasking(e) => before == Some((down.round, masked_exchange(e))),
+            e => {
+                before.is_some_and(|(round, before)| (round, masked_exchange(before)) == (down.round, e - 1))
+                    || self.protocol.exchange(e).is_some_and(|exchange| exchange.may_open)
+            }
         };
         if follows {
             Ok(())
@@ -279,10 +335,13 @@ impl ClientNode {
     }
 
     fn compute(&mut self, down: &Message, control: Option<Vec<f64>>, last: Option<Last>) -> Result<Option<Vec<u8>>> {
-        let (d, envelope) = (self.field.dim(), self.envelope());
+        if is_unmasking(down.exchange) {
+            return self.reveal(down).map(Some);
+        }
+        let (d, envelope, grid) = (self.field.dim(), self.envelope(), self.grid);
         let at = place(self.seed, down.round, down.exchange, self.agent);
         let Self { field, uplink, client, memory, alone, lanes, outbox, seed, feedback, work, log, .. } = self;
-        let mut end = AgentEnd { uplink, at, feedback };
+        let mut end = AgentEnd { uplink, at, feedback, grid };
         if let (Some(xi), Some(controls)) = (&control, client.copied_controls()) {
             put(controls, memory, d, xi, down.part(Part::Model));
         }
@@ -308,12 +367,71 @@ impl ClientNode {
             let envelope = Envelope { mark: marks::OUT_OF_STEP, ..envelope };
             return Ok(Some(Message { parts, ..down.clone() }.encode(&envelope, &Exact, &mut Stream::default())));
         }
+        if grid.is_some() {
+            let sent = end.on_grid(parts);
+            outbox.arrived(0, sent.as_ref().map(|sent| &sent.parts[..]));
+            client.sent(&mut batch, down, outbox)?;
+            return sent.map(|sent| self.masked(down, sent.words)).transpose();
+        }
         let answer = end.send(parts, Some(&envelope));
         if let Some(sent) = answer.altered(uplink) {
             outbox.arrived(0, sent);
             client.sent(&mut batch, down, outbox)?;
         }
         Ok(answer.into_bytes())
+    }
+
+    /// The keys and the grid of secure sums.
+    fn keys(&self) -> Result<(&Pairs, Grid)> {
+        let keys = self.pairs.as_ref().zip(self.grid).map(|(pairs, (grid, _))| (pairs, grid));
+        keys.ok_or_else(|| refused("a question with secure sums to an agent without keys", "a node with the keys of its epoch"))
+    }
+
+    /// The masked answer of these words to a question.
+    fn masked(&mut self, down: &Message, mut words: Vec<u64>) -> Result<Vec<u8>> {
+        let (pairs, grid) = self.keys()?;
+        let common = self.protocol.exchange(down.exchange).map_or(0, |exchange| exchange.down.len());
+        if let Some(noise) = grid.noise()? {
+            let no_numbers = |e| Error::machine(format!("no random numbers: {e}"), "a system with a source of random numbers");
+            for word in words.iter_mut().rev().skip(WORD_COUNT) {
+                let drawn = noise.try_sample(&mut SysRng).map_err(no_numbers)?;
+                *word = word.wrapping_add(drawn as u64) & grid.largest_word();
+            }
+        }
+        let masked = MaskedAnswer::fresh(down.round, down.exchange, Message::hash(&down.parts[..common.min(down.parts.len())]))?;
+        masked.mask(pairs, grid, &mut words);
+        let bytes = self.packed(down, Part::Masked, pack(&words, grid));
+        self.log.masked = Some(masked);
+        Ok(bytes)
+    }
+
+    /// Reveals the seeds of the masks that do not cancel in the sum over the agents that the server names.
+    fn reveal(&mut self, down: &Message) -> Result<Vec<u8>> {
+        let (pairs, _) = self.keys()?;
+        let Some(Body::Packed(bitmap)) = down.find(Part::Answered) else { return Err(refused("no agents that answered", "their numbers")) };
+        let bits = |c: usize| bitmap[c / 8] >> (c % 8) & 1 == 1;
+        let answered: Vec<bool> = (0..pairs.agents()).map(bits).collect();
+        let here: BTreeSet<u32> = (0..).zip(&answered).filter(|(_, here)| **here).map(|(c, _)| c).collect();
+        if !answered[self.agent] || bitmap.iter().map(|byte| byte.count_ones()).sum::<u32>() as usize != here.len() {
+            return Err(refused("a sum without this agent, or with agents that do not exist", "a sum with this agent"));
+        }
+        let is_this = |masked: &&MaskedAnswer| (masked.round, masked.exchange) == (down.round, masked_exchange(down.exchange));
+        let Some(masked) = self.log.masked.as_ref().filter(is_this) else {
+            return Err(refused("the unmasking of an answer that this agent has not given", "one after its masked answer"));
+        };
+        let seeds = masked.revealed(pairs, &answered);
+        // Where samples are drawn, or noise is added, no two rounds have the same content.
+        let is_new = self.field.sampling().kind != Law::Mean || self.grid.is_some_and(|(grid, _)| grid.is_private());
+        let content = masked.content(is_new);
+        self.log.unmasked.may_unmask(content, &here)?;
+        self.log.masked = None;
+        Ok(self.packed(down, Part::Seeds, seeds))
+    }
+
+    /// The bytes of an answer of one packed part.
+    fn packed(&self, down: &Message, part: Part, bytes: Vec<u8>) -> Vec<u8> {
+        let message = Message { parts: vec![(part, Body::Packed(bytes))], ..down.clone() };
+        message.encode(&self.envelope(), &Exact, &mut Stream::default())
     }
 
     /// Reads from a message whether the last answer counted, and updates the mark of the state. Returns the last answer, if the message
@@ -392,7 +510,9 @@ impl ClientNode {
         self.alone.iter_mut().zip(&alone).try_for_each(|(agent, bytes)| agent.restore(bytes))?;
         flat_mut(&mut self.memory).copy_from_slice(&memory);
         self.lanes.chains[..words].copy_from_slice(&chain);
-        (self.feedback, self.work, self.log) = (feedback, work, log);
+        // The agent's rules may have changed since.
+        let unmasked = log.unmasked.clone().with_least_agents(self.log.unmasked.least_agents());
+        (self.feedback, self.work, self.log) = (feedback, work, Log { unmasked, ..log });
         Ok(())
     }
 }

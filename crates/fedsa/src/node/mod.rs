@@ -7,8 +7,7 @@
 //!
 //! The network may lose, repeat, delay, reorder and damage messages, and nodes may be restored from a saved state. A node refuses a message
 //! that does not belong to this federation at this point, with the reason, and does not change. A repeated question gets the same bytes
-//! again. A missing answer counts as zero in its round, or by [`crate::federation::AnswerRules`]; over a link with `law = "network"` it
-//! counts in the round in which it arrives.
+//! again. A missing or late answer counts as zero in its round, or by [`crate::federation::AnswerRules`].
 //!
 //! Agents join and leave between two rounds ([`ServerNode::regrouped`], [`ClientNode::regrouped`]).
 //!
@@ -17,6 +16,12 @@
 //!
 //! Save the server node ([`ServerNode::save`]) after every [`ServerNode::open`] and [`ServerNode::close`], before sending the returned
 //! messages. A server that restarts without its saved state starts a new federation and needs another seed.
+//!
+//! # Secure sums
+//!
+//! Over a link with secure sums ([`crate::secure`]) agents mask their answers. A second exchange of each question, whose number is higher
+//! by [`crate::protocol::UNMASKING`], removes the masks from the sum. If seeds do not come, the sum stays unknown and the round changes
+//! nothing. Agents need the keys of their epoch ([`ClientNode::with_pairs`]).
 //!
 //! # Counted answers
 //!
@@ -47,13 +52,13 @@ pub use client::ClientNode;
 pub use server::{Progress, ServerNode, Todo};
 
 pub use crate::federation::Federation;
-use crate::protocol::refused;
+use crate::protocol::{is_unmasking, masked_exchange, refused};
 use crate::random::{Key, Purpose};
 use crate::saved::Layout;
 use crate::uplink::MessageKey;
 
 /// Saved nodes.
-const LAYOUT: Layout = Layout { name: "node", version: 10 };
+const LAYOUT: Layout = Layout { name: "node", version: 11 };
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> MessageKey {
     MessageKey { seed, round, exchange, agent }
@@ -61,7 +66,11 @@ fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> MessageKey {
 
 /// The name of a round and exchange in error messages.
 fn point(round: u64, exchange: u8) -> String {
-    if exchange == crate::message::TELL { format!("what is told of round {round}") } else { format!("round {round} exchange {exchange}") }
+    match exchange {
+        crate::message::TELL => format!("what is told of round {round}"),
+        e if is_unmasking(e) => format!("the unmasking of round {round} exchange {}", masked_exchange(e)),
+        e => format!("round {round} exchange {e}"),
+    }
 }
 
 /// Opens the stream of a codec's random choices, which both ends share.

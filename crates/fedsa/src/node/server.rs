@@ -8,11 +8,12 @@ use super::copies::Copies;
 use super::marks::Marks;
 use super::pending_tells::PendingTells;
 use super::{Federation, LAYOUT, codec_stream, place, point, refused};
-use crate::coordinator::{self, Accepted, AgentStatus, ArrivalRecord, Coordinator, Step};
+use crate::coordinator::{self, Accepted, AgentStatus, Coordinator, Step};
 use crate::error::{Error, Result};
 use crate::local::Client;
 use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
 use crate::metrics::Observable;
+use crate::protocol::{is_unmasking, masked_exchange};
 use crate::random::{ALL, Purpose, Stream};
 
 /// The next step of the caller.
@@ -73,8 +74,6 @@ struct Decoded {
     /// The mark of the agent's state.
     mark: u32,
     parts: Vec<(Part, Body)>,
-    /// The earlier question that it answers, if it is late.
-    late: Option<(u64, u8)>,
 }
 
 /// The saved state of a server node.
@@ -110,6 +109,7 @@ impl ServerNode {
         federation.check_real()?;
         let client = Some(federation.client()?.0).filter(|client| client.copied_controls().is_some());
         let mut coordinator = Coordinator::new(federation)?;
+        coordinator.expect_masks();
         let mut copies = Copies::default();
         if client.is_some() {
             coordinator.keep_letters();
@@ -129,7 +129,7 @@ impl ServerNode {
     /// - State about the mean of all agents (curvature pairs, Krylov vectors, Anderson's history, LSTD's sums) is forgotten.
     /// - Control variates are shifted to sum to zero with the new weights. Each agent gets its own with its next question, 6 + 8 d more
     ///   bytes.
-    /// - Answers that have not counted, and the message at the end of the last round, are lost. A new record of arrivals starts.
+    /// - Answers that have not counted, and the message at the end of the last round, are lost.
     ///
     /// # Errors
     /// - A round is open.
@@ -193,9 +193,15 @@ impl ServerNode {
         let known = self.measured.iter().find(|(point, _)| point == theta).map(|(_, norm)| *norm);
         let is_about_theta = || coordinator.is_open() && coordinator.point() == Some(theta);
         // In a later exchange, directions are no means of operators.
-        let is_operator = |part: Part| part != Part::Direction || coordinator.question().down.exchange == 0;
+        let is_operator = |part: Part| part != Part::Direction || masked_exchange(coordinator.question().down.exchange) == 0;
         let mean = || coordinator.mean_answer().filter(|(part, _)| is_operator(*part));
         known.or_else(|| is_about_theta().then(mean).flatten().map(|(_, norm)| norm))
+    }
+
+    /// Whether the answers to the open question can show [`ServerNode::residual`]: masked answers do not.
+    pub fn shows_residual(&self) -> bool {
+        let (coordinator, exchange) = (&self.coordinator, self.coordinator.question().down.exchange);
+        coordinator.is_open() && (coordinator.grid().is_none() || is_unmasking(exchange))
     }
 
     /// Keeps the norm of the mean operator at the point of the open question, if all agents have answered.
@@ -330,16 +336,11 @@ impl ServerNode {
         self.todo.clone()
     }
 
-    /// Decodes an answer to the present question, or to an earlier one that may still be answered.
+    /// Decodes an answer to the present question.
     fn decoded(&self, agent: usize, bytes: &[u8]) -> Result<Decoded> {
         let Message { round, exchange, .. } = self.coordinator.question().down;
-        let front = Message::front(bytes);
-        let answered = front.as_ref().ok().map(|front| (front.round, front.exchange));
-        let late = answered.filter(|(round, exchange)| self.coordinator.awaits_late(agent, *round, *exchange));
-        if late.is_none() {
-            self.coordinator.place_of(agent)?;
-        }
-        let front = front?;
+        self.coordinator.place_of(agent)?;
+        let front = Message::front(bytes)?;
         let envelope = front.envelope;
         if envelope.settings != self.digest {
             return Err(refused(
@@ -350,7 +351,7 @@ impl ServerNode {
         if envelope.agent != agent {
             return Err(refused(format!("an answer of agent {} from agent {agent}", envelope.agent), "each agent's own answer"));
         }
-        if late.is_none() && (front.round, front.exchange) != (round, exchange) {
+        if (front.round, front.exchange) != (round, exchange) {
             let what = format!("an answer to {} from agent {agent}", point(front.round, front.exchange));
             return Err(refused(what, &format!("answers to {}", point(round, exchange))));
         }
@@ -360,11 +361,10 @@ impl ServerNode {
         }
         let streams = codec_stream(federation.seed(), agent);
         let Message { parts, .. } = front.message(&*federation.uplink().codec, protocol.longest(), &protocol.outside(), streams)?;
-        Ok(Decoded { mark: envelope.mark, parts, late })
+        Ok(Decoded { mark: envelope.mark, parts })
     }
 
-    /// Accepts an answer to the present question. A second copy changes nothing. Over a link with `late` and `law = "network"`, answers to
-    /// earlier questions are also accepted: they count when the next exchange with their number ends.
+    /// Accepts an answer to the present question. A second copy changes nothing.
     ///
     /// # Errors
     /// When the bytes are not an answer of this agent to such a question, or come from an older state than the server assumes. A refused
@@ -375,10 +375,7 @@ impl ServerNode {
     }
 
     fn taken(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
-        let Decoded { mark, parts, late } = self.decoded(agent, bytes)?;
-        if let Some(question) = late {
-            return self.coordinator.take_late(agent, question, parts, bytes.len());
-        }
+        let Decoded { mark, parts } = self.decoded(agent, bytes)?;
         let is_acknowledged = self.is_acknowledged();
         if is_acknowledged && !self.coordinator.has_answered(agent) {
             self.marks.check(agent, mark).inspect_err(|_| self.coordinator.forget(agent))?;
@@ -469,19 +466,6 @@ impl ServerNode {
     /// Readmits an excluded agent ([`Coordinator::exclusions`]) from the next round on; returns whether it was excluded.
     pub fn readmit(&mut self, agent: usize) -> bool {
         self.coordinator.readmit(agent)
-    }
-
-    /// Records which answers arrive from now on ([`ServerNode::take_arrivals`]). Saved states contain records that have not been taken.
-    #[must_use]
-    pub fn recording_arrivals(mut self) -> Self {
-        self.coordinator.record_arrivals();
-        self
-    }
-
-    /// Removes and returns the record of arrivals since the last call, if there is one. With records from its start, the engine can repeat
-    /// a federation's iterates ([`crate::round::Run::replaying`]).
-    pub fn take_arrivals(&mut self) -> ArrivalRecord {
-        self.coordinator.take_arrivals()
     }
 
     /// Accepts all answers of an exchange, in any order, and ends the exchange.

@@ -7,5 +7,5 @@ pub mod output;
 
 pub use counts::{COUNTS, Count, count};
 pub use ledger::{Ledger, Sent, Work};
-pub use outcome::{Missed, OUTCOMES, Outcome};
+pub use outcome::{INCOMPLETE, Missed, OUTCOMES, Outcome};
 pub use output::{Output, OutputRule};

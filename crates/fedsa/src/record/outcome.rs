@@ -8,6 +8,11 @@ pub enum Outcome {
     Completed,
     /// The target was reached.
     Converged,
+    /// All rounds of a federation of machines are done, there was no target, and more than [`INCOMPLETE`] of the weight was missing.
+    Incomplete {
+        /// The mean share of the weight without an answer.
+        missing: f64,
+    },
     /// The target was not reached.
     MaxRounds(Missed),
     /// The target was not reached, and the metric made almost no progress in the last half of the rounds.
@@ -41,11 +46,16 @@ pub struct Missed {
 pub const OUTCOMES: &[(&str, &str)] = &[
     ("completed", "all rounds were done, and there was no target"),
     ("converged", "the target was reached"),
+    ("incomplete", "all rounds of a federation were done, and agents with more than 5% of the weight were missing on average"),
     ("max-rounds", "all rounds were done, and the target was missed"),
     ("stalled", "the same, and the last half of the rounds brought the metric hardly nearer"),
     ("diverged", "the iterates left every bound"),
     ("interrupted", "the run was interrupted before its end"),
 ];
+
+/// A federation whose mean missing weight over the rounds is above this share is incomplete: its result leans away from the agents that
+/// were missing.
+pub const INCOMPLETE: f64 = 0.05;
 
 /// A run has stalled if the metric's minimum in the last half of its rounds is at least this share of the minimum before.
 const STALLED: f64 = 0.9;
@@ -72,10 +82,11 @@ impl Outcome {
         match self {
             Outcome::Completed => 0,
             Outcome::Converged => 1,
-            Outcome::MaxRounds(_) => 2,
-            Outcome::Stalled(_) => 3,
-            Outcome::Diverged { .. } => 4,
-            Outcome::Interrupted => 5,
+            Outcome::Incomplete { .. } => 2,
+            Outcome::MaxRounds(_) => 3,
+            Outcome::Stalled(_) => 4,
+            Outcome::Diverged { .. } => 5,
+            Outcome::Interrupted => 6,
         }
     }
 
@@ -140,5 +151,6 @@ mod tests {
         assert_eq!(Outcome::of(None, false, [].into_iter()).name(), "completed");
         assert_eq!(Outcome::of(Some(3), false, [few].into_iter()).name(), "diverged");
         assert_eq!(Outcome::Interrupted.name(), "interrupted");
+        assert_eq!(Outcome::Incomplete { missing: 0.2 }.name(), "incomplete");
     }
 }

@@ -6,7 +6,6 @@
 mod history;
 mod one;
 mod reached;
-mod replayed;
 mod saved;
 mod sweep;
 
@@ -62,8 +61,6 @@ struct State {
     history: History,
     /// The agents' work.
     work: Work,
-    /// The round that each agent answered last, if arrivals are replayed (otherwise empty).
-    answered: Vec<Option<u64>>,
 }
 
 /// Buffers that rounds reuse.
@@ -129,7 +126,6 @@ impl Run {
             feedback: vec![0.0; agents * federation.uplink().feedback_len(d, protocol.exchanges.len())],
             history: History::default(),
             work: Work::default(),
-            answered: Vec::new(),
         };
         let worker = Worker::new(&*field, !alone.is_empty());
         let scratch = Scratch { worker, cost: None, blocks: Vec::new(), arrived: Vec::new(), answers: Vec::new() };
@@ -223,11 +219,7 @@ impl Run {
     /// As [`Run::new`].
     pub fn restart(&mut self) -> Result<()> {
         self.field.recover();
-        let mut again = Self::new(&self.field, self.coordinator.federation())?;
-        if let Some(replay) = self.coordinator.replayed() {
-            again.coordinator.replay(Arc::clone(replay));
-        }
-        *self = again;
+        *self = Self::new(&self.field, self.coordinator.federation())?;
         Ok(())
     }
 
@@ -249,9 +241,9 @@ impl Run {
 
     /// The participants answer the open question, and the coordinator takes the answers.
     fn answer(&mut self, cancel: &Cancel) {
-        let reached = Reached::of(&self.coordinator, &mut self.state.answered);
+        let reached = Reached::of(&self.coordinator);
         let Run { field, client, alone, coordinator, state, scratch, failure, .. } = self;
-        let n = reached.as_ref().map_or(coordinator.asked().len(), |reached| reached.parts().0.len());
+        let n = reached.as_ref().map_or(coordinator.asked().len(), |reached| reached.agents.len());
         let is_stale = coordinator.federation().uplink().pull().is_some();
         let shares = match () {
             () if !alone.is_empty() => Shares::of_alone(n, parallel::threads()),
@@ -268,7 +260,8 @@ impl Run {
         if let Some(pull) = uplink.pull() {
             state.history.keep(&ask.down, &state.chains, pull.delay.max());
         }
-        let (participants, own) = reached.as_ref().map_or((coordinator.asked(), ask.own.as_ref()), Reached::parts);
+        let all = (coordinator.asked(), ask.own.as_ref());
+        let (participants, own) = reached.as_ref().map_or(all, |reached| (&reached.agents[..], reached.own.as_ref()));
         scratch.make_room(n, d, wants_sum, gains.is_some());
         let Scratch { worker, blocks, arrived, answers, .. } = scratch;
         let State { memory, chains, feedback, history, .. } = state;
@@ -281,9 +274,9 @@ impl Run {
             seed: federation.seed(),
             down: &ask.down,
             own,
-            answered: reached.as_ref().and_then(Reached::answered),
             participants,
             gains: gains.as_deref(),
+            grid: coordinator.grid(),
             is_last: usize::from(ask.down.exchange) + 1 == exchanges,
             strides: Strides {
                 memory: stride(&**client, d),
@@ -317,7 +310,7 @@ impl Run {
             let blocks = lanes_for(&mut scratch.worker.blocks, agents.len());
             let mut batch = AgentBatch::new(field, seed, blocks, agents, first, memory, stride).with_agents(alone);
             if let Some(own) = &tell.own {
-                tell_own(&mut batch, own, places, None, tell.down.round + 1);
+                tell_own(&mut batch, own, places, tell.down.round + 1);
             }
             client.told(&mut batch, &tell.down);
             state.work.calls.add(batch.calls());
@@ -341,14 +334,12 @@ impl Run {
 impl Exchanges for Run {
     /// Opens a round.
     fn open(&mut self) -> Result<Step> {
-        let available = self.available();
-        let step = self.coordinator.open(available.as_deref());
+        let step = self.coordinator.open(None);
         self.unless_failed(step)
     }
 
     /// Carries the open question to the participants and hands in their answers; false if cancelled.
     fn exchange(&mut self, cancel: &Cancel) -> Result<bool> {
-        self.catch_up();
         self.answer(cancel);
         self.is_torn = cancel.is_cancelled();
         self.unless_failed(!self.is_torn)

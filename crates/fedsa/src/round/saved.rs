@@ -10,7 +10,7 @@ use crate::record::Work;
 use crate::saved::Layout;
 
 /// The layout of saved runs.
-const LAYOUT: Layout = Layout { name: "run", version: 9 };
+const LAYOUT: Layout = Layout { name: "run", version: 10 };
 
 /// The serialised form of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -23,7 +23,6 @@ struct Saved {
     coordinator: coordinator::Saved,
     history: History,
     work: Work,
-    answered: Vec<Option<u64>>,
     agents: Vec<Vec<u8>>,
 }
 
@@ -37,7 +36,6 @@ struct Saving<'a> {
     coordinator: coordinator::Saved,
     history: &'a History,
     work: &'a Work,
-    answered: &'a [Option<u64>],
     agents: Vec<Vec<u8>>,
 }
 
@@ -58,7 +56,7 @@ impl Run {
         if self.is_torn {
             return Err(Error::cancelled("the last round was cancelled before its end", "a run that was restored since"));
         }
-        let State { memory, chains, feedback, history, work, answered } = &self.state;
+        let State { memory, chains, feedback, history, work } = &self.state;
         let saving = Saving {
             digest: self.coordinator.federation().digest(),
             coordinator: self.coordinator.save(),
@@ -67,7 +65,6 @@ impl Run {
             feedback,
             history,
             work,
-            answered,
             agents: self.alone.iter().map(|agent| agent.save()).collect(),
         };
         Ok(LAYOUT.write(&saving))
@@ -91,8 +88,8 @@ impl Run {
             return Err(LAYOUT.foreign());
         }
         crate::kernel::flat_mut(&mut self.state.memory).copy_from_slice(&saved.memory);
-        let State { chains, feedback, history, work, answered, .. } = &mut self.state;
-        (*chains, *feedback, *history, *work, *answered) = (saved.chains, saved.feedback, saved.history, saved.work, saved.answered);
+        let State { chains, feedback, history, work, .. } = &mut self.state;
+        (*chains, *feedback, *history, *work) = (saved.chains, saved.feedback, saved.history, saved.work);
         self.is_torn = false;
         self.field.recover();
         self.failure.clear();

@@ -12,6 +12,7 @@ use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
 use crate::record::{Sent, Work};
+use crate::secure::Grid;
 use crate::server::PerRecipient;
 use crate::sums::accumulate;
 use crate::uplink::stage::delay::Before;
@@ -172,9 +173,9 @@ pub(super) struct Job<'a> {
     pub down: &'a Message,
     /// A part with a content of its own for some participants, in their order.
     pub own: Option<&'a PerRecipient>,
-    /// The round that each participant answered last, if some were not asked in the round before.
-    pub answered: Option<&'a [Option<u64>]>,
     pub participants: &'a [usize],
+    /// The grid of secure sums, if the link has them.
+    pub grid: Option<Grid>,
     /// The factors by which participants' answers arrive, if they are summed over a link that is not clear.
     pub gains: Option<&'a [f64]>,
     /// Whether this is the round's last exchange, in which local steps are made.
@@ -280,17 +281,27 @@ impl Job<'_> {
             *counted = counted.and(Sent { messages: 1, vectors: 1, bytes: lens[l] as u64, ..Sent::default() });
             arrived[l] = gains[l] != 0.0;
             if let Some((_, x)) = outbox.sent(l).filter(|_| arrived[l]) {
-                accumulate(&mut sums[l / LANES * d..][..d], self.weights[*c] * gains[l], x);
+                let sum = &mut sums[l / LANES * d..][..d];
+                match self.grid {
+                    Some(grid) => grid.add_share(self.weights[*c], x, &mut self.key(*c).stream(Purpose::PrivacyNoise), sum),
+                    None => accumulate(sum, self.weights[*c] * gains[l], x),
+                }
             }
         }
+    }
+
+    /// The key of an agent's message in this exchange.
+    fn key(&self, agent: usize) -> MessageKey {
+        MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent }
     }
 
     /// Sends the answer of agent `c` in lane `l` over the link; the outbox then has the answer as the server will decode it. Returns the
     /// number of bytes on the wire, 0 without a message. `feedback` is the codec's stored error; `bytes` and `decoded` are buffers.
     #[inline(always)]
     fn send(&self, l: usize, c: usize, feedback: &mut [f64], outbox: &mut Outbox, (bytes, decoded): (&mut Vec<u8>, &mut [f64])) -> usize {
-        let at = MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: c };
-        let mut end = AgentEnd { uplink: self.uplink, at, feedback };
+        let at = self.key(c);
+        let grid = self.grid.map(|grid| (grid, self.weights[c]));
+        let mut end = AgentEnd { uplink: self.uplink, at, feedback, grid };
         if let Some((part, x)) = outbox.sent(l) {
             let len = end.send_vector(x, bytes, decoded);
             if self.uplink.alters() {
@@ -334,13 +345,11 @@ impl Job<'_> {
         let batch = AgentBatch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
         let mut batch = batch.stopped_by(Some(self.cancel)).with_agents(alone);
         if let Some(own) = self.own {
-            let answered = self.answered.map(|answered| &answered[place..]);
-            tell_own(&mut batch, own, place.., answered, self.down.round);
+            tell_own(&mut batch, own, place.., self.down.round);
         }
         if self.strides.alone > 0 && self.uplink.budget().is_some() {
             for (l, c) in block.iter().enumerate() {
-                let at = MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: *c };
-                batch.set_bits(l, self.uplink.allowance(at, self.field.dim()));
+                batch.set_bits(l, self.uplink.allowance(self.key(*c), self.field.dim()));
             }
         }
         batch
@@ -449,19 +458,11 @@ impl Job<'_> {
 }
 
 /// Tells the agents of a batch, at these places among the recipients, their own parts before `round`: the last round whose mean includes
-/// their answer. `answered` are the rounds that they answered last, if not the round before.
-pub(super) fn tell_own(
-    batch: &mut AgentBatch<'_>,
-    own: &PerRecipient,
-    places: impl Iterator<Item = usize>,
-    answered: Option<&[Option<u64>]>,
-    round: u64,
-) {
+/// their answer.
+pub(super) fn tell_own(batch: &mut AgentBatch<'_>, own: &PerRecipient, places: impl Iterator<Item = usize>, round: u64) {
     for (l, i) in batch.lanes().zip(places) {
         if own.each[i].is_some() {
-            let last = answered.map_or(round.checked_sub(1), |answered| answered[l]);
-            let is_included = answered.is_some() && last.is_some_and(|last| own.each[i] == Some(vec![last as f64]));
-            batch.set_last(l, Last { round: last, is_included });
+            batch.set_last(l, Last { round: round.checked_sub(1), is_included: false });
             if let Some(own) = own.of(i).filter(|_| batch.computes_alone()) {
                 batch.set_own(l, own);
             }

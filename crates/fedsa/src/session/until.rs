@@ -3,7 +3,7 @@
 use super::Recorded;
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Need};
-use crate::record::{Missed, Outcome};
+use crate::record::{INCOMPLETE, Missed, Outcome};
 
 /// A session stops after a number of rounds, or at the first recorded round that reaches any target.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -69,7 +69,7 @@ impl StoppingCriteria {
                 Some(Some(Need::Root | Need::RootOrCentre)) => "theta* is not known for this problem",
                 Some(Some(Need::Means)) => "the operators of this problem can only be sampled",
                 Some(Some(Need::Objective)) => "the operators of this problem are not minus gradients of losses",
-                Some(Some(Need::Gram | Need::Controls)) => "this problem does not tell what it needs",
+                Some(Some(Need::Gram | Need::Controls | Need::Answers)) => "this problem does not tell what it needs",
             };
             return Err(Error::new(format!("until.{key}"), what, "metrics that know the target, or a number of rounds only"));
         }
@@ -105,6 +105,15 @@ impl StoppingCriteria {
             let rounds: Vec<(u64, Option<f64>)> = rows.iter().map(|row| (row.round, row.metric(metric))).collect();
             Missed::of(metric, target?, &rounds)
         });
-        Outcome::of(diverged, has_reached, missed)
+        match (Outcome::of(diverged, has_reached, missed), missing_weight(rows)) {
+            (Outcome::Completed, missing) if missing > INCOMPLETE => Outcome::Incomplete { missing },
+            (outcome, _) => outcome,
+        }
     }
+}
+
+/// The mean missing weight over all rounds: each recorded round has the mean since the one before.
+fn missing_weight(rows: &[Recorded]) -> f64 {
+    let spans = rows.windows(2).map(|pair| (pair[1].round - pair[0].round) as f64 * pair[1].seen.missing_weight.unwrap_or(0.0));
+    spans.sum::<f64>() / rows.last().map_or(1, |last| last.round.max(1)) as f64
 }

@@ -3,7 +3,8 @@
 use super::{MessageKey, Uplink};
 use crate::message::{Body, Envelope, HEADER_BYTES, Message, PART_HEADER_BYTES, Part, Writer};
 use crate::protocol::are_finite;
-use crate::random::Purpose;
+use crate::random::{Purpose, Stream};
+use crate::secure::{Grid, WORD_COUNT};
 
 /// The agent's end of a link in one exchange. The engine and client nodes make every answer here.
 pub(crate) struct AgentEnd<'a> {
@@ -13,6 +14,16 @@ pub(crate) struct AgentEnd<'a> {
     pub at: MessageKey,
     /// The agent's stored errors (error feedback), [`Uplink::feedback_len`] numbers.
     pub feedback: &'a mut [f64],
+    /// The grid of secure sums and the agent's weight `p_c`, if the link has them.
+    pub grid: Option<(Grid, f64)>,
+}
+
+/// An answer on the grid of secure sums.
+pub(crate) struct OnGrid {
+    /// The parts, as shares in a sum over the agent's weight.
+    pub parts: Vec<(Part, Body)>,
+    /// Their integers of w bits, in the order of the parts, and the number of clipped numbers.
+    pub words: Vec<u64>,
 }
 
 /// An answer as it leaves an agent.
@@ -70,6 +81,10 @@ impl AgentEnd<'_> {
     /// the number of bytes on the wire, or `None` if the budget carries no message; `decoded` is then 0. Over a link that alters nothing
     /// `bytes` is not written.
     pub fn send_vector(&mut self, x: &[f64], bytes: &mut Vec<u8>, decoded: &mut [f64]) -> Option<u64> {
+        if let Some((grid, _)) = self.grid {
+            let mut altered = self.at.stream(Purpose::Altered);
+            return self.put_on_grid(x, true, &mut altered, decoded).map(|_| grid.masked_len(x.len()) as u64);
+        }
         let payload = if self.uplink.alters() {
             let mut altered = self.at.stream(Purpose::Altered);
             self.uplink.encode(self.at, x, &mut altered, self.feedback, bytes, decoded).then_some(bytes.len())?
@@ -84,6 +99,10 @@ impl AgentEnd<'_> {
     /// if `envelope` is given or the link alters messages; otherwise their number is known without them.
     pub fn send(&mut self, parts: Vec<(Part, Body)>, envelope: Option<&Envelope>) -> Answer {
         let MessageKey { round, exchange, .. } = self.at;
+        if let Some((grid, _)) = self.grid {
+            let Some(OnGrid { parts, words }) = self.on_grid(parts) else { return Answer::NotCarried };
+            return Answer::Sent { parts, len: grid.masked_len(words.len() - WORD_COUNT), bytes: Vec::new() };
+        }
         if !are_finite(&parts) {
             let bytes = envelope.map_or(Vec::new(), |envelope| without_numbers(Part::Diverged, round, exchange, envelope));
             return Answer::Diverged { len: HEADER_BYTES + PART_HEADER_BYTES, bytes };
@@ -99,9 +118,50 @@ impl AgentEnd<'_> {
         Answer::Sent { parts, len: bytes.len(), bytes }
     }
 
+    /// The parts on the grid of secure sums; `None` if numbers are not finite.
+    pub fn on_grid(&mut self, mut parts: Vec<(Part, Body)>) -> Option<OnGrid> {
+        let (grid, weight) = self.grid?;
+        let (mut altered, mut words, mut clipped) = (self.at.stream(Purpose::Altered), Vec::new(), 0);
+        for (part, body) in &mut parts {
+            body.write_out();
+            let Body::Numbers(x) = body else { return None };
+            let mut share = vec![0.0; x.len()];
+            clipped += self.put_on_grid(x, part.may_be_encoded(), &mut altered, &mut share)?;
+            words.extend(share.iter().map(|x| grid.word(grid.integer(weight, *x))));
+            *x = share;
+        }
+        words.push(clipped & grid.largest_word());
+        Some(OnGrid { parts, words })
+    }
+
+    /// Writes to `kept` the numbers x after the stages' alterations (if `is_altered`) and error feedback, as the grid has them: shares of
+    /// the sum over the agent's weight. Returns how many were clipped; `None` if one is not finite, and `kept` is then 0.
+    fn put_on_grid(&mut self, x: &[f64], is_altered: bool, altered: &mut Stream, kept: &mut [f64]) -> Option<u64> {
+        let Self { uplink, at, feedback, grid } = self;
+        let (grid, weight) = (*grid)?;
+        kept.copy_from_slice(x);
+        let mut left = &mut [][..];
+        if is_altered {
+            uplink.alterations().for_each(|alteration| alteration.alter(kept, altered));
+            if !feedback.is_empty() {
+                left = &mut feedback[usize::from(at.exchange) * x.len()..][..x.len()];
+            }
+        }
+        kept.iter_mut().zip(&*left).for_each(|(kept, left)| *kept += left);
+        if !kept.iter().all(|x| x.is_finite()) {
+            kept.fill(0.0);
+            return None;
+        }
+        left.copy_from_slice(&kept[..left.len()]);
+        let clipped = grid.shorten(kept);
+        kept.iter_mut().for_each(|x| *x = grid.share(weight, *x) / weight);
+        left.iter_mut().zip(&*kept).for_each(|(left, kept)| *left -= kept);
+        Some(clipped)
+    }
+
     /// Writes the parts, and returns them as the server will decode them; `None` if the budget carries no message.
     fn write(&mut self, mut parts: Vec<(Part, Body)>, writer: &mut Writer) -> Option<Vec<(Part, Body)>> {
-        let Self { uplink, at, feedback } = self;
+        let Self { uplink, at, feedback, .. } = self;
         let (alters, mut altered) = (uplink.alters(), at.stream(Purpose::Altered));
         for (part, body) in &mut parts {
             if part.may_be_encoded() && alters {

@@ -11,14 +11,16 @@ pub mod stage;
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::message::{Envelope, Message};
 use crate::random::{ALL, Key, Purpose, Stream};
+use crate::secure::Grid;
 pub(crate) use agent_end::{AgentEnd, Answer};
 pub use aggregation::Aggregation;
 use codec::{Codec, Exact};
 use stage::bit_budget::BitBudget;
 use stage::delay::{Delay, Pull};
+use stage::secure_sum::{SecureSum, Summed};
 use stage::{Act, Alteration, Channel, LinkStage};
 
 /// A link: the codec and stages of agents' messages, the server's mean, and the codec of the server's messages.
@@ -63,6 +65,8 @@ pub struct LinkFacts {
     pub is_lost: bool,
     /// The server gets only sums.
     pub is_sum_only: bool,
+    /// These sums are analogue: with gains and noise, of unknown messages.
+    pub is_analogue: bool,
     /// The server uses directions at old models (pull), at most this many rounds old.
     pub stale: Option<u64>,
     /// Answers arrive late (push), by at most this many rounds.
@@ -89,6 +93,7 @@ impl Uplink {
             is_altered: self.alters(),
             is_lost: self.channels().next().is_some(),
             is_sum_only: self.is_sum_only(),
+            is_analogue: self.acts().any(|act| matches!(act, Act::AddsUp { .. })),
             stale: self.pull().map(|pull| pull.delay.max()),
             late: self.late().map(Delay::max),
             is_robust: !self.aggregation.is_mean(),
@@ -132,7 +137,20 @@ impl Uplink {
     }
 
     fn is_sum_only(&self) -> bool {
-        self.acts().any(|act| matches!(act, Act::AddsUp { .. }))
+        self.acts().any(|act| matches!(act, Act::AddsUp { .. } | Act::Masks(_)))
+    }
+
+    /// The stage of secure sums.
+    pub fn secure_sum(&self) -> Option<&SecureSum> {
+        self.acts().find_map(|act| if let Act::Masks(sum) = act { Some(sum) } else { None })
+    }
+
+    /// The grid of secure sums.
+    ///
+    /// # Errors
+    /// As [`SecureSum::grid`].
+    pub fn grid(&self, of: Summed<'_>) -> Result<Option<Grid>> {
+        self.secure_sum().map(|sum| sum.grid(of)).transpose()
     }
 
     /// Whether a stage alters the vectors that agents send.
@@ -143,6 +161,13 @@ impl Uplink {
     /// Whether messages arrive at once and unaltered, and the server takes their mean. No bytes need then be produced.
     pub fn is_clear(&self) -> bool {
         self.facts() == LinkFacts::default()
+    }
+
+    /// Whether the server gets the mean of what all agents send, but for the rounding of a fine grid of secure sums.
+    pub fn shows_means(&self) -> bool {
+        let is_fine = self.secure_sum().is_some_and(|sum| sum.bits >= 40) && !self.alters_vectors();
+        let facts = self.facts();
+        facts == LinkFacts::default() || is_fine && facts == LinkFacts { is_altered: true, is_sum_only: true, ..LinkFacts::default() }
     }
 
     /// Whether agents' vectors of `d` components all arrive at once and unaltered; `encodes` as for [`Uplink::check`]. A bit budget alters
@@ -162,7 +187,16 @@ impl Uplink {
         let act = stage.act();
         let refused = |what: &str, help: &str| Err(Error::new("", what, help));
         if self.is_sum_only() && !matches!(act, Act::Limits(_)) {
-            return refused("a medium after over-the-air, which leaves only a sum", "over-the-air as the last medium");
+            return refused("a medium after one that leaves only a sum", "over-the-air or secure-sum as the last medium");
+        }
+        let is_secure = self.secure_sum().is_some() || matches!(act, Act::Masks(_));
+        if is_secure && self.acts().chain([act]).any(|act| !matches!(act, Act::Masks(_) | Act::Alters(_) | Act::Weakens(_))) {
+            let help =
+                "clip, noise, erasure or gilbert-elliott before secure-sum: masks cancel only in a sum of whole answers to one question";
+            return refused("a delay, a budget or an analogue sum beside secure-sum", help);
+        }
+        if is_secure && !self.codec.is_exact() {
+            return refused("a codec beside secure-sum, whose grid encodes what agents send", "fewer `bits` of secure-sum, and no codec");
         }
         match act {
             Act::Limits(_) if self.budget().is_some() => return refused("two bit budgets on one link", "one"),
@@ -193,6 +227,11 @@ impl Uplink {
         }
         self.downlink.check_dim(d).map_err(|e| e.inside("downlink.codec"))?;
         self.aggregation.check().map_err(|e| e.inside("uplink"))?;
+        self.grid(Summed { weights: &vec![1.0 / agents as f64; agents], dim: d, exchanges: 1 }).map_err(|e| e.inside("uplink.media"))?;
+        if let Some(sum) = self.secure_sum() {
+            let accepted = format!("secure-sum with `least_agents` of at most {agents}, the number of agents");
+            require(sum.least_agents <= agents, "uplink.media.least_agents", sum.least_agents, &accepted)?;
+        }
         let mut again = Self { media: Vec::new(), ..self.clone() };
         self.media.iter().try_for_each(|stage| again.push(Arc::clone(stage))).map_err(|e| e.inside("uplink.media"))?;
         if let Some(budget) = self.budget().filter(|_| encodes) {
@@ -281,7 +320,7 @@ impl Uplink {
 
     /// Whether a codec, a budget or another stage alters agents' messages.
     pub fn alters(&self) -> bool {
-        !self.codec.is_exact() || self.alters_vectors() || self.budget().is_some()
+        !self.codec.is_exact() || self.alters_vectors() || self.budget().is_some() || self.secure_sum().is_some()
     }
 
     /// Turns the server's message `down` into the message that agents decode.

@@ -18,6 +18,7 @@ use fedsa::random::{Purpose, stream};
 use fedsa::record::{Ledger, OutputRule};
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
+use fedsa::secure::Secret;
 use fedsa::uplink::Uplink;
 use fedsa_problems::features::FeatureSpec;
 use fedsa_problems::linear::affine::LinearSystems;
@@ -189,8 +190,9 @@ impl Halves {
     /// At the start of a run from zero.
     pub fn new(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, seed: u64) -> Result<Self> {
         let federation = Federation::new(method, uplink, field.weights().to_vec(), seed, vec![0.0; field.dim()])?;
-        let federation = federation.with_root(field.root().unwrap_or(&[]));
-        let nodes = (0..field.agents()).map(|c| ClientNode::new(&federation, field, c, c)).collect::<Result<_>>()?;
+        let federation = with_keys(federation.with_root(field.root().unwrap_or(&[])));
+        let nodes =
+            (0..field.agents()).map(|c| Ok(keyed(ClientNode::new(&federation, field, c, c)?, &federation, c))).collect::<Result<_>>()?;
         Ok(Self { nodes, server: ServerNode::new(&federation)?, ledger: Ledger::default() })
     }
 
@@ -231,6 +233,22 @@ impl Halves {
             }
         }
     }
+}
+
+/// The secret key of an agent in tests.
+fn secret(agent: usize) -> Secret {
+    Secret::of_bytes([agent as u8 + 1; 32])
+}
+
+/// A federation with the public keys of its agents, if its link needs them.
+pub fn with_keys(federation: Federation) -> Federation {
+    let keys: Vec<_> = (0..federation.agents()).map(|c| secret(c).public()).collect();
+    if federation.grid().is_some() { federation.with_keys(keys).unwrap() } else { federation }
+}
+
+/// The node of an agent with its secret key.
+pub fn keyed(node: ClientNode, federation: &Federation, agent: usize) -> ClientNode {
+    node.with_secret(federation, &secret(agent)).unwrap()
 }
 
 /// What passes on the wire, of what a run counts.

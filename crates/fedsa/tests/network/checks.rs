@@ -40,7 +40,7 @@ fn nodes_are_built_with_the_checks_of_a_run() {
     let some = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 5, "participants": 7}"#);
     for (method, link, expected) in [
         (&fedlsa, &stale, "only the in-process engine can compute at old models"),
-        (&dasa, &air, "over the air only their sum arrives"),
+        (&dasa, &air, "over this link only their sum arrives"),
         (&fedlsa, &many, "k"),
         (&some, &EXACT, "participants"),
         (&newton, &EXACT, "not known to be gradients"),

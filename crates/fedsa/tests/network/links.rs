@@ -25,6 +25,12 @@ fn every_method_over_every_link_bears_a_hostile_network() {
         crate::common::link(exact, false, &[r#"{"kind": "late", "law": "uniform", "max": 3}"#]),
         crate::common::link(coarse, false, &[r#"{"kind": "bit-budget", "bits": 4, "fading_snr": 1.0}"#]),
         crate::common::link(exact, false, &[r#"{"kind": "over-the-air", "receiver_noise": 0.01}"#]),
+        crate::common::link(exact, false, &[r#"{"kind": "secure-sum", "bound": 20.0}"#]),
+        crate::common::link(
+            exact,
+            true,
+            &[r#"{"kind": "erasure", "success": 0.8}"#, r#"{"kind": "secure-sum", "bound": 2.0, "bits": 16}"#],
+        ),
         crate::common::link(exact, false, &[r#"{"kind": "bit-budget", "bits": 40, "fading_snr": 3.0}"#]),
         crate::common::link(coarse, true, &[r#"{"kind": "clip", "norm": 0.5}"#, r#"{"kind": "noise", "std": 0.01}"#]),
     ];

@@ -27,7 +27,6 @@ pub const LIAR: usize = 1;
 const OLD: usize = 10;
 
 /// No federation goes on for so many rounds here.
-const LONGEST_GAP: u64 = 1 << 20;
 
 /// How often the network and the nodes misbehave.
 #[derive(Clone, Copy)]
@@ -100,7 +99,7 @@ pub struct World {
 }
 
 fn node(federation: &Federation, field: &Arc<dyn Field>, place: usize, agent: usize) -> ClientNode {
-    ClientNode::new(federation, field, place, agent).unwrap().with_longest_gap(LONGEST_GAP)
+    ClientNode::new(federation, field, place, agent).unwrap()
 }
 
 impl World {

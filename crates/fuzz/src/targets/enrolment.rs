@@ -154,9 +154,9 @@ pub const ANNOUNCED: Target = Target {
 fn announcements() -> Vec<Corpus> {
     let next = FOUNDED.next_epoch(vec![0.25, 0.25, 0.5]).expect("weights that sum to 1");
     let after = next.next_epoch(vec![0.1, 0.2, 0.3, 0.4]).expect("weights that sum to 1");
-    let marks = APPLICANTS[1].marks(7);
+    let mark = APPLICANTS[1].mark();
     let one =
-        |(federation, agent): (&Federation, usize)| [(0, announce(federation, agent)), (1, announce_to_new(federation, agent, &[], marks))];
+        |(federation, agent): (&Federation, usize)| [(0, announce(federation, agent)), (1, announce_to_new(federation, agent, &[], mark))];
     seeds([(&next, 0), (&next, 2), (&after, 3)].into_iter().flat_map(one))
 }
 

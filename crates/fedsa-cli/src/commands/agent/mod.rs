@@ -11,10 +11,15 @@ use fedsa::cancel::Cancel;
 use fedsa::error::Error;
 use fedsa_data::find::Places;
 use fedsa_experiment::Kinds;
-use fedsa_experiment::deployment::{Deployment, LocalAgent};
+use fedsa_experiment::deployment::audit::Audit;
+use fedsa_experiment::deployment::{Deployment, DisclosureRules, LocalAgent};
 
 use super::load;
 use crate::args::AgentArgs;
+
+/// The record of what left the agent, in the folder of its state.
+#[cfg(unix)]
+const RECORD: &str = "audit.jsonl";
 
 /// Runs the command. It returns only on failure; a signal ends the process.
 ///
@@ -24,7 +29,8 @@ pub fn agent(args: &AgentArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
     let deployment = Deployment::new(experiment.document)?;
     let places = Places::from_env(&base);
-    let agent = LocalAgent::new(&deployment, &args.data, &places, args.agent.map(|n| n as u32), &Cancel::never())?;
+    let (rules, number) = (DisclosureRules::read(args.rules.as_deref())?, args.agent.map(|n| n as u32));
+    let agent = LocalAgent::with_rules(&deployment, &args.data, &places, number, rules, &Cancel::never())?;
     serve(args, agent)
 }
 
@@ -34,8 +40,9 @@ fn serve(_: &AgentArgs, _: LocalAgent) -> Result<u8, Error> {
 }
 
 #[cfg(unix)]
-fn serve(args: &AgentArgs, agent: LocalAgent) -> Result<u8, Error> {
+fn serve(args: &AgentArgs, mut agent: LocalAgent) -> Result<u8, Error> {
     let kept = state::StateFolder::open(&args.state)?;
+    agent.set_audit(Audit::open(args.state.join(RECORD))?);
     let mut resident = Resident { agent, kept, quiet: args.quiet, answered: 0 };
     if let Some(bytes) = resident.kept.read()? {
         resident.agent.restore(&bytes).map_err(|e| resident.kept.named(e))?;
@@ -46,6 +53,9 @@ fn serve(args: &AgentArgs, agent: LocalAgent) -> Result<u8, Error> {
     let path = args.socket.clone().unwrap_or_else(|| args.state.join("socket"));
     let listener = unix::listen(&path)?;
     resident.tell(&format!("ready: {}", path.display()));
+    if let Some(refusal) = resident.agent.refusal() {
+        super::warn(format!("it answers no message: {refusal}\n  help: {}", refusal.help));
+    }
     if let Some(number) = resident.agent.number() {
         let what = if args.leave { "leaves" } else { "goes on" };
         resident.tell(&format!("{what} as agent {number}"));
@@ -100,7 +110,7 @@ mod unix {
     use std::path::Path;
     use std::time::Duration;
 
-    use fedsa::error::{Error, ErrorKind as Kind};
+    use fedsa::error::{Error, ErrorCode, ErrorKind as Kind};
     use fedsa_data::atomic;
 
     use super::frames::{Reply, read_request, write_reply};
@@ -109,7 +119,15 @@ mod unix {
     /// The longest time between two bytes of a client, so that a killed client does not block others.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// Listens at a path that only this user may access. It replaces the socket of a killed process, and no other file.
+    /// Who may connect: this user; in a folder with the setgid bit also the folder's group. A SuperNode can thus run as a user who cannot
+    /// read the data, and apps of others that it runs reach nothing but the socket.
+    fn mode_in(folder: &Path) -> u32 {
+        let is_for_group = fs::metadata(folder).is_ok_and(|folder| folder.permissions().mode() & 0o2000 != 0);
+        if is_for_group { 0o660 } else { 0o600 }
+    }
+
+    /// Listens at a path that only this user may access, or a group ([`mode_in`]). It replaces the socket of a killed process, and no
+    /// other file.
     pub fn listen(path: &Path) -> Result<UnixListener, Error> {
         let failed = |e: std::io::Error| {
             let help = "--socket PATH, a path of at most 107 bytes in a folder that you may write to";
@@ -133,7 +151,7 @@ mod unix {
         let folder = atomic::folder_of(path);
         let hidden = folder.join(format!(".fedsa-{}", std::process::id()));
         let listener = UnixListener::bind(&hidden).map_err(failed)?;
-        let named = fs::set_permissions(&hidden, Permissions::from_mode(0o600)).and_then(|()| fs::rename(&hidden, path));
+        let named = fs::set_permissions(&hidden, Permissions::from_mode(mode_in(folder))).and_then(|()| fs::rename(&hidden, path));
         named.map_err(|e| {
             let _ = fs::remove_file(&hidden);
             failed(e)
@@ -174,6 +192,9 @@ mod unix {
                 Err(e) if e.kind() == Kind::Machine => (Reply::failed(&e), Some(e)),
                 Err(e) => {
                     warn(format!("refused: {e}"));
+                    if e.code() == ErrorCode::OtherState {
+                        warn(format!("to begin again without this state, stop the agent and delete {}", resident.kept.path().display()));
+                    }
                     (Reply::refused(&e), None)
                 }
             };

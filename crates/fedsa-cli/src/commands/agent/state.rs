@@ -45,6 +45,11 @@ impl StateFolder {
         }
     }
 
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The state, if one was saved.
     ///
     /// # Errors

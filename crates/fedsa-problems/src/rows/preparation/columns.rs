@@ -1,7 +1,7 @@
 //! Columns with special roles: offsets, row weights, and categories, which become a column of 0 and 1 for each level.
 
 use fedsa::columns::{Coding, MAX_LEVELS, coding, level_number};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::texts::{MISSING_VALUE, alike, level_name, no_category};
 use crate::rows::dataset::{Columns, Dataset, Rows, Wanted, row_in};
@@ -23,6 +23,9 @@ pub struct SpecialColumns {
     pub row_weights: Option<String>,
     /// Columns of categories; columns of text need not be listed.
     pub categorical: Vec<String>,
+    /// The levels of columns of categories that the settings declare; the first is the reference. All of these columns are in
+    /// `categorical`.
+    pub declared: BTreeMap<String, Vec<String>>,
     /// The columns of categories with the levels of all agents' rows, in their order; by default, the levels of the rows at hand.
     pub known: Option<Vec<ColumnLevels>>,
 }
@@ -34,7 +37,8 @@ pub struct Category {
     pub column: String,
     /// The levels with a feature `column=level`, in increasing order.
     pub levels: Vec<String>,
-    /// The level without a feature: the most frequent one, the first among ties. `None` if all levels have a feature.
+    /// The level without a feature: the first declared one, otherwise the most frequent one, the first among ties. `None` if all levels
+    /// have a feature.
     pub reference: Option<String>,
     /// The position of the feature of the first level.
     pub first: usize,
@@ -51,9 +55,18 @@ pub struct ColumnLevels {
     pub counts: Vec<u64>,
     /// Whether all of them are numbers.
     pub are_numbers: bool,
+    /// Whether the settings declare them. They then have the order of the settings, and the first is the reference.
+    pub are_declared: bool,
 }
 
 impl ColumnLevels {
+    /// Declared levels, with the number of rows of each. Other levels of `rows` are ignored.
+    pub fn declared(column: impl Into<String>, levels: &[String], rows: &HashMap<String, u64>) -> Self {
+        let counts = levels.iter().map(|level| rows.get(level).copied().unwrap_or(0)).collect();
+        let are_numbers = levels.iter().all(|level| level_number(level).is_some());
+        Self { column: column.into(), levels: levels.to_vec(), counts, are_numbers, are_declared: true }
+    }
+
     /// From levels with their numbers of rows.
     pub fn new(column: impl Into<String>, rows: HashMap<String, u64>) -> Self {
         let are_numbers = rows.keys().all(|level| level_number(level).is_some());
@@ -63,11 +76,14 @@ impl ColumnLevels {
             false => levels.sort(),
         }
         let (levels, counts) = levels.into_iter().unzip();
-        Self { column: column.into(), levels, counts, are_numbers }
+        Self { column: column.into(), levels, counts, are_numbers, are_declared: false }
     }
 
-    /// The position of the most frequent level, the first among ties.
-    fn most_frequent(&self) -> usize {
+    /// The position of the reference: of the most frequent level, the first among ties, or of the first declared one.
+    fn reference(&self) -> usize {
+        if self.are_declared {
+            return 0;
+        }
         let most = self.counts.iter().max();
         self.counts.iter().position(|count| Some(count) == most).unwrap_or(0)
     }
@@ -108,7 +124,7 @@ impl Category {
     /// The category of these levels. The most frequent level has no feature if `has_reference`.
     pub(super) fn of(known: &ColumnLevels, first: usize, has_reference: bool) -> Self {
         let mut levels = known.levels.clone();
-        let reference = (has_reference && !levels.is_empty()).then(|| levels.remove(known.most_frequent()));
+        let reference = (has_reference && !levels.is_empty()).then(|| levels.remove(known.reference()));
         Self { column: known.column.clone(), levels, reference, first }
     }
 
@@ -184,7 +200,7 @@ impl SpecialColumns {
         for (i, (column, cells)) in columns.iter().zip(&cells).enumerate() {
             let levels = match &self.known {
                 Some(known) => known_levels(known, column, sets, cells)?,
-                None => levels(column, sets, cells)?,
+                None => self.own_levels(column, sets, cells)?,
             };
             taken.categories.push(Category::of(&levels, 0, has_intercept || i > 0));
             taken.notes.extend(levels.notes());
@@ -243,7 +259,32 @@ impl SpecialColumns {
         self.check_texts(sets)?;
         let columns = self.columns(sets);
         let cells = cells_of(&columns, sets)?;
-        columns.iter().zip(&cells).map(|(column, cells)| levels(column, sets, cells)).collect()
+        columns.iter().zip(&cells).map(|(column, cells)| self.own_levels(column, sets, cells)).collect()
+    }
+
+    /// The declared levels of a column, otherwise those of these rows.
+    fn own_levels(&self, column: &str, sets: &[Dataset], cells: &[Cells]) -> Result<ColumnLevels> {
+        let own = levels(column, sets, cells)?;
+        let Some(declared) = self.declared.get(column) else { return Ok(own) };
+        match own.levels.iter().find(|level| !declared.contains(level)) {
+            Some(other) => {
+                let what = format!("the column `{}` has the level `{}`, which is not declared", quoted(column), quoted(other));
+                Err(Error::data("levels", what, "rows with the declared levels, or all levels in `levels`"))
+            }
+            None => Ok(ColumnLevels::declared(column, declared, &own.levels.into_iter().zip(own.counts).collect())),
+        }
+    }
+
+    /// Refuses declared levels that are none, repeated, or too many.
+    pub(super) fn check_declared(&self) -> Result<()> {
+        for (column, levels) in &self.declared {
+            let distinct: HashSet<&String> = levels.iter().collect();
+            if levels.is_empty() || distinct.len() < levels.len() || levels.len() > MAX_LEVELS {
+                let what = format!("{} levels of `{}`, {} of them distinct", levels.len(), quoted(column), distinct.len());
+                return Err(Error::new("levels", what, format!("one level or more, at most {MAX_LEVELS}, each once")));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses markers of missing values, and numbers and dates written as text, in text columns that are not listed as categories.

@@ -34,7 +34,7 @@ pub struct RowLevels {
 impl RowLevels {
     /// Whether features and targets do not depend on other agents.
     pub fn are_known(&self) -> bool {
-        self.categories.is_empty() && self.classes.is_none() && self.sparse.is_none()
+        self.categories.iter().all(|one| one.are_declared) && self.classes.is_none() && self.sparse.is_none()
     }
 
     /// The categories of rows with these levels, placed after the other features.

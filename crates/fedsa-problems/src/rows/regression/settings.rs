@@ -1,5 +1,6 @@
 //! The settings of the kinds `logistic`, `least-squares` and `glm`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,7 @@ use crate::rows::preparation::partition::{Partition, number_of_groups};
 use crate::rows::preparation::quality::LabelledRows;
 use crate::rows::preparation::sparse::is_nearly_dense;
 use crate::rows::preparation::targets::{ClassLabel, TargetRule};
+use crate::rows::preparation::texts::level_name;
 use crate::rows::preparation::transform::Pca;
 use crate::rows::preparation::{AgentWeights, Preparation, Prepared};
 use crate::{Files, ProblemSettings};
@@ -49,6 +51,9 @@ macro_rules! on_data_sets {
             /// Columns of categories.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub categorical: Vec<String>,
+            /// Levels of columns of categories, the reference first; from the data by default.
+            #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+            pub levels: BTreeMap<String, Vec<ClassLabel>>,
             /// Adds `ridge/2 ||theta||^2` to losses.
             #[serde(default)]
             #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
@@ -110,6 +115,7 @@ macro_rules! on_data_sets {
                     $($own: None,)*
                     drop: Vec::new(),
                     categorical: Vec::new(),
+                    levels: BTreeMap::new(),
                     ridge: 0.0,
                     intercept: false,
                     penalise_intercept: false,
@@ -136,11 +142,15 @@ macro_rules! on_data_sets {
                         target: self.target.clone(),
                         group: self.group.clone(),
                         drop: self.drop.clone(),
-                        categorical: self.categorical.clone(),
+                        categorical: categorical(&self.categorical, &self.levels),
                         ..Wanted::default()
                     },
                     targets: self.targets(),
-                    special: OnData::special(self),
+                    special: SpecialColumns {
+                        categorical: categorical(&self.categorical, &self.levels),
+                        declared: declared(&self.levels),
+                        ..OnData::special(self)
+                    },
                     sparse: None,
                     family: OnData::family(self),
                     agents: self.agents,
@@ -240,6 +250,20 @@ macro_rules! on_data_sets {
     };
 }
 
+/// The columns of categories: the listed ones, and those with declared levels.
+fn categorical(listed: &[String], levels: &BTreeMap<String, Vec<ClassLabel>>) -> Vec<String> {
+    listed.iter().chain(levels.keys().filter(|column| !listed.contains(column))).cloned().collect()
+}
+
+/// The declared levels as they are in rows.
+fn declared(levels: &BTreeMap<String, Vec<ClassLabel>>) -> BTreeMap<String, Vec<String>> {
+    let text = |level: &ClassLabel| match level {
+        ClassLabel::Number(x) => (x + 0.0).to_string(),
+        ClassLabel::Name(name) => level_name(name),
+    };
+    levels.iter().map(|(column, levels)| (column.clone(), levels.iter().map(text).collect())).collect()
+}
+
 fn one() -> f64 {
     1.0
 }
@@ -250,8 +274,10 @@ trait OnData {
     const IS_LINEAR: bool;
     /// The family of losses; the data determine the number of classes.
     fn family(&self) -> ModelFamily;
-    /// Columns with special roles.
-    fn special(&self) -> SpecialColumns;
+    /// Columns with special roles, except categories.
+    fn special(&self) -> SpecialColumns {
+        SpecialColumns::default()
+    }
     /// Checks the kind's own keys.
     fn check(&self) -> Result<()> {
         Ok(())
@@ -307,9 +333,6 @@ impl OnData for Logistic {
     fn family(&self) -> ModelFamily {
         ModelFamily::Binomial
     }
-    fn special(&self) -> SpecialColumns {
-        SpecialColumns { categorical: self.categorical.clone(), ..SpecialColumns::default() }
-    }
     fn build(&self, train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         let LabelledRows { mut rows, first, targets, .. } = train;
         times_labels(&mut rows, &targets);
@@ -321,9 +344,6 @@ impl OnData for LeastSquares {
     const IS_LINEAR: bool = true;
     fn family(&self) -> ModelFamily {
         ModelFamily::Gaussian
-    }
-    fn special(&self) -> SpecialColumns {
-        SpecialColumns { categorical: self.categorical.clone(), ..SpecialColumns::default() }
     }
     fn build(&self, train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         let LabelledRows { rows, first, targets, .. } = train;
@@ -346,12 +366,7 @@ impl OnData for GeneralisedLinear {
         }
     }
     fn special(&self) -> SpecialColumns {
-        SpecialColumns {
-            offset: self.offset.clone(),
-            row_weights: self.row_weights.clone(),
-            categorical: self.categorical.clone(),
-            known: None,
-        }
+        SpecialColumns { offset: self.offset.clone(), row_weights: self.row_weights.clone(), ..SpecialColumns::default() }
     }
     fn check(&self) -> Result<()> {
         let family = self.family.unwrap_or_default();

@@ -11,19 +11,19 @@ pub(super) const BLOCK: usize = 128;
 const SHORT: usize = 16;
 
 /// The bytes that `n` integers of `b` bits take.
-pub(super) fn packed_len(n: usize, b: u32) -> usize {
+pub(crate) fn packed_len(n: usize, b: u32) -> usize {
     // In two parts, so that the product does not overflow if the result does not.
     (n / 8).saturating_mul(b as usize).saturating_add((n % 8 * b as usize).div_ceil(8))
 }
 
 /// The largest integer of `b` bits, `1 <= b <= 64`.
 #[inline(always)]
-pub(super) const fn largest(b: u32) -> u64 {
+pub(crate) const fn largest(b: u32) -> u64 {
     u64::MAX >> (64 - b)
 }
 
 /// Packs `values`, each below `2^b`, into the `packed_len(values.len(), b)` bytes of `out`.
-pub(super) fn pack(values: &[u64], b: u32, out: &mut [u8]) {
+pub(crate) fn pack(values: &[u64], b: u32, out: &mut [u8]) {
     debug_assert_eq!(out.len(), packed_len(values.len(), b));
     for (values, out) in values.chunks(BLOCK).zip(out.chunks_mut(packed_len(BLOCK, b))) {
         pack_block(values, b, out);
@@ -31,7 +31,7 @@ pub(super) fn pack(values: &[u64], b: u32, out: &mut [u8]) {
 }
 
 /// Reads `out.len()` integers from the `packed_len(out.len(), b)` bytes of `bytes`.
-pub(super) fn unpack(bytes: &[u8], b: u32, out: &mut [u64]) {
+pub(crate) fn unpack(bytes: &[u8], b: u32, out: &mut [u64]) {
     debug_assert_eq!(bytes.len(), packed_len(out.len(), b));
     for (out, bytes) in out.chunks_mut(BLOCK).zip(bytes.chunks(packed_len(BLOCK, b))) {
         unpack_block(bytes, b, out);

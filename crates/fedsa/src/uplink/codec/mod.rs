@@ -3,7 +3,7 @@
 //! A codec has no state: the link keeps the stored errors of error feedback. Random choices come from a stream that both ends can open, so
 //! a dither or the indices of random components need not be sent.
 
-mod bits;
+pub(crate) mod bits;
 mod exact;
 mod float32;
 pub mod quantised;

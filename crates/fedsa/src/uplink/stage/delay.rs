@@ -67,13 +67,6 @@ pub enum Delay {
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         rounds: u64,
     },
-    /// Real lateness (`late` only): answers count in the round in which they arrive, at most `max` rounds late. Without nodes answers are
-    /// in time, unless a run replays recorded arrivals.
-    Network {
-        /// Largest accepted delay.
-        #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
-        max: u64,
-    },
 }
 
 fn one() -> u64 {
@@ -139,7 +132,6 @@ impl Delay {
                     0
                 }
             }
-            Delay::Network { .. } => 0,
         }
     }
 
@@ -147,16 +139,11 @@ impl Delay {
     pub fn max(&self) -> u64 {
         match self {
             Delay::Constant { rounds } | Delay::Spikes { rounds, .. } => *rounds,
-            Delay::Uniform { max, .. } | Delay::Network { max } => *max,
+            Delay::Uniform { max, .. } => *max,
             Delay::Geometric { mean, max } => max.unwrap_or((10.0 * mean).ceil() as u64),
             Delay::Trace { delays } => delays.iter().map(Row::longest).max().unwrap_or(0),
             Delay::Stall { length, short, .. } => *length.max(short),
         }
-    }
-
-    /// Whether the delays come from a real network.
-    pub fn is_of_network(&self) -> bool {
-        matches!(self, Delay::Network { .. })
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -170,7 +157,7 @@ impl Delay {
             Delay::Spikes { probability, .. } => {
                 require((0.0..=1.0).contains(probability), "probability", probability, "a probability, in [0, 1]")?;
             }
-            Delay::Constant { .. } | Delay::Network { .. } => {}
+            Delay::Constant { .. } => {}
         }
         if let Delay::Geometric { mean, max: None } = self {
             // Large means in exponent form: their digits beyond the precision of f64 are meaningless.
@@ -180,7 +167,7 @@ impl Delay {
         }
         let key = match self {
             Delay::Constant { .. } | Delay::Spikes { .. } => "rounds",
-            Delay::Uniform { .. } | Delay::Geometric { .. } | Delay::Network { .. } => "max",
+            Delay::Uniform { .. } | Delay::Geometric { .. } => "max",
             Delay::Trace { .. } => "delays",
             Delay::Stall { length, short, .. } => {
                 if length >= short {

@@ -1,0 +1,147 @@
+//! Counts of values: whether few rows differ from all others in a column.
+
+use std::collections::BTreeMap;
+
+use fedsa_problems::rows::dataset::Labels;
+
+/// For each column, the values that almost all rows may have. A value that all but k - 1 of the rows have occurs in the first k of them.
+pub(super) struct Commonest {
+    /// The least number k of rows that may differ.
+    least: u64,
+    rows: u64,
+    columns: Vec<Column>,
+}
+
+#[derive(Clone, Default)]
+struct Column {
+    /// The number of numbers other than 0.
+    nonzero: u64,
+    /// Such numbers of the first rows, with the number of rows that have them.
+    values: Vec<(f64, u64)>,
+    is_ignored: bool,
+}
+
+impl Commonest {
+    /// No rows yet of `width` columns. With `least` of 0 nothing is counted.
+    pub fn new(width: usize, least: u64) -> Self {
+        Self { least, rows: 0, columns: if least == 0 { Vec::new() } else { vec![Column::default(); width] } }
+    }
+
+    /// Counts a row: its columns and numbers, without which a column is 0.
+    pub fn see(&mut self, row: impl IntoIterator<Item = (usize, f64)>) {
+        if self.least == 0 {
+            return;
+        }
+        let is_first = self.rows < 2 * self.least;
+        self.rows += 1;
+        for (j, x) in row.into_iter().filter(|(_, x)| *x != 0.0) {
+            let column = &mut self.columns[j];
+            column.nonzero += 1;
+            match column.values.iter_mut().find(|(value, _)| *value == x) {
+                Some((_, rows)) => *rows += 1,
+                None if is_first => column.values.push((x, 1)),
+                None => {}
+            }
+        }
+    }
+
+    /// Leaves columns out of the result.
+    pub fn ignore(&mut self, is_ignored: impl Fn(usize) -> bool) {
+        self.columns.iter_mut().enumerate().for_each(|(j, column)| column.is_ignored = is_ignored(j));
+    }
+
+    /// The first column in which at least one row, and fewer than `least`, differ from a value of more than half of the rows, or have the
+    /// rarer of two values.
+    pub fn few(&self) -> Option<usize> {
+        self.columns.iter().position(|column| {
+            let zeros = (column.nonzero < self.rows).then_some(self.rows - column.nonzero);
+            let hits = || column.values.iter().map(|(_, rows)| *rows).chain(zeros);
+            // Of few rows all values are known.
+            let is_binary = self.rows <= 2 * self.least && hits().count() == 2;
+            let is_few = |hits: u64| (1..self.least).contains(&(self.rows - hits)) && (2 * hits > self.rows || is_binary);
+            !column.is_ignored && hits().any(is_few)
+        })
+    }
+}
+
+/// The number of rows of each label.
+pub(super) fn of_labels(sets: &[&Labels]) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for labels in sets {
+        match labels {
+            Labels::Numbers(numbers) => numbers.iter().for_each(|x| *counts.entry((x + 0.0).to_string()).or_default() += 1),
+            Labels::Names { names, of } => of.iter().for_each(|i| *counts.entry(names[*i as usize].clone()).or_default() += 1),
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rule in words, by sorting: some value is not that of 1 to k - 1 rows, and has more than half of all rows, or is one of two.
+    fn is_few(column: &[f64], least: u64) -> bool {
+        let mut counts: Vec<(f64, u64)> = Vec::new();
+        for x in column {
+            match counts.iter_mut().find(|(value, _)| value == x) {
+                Some((_, rows)) => *rows += 1,
+                None => counts.push((*x, 1)),
+            }
+        }
+        let n = column.len() as u64;
+        counts.iter().any(|(_, rows)| (1..least).contains(&(n - rows)) && (2 * rows > n || counts.len() == 2))
+    }
+
+    fn found(column: &[f64], least: u64) -> bool {
+        let (mut dense, mut sparse) = (Commonest::new(2, least), Commonest::new(2, least));
+        for x in column {
+            dense.see([(0, 7.0), (1, *x)]);
+            sparse.see([(0, 7.0), (1, *x)].into_iter().filter(|(_, x)| *x != 0.0));
+        }
+        assert_eq!(dense.few(), sparse.few());
+        assert_ne!(dense.few(), Some(0), "a constant column tells nothing");
+        dense.few() == Some(1)
+    }
+
+    /// All columns of up to seven rows and three values, of which one may be 0.
+    #[test]
+    fn small_columns_are_judged_as_by_sorting() {
+        for (least, n) in (1..=4).flat_map(|least| (1..=7u32).map(move |n| (least, n))) {
+            for (values, code) in
+                [[0.0, 1.0, -2.5], [3.0, 1.0, 2.0]].iter().flat_map(|values| (0..3usize.pow(n)).map(move |code| (values, code)))
+            {
+                let column: Vec<f64> = (0..n).map(|i| values[code / 3usize.pow(i) % 3]).collect();
+                assert_eq!(found(&column, least), is_few(&column, least), "{column:?} {least}");
+            }
+        }
+    }
+
+    #[test]
+    fn few_rows_among_many_are_found_wherever_they_are() {
+        for few in 0..=4 {
+            for (common, rare) in [(0.0, 1.0), (5.0, 0.0), (5.0, 6.0)] {
+                for first in [0, 1, 50, 100 - few] {
+                    let mut column = vec![common; 100];
+                    column[first..first + few].iter_mut().enumerate().for_each(|(i, x)| *x = if i % 2 == 0 { rare } else { rare - 9.0 });
+                    assert_eq!(found(&column, 3), (1..3).contains(&few), "{few} rows from {first} are {rare} or so, others {common}");
+                }
+            }
+        }
+        // Numbers that all differ have no commonest value.
+        let all: Vec<f64> = (0..100).map(f64::from).collect();
+        assert!(!found(&all, 3) && !found(&all[..3], 3) && found(&[0.0, 0.0, 1.0, 1.0], 3));
+    }
+
+    #[test]
+    fn ignored_columns_and_no_rule_find_nothing() {
+        let mut counted = Commonest::new(2, 3);
+        (0..10).for_each(|i| counted.see([(1, if i == 4 { 1.0 } else { 2.0 })]));
+        assert_eq!(counted.few(), Some(1));
+        counted.ignore(|j| j == 1);
+        assert_eq!(counted.few(), None);
+        let mut none = Commonest::new(1, 0);
+        none.see([(0, 1.0)]);
+        assert_eq!(none.few(), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! Secure sums at the server: it adds masked answers, and asks for the seeds of the masks that do not cancel.
+
+use serde::{Deserialize, Serialize};
+
+use super::handed_in::Reply;
+use super::{Coordinator, asked_weight};
+use crate::linalg::norm_sq;
+use crate::message::{Body, HEADER_BYTES, Message, PART_HEADER_BYTES, Part};
+use crate::protocol::{UNMASKING, refused};
+use crate::random::ALL;
+use crate::record::Sent;
+use crate::secure::{Grid, WORD_COUNT, revealed_len, subtract, unpack};
+use crate::server::Broadcast;
+use crate::uplink::MessageKey;
+
+/// A sum of masked answers that waits for the seeds of its masks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct MaskedSum {
+    /// The question that was answered.
+    ask: Broadcast,
+    /// Whether the answer of each agent is in the sum.
+    answered: Vec<bool>,
+    /// The masked sum modulo 2^w.
+    words: Vec<u64>,
+}
+
+/// What follows the end of an exchange with masks.
+pub(super) enum Unmasking {
+    /// The question for seeds.
+    Ask(Broadcast),
+    /// The sums, one part after the other, and whether each participant's answer is in them.
+    Sums(Vec<f64>, Vec<bool>),
+}
+
+impl Coordinator {
+    /// Answers arrive masked from now on.
+    pub(crate) fn expect_masks(&mut self) {
+        self.is_masked = self.grid.is_some();
+    }
+
+    /// The grid of secure sums, if the link has them.
+    pub(crate) fn grid(&self) -> Option<Grid> {
+        self.grid
+    }
+
+    /// The number of numbers that agents clipped to the bound of secure sums since the start.
+    pub fn clipped(&self) -> u64 {
+        self.state.clipped
+    }
+
+    /// The question that the answers are about: the one before the open question, if that unmasks its sum.
+    pub(super) fn asked_about(&self) -> &Broadcast {
+        self.state.masked.as_ref().map_or(&self.state.ask, |masked| &masked.ask)
+    }
+
+    fn least_agents(&self) -> usize {
+        self.federation.uplink().secure_sum().map_or(0, |sum| sum.least_agents)
+    }
+
+    /// A sum of enough answers with who is in it; otherwise zero, of nobody.
+    pub(super) fn if_enough(&mut self, sum: Vec<f64>, arrived: Vec<bool>) -> (Vec<f64>, Vec<bool>) {
+        let n = self.asked().len();
+        let count = if arrived.is_empty() { n } else { arrived.iter().filter(|arrived| **arrived).count() };
+        if self.grid.is_some() && count < self.least_agents() {
+            return (vec![0.0; sum.len()], vec![false; n]);
+        }
+        self.count_unmasking(&arrived);
+        (sum, arrived)
+    }
+
+    /// In one process: counts the messages that would unmask a sum over a link with secure sums.
+    pub(super) fn count_unmasking(&mut self, arrived: &[bool]) {
+        let asked = self.asked().len();
+        let here = if arrived.is_empty() { asked } else { arrived.iter().filter(|arrived| **arrived).count() };
+        if self.grid.is_none() || here < self.least_agents() {
+            return;
+        }
+        let head = HEADER_BYTES + PART_HEADER_BYTES;
+        let ledger = &mut self.state.ledger;
+        ledger.exchanges += 1;
+        ledger.down(here, here * (head + self.everyone.len().div_ceil(8)));
+        ledger.up(&Sent { messages: here as u64, bytes: (here * (head + revealed_len(asked - here))) as u64, ..Sent::default() });
+    }
+
+    /// Ends an exchange with masked answers, or one with seeds.
+    pub(super) fn receive_masked(&mut self, replies: Vec<Option<Reply>>) -> Unmasking {
+        let grid = self.grid.expect("a link with secure sums");
+        match self.state.masked.take() {
+            None => self.add_masked(grid, replies),
+            Some(masked) => {
+                let sum = unmasked(&masked, grid, self.asked(), &replies);
+                self.state.ask = masked.ask;
+                let Some((sum, clipped)) = sum else { return self.without_sum() };
+                self.state.clipped += clipped;
+                let arrived = self.asked().iter().map(|c| masked.answered[*c]).collect::<Vec<bool>>();
+                let arrived = if arrived.contains(&false) { arrived } else { Vec::new() };
+                self.acknowledge(&arrived);
+                Unmasking::Sums(sum, arrived)
+            }
+        }
+    }
+
+    /// Zero, of nobody: too few answers, or seeds that did not come.
+    fn without_sum(&mut self) -> Unmasking {
+        let (n, len) = (self.asked().len(), self.protocol.summed_len(self.state.ask.down.exchange));
+        let arrived = vec![false; n];
+        self.acknowledge(&arrived);
+        Unmasking::Sums(vec![0.0; len], arrived)
+    }
+
+    fn add_masked(&mut self, grid: Grid, replies: Vec<Option<Reply>>) -> Unmasking {
+        let Message { round, exchange, .. } = self.state.ask.down;
+        let at = MessageKey { seed: self.federation.seed(), round, exchange, agent: ALL };
+        let asked = self.asked().to_vec();
+        let gains = self.state.end.gains(self.federation.uplink(), at, &asked);
+        let len = self.protocol.summed_len(exchange) + WORD_COUNT;
+        let (mut answered, mut words) = (vec![false; self.everyone.len()], vec![0u64; len]);
+        for ((c, reply), _) in asked.iter().zip(&replies).zip(&gains).filter(|(_, gain)| **gain != 0.0) {
+            let Some((_, Body::Packed(bytes))) = reply.as_ref().and_then(|reply| reply.parts.first()) else { continue };
+            answered[*c] = true;
+            words.iter_mut().zip(unpack(bytes, len, grid)).for_each(|(sum, y)| *sum = sum.wrapping_add(y) & grid.largest_word());
+        }
+        let to: Vec<usize> = asked.into_iter().filter(|c| answered[*c]).collect();
+        if to.len() < self.least_agents() {
+            return self.without_sum();
+        }
+        let mut bitmap = vec![0u8; answered.len().div_ceil(8)];
+        to.iter().for_each(|c| bitmap[c / 8] |= 1 << (c % 8));
+        let parts = vec![(Part::Answered, Body::Packed(bitmap))];
+        let ask = self.state.ask.clone();
+        self.state.masked = Some(MaskedSum { ask, answered, words });
+        Unmasking::Ask(Broadcast { to: Some(to), down: Message { round, exchange: exchange + UNMASKING, parts }, own: None })
+    }
+
+    /// The weight of the participants of the exchange with masked answers, and of those that are in its sum.
+    pub(super) fn weight_of_masked(&self) -> Option<(f64, f64)> {
+        let masked = self.state.masked.as_ref()?;
+        let weights = self.federation.weights();
+        let asked = masked.ask.to.as_deref().unwrap_or(&self.everyone);
+        let answered = asked.iter().filter(|c| masked.answered[**c]).map(|c| weights[*c]).sum();
+        Some((asked_weight(weights, asked), answered))
+    }
+
+    /// The norm of the mean of the first vector in the sum that the open question unmasks, once all seeds are here.
+    pub(super) fn mean_of_masked(&self) -> Option<(Part, f64)> {
+        let masked = self.state.masked.as_ref()?;
+        let replies = self.state.replies.each();
+        let (sum, _) = unmasked(masked, self.grid?, self.asked(), replies)?;
+        let first = self.protocol.wanted(masked.ask.down.exchange).first()?;
+        let vector = sum.get(..self.federation.dim()).filter(|_| first.len.largest() == self.federation.dim())?;
+        let (_, weight) = self.weight_of_masked()?;
+        Some((first.part, norm_sq(vector).sqrt() / weight))
+    }
+
+    /// Refuses seeds that are not those of the masks in the sum that the open question unmasks.
+    pub(super) fn check_seeds(&self, agent: usize, parts: &[(Part, Body)]) -> crate::error::Result<()> {
+        let (Some(masked), Some(grid)) = (&self.state.masked, self.grid) else { return Ok(()) };
+        let [(Part::Seeds, Body::Packed(seeds))] = parts else { return Ok(()) };
+        if subtract(seeds, agent, &masked.answered, grid, &mut []) {
+            return Ok(());
+        }
+        Err(refused(
+            format!("seeds of agent {agent} that are not those of its masks"),
+            "its own seed, and one for each agent without an answer",
+        ))
+    }
+}
+
+/// The sum without masks, and the number of clipped numbers in it; `None` if seeds are missing.
+fn unmasked(masked: &MaskedSum, grid: Grid, asked: &[usize], replies: &[Option<Reply>]) -> Option<(Vec<f64>, u64)> {
+    if replies.len() != asked.len() {
+        return None;
+    }
+    let mut words = masked.words.clone();
+    for (c, reply) in asked.iter().zip(replies) {
+        let [(Part::Seeds, Body::Packed(seeds))] = &reply.as_ref()?.parts[..] else { return None };
+        if !subtract(seeds, *c, &masked.answered, grid, &mut words) {
+            return None;
+        }
+    }
+    let clipped = words.pop()?;
+    Some((words.into_iter().map(|word| grid.value(word)).collect(), clipped))
+}
