@@ -253,7 +253,7 @@ fn another_version_is_refused_and_both_are_named() {
     // The version is behind the four bytes that say what it is.
     invitation[4] = 9;
     let e = Applicant::new(&terms(), 1).apply(&invitation).unwrap_err();
-    assert!(e.what.contains("version 9") && e.help.contains("version 7"), "{e:?}");
+    assert!(e.what.contains("version 9") && e.help.contains("version 8"), "{e:?}");
 }
 
 proptest! {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use fedsa::cancel::Cancel;
-use fedsa::columns::RunningMoments;
 use fedsa::enrolment::{self, Admission, Applicant, ColumnSummary};
 use fedsa::error::{Error, ErrorKind, Result};
 use fedsa::federation::Federation;
@@ -18,8 +17,8 @@ use fedsa_problems::Files as _;
 use fedsa_problems::logs::replay::Logs;
 use fedsa_problems::logs::survey::Surveyed;
 use fedsa_problems::rows::dataset::Dataset;
-use fedsa_problems::rows::preparation::Prepared;
 use fedsa_problems::rows::preparation::levels::RowLevels;
+use fedsa_problems::rows::preparation::{Preparation, Prepared};
 use fedsa_problems::rows::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use rand::TryRng;
 use rand::rngs::SysRng;
@@ -464,12 +463,15 @@ impl OwnData {
                 let own = OwnRows::read(experiment, files)?;
                 let how = levels::preparation(experiment)?;
                 let (rows, width) = (own.rows, own.levels.plain + own.levels.categories.len());
-                let refusal = broken(rules.check_rows(&own.sets, &own.levels, &how, rows))?;
-                let (columns, weighted) = (levels::summaries(&own.levels, rows, &own.moments)?, own.weighted);
-                if own.levels.are_known() && own.moments.is_empty() {
-                    let (field, form) = own.build(experiment, files, None)?;
-                    return Ok(Self { rows, weighted, columns, field: Some(field), form: Some(form), width, refusal, ..Self::default() });
+                let (refusal, weighted) = (broken(rules.check_rows(&own.sets, &own.levels, &how, rows))?, own.weighted);
+                if own.levels.are_known() && how.standardise {
+                    return own.with_moments(experiment, files, refusal);
                 }
+                if own.levels.are_known() {
+                    let (field, form) = own.build(experiment, files, None)?;
+                    return Ok(Self { rows, weighted, field: Some(field), form: Some(form), width, refusal, ..Self::default() });
+                }
+                let columns = levels::summaries(&own.levels, rows)?;
                 levels::check_targets(experiment)?;
                 how.check_rows(&own.sets, &own.levels).map_err(|e| e.inside("problem"))?;
                 let form = Some(json!(LevelsForm::of(&own.levels)).to_string());
@@ -497,8 +499,6 @@ pub(super) struct OwnRows {
     pub(super) rows: u64,
     /// The sum of their weights, if rows have weights.
     weighted: Option<f64>,
-    /// The moments of their plain columns, if features are standardised.
-    moments: Vec<RunningMoments>,
 }
 
 impl OwnRows {
@@ -512,9 +512,19 @@ impl OwnRows {
         levels::check_standardise(&how, &levels)?;
         let fitted = how.fitted_rows(&sets).map_err(inside)?;
         let weights = how.weights_of(&sets, &fitted).map_err(inside)?;
-        let moments = if how.standardise { how.moments_of(&sets, &levels, &fitted, &weights) } else { Vec::new() };
         let weighted = how.special.row_weights.is_some().then(|| weights.iter().sum());
-        Ok(Self { sets, levels, rows: how.samples.unwrap_or(fitted.len()) as u64, weighted, moments })
+        Ok(Self { sets, levels, rows: how.samples.unwrap_or(fitted.len()) as u64, weighted })
+    }
+
+    /// The data of an agent whose features are standardised: it states the moments of its features, whose scales depend on all agents.
+    fn with_moments(self, experiment: &Experiment, files: &DiskFiles, refusal: Option<Error>) -> Result<OwnData> {
+        let (_, table) = made::problem_of(experiment);
+        let how = levels::preparation(experiment)?;
+        let plain = Preparation { standardise: false, ..how.of_one() };
+        let prepared = plain.prepare_sets(self.sets.clone(), files.cancel()).map_err(|e| e.inside("problem"))?;
+        let columns = levels::moments(&prepared)?;
+        let (rows, weighted, width, form) = (self.rows, self.weighted, columns.len(), Some(form_of_rows(&prepared, &table)));
+        Ok(OwnData { rows, weighted, columns, form, unprepared: Some(self), width, refusal, ..OwnData::default() })
     }
 
     /// The problem on these rows with the levels and classes of all agents, or their own, and their form.

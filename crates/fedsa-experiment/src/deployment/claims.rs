@@ -23,7 +23,7 @@ impl Deployment {
     /// Refuses one agent's columns that make a model too large for a server of this many agents. Other agents' columns can only enlarge it.
     fn check_claim(&self, agents: usize, claim: Claim<'_>) -> Result<()> {
         let dim = match (self.source, claim.form) {
-            (Source::Rows, Some(form)) if !claim.columns.is_empty() => {
+            (Source::Rows, Some(form)) if !claim.columns.is_empty() && !levels::are_moments(claim.columns) => {
                 let how = levels::preparation(&self.experiment)?;
                 Some(levels::least_dim(&how, &levels::sizes_of(levels::form(form)?, claim.columns, &how))?)
             }

@@ -1,14 +1,13 @@
 //! Levels of categories and classes of labels. Agents state theirs when they apply, and learn those of all at admission.
 
-use fedsa::columns::RunningMoments;
 use fedsa::enrolment::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues, MAX_COMPONENTS};
 use fedsa::error::{Error, Result};
-use fedsa_problems::rows::preparation::Preparation;
 use fedsa_problems::rows::preparation::columns::ColumnLevels;
 use fedsa_problems::rows::preparation::levels::RowLevels;
-use fedsa_problems::rows::preparation::moments::FeatureScales;
+use fedsa_problems::rows::preparation::moments::{FeatureScales, moments_of};
 use fedsa_problems::rows::preparation::sparse::SparseSize;
 use fedsa_problems::rows::preparation::targets::{ClassLabel, TargetRule, Targets};
+use fedsa_problems::rows::preparation::{Preparation, Prepared};
 use fedsa_problems::rows::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use serde::{Deserialize, Serialize};
 
@@ -59,12 +58,11 @@ pub(super) fn no_form() -> Error {
     Error::format("form", "not the form of an agent's data", "agents of this version")
 }
 
-/// An agent's levels and labels as it states them: categories in the order of columns, then labels, then the moments of plain columns if
-/// features are standardised.
+/// An agent's levels and labels as it states them: categories in the order of columns, then labels.
 ///
 /// # Errors
-/// When there are too many, or one is too long; when a moment is not finite.
-pub(super) fn summaries(levels: &RowLevels, rows: u64, moments: &[RunningMoments]) -> Result<Vec<ColumnSummary>> {
+/// When there are too many, or one is too long.
+pub(super) fn summaries(levels: &RowLevels, rows: u64) -> Result<Vec<ColumnSummary>> {
     let category = |one: &ColumnLevels| {
         // Declared levels may have no row.
         let rows = one.levels.iter().cloned().zip(one.counts.iter().copied()).filter(|(_, rows)| *rows > 0);
@@ -84,11 +82,7 @@ pub(super) fn summaries(levels: &RowLevels, rows: u64, moments: &[RunningMoments
         let last = u32::try_from(sparse.width).unwrap_or(u32::MAX);
         ColumnSummary::of_counted(FEATURES, CountedColumns::new(rows, last, sparse.stored as u64))
     });
-    let moments = moments.iter().enumerate().map(|(i, moments)| {
-        let name = levels.names.as_ref().and_then(|names| names.get(i).cloned()).unwrap_or_else(|| (i + 1).to_string());
-        ColumnSummary::of_moments(name, *moments)
-    });
-    levels.categories.iter().map(category).chain(labels).chain(counted).chain(moments).collect()
+    levels.categories.iter().map(category).chain(labels).chain(counted).collect()
 }
 
 /// The levels and classes of these columns, in addition to the other columns of this form. The settings of `how` may declare levels.
@@ -132,32 +126,45 @@ pub(super) fn sizes_of(form: LevelsForm, columns: &[ColumnSummary], how: &Prepar
     levels
 }
 
+/// The moments of an agent's features before they are scaled, without a column of ones, over its rows to fit.
+///
+/// # Errors
+/// When one is not finite.
+pub(super) fn moments(prepared: &Prepared) -> Result<Vec<ColumnSummary>> {
+    let names = prepared.transform.columns.iter();
+    names.zip(moments_of(&prepared.train)).map(|(name, moments)| ColumnSummary::of_moments(name, moments)).collect()
+}
+
+/// Whether columns of agents tell only the moments of features.
+pub(super) fn are_moments(columns: &[ColumnSummary]) -> bool {
+    !columns.is_empty() && columns.iter().all(|column| column.moments().is_some())
+}
+
 /// The preparation of one agent's rows of this form, with what these columns of all agents tell, if it depends on them.
 pub(super) fn of_all(how: Preparation, form: LevelsForm, columns: Option<&[ColumnSummary]>) -> Preparation {
     let how = how.of_one();
-    let Some(columns) = columns else { return how };
-    let all = levels_of(form, columns, &how);
-    let scales = scales(&how, &all, columns);
-    Preparation { scales, ..how.with_levels(all) }
+    match columns {
+        None => how,
+        Some(columns) if are_moments(columns) => Preparation { scales: scales(columns), ..how },
+        Some(columns) => {
+            let all = levels_of(form, columns, &how);
+            how.with_levels(all)
+        }
+    }
 }
 
-/// Refuses standardisation of rows whose moments agents cannot tell: of sparse columns without names, and of levels that are counted over
-/// other rows than the fitted ones.
+/// Refuses standardisation of rows whose features depend on other agents' rows, so that agents cannot tell their moments.
 ///
 /// # Errors
 /// When there are such rows.
 pub(super) fn check_standardise(how: &Preparation, levels: &RowLevels) -> Result<()> {
-    let are_other_rows = how.holdout > 0.0 || how.special.row_weights.is_some();
-    let is_refused = levels.sparse.is_some() || are_other_rows && !levels.categories.is_empty();
-    if how.standardise && is_refused { Err(limits::refusal("problem.standardise")) } else { Ok(()) }
+    if how.standardise && !levels.are_known() { Err(limits::refusal("problem.standardise")) } else { Ok(()) }
 }
 
-/// The means and standard deviations of the features of rows with these levels of all agents, from these columns of all agents; `None`
-/// without moments.
-pub(super) fn scales(how: &Preparation, levels: &RowLevels, columns: &[ColumnSummary]) -> Option<FeatureScales> {
-    let moments: Vec<RunningMoments> = columns.iter().filter_map(ColumnSummary::moments).collect();
-    let is_all = how.standardise && moments.len() == levels.plain;
-    is_all.then(|| FeatureScales::new(&moments, &levels.features(how.intercept), levels))
+/// The means and standard deviations of features from the moments of all agents; `None` without moments.
+pub(super) fn scales(columns: &[ColumnSummary]) -> Option<FeatureScales> {
+    let all = || columns.iter().filter_map(ColumnSummary::moments).collect::<Vec<_>>();
+    are_moments(columns).then(|| FeatureScales::new(&all()))
 }
 
 /// Refuses settings that name an unnamed column beyond all agents' rows, as one process would.

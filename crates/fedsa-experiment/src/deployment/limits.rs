@@ -25,8 +25,8 @@ pub const LIMITS: &[Limit] = &[
     limit(
         "standardise",
         "fit",
-        "agents do not tell moments of LIBSVM columns, nor levels of categories of fitted rows alone (`holdout`, `row_weights`)",
-        "columns that are scaled before, or no `standardise` beside these",
+        "agents tell moments of features that they know: not of LIBSVM columns, nor beside categories or classes that are not declared",
+        "`levels` and `classes` in [problem], columns that are scaled before, or no `standardise`",
     ),
     limit("pca", "fit", "principal components need the rows of all agents", "features that are projected before, or no `pca`"),
     limit(

@@ -314,10 +314,13 @@ impl Deployment {
         let Some(form) = form.filter(|_| !columns.is_empty()) else { return Ok(None) };
         // The server refuses columns that agents would refuse.
         columns.iter().try_for_each(ColumnSummary::check)?;
+        if levels::are_moments(columns) {
+            // Agents tell the dimension themselves.
+            return Ok(None);
+        }
         let how = levels::preparation(&self.experiment)?;
         let mut levels = levels::sizes_of(levels::form(form)?, columns, &how);
         levels::check_left_out(&levels)?;
-        levels::check_standardise(&how, &levels)?;
         let dim = levels::dim(&how, &levels)?;
         // Only categories may have the names of other columns.
         if let (Some(sparse), false) = (&levels.sparse, levels.categories.is_empty()) {

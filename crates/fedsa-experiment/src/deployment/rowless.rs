@@ -6,10 +6,12 @@ use fedsa_problems::rows::dataset::{Columns, Rows};
 use fedsa_problems::rows::glm::family::ModelFamily;
 use fedsa_problems::rows::preparation::columns::Category;
 use fedsa_problems::rows::preparation::levels::RowLevels;
+use fedsa_problems::rows::preparation::moments::FeatureScales;
 use fedsa_problems::rows::preparation::quality::LabelledRows;
 use fedsa_problems::rows::preparation::targets::Targets;
 use fedsa_problems::rows::preparation::transform::Transform;
 use fedsa_problems::rows::preparation::{Preparation, Prepared};
+use serde::Deserialize;
 
 use super::levels::{self, no_form};
 use super::weights::RowsForm;
@@ -23,15 +25,15 @@ impl Deployment {
     pub(super) fn rowless(&self, membership: &Membership) -> Result<Option<Prepared>> {
         let Some(form) = membership.form().filter(|_| self.source == Source::Rows) else { return Ok(None) };
         let how = levels::preparation(&self.experiment)?;
-        let mut model = if membership.columns().is_empty() {
+        let columns = membership.columns();
+        let mut model = if columns.is_empty() || levels::are_moments(columns) {
             of_form(&how, serde_json::from_str(form).map_err(|_| no_form())?)?
         } else {
-            let levels = levels::levels_of(levels::form(form)?, membership.columns(), &how);
-            let scales = levels::scales(&how, &levels, membership.columns()).unwrap_or_default();
-            let mut model = of_levels(&how, levels)?;
-            (model.transform.means, model.transform.deviations) = (scales.means, scales.deviations);
-            model
+            of_levels(&how, levels::levels_of(levels::form(form)?, columns, &how))?
         };
+        if let Some(FeatureScales { means, deviations }) = levels::scales(columns) {
+            (model.transform.means, model.transform.deviations) = (means, deviations);
+        }
         let d = model.transform.width + usize::from(how.intercept);
         if d * model.train.family.outputs() != membership.federation().dim() {
             return Err(no_form());
@@ -64,7 +66,26 @@ fn of_form(how: &Preparation, form: RowsForm) -> Result<Prepared> {
     };
     let all = form.dim.checked_div(targets.outputs()).and_then(|d| d.checked_sub(usize::from(how.intercept)));
     let width = all.filter(|width| names.as_ref().is_none_or(|names| names.len() == *width)).ok_or_else(no_form)?;
-    Ok(of_columns(how, width, names, targets))
+    let categories = text("categories").and_then(|all| all.as_array()).into_iter().flatten();
+    let categories = categories.map(|one| serde_json::from_value::<CategoryForm>(one.clone()).ok().map(CategoryForm::category));
+    let categories = categories.collect::<Option<Vec<Category>>>().ok_or_else(no_form)?;
+    Ok(Prepared { categories, ..of_columns(how, width, names, targets) })
+}
+
+/// A category in the form of a model.
+#[derive(Deserialize)]
+struct CategoryForm {
+    column: String,
+    levels: Vec<String>,
+    reference: Option<String>,
+    first: usize,
+}
+
+impl CategoryForm {
+    fn category(self) -> Category {
+        let Self { column, levels, reference, first } = self;
+        Category { column, levels, reference, first }
+    }
 }
 
 /// The model of rows with these levels of all agents.

@@ -44,9 +44,8 @@ impl Applicant {
     /// An agent with this many rows, which may determine its weight.
     #[must_use]
     pub fn new(terms: &Terms, rows: u64) -> Self {
-        let terms_of = terms.hashes();
         let application =
-            Application { terms: terms_of, agent: None, rows, weighted: None, dim: None, columns: Vec::new(), form: None, key: None };
+            Application { terms: terms.hashes(), agent: None, rows, weighted: None, dim: None, columns: Vec::new(), form: None, key: None };
         Self { terms: terms.clone(), application }
     }
 

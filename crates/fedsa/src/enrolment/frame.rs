@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::protocol::refused;
 
 /// The version of the protocol of enrolment and rounds. Ends of other versions are refused; the error names both versions.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 /// The start of every message of enrolment, and of no message of a round ([`crate::message`] has its version there).
 const MAGIC: [u8; 4] = *b"fsaE";

@@ -85,11 +85,11 @@ const LONGEST_SENDER: usize = 1_000;
 /// The largest number of rows of an agent. An agent with an impossible number would outweigh all others.
 const MAX_ROWS: u64 = u32::MAX as u64;
 
-/// The accepted columns, in words.
-const OF_MOST: &str = "the columns, types and forms of most agents, in the same order";
-
 /// The largest sum of an agent's row weights.
 const MAX_WEIGHT: f64 = 1e100;
+
+/// The accepted columns, in words.
+const OF_MOST: &str = "the columns, types and forms of most agents, in the same order";
 
 /// The largest dimension in an application. An admission contains the start, and larger ones would exceed the length of messages.
 pub const MAX_COMPONENTS: u32 = (frame::LONGEST / 8) as u32;
@@ -139,7 +139,7 @@ impl Application {
 
     /// A hash of its rows, columns, form and settings, which its admission repeats.
     fn mark(&self) -> u64 {
-        digest(&(&self.terms, self.rows, self.dim, &self.columns, &self.form))
+        digest(&(&self.terms, (self.rows, self.weighted), self.dim, &self.columns, &self.form))
     }
 
     /// The first difference from these columns, this form and this dimension, in words.

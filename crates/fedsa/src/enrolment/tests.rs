@@ -10,7 +10,16 @@ fn enrolment() -> Enrolment {
 }
 
 fn application(agent: Option<u32>, rows: u64, dim: u32) -> Application {
-    Application { terms: enrolment().terms.hashes(), agent, rows, dim: Some(dim), columns: Vec::new(), form: None, key: None }
+    Application {
+        terms: enrolment().terms.hashes(),
+        agent,
+        rows,
+        dim: Some(dim),
+        columns: Vec::new(),
+        form: None,
+        key: None,
+        weighted: None,
+    }
 }
 
 /// The server would otherwise allocate a start of 34 GB before it refuses.

@@ -231,8 +231,7 @@ impl Preparation {
             (_, family) => family,
         };
         let weights = of_rows(&row_weights, &fit);
-        let first_level = categories.first().map(|category| category.first);
-        let transform = Transform::fit(&self.transform(), &sets, &pool, (&fit, &weights), first_level, cancel)?;
+        let transform = Transform::fit(&self.transform(), &sets, &pool, (&fit, &weights), cancel)?;
         let part = |agents: &[Vec<usize>]| LabelledRows {
             rows: self.compact(transform.apply(pool.gather(&sets, agents)), &categories),
             first: partition::starts(agents),

@@ -1,13 +1,9 @@
 //! Means and standard deviations of features, from the moments of each agent's rows, joined in the agents' order.
-//!
-//! The feature of a level is 1 in a share q of the rows, so its mean is q and its deviation `sqrt(q (1 - q))`.
 
 use fedsa::columns::RunningMoments;
 
-use super::Preparation;
-use super::columns::Category;
-use super::levels::RowLevels;
-use crate::rows::dataset::Dataset;
+use super::quality::LabelledRows;
+use crate::rows::dataset::Rows;
 
 /// The means and standard deviations of features, 1 for a constant one.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -19,32 +15,20 @@ pub struct FeatureScales {
 }
 
 impl FeatureScales {
-    /// The scales of columns with these moments, then those of the levels, which have rows as in `levels`. A column whose numbers are all
-    /// equal has no spread at all.
-    pub fn new(plain: &[RunningMoments], categories: &[Category], levels: &RowLevels) -> Self {
-        let mut all = Self::default();
-        plain.iter().for_each(|moments| all.push(moments.mean_and_deviation()));
-        for (category, own) in categories.iter().zip(&levels.categories) {
-            let rows: u64 = own.counts.iter().sum();
-            for (level, count) in own.levels.iter().zip(&own.counts) {
-                if category.reference.as_ref() != Some(level) {
-                    all.push(of_level(*count as f64, rows as f64));
-                }
-            }
-        }
-        all
-    }
-
-    fn push(&mut self, (mean, deviation): (f64, f64)) {
-        self.means.push(mean);
-        self.deviations.push(if deviation > 0.0 { deviation } else { 1.0 });
+    /// The scales of features with these moments. A feature whose numbers are all equal has no spread at all.
+    pub fn new(features: &[RunningMoments]) -> Self {
+        let (means, deviations): (Vec<f64>, Vec<f64>) = features.iter().map(|moments| moments.mean_and_deviation()).unzip();
+        Self { means, deviations: deviations.into_iter().map(|x| if x > 0.0 { x } else { 1.0 }).collect() }
     }
 }
 
-/// The mean and the deviation of a feature that is 1 in `count` of n rows, and 0 in the others.
-pub(super) fn of_level(count: f64, n: f64) -> (f64, f64) {
-    let share = count / n;
-    (share, (share * (1.0 - share)).sqrt())
+/// The moments of the columns of one agent's dense rows; none for sparse rows.
+pub fn moments_of(part: &LabelledRows) -> Vec<RunningMoments> {
+    let Rows::Dense { d, values } = &part.rows else { return Vec::new() };
+    of_rows(*d, part.rows.len(), |j, out| {
+        out.copy_from_slice(&values[j * d..][..*d]);
+        part.weight(j)
+    })
 }
 
 /// The moments of d columns over the rows of one agent. `see(j, out)` writes row j, for j below n, and returns its weight.
@@ -70,35 +54,4 @@ pub(super) fn of_rows(d: usize, n: usize, see: impl Fn(usize, &mut [f64]) -> f64
         squares.iter_mut().zip(row.iter().zip(&means)).for_each(|(sum, (x, mean))| *sum += weight * (x - mean).powi(2));
     }
     means.into_iter().zip(squares).map(|(mean, squares)| RunningMoments::of_parts(count, mean, squares)).collect()
-}
-
-impl Preparation {
-    /// The moments of an agent's plain columns, divided by `divide_by`, over these rows of `sets`, each row with its weight, if rows have
-    /// weights. `levels` are the levels of the rows.
-    pub fn moments_of(&self, sets: &[Dataset], levels: &RowLevels, fitted: &[usize], weights: &[f64]) -> Vec<RunningMoments> {
-        // The position of each column of a file among the plain ones.
-        let places: Vec<Vec<Option<usize>>> = sets
-            .iter()
-            .map(|set| {
-                let of = |name: &str| levels.names.as_ref().and_then(|names| names.iter().position(|own| own == name));
-                match &levels.names {
-                    Some(_) => set.columns.iter().map(|name| of(&name)).collect(),
-                    None => (0..set.rows.columns()).map(|i| (i < levels.plain).then_some(i)).collect(),
-                }
-            })
-            .collect();
-        let starts: Vec<usize> = sets.iter().scan(0, |n, set| Some(std::mem::replace(n, *n + set.rows.len()))).collect();
-        let see = |j: usize, out: &mut [f64]| {
-            let row = fitted[j];
-            let file = starts.partition_point(|start| *start <= row) - 1;
-            out.fill(0.0);
-            for (i, x) in sets[file].rows.row(row - starts[file]) {
-                if let Some(Some(at)) = places[file].get(i) {
-                    out[*at] = x / self.divide_by;
-                }
-            }
-            weights.get(j).copied().unwrap_or(1.0)
-        };
-        of_rows(levels.plain, fitted.len(), see)
-    }
 }

@@ -368,7 +368,7 @@ fn standardisation_counts_rows_by_their_weights() {
         let sets = [set.clone()];
         let found = Found::of(&sets, &TargetRule::Numbers { range: None }).unwrap();
         let rows: Vec<usize> = (0..set.rows.len()).collect();
-        Transform::fit(&rule, &sets, &Pool::new(&sets, &found).unwrap(), (&[rows], weights), None, &Cancel::never()).unwrap()
+        Transform::fit(&rule, &sets, &Pool::new(&sets, &found).unwrap(), (&[rows], weights), &Cancel::never()).unwrap()
     };
     let (weighted, expected) = (fit(&set, &weights), fit(&many, &[]));
     assert!(linalg::distance_sq(&weighted.means, &expected.means).sqrt() < 1e-13);

@@ -176,13 +176,12 @@ pub(super) struct TransformRule<'a> {
 
 impl Transform {
     /// Fits the transformation `how` to the rows of all agents. `weights` has the rows' weights in means and deviations; empty means equal
-    /// weights. From the column `first_level` on, columns are the levels of categories.
+    /// weights.
     pub(super) fn fit(
         how: &TransformRule<'_>,
         sets: &[Dataset],
         pool: &Pool<'_>,
         (agents, weights): (&[Vec<usize>], &[f64]),
-        first_level: Option<usize>,
         cancel: &Cancel,
     ) -> Result<Self> {
         let width = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
@@ -209,7 +208,7 @@ impl Transform {
             let mut rows = transform.apply(pool.gather(sets, agents));
             cancel.check()?;
             if how.standardise {
-                transform.standardise(&rows, &first, weights, first_level.unwrap_or(d), cancel)?;
+                transform.standardise(&rows, &first, weights, cancel)?;
                 rows = transform.scaled(rows, 1.0);
                 cancel.check()?;
             }
@@ -223,7 +222,7 @@ impl Transform {
 
     /// Means and standard deviations, from the moments of each agent's rows ([`moments`](super::moments)). The standard deviation is the
     /// population's, `sqrt(mean (x - mean)^2)`. The mean of a constant column is exact. A row of weight w counts as w rows.
-    fn standardise(&mut self, rows: &Rows, first: &[usize], weights: &[f64], first_level: usize, cancel: &Cancel) -> Result<()> {
+    fn standardise(&mut self, rows: &Rows, first: &[usize], weights: &[f64], cancel: &Cancel) -> Result<()> {
         let Rows::Dense { d, values } = rows else { return self.divide_sparse(rows, first, weights, cancel) };
         let ends = extremes(rows, weights);
         // Sums of the largest numbers would overflow, and squares of the smallest underflow.
@@ -240,13 +239,7 @@ impl Transform {
             cancel.check()?;
         }
         for (i, (moments, (least, most))) in all.into_iter().zip(ends).enumerate() {
-            let (mean, deviation) = match i < first_level {
-                true => moments.mean_and_deviation(),
-                false => {
-                    let count: f64 = (0..rows.len()).map(|j| weight_of(weights, j) * values[j * d + i]).sum();
-                    moments::of_level(count, (0..rows.len()).map(|j| weight_of(weights, j)).sum())
-                }
-            };
+            let (mean, deviation) = moments.mean_and_deviation();
             // The rounding error of the mean may exceed a small deviation, so only equal numbers count as constant.
             self.means.push(if least == most { least } else { mean / scales[i] });
             self.deviations.push(if least == most { 1.0 } else { deviation / scales[i] });
