@@ -125,7 +125,7 @@ fn large_models_are_refused() {
     let wide = |d: usize, n: usize| {
         let names: Vec<String> = (0..d).map(|j| format!("x_{j}")).collect();
         let cells: Vec<Box<dyn Fn(usize) -> String>> =
-            (0..d).map(|j| Box::new(move |i| own(31 * i + j)) as Box<dyn Fn(usize) -> String>).collect();
+            (0..d).map(|j| Box::new(move |i| own(31_usize * i + j)) as Box<dyn Fn(usize) -> String>).collect();
         let mut columns: Vec<(&str, &dyn Fn(usize) -> String)> =
             names.iter().map(String::as_str).zip(cells.iter().map(|cell| &**cell)).collect();
         columns.push(("y", &other));
