@@ -254,7 +254,7 @@ fn a_federation_with_much_missing_weight_is_incomplete() {
         let server = ServerNode::new(&federation).unwrap();
         let row = |round: u64| {
             let seen =
-                Observation { missing_weight: (round > 0).then(|| if round <= 7 { missing } else { 0.0 }), ..Observation::default() };
+                Observation { missing_weight: (round > 0).then_some(if round <= 7 { missing } else { 0.0 }), ..Observation::default() };
             Recorded { round, ledger: server.coordinator().ledger(), seen, seconds: None }
         };
         let ended = DeployedRun::new((0..=20).map(row).collect(), vec![0.5; federation.dim()], None, 1.0);

@@ -94,18 +94,19 @@ impl Deployment {
 
     /// The results of the rounds recorded by a server, each with the residual at its end, if known, the seconds until
     /// then, and the share of the weight without an answer.
+    #[expect(clippy::too_many_arguments, reason = "what a server has recorded")]
     fn results(
         &self,
         py: Python<'_>,
         server: &ServerNode,
-        rows: Vec<(Vec<u8>, Option<f64>, f64, Option<f64>)>,
+        rows: Vec<RecordedRound>,
         seconds: f64,
         told: &str,
         membership: &Membership,
         after: Option<&Afterwards>,
     ) -> PyResult<RanResults> {
         engine::brief(py, || {
-            let row = |(row, residual, seconds, missing): &(Vec<u8>, Option<f64>, f64, Option<f64>)| {
+            let row = |(row, residual, seconds, missing): &RecordedRound| {
                 let mut row = recorded(row)?;
                 (row.seen.residual, row.seen.missing_weight) = (*residual, *missing);
                 row.seconds = Some(*seconds);
@@ -151,6 +152,9 @@ impl Deployment {
         })
     }
 }
+
+/// A recorded round, with the residual at its end, if known, the seconds until then, and the share of the weight without an answer.
+type RecordedRound = (Vec<u8>, Option<f64>, f64, Option<f64>);
 
 /// The questions about sums after the last round.
 #[pyclass(frozen, module = "fedsa._fedsa")]

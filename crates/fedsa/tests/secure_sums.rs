@@ -35,6 +35,14 @@ impl World {
         Self { nodes: (0..field.agents()).map(node).collect(), server: ServerNode::new(&federation).unwrap(), seen: Vec::new() }
     }
 
+    /// The first agents answer a question, and the server takes their answers.
+    fn answer(&mut self, agents: usize, bytes: &[Arc<[u8]>]) {
+        for (c, bytes) in bytes.iter().enumerate().take(agents) {
+            let answer = self.nodes[c].handle(bytes).unwrap().unwrap();
+            self.server.take(c, &answer).unwrap();
+        }
+    }
+
     /// One round, in which the answers that `arrives` refuses do not come; returns the messages down of each exchange.
     fn round(&mut self, arrives: impl Fn(u8, usize) -> bool) -> Vec<Vec<Arc<[u8]>>> {
         let (mut todo, mut down) = (self.server.open(), Vec::new());
@@ -137,7 +145,7 @@ fn no_single_answer_can_be_computed_from_what_the_server_saw() {
             x.iter().map(|x| grid.word(grid.integer(field.weights()[c], *x)) as u32).collect()
         })
         .collect();
-    let mut sum = vec![0u32; 4];
+    let mut sum = [0u32; 4];
     for c in 0..AGENTS {
         let (_, exchange, part, bytes) = packed(&answers[c]);
         assert_eq!((exchange, part), (0, Part::Masked));
@@ -202,10 +210,7 @@ fn the_same_question_is_unmasked_over_the_same_agents_or_over_many_others() {
     // All answer, and all but the last one reveal their seeds: the sum is unknown, and the next round has the same model.
     world.round(|exchange, c| exchange < 64 || c < 4);
     let Todo::Ask { bytes, .. } = world.server.open() else { panic!("a question") };
-    for c in 0..4 {
-        let answer = world.nodes[c].handle(&bytes[c]).unwrap().unwrap();
-        world.server.take(c, &answer).unwrap();
-    }
+    world.answer(4, &bytes);
     let Todo::Ask { bytes, .. } = world.server.close() else { panic!("the seeds") };
     let e = world.nodes[0].handle(&bytes[0]).unwrap_err();
     assert_eq!(e.code(), fedsa::error::ErrorCode::DisclosureDifference, "{e}");
@@ -220,8 +225,8 @@ fn masks_of_agents_that_got_different_models_do_not_cancel() {
     let (envelope, question) = Message::decode(&bytes[0], &Exact, 100, |_, _| Default::default()).unwrap();
     let other = Message { parts: vec![(Part::Model, Body::Numbers(vec![0.0, 0.0, 1e-9]))], ..question };
     let other = other.encode(&envelope, &Exact, &mut Default::default());
-    for c in 0..AGENTS {
-        let answer = world.nodes[c].handle(if c == 2 { &other } else { &bytes[c] }).unwrap().unwrap();
+    for (c, bytes) in bytes.iter().enumerate() {
+        let answer = world.nodes[c].handle(if c == 2 { &other } else { bytes }).unwrap().unwrap();
         world.server.take(c, &answer).unwrap();
     }
     let Todo::Ask { to, bytes } = world.server.close() else { panic!("the seeds") };
@@ -242,10 +247,7 @@ fn seeds_of_other_masks_are_refused_and_change_nothing() {
     let field = systems();
     let mut world = World::new(&field, FEDLSA.0, FEDLSA.1, &secure(""));
     let Todo::Ask { bytes, .. } = world.server.open() else { panic!("a question") };
-    for c in 0..4 {
-        let answer = world.nodes[c].handle(&bytes[c]).unwrap().unwrap();
-        world.server.take(c, &answer).unwrap();
-    }
+    world.answer(4, &bytes);
     let Todo::Ask { bytes, .. } = world.server.close() else { panic!("the seeds") };
     let seeds = world.nodes[1].handle(&bytes[1]).unwrap().unwrap();
     let (envelope, answer) = Message::decode(&seeds, &Exact, 1000, |_, _| Default::default()).unwrap();

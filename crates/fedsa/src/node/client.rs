@@ -241,6 +241,7 @@ impl ClientNode {
     ///
     /// # Errors
     /// When the bytes are no answer of this federation.
+    #[expect(clippy::type_complexity, reason = "the round, the exchange and the parts")]
     pub fn parts_of(&self, answer: &[u8]) -> Result<(u64, u8, Vec<(Part, usize)>)> {
         let longest = self.protocol.longest().max(self.field.dim());
         let streams = codec_stream(self.seed, self.agent);

@@ -26,8 +26,6 @@ pub const LIAR: usize = 1;
 /// Agents come back from a state of so many rounds ago.
 const OLD: usize = 10;
 
-/// No federation goes on for so many rounds here.
-
 /// How often the network and the nodes misbehave.
 #[derive(Clone, Copy)]
 pub struct Habits {
