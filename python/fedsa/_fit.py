@@ -85,6 +85,9 @@ class FederatedClassifier(Estimator):
         Local step size, of methods with local steps.
     local_steps : int or None
         Local steps in a round, of methods that have them; 10 by default.
+    secure_sums : float or None
+        Secure sums: the server learns sums of what agents send and no single answer. The bound of each number
+        that an agent sends.
     seed : int
         Seed of the run, of the partition, and of held-out rows. By default ``0``.
 
@@ -168,6 +171,7 @@ class FederatedClassifier(Estimator):
         batch: int | None = None,
         step_size: float | None = None,
         local_steps: int | None = None,
+        secure_sums: float | None = None,
         seed: int = 0,
     ) -> None:
         self.categorical = categorical
@@ -191,6 +195,7 @@ class FederatedClassifier(Estimator):
         self.batch = batch
         self.step_size = step_size
         self.local_steps = local_steps
+        self.secure_sums = secure_sums
         self.seed = seed
 
     def fit(
@@ -553,6 +558,9 @@ class FederatedRegressor(Estimator):
         Local step size, of methods with local steps.
     local_steps : int or None
         Local steps in a round, of methods that have them; 10 by default.
+    secure_sums : float or None
+        Secure sums: the server learns sums of what agents send and no single answer. The bound of each number
+        that an agent sends.
     seed : int
         Seed of the run, of the partition, and of held-out rows. By default ``0``.
 
@@ -627,6 +635,7 @@ class FederatedRegressor(Estimator):
         batch: int | None = None,
         step_size: float | None = None,
         local_steps: int | None = None,
+        secure_sums: float | None = None,
         seed: int = 0,
     ) -> None:
         self.categorical = categorical
@@ -651,6 +660,7 @@ class FederatedRegressor(Estimator):
         self.batch = batch
         self.step_size = step_size
         self.local_steps = local_steps
+        self.secure_sums = secure_sums
         self.seed = seed
 
     def fit(

@@ -219,6 +219,9 @@ class ValueFunction(Parameters):
     tol : float or None
         Stop at this multiple of the mean operator's norm at zero weights; 0 for never. By default 1e-12, or
         what rounding allows.
+    secure_sums : float or None
+        Secure sums: the server learns sums of what agents send and no single answer. The bound of each number
+        that an agent sends.
     seed : int
         Seed of the run and of held-out episodes. By default ``0``.
     value_columns : Sequence[str]
@@ -298,6 +301,7 @@ class ValueFunction(Parameters):
         local_steps: int | None = None,
         max_rounds: int = 20000,
         tol: float | None = None,
+        secure_sums: float | None = None,
         seed: int = 0,
         value_columns: Sequence[str] = (),
     ) -> None:
@@ -324,6 +328,7 @@ class ValueFunction(Parameters):
         self.local_steps = local_steps
         self.max_rounds = max_rounds
         self.tol = tol
+        self.secure_sums = secure_sums
         self.seed = seed
         self.value_columns = value_columns
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from fedsa._link import Codec, Downlink, Medium, Uplink
 
-__all__ = ["BitBudget", "Clip", "Codec", "Delay", "Downlink", "Erasure", "Exact", "Float32", "GilbertElliott", "Late", "Medium", "Noise", "OverTheAir", "Quantised", "RandK", "TopK", "Uplink"]
+__all__ = ["BitBudget", "Clip", "Codec", "Delay", "Downlink", "Erasure", "Exact", "Float32", "GilbertElliott", "Late", "Medium", "Noise", "OverTheAir", "Quantised", "RandK", "SecureSum", "TopK", "Uplink"]
 
 
 class Exact(Codec):
@@ -374,6 +374,40 @@ class Clip(Medium):
     def __init__(
         self,
         norm: float,
+    ) -> None: ...
+
+
+class SecureSum(Medium):
+    """The server learns the sum of the answers and no single one.
+
+    Parameters
+    ----------
+    bound : float
+        Largest absolute number that an agent sends; larger ones are clipped and counted.
+    bits : int, optional
+        Bits of each number of a sum, 8 to 50. By default ``32``.
+    least_agents : int, optional
+        Answers below which a sum stays unknown. By default ``3``.
+    privacy : Mapping[str, Any], optional
+        Differential privacy of all data of an agent. ``bound`` is then the norm to which agents shorten what
+        they send.
+
+    Examples
+    --------
+    >>> SecureSum(0.1)
+    SecureSum(0.1)
+    """
+
+    __slots__ = ()
+    kind_name = "secure-sum"
+
+    def __init__(
+        self,
+        bound: float,
+        *,
+        bits: int = 32,
+        least_agents: int = 3,
+        privacy: Mapping[str, Any] | None = None,
     ) -> None: ...
 
 

@@ -589,6 +589,8 @@ class Logistic(RowsProblem):
         Columns to ignore.
     categorical : Sequence[str], optional
         Columns of categories.
+    levels : Mapping[str, Any], optional
+        Levels of columns of categories, the reference first; from the data by default.
     ridge : float, optional
         Adds ``ridge/2 ||theta||^2`` to losses. By default ``0.0``.
     intercept : bool, optional
@@ -638,6 +640,7 @@ class Logistic(RowsProblem):
         classes: Sequence[float | str] | None = None,
         drop: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
+        levels: Mapping[str, Any] | None = None,
         ridge: float = 0.0,
         intercept: bool = False,
         penalise_intercept: bool = False,
@@ -672,6 +675,8 @@ class LeastSquares(RowsProblem):
         Columns to ignore.
     categorical : Sequence[str], optional
         Columns of categories.
+    levels : Mapping[str, Any], optional
+        Levels of columns of categories, the reference first; from the data by default.
     ridge : float, optional
         Adds ``ridge/2 ||theta||^2`` to losses. By default ``0.0``.
     intercept : bool, optional
@@ -720,6 +725,7 @@ class LeastSquares(RowsProblem):
         target_range: ArrayLike | None = None,
         drop: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
+        levels: Mapping[str, Any] | None = None,
         ridge: float = 0.0,
         intercept: bool = False,
         penalise_intercept: bool = False,
@@ -768,6 +774,8 @@ class GLM(RowsProblem):
         Columns to ignore.
     categorical : Sequence[str], optional
         Columns of categories.
+    levels : Mapping[str, Any], optional
+        Levels of columns of categories, the reference first; from the data by default.
     ridge : float, optional
         Adds ``ridge/2 ||theta||^2`` to losses. By default ``0.0``.
     intercept : bool, optional
@@ -823,6 +831,7 @@ class GLM(RowsProblem):
         row_weights: str | None = None,
         drop: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
+        levels: Mapping[str, Any] | None = None,
         ridge: float = 0.0,
         intercept: bool = False,
         penalise_intercept: bool = False,
