@@ -21,7 +21,7 @@
 //!
 //! Over a link with secure sums ([`crate::secure`]) agents mask their answers. A second exchange of each question, whose number is higher
 //! by [`crate::protocol::UNMASKING`], removes the masks from the sum. If seeds do not come, the sum stays unknown and the round changes
-//! nothing. Agents need the keys of their epoch ([`ClientNode::with_pairs`]).
+//! nothing. Agents need the keys of their epoch ([`ClientNode::with_secret`]).
 //!
 //! # Counted answers
 //!

@@ -119,6 +119,7 @@ fn links(stale: bool) -> Vec<Uplink> {
     const LATE: &str = r#"{"kind": "late", "law": "uniform", "min": 0, "max": 3}"#;
     const BUDGET: &str = r#"{"kind": "bit-budget", "bits": 3, "fading_snr": 1.0}"#;
     const AIR: &str = r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#;
+    const SECURE: &str = r#"{"kind": "secure-sum", "bound": 20.0, "bits": 16, "least_agents": 2}"#;
     const STALE: &str = r#"{"kind": "delay", "law": "uniform", "max": 2}"#;
     let link = |codec, feedback, media: &[&str]| common::link(codec, feedback, media).expect("a valid link");
     let coarse_both_ways = link(COARSE, false, &[ERASURE]).with_downlink(link(COARSE, false, &[]).codec);
@@ -129,6 +130,8 @@ fn links(stale: bool) -> Vec<Uplink> {
         link(r#"{"kind": "rand-k", "k": 2}"#, false, &[ERASURE, LATE]),
         link(EXACT, false, &[LATE]),
         link(EXACT, false, &[ERASURE, AIR]),
+        link(EXACT, false, &[SECURE]),
+        link(EXACT, true, &[ERASURE, SECURE]),
         coarse_both_ways,
     ];
     if stale {
@@ -167,11 +170,13 @@ impl Setup {
 
     pub(super) fn federation(&self) -> Federation {
         let weights = self.field.weights().to_vec();
-        Federation::new(&*self.method, &self.uplink, weights, SEED, self.start()).expect("a method that lives with its link")
+        let federation = Federation::new(&*self.method, &self.uplink, weights, SEED, self.start());
+        common::with_keys(federation.expect("a method that lives with its link"))
     }
 
     pub(super) fn client(&self, agent: usize) -> ClientNode {
-        ClientNode::new(&self.federation(), self.field, agent, agent).expect("a method that lives with its link")
+        let federation = self.federation();
+        common::keyed(ClientNode::new(&federation, self.field, agent, agent).expect("a method that lives with its link"), &federation, agent)
     }
 
     pub(super) fn server(&self) -> ServerNode {
