@@ -92,11 +92,23 @@ impl Agent {
     }
 }
 
-/// The agents answer from processes of their own, each of which is killed with signal 9 and started again after every message.
 #[test]
 fn agents_that_are_killed_at_any_time_give_the_numbers_of_one_run() {
+    killed_at_any_time(SCAFFLSA);
+}
+
+/// Also between an answer and the seeds of its masks: keys and seeds are in the state.
+#[test]
+fn agents_that_are_killed_at_any_time_give_the_sums_of_one_run() {
+    let secure = "uplink = { media = [{ kind = \"secure-sum\", bound = 100.0, bits = 40 }] }";
+    killed_at_any_time(&SCAFFLSA.replace(" }", &format!(", {secure} }}")));
+}
+
+/// The agents answer from processes of their own, each of which is killed with signal 9 and started again after every message.
+fn killed_at_any_time(method: &str) {
     let folder = with_logs();
-    let all = settings(&LOGS.replace("kind = \"logs\"", "kind = \"logs\", path = \"logs/*.csv\""), SCAFFLSA);
+    folder.write("settings.toml", settings(LOGS, method));
+    let all = settings(&LOGS.replace("kind = \"logs\"", "kind = \"logs\", path = \"logs/*.csv\""), method);
     folder.write("all.toml", all);
     folder.run(&["run", "all.toml", "--out", "all", "-q"]).exits(0);
     let arrays = npz::from_bytes(&folder.read("all/theta.npz")).unwrap();
@@ -142,6 +154,11 @@ fn a_socket_is_for_the_user_alone_and_survives_clients_that_are_not_ours() {
     let agent = Agent::start(&folder, 0);
     let mode = |name: &str| folder.path(name).symlink_metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("state 0"), mode("state 0/socket")), (0o700, 0o600));
+    // In a folder with the setgid bit the socket is for the folder's group too.
+    std::fs::create_dir(folder.path("shared")).unwrap();
+    std::fs::set_permissions(folder.path("shared"), std::fs::Permissions::from_mode(0o2750)).unwrap();
+    let _shared = Agent::start_with(&folder, 1, &["--socket", "shared/socket"]);
+    assert_eq!(mode("shared/socket"), 0o660);
     // One that goes at once, one that speaks another protocol, one that goes in the middle of a message.
     drop(agent.connect());
     agent.connect().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
