@@ -14,11 +14,11 @@ from fedsa import federation
 from fedsa.federation import Agent, Reply
 
 SETTINGS = """
-problem = { kind = "logistic", target = "y", intercept = true, weighting = "rows" }
+problem = { kind = "logistic", target = "y", classes = [0, 1], intercept = true, weighting = "rows" }
 sampling = { kind = "mean" }
 method = [{ kind = "newton", label = "m" }]
 run = { rounds = 6, seeds = [0] }
-federation = { inference = "sandwich", deadline = 2.0, invite = 0.0 }
+federation = { inference = "sandwich", deadline = 2.0 }
 """
 
 

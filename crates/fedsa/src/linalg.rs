@@ -133,6 +133,17 @@ pub fn symmetric_norm_sq(a: &Mat<f64>) -> f64 {
     (0..a.ncols()).map(column).sum()
 }
 
+/// Shortens a vector that is longer than a norm to it: `x min(1, norm / ||x||)`.
+pub fn shorten(x: &mut [f64], norm: f64) {
+    // In units of the largest component, whose squares do not overflow.
+    let unit = x.iter().fold(0.0, |unit: f64, x| unit.max(x.abs()));
+    let length = x.iter().map(|x| (x / unit).powi(2)).sum::<f64>().sqrt();
+    let factor = norm / unit / length;
+    if factor < 1.0 {
+        x.iter_mut().for_each(|x| *x *= factor);
+    }
+}
+
 /// `||a||^2`.
 pub fn norm_sq(a: &[f64]) -> f64 {
     a.iter().map(|x| x * x).sum()

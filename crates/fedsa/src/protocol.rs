@@ -5,7 +5,8 @@
 
 use crate::error::{Error, Result};
 use crate::message::{Body, Form, Message, Part, TELL};
-use crate::secure::{KEY_BYTES, WORD_COUNT, packed_len};
+use crate::secure::{KEY_BYTES, WORD_COUNT};
+use crate::uplink::codec::bits::packed_len;
 
 /// The length of a part, in numbers, or in bytes if the method packs it itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

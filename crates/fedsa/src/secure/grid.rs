@@ -1,12 +1,11 @@
 //! The grid of secure sums: weighted numbers become integers of w bits.
 
-use super::masks::{WORD_COUNT, packed_len};
 use crate::error::{Result, require};
+use crate::linalg;
 use crate::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use crate::privacy::discrete_gaussian::DiscreteGaussian;
 use crate::random::Stream;
-use crate::uplink::stage::Alteration as _;
-use crate::uplink::stage::clip::Clip;
+use crate::uplink::codec::bits::packed_len;
 
 /// The smallest number of bits of a sum.
 pub const MIN_BITS: u32 = 8;
@@ -14,6 +13,9 @@ pub const MIN_BITS: u32 = 8;
 /// The largest number of bits of a sum. Sums of such integers are exact in `f64` in any order, and what an agent keeps has the share that
 /// it sent ([`Grid::share`]).
 pub const MAX_BITS: u32 = 50;
+
+/// The words of an answer beside its numbers: the number of clipped numbers.
+pub(crate) const WORD_COUNT: usize = 1;
 
 /// The common grid of all agents' numbers: a number x of an agent with the weight p becomes the integer `rint(2^f p x)`.
 ///
@@ -78,7 +80,7 @@ impl Grid {
     /// Shortens a vector to the norm B if agents add noise, and otherwise counts the numbers outside `[-B, B]`.
     pub(crate) fn shorten(self, x: &mut [f64]) -> u64 {
         if self.is_private() {
-            Clip::new(self.bound).alter(x, &mut Stream::default());
+            linalg::shorten(x, self.bound);
             return 0;
         }
         x.iter().filter(|x| self.clips(**x)).count() as u64

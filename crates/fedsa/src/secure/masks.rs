@@ -8,15 +8,10 @@ use sha2::{Digest, Sha256};
 use super::grid::Grid;
 use super::keys::{KEY_BYTES, Pairs, random_bytes};
 use crate::error::Result;
-use crate::uplink::codec::bits;
-
-pub(crate) use crate::uplink::codec::bits::packed_len;
+use crate::uplink::codec::bits::{self, packed_len};
 
 /// The seed of a mask.
 pub type Seed = [u8; KEY_BYTES];
-
-/// The words of an answer beside its numbers: the number of clipped numbers.
-pub(crate) const WORD_COUNT: usize = 1;
 
 /// An agent's seed in one exchange, which it keeps until it reveals it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -176,7 +176,11 @@ impl Setup {
 
     pub(super) fn client(&self, agent: usize) -> ClientNode {
         let federation = self.federation();
-        common::keyed(ClientNode::new(&federation, self.field, agent, agent).expect("a method that lives with its link"), &federation, agent)
+        common::keyed(
+            ClientNode::new(&federation, self.field, agent, agent).expect("a method that lives with its link"),
+            &federation,
+            agent,
+        )
     }
 
     pub(super) fn server(&self) -> ServerNode {

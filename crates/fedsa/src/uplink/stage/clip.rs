@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Act, Alteration, LinkStage};
 use crate::error::{Result, require};
+use crate::linalg;
 use crate::random::Stream;
 
 /// `x min(1, norm / ||x||)`.
@@ -39,13 +40,7 @@ impl LinkStage for Clip {
 
 impl Alteration for Clip {
     fn alter(&self, x: &mut [f64], _: &mut Stream) {
-        // In units of the largest component, whose squares do not overflow.
-        let unit = x.iter().fold(0.0, |unit: f64, x| unit.max(x.abs()));
-        let length = x.iter().map(|x| (x / unit).powi(2)).sum::<f64>().sqrt();
-        let factor = self.norm / unit / length;
-        if factor < 1.0 {
-            x.iter_mut().for_each(|x| *x *= factor);
-        }
+        linalg::shorten(x, self.norm);
     }
 }
 
