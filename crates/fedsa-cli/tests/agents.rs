@@ -254,7 +254,7 @@ fn a_fit_writes_the_app_of_a_federation() {
         settings.contains("kind = \"least-squares\"") && settings.contains("weighting = \"rows\"") && !settings.contains("site_"),
         "{settings}"
     );
-    assert!(folder.text("sites/pyproject.toml").contains("agents = 3\n") && !folder.path("out").exists());
+    assert!(settings.contains("agents = 3\n") && !folder.path("out").exists(), "{settings}");
     folder.run(&["check", "sites/settings.toml"]).exits(0).says("the file names no data").says("not checked: rows");
     let json: serde_json::Value = serde_json::from_str(&folder.run(&["check", "sites/settings.toml", "--json"]).exits(0).stdout).unwrap();
     assert_eq!((&json["federation"], &json["accepted"]), (&true.into(), &true.into()));
@@ -274,9 +274,8 @@ fn what_a_federation_cannot_do_yet_is_listed_and_refused_by_option() {
     let folder = with_sites();
     let list = folder.run(&["federation", "limits"]).exits(0).stdout;
     for (options, name, why) in [
-        (&["--inference"][..], "--inference", "standard errors need sums over the rows of all agents"),
-        (&["--standardise"], "--standardise", "means and deviations need the rows of all agents"),
-        (&["--holdout", "0.5"], "--holdout", "an agent does not know which rows or episodes would be held out"),
+        (&["--pca", "1"][..], "--pca", "principal components need the rows of all agents"),
+        (&["--compare", "lbfgs"], "--compare", "a federation runs one method"),
     ] {
         let message = folder.run(&[&FIT[..], &["none", "--method", "newton"], options].concat()).exits(2).message();
         assert!(message.contains(name) && message.contains(why) && list.contains(why), "{message}");

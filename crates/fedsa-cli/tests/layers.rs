@@ -70,6 +70,7 @@ const LAYERS: &[(&str, Layers)] = &[
             &["bounds", "constants", "exact_mse", "gauss_markov", "markov"],
             &["cost", "predict"],
             &["tune"],
+            &["privacy"],
         ],
     ),
     (

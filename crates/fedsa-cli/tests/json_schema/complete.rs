@@ -55,6 +55,7 @@ fn keys_of_medium(kind: &str, law: &str) -> &'static str {
         ("gilbert-elliott", _) => ", to_bad = 0.1, to_good = 0.5",
         ("bit-budget", _) => ", bits = 64",
         ("over-the-air", _) => "",
+        ("secure-sum", _) => ", bound = 1.0",
         ("clip", _) => ", norm = 1.0",
         ("noise", _) => ", std = 0.1",
         (_, "constant") => ", law = \"constant\", rounds = 1",

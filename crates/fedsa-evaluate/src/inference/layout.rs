@@ -21,9 +21,9 @@ use fedsa::error::{Error, Result};
 use fedsa_problems::rows::glm::family::{ModelFamily, RowFit};
 use fedsa_problems::rows::preparation::quality::LabelledRows;
 
-use super::CovarianceKind;
 use super::agent_sums::{ModelSums, Want};
 use super::data_sums::DataSums;
+use super::kind::CovarianceKind;
 
 /// The numbers before the score.
 const HEAD: usize = 13;

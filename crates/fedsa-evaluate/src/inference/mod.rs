@@ -14,6 +14,7 @@
 mod agent_sums;
 mod data_sums;
 mod estimate;
+mod kind;
 mod layout;
 mod source;
 mod units;
@@ -25,7 +26,8 @@ use fedsa_problems::rows::glm::family::ModelFamily;
 use fedsa_problems::rows::preparation::Prepared;
 use fedsa_problems::rows::preparation::quality::LabelledRows;
 use fedsa_problems::rows::preparation::targets::Targets;
-use serde::{Deserialize, Serialize};
+
+pub use kind::CovarianceKind;
 
 use agent_sums::{ModelSums, Want};
 use data_sums::DataSums;
@@ -33,37 +35,6 @@ use estimate::{Estimate, NoEstimate, Scaled};
 use layout::Layout;
 use source::{OfAgents, OfRows, Source};
 use units::ColumnUnits;
-
-/// The covariance behind standard errors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum CovarianceKind {
-    /// From the model: correct if the family's variance is.
-    #[default]
-    Model,
-    /// HC0: for independent rows with any variances.
-    Sandwich,
-    /// HC1: the sandwich times n / (n - p).
-    Hc1,
-    /// By agents: for dependent rows of independent agents.
-    Clustered,
-}
-
-impl CovarianceKind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Model, Self::Sandwich, Self::Hc1, Self::Clustered];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Sandwich => "sandwich",
-            Self::Hc1 => "hc1",
-            Self::Clustered => "clustered",
-        }
-    }
-}
 
 /// With fewer agents than this, a clustered covariance is unreliable.
 pub const FEW_AGENTS: usize = 10;

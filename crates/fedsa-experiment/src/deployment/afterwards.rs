@@ -17,9 +17,9 @@ use fedsa_evaluate::policy_value::{AfterStages, PolicyValue, ValueStages};
 use fedsa_problems::rows::preparation::Prepared;
 use fedsa_problems::rows::preparation::quality::FitQuality;
 
+use super::forms::LogsForm;
 use super::levels::no_form;
 use super::sums::{SumsOfRows, numbers_of_rows};
-use super::weights::LogsForm;
 use super::{Deployment, Source};
 use crate::evaluate::policy_value;
 use crate::fit::{described, inferred, model, settle};

@@ -29,9 +29,9 @@ use toml::{Table, Value};
 
 use super::audit::{Audit, Left};
 use super::disclosure::{DisclosureRules, undeclared_ranges};
+use super::forms::{form_of_logs, form_of_rows};
 use super::levels::{self, LevelsForm};
-use super::weights::form_of_rows;
-use super::{Deployment, Source, put_data, settings_of, weights};
+use super::{Deployment, Source, put_data, settings_of};
 use crate::config::{Document, Experiment};
 use crate::made;
 use crate::plan::BuiltProblem;
@@ -157,17 +157,10 @@ impl LocalAgent {
         }
         cancel.check()?;
         let mut applicant = Applicant::new(&deployment.terms, rows).with_weighted(weighted).with_columns(columns);
-        if let Some(field) = &field {
-            applicant = applicant.with_dim(field.dim());
-        }
-        if let Some(form) = form {
-            applicant = applicant.with_form(form);
-        }
-        if let Some(number) = number {
-            applicant = applicant.with_agent(number);
-        }
-        let mut key = [0; 32];
-        SysRng.try_fill_bytes(&mut key).map_err(|e| Error::machine(format!("no random numbers: {e}"), "a system that has them"))?;
+        applicant = field.iter().fold(applicant, |applicant, field| applicant.with_dim(field.dim()));
+        applicant = form.into_iter().fold(applicant, Applicant::with_form);
+        applicant = number.into_iter().fold(applicant, Applicant::with_agent);
+        let key = random_bytes()?;
         applicant = with_key(applicant, deployment, &key);
         applicant.check().map_err(|e| Error::data("data", format!("{width} columns: {}", e.what), e.help))?;
         let contents = files.contents()?;
@@ -410,6 +403,13 @@ impl LocalAgent {
     }
 }
 
+/// Random bytes of the operating system.
+fn random_bytes() -> Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    SysRng.try_fill_bytes(&mut bytes).map_err(|e| Error::machine(format!("no random numbers: {e}"), "a system that has them"))?;
+    Ok(bytes)
+}
+
 /// An applicant with the public key that belongs to an agent's random bytes, if sums are secure.
 fn with_key(applicant: Applicant, deployment: &Deployment, random: &[u8; 32]) -> Applicant {
     if deployment.terms.has_secure_sums() { applicant.with_key(Secret::of_agent(random).public()) } else { applicant }
@@ -456,7 +456,7 @@ impl OwnData {
                 let refusal = broken(rules.check_logs(&surveyed, &logs))?;
                 let is_open = !deployment.is_known && !undeclared_ranges(surveyed.columns(), &logs)?.is_empty();
                 let columns = if is_open { summaries(&surveyed)? } else { Vec::new() };
-                let (rows, form) = (surveyed.transitions() as u64, Some(weights::form_of_logs(surveyed.columns())));
+                let (rows, form) = (surveyed.transitions() as u64, Some(form_of_logs(surveyed.columns())));
                 Ok(Self { rows, columns, form, width: surveyed.columns().len(), is_open, refusal, ..Self::default() })
             }
             Source::Rows => {

@@ -10,6 +10,7 @@ pub mod audit;
 mod claims;
 mod disclosure;
 mod ended;
+mod forms;
 mod levels;
 pub mod limits;
 mod needs;
@@ -124,7 +125,7 @@ impl Deployment {
         let (is_known, is_by_rows) = check_problem(&experiment, source, &*problem)?;
         let description = problem.described(&made::problem_of(&experiment).0, sampling, 0);
         let mut terms =
-            Terms::new(&*method.settings, description).with_uplink(&uplink).with_seed(seed).with_forms(weights::difference_of_forms);
+            Terms::new(&*method.settings, description).with_uplink(&uplink).with_seed(seed).with_forms(forms::difference_of_forms);
         terms = terms.with_output(method.output.rule(run.rounds).map_err(|e| e.inside("method[0]"))?);
         match method.start.as_ref().unwrap_or(&run.start) {
             StartSpec::List(theta) => terms = terms.with_start(theta.clone()),

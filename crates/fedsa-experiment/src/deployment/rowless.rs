@@ -13,8 +13,8 @@ use fedsa_problems::rows::preparation::transform::Transform;
 use fedsa_problems::rows::preparation::{Preparation, Prepared};
 use serde::Deserialize;
 
+use super::forms::RowsForm;
 use super::levels::{self, no_form};
-use super::weights::RowsForm;
 use super::{Deployment, Source};
 
 impl Deployment {

@@ -17,6 +17,7 @@ mod answers;
 mod delayed;
 mod faults;
 mod handed_in;
+mod masked;
 mod regrouped;
 mod replies;
 mod saved;
@@ -36,8 +37,8 @@ use crate::secure::Grid;
 use crate::server::{Broadcast, ClientUpdate, Next, PerRecipient, Server};
 use crate::uplink::MessageKey;
 use acknowledged::Acknowledged;
+use masked::{MaskedSum, Unmasking};
 use server_end::{OfExchange, ServerEnd, asked_weight};
-use unmasking::{MaskedSum, Unmasking};
 
 pub use faults::Exclusion;
 pub use handed_in::{Accepted, AgentStatus, Refusal};

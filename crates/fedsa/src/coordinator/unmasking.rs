@@ -1,8 +1,7 @@
 //! Secure sums at the server: it adds masked answers, and asks for the seeds of the masks that do not cancel.
 
-use serde::{Deserialize, Serialize};
-
 use super::handed_in::Reply;
+use super::masked::{MaskedSum, Unmasking, unmasked};
 use super::{Coordinator, asked_weight};
 use crate::linalg::norm_sq;
 use crate::message::{Body, HEADER_BYTES, Message, PART_HEADER_BYTES, Part};
@@ -12,25 +11,6 @@ use crate::record::Sent;
 use crate::secure::{Grid, WORD_COUNT, revealed_len, subtract, unpack};
 use crate::server::Broadcast;
 use crate::uplink::MessageKey;
-
-/// A sum of masked answers that waits for the seeds of its masks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct MaskedSum {
-    /// The question that was answered.
-    ask: Broadcast,
-    /// Whether the answer of each agent is in the sum.
-    answered: Vec<bool>,
-    /// The masked sum modulo 2^w.
-    words: Vec<u64>,
-}
-
-/// What follows the end of an exchange with masks.
-pub(super) enum Unmasking {
-    /// The question for seeds.
-    Ask(Broadcast),
-    /// The sums, one part after the other, and whether each participant's answer is in them.
-    Sums(Vec<f64>, Vec<bool>),
-}
 
 impl Coordinator {
     /// Answers arrive masked from now on.
@@ -175,20 +155,4 @@ impl Coordinator {
             "its own seed, and one for each agent without an answer",
         ))
     }
-}
-
-/// The sum without masks, and the number of clipped numbers in it; `None` if seeds are missing.
-fn unmasked(masked: &MaskedSum, grid: Grid, asked: &[usize], replies: &[Option<Reply>]) -> Option<(Vec<f64>, u64)> {
-    if replies.len() != asked.len() {
-        return None;
-    }
-    let mut words = masked.words.clone();
-    for (c, reply) in asked.iter().zip(replies) {
-        let [(Part::Seeds, Body::Packed(seeds))] = &reply.as_ref()?.parts[..] else { return None };
-        if !subtract(seeds, *c, &masked.answered, grid, &mut words) {
-            return None;
-        }
-    }
-    let clipped = words.pop()?;
-    Some((words.into_iter().map(|word| grid.value(word)).collect(), clipped))
 }

@@ -6,7 +6,6 @@ use rand::rngs::SysRng;
 use sha2::Sha256;
 use x25519_dalek::StaticSecret;
 
-use super::masks::Seed;
 use crate::error::{Error, Result};
 
 /// The length of keys and seeds in bytes.
@@ -14,6 +13,9 @@ pub const KEY_BYTES: usize = 32;
 
 /// The largest number of agents of secure sums between machines: each pair has a key.
 pub const MAX_PAIRED: usize = 100;
+
+/// The seed of a mask.
+pub type Seed = [u8; KEY_BYTES];
 
 /// The public half of a key (X25519).
 pub type PublicKey = [u8; KEY_BYTES];

@@ -6,12 +6,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::grid::Grid;
-use super::keys::{KEY_BYTES, Pairs, random_bytes};
+use super::keys::{KEY_BYTES, Pairs, Seed, random_bytes};
 use crate::error::Result;
 use crate::uplink::codec::bits::{self, packed_len};
-
-/// The seed of a mask.
-pub type Seed = [u8; KEY_BYTES];
 
 /// An agent's seed in one exchange, which it keeps until it reveals it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,6 +17,5 @@ mod masks;
 pub use difference::DifferenceRule;
 pub(crate) use grid::WORD_COUNT;
 pub use grid::{Grid, MAX_BITS, MIN_BITS};
-pub use keys::{KEY_BYTES, MAX_PAIRED, Pairs, PublicKey, Secret};
-pub use masks::Seed;
+pub use keys::{KEY_BYTES, MAX_PAIRED, Pairs, PublicKey, Secret, Seed};
 pub(crate) use masks::{MaskedAnswer, pack, revealed_len, subtract, unpack};
