@@ -113,10 +113,17 @@ fn values_of_few_rows_are_refused() {
             assert_eq!(code(&logistic, &class, ""), refused, "{few} rows of a class");
         }
     }
-    // The rules cannot count the rows that are drawn.
-    let some = deployment(&format!("{SQUARES}, samples = 20"));
-    assert_eq!(code(&some, &table(&[("x", &own), ("y", &other)], 30), ""), Some(ErrorCode::DisclosureCount));
-    assert_eq!(code(&some, &table(&[("x", &own), ("y", &other)], 20), ""), None);
+    // The rows that are fitted count: here the first 20, of which as many have the level B.
+    for few in 0..=4 {
+        let some = deployment(&format!("{SQUARES}, samples = 20, levels = {{ site = [\"A\", \"B\"] }}"));
+        let site = |i: usize| if i < few || i >= 20 { "B".to_string() } else { "A".to_string() };
+        let refused = (1..3).contains(&few).then_some(ErrorCode::DisclosureCount);
+        assert_eq!(code(&some, &table(&[("site", &site), ("x", &own), ("y", &other)], 40), ""), refused, "{few}");
+    }
+    // Of 12 rows 2 are held out, of 20 rows 4.
+    let held = deployment(&format!("{SQUARES}, holdout = 0.2"));
+    assert_eq!(code(&held, &table(&[("x", &own), ("y", &other)], 12), ""), Some(ErrorCode::DisclosureRows));
+    assert_eq!(code(&held, &table(&[("x", &own), ("y", &other)], 20), ""), None);
 }
 
 #[test]

@@ -463,7 +463,7 @@ impl OwnData {
                 let own = OwnRows::read(experiment, files)?;
                 let how = levels::preparation(experiment)?;
                 let (rows, width) = (own.rows, own.levels.plain + own.levels.categories.len());
-                let (refusal, weighted) = (broken(rules.check_rows(&own.sets, &own.levels, &how, rows))?, own.weighted);
+                let (refusal, weighted) = (broken(rules.check_rows(&own.sets, &own.levels, &how, &own.fitted))?, own.weighted);
                 if own.levels.are_known() && how.standardise {
                     return own.with_moments(experiment, files, refusal);
                 }
@@ -497,6 +497,8 @@ pub(super) struct OwnRows {
     pub(super) levels: RowLevels,
     /// The number of fitted rows.
     pub(super) rows: u64,
+    /// These rows among those of all sets.
+    fitted: Vec<usize>,
     /// The sum of their weights, if rows have weights.
     weighted: Option<f64>,
 }
@@ -510,10 +512,13 @@ impl OwnRows {
         let mut sets = how.read(files).map_err(inside)?;
         let levels = how.levels_of(&mut sets).map_err(inside)?;
         levels::check_standardise(&how, &levels)?;
-        let fitted = how.fitted_rows(&sets).map_err(inside)?;
+        let mut fitted = how.fitted_rows(&sets).map_err(inside)?;
         let weights = how.weights_of(&sets, &fitted).map_err(inside)?;
         let weighted = how.special.row_weights.is_some().then(|| weights.iter().sum());
-        Ok(Self { sets, levels, rows: how.samples.unwrap_or(fitted.len()) as u64, weighted })
+        let rows = how.samples.unwrap_or(fitted.len());
+        // The rows of one agent keep their order.
+        fitted.truncate(rows);
+        Ok(Self { sets, levels, rows: rows as u64, fitted, weighted })
     }
 
     /// The data of an agent whose features are standardised: it states the moments of its features, whose scales depend on all agents.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use fedsa_problems::rows::dataset::Labels;
+use fedsa_problems::rows::dataset::{Dataset, Labels};
+use fedsa_problems::rows::preparation::texts::level_name;
 
 /// For each column, the values that almost all rows may have. A value that all but k - 1 of the rows have occurs in the first k of them.
 pub(super) struct Commonest {
@@ -64,16 +65,61 @@ impl Commonest {
     }
 }
 
-/// The number of rows of each label.
-pub(super) fn of_labels(sets: &[&Labels]) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
-    for labels in sets {
-        match labels {
-            Labels::Numbers(numbers) => numbers.iter().for_each(|x| *counts.entry((x + 0.0).to_string()).or_default() += 1),
-            Labels::Names { names, of } => of.iter().for_each(|i| *counts.entry(names[*i as usize].clone()).or_default() += 1),
-        }
+/// The fitted rows of data sets.
+pub(super) struct Fitted<'a> {
+    sets: &'a [Dataset],
+    /// Whether each row of all sets is fitted.
+    is_fitted: Vec<bool>,
+}
+
+impl<'a> Fitted<'a> {
+    /// The rows `fitted` among those of all sets.
+    pub fn new(sets: &'a [Dataset], fitted: &[usize]) -> Self {
+        let mut is_fitted = vec![false; sets.iter().map(|set| set.rows.len()).sum()];
+        fitted.iter().for_each(|row| is_fitted[*row] = true);
+        Self { sets, is_fitted }
     }
-    counts
+
+    /// Calls `see` with the set and the position of each row.
+    pub fn each(&self, see: &mut dyn FnMut(&'a Dataset, usize)) {
+        let rows = self.sets.iter().flat_map(|set| (0..set.rows.len()).map(move |i| (set, i)));
+        rows.zip(&self.is_fitted).filter(|(_, is_fitted)| **is_fitted).for_each(|((set, i), _)| see(set, i));
+    }
+
+    /// Calls `see` with the target of each row that is a number.
+    pub fn numbers(&self, see: &mut dyn FnMut(f64)) {
+        self.each(&mut |set, i| {
+            if let Some(Labels::Numbers(numbers)) = &set.targets {
+                see(numbers[i]);
+            }
+        });
+    }
+
+    /// The number of rows of each label.
+    pub fn of_labels(&self) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        self.each(&mut |set, i| {
+            let label = match &set.targets {
+                Some(Labels::Numbers(numbers)) => (numbers[i] + 0.0).to_string(),
+                Some(Labels::Names { names, of }) => names[of[i] as usize].clone(),
+                None => return,
+            };
+            *counts.entry(label).or_default() += 1;
+        });
+        counts
+    }
+
+    /// The number of rows of each level of a column of categories.
+    pub fn of_category(&self, column: &str) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        self.each(&mut |set, i| {
+            let Some(at) = set.columns.position(column) else { return };
+            let x = set.rows.row(i).find(|(j, _)| *j == at).map_or(0.0, |(_, x)| x) + 0.0;
+            let text = set.texts.iter().find(|text| text.column == column);
+            *counts.entry(text.map_or_else(|| x.to_string(), |text| level_name(&text.names[x as usize]))).or_default() += 1;
+        });
+        counts
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use fedsa_data::regular;
 use fedsa_problems::logs::log_summary::EpisodeSummary;
 use fedsa_problems::logs::replay::Logs;
 use fedsa_problems::logs::survey::Surveyed;
-use fedsa_problems::rows::dataset::{Dataset, Labels};
+use fedsa_problems::rows::dataset::Dataset;
 use fedsa_problems::rows::preparation::Preparation;
 use fedsa_problems::rows::preparation::levels::RowLevels;
 use fedsa_problems::rows::preparation::targets::TargetRule;
@@ -181,44 +181,36 @@ fn column(name: &str) -> String {
 
 /// Checks of an agent's data before its application.
 impl DisclosureRules {
-    /// Checks rows with these levels, of which `fitted` are fitted.
+    /// Checks rows with these levels. `fitted` are the fitted rows among those of all sets; the others are held out, or not used.
     ///
     /// # Errors
     /// The refusal of the first rule that they break.
-    pub(super) fn check_rows(&self, sets: &[Dataset], levels: &RowLevels, how: &Preparation, fitted: u64) -> Result<()> {
-        self.check_size(fitted, self.least_rows, "least_rows", "rows")?;
-        self.check_declared_levels(levels, how)?;
-        let all: usize = sets.iter().map(|set| set.rows.len()).sum();
-        if self.least_count > 0 && fitted < all as u64 {
-            let what = "`samples` fits some of the rows, and the rules count all";
-            return Err(refusal(ErrorCode::DisclosureCount, "least_count", what, "no `samples`"));
+    pub(super) fn check_rows(&self, sets: &[Dataset], levels: &RowLevels, how: &Preparation, fitted: &[usize]) -> Result<()> {
+        let (all, n) = (sets.iter().map(|set| set.rows.len()).sum::<usize>(), fitted.len() as u64);
+        self.check_size(n, self.least_rows, "least_rows", "rows")?;
+        if how.holdout > 0.0 {
+            self.check_size(all as u64 - n, self.least_rows, "least_rows", "held-out rows")?;
         }
+        self.check_declared_levels(levels, how)?;
+        let rows = counts::Fitted::new(sets, fitted);
         for one in &levels.categories {
-            self.check_levels(&column(&one.column), one.counts.iter().copied(), fitted)?;
+            self.check_levels(&column(&one.column), rows.of_category(&one.column).values().copied(), n)?;
         }
         let target = how.wanted.target.as_deref().map_or_else(|| "the target".to_string(), column);
-        match (&how.targets, sets.iter().map(|set| set.targets.as_ref()).collect::<Option<Vec<&Labels>>>()) {
-            (TargetRule::Numbers { .. }, Some(labels)) => {
-                let numbers = labels.iter().flat_map(|labels| match labels {
-                    Labels::Numbers(x) => &x[..],
-                    Labels::Names { .. } => &[],
-                });
+        match &how.targets {
+            TargetRule::Numbers { .. } => {
                 let mut counted = counts::Commonest::new(1, self.least_count);
-                numbers.for_each(|x| counted.see([(0, *x)]));
+                rows.numbers(&mut |y| counted.see([(0, y)]));
                 self.check_counts(&counted, |_| target.clone())?;
             }
-            (_, Some(labels)) => self.check_levels(&target, counts::of_labels(&labels).values().copied(), fitted)?,
-            (_, None) => {}
+            _ => self.check_levels(&target, rows.of_labels().values().copied(), n)?,
         }
         let is_category = |j: usize| sets[0].columns.name(j).is_some_and(|name| levels.categories.iter().any(|one| one.column == name));
         let width = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
         let mut counted = counts::Commonest::new(width, self.least_count);
-        for set in sets {
-            (0..set.rows.len()).for_each(|i| counted.see(set.rows.row(i)));
-        }
-        let name = |j: usize| column(&sets.iter().find_map(|set| set.columns.name(j)).unwrap_or_default());
+        rows.each(&mut |set, i| counted.see(set.rows.row(i)));
         counted.ignore(is_category);
-        self.check_counts(&counted, name)
+        self.check_counts(&counted, |j| column(&sets.iter().find_map(|set| set.columns.name(j)).unwrap_or_default()))
     }
 
     /// Checks logs of one agent. Reads them twice more.
