@@ -48,7 +48,7 @@ use crate::numbers::number;
 
 pub use afterwards::Afterwards;
 pub use agent::LocalAgent;
-pub use disclosure::{DisclosureRules, Scope, Undeclared};
+pub use disclosure::{DisclosureRules, ParameterScope, Undeclared};
 pub use ended::DeployedRun;
 pub use of_task::{TaskSettings, of_evaluation, of_fit, with_federation};
 

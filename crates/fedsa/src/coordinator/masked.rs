@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::handed_in::Reply;
 use crate::message::{Body, Part};
-use crate::secure::{Grid, subtract};
+use crate::secure::{SumGrid, subtract};
 use crate::server::Broadcast;
 
 /// A sum of masked answers that waits for the seeds of its masks.
@@ -27,7 +27,7 @@ pub(super) enum Unmasking {
 }
 
 /// The sum without masks, and the number of clipped numbers in it; `None` if seeds are missing.
-pub(super) fn unmasked(masked: &MaskedSum, grid: Grid, asked: &[usize], replies: &[Option<Reply>]) -> Option<(Vec<f64>, u64)> {
+pub(super) fn unmasked(masked: &MaskedSum, grid: SumGrid, asked: &[usize], replies: &[Option<Reply>]) -> Option<(Vec<f64>, u64)> {
     if replies.len() != asked.len() {
         return None;
     }

@@ -33,7 +33,7 @@ use crate::message::{MAX_ROUNDS, Message, PART_HEADER_BYTES};
 use crate::protocol::Protocol;
 use crate::random::ALL;
 use crate::record::{Ledger, Output};
-use crate::secure::Grid;
+use crate::secure::SumGrid;
 use crate::server::{Broadcast, ClientUpdate, Next, PerRecipient, Server};
 use crate::uplink::MessageKey;
 use acknowledged::Acknowledged;
@@ -85,7 +85,7 @@ pub struct Coordinator {
     /// The refused answers since the round was opened.
     refusals: Vec<Refusal>,
     /// The grid of secure sums, if the link has them.
-    grid: Option<Grid>,
+    grid: Option<SumGrid>,
     /// Whether answers arrive masked: at a server of nodes. In one process they are only counted as if.
     is_masked: bool,
 }

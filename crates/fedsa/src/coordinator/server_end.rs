@@ -11,7 +11,7 @@ use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::{Gather, ReplySpec, are_finite};
 use crate::random::{Key, Purpose};
-use crate::secure::Grid;
+use crate::secure::SumGrid;
 use crate::server::{ClientUpdate, Received};
 use crate::uplink::{MessageKey, Uplink};
 
@@ -51,7 +51,7 @@ pub(crate) struct OfExchange<'a> {
     /// The participants.
     pub asked: &'a [usize],
     /// The grid of secure sums, if the link has them.
-    pub grid: Option<Grid>,
+    pub grid: Option<SumGrid>,
     pub rules: &'a AnswerRules,
     /// The largest number of agents that may be excluded now.
     pub most_faults: usize,

@@ -8,7 +8,7 @@ use crate::message::{Body, HEADER_BYTES, Message, PART_HEADER_BYTES, Part};
 use crate::protocol::{UNMASKING, refused};
 use crate::random::ALL;
 use crate::record::Sent;
-use crate::secure::{Grid, WORD_COUNT, revealed_len, subtract, unpack};
+use crate::secure::{SumGrid, WORD_COUNT, revealed_len, subtract, unpack};
 use crate::server::Broadcast;
 use crate::uplink::MessageKey;
 
@@ -19,7 +19,7 @@ impl Coordinator {
     }
 
     /// The grid of secure sums, if the link has them.
-    pub(crate) fn grid(&self) -> Option<Grid> {
+    pub(crate) fn grid(&self) -> Option<SumGrid> {
         self.grid
     }
 
@@ -88,7 +88,7 @@ impl Coordinator {
         Unmasking::Sums(vec![0.0; len], arrived)
     }
 
-    fn add_masked(&mut self, grid: Grid, replies: Vec<Option<Reply>>) -> Unmasking {
+    fn add_masked(&mut self, grid: SumGrid, replies: Vec<Option<Reply>>) -> Unmasking {
         let Message { round, exchange, .. } = self.state.ask.down;
         let at = MessageKey { seed: self.federation.seed(), round, exchange, agent: ALL };
         let asked = self.asked().to_vec();

@@ -19,7 +19,7 @@ use crate::method::{ControlRule, MethodSettings, MissingUpdate, Needs, Setting, 
 use crate::problem::Field;
 use crate::protocol::{Masks, Protocol};
 use crate::record::OutputRule;
-use crate::secure::{Grid, MAX_PAIRED, PublicKey};
+use crate::secure::{MAX_PAIRED, PublicKey, SumGrid};
 use crate::uplink::Uplink;
 use crate::uplink::stage::secure_sum::Summed;
 
@@ -350,11 +350,11 @@ impl Federation {
     }
 
     /// The grid of secure sums, if the link has them.
-    pub fn grid(&self) -> Option<Grid> {
+    pub fn grid(&self) -> Option<SumGrid> {
         self.grid_of().ok().flatten()
     }
 
-    fn grid_of(&self) -> Result<Option<Grid>> {
+    fn grid_of(&self) -> Result<Option<SumGrid>> {
         let exchanges = self.method.protocol(&self.setting()).exchanges.len();
         self.uplink.grid(Summed { weights: &self.weights, dim: self.dim(), exchanges })
     }

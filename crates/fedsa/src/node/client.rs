@@ -16,7 +16,7 @@ use crate::protocol::{Protocol, is_unmasking, masked_exchange};
 use crate::random::{ALL, Stream};
 use crate::record::Work;
 use crate::sampling::Law;
-use crate::secure::{DifferenceRule, Grid, MaskedAnswer, Pairs, Secret, WORD_COUNT, pack};
+use crate::secure::{DifferenceRule, MaskedAnswer, PairKeys, Secret, SumGrid, WORD_COUNT, pack};
 use crate::uplink::codec::Exact;
 use crate::uplink::{AgentEnd, Uplink};
 
@@ -46,9 +46,9 @@ pub struct ClientNode {
     work: Work,
     log: Log,
     /// The grid of secure sums and the agent's weight, if the link has them.
-    grid: Option<(Grid, f64)>,
+    grid: Option<(SumGrid, f64)>,
     /// The keys that the agent shares with the others, for secure sums.
-    pairs: Option<Pairs>,
+    pairs: Option<PairKeys>,
 }
 
 /// The last messages of the agent.
@@ -158,7 +158,7 @@ impl ClientNode {
         if federation.grid().is_none() {
             return Ok(self);
         }
-        let pairs = Pairs::new(secret, self.agent, federation.keys(), &federation.full_digest(), federation.epoch())?;
+        let pairs = PairKeys::new(secret, self.agent, federation.keys(), &federation.full_digest(), federation.epoch())?;
         Ok(Self { pairs: Some(pairs), ..self })
     }
 
@@ -383,7 +383,7 @@ impl ClientNode {
     }
 
     /// The keys and the grid of secure sums.
-    fn keys(&self) -> Result<(&Pairs, Grid)> {
+    fn keys(&self) -> Result<(&PairKeys, SumGrid)> {
         let keys = self.pairs.as_ref().zip(self.grid).map(|(pairs, (grid, _))| (pairs, grid));
         keys.ok_or_else(|| refused("a question with secure sums to an agent without keys", "a node with the keys of its epoch"))
     }

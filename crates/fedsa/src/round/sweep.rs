@@ -12,7 +12,7 @@ use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
 use crate::record::{Sent, Work};
-use crate::secure::Grid;
+use crate::secure::SumGrid;
 use crate::server::PerRecipient;
 use crate::sums::accumulate;
 use crate::uplink::stage::delay::Before;
@@ -175,7 +175,7 @@ pub(super) struct Job<'a> {
     pub own: Option<&'a PerRecipient>,
     pub participants: &'a [usize],
     /// The grid of secure sums, if the link has them.
-    pub grid: Option<Grid>,
+    pub grid: Option<SumGrid>,
     /// The factors by which participants' answers arrive, if they are summed over a link that is not clear.
     pub gains: Option<&'a [f64]>,
     /// Whether this is the round's last exchange, in which local steps are made.

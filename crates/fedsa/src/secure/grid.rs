@@ -11,7 +11,7 @@ use crate::uplink::codec::bits::packed_len;
 pub const MIN_BITS: u32 = 8;
 
 /// The largest number of bits of a sum. Sums of such integers are exact in `f64` in any order, and what an agent keeps has the share that
-/// it sent ([`Grid::share`]).
+/// it sent ([`SumGrid::share`]).
 pub const MAX_BITS: u32 = 50;
 
 /// The words of an answer beside its numbers: the number of clipped numbers.
@@ -22,7 +22,7 @@ pub(crate) const WORD_COUNT: usize = 1;
 /// f is the largest integer with `2^f B + N / 2 + t <= 2^(w - 1) - 1`, for numbers in `[-B, B]`, N agents and noise of at most t steps. No
 /// sum then leaves the w bits: weights sum to 1, and rounding adds at most half a step for each agent.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Grid {
+pub struct SumGrid {
     bits: u32,
     bound: f64,
     scale: i32,
@@ -30,7 +30,7 @@ pub struct Grid {
     noise: f64,
 }
 
-impl Grid {
+impl SumGrid {
     /// The grid of w = `bits` bits for N = `agents` agents with numbers in `[-bound, bound]`, and noise of at most `tail` steps.
     ///
     /// # Errors
@@ -160,11 +160,11 @@ mod tests {
     #[test]
     fn the_scale_is_the_largest_for_which_no_sum_leaves_the_bits() {
         // Computed separately.
-        assert_eq!(Grid::new(32, 1.0, 10, 0.0).unwrap().scale(), 30);
+        assert_eq!(SumGrid::new(32, 1.0, 10, 0.0).unwrap().scale(), 30);
         for (bits, bound, agents, tail) in
             [(8, 1.0, 3, 0.0), (16, 7.3, 1000, 40.0), (32, 1e-9, 100, 1e4), (50, 1e30, 17, 0.5), (20, 0.25, 2, 0.0)]
         {
-            let grid = Grid::new(bits, bound, agents, tail).unwrap();
+            let grid = SumGrid::new(bits, bound, agents, tail).unwrap();
             let most = 2f64.powi(bits as i32 - 1) - 1.0;
             let needed = |f: i32| 2f64.powi(f) * bound + agents as f64 / 2.0 + tail;
             assert!(needed(grid.scale()) <= most && needed(grid.scale() + 1) > most, "{bits} {bound} {agents} {tail}");
@@ -173,16 +173,16 @@ mod tests {
 
     #[test]
     fn too_few_bits_name_the_least_that_are_enough() {
-        let refused = Grid::new(8, 1.0, 1000, 0.0).unwrap_err();
+        let refused = SumGrid::new(8, 1.0, 1000, 0.0).unwrap_err();
         assert!(refused.help.contains("10 bits or more"), "{}", refused.help);
-        assert!(Grid::new(10, 1.0, 1000, 0.0).is_ok() && Grid::new(9, 1.0, 1000, 0.0).is_err());
-        assert!(Grid::new(7, 1.0, 3, 0.0).is_err() && Grid::new(51, 1.0, 3, 0.0).is_err() && Grid::new(32, 0.0, 3, 0.0).is_err());
+        assert!(SumGrid::new(10, 1.0, 1000, 0.0).is_ok() && SumGrid::new(9, 1.0, 1000, 0.0).is_err());
+        assert!(SumGrid::new(7, 1.0, 3, 0.0).is_err() && SumGrid::new(51, 1.0, 3, 0.0).is_err() && SumGrid::new(32, 0.0, 3, 0.0).is_err());
     }
 
     #[test]
     fn sums_of_the_largest_numbers_stay_within_their_bits() {
         for (bits, agents) in [(8, 3), (12, 100), (50, 7)] {
-            let grid = Grid::new(bits, 3.0, agents, 0.0).unwrap();
+            let grid = SumGrid::new(bits, 3.0, agents, 0.0).unwrap();
             for sign in [1.0, -1.0] {
                 let p = 1.0 / agents as f64;
                 let integer: f64 = (0..agents).map(|_| grid.integer(p, sign * 1e9)).sum();
@@ -197,7 +197,7 @@ mod tests {
         let mut draws = stream(5, Purpose::Noise, 0, 0);
         for bits in [8, 20, 50] {
             for agents in [3usize, 10, 127] {
-                let grid = Grid::new(bits, 2.0, agents, 0.0).unwrap();
+                let grid = SumGrid::new(bits, 2.0, agents, 0.0).unwrap();
                 for _ in 0..500 {
                     let (p, x) = (draws.uniform() / agents as f64, 3.0 * draws.normal());
                     let y = grid.share(p, x);

@@ -59,13 +59,13 @@ pub(super) fn random_bytes() -> Result<[u8; KEY_BYTES]> {
 
 /// The keys `K_ij` that an agent i shares with the other agents j in one epoch.
 #[derive(Clone)]
-pub struct Pairs {
+pub struct PairKeys {
     agent: u32,
     /// By agent; `None` for itself.
     keys: Vec<Option<[u8; KEY_BYTES]>>,
 }
 
-impl Pairs {
+impl PairKeys {
     /// The keys of agent `agent` with all others, whose public keys are `publics` by number. They hold for one epoch of the federation whose
     /// settings and members have the hash `settings`:
     ///
@@ -138,11 +138,11 @@ mod tests {
         bytes.iter().map(|b| format!("{b:02x}")).collect()
     }
 
-    fn pairs(agent: usize, secrets: [u8; 2]) -> Pairs {
+    fn pairs(agent: usize, secrets: [u8; 2]) -> PairKeys {
         let secrets = secrets.map(|x| Secret::of_bytes([x; 32]));
         let publics = [secrets[0].public(), secrets[1].public()];
         let settings = Sha256::digest(b"fedsa test settings").into();
-        Pairs::new(&secrets[agent], agent, &publics, &settings, 0).unwrap()
+        PairKeys::new(&secrets[agent], agent, &publics, &settings, 0).unwrap()
     }
 
     /// Computed separately.
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn keys_that_cannot_be_are_refused() {
         let [a, b] = [1, 2].map(|x| Secret::of_bytes([x; 32]));
-        let of = |publics: &[PublicKey]| Pairs::new(&a, 0, publics, &[0; 32], 0);
+        let of = |publics: &[PublicKey]| PairKeys::new(&a, 0, publics, &[0; 32], 0);
         assert!(of(&[a.public(), b.public()]).is_ok());
         assert!(of(&[b.public(), a.public()]).is_err(), "its own key at another place");
         assert!(of(&[a.public(), b.public(), b.public()]).is_err(), "a key twice");

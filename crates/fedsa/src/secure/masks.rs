@@ -5,8 +5,8 @@ use chacha20::cipher::{KeyIvInit, StreamCipher};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::grid::Grid;
-use super::keys::{KEY_BYTES, Pairs, Seed, random_bytes};
+use super::grid::SumGrid;
+use super::keys::{KEY_BYTES, PairKeys, Seed, random_bytes};
 use crate::error::Result;
 use crate::uplink::codec::bits::{self, packed_len};
 
@@ -39,7 +39,7 @@ impl MaskedAnswer {
     }
 
     /// Adds all masks of the agent to its words: `y = q + G(b) + sum_{j > i} G(k_ij) - sum_{j < i} G(k_ij)` modulo 2^w.
-    pub fn mask(&self, pairs: &Pairs, grid: Grid, words: &mut [u64]) {
+    pub fn mask(&self, pairs: &PairKeys, grid: SumGrid, words: &mut [u64]) {
         add_mask(&self.own, grid, true, words);
         for j in 0..pairs.agents() {
             if let Some(seed) = pairs.seed(j, self.round, self.exchange, &self.question) {
@@ -50,7 +50,7 @@ impl MaskedAnswer {
 
     /// What the agent reveals when the agents `answered` (by number) have answered: its own seed, then the seeds that it has with the
     /// others, by number.
-    pub fn revealed(&self, pairs: &Pairs, answered: &[bool]) -> Vec<u8> {
+    pub fn revealed(&self, pairs: &PairKeys, answered: &[bool]) -> Vec<u8> {
         let mut out = self.own.to_vec();
         for j in (0..pairs.agents()).filter(|j| !answered[*j]) {
             if let Some(seed) = pairs.seed(j, self.round, self.exchange, &self.question) {
@@ -69,7 +69,7 @@ pub(crate) fn revealed_len(missing: usize) -> usize {
 
 /// Subtracts from the sum of masked answers what agent i has revealed. False if these are not its own seed and its seeds with the agents
 /// that did not answer, and the sum is then undefined.
-pub(crate) fn subtract(revealed: &[u8], i: usize, answered: &[bool], grid: Grid, sum: &mut [u64]) -> bool {
+pub(crate) fn subtract(revealed: &[u8], i: usize, answered: &[bool], grid: SumGrid, sum: &mut [u64]) -> bool {
     let Some((own, rest)) = revealed.split_first_chunk::<KEY_BYTES>() else { return false };
     let mut missing = (0..answered.len()).filter(|j| !answered[*j]);
     add_mask(own, grid, false, sum);
@@ -86,7 +86,7 @@ pub(crate) fn subtract(revealed: &[u8], i: usize, answered: &[bool], grid: Grid,
 
 /// Adds the mask `G(seed)` to words of w bits, or subtracts it: the key stream of ChaCha20 (RFC 8439) with nonce and counter 0, read as
 /// little-endian words of `ceil(w / 8)` bytes modulo 2^w.
-fn add_mask(seed: &Seed, grid: Grid, is_added: bool, words: &mut [u64]) {
+fn add_mask(seed: &Seed, grid: SumGrid, is_added: bool, words: &mut [u64]) {
     const WORDS: usize = 256;
     let width = grid.bits().div_ceil(8) as usize;
     let mut cipher = ChaCha20::new(seed.into(), &[0; 12].into());
@@ -105,14 +105,14 @@ fn add_mask(seed: &Seed, grid: Grid, is_added: bool, words: &mut [u64]) {
 }
 
 /// The bytes of words of w bits.
-pub(crate) fn pack(words: &[u64], grid: Grid) -> Vec<u8> {
+pub(crate) fn pack(words: &[u64], grid: SumGrid) -> Vec<u8> {
     let mut bytes = vec![0; packed_len(words.len(), grid.bits())];
     bits::pack(words, grid.bits(), &mut bytes);
     bytes
 }
 
 /// `n` words of w bits.
-pub(crate) fn unpack(bytes: &[u8], n: usize, grid: Grid) -> Vec<u64> {
+pub(crate) fn unpack(bytes: &[u8], n: usize, grid: SumGrid) -> Vec<u64> {
     let mut words = vec![0; n];
     bits::unpack(bytes, grid.bits(), &mut words);
     words
@@ -125,20 +125,20 @@ mod tests {
     use super::super::keys::{PublicKey, Secret};
     use super::*;
 
-    fn all_pairs(n: usize) -> Vec<Pairs> {
+    fn all_pairs(n: usize) -> Vec<PairKeys> {
         let secrets: Vec<Secret> = (0..n).map(|i| Secret::of_bytes([i as u8 + 1; 32])).collect();
         let publics: Vec<PublicKey> = secrets.iter().map(Secret::public).collect();
-        secrets.iter().enumerate().map(|(i, secret)| Pairs::new(secret, i, &publics, &[3; 32], 0).unwrap()).collect()
+        secrets.iter().enumerate().map(|(i, secret)| PairKeys::new(secret, i, &publics, &[3; 32], 0).unwrap()).collect()
     }
 
     #[test]
     fn the_stream_is_that_of_the_standard() {
         // RFC 8439, appendix A.1, test vector 1: key, nonce and counter 0.
-        let (mut words, grid) = ([0; 2], Grid::new(32, 1.0, 3, 0.0).unwrap());
+        let (mut words, grid) = ([0; 2], SumGrid::new(32, 1.0, 3, 0.0).unwrap());
         add_mask(&[0; 32], grid, true, &mut words);
         assert_eq!(words, [0xade0_b876, 0x903d_f1a0]);
         // A word of 20 bits takes three bytes.
-        let (mut words, grid) = ([0; 2], Grid::new(20, 1.0, 3, 0.0).unwrap());
+        let (mut words, grid) = ([0; 2], SumGrid::new(20, 1.0, 3, 0.0).unwrap());
         add_mask(&[0; 32], grid, true, &mut words);
         assert_eq!(words, [0x0_b876, 0x1_a0ad]);
     }
@@ -149,7 +149,7 @@ mod tests {
             n in 2usize..7, missing in 0u32..64, bits in 8u32..=50, len in 1usize..600, seed in 0u8..255,
         ) {
             let answered: Vec<bool> = (0..n).map(|i| missing >> i & 1 == 0).collect();
-            let grid = Grid::new(bits, 1.0, n, 0.0).unwrap();
+            let grid = SumGrid::new(bits, 1.0, n, 0.0).unwrap();
             let pairs = all_pairs(n);
             let (mut sum, mut plain) = (vec![0u64; len], vec![0u64; len]);
             let mut masked = Vec::new();

@@ -1,7 +1,7 @@
 //! Secure sums: the server learns the sum of the agents' vectors and no single one.
 //!
-//! An agent rounds `p_c x_c` to integers ([`Grid`]) and adds masks modulo 2^w: one of its own, and one with every other agent
-//! ([`Pairs`]). Pairs of masks cancel in the sum. In a second exchange the agents that answered reveal the seeds of the masks that do not
+//! An agent rounds `p_c x_c` to integers ([`SumGrid`]) and adds masks modulo 2^w: one of its own, and one with every other agent
+//! ([`PairKeys`]). PairKeys of masks cancel in the sum. In a second exchange the agents that answered reveal the seeds of the masks that do not
 //! cancel: each its own, and those that it has with agents that did not answer. Either a pair's seed or an agent's own seed is revealed,
 //! never both, so single answers stay masked.
 //!
@@ -16,6 +16,6 @@ mod masks;
 
 pub use difference::DifferenceRule;
 pub(crate) use grid::WORD_COUNT;
-pub use grid::{Grid, MAX_BITS, MIN_BITS};
-pub use keys::{KEY_BYTES, MAX_PAIRED, Pairs, PublicKey, Secret, Seed};
+pub use grid::{MAX_BITS, MIN_BITS, SumGrid};
+pub use keys::{KEY_BYTES, MAX_PAIRED, PairKeys, PublicKey, Secret, Seed};
 pub(crate) use masks::{MaskedAnswer, pack, revealed_len, subtract, unpack};

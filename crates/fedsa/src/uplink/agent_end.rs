@@ -4,7 +4,7 @@ use super::{MessageKey, Uplink};
 use crate::message::{Body, Envelope, HEADER_BYTES, Message, PART_HEADER_BYTES, Part, Writer};
 use crate::protocol::are_finite;
 use crate::random::{Purpose, Stream};
-use crate::secure::{Grid, WORD_COUNT};
+use crate::secure::{SumGrid, WORD_COUNT};
 
 /// The agent's end of a link in one exchange. The engine and client nodes make every answer here.
 pub(crate) struct AgentEnd<'a> {
@@ -15,7 +15,7 @@ pub(crate) struct AgentEnd<'a> {
     /// The agent's stored errors (error feedback), [`Uplink::feedback_len`] numbers.
     pub feedback: &'a mut [f64],
     /// The grid of secure sums and the agent's weight `p_c`, if the link has them.
-    pub grid: Option<(Grid, f64)>,
+    pub grid: Option<(SumGrid, f64)>,
 }
 
 /// An answer on the grid of secure sums.

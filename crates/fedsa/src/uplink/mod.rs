@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result, require};
 use crate::message::{Envelope, Message};
 use crate::random::{ALL, Key, Purpose, Stream};
-use crate::secure::Grid;
+use crate::secure::SumGrid;
 pub(crate) use agent_end::{AgentEnd, Answer};
 pub use aggregation::Aggregation;
 use codec::{Codec, Exact};
@@ -149,7 +149,7 @@ impl Uplink {
     ///
     /// # Errors
     /// As [`SecureSum::grid`].
-    pub fn grid(&self, of: Summed<'_>) -> Result<Option<Grid>> {
+    pub fn grid(&self, of: Summed<'_>) -> Result<Option<SumGrid>> {
         self.secure_sum().map(|sum| sum.grid(of)).transpose()
     }
 

@@ -38,7 +38,7 @@ pub struct DisclosureRules {
     /// The most components of the model for each row; infinite for no rule.
     pub parameters: f64,
     /// The rows that count for `parameters`.
-    pub scope: Scope,
+    pub scope: ParameterScope,
     /// The most categories or classes of a column.
     pub levels: u64,
     /// The most categories or classes of a column for each row; infinite for no rule.
@@ -52,7 +52,7 @@ pub struct DisclosureRules {
 /// The rows by which the number of components is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Scope {
+pub enum ParameterScope {
     /// The agent's own rows.
     Agent,
     /// All agents' rows, as the agent's weight tells them.
@@ -87,7 +87,7 @@ struct Keys {
     least_episodes: Option<u64>,
     least_count: Option<u64>,
     parameters: Option<f64>,
-    scope: Option<Scope>,
+    scope: Option<ParameterScope>,
     levels: Option<u64>,
     level_density: Option<f64>,
     least_agents: Option<u32>,
@@ -101,7 +101,7 @@ impl Default for DisclosureRules {
             least_episodes: 10,
             least_count: 3,
             parameters: 0.33,
-            scope: Scope::Agent,
+            scope: ParameterScope::Agent,
             levels: 40,
             level_density: 0.33,
             least_agents: 3,
@@ -119,7 +119,7 @@ impl DisclosureRules {
             least_episodes: 0,
             least_count: 0,
             parameters: f64::INFINITY,
-            scope: Scope::Agent,
+            scope: ParameterScope::Agent,
             levels: u64::MAX,
             level_density: f64::INFINITY,
             least_agents: 0,
@@ -252,9 +252,9 @@ impl DisclosureRules {
     /// The refusal.
     pub(super) fn check_parameters(&self, dim: usize, rows: u64, weight: Option<f64>) -> Result<()> {
         let (rows, whose) = match (self.scope, weight) {
-            (Scope::Agent, _) => (rows as f64, "rows of this agent"),
-            (Scope::Sum, Some(weight)) => ((rows as f64 / weight).round(), "rows of all agents"),
-            (Scope::Sum, None) => return Ok(()),
+            (ParameterScope::Agent, _) => (rows as f64, "rows of this agent"),
+            (ParameterScope::Sum, Some(weight)) => ((rows as f64 / weight).round(), "rows of all agents"),
+            (ParameterScope::Sum, None) => return Ok(()),
         };
         if dim as f64 <= self.parameters * rows {
             return Ok(());

@@ -7,7 +7,7 @@ use crate::error::{Error, Result, require};
 use crate::privacy::accounting::{epsilon, rho};
 use crate::privacy::sensitivity::{Relation, clipped, on_grid};
 use crate::privacy::shares::NoiseShares;
-use crate::secure::Grid;
+use crate::secure::SumGrid;
 
 /// Agents round what they send to a common grid and mask it; a second exchange of each question removes the masks from the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -112,9 +112,9 @@ impl SecureSum {
     ///
     /// # Errors
     /// When bits are too few for so many agents, or for the noise; when a number is out of range.
-    pub fn grid(&self, of: Summed<'_>) -> Result<Grid> {
+    pub fn grid(&self, of: Summed<'_>) -> Result<SumGrid> {
         let agents = of.weights.len();
-        let plain = Grid::new(self.bits, self.bound, agents, 0.0)?;
+        let plain = SumGrid::new(self.bits, self.bound, agents, 0.0)?;
         let Some(privacy) = self.privacy else { return Ok(plain) };
         let releases = (privacy.rounds * of.exchanges as u64) as f64;
         let each = rho(privacy.epsilon, privacy.delta).map_err(|e| e.inside("privacy"))? / releases;
@@ -124,7 +124,7 @@ impl SecureSum {
         for scale in (plain.scale() - self.bits as i32..=plain.scale()).rev() {
             let noise = NoiseShares::new(on_grid(sensitivity, scale, of.dim, privacy.relation), each, honest)?;
             let tail = noise.tail(agents, of.dim * of.exchanges, privacy.rounds);
-            if Grid::new(self.bits, self.bound, agents, tail).is_ok_and(|grid| grid.scale() >= scale) {
+            if SumGrid::new(self.bits, self.bound, agents, tail).is_ok_and(|grid| grid.scale() >= scale) {
                 return Ok(plain.with_noise(scale, noise.share_variance()));
             }
         }
@@ -151,6 +151,6 @@ impl LinkStage for SecureSum {
             require((1..=self.least_agents as u32).contains(&honest), "privacy.honest", honest, &accepted)?;
             rho(privacy.epsilon, privacy.delta).map_err(|e| e.inside("privacy"))?;
         }
-        Grid::new(self.bits, self.bound, self.least_agents, 0.0).map(|_| ())
+        SumGrid::new(self.bits, self.bound, self.least_agents, 0.0).map(|_| ())
     }
 }
