@@ -123,7 +123,7 @@ fn an_agent_whose_rows_end_far_beyond_those_of_most_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = shards(folder.path());
     let path = folder.path().join("wide.svm");
-    std::fs::write(&path, "1 1:1 8000:2\n-1 2:1\n").unwrap();
+    std::fs::write(&path, format!("1 1:1 8000:2\n{}", "-1 2:1\n".repeat(20))).unwrap();
     files.insert(1, path.to_str().unwrap().to_string());
     let deployment = deployment("{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }", "{ kind = \"lbfgs\" }");
     let e = founded(&deployment, &files, 3).err().unwrap();

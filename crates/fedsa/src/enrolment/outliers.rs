@@ -49,8 +49,8 @@ impl Enrolment {
         for (who, one) in &taken {
             for (i, column) in one.columns.iter().enumerate() {
                 let Some(own) = column.values() else { continue };
-                let mut others = taken.iter().filter(|(other, _)| other != who).filter_map(|(_, other)| other.columns[i].values());
-                let is_own = |name: &&String| others.all(|other| !other.rows.contains_key(*name));
+                let others = || taken.iter().filter(|(other, _)| other != who).filter_map(|(_, other)| other.columns[i].values());
+                let is_own = |name: &&String| others().all(|other| !other.rows.contains_key(*name));
                 let count = own.rows.keys().filter(is_own).count();
                 if count > most.map_or(0, |(.., most)| most) {
                     most = Some((who, &column.name, count));

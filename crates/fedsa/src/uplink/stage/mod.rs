@@ -147,3 +147,12 @@ impl LinkStage for Late {
         self.0.check()
     }
 }
+
+impl LinkStage for SecureSum {
+    fn act(&self) -> Act<'_> {
+        Act::Masks(self)
+    }
+    fn check(&self) -> Result<()> {
+        self.check_ranges()
+    }
+}

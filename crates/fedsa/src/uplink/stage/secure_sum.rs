@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Act, LinkStage};
 use crate::error::{Error, Result, require};
 use crate::privacy::accounting::{epsilon, rho};
 use crate::privacy::sensitivity::{Relation, clipped, on_grid};
@@ -108,6 +107,22 @@ impl SecureSum {
         Self { bound, bits: default_bits(), least_agents: default_least_agents(), privacy: None }
     }
 
+    /// Checks ranges.
+    ///
+    /// # Errors
+    /// When a setting is out of range; names the setting.
+    pub(super) fn check_ranges(&self) -> Result<()> {
+        require(self.least_agents >= 2, "least_agents", self.least_agents, "2 agents or more")?;
+        if let Some(privacy) = self.privacy {
+            require(privacy.rounds >= 1, "privacy.rounds", privacy.rounds, "one round or more")?;
+            let honest = privacy.honest.unwrap_or(1);
+            let accepted = format!("1 to {}, the least number of agents in a sum", self.least_agents);
+            require((1..=self.least_agents as u32).contains(&honest), "privacy.honest", honest, &accepted)?;
+            rho(privacy.epsilon, privacy.delta).map_err(|e| e.inside("privacy"))?;
+        }
+        SumGrid::new(self.bits, self.bound, self.least_agents, 0.0).map(|_| ())
+    }
+
     /// The grid, and with `privacy` the noise of an agent in its steps.
     ///
     /// # Errors
@@ -137,20 +152,3 @@ crate::settings::setters! { SecureSum {
     with_least_agents(least_agents: usize) = least_agents;
     with_privacy(privacy: Option<Privacy>) = privacy;
 } }
-
-impl LinkStage for SecureSum {
-    fn act(&self) -> Act<'_> {
-        Act::Masks(self)
-    }
-    fn check(&self) -> Result<()> {
-        require(self.least_agents >= 2, "least_agents", self.least_agents, "2 agents or more")?;
-        if let Some(privacy) = self.privacy {
-            require(privacy.rounds >= 1, "privacy.rounds", privacy.rounds, "one round or more")?;
-            let honest = privacy.honest.unwrap_or(1);
-            let accepted = format!("1 to {}, the least number of agents in a sum", self.least_agents);
-            require((1..=self.least_agents as u32).contains(&honest), "privacy.honest", honest, &accepted)?;
-            rho(privacy.epsilon, privacy.delta).map_err(|e| e.inside("privacy"))?;
-        }
-        SumGrid::new(self.bits, self.bound, self.least_agents, 0.0).map(|_| ())
-    }
-}
