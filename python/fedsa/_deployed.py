@@ -101,6 +101,7 @@ def serve(
             raise refused
         server.enrol()
         server.run()
+        server.ask_sums()
         results = server.results()
         server.write(results, out)
     return results

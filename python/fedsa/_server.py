@@ -87,6 +87,8 @@ class Server:
     def _restore(self) -> None:
         """Restore the saved state."""
         self.progress = _server_state.restored(self.file, self.history)
+        # Operators may have deleted states since.
+        self.progress.retold = []
         if self.progress.membership is None or self.progress.server is None:
             # The number of the run stays; all agents apply again, because their data may have changed.
             self.enrolment.restore(self.progress.enrolment)
@@ -332,7 +334,7 @@ class Server:
                 if self.progress.decided < node.rounds() and not is_last:
                     self._regroup()
                     self.progress.decided = node.rounds()
-                kind, messages = node.open(self._available())
+                kind, messages = self.node.open(self._available())
             elif kind == "reached":
                 # The round stays open: its answers showed the result of the last one.
                 self._save()
@@ -448,7 +450,7 @@ class Server:
             if (reply.body is None or self._take(who, c, reply.body)) and who in replies and why is None:
                 counted.add(who)
         missing = self._missing() if wants_answers else 0.0
-        silent = [who for who in self.names if who not in counted and (who in names or who not in progress.admitted)]
+        silent = [who for who in self.names if who not in counted and (who in names or who in progress.wanted)]
         self._note(messages, replies, seconds, silent, missing)
         return refusing
 

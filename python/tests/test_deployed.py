@@ -313,7 +313,7 @@ def test_another_carrier_is_a_page(tmp_path: Path) -> None:
 
 def sealed(state: bytes) -> bytes:
     """A state of a server with its checksum."""
-    return json.dumps({"layout": 5, "sha256": hashlib.sha256(state).hexdigest()}).encode() + b"\n" + state
+    return json.dumps({"layout": 6, "sha256": hashlib.sha256(state).hexdigest()}).encode() + b"\n" + state
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def sealed(state: bytes) -> bytes:
         (b"", "not the state"),
         (b"{}", "not the state"),
         (b'{"layout": 99}', "layout 99"),
-        (b'{"layout": 4, "rounds": []}', "layout 4; this version has 5"),
+        (b'{"layout": 5, "rounds": []}', "layout 5; this version has 6"),
         (b'{"layout": 5, "history": {}}', "damaged"),
         (sealed(b"{}"), "not the state"),
         (sealed(b'{"history": {"bytes": 9, "sha256": "", "epoch": null}}'), "0 bytes of lines"),

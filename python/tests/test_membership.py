@@ -126,7 +126,7 @@ def test_agents_join_leave_and_come_back(tmp_path: Path, method: str, control_su
         assert one["messages"] > 0 and one["bytes_down"] > 0
     assert sorted(agent["name"] for agent in epochs[-1]["agents"]) == sorted(NAMES)
     assert max(control_sums) < 1e-12 and (method == "scafflsa") == (max(control_sums) > 0.0)
-    assert np.isfinite(results.theta("m")).all() and results.outcomes["m"].name == "completed"
+    assert np.isfinite(results.theta("m")).all() and results.outcomes["m"].name == "incomplete"
     if method == "newton":
         # The optimum of those who are there at the end, whatever was before.
         alone = engine(METHODS[method], here.files)
