@@ -71,7 +71,7 @@ def test_old_messages_take_no_state_from_an_agent(tmp_path: Path) -> None:
     questions = [(messages["carol"], answers.get("carol")) for messages, answers in zip(here.messages, here.answers) if "carol" in messages]
     question, answer = [one for one in questions if one[1] is not None][-1]
     enrolment = [message for message in dict.fromkeys(sent) if message.startswith(b"fsaE")]
-    assert len(enrolment) == 2, "an invitation and an admission"
+    assert len(enrolment) >= 2, "an invitation, an admission and questions about sums"
     agent, accepted = here.agent("carol"), 0
     for first in enrolment:
         for second in [*enrolment, *sent]:
