@@ -5,11 +5,10 @@ use std::path::Path;
 use fedsa::cancel::Cancel;
 use fedsa::enrolment::Enrolled;
 use fedsa::error::{Error, ErrorKind, Result};
-use fedsa_data::find::Places;
 use fedsa_data::linear_model::LinearModel;
 use fedsa_experiment::config::document::{Caller, Words};
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::deployment::{Deployment, DisclosureRules, LocalAgent};
+use fedsa_experiment::deployment::{Deployment, LocalAgent};
 use fedsa_experiment::fit::{FitSettings, Model, fit};
 use fedsa_experiment::run::run;
 use fedsa_experiment::{RunSettings, Unobserved};
@@ -17,7 +16,7 @@ use fedsa_problems::rows::preparation::partition::Partition;
 use serde_json::json;
 use toml::Value;
 
-use crate::deployment::{deployed, each, in_one_place, list, results, settings, written};
+use crate::deployment::{agent_of, deployed, each, in_one_place, list, results, settings, written};
 
 /// Of each agent some colours and zones; the first one has one label alone, the last one lacks one.
 fn tables(folder: &Path) -> Vec<String> {
@@ -42,7 +41,7 @@ fn deployment(problem: &str, method: &str) -> Deployment {
 }
 
 fn agent(deployment: &Deployment, file: &str) -> LocalAgent {
-    LocalAgent::with_rules(deployment, &[file.to_string()], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap()
+    agent_of(deployment, &[file.to_string()]).unwrap()
 }
 
 /// The federation of those who have these files, of whom there must be so many.
@@ -240,15 +239,7 @@ fn targets_are_not_scaled_by_each_agent() {
     std::fs::write(&path, "x,colour,y\n1,red,3\n2,blue,7\n").unwrap();
     let scaled = |range: &str| {
         let deployment = deployment(&format!("{{ kind = \"least-squares\", target = \"y\"{range}, ridge = 1e-2 }}"), NEWTON);
-        LocalAgent::with_rules(
-            &deployment,
-            &[path.to_str().unwrap().to_string()],
-            &Places::from_env(""),
-            None,
-            DisclosureRules::none(),
-            &Cancel::never(),
-        )
-        .err()
+        agent_of(&deployment, &[path.to_str().unwrap().to_string()]).err()
     };
     let e = scaled(", target_range = [0.0, 1.0]").unwrap();
     assert!(e.key == "problem.target_range" && e.what.contains("by its own rows"), "{e:?}");
@@ -283,15 +274,7 @@ fn rows_that_cannot_be_fitted_are_refused_at_the_agent() {
         let path = path.to_str().unwrap().to_string();
         let settings = settings(&format!("{{ {problem}, target = \"y\", ridge = 1e-2 }}"), "{ kind = \"mean\" }", NEWTON, 3);
         let deployment = Deployment::new(Document::parse("t.toml", &settings).unwrap()).unwrap();
-        let e = LocalAgent::with_rules(
-            &deployment,
-            std::slice::from_ref(&path),
-            &Places::from_env(""),
-            None,
-            DisclosureRules::none(),
-            &Cancel::never(),
-        )
-        .err();
+        let e = agent_of(&deployment, std::slice::from_ref(&path)).err();
         (e, settings, path)
     };
     let (poisson, logistic) = ("kind = \"glm\", family = \"poisson\"", "kind = \"logistic\"");

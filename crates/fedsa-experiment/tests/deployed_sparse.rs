@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use fedsa::cancel::Cancel;
-use fedsa_data::find::Places;
-use fedsa_experiment::deployment::{Deployment, DisclosureRules, LocalAgent};
+use fedsa_experiment::deployment::Deployment;
 use toml::Value;
 
-use crate::deployment::{deployed, each, file, founded, in_one_place, list, made, settings};
+use crate::deployment::{agent_of, deployed, each, file, founded, in_one_place, list, made, settings};
 
 /// Of each agent rows that end with another column; of the last one almost all columns have a number.
 fn shards(folder: &Path) -> Vec<String> {
@@ -101,8 +99,7 @@ fn the_weights_have_as_many_columns_as_the_widest_shard() {
     assert_eq!((two.federation.dim(), founded(&deployment, &files, 3).unwrap().federation.dim()), (10, 31));
     // Who joins later has no further columns.
     let mut few = founded(&deployment, &[files[0].clone(), files[2].clone()], 2).unwrap().membership;
-    let mut wide =
-        LocalAgent::with_rules(&deployment, &files[1..2], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
+    let mut wide = agent_of(&deployment, &files[1..2]).unwrap();
     let e = few.take("wide", &wide.handle(&few.invitation()).unwrap().unwrap()).unwrap_err();
     assert!(e.what.contains("a column 31, and the last one is 15"), "{e:?}");
     // An index that no model has is refused as it comes.
@@ -139,15 +136,7 @@ fn an_application_whose_model_no_server_holds_is_refused_with_its_size() {
     let path = folder.path().join("wide.svm");
     std::fs::write(&path, "1 1:1 5000000:2\n-1 2:1\n").unwrap();
     let deployment = deployment("{ kind = \"logistic\", ridge = 1e-2, weighting = \"rows\" }", "{ kind = \"newton\" }");
-    let mut agent = LocalAgent::with_rules(
-        &deployment,
-        &[path.to_str().unwrap().to_string()],
-        &Places::from_env(""),
-        None,
-        DisclosureRules::none(),
-        &Cancel::never(),
-    )
-    .unwrap();
+    let mut agent = agent_of(&deployment, &[path.to_str().unwrap().to_string()]).unwrap();
     let mut enrolment = deployment.enrolment(1..=3).unwrap();
     let application = agent.handle(&enrolment.invite(1)).unwrap().unwrap();
     let e = deployment.take(&mut enrolment, "eve", &application).unwrap_err();
@@ -189,9 +178,7 @@ fn targets_of_shards_are_not_scaled_by_each_agent() {
     let folder = tempfile::tempdir().unwrap();
     let files = shards(folder.path());
     let deployment = deployment("{ kind = \"least-squares\", target_range = [0.0, 1.0], ridge = 1e-2 }", "{ kind = \"newton\" }");
-    let e = LocalAgent::with_rules(&deployment, &files[..1], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never())
-        .err()
-        .unwrap();
+    let e = agent_of(&deployment, &files[..1]).err().unwrap();
     assert!(e.key == "problem.target_range" && e.what.contains("by its own rows") && e.what.contains("LIBSVM"), "{e:?}");
 }
 

@@ -6,7 +6,7 @@ use fedsa::node::{ServerNode, Todo};
 use fedsa_data::find::Places;
 use fedsa_experiment::deployment::{DisclosureRules, LocalAgent};
 
-use crate::deployment::{self, each, logs, made, settings};
+use crate::deployment::{self, agent_of, each, logs, made, settings};
 
 #[test]
 fn a_damaged_state_of_an_agent_is_refused() {
@@ -41,17 +41,7 @@ fn an_agent_does_not_go_on_with_other_data() {
     let problem = "{ kind = \"least-squares\", target = \"y\", ridge = 1e-2, weighting = \"rows\" }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3);
     let deployment = made(&text);
-    let agent = |file: &String| {
-        LocalAgent::with_rules(
-            &deployment,
-            std::slice::from_ref(file),
-            &Places::from_env(""),
-            None,
-            DisclosureRules::none(),
-            &Cancel::never(),
-        )
-        .unwrap()
-    };
+    let agent = |file: &String| agent_of(&deployment, std::slice::from_ref(file)).unwrap();
     let own = file("own.csv", "a,b,y", 30);
     let mut enrolment = deployment.enrolment(1..=1).unwrap();
     let mut one = agent(&own);
@@ -85,17 +75,7 @@ fn an_agent_is_not_admitted_with_other_data_than_it_has_applied_with() {
     let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-2, weighting = \"rows\" }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3);
     let deployment = made(&text);
-    let agent = |file: &String| {
-        LocalAgent::with_rules(
-            &deployment,
-            std::slice::from_ref(file),
-            &Places::from_env(""),
-            None,
-            DisclosureRules::none(),
-            &Cancel::never(),
-        )
-        .unwrap()
-    };
+    let agent = |file: &String| agent_of(&deployment, std::slice::from_ref(file)).unwrap();
     let (own, other) = (file("own.csv", 30, 1.0), file("other.csv", 20, 0.5));
     let mut enrolment = deployment.enrolment(1..=2).unwrap();
     let mut one = agent(&own);
@@ -135,9 +115,7 @@ fn an_agent_keeps_its_state_whatever_a_server_says() {
     let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 1 }, gamma = 0.9 }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 4);
     let deployment = made(&text);
-    let new = || {
-        LocalAgent::with_rules(&deployment, &files[..1], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap()
-    };
+    let new = || agent_of(&deployment, &files[..1]).unwrap();
     let founded = |agent: &mut LocalAgent| {
         let mut enrolment = deployment.enrolment(1..=1).unwrap();
         let invitation = enrolment.invite(1);
@@ -175,8 +153,7 @@ fn a_state_that_was_changed_with_its_checksum_is_refused_as_such() {
     let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 1 }, gamma = 0.9 }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 4);
     let deployment = made(&text);
-    let mut agent =
-        LocalAgent::with_rules(&deployment, &files[..1], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
+    let mut agent = agent_of(&deployment, &files[..1]).unwrap();
     let mut enrolment = deployment.enrolment(1..=1).unwrap();
     let invitation = enrolment.invite(1);
     enrolment.take("a", &agent.handle(&invitation).unwrap().unwrap()).unwrap();

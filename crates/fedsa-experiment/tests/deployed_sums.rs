@@ -14,7 +14,7 @@ use fedsa_experiment::{RunSettings, Unobserved};
 use serde_json::Value as Json;
 
 use crate::deployed_tasks::{Led, assert_same, by, fit_of, fitted, led};
-use crate::deployment::file;
+use crate::deployment::{agent_of, file};
 
 /// Tables of six sites of different sizes, with a numeric column, a category of three levels, an exposure and targets of all models.
 pub fn sites(folder: &Path) -> Vec<String> {
@@ -192,6 +192,71 @@ fn missing_sums_are_told_and_leave_the_weights() {
     let weights = led.deployment.weights(&led.enrolled.membership, &ran, Some(&again)).unwrap().unwrap();
     assert!(weights["train"].is_null() && ran.summary_json()["inference"].is_null());
     assert_eq!(weights["theta"], serde_json::json!(led.theta()));
+}
+
+/// Over secure sums: all estimates and errors of one process with the same link, up to the order of sums.
+#[test]
+fn sums_after_secure_rounds_are_masked_and_those_of_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = sites(folder.path());
+    for (model, target, covariance) in [
+        (Model::LeastSquares, "y", CovarianceKind::Model),
+        (Model::Logistic, "class", CovarianceKind::Sandwich),
+        (Model::Poisson, "count", CovarianceKind::Clustered),
+    ] {
+        let settings = of_target(&files, model, target);
+        let settings = FitSettings { inference: Some(covariance), secure_sums: Some(64.0), ..by("newton", settings) };
+        let (ran, weights, exchanges) = results(&settings, &files);
+        assert!(exchanges.is_multiple_of(2), "each sum has a second exchange: {exchanges}");
+        let local = fitted(&settings);
+        let (summary, of_local) = (ran.summary_json(), local.ran.summary_json());
+        let numbers = |summary: &Json| {
+            let of = &summary["inference"];
+            let each = of["coefficients"].as_array().unwrap().iter().flat_map(|one| [&one["estimate"], &one["se"], &one["high"]]);
+            each.chain([&of["deviance"], &of["aic"]]).map(|x| x.as_f64().unwrap()).collect::<Vec<f64>>()
+        };
+        let (of_all, of_one) = (numbers(&summary), numbers(&of_local));
+        assert!(of_all.iter().zip(&of_one).all(|(x, y)| (x - y).abs() <= 1e-10 * (1.0 + y.abs())), "{of_all:?} {of_one:?}");
+        assert_eq!(weights["train"]["rows"], 435);
+    }
+}
+
+#[test]
+fn a_masked_sum_takes_masked_answers_and_then_their_seeds() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = sites(folder.path());
+    let settings = FitSettings { secure_sums: Some(64.0), ..by("newton", of_target(&files, Model::LeastSquares, "y")) };
+    let (mut led, after) = ended(&settings, &files);
+    let mut after = after.unwrap();
+    let (mut other, of_other) = ended(&settings, &files);
+    let mut of_other = of_other.unwrap();
+    let question = after.question().unwrap().to_vec();
+    let foreign = of_other.question().unwrap().to_vec();
+    let answers: Vec<Vec<u8>> = led.agents.iter_mut().map(|agent| agent.handle(&question).unwrap().unwrap()).collect();
+    for (c, answer) in answers.iter().enumerate() {
+        // The same masks again, also for an agent that was started again.
+        let state = led.agents[c].save();
+        led.agents[c].restore(&state).unwrap();
+        assert_eq!(&led.agents[c].handle(&question).unwrap().unwrap(), answer);
+        let theirs = other.agents[c].handle(&foreign).unwrap().unwrap();
+        assert!(after.take(c, &theirs).is_err(), "an answer to another run");
+        of_other.take(c, &theirs).unwrap();
+        after.take(c, answer).unwrap();
+    }
+    let seeds = after.question().unwrap().to_vec();
+    assert!(seeds != question && after.waiting().len() == 6);
+    assert!(after.take(0, &answers[0]).is_err(), "a masked answer in place of a seed");
+    let of_other_run = of_other.question().unwrap().to_vec();
+    assert!(led.agents[0].handle(&of_other_run).is_err(), "a seed for another run");
+    for c in 0..6 {
+        let answer = led.agents[c].handle(&seeds).unwrap().unwrap();
+        assert_eq!(led.agents[c].handle(&seeds).unwrap().unwrap(), answer);
+        after.take(c, &answer).unwrap();
+    }
+    assert!(after.question().is_none());
+    // Of an agent that has not answered there is no seed.
+    let mut fresh = agent_of(&led.deployment, &files[..1]).unwrap();
+    assert!(fresh.handle(&seeds).is_err());
 }
 
 #[test]

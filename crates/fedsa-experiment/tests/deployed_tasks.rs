@@ -12,7 +12,7 @@ use fedsa::record::Ledger;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::Document;
 use fedsa_experiment::deployment::limits::LIMITS;
-use fedsa_experiment::deployment::{DeployedRun, Deployment, DisclosureRules, LocalAgent, is_without_data, of_evaluation, of_fit};
+use fedsa_experiment::deployment::{DeployedRun, Deployment, LocalAgent, is_without_data, of_evaluation, of_fit};
 use fedsa_experiment::evaluate::{EvaluateSettings, Evaluation};
 use fedsa_experiment::fit::{Fit, FitSettings, Fitted, Model};
 use fedsa_experiment::resolve;
@@ -23,7 +23,7 @@ use fedsa_problems::logs::replay::Scaling;
 use fedsa_problems::rows::preparation::AgentWeights;
 use fedsa_problems::rows::preparation::partition::Partition;
 
-use crate::deployment::{file, made};
+use crate::deployment::{agent_of, file, made};
 
 /// Tables of five sites of very different sizes, one with a single row far from the others.
 fn sites(folder: &Path) -> Vec<String> {
@@ -85,16 +85,7 @@ fn federation(text: &str, files: &[String]) -> Ran {
 /// a further question after the last round.
 pub fn led(text: &str, files: &[String]) -> Led {
     let deployment = made(text);
-    let start = |file: &String| {
-        LocalAgent::with_rules(
-            &deployment,
-            std::slice::from_ref(file),
-            &Places::from_env(""),
-            None,
-            DisclosureRules::none(),
-            &Cancel::never(),
-        )
-    };
+    let start = |file: &String| agent_of(&deployment, std::slice::from_ref(file));
     let mut agents: Vec<LocalAgent> = files.iter().map(|file| start(file).unwrap()).collect();
     let mut enrolment = deployment.enrolment(files.len()..=files.len()).unwrap();
     let invitation = enrolment.invite(files.len());

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use fedsa::cancel::Cancel;
 use fedsa::enrolment::Enrolled;
-use fedsa::error::{Error, ErrorKind};
+use fedsa::error::{Error, ErrorKind, Result};
 use fedsa::federation::Federation;
 use fedsa::metrics::Observation;
 use fedsa::node::{ServerNode, Todo};
@@ -21,6 +21,11 @@ use fedsa_experiment::results::Recorded;
 use fedsa_experiment::run::{IfExists, Ran, RunOutcome, run};
 use fedsa_experiment::{Kinds, RunSettings, Unobserved};
 use toml::Value;
+
+/// An agent with these files, and without rules for what may leave it.
+pub fn agent_of(deployment: &Deployment, files: &[String]) -> Result<LocalAgent> {
+    LocalAgent::with_rules(deployment, files, &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never())
+}
 
 /// An experiment without data, with this problem, sampling and method.
 pub fn settings(problem: &str, sampling: &str, method: &str, rounds: u64) -> String {
@@ -334,8 +339,7 @@ fn curves_of_federations_can_be_drawn_along_seconds() {
     let ended = |seconds: Option<f64>| {
         let deployment = made(&text);
         let mut enrolment = deployment.enrolment(1..=1).unwrap();
-        let mut agent =
-            LocalAgent::with_rules(&deployment, &[], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
+        let mut agent = agent_of(&deployment, &[]).unwrap();
         let invitation = enrolment.invite(1);
         enrolment.take("a", &agent.handle(&invitation).unwrap().unwrap()).unwrap();
         let row = Recorded { round: 1, ledger: Ledger::default(), seen: Observation::default(), seconds };
@@ -408,17 +412,13 @@ fn an_agent_with_other_settings_is_refused_before_a_round() {
         made(&text)
     };
     let (server, other) = (of(0.9), of(0.8));
-    let mut agent =
-        LocalAgent::with_rules(&other, &files[..1], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
+    let mut agent = agent_of(&other, &files[..1]).unwrap();
     let invitation = server.enrolment(1..=1).unwrap().invite(1);
     let e = agent.handle(&invitation).unwrap_err();
     assert!(e.kind() == ErrorKind::RefusedMessage && e.what.contains("the problem"), "{e:?}");
     assert!(agent.handle(b"nothing").is_err() && agent.number().is_none());
-    assert!(
-        LocalAgent::with_rules(&server, &files, &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never())
-            .is_err_and(|e| e.what == "3 files")
-    );
-    assert!(LocalAgent::with_rules(&server, &[], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).is_err());
+    assert!(agent_of(&server, &files).is_err_and(|e| e.what == "3 files"));
+    assert!(agent_of(&server, &[]).is_err());
 }
 
 /// A deployed agent follows the epochs: from its state, from an older one, and without one; and leaves when it is told to.
@@ -429,9 +429,7 @@ fn agents_follow_epochs_with_and_without_their_states() {
     let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 1 }, gamma = 0.9 }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 4);
     let deployment = made(&text);
-    let agent = |c: usize| {
-        LocalAgent::with_rules(&deployment, &files[c..=c], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap()
-    };
+    let agent = |c: usize| agent_of(&deployment, &files[c..=c]).unwrap();
     let mut agents = [agent(0), agent(1), agent(2)];
     let mut enrolment = deployment.enrolment(1..=3).unwrap();
     let invitation = enrolment.invite(2);
@@ -501,14 +499,7 @@ pub fn founded(deployment: &Deployment, files: &[String], least: usize) -> Resul
     let mut enrolment = deployment.enrolment(least..=files.len())?;
     let invitation = enrolment.invite(files.len());
     for (c, file) in files.iter().enumerate() {
-        let mut agent = LocalAgent::with_rules(
-            deployment,
-            std::slice::from_ref(file),
-            &Places::from_env(""),
-            None,
-            DisclosureRules::none(),
-            &Cancel::never(),
-        )?;
+        let mut agent = agent_of(deployment, std::slice::from_ref(file))?;
         deployment.take(&mut enrolment, &format!("{c}"), &agent.handle(&invitation)?.expect("an application"))?;
     }
     deployment.found(&enrolment)
@@ -574,8 +565,7 @@ fn a_wrong_order_of_columns_is_named() {
     assert!(e.what == "`1`: column 3 is none in place of `dose`", "{e:?}");
     // An agent that comes later reads the same.
     let mut membership = founded(&of_rows, &rows[..1], 1).unwrap().membership;
-    let mut later =
-        LocalAgent::with_rules(&of_rows, &rows[1..2], &Places::from_env(""), None, DisclosureRules::none(), &Cancel::never()).unwrap();
+    let mut later = agent_of(&of_rows, &rows[1..2]).unwrap();
     let e = membership.take("later", &later.handle(&membership.invitation()).unwrap().unwrap()).unwrap_err();
     assert!(e.what == "column 2 is `dose` in place of `bmi`", "{e:?}");
 }

@@ -144,6 +144,11 @@ pub fn shorten(x: &mut [f64], norm: f64) {
     }
 }
 
+/// `2^n`, exact; n is the exponent of a normal number.
+pub fn power_of_two(n: i32) -> f64 {
+    f64::from_bits(((n + 1023) as u64) << 52)
+}
+
 /// `||a||^2`.
 pub fn norm_sq(a: &[f64]) -> f64 {
     a.iter().map(|x| x * x).sum()

@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use fedsa::enrolment::{self, Membership};
+use fedsa::enrolment::{self, Membership, Sums};
 use fedsa::error::{Error, Result};
 use fedsa::federation::Federation;
 use fedsa::linalg;
 use fedsa::note::{Note, NoteCode};
 use fedsa::saved::Layout;
+use fedsa::secure::ExactSum;
 use fedsa_evaluate::inference::{self, Inference, InferenceSettings};
 use fedsa_evaluate::policy_value::{AfterStages, PolicyValue, ValueStages};
 use fedsa_problems::rows::preparation::Prepared;
@@ -19,7 +20,7 @@ use fedsa_problems::rows::preparation::quality::FitQuality;
 
 use super::forms::LogsForm;
 use super::levels::no_form;
-use super::sums::{SumsOfRows, numbers_of_rows};
+use super::sums::{SumsOfRows, numbers_of_rows, seeds_of};
 use super::{Deployment, Source};
 use crate::evaluate::policy_value;
 use crate::fit::{described, inferred, model, settle};
@@ -54,6 +55,16 @@ enum Subject {
     Logs(ValueStages),
 }
 
+/// A question to all agents.
+struct Question {
+    /// Theta, or earlier sums.
+    numbers: Vec<f64>,
+    /// The message.
+    bytes: Vec<u8>,
+    /// The sum of the masked answers, when the seeds of their masks are asked for.
+    masked: Option<ExactSum>,
+}
+
 /// The questions after the last round, and their answers.
 pub struct Afterwards {
     deployment: Deployment,
@@ -65,10 +76,10 @@ pub struct Afterwards {
     known: Vec<Known>,
     /// Why further questions are not asked.
     missing: Option<String>,
-    /// The open question: its theta, and the message to every agent.
-    question: Option<(Vec<f64>, Vec<u8>)>,
+    /// The open question.
+    question: Option<Question>,
     /// The answers to it by agent.
-    answers: BTreeMap<usize, Vec<f64>>,
+    answers: BTreeMap<usize, Sums>,
     found: Found,
 }
 
@@ -115,7 +126,7 @@ impl Deployment {
 impl Afterwards {
     /// The message to every agent that has not answered it, if a question is open.
     pub fn question(&self) -> Option<&[u8]> {
-        self.question.as_ref().map(|(_, bytes)| &bytes[..])
+        self.question.as_ref().map(|question| &question.bytes[..])
     }
 
     /// The agents that have not answered the open question.
@@ -129,25 +140,56 @@ impl Afterwards {
     /// # Errors
     /// When the answer is damaged, one to another question, or has numbers that are not finite. Nothing changes then.
     pub fn take(&mut self, agent: usize, answer: &[u8]) -> Result<()> {
-        let Some((theta, question)) = &self.question else {
+        let (Some(question), count, agents) = (&self.question, self.numbers().unwrap_or(0), self.federation.agents()) else {
             return Err(Error::refused_message("sums that nobody has asked for", "answers to an open question"));
         };
-        let numbers = enrolment::answered(question, self.numbers().unwrap_or(0), answer)?;
-        if agent >= self.federation.agents() {
-            return Err(Error::refused_message(format!("sums of agent {agent}"), format!("agents below {}", self.federation.agents())));
+        let sums = enrolment::answered(&question.bytes, answer)?;
+        if agent >= agents {
+            return Err(Error::refused_message(format!("sums of agent {agent}"), format!("agents below {agents}")));
         }
-        if numbers.iter().any(|x| !x.is_finite()) {
+        let is_secure = self.deployment.terms.has_secure_sums();
+        let is_wanted = match (&sums, &question.masked) {
+            (Sums::Plain(numbers), None) => !is_secure && numbers.len() == count,
+            (Sums::Masked(bytes), None) => is_secure && ExactSum::new(count).add(bytes),
+            (Sums::Seed(seed), Some(_)) => ExactSum::new(0).unmask(agent, agents, seed),
+            _ => false,
+        };
+        if !is_wanted {
+            let accepted = if question.masked.is_some() { "the seed of a mask".into() } else { format!("sums of {count} numbers") };
+            return Err(Error::refused_message("other sums than those asked for", accepted));
+        }
+        if let Sums::Plain(numbers) = &sums
+            && numbers.iter().any(|x| !x.is_finite())
+        {
             return Err(Error::refused_message("sums that are not finite", "finite sums: columns of a moderate size"));
         }
-        let theta = theta.clone();
-        self.answers.entry(agent).or_insert(numbers);
-        if self.answers.len() == self.federation.agents() {
-            let mut sum = vec![0.0; self.numbers().unwrap_or(0)];
-            std::mem::take(&mut self.answers).into_values().for_each(|one| sum.iter_mut().zip(one).for_each(|(sum, x)| *sum += x));
-            self.known.push((theta, sum));
-            self.advance();
+        self.answers.entry(agent).or_insert(sums);
+        if self.answers.len() == agents {
+            self.add(count);
         }
         Ok(())
+    }
+
+    /// Adds the answers of all agents. Of masked ones the seeds are asked next.
+    fn add(&mut self, count: usize) {
+        let (Some(question), answers) = (self.question.take(), std::mem::take(&mut self.answers)) else { return };
+        let Question { numbers, mut masked, .. } = question;
+        let (mut plain, mut exact) = (vec![0.0; count], ExactSum::new(count));
+        for (agent, sums) in answers {
+            match (sums, &mut masked) {
+                (Sums::Plain(own), _) => plain.iter_mut().zip(own).for_each(|(sum, x)| *sum += x),
+                (Sums::Masked(own), _) => _ = exact.add(&own),
+                (Sums::Seed(seed), Some(sum)) => _ = sum.unmask(agent, self.federation.agents(), &seed),
+                _ => {}
+            }
+        }
+        if masked.is_none() && self.deployment.terms.has_secure_sums() {
+            let bytes = enrolment::question(&self.federation, &seeds_of(&self.what), &numbers);
+            self.question = Some(Question { numbers, bytes, masked: Some(exact) });
+            return;
+        }
+        self.known.push((numbers, masked.map_or(plain, |sum| sum.numbers())));
+        self.advance();
     }
 
     /// Asks no further questions, for this reason: the results then say that the numbers are missing.
@@ -219,7 +261,7 @@ impl Afterwards {
         let open = wanted.filter(|_| self.missing.is_none());
         self.question = open.map(|numbers| {
             let bytes = enrolment::question(&self.federation, &self.what, &numbers);
-            (numbers, bytes)
+            Question { numbers, bytes, masked: None }
         });
     }
 

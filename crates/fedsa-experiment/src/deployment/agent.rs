@@ -10,7 +10,7 @@ use fedsa::kernel::Isa;
 use fedsa::node::ClientNode;
 use fedsa::problem::Field;
 use fedsa::saved::Layout;
-use fedsa::secure::Secret;
+use fedsa::secure::{Secret, random_bytes};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_problems::Files as _;
@@ -20,8 +20,6 @@ use fedsa_problems::rows::dataset::Dataset;
 use fedsa_problems::rows::preparation::levels::RowLevels;
 use fedsa_problems::rows::preparation::{Preparation, Prepared};
 use fedsa_problems::rows::regression::{GeneralisedLinear, LeastSquares, Logistic};
-use rand::TryRng;
-use rand::rngs::SysRng;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -331,6 +329,15 @@ impl LocalAgent {
         self.joined.as_ref()
     }
 
+    /// Its node in the rounds.
+    ///
+    /// # Errors
+    /// Before it is admitted.
+    pub(super) fn node(&mut self) -> Result<&mut ClientNode> {
+        let none = || Error::refused_message("a question about sums before this agent was admitted", "an admission");
+        self.joined.as_mut().map(|joined| &mut joined.node).ok_or_else(none)
+    }
+
     /// The problem on its own data.
     pub(super) fn own_field(&self) -> Result<Arc<dyn Field>> {
         let field = self.field.as_ref().or(self.with_columns.as_ref().map(|(_, field)| field));
@@ -401,13 +408,6 @@ impl LocalAgent {
         self.applicant = with_key(self.applicant.clone(), &self.deployment, &self.keyed.key);
         Ok(())
     }
-}
-
-/// Random bytes of the operating system.
-fn random_bytes() -> Result<[u8; 32]> {
-    let mut bytes = [0; 32];
-    SysRng.try_fill_bytes(&mut bytes).map_err(|e| Error::machine(format!("no random numbers: {e}"), "a system that has them"))?;
-    Ok(bytes)
 }
 
 /// An applicant with the public key that belongs to an agent's random bytes, if sums are secure.

@@ -12,7 +12,7 @@
 //!
 //! Of logs: the stages of the value of the policy (fedsa_evaluate::policy_value::ValueStages).
 
-use fedsa::enrolment::{self, ColumnSummary};
+use fedsa::enrolment::{self, ColumnSummary, Sums};
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa_data::DiskFiles;
@@ -33,10 +33,10 @@ use crate::made;
 const QUALITY: usize = 8;
 
 impl Deployment {
-    /// The sums that this federation's server asks for after the last round, in words; `None` if it asks for none. Each agent's answer is
-    /// plain, so there are none where sums of the rounds are secure.
+    /// The sums that this federation's server asks for after the last round, in words; `None` if it asks for none: they would have no
+    /// noise beside the private sums of the rounds.
     pub(super) fn sums_asked(&self) -> Option<String> {
-        if self.terms.has_secure_sums() {
+        if self.terms.has_privacy() {
             return None;
         }
         match (self.source, self.inference()) {
@@ -53,11 +53,11 @@ impl Deployment {
             return Ok(());
         }
         let refused = |key: &str, what: &str, help: &str| Err(Error::new(key, format!("{what}, beside inference"), help));
-        if self.terms.has_secure_sums() {
+        if self.terms.has_privacy() {
             return refused(
                 "federation.inference",
-                "secure sums, which end with the rounds",
-                "no `inference`, or a link without secure-sum",
+                "the privacy of the rounds: standard errors have no noise",
+                "no `inference`, or no `privacy`",
             );
         }
         if self.source != Source::Rows {
@@ -89,14 +89,25 @@ impl Deployment {
     }
 }
 
+/// The sums of a question for the seeds of masks, in words.
+pub(super) fn seeds_of(what: &str) -> String {
+    format!("seeds of {what}")
+}
+
 impl LocalAgent {
-    /// The answer to a question about sums. Nothing changes.
+    /// The answer to a question about sums, or about the seed of their mask.
     pub(super) fn sums(&mut self, bytes: &[u8]) -> Result<Vec<u8>> {
         let Some(joined) = self.joined() else {
             return Err(Error::refused_message("a question about sums before this agent was admitted", "an invitation, or an admission"));
         };
         let none = || Error::refused_message("a question about sums, which these settings do not ask for", "questions of rounds");
         let what = self.deployment().sums_asked().ok_or_else(none)?;
+        let is_masked = self.deployment().terms.has_secure_sums();
+        if let Some(numbers) = enrolment::asked(joined.federation(), &seeds_of(&what), bytes).ok().filter(|_| is_masked) {
+            let masked = enrolment::question(joined.federation(), &what, &numbers);
+            let seed = self.node()?.unmask_sums(&masked)?;
+            return enrolment::answer(bytes, Sums::Seed(seed));
+        }
         let theta = enrolment::asked(joined.federation(), &what, bytes)?;
         let (weight, agent, dim) = (joined.weight(), joined.number(), joined.federation().dim());
         let numbers = match self.deployment().source {
@@ -110,7 +121,8 @@ impl LocalAgent {
                 return Err(Error::refused_message("a question about sums, which this problem has not", "questions of rounds"));
             }
         };
-        enrolment::answer(bytes, numbers)
+        let sums = if is_masked { Sums::Masked(self.node()?.mask_sums(bytes, &numbers)?) } else { Sums::Plain(numbers) };
+        enrolment::answer(bytes, sums)
     }
 
     /// The next stage of the value of the policy, after these sums of the stages before, one after the other.

@@ -99,7 +99,7 @@ impl ServerEnd {
             }
             updates.extend(self.mail.deliver(exchange, round).into_iter().map(Some));
         }
-        if uplink.secure_sum().is_some_and(|sum| updates.iter().flatten().count() < sum.least_agents) {
+        if updates.iter().flatten().count() < uplink.least_agents() {
             // The masks of so few answers are not removed.
             updates.fill(None);
         }

@@ -33,33 +33,27 @@ impl Coordinator {
         self.state.masked.as_ref().map_or(&self.state.ask, |masked| &masked.ask)
     }
 
-    fn least_agents(&self) -> usize {
-        self.federation.uplink().secure_sum().map_or(0, |sum| sum.least_agents)
-    }
-
     /// A sum of enough answers with who is in it; otherwise zero, of nobody.
     pub(super) fn if_enough(&mut self, sum: Vec<f64>, arrived: Vec<bool>) -> (Vec<f64>, Vec<bool>) {
-        let n = self.asked().len();
-        let count = if arrived.is_empty() { n } else { arrived.iter().filter(|arrived| **arrived).count() };
-        if self.grid.is_some() && count < self.least_agents() {
-            return (vec![0.0; sum.len()], vec![false; n]);
-        }
-        self.count_unmasking(&arrived);
-        (sum, arrived)
+        if self.count_unmasking(&arrived) { (sum, arrived) } else { (vec![0.0; sum.len()], vec![false; self.asked().len()]) }
     }
 
-    /// In one process: counts the messages that would unmask a sum over a link with secure sums.
-    pub(super) fn count_unmasking(&mut self, arrived: &[bool]) {
+    /// Whether enough agents answered. In one process: counts the messages that would unmask their sum over a link with secure sums.
+    pub(super) fn count_unmasking(&mut self, arrived: &[bool]) -> bool {
         let asked = self.asked().len();
         let here = if arrived.is_empty() { asked } else { arrived.iter().filter(|arrived| **arrived).count() };
-        if self.grid.is_none() || here < self.least_agents() {
-            return;
+        if here < self.federation.uplink().least_agents() {
+            return false;
+        }
+        if self.grid.is_none() {
+            return true;
         }
         let head = HEADER_BYTES + PART_HEADER_BYTES;
         let ledger = &mut self.state.ledger;
         ledger.exchanges += 1;
         ledger.down(here, here * (head + self.everyone.len().div_ceil(8)));
         ledger.up(&Sent { messages: here as u64, bytes: (here * (head + revealed_len(asked - here))) as u64, ..Sent::default() });
+        true
     }
 
     /// Ends an exchange with masked answers, or one with seeds.
@@ -101,7 +95,7 @@ impl Coordinator {
             words.iter_mut().zip(unpack(bytes, len, grid)).for_each(|(sum, y)| *sum = sum.wrapping_add(y) & grid.largest_word());
         }
         let to: Vec<usize> = asked.into_iter().filter(|c| answered[*c]).collect();
-        if to.len() < self.least_agents() {
+        if to.len() < self.federation.uplink().least_agents() {
             return self.without_sum();
         }
         let mut bitmap = vec![0u8; answered.len().div_ceil(8)];
@@ -127,7 +121,7 @@ impl Coordinator {
     pub(crate) fn needed_answers(&self) -> usize {
         match self.is_masked {
             true if self.state.masked.is_some() => self.asked().len(),
-            true => self.least_agents(),
+            true => self.federation.uplink().least_agents(),
             false => 0,
         }
     }

@@ -1,6 +1,7 @@
 //! Questions about sums over agents' data, apart from the rounds: for standard errors, losses and values of policies.
 //!
-//! The server asks all agents the same, and adds their numbers. Answering changes no state, so a question may be repeated.
+//! The server asks all agents the same, and adds their numbers. A question may be repeated, and gets the same answer. Over a link with secure
+//! sums the answers are masked, and a second question asks for the seeds of the masks.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -22,13 +23,25 @@ struct Question {
     numbers: Vec<f64>,
 }
 
+/// What an agent answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Sums {
+    /// Its numbers.
+    Plain(Vec<f64>),
+    /// Its masked numbers ([`crate::secure::ExactSum`]).
+    Masked(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// The seed of its mask.
+    Seed(#[serde(with = "serde_bytes")] Vec<u8>),
+}
+
 /// An agent's answer.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     /// The mark of the question.
     #[serde(with = "postcard::fixint::le")]
     question: u64,
-    numbers: Vec<f64>,
+    sums: Sums,
 }
 
 /// The mark of a question, which answers repeat.
@@ -70,27 +83,19 @@ pub fn asked(federation: &Federation, what: &str, bytes: &[u8]) -> Result<Vec<f6
 ///
 /// # Errors
 /// When it exceeds the length of messages.
-pub fn answer(question: &[u8], numbers: Vec<f64>) -> Result<Vec<u8>> {
-    let count = numbers.len();
-    let bytes = frame::written(Kind::Answer, &Answer { question: mark_of(question), numbers });
+pub fn answer(question: &[u8], sums: Sums) -> Result<Vec<u8>> {
+    let bytes = frame::written(Kind::Answer, &Answer { question: mark_of(question), sums });
     if bytes.len() <= frame::LONGEST {
         return Ok(bytes);
     }
-    Err(Error::data("data", format!("sums of {count} numbers, {} bytes", bytes.len()), frame::ACCEPTED))
+    Err(Error::data("data", format!("sums of {} bytes", bytes.len()), frame::ACCEPTED))
 }
 
-/// The numbers of an agent's answer to a question.
+/// What an agent answers to a question.
 ///
 /// # Errors
-/// When the bytes are damaged, not an answer of this version, or one to another question; when it has another number of numbers than
-/// `count`.
-pub fn answered(question: &[u8], count: usize, bytes: &[u8]) -> Result<Vec<f64>> {
-    let Answer { question: mark, numbers } = frame::read(Kind::Answer, bytes)?;
-    if mark != mark_of(question) {
-        return Err(refused("sums for another question", "an answer to the last question"));
-    }
-    if numbers.len() != count {
-        return Err(refused(format!("sums of {} numbers", numbers.len()), &format!("{count} numbers")));
-    }
-    Ok(numbers)
+/// When the bytes are damaged, not an answer of this version, or one to another question.
+pub fn answered(question: &[u8], bytes: &[u8]) -> Result<Sums> {
+    let Answer { question: mark, sums } = frame::read(Kind::Answer, bytes)?;
+    if mark == mark_of(question) { Ok(sums) } else { Err(refused("sums for another question", "an answer to the last question")) }
 }

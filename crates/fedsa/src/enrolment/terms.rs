@@ -140,7 +140,12 @@ impl Terms {
         }
     }
 
-    /// Whether the link has secure sums.
+    /// Whether the sums of rounds have noise for privacy.
+    pub fn has_privacy(&self) -> bool {
+        self.uplink.secure_sum().is_some_and(|sum| sum.privacy.is_some())
+    }
+
+    /// Whether sums are secure.
     pub fn has_secure_sums(&self) -> bool {
         self.uplink.secure_sum().is_some()
     }

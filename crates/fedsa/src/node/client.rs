@@ -16,7 +16,9 @@ use crate::protocol::{Protocol, is_unmasking, masked_exchange};
 use crate::random::{ALL, Stream};
 use crate::record::Work;
 use crate::sampling::Law;
-use crate::secure::{DifferenceRule, MaskedAnswer, PairKeys, Secret, SumGrid, WORD_COUNT, pack};
+use crate::secure::{
+    DifferenceRule, EXACT_GRID, MaskedAnswer, PairKeys, Secret, SumGrid, WORD_COUNT, exact_packed, exact_words, no_random_numbers, pack,
+};
 use crate::uplink::codec::Exact;
 use crate::uplink::{AgentEnd, Uplink};
 
@@ -125,8 +127,8 @@ impl ClientNode {
         field.started()?;
         let (uplink, digest) = (Arc::clone(federation.uplink()), federation.digest());
         let feedback = vec![0.0; uplink.feedback_len(d, protocol.exchanges.len())];
-        let least = uplink.secure_sum().map_or(0, |sum| sum.least_agents);
-        let (work, log) = (Work::default(), Log { unmasked: DifferenceRule::new(least as u32), ..Log::default() });
+        let unmasked = DifferenceRule::new(uplink.least_agents() as u32);
+        let (work, log) = (Work::default(), Log { unmasked, ..Log::default() });
         let pairs = None;
         let grid = federation.grid().map(|grid| (grid, federation.weights()[agent]));
         Ok(Self {
@@ -166,7 +168,7 @@ impl ClientNode {
     /// counts if it is larger.
     #[must_use]
     pub fn with_least_agents(mut self, least: u32) -> Self {
-        let least = least.max(self.uplink.secure_sum().map_or(0, |sum| sum.least_agents as u32));
+        let least = least.max(self.uplink.least_agents() as u32);
         self.log.unmasked = self.log.unmasked.with_least_agents(least);
         self
     }
@@ -393,9 +395,8 @@ impl ClientNode {
         let (pairs, grid) = self.keys()?;
         let common = self.protocol.exchange(down.exchange).map_or(0, |exchange| exchange.down.len());
         if let Some(noise) = grid.noise()? {
-            let no_numbers = |e| Error::machine(format!("no random numbers: {e}"), "a system with a source of random numbers");
             for word in words.iter_mut().rev().skip(WORD_COUNT) {
-                let drawn = noise.try_sample(&mut SysRng).map_err(no_numbers)?;
+                let drawn = noise.try_sample(&mut SysRng).map_err(no_random_numbers)?;
                 *word = word.wrapping_add(drawn as u64) & grid.largest_word();
             }
         }
@@ -427,6 +428,39 @@ impl ClientNode {
         self.log.unmasked.may_unmask(content, &here)?;
         self.log.masked = None;
         Ok(self.packed(down, Part::Seeds, seeds))
+    }
+
+    /// The masked sums of an agent that answers a question outside the rounds, in words of [`ExactSum`]. The same question has the same
+    /// masks. The caller saves the node before it sends the bytes.
+    ///
+    /// # Errors
+    /// When the agent has no keys, or a number cannot be masked. Nothing changes then.
+    ///
+    /// [`ExactSum`]: crate::secure::ExactSum
+    pub fn mask_sums(&mut self, question: &[u8], numbers: &[f64]) -> Result<Vec<u8>> {
+        let (pairs, mut words) = (self.keys()?.0, exact_words(numbers)?);
+        let masked = match self.log.masked.as_ref().filter(|masked| masked.is_outside_rounds(question)) {
+            Some(same) => same.clone(),
+            None => MaskedAnswer::outside_rounds(question)?,
+        };
+        masked.mask(pairs, EXACT_GRID, &mut words);
+        self.log.masked = Some(masked);
+        Ok(exact_packed(&words))
+    }
+
+    /// The agent's own seed of its last masked sums, which were those for this question. It is the only seed that is needed: sums outside
+    /// the rounds are over all agents.
+    ///
+    /// # Errors
+    /// When the last masked answer was to another question, or the agent's rules ask for more agents.
+    pub fn unmask_sums(&mut self, question: &[u8]) -> Result<Vec<u8>> {
+        let (pairs, _) = self.keys()?;
+        let Some(masked) = self.log.masked.as_ref().filter(|masked| masked.is_outside_rounds(question)) else {
+            return Err(refused("the unmasking of sums that this agent has not given", "one after its masked sums"));
+        };
+        let (seed, content) = (masked.revealed(pairs, &vec![true; pairs.agents()]), masked.content(true));
+        self.log.unmasked.may_unmask(content, &(0..pairs.agents() as u32).collect())?;
+        Ok(seed)
     }
 
     /// The bytes of an answer of one packed part.

@@ -1,7 +1,7 @@
 //! The grid of secure sums: weighted numbers become integers of w bits.
 
 use crate::error::{Result, require};
-use crate::linalg;
+use crate::linalg::{self, power_of_two as power};
 use crate::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use crate::privacy::discrete_gaussian::DiscreteGaussian;
 use crate::random::Stream;
@@ -50,6 +50,11 @@ impl SumGrid {
             scale -= 1;
         }
         Ok(Self { bits, bound, scale, noise: 0.0 })
+    }
+
+    /// The grid of whole numbers below 2^32 in absolute value, of up to 2^17 agents.
+    pub(crate) const fn whole_numbers() -> Self {
+        Self { bits: MAX_BITS, bound: 4_294_967_296.0, scale: 0, noise: 0.0 }
     }
 
     /// The grid with another scale, on which agents add noise of this variance in squared steps. B is then the norm to which agents shorten
@@ -104,11 +109,6 @@ impl SumGrid {
         self.scale
     }
 
-    /// B, the largest absolute number.
-    pub fn bound(self) -> f64 {
-        self.bound
-    }
-
     /// The length of a message with n numbers and the number of clipped ones, in bytes.
     pub fn masked_len(self, n: usize) -> usize {
         HEADER_BYTES + PART_HEADER_BYTES + packed_len(n + WORD_COUNT, self.bits)
@@ -145,11 +145,6 @@ impl SumGrid {
     pub fn largest_word(self) -> u64 {
         u64::MAX >> (64 - self.bits)
     }
-}
-
-/// `2^n`, exact; n is the exponent of a normal number.
-fn power(n: i32) -> f64 {
-    f64::from_bits(((n + 1023) as u64) << 52)
 }
 
 #[cfg(test)]

@@ -50,11 +50,18 @@ impl Secret {
 }
 
 /// Random bytes of the operating system.
-pub(super) fn random_bytes() -> Result<[u8; KEY_BYTES]> {
+///
+/// # Errors
+/// When it has no source of random numbers.
+pub fn random_bytes() -> Result<[u8; KEY_BYTES]> {
     let mut bytes = [0; KEY_BYTES];
-    let accepted = "a system with a source of random numbers";
-    SysRng.try_fill_bytes(&mut bytes).map_err(|e| Error::machine(format!("no random numbers: {e}"), accepted))?;
+    SysRng.try_fill_bytes(&mut bytes).map_err(no_random_numbers)?;
     Ok(bytes)
+}
+
+/// The error of a system without random numbers.
+pub(crate) fn no_random_numbers(e: impl std::fmt::Display) -> Error {
+    Error::machine(format!("no random numbers: {e}"), "a system with a source of random numbers")
 }
 
 /// The keys `K_ij` that an agent i shares with the other agents j in one epoch.

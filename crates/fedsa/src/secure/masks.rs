@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::grid::SumGrid;
 use super::keys::{KEY_BYTES, PairKeys, Seed, random_bytes};
 use crate::error::Result;
+use crate::message::TELL;
 use crate::uplink::codec::bits::{self, packed_len};
 
 /// An agent's seed in one exchange, which it keeps until it reveals it.
@@ -30,6 +31,19 @@ impl MaskedAnswer {
     /// When the system has no random numbers.
     pub fn fresh(round: u64, exchange: u8, question: [u8; 32]) -> Result<Self> {
         Ok(Self { round, exchange, question, own: random_bytes()? })
+    }
+
+    /// The masks of sums outside the rounds, for a question with these bytes.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn outside_rounds(question: &[u8]) -> Result<Self> {
+        Self::fresh(u64::from(u32::MAX), TELL, Sha256::digest(question).into())
+    }
+
+    /// Whether these are the masks of [`MaskedAnswer::outside_rounds`] for this question.
+    pub fn is_outside_rounds(&self, question: &[u8]) -> bool {
+        self.exchange == TELL && self.question == *Sha256::digest(question)
     }
 
     /// The hash of all that the answer depends on beside the agent's data: of the question, and of the round if that `is_new` content.

@@ -145,6 +145,11 @@ impl Uplink {
         self.acts().find_map(|act| if let Act::Masks(sum) = act { Some(sum) } else { None })
     }
 
+    /// The fewest agents in a secure sum; 0 without secure sums.
+    pub fn least_agents(&self) -> usize {
+        self.secure_sum().map_or(0, |sum| sum.least_agents)
+    }
+
     /// The grid of secure sums.
     ///
     /// # Errors
