@@ -146,7 +146,7 @@ impl LocalAgent {
         let files = DiskFiles::new(places.clone()).with_cancel(cancel);
         let experiment = Experiment::read(document.clone())?;
         let own = OwnData::read(deployment, &experiment, &files, &rules)?;
-        let OwnData { rows, weighted, columns, mut field, form, unprepared, width, is_open, mut refusal } = own;
+        let OwnData { rows, weighted, columns, mut field, dim, form, unprepared, width, is_open, mut refusal } = own;
         if field.is_none() && unprepared.is_none() && !is_open {
             field = Some(built(&experiment, &files)?);
         }
@@ -155,7 +155,7 @@ impl LocalAgent {
         }
         cancel.check()?;
         let mut applicant = Applicant::new(&deployment.terms, rows).with_weighted(weighted).with_columns(columns);
-        applicant = field.iter().fold(applicant, |applicant, field| applicant.with_dim(field.dim()));
+        applicant = field.as_ref().map(|field| field.dim()).or(dim).into_iter().fold(applicant, Applicant::with_dim);
         applicant = form.into_iter().fold(applicant, Applicant::with_form);
         applicant = number.into_iter().fold(applicant, Applicant::with_agent);
         let key = random_bytes()?;
@@ -434,6 +434,8 @@ struct OwnData {
     weighted: Option<f64>,
     columns: Vec<ColumnSummary>,
     field: Option<Arc<dyn Field>>,
+    /// The number of components of the model, if it is known without the field.
+    dim: Option<usize>,
     form: Option<String>,
     unprepared: Option<OwnRows>,
     /// The number of columns in its files.
@@ -525,11 +527,13 @@ impl OwnRows {
     fn with_moments(self, experiment: &Experiment, files: &DiskFiles, refusal: Option<Error>) -> Result<OwnData> {
         let (_, table) = made::problem_of(experiment);
         let how = levels::preparation(experiment)?;
+        let intercept = usize::from(how.intercept);
         let plain = Preparation { standardise: false, ..how.of_one() };
         let prepared = plain.prepare_sets(self.sets.clone(), files.cancel()).map_err(|e| e.inside("problem"))?;
         let columns = levels::moments(&prepared)?;
         let (rows, weighted, width, form) = (self.rows, self.weighted, columns.len(), Some(form_of_rows(&prepared, &table)));
-        Ok(OwnData { rows, weighted, columns, form, unprepared: Some(self), width, refusal, ..OwnData::default() })
+        let dim = Some((width + intercept) * prepared.targets.outputs());
+        Ok(OwnData { rows, weighted, columns, dim, form, unprepared: Some(self), width, refusal, ..OwnData::default() })
     }
 
     /// The problem on these rows with the levels and classes of all agents, or their own, and their form.
