@@ -84,6 +84,9 @@ fn method(method: &MethodTheory) -> Json {
         let statements = theorems.statements.as_ref().map(|all| all.iter().map(|one| statement(one, theorems)).collect::<Vec<_>>());
         table.known("statements", &statements.map_err(Clone::clone));
     }
+    if let Some(privacy) = &method.privacy {
+        table.put("privacy", privacy.json());
+    }
     if let Some(target) = &method.target {
         let mut target = target.json();
         target["corollaries"] = json!(method.theorems.as_ref().map_or(&[][..], |theorems| &theorems.choices[..]));

@@ -10,6 +10,7 @@ use fedsa_theory::tune::rounded;
 
 use super::change::{self, SettingChange};
 use super::curvature::HessianEigenvalues;
+use super::privacy::PrivacyTheory;
 use super::problem::ProblemTheory;
 use super::reason::{KnownOrReason, Reason, ReasonCode};
 use super::statements::{self, Theorems};
@@ -52,6 +53,8 @@ pub struct MethodTheory {
     pub cost: KnownOrReason<RoundCost>,
     /// The cost of the target, if requested.
     pub target: Option<MethodTarget>,
+    /// The privacy of its sums.
+    pub privacy: Option<PrivacyTheory>,
     /// The stable steps.
     pub stability: MethodStability,
     /// In a full report: every quantity by name, with its accuracy, or the reason why it is unknown.
@@ -103,6 +106,7 @@ impl MethodTheory {
             changes: Vec::new(),
             cost: target::cost(plan, cell).map_err(|e| Reason::from(&e)),
             target: None,
+            privacy: None,
             stability: MethodStability::default(),
             quantities: Vec::new(),
             accuracies: Vec::new(),
@@ -143,6 +147,7 @@ impl MethodTheory {
         let is_full = settings.full;
         self.judge(predictor, &of, allowance);
         self.find_floor(predictor, &of, allowance);
+        self.privacy = PrivacyTheory::of(predictor, self.cell, allowance);
         if self.rounds.is_ok() {
             self.stability.largest = Some(largest_stable_step(predictor, self.cell, allowance));
         }

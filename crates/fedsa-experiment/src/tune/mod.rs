@@ -17,6 +17,7 @@ mod families;
 mod job;
 mod output;
 mod pilots;
+mod private;
 mod refusal;
 mod settings;
 
@@ -48,6 +49,7 @@ use crate::{estimate, resolve};
 use families::Candidates;
 pub use job::{Answer, TuneOutcome, TuneStage, tune};
 use pilots::{Measure, Measured, PilotSearch, Pilots};
+pub use private::USEFUL;
 pub use settings::TuneSettings;
 
 pub use output::{FILE, names};
@@ -151,6 +153,17 @@ pub struct Tuned {
     theory_seconds: f64,
     /// Whether the time limit ended the search early.
     is_late: bool,
+    /// Under a privacy budget.
+    privacy: Option<PrivateAnswer>,
+}
+
+/// What privacy costs an answer.
+#[derive(Debug, Clone, Copy)]
+struct PrivateAnswer {
+    /// The part of the error that the noise makes.
+    by_privacy: f64,
+    /// The number of agents with which the error would be useful, if it is not.
+    agents: Option<u64>,
 }
 
 /// The first seed of pilots: answers use seeds from 0, which no pilot has used.
@@ -191,8 +204,11 @@ impl Tuning {
         let plan = Plan::with_problem(bare, base, isa, &Default::default(), Some(problem), &PlanControl { cancel, solving: None })?;
         let reference = reference(&plan, options)?;
         let sections = point.sections();
-        let tables: Vec<Table> =
+        let mut tables: Vec<Table> =
             (0..plan.labels.len()).filter_map(|m| sections.method(m).and_then(|table| table.as_table().cloned())).collect();
+        if let Some(epsilon) = options.epsilon {
+            private::put(&mut tables[reference], epsilon, None)?;
+        }
         let candidates = families::families(&experiment.document.kinds, options, &tables, reference, &files, &*plan.fields[0].field)?;
         let cell = &plan.cells[plan.points[0].cells[reference]];
         if let fedsa::record::OutputRule::TailAfter(_) = cell.output {
@@ -206,14 +222,18 @@ impl Tuning {
         let controls = if cell.method.controls == ControlsStart::Ideal { InitialControls::Root } else { InitialControls::Zero };
         let start = SearchStart { theta, controls, output: cell.output };
         let target = SearchTarget {
-            mse: options.target_mse,
+            mse: options.target_mse.unwrap_or(0.0),
             goal: options.objective,
             max_rounds: options.max_rounds,
             max_local_steps: options.max_local_steps,
             local_steps: (!options.local_steps.is_empty()).then(|| options.local_steps.clone()),
             network: options.network()?,
         };
-        target.check(&*plan.fields[0].field, &start)?;
+        match (options.target_mse, options.epsilon) {
+            (Some(_), None) => target.check(&*plan.fields[0].field, &start)?,
+            (None, Some(_)) => {}
+            _ => return Err(Error::new("target_mse", "neither or both of `target_mse` and `epsilon`", "one of them")),
+        }
         let identity = identity(&plan, options, &Places::from_env(base))?;
         let problem = plan.problem();
         Ok(Self {
@@ -244,6 +264,15 @@ impl Tuning {
         self.candidates[choice.family].name()
     }
 
+    /// The `[[method]]` of a choice for this number of rounds.
+    fn method(&self, choice: &SearchChoice, rounds: u64) -> Table {
+        let mut method = self.candidates[choice.family].method(choice);
+        if let Some(epsilon) = self.options.epsilon {
+            private::put(&mut method, epsilon, Some(rounds)).expect("a link with privacy");
+        }
+        method
+    }
+
     fn point(&self) -> &SweepPoint {
         &self.experiment.points[0]
     }
@@ -272,6 +301,10 @@ impl Tuning {
     pub fn search(&self, control: &mut TuneControl<'_>) -> Result<Searched, Error> {
         let families: Vec<Family> = self.candidates.iter().map(Candidates::family).collect();
         let cancel = control.cancel;
+        if self.options.epsilon.is_some() {
+            (control.began)(&Began { what: format!("theory of {}", self.families().join("; ")), spent: 0.0 });
+            return Ok(Searched::Done(Box::new(self.search_private()?)));
+        }
         let began = Instant::now();
         let deadline = |share: f64| began.checked_add(Duration::try_from_secs_f64(share * self.options.time_limit?).ok()?);
         let effort = |share: f64, of_time: f64| Effort {
@@ -322,7 +355,7 @@ impl Tuning {
             Some((choice, hit, cost, evidence)) => {
                 let theory_seconds = work / A_SECOND;
                 let is_late = found.is_late || pilots.is_late;
-                Ok(Searched::Done(Box::new(Tuned { choice, hit, cost, evidence, found, pilots, theory_seconds, is_late })))
+                Ok(Searched::Done(Box::new(Tuned { choice, hit, cost, evidence, found, pilots, theory_seconds, is_late, privacy: None })))
             }
             None => Err(self.refusal(&found, &pilots)),
         }
@@ -512,7 +545,7 @@ fn run_table(of: &Tuning, choice: &SearchChoice, rounds: u64, seeds: Value, reco
             table.insert(key.into(), (**section).clone());
         }
     }
-    table.insert("method".into(), Value::Array(vec![Value::Table(of.candidates[choice.family].method(choice))]));
+    table.insert("method".into(), Value::Array(vec![Value::Table(of.method(choice, rounds))]));
     table.insert("run".into(), Value::Table(run));
     table
 }

@@ -120,7 +120,11 @@ impl Tuning {
             table = run_table(self, &tuned.choice, tuned.hit.rounds, with(seeds), None);
         }
         table.insert("id".into(), Value::String(format!("{}-tuned", self.experiment.id)));
-        let title = format!("{}: {label} to {}", self.experiment.title, numbers::typed(self.target.mse));
+        let aim = self.options.epsilon.map_or_else(
+            || format!("to {}", numbers::typed(self.target.mse)),
+            |epsilon| format!("under epsilon = {}", numbers::typed(epsilon)),
+        );
+        let title = format!("{}: {label} {aim}", self.experiment.title);
         table.insert("title".into(), Value::String(title));
         table.insert("check".into(), Value::Array(vec![Value::Table(owned(self.check(tuned, is_noiseless)))]));
         let mut figure = vec![("y", Value::String("mse".into()))];
@@ -142,11 +146,11 @@ impl Tuning {
         )?;
         checks::unmeasured(&Arc::new(plan), &self.base)?;
         let goal = self.options.objective.name();
-        let head = format!(
-            "# Reaches a mean-square error of {} with the fewest {goal} of what was tried: {}.\n# Made by fedsa tune; the check is the prediction.\n",
-            numbers::typed(self.target.mse),
-            self.text_of(tuned)
-        );
+        let what = match self.options.epsilon {
+            None => format!("Reaches a mean-square error of {} with the fewest {goal} of what was tried", numbers::typed(self.target.mse)),
+            Some(epsilon) => format!("The smallest mean-square error under epsilon = {} of what was tried", numbers::typed(epsilon)),
+        };
+        let head = format!("# {what}: {}.\n# Made by fedsa tune; the check is the prediction.\n", self.text_of(tuned));
         Ok(format!("{head}{}", toml::to_string(&resolved).expect("a tree of plain values")))
     }
 
@@ -172,6 +176,9 @@ impl Tuning {
 
     /// The report as text.
     pub fn report(&self, tuned: &Tuned) -> Vec<String> {
+        if let Some(privacy) = &tuned.privacy {
+            return self.report_private(tuned, privacy);
+        }
         let goal = self.options.objective.name();
         let mut lines = vec![format!("a mean-square error of {} with the fewest {goal}:", numbers::typed(self.target.mse))];
         lines.push(format!("  {}", self.text_of(tuned)));
@@ -331,8 +338,11 @@ impl Tuning {
         answer.insert("cost".into(), json!(tuned.cost));
         answer.insert("mse".into(), json!(tuned.hit.mse));
         answer.insert("evidence".into(), evidence);
-        answer
-            .insert("table".into(), serde_json::to_value(self.candidates[tuned.choice.family].method(&tuned.choice)).unwrap_or(Json::Null));
+        if let Some(privacy) = &tuned.privacy {
+            answer
+                .insert("privacy".into(), json!({ "epsilon": self.options.epsilon, "mse": privacy.by_privacy, "agents": privacy.agents }));
+        }
+        answer.insert("table".into(), json!(self.method(&tuned.choice, tuned.hit.rounds)));
         let tried: Vec<Json> = self
             .entries(tuned)
             .iter()
@@ -416,7 +426,7 @@ impl Tuning {
             x_log: true,
             y_log: true,
             curves,
-            levels: vec![Level { label: "target".into(), y: self.target.mse, color: 7, dash: 0 }],
+            levels: self.options.target_mse.map(|y| Level { label: "target".into(), y, color: 7, dash: 0 }).into_iter().collect(),
             ..Panel::default()
         };
         let pilots = match tuned.pilots.tried.len() {

@@ -13,8 +13,11 @@ use crate::options;
 #[serde(default, deny_unknown_fields)]
 pub struct TuneSettings {
     /// Mean-square error to reach
-    #[arg(long, value_name = "EPS2", help_heading = options::MODEL)]
-    pub target_mse: f64,
+    #[arg(long, value_name = "EPS2", help_heading = options::MODEL, required_unless_present = "epsilon")]
+    pub target_mse: Option<f64>,
+    /// Epsilon of the agents' privacy, in place of that of the link: finds the smallest error instead of a target's cost
+    #[arg(long, value_name = "EPSILON", help_heading = options::MODEL, conflicts_with = "target_mse", value_parser = options::positive)]
+    pub epsilon: Option<f64>,
     /// Cost to minimise; bits: of all messages; samples: of all agents; seconds: of messages without computation (`latency`, `bandwidth`)
     #[arg(long, value_name = "COST", help_heading = options::MODEL, value_parser = options::one_of::<Goal>(), hide_possible_values = true, default_value = "bits")]
     pub objective: Goal,
@@ -55,14 +58,14 @@ pub struct TuneSettings {
 
 impl Default for TuneSettings {
     fn default() -> Self {
-        options::parsed(&[("target_mse", "nan")])
+        Self { target_mse: None, ..options::parsed(&[("target_mse", "1")]) }
     }
 }
 
 impl TuneSettings {
     /// The defaults for a target.
     pub fn new(target_mse: f64) -> Self {
-        Self { target_mse, ..Self::default() }
+        Self { target_mse: Some(target_mse), ..Self::default() }
     }
 
     /// The network, if latency or bandwidth is given.

@@ -81,6 +81,15 @@ impl Forecast {
         Ok(Self { link: Arc::new(Ok(law)), lost, ..self })
     }
 
+    /// The variance of the noise in each component of the mean of an exchange, from private releases or at a receiver.
+    ///
+    /// # Errors
+    /// As [`Forecast::with_release_noise`].
+    pub fn release_noise(&self) -> Result<f64> {
+        let asked = self.shape.participants.map_or(self.agents(), |m| m.min(self.agents()));
+        Ok((self.link()?.receiver_noise / asked as f64).powi(2))
+    }
+
     /// The same forecast over a clear link.
     #[must_use]
     pub fn over_clear_link(self) -> Self {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::AgentBudget;
 use crate::exact_mse::InitialControls;
 use crate::predict::Forecast;
 use crate::work;
@@ -11,16 +10,14 @@ use fedsa::error::{Error, Result, require};
 /// The factors by which step and local steps of the best choice change at the end of the search.
 const FACTORS: [f64; 4] = [1.5, 1.2, 1.1, 1.05];
 
-/// A method under a budget of agent units. Every round of a run is a release, so that more rounds need more noise.
+/// A method under a privacy budget of agent units. Every round of a run is a release, so that more rounds need more noise.
 pub struct AgentPlan<'a> {
-    /// The method on the problem over its link, without the noise of releases. Its step and local steps are replaced.
-    pub forecast: &'a Forecast,
+    /// The method on the problem, without the noise of releases. Its step and local steps are replaced.
+    pub forecast: Forecast,
     /// `theta_0` (d).
     pub start: &'a [f64],
-    /// The budget.
-    pub budget: AgentBudget,
-    /// The number of means that a round releases: 2 for FedHSA, 1 for FedLSA and SCAFFLSA.
-    pub releases: u32,
+    /// The variance of the noise in each component of every released mean, for a run of one round; T times as much for T rounds.
+    pub noise: f64,
 }
 
 /// The choices among which a plan looks.
@@ -68,21 +65,30 @@ struct Responses {
     added: Vec<f64>,
 }
 
-impl AgentPlan<'_> {
+impl<'a> AgentPlan<'a> {
+    /// The plan of a method with a forecast over a link whose sums are private for `rounds` rounds.
+    ///
+    /// # Errors
+    /// When the noise of the link is not known.
+    pub fn over(forecast: &Forecast, rounds: u64, start: &'a [f64]) -> Result<Self> {
+        let noise = forecast.release_noise()? / rounds as f64;
+        Ok(Self { forecast: forecast.clone().over_clear_link(), start, noise })
+    }
+
     /// The error after T rounds with this step and local steps, with the noise of T rounds.
     ///
     /// # Errors
-    /// When it is not known, or the budget is out of range.
+    /// When it is not known.
     pub fn choice(&self, step_size: f64, local_steps: u64, rounds: u64) -> Result<PlanChoice> {
         require(rounds >= 1, "rounds", rounds, "at least 1")?;
         let of = self.responses(step_size, local_steps, rounds)?;
-        Ok(self.after(&of, step_size, local_steps, rounds, self.budget.noise(1, self.releases)?))
+        Ok(self.after(&of, step_size, local_steps, rounds, self.noise))
     }
 
     /// The choice with the least error.
     ///
     /// # Errors
-    /// When no error is known; gives the reason. When the budget is out of range, or no choice has a finite error.
+    /// When no error is known; gives the reason. When no choice has a finite error.
     pub fn best(&self, range: &PlanRange) -> Result<PlanChoice> {
         self.search(range, |choice| choice.mse)
     }
@@ -136,7 +142,6 @@ impl AgentPlan<'_> {
     /// The choice of the least score: a coarse search, then changes of the best choice by shrinking factors.
     fn search(&self, range: &PlanRange, score: impl Fn(&PlanChoice) -> f64) -> Result<PlanChoice> {
         require(range.max_rounds >= 1, "max_rounds", range.max_rounds, "at least 1")?;
-        let of_one = self.budget.noise(1, self.releases)?;
         let mut seen: HashMap<(u64, u64), Option<PlanChoice>> = HashMap::new();
         let mut reason = None;
         let mut at = |step: f64, h: u64| -> Result<Option<PlanChoice>> {
@@ -146,7 +151,7 @@ impl AgentPlan<'_> {
             }
             let best = match self.responses(step, h, range.max_rounds) {
                 Ok(of) => (1..=range.max_rounds)
-                    .map(|t| self.after(&of, step, h, t, of_one))
+                    .map(|t| self.after(&of, step, h, t, self.noise))
                     .filter(|choice| choice.mse.is_finite())
                     .min_by(|a, b| score(a).total_cmp(&score(b))),
                 Err(e) => {

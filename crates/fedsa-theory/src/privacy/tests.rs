@@ -219,12 +219,12 @@ fn a_thousand_agents_have_the_reference_errors_and_ten_have_none() {
     let mut best_of_ten = f64::INFINITY;
     for ((shape, releases), want) in shapes(0.1, 10).into_iter().zip(["4.18e-3", "8.77e-4", "2.45e-3"]) {
         let forecast = Forecast::new(&many, shape);
-        let plan = AgentPlan { forecast: &forecast, start: &start, budget: budget(2.0, 1000), releases };
+        let plan = AgentPlan { forecast: forecast.clone(), start: &start, noise: budget(2.0, 1000).noise(1, releases).unwrap() };
         let choice = plan.choice(0.1, 10, 5).unwrap();
         assert_eq!(format!("{:.2e}", choice.mse), want);
-        assert_eq!(choice.noise, plan.budget.noise(5, releases).unwrap());
+        assert!((choice.noise / budget(2.0, 1000).noise(5, releases).unwrap() - 1.0).abs() < 1e-14);
         let forecast = Forecast::new(&few, shape);
-        let plan = AgentPlan { forecast: &forecast, start: &start, budget: budget(1.5, 10), releases };
+        let plan = AgentPlan { forecast: forecast.clone(), start: &start, noise: budget(1.5, 10).noise(1, releases).unwrap() };
         best_of_ten = best_of_ten.min(plan.best(&range).unwrap().mse);
     }
     assert_eq!(format!("{best_of_ten:.3}"), "0.299");
@@ -236,7 +236,8 @@ fn plans_find_the_least_error_and_the_agents_for_one() {
     let (field, start) = (field(ten(100)), [0.0; 2]);
     for (shape, releases) in shapes(0.1, 10) {
         let forecast = Forecast::new(&field, shape);
-        let plan = |agents: usize| AgentPlan { forecast: &forecast, start: &start, budget: budget(2.0, agents), releases };
+        let plan =
+            |agents: usize| AgentPlan { forecast: forecast.clone(), start: &start, noise: budget(2.0, agents).noise(1, releases).unwrap() };
         let range = PlanRange { step_sizes: vec![0.05, 0.1, 0.2], local_steps: vec![1, 5, 10, 20], max_rounds: 25, refine: false };
         let coarse = plan(1000).best(&range).unwrap();
         for (step, h, t) in [(0.1, 10, 5), (0.05, 20, 9), (coarse.step_size, coarse.local_steps, (coarse.rounds - 1).max(1))] {
@@ -255,7 +256,7 @@ fn plans_find_the_least_error_and_the_agents_for_one() {
     }
     // FedLSA's bias leaves no number of agents for a small error with a large step.
     let forecast = Forecast::new(&field, FedLsa::new(0.1, 10).shape());
-    let plan = AgentPlan { forecast: &forecast, start: &start, budget: budget(2.0, 1000), releases: 1 };
+    let plan = AgentPlan { forecast: forecast.clone(), start: &start, noise: budget(2.0, 1000).noise(1, 1).unwrap() };
     let range = PlanRange { step_sizes: vec![0.2], local_steps: vec![50], max_rounds: 30, refine: false };
     let e = plan.agents_needed(1e-6, &range).unwrap_err();
     assert!(e.key == "target" && e.what.contains("however many agents"), "{e:?}");

@@ -2,9 +2,10 @@
 //! stable step, and the cost of a target.
 
 use fedsa::method::Drift;
+use fedsa::uplink::stage::secure_sum::Privacy;
 use fedsa_experiment::Plan;
 use fedsa_experiment::numbers::{self, number, rounded_down, thousands, two_digits};
-use fedsa_experiment::theory::{MethodTarget, MethodTheory, ReasonCode, TheoryReport, against, best};
+use fedsa_experiment::theory::{MethodTarget, MethodTheory, PrivacyTheory, ReasonCode, TheoryReport, against, best};
 use fedsa_theory::Accuracy;
 use fedsa_theory::predict::{Limits, Obstacle, Reach, Regime};
 
@@ -115,7 +116,24 @@ fn block(method: &MethodTheory, plan: &Plan) -> Vec<(&'static str, String)> {
         };
         lines.push(("stable", format!("{text}{ratio}")));
     }
+    lines.extend(method.privacy.iter().flat_map(privacy).map(|line| ("privacy", line)));
     lines.extend(method.target.as_ref().map(|target| ("target", target_text(target))));
+    lines
+}
+
+/// What the privacy of a method's sums spends and leaves, and what would help.
+pub fn privacy(of: &PrivacyTheory) -> Vec<String> {
+    let Privacy { epsilon, delta, rounds, .. } = of.planned;
+    let error = of.mse.as_ref().map_or_else(|reason| reason.text.clone(), |mse| format!("error {}", number(*mse)));
+    let rounds = numbers::rounds(rounds);
+    let mut lines = vec![format!("epsilon {} at delta {} for {}, {rounds}: {error}", number(epsilon), number(delta), of.planned.unit())];
+    if let (Some(needed), Some(zero)) = (&of.needed, of.of_zero) {
+        let help = match needed {
+            Ok(needed) => format!("about {} agents have {}", thousands(needed.agents as f64), number(needed.choice.mse)),
+            Err(reason) => reason.text.clone(),
+        };
+        lines.push(format!("of little use (weights of zero have {}): {help}", number(zero)));
+    }
     lines
 }
 
@@ -147,7 +165,7 @@ fn without_rounds(method: &MethodTheory, plan: &Plan, why: &str) -> Vec<(&'stati
 fn floor(method: &MethodTheory) -> String {
     match (&method.limits, &method.floor) {
         (Ok(limits), _) if limits.floor <= method.bias_rounding => "none: it reaches theta* to rounding".into(),
-        (Ok(limits), _) => format!("{} ({}): {}", number(limits.floor), limits.accuracy, shares(limits)),
+        (Ok(limits), _) => format!("{} ({}): {}", number(limits.floor), limits.accuracy, shares(limits, link_name(method))),
         (Err(_), Ok(known)) => {
             let value = &known.value;
             format!("{} ({}): bias^2 {}, noise {}", number(value.mse()), known.accuracy, number(value.bias_sq()), number(value.noise))
@@ -172,13 +190,18 @@ fn diverges(method: &MethodTheory) -> String {
     }
 }
 
+/// What the part of the link is: all noise of private sums is that of privacy.
+fn link_name(method: &MethodTheory) -> &'static str {
+    if method.privacy.is_some() { "privacy" } else { "link" }
+}
+
 /// The parts of a floor, the largest first, without those below 2%.
-fn shares(limits: &Limits) -> String {
+fn shares(limits: &Limits, link: &'static str) -> String {
     let parts = [
         ("bias", Some(limits.bias)),
         ("samples", limits.samples),
         ("mixing", limits.mixing),
-        ("link", limits.link),
+        (link, limits.link),
         ("participation", limits.participation),
     ];
     let mut parts: Vec<(&str, f64)> = parts.into_iter().filter_map(|(name, part)| Some((name, part? / limits.floor))).collect();
@@ -188,8 +211,8 @@ fn shares(limits: &Limits) -> String {
 }
 
 /// The largest part of a floor.
-fn largest_share(limits: &Limits) -> String {
-    let all = shares(limits);
+fn largest_share(limits: &Limits, link: &'static str) -> String {
+    let all = shares(limits, link);
     all.split_once(',').map_or(all.clone(), |(first, _)| first.to_string())
 }
 
@@ -275,7 +298,7 @@ fn cells(method: &MethodTheory, has_target: bool) -> Vec<String> {
         },
     };
     let limits = method.above_rounding();
-    let limited = limits.map_or_else(nothing, largest_share);
+    let limited = limits.map_or_else(nothing, |limits| largest_share(limits, link_name(method)));
     // The value of a changed setting follows a comma.
     let short = |what: &str| what.split_once(',').map_or(what, |(what, _)| what).to_string();
     let help = limits.and_then(|limits| {
@@ -379,6 +402,6 @@ mod tests {
             link: Some(0.01),
             participation: None,
         };
-        assert_eq!(shares(&limits), "samples 76%, bias 25%, mixing -5%");
+        assert_eq!(shares(&limits, "link"), "samples 76%, bias 25%, mixing -5%");
     }
 }

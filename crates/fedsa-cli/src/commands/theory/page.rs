@@ -16,7 +16,7 @@ use fedsa_theory::work;
 use serde_json::Value as Json;
 
 use super::text::{Page, row, sentence};
-use super::{changes, constants, curvature, stability, statements, target};
+use super::{brief, changes, constants, curvature, stability, statements, target};
 use crate::commands::count;
 use crate::commands::progress::Predicting;
 
@@ -248,6 +248,9 @@ fn method(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &MethodThe
     }
     accuracy(page, plan, predictor, known, &of);
     speed(page, known);
+    for line in known.privacy.iter().flat_map(brief::privacy) {
+        page.paragraph(&format!("Privacy: {line}."));
+    }
     page.paragraph(&match (&known.target, target) {
         (Some(target), _) => target::text(target),
         _ => "--target-mse EPS2 says when the error is EPS2, and what keeps it above.".into(),
