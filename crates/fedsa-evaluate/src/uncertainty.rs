@@ -216,7 +216,7 @@ mod tests {
 
     impl Case {
         fn rule(self) -> TraceRule {
-            TraceRule { gamma: GAMMA, lambda: self.lambda, ratios: self.second.is_some() }
+            TraceRule { gamma: GAMMA, lambda: self.lambda, ratios: self.second.is_some(), clip: None }
         }
 
         /// The kernel of agent c under the behaviour policy (0) or the evaluated policy (1).
@@ -482,7 +482,9 @@ mod tests {
         let case = Case { lambda: 0.0, second: Some([0.5, 0.3]) };
         let with = simulated(case, &two(), 400, 3, 0);
         let without = Log { ratio: None, ..with.clone() };
-        let of = |log: &Log, ratios| of(Box::new(log.clone()), TraceRule { gamma: GAMMA, lambda: 0.0, ratios }, &[1.0, 2.0]).unwrap();
+        let of = |log: &Log, ratios| {
+            of(Box::new(log.clone()), TraceRule { gamma: GAMMA, lambda: 0.0, ratios, clip: None }, &[1.0, 2.0]).unwrap()
+        };
         assert_eq!(of(&with, false), of(&without, true));
         assert_ne!(of(&with, true), of(&without, true));
     }

@@ -131,7 +131,7 @@ fn privacy_notes(plan: &Plan, results: &Results) -> Vec<Note> {
             let rounds = results.cells[*cell].first().and_then(|seed| seed.rows.last()).map_or(0, |row| row.round);
             let epsilon = privacy.spent(rounds).map_or("unknown".into(), number);
             let at = number(privacy.delta);
-            spent.push(format!("{label}: {rounds} rounds spent epsilon = {epsilon} at delta = {at} for {}", privacy.unit()));
+            spent.push(format!("{label}: {rounds} rounds spent epsilon = {epsilon} at delta = {at} for {}", privacy.protected()));
         } else if !simulated.contains(&label.as_str()) {
             simulated.push(label);
         }

@@ -12,5 +12,6 @@ mod failures;
 mod handles;
 mod plan;
 mod predictions;
+mod private_rows;
 mod seeds;
 mod tune_study;

@@ -291,7 +291,7 @@ impl ValueModel {
         };
         logs.iter_mut().for_each(number_episodes);
         engine::brief(py, || {
-            let rule = TraceRule { gamma, lambda: lam, ratios: true };
+            let rule = TraceRule { gamma, lambda: lam, ratios: true, clip: None };
             let mut judged = Vec::with_capacity(logs.len());
             for log in &logs {
                 if log.columns != self.0.inputs() {

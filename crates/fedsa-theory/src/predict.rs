@@ -148,7 +148,7 @@ impl Forecast {
             let setting =
                 Setting { seed: 0, weights: field.weights(), start: vec![0.0; field.dim()], link: link.facts(), is_accelerated: false };
             let exchanges = method.protocol(&setting).exchanges.len();
-            let grid = link.grid(Summed { weights: field.weights(), dim: field.dim(), exchanges })?;
+            let grid = link.grid(Summed { weights: field.weights(), numbers: field.dim(), exchanges })?;
             let agents = field.agents();
             law.receiver_noise = law.receiver_noise.hypot(agents as f64 * grid.map_or(0.0, |grid| grid.noise_variance(agents)).sqrt());
             Ok(law)

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::local::Client;
 use crate::message::{Part, TELL, Unit};
+use crate::privacy::unit::PrivacyUnit;
 use crate::protocol::{Gather, Len, Protocol, ReplySpec};
 use crate::schedule::StepSize;
 use crate::server::Server;
@@ -61,6 +62,12 @@ pub fn check_link(settings: &dyn MethodSettings, client: &dyn Client, protocol: 
 fn check_private(settings: &dyn MethodSettings, protocol: &Protocol, uplink: &Uplink) -> Result<()> {
     let refused = |what: &str, help: &str| Err(Error::new("uplink.media.privacy", what, help));
     let mut wants = protocol.exchanges.iter().flat_map(|exchange| &exchange.replies);
+    if let Some(privacy) = uplink.secure_sum().and_then(|sum| sum.privacy).filter(|privacy| privacy.unit != PrivacyUnit::Agent) {
+        if !wants.all(|want| want.part == Part::System) {
+            return refused("the method sends more than sums over rows", "lstd for the units row and episode; or `unit = \"agent\"`");
+        }
+        return if privacy.rounds == 1 { Ok(()) } else { refused("several releases of the same sums", "`rounds = 1`") };
+    }
     if !wants.all(|want| [Part::Direction, Part::Operator].contains(&want.part)) {
         return refused(
             "the method sends more than directions and operators",

@@ -137,7 +137,7 @@ fn no_single_answer_can_be_computed_from_what_the_server_saw() {
     let clear = link(r#"{"kind": "exact"}"#, false, &[]).unwrap();
     let mut plain = World::new(&field, FEDLSA.0, FEDLSA.1, &clear);
     plain.round(|_, _| true);
-    let grid = uplink.grid(Summed { weights: field.weights(), dim: 3, exchanges: 1 }).unwrap().unwrap();
+    let grid = uplink.grid(Summed { weights: field.weights(), numbers: 3, exchanges: 1 }).unwrap().unwrap();
     let plain: Vec<Vec<u32>> = (0..AGENTS)
         .map(|c| {
             let (_, message) = Message::decode(&plain.seen[c].1, &Exact, 100, |_, _| Default::default()).unwrap();
@@ -315,13 +315,13 @@ fn the_noise_of_private_sums_is_what_epsilon_asks_for() {
     let rho = fedsa::privacy::accounting::rho(2.0, 1e-5).unwrap() / 3.0;
     let delta = 20.0 * field.weights().iter().copied().fold(0.0, f64::max);
     for (more, factor) in [("", 1.0), (r#", "relation": "replaced""#, 4.0), (r#", "honest": 2"#, 2.0)] {
-        let grid = private(more).grid(Summed { weights: field.weights(), dim: 3, exchanges: 1 }).unwrap().unwrap();
+        let grid = private(more).grid(Summed { weights: field.weights(), numbers: 3, exchanges: 1 }).unwrap().unwrap();
         let expected = factor * delta * delta / (2.0 * rho) * AGENTS as f64 / 4.0;
         let got = grid.noise_variance(AGENTS);
         assert!((got / expected - 1.0).abs() < 1e-6, "{more}: {got:e} and {expected:e}");
     }
-    let two = private("").grid(Summed { weights: field.weights(), dim: 3, exchanges: 2 }).unwrap().unwrap();
-    let one = private("").grid(Summed { weights: field.weights(), dim: 3, exchanges: 1 }).unwrap().unwrap();
+    let two = private("").grid(Summed { weights: field.weights(), numbers: 3, exchanges: 2 }).unwrap().unwrap();
+    let one = private("").grid(Summed { weights: field.weights(), numbers: 3, exchanges: 1 }).unwrap().unwrap();
     assert!((two.noise_variance(1) / one.noise_variance(1) - 2.0).abs() < 1e-6, "two releases a round");
 }
 
@@ -335,7 +335,7 @@ fn nodes_and_engine_add_the_stated_noise() {
     plain.round(|_, _| true);
     let uplink = private("");
     // One round moves theta by the sum of step sizes times the mean.
-    let (grid, moved) = (uplink.grid(Summed { weights: field.weights(), dim: 3, exchanges: 1 }).unwrap().unwrap(), 0.3);
+    let (grid, moved) = (uplink.grid(Summed { weights: field.weights(), numbers: 3, exchanges: 1 }).unwrap().unwrap(), 0.3);
     let stated = grid.noise_variance(AGENTS) * moved * moved;
     let variance = |thetas: &dyn Fn(u64) -> Vec<f64>| {
         let all: Vec<f64> =

@@ -14,6 +14,7 @@ mod changes;
 mod constants;
 mod curvature;
 mod page;
+mod privacy;
 mod stability;
 mod statements;
 mod target;

@@ -54,7 +54,7 @@ mod tests {
     }
 
     fn rule(gamma: f64) -> TraceRule {
-        TraceRule { gamma, lambda: 0.0, ratios: true }
+        TraceRule { gamma, lambda: 0.0, ratios: true, clip: None }
     }
 
     /// Returns by hand, weighted per decision: the second decision of the chain has a ratio of 2, and the third one of 1/2.

@@ -132,7 +132,7 @@ fn identity(log: &Log) -> FeatureMap {
 }
 
 pub(super) fn rule(lambda: f64) -> TraceRule {
-    TraceRule { gamma: GAMMA, lambda, ratios: true }
+    TraceRule { gamma: GAMMA, lambda, ratios: true, clip: None }
 }
 
 pub(super) fn value_of(logs: &[Log], lambda: f64, settings: &PolicyValueSettings) -> PolicyValue {

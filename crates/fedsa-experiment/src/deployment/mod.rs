@@ -142,7 +142,7 @@ impl Deployment {
                 privacy.rounds,
                 number(privacy.epsilon),
                 number(privacy.delta),
-                privacy.unit()
+                privacy.protected()
             );
             notes.push(Note::new(NoteCode::PrivacySpent, text));
         }

@@ -49,7 +49,6 @@ use crate::{estimate, resolve};
 use families::Candidates;
 pub use job::{Answer, TuneOutcome, TuneStage, tune};
 use pilots::{Measure, Measured, PilotSearch, Pilots};
-pub use private::USEFUL;
 pub use settings::TuneSettings;
 
 pub use output::{FILE, names};
@@ -299,12 +298,17 @@ impl Tuning {
     /// When no choice reaches the target (names the limiting floor or rounds, and what would help), when the budget is too short for a
     /// single choice, and when the machine fails.
     pub fn search(&self, control: &mut TuneControl<'_>) -> Result<Searched, Error> {
+        (control.began)(&Began { what: format!("theory of {}", self.families().join("; ")), spent: 0.0 });
+        match self.options.epsilon {
+            Some(_) => Ok(Searched::Done(Box::new(self.search_private()?))),
+            None => self.search_target(control),
+        }
+    }
+
+    /// [`Tuning::search`] for a target.
+    fn search_target(&self, control: &mut TuneControl<'_>) -> Result<Searched, Error> {
         let families: Vec<Family> = self.candidates.iter().map(Candidates::family).collect();
         let cancel = control.cancel;
-        if self.options.epsilon.is_some() {
-            (control.began)(&Began { what: format!("theory of {}", self.families().join("; ")), spent: 0.0 });
-            return Ok(Searched::Done(Box::new(self.search_private()?)));
-        }
         let began = Instant::now();
         let deadline = |share: f64| began.checked_add(Duration::try_from_secs_f64(share * self.options.time_limit?).ok()?);
         let effort = |share: f64, of_time: f64| Effort {
@@ -312,7 +316,6 @@ impl Tuning {
             cancel: cancel.clone(),
             deadline: deadline(of_time),
         };
-        (control.began)(&Began { what: format!("theory of {}", self.families().join("; ")), spent: 0.0 });
         let shared = self.problem.shared_field();
         let field = &**shared;
         // If theory knows all families, pilots need no budget.

@@ -328,16 +328,10 @@ impl Tuning {
             out.insert("global_step_size".into(), json!(choice.server_step));
             out
         };
-        let evidence = match tuned.evidence {
-            Evidence::Theory(accuracy) => json!({ "by": "theory", "accuracy": accuracy }),
-            Evidence::Pilots { seeds, se, by_mean } => {
-                json!({ "by": "pilots", "seeds": seeds, "standard_error": se, "rounds_by_mean": by_mean })
-            }
-        };
         let mut answer = choice(&tuned.choice);
         answer.insert("cost".into(), json!(tuned.cost));
         answer.insert("mse".into(), json!(tuned.hit.mse));
-        answer.insert("evidence".into(), evidence);
+        answer.insert("evidence".into(), evidence_json(tuned.evidence));
         if let Some(privacy) = &tuned.privacy {
             answer
                 .insert("privacy".into(), json!({ "epsilon": self.options.epsilon, "mse": privacy.by_privacy, "agents": privacy.agents }));
@@ -483,6 +477,15 @@ impl Tuned {
     /// Whether the budget or the time limit ended the search early.
     fn is_cut(&self) -> bool {
         self.pilots.exhausted || self.found.is_cut
+    }
+}
+
+fn evidence_json(evidence: Evidence) -> Json {
+    match evidence {
+        Evidence::Theory(accuracy) => json!({ "by": "theory", "accuracy": accuracy }),
+        Evidence::Pilots { seeds, se, by_mean } => {
+            json!({ "by": "pilots", "seeds": seeds, "standard_error": se, "rounds_by_mean": by_mean })
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use fedsa::error::{Error, Result};
 use fedsa_theory::Accuracy;
-use fedsa_theory::privacy::{AgentPlan, PlanChoice, PlanRange};
+use fedsa_theory::privacy::{AgentPlan, PlanChoice, PlanRange, USEFUL};
 use fedsa_theory::tune::{self, Course, Family, Hit, Price, SearchChoice, SearchResult, Tried};
 use toml::{Table, Value};
 
@@ -15,8 +15,6 @@ use crate::numbers::{number, thousands};
 const MAX_ROUNDS: u64 = 200;
 /// The number of step sizes of the coarse search.
 const STEPS: usize = 12;
-/// A result is useful if its error is at most this share of that of zero weights.
-pub const USEFUL: f64 = 0.1;
 
 /// Puts epsilon and the number of rounds into the `privacy` of a method's secure sums. Without any, the errors says what to write.
 pub(super) fn put(method: &mut Table, epsilon: f64, rounds: Option<u64>) -> Result<()> {
@@ -108,7 +106,7 @@ impl Tuning {
                 "the smallest mean-square error with epsilon = {} and delta = {} for {}:",
                 number(privacy.epsilon),
                 number(privacy.delta),
-                privacy.unit()
+                privacy.protected()
             ),
             format!("  {}", self.text_of(tuned)),
             format!("  mean-square error {} then, by theory, {} of it by the noise", number(tuned.hit.mse), number(answer.by_privacy)),

@@ -17,6 +17,7 @@ use fedsa::error::{Error, Result, quoted};
 use fedsa::kernel::{Isa, products};
 use fedsa::linalg;
 use fedsa::parallel;
+use fedsa::privacy::unit::{ClippedUnits, PrivacyUnit, UnitClip};
 use fedsa::problem::facts::Facts;
 use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::systems::{System, Systems};
@@ -33,6 +34,8 @@ pub struct TraceRule {
     pub lambda: f64,
     /// Whether importance ratios are used, if logged.
     pub ratios: bool,
+    /// How the part of each transition or episode in the sums of A and b is shortened.
+    pub clip: Option<UnitClip>,
 }
 
 impl TraceRule {
@@ -56,6 +59,8 @@ struct Sums<'a> {
     n: usize,
     a: Mat<f64>,
     b: Vec<f64>,
+    /// A and b of the episodes before, if episodes are shortened.
+    before: Option<System>,
     gram: Mat<f64>,
     trace: Vec<f64>,
     /// Columns of one block: traces, `psi = phi - gamma phi'`, and phi.
@@ -75,13 +80,18 @@ impl<'a> Sums<'a> {
         let block = || Mat::<f64>::zeros(d, BLOCK);
         let (a, gram, trace) = (Mat::zeros(d, d), Mat::zeros(d, d), vec![0.0; d]);
         let (features, isa) = (BlockFeatures::new(map, agents), Isa::best());
-        Self { features, isa, rule, n: 0, a, b: vec![0.0; d], gram, trace, traces: block(), psis: block(), phis: block(), used: 0 }
+        let by_episode = rule.clip.is_some_and(|clip| clip.unit == PrivacyUnit::Episode);
+        let before = by_episode.then(|| System { a: Mat::zeros(d, d), b: vec![0.0; d] });
+        Self { features, isa, rule, n: 0, a, b: vec![0.0; d], before, gram, trace, traces: block(), psis: block(), phis: block(), used: 0 }
     }
 
     fn add(&mut self, batch: &LogBatch<'_>) {
         for i in 0..batch.log.len() {
             if self.used == BLOCK {
                 self.multiply();
+            }
+            if self.before.is_some() && batch.begins(i) {
+                self.end_episode();
             }
             self.add_one(batch, i);
         }
@@ -103,9 +113,27 @@ impl<'a> Sums<'a> {
             self.trace.fill(0.0);
         }
         products::lengthen(isa, &mut self.trace, self.rule.decay(), self.rule.ratio(batch, i), phi);
-        self.traces.col_as_slice_mut(self.used).copy_from_slice(&self.trace);
-        products::add_scaled(isa, &mut self.b, log.rewards[i], &self.trace);
+        let trace = self.traces.col_as_slice_mut(self.used);
+        trace.copy_from_slice(&self.trace);
+        if let Some(clip) = self.rule.clip.filter(|clip| clip.unit == PrivacyUnit::Row) {
+            // The part of the row is (z psi^T, r z).
+            let size = linalg::norm_sq(trace) * (linalg::norm_sq(psi) + log.rewards[i].powi(2));
+            let factor = clip.factor(size.sqrt());
+            trace.iter_mut().for_each(|z| *z *= factor);
+        }
+        products::add_scaled(isa, &mut self.b, log.rewards[i], trace);
         self.used += 1;
+    }
+
+    /// Adds the sums of the last episode, shortened, to those before.
+    fn end_episode(&mut self) {
+        self.multiply();
+        let (Some(before), Some(clip)) = (&mut self.before, self.rule.clip) else { return };
+        let factor = clip.factor((self.a.squared_norm_l2() + linalg::norm_sq(&self.b)).sqrt());
+        before.a += faer::Scale(factor) * &self.a;
+        before.b.iter_mut().zip(&self.b).for_each(|(sum, b)| *sum += factor * b);
+        self.a.fill(0.0);
+        self.b.fill(0.0);
     }
 
     /// Adds the products of the block, and clears it.
@@ -118,7 +146,10 @@ impl<'a> Sums<'a> {
 
     /// The means.
     fn finish(mut self) -> Means {
-        self.multiply();
+        self.end_episode();
+        if let Some(System { a, b }) = self.before {
+            (self.a, self.b) = (a, b);
+        }
         let share = 1.0 / self.n as f64;
         self.b.iter_mut().for_each(|b| *b *= share);
         self.a *= faer::Scale(share);
@@ -178,6 +209,8 @@ pub(crate) fn overflow(name: &str, rule: TraceRule) -> Error {
 pub struct LogMeans {
     linear: Linear,
     gram: Mat<f64>,
+    /// How the units of each agent are shortened in the means, if they are.
+    units: Vec<ClippedUnits>,
 }
 
 impl LogMeans {
@@ -191,7 +224,14 @@ impl LogMeans {
         let kind_of = (0..means.len() as u32).collect();
         let kinds = means.into_iter().map(|mean| mean.system).collect();
         let systems = Systems::new(kinds, kind_of, weights).with_ridge(ridge);
-        Self { linear: Linear::new(systems), gram }
+        Self { linear: Linear::new(systems), gram, units: Vec::new() }
+    }
+
+    /// The same of means of so many rows of each agent, in which units are shortened.
+    #[must_use]
+    pub fn with_clip(self, clip: Option<UnitClip>, rows: impl Iterator<Item = u64>) -> Self {
+        let units = clip.map_or_else(Vec::new, |clip| rows.map(|rows| ClippedUnits { clip, rows }).collect());
+        Self { units, ..self }
     }
 }
 
@@ -228,10 +268,96 @@ impl Facts for LogMeans {
     fn law(&self, _: usize) -> Option<FiniteLaw<'_>> {
         None
     }
+    fn clipped_units(&self, c: usize) -> Option<ClippedUnits> {
+        self.units.get(c).copied()
+    }
     fn gram(&self) -> Option<&Mat<f64>> {
         Some(&self.gram)
     }
     fn takes_least_norm(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::{FeatureMap, FeatureSpec, Ranges};
+    use crate::logs::log::Log;
+    use fedsa::random::{Purpose, stream};
+
+    /// A log of episodes of different lengths, with rewards of different sizes.
+    fn log() -> Log {
+        let (n, mut s) = (70, stream(3, Purpose::Fresh, 0, 0));
+        let mut numbers = || (0..n).map(|_| s.normal()).collect::<Vec<f64>>();
+        let (states, next, rewards) = (numbers(), numbers(), numbers());
+        Log {
+            name: "a".into(),
+            columns: vec!["s_0".into()],
+            states,
+            rewards: rewards.into_iter().enumerate().map(|(i, r)| r * (1 + i % 5) as f64).collect(),
+            next,
+            done: (0..n).map(|i| [3, 4, 20, 41, 69].contains(&i)).collect(),
+            truncated: None,
+            breaks: None,
+            episode: None,
+            ratio: None,
+            actions: None,
+        }
+    }
+
+    /// The system from the definition: each unit's `(sum z psi^T, sum r z)`, shortened, then summed and divided by n.
+    fn slow(log: &Log, map: &FeatureMap, rule: TraceRule) -> Vec<f64> {
+        let (d, n) = (map.len(), log.rewards.len());
+        let phi = |x: f64| {
+            let mut out = vec![0.0; d];
+            map.eval(&[x], &mut out);
+            out
+        };
+        let clip = rule.clip.unwrap();
+        let (mut sum, mut unit, mut z) = (vec![0.0; d * d + d], vec![0.0; d * d + d], vec![0.0; d]);
+        for i in 0..n {
+            let (now, next) = (phi(log.states[i]), phi(log.next[i]));
+            for k in 0..d {
+                z[k] = rule.decay() * z[k] + now[k];
+            }
+            for k in 0..d {
+                for l in 0..d {
+                    unit[k * d + l] += z[k] * (now[l] - if log.done[i] { 0.0 } else { rule.gamma * next[l] });
+                }
+                unit[d * d + k] += log.rewards[i] * z[k];
+            }
+            let ends = log.done[i] || i + 1 == n;
+            if ends || clip.unit == PrivacyUnit::Row {
+                let norm = unit.iter().map(|x| x * x).sum::<f64>().sqrt();
+                let factor = if norm > clip.norm { clip.norm / norm } else { 1.0 };
+                sum.iter_mut().zip(&unit).for_each(|(sum, x)| *sum += factor * x / n as f64);
+                unit.fill(0.0);
+            }
+            if ends {
+                z.fill(0.0);
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn units_are_shortened_as_defined() {
+        let (log, spec) = (log(), FeatureSpec::Fourier { order: 2, scaled: false });
+        let map = FeatureMap::new(&spec, &log.columns, &Ranges::from([("s_0".into(), (-3.0, 3.0))])).unwrap();
+        for (unit, lambda) in [(PrivacyUnit::Row, 0.0), (PrivacyUnit::Episode, 0.0), (PrivacyUnit::Episode, 0.7)] {
+            for norm in [0.5, 3.0, 20.0, 1e6] {
+                let rule = TraceRule { gamma: 0.9, lambda, ratios: true, clip: Some(UnitClip { unit, norm }) };
+                let means = Means::of(&log, &map, rule, 1).unwrap();
+                let d = map.len();
+                let own = (0..d).flat_map(|i| (0..d).map(move |j| (i, j))).map(|(i, j)| means.system.a[(i, j)]);
+                let own: Vec<f64> = own.chain(means.system.b.iter().copied()).collect();
+                let want = slow(&log, &map, rule);
+                assert!(own.iter().zip(&want).all(|(x, y)| (x - y).abs() < 1e-12 * norm.min(30.0)), "{unit:?} {lambda} {norm}");
+                // Without a limit nothing changes.
+                let free = Means::of(&log, &map, TraceRule { clip: None, ..rule }, 1).unwrap();
+                assert_eq!(norm > 1e5, (&free.system.a - &means.system.a).norm_l2() < 1e-9);
+            }
+        }
     }
 }

@@ -38,6 +38,7 @@ use crate::{Files, ProblemSettings};
 use fedsa::error::{Error, Result, quoted, require};
 use fedsa::kernel::Isa;
 use fedsa::parallel;
+use fedsa::privacy::unit::{PrivacyUnit, UnitClip};
 use fedsa::problem::systems::{System, Systems};
 use fedsa::problem::{Field, Problem, field};
 use fedsa::sampling::{Law, Sampling};
@@ -89,6 +90,9 @@ pub struct Logs {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub ridge: f64,
+    /// Shortens the part of each transition or episode in the sums of A and b, for privacy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip: Option<UnitClip>,
     /// Scaling of features.
     #[serde(default, skip_serializing_if = "is_default")]
     pub scaling: Scaling,
@@ -127,6 +131,7 @@ fedsa::settings::setters! { Logs {
     with_operator(operator: TdOperator) = operator;
     with_kappa(kappa: impl Into<Option<f64>>) = kappa.into();
     with_ridge(ridge: f64) = ridge;
+    with_clip(clip: impl Into<Option<UnitClip>>) = clip.into();
     with_scaling(scaling: Scaling) = scaling;
     with_ratios(ratios: bool) = ratios;
     with_max_importance_ratio(max_importance_ratio: impl Into<Option<f64>>) = max_importance_ratio.into();
@@ -191,6 +196,7 @@ impl Logs {
     /// TD(0) on all transitions of these logs, with default settings.
     pub fn new(path: Sources, features: FeatureSpec, gamma: f64) -> Self {
         Self {
+            clip: None,
             path,
             features,
             ranges: Ranges::new(),
@@ -341,9 +347,19 @@ impl Logs {
         Ok(self.operator.dim(FeatureMap::new(&self.features, columns, &ranges)?.len()))
     }
 
+    /// Checks how units are shortened.
+    fn check_units(&self) -> Result<()> {
+        let Some(UnitClip { unit, norm }) = self.clip else { return Ok(()) };
+        require(norm > 0.0 && norm.is_finite(), "clip.norm", norm, "a positive norm")?;
+        require(unit != PrivacyUnit::Agent, "clip.unit", unit.name(), "row or episode")?;
+        // A trace has features of earlier rows.
+        let is_possible = !(unit == PrivacyUnit::Row && self.lambda > 0.0) && !self.operator.has_auxiliary();
+        require(is_possible, "clip.unit", unit.name(), "episode with traces (`lambda`), and the operator td")
+    }
+
     /// The update rule of traces.
     pub fn rule(&self) -> TraceRule {
-        TraceRule { gamma: self.gamma, lambda: self.lambda, ratios: self.ratios }
+        TraceRule { gamma: self.gamma, lambda: self.lambda, ratios: self.ratios, clip: self.clip }
     }
 }
 
@@ -381,6 +397,7 @@ impl ProblemSettings for Logs {
         let accepted = "a share of the episodes above 0 and below 1, or 0 for none";
         require((0.0..1.0).contains(&self.holdout), "holdout", self.holdout, accepted)?;
         self.max_importance_ratio.map_or(Ok(()), crate::logs::survey::check_clip)?;
+        self.check_units()?;
         self.gradient_rule().map(|_| ())
     }
 
@@ -399,6 +416,10 @@ impl ProblemSettings for Logs {
         if self.operator.has_auxiliary() {
             return self.gradient_field(&logs, &map, sampling, isa);
         }
+        if self.clip.is_some() && (sampling.kind != Law::Mean || self.sparse(&map).is_some()) {
+            let help = format!("the sampling mean, with at most {SPARSE_ABOVE} features");
+            return Err(Error::new("clip", "units that are shortened in sums, which samples and sparse features do not form", help));
+        }
         let (rule, weights, singular) = (self.rule(), logs.weights(), !self.require_regular_agents);
         if self.sparse(&map).is_some() {
             if self.require_regular_agents {
@@ -413,7 +434,13 @@ impl ProblemSettings for Logs {
         }
         if sampling.kind == Law::Mean {
             let means = Means::of_all(&logs.sources, &map, rule)?;
-            return noise::field(LogMeans::new(means, weights, self.ridge), self.noise.as_ref(), sampling, isa, singular);
+            return noise::field(
+                LogMeans::new(means, weights, self.ridge).with_clip(self.clip, logs.facts.iter().map(|of| of.transitions as u64)),
+                self.noise.as_ref(),
+                sampling,
+                isa,
+                singular,
+            );
         }
         let logs = parallel::try_map(logs.sources.len(), |c| whole(&*logs.sources[c]))?;
         for log in &logs {

@@ -145,6 +145,7 @@ impl ProblemSettings for RandomLogistic {
             penalised: self.dim,
             weights: equal_weights(self.agents),
             mixing_time: self.mixing_time,
+            clip: None,
         };
         let problem = Regression::new(parts, LogLoss, sampling, isa)?;
         noise::field(problem, self.noise.as_ref(), sampling, isa, false)

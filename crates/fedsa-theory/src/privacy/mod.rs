@@ -27,6 +27,9 @@ use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::systems::Systems;
 
+/// A result is useful if its error is at most this share of that of zero weights.
+pub const USEFUL: f64 = 0.1;
+
 /// By how much the mean-square error of SCAFFLSA with `rule = "literal"` grows in every round under noise of this variance in each
 /// component of the mean: `s^2 tr(Abar^-1 Abar^-T)`. The sum of the controls is a random walk, and the iterate follows it.
 ///

@@ -14,3 +14,4 @@ pub mod accounting;
 pub mod discrete_gaussian;
 pub mod sensitivity;
 pub mod shares;
+pub mod unit;

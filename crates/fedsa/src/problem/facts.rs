@@ -6,6 +6,7 @@ use super::arrays::Arrays;
 use super::law::{FiniteLaw, NoiseLaw};
 use super::objective::Objective;
 use super::root::Root;
+use crate::privacy::unit::ClippedUnits;
 use crate::problem::linear_operators::LinearOperators;
 use crate::problem::projected::ProjectedBellman;
 use crate::problem::systems::{Moments, Systems};
@@ -103,6 +104,10 @@ pub trait Facts: Send + Sync {
             (own, Some(base)) if same(own, base.systems()) => base.monotone(),
             (own, _) => own.and_then(Monotone::of_systems),
         }
+    }
+    /// How the units of an agent's data are shortened in its linear system, if they are: what privacy of rows and episodes counts on.
+    fn clipped_units(&self, c: usize) -> Option<ClippedUnits> {
+        self.base().filter(|base| same(self.systems(), base.systems()))?.clipped_units(c)
     }
     /// A point near a root of the mean operator, if known: Newton's method restarts there if it fails from 0. It is computed on every call.
     fn near_root(&self) -> Option<Vec<f64>> {

@@ -232,7 +232,8 @@ impl Uplink {
         }
         self.downlink.check_dim(d).map_err(|e| e.inside("downlink.codec"))?;
         self.aggregation.check().map_err(|e| e.inside("uplink"))?;
-        self.grid(Summed { weights: &vec![1.0 / agents as f64; agents], dim: d, exchanges: 1 }).map_err(|e| e.inside("uplink.media"))?;
+        self.grid(Summed { weights: &vec![1.0 / agents as f64; agents], numbers: d, exchanges: 1 })
+            .map_err(|e| e.inside("uplink.media"))?;
         if let Some(sum) = self.secure_sum() {
             let accepted = format!("secure-sum with `least_agents` of at most {agents}, the number of agents");
             require(sum.least_agents <= agents, "uplink.media.least_agents", sum.least_agents, &accepted)?;

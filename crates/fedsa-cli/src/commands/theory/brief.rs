@@ -2,14 +2,14 @@
 //! stable step, and the cost of a target.
 
 use fedsa::method::Drift;
-use fedsa::uplink::stage::secure_sum::Privacy;
 use fedsa_experiment::Plan;
 use fedsa_experiment::numbers::{self, number, rounded_down, thousands, two_digits};
-use fedsa_experiment::theory::{MethodTarget, MethodTheory, PrivacyTheory, ReasonCode, TheoryReport, against, best};
+use fedsa_experiment::theory::{MethodTarget, MethodTheory, ReasonCode, TheoryReport, against, best};
 use fedsa_theory::Accuracy;
 use fedsa_theory::predict::{Limits, Obstacle, Reach, Regime};
 
 use super::page;
+use super::privacy::privacy;
 use super::target::amounts;
 use super::text::{WIDTH, row};
 use crate::commands::count;
@@ -100,7 +100,9 @@ fn block(method: &MethodTheory, plan: &Plan) -> Vec<(&'static str, String)> {
         return vec![("refused", reason.clone())];
     }
     if let Err(reason) = &method.rounds {
-        return without_rounds(method, plan, &reason.text);
+        let mut lines = without_rounds(method, plan, &reason.text);
+        lines.extend(method.privacy.iter().flat_map(privacy).map(|line| ("privacy", line)));
+        return lines;
     }
     let mut lines = vec![("floor", floor(method))];
     lines.extend(method.helps_most().map(|help| ("helps most", help)));
@@ -118,22 +120,6 @@ fn block(method: &MethodTheory, plan: &Plan) -> Vec<(&'static str, String)> {
     }
     lines.extend(method.privacy.iter().flat_map(privacy).map(|line| ("privacy", line)));
     lines.extend(method.target.as_ref().map(|target| ("target", target_text(target))));
-    lines
-}
-
-/// What the privacy of a method's sums spends and leaves, and what would help.
-pub fn privacy(of: &PrivacyTheory) -> Vec<String> {
-    let Privacy { epsilon, delta, rounds, .. } = of.planned;
-    let error = of.mse.as_ref().map_or_else(|reason| reason.text.clone(), |mse| format!("error {}", number(*mse)));
-    let rounds = numbers::rounds(rounds);
-    let mut lines = vec![format!("epsilon {} at delta {} for {}, {rounds}: {error}", number(epsilon), number(delta), of.planned.unit())];
-    if let (Some(needed), Some(zero)) = (&of.needed, of.of_zero) {
-        let help = match needed {
-            Ok(needed) => format!("about {} agents have {}", thousands(needed.agents as f64), number(needed.choice.mse)),
-            Err(reason) => reason.text.clone(),
-        };
-        lines.push(format!("of little use (weights of zero have {}): {help}", number(zero)));
-    }
     lines
 }
 

@@ -16,7 +16,7 @@ use fedsa_theory::work;
 use serde_json::Value as Json;
 
 use super::text::{Page, row, sentence};
-use super::{brief, changes, constants, curvature, stability, statements, target};
+use super::{changes, constants, curvature, privacy, stability, statements, target};
 use crate::commands::count;
 use crate::commands::progress::Predicting;
 
@@ -248,7 +248,7 @@ fn method(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &MethodThe
     }
     accuracy(page, plan, predictor, known, &of);
     speed(page, known);
-    for line in known.privacy.iter().flat_map(brief::privacy) {
+    for line in known.privacy.iter().flat_map(privacy::privacy) {
         page.paragraph(&format!("Privacy: {line}."));
     }
     page.paragraph(&match (&known.target, target) {

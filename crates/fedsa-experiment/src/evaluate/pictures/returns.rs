@@ -214,7 +214,7 @@ mod tests {
 
     fn picture(held: &[Log], theta: f64) -> Option<Chart> {
         let map = FeatureMap::new(&FeatureSpec::Identity { bias: false }, &["s_0".into()], &Ranges::new()).unwrap();
-        match returns(held, &map, TraceRule { gamma: 1.0, lambda: 0.0, ratios: true }, &[theta]).unwrap() {
+        match returns(held, &map, TraceRule { gamma: 1.0, lambda: 0.0, ratios: true, clip: None }, &[theta]).unwrap() {
             Some(Picture::Chart(chart)) => Some(chart),
             _ => None,
         }

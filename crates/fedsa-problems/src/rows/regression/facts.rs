@@ -8,6 +8,7 @@ use crate::index_chain;
 use fedsa::cancel::Cancel;
 use fedsa::linalg;
 use fedsa::parallel;
+use fedsa::privacy::unit::ClippedUnits;
 use fedsa::problem::Problem;
 use fedsa::problem::facts::{Facts, Monotone, least_eigenvalue};
 use fedsa::problem::law::FiniteLaw;
@@ -37,6 +38,9 @@ impl<L: RowLosses> Facts for Regression<L> {
         }
         let source = if L::IS_LINEAR { RootSource::Linear } else { RootSource::Newton };
         Some(self.optimum(cancel).map(|theta| Root { theta, source }).map_err(|why| why.what))
+    }
+    fn clipped_units(&self, c: usize) -> Option<ClippedUnits> {
+        Some(ClippedUnits { clip: self.parts.clip?, rows: self.range(c).len() as u64 })
     }
     fn law(&self, c: usize) -> Option<FiniteLaw<'_>> {
         let (first, n, d) = (self.parts.first[c], self.range(c).len(), self.dim());

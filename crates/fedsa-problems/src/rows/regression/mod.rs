@@ -41,6 +41,7 @@ use crate::rows::dataset::Rows;
 use fedsa::error::Result;
 use fedsa::kernel::Isa;
 use fedsa::parallel;
+use fedsa::privacy::unit::UnitClip;
 use fedsa::problem::Problem;
 use fedsa::problem::facts::Facts;
 use fedsa::problem::objective::Objective;
@@ -70,6 +71,8 @@ pub(crate) struct Parts {
     pub weights: Vec<f64>,
     /// The mixing time of the index along a trajectory.
     pub mixing_time: f64,
+    /// How rows are shortened already, for privacy.
+    pub clip: Option<UnitClip>,
 }
 
 /// Regression with losses L.

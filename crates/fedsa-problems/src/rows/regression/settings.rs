@@ -25,6 +25,8 @@ use crate::{Files, ProblemSettings};
 use crate::{index_chain, lazy_index};
 use fedsa::error::{Error, ErrorCode, Result, quoted, require};
 use fedsa::kernel::Isa;
+use fedsa::linalg;
+use fedsa::privacy::unit::{PrivacyUnit, UnitClip};
 use fedsa::problem::root::MAX_DIM;
 use fedsa::problem::{Field, field};
 use fedsa::sampling::Sampling;
@@ -192,7 +194,7 @@ macro_rules! on_data_sets {
             /// When the sampling cannot be used, or numbers are too large.
             pub fn field_of(&self, train: LabelledRows, weights: Vec<f64>, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
                 let free = usize::from(self.intercept && !self.penalise_intercept);
-                let like = Like { ridge: self.ridge, free, mixing_time: self.mixing_time };
+                let like = Like { ridge: self.ridge, free, mixing_time: self.mixing_time, clip: None };
                 OnData::build(self, train, weights, like, sampling, isa)
             }
 
@@ -300,7 +302,9 @@ on_data_sets! {
     /// The `least-squares` problem: `f_c(theta) = (1/n_c) sum_j (x_j^T theta - y_j)^2 / 2 + ridge/2 ||theta||^2` (\[T\] eq. 2.2).
     LeastSquares {
         /// Maps labels to `[low, high]`.
-        target_range: [f64; 2]
+        target_range: [f64; 2],
+        /// Shortens the part of each row in the sums `(x x^T, x y)`, for privacy of rows.
+        clip: UnitClip
     }
 }
 
@@ -342,13 +346,22 @@ impl OnData for Logistic {
 
 impl OnData for LeastSquares {
     const IS_LINEAR: bool = true;
+    fn check(&self) -> Result<()> {
+        let Some(clip) = self.clip else { return Ok(()) };
+        let what = clip.unit.name();
+        require(clip.unit == PrivacyUnit::Row, "clip.unit", what, "row")?;
+        require(clip.norm > 0.0 && clip.norm.is_finite(), "clip.norm", clip.norm, "a positive norm")
+    }
     fn family(&self) -> ModelFamily {
         ModelFamily::Gaussian
     }
     fn build(&self, train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
-        let LabelledRows { rows, first, targets, .. } = train;
+        let LabelledRows { mut rows, first, mut targets, .. } = train;
+        if let Some(clip) = self.clip {
+            shorten(&mut rows, &mut targets, clip);
+        }
         let residuals = targets.into_iter().map(|y| -y).collect();
-        build(SquaredLoss, (rows, first, residuals), weights, like, sampling, isa)
+        build(SquaredLoss, (rows, first, residuals), weights, Like { clip: self.clip, ..like }, sampling, isa)
     }
 }
 
@@ -443,6 +456,8 @@ struct Like {
     /// The number of last columns without the ridge.
     free: usize,
     mixing_time: f64,
+    /// How rows are shortened already.
+    clip: Option<UnitClip>,
 }
 
 /// Regression with these losses on prepared rows, with `offsets` added to their products.
@@ -454,21 +469,39 @@ fn build(
     sampling: Sampling,
     isa: Isa,
 ) -> Result<Arc<dyn Field>> {
-    let Like { ridge, free, mixing_time } = like;
+    let Like { ridge, free, mixing_time, clip } = like;
     let penalised = rows.columns() - free;
-    let parts = Parts { rows, first, offsets, ridge, penalised, weights, mixing_time };
+    let parts = Parts { rows, first, offsets, ridge, penalised, weights, mixing_time, clip };
     // Single agents may be singular.
     field(Regression::new(parts, losses, sampling, isa)?, sampling, isa, true)
 }
 
 /// Multiplies rows by their labels, -1 or 1.
 fn times_labels(rows: &mut Rows, labels: &[f64]) {
-    let flip = |row: &mut [f64]| row.iter_mut().for_each(|x| *x = -*x);
-    match rows {
-        Rows::Dense { d, values } => values.chunks_mut(*d).zip(labels).filter(|(_, y)| **y < 0.0).for_each(|(row, _)| flip(row)),
-        Rows::Sparse { starts, value, .. } => {
-            starts.windows(2).zip(labels).filter(|(_, y)| **y < 0.0).for_each(|(at, _)| flip(&mut value[at[0]..at[1]]));
+    each_row(rows, labels, |row, y| {
+        if *y < 0.0 {
+            row.iter_mut().for_each(|x| *x = -*x)
         }
+    });
+}
+
+/// Shortens the part `(x x^T, x y)` of each row, of norm `|x| |(x, y)|`: by w, with rows and targets times the root of w.
+fn shorten(rows: &mut Rows, targets: &mut [f64], clip: UnitClip) {
+    each_row(rows, targets, |row, y| {
+        let size = linalg::norm_sq(row);
+        let factor = clip.factor((size * (size + *y * *y)).sqrt()).sqrt();
+        if factor < 1.0 {
+            row.iter_mut().for_each(|x| *x *= factor);
+            *y *= factor;
+        }
+    });
+}
+
+/// Calls `f` with the stored numbers of each row and its element of `of`.
+fn each_row<T>(rows: &mut Rows, of: impl IntoIterator<Item = T>, f: impl Fn(&mut [f64], T)) {
+    match rows {
+        Rows::Dense { d, values } => values.chunks_mut(*d).zip(of).for_each(|(row, y)| f(row, y)),
+        Rows::Sparse { starts, value, .. } => starts.windows(2).zip(of).for_each(|(at, y)| f(&mut value[at[0]..at[1]], y)),
     }
 }
 

@@ -32,7 +32,7 @@ fn parts<L: Loss>(d: usize, sparse: bool, ridge: f64, penalised: usize) -> Parts
     let rows = Rows::Dense { d, values };
     let offsets = (0..if <L as Loss>::IS_LINEAR { n } else { 0 }).map(|_| s.normal()).collect();
     let rows = if sparse { rows.to_sparse() } else { rows };
-    Parts { rows, first: vec![0, 7, 19, 49], offsets, ridge, penalised, weights: vec![0.5, 0.2, 0.3], mixing_time: 1.0 }
+    Parts { rows, first: vec![0, 7, 19, 49], offsets, ridge, penalised, weights: vec![0.5, 0.2, 0.3], mixing_time: 1.0, clip: None }
 }
 
 fn problem<L: Loss>(d: usize, sparse: bool, ridge: f64, penalised: usize) -> Regression<L> {
@@ -362,6 +362,7 @@ fn losses_without_a_minimum_have_no_root() {
         penalised: d,
         weights: equal_weights(1),
         mixing_time: 1.0,
+        clip: None,
     };
     let plain = |parts: Parts| Parts { offsets: Vec::new(), ..parts };
     // The second column is twice the first.
@@ -471,8 +472,16 @@ fn agents_decide_alone_as_they_do_beside_others() {
             let at = starts[own.start]..starts[own.end];
             let starts: Vec<usize> = starts[own.start..=own.end].iter().map(|start| start - at.start).collect();
             let rows = Rows::Sparse { d, starts, index: index[at.clone()].to_vec(), value: value[at].to_vec() };
-            let parts =
-                Parts { rows, first: vec![0, own.len()], offsets: Vec::new(), ridge, penalised, weights: vec![1.0], mixing_time: 1.0 };
+            let parts = Parts {
+                rows,
+                first: vec![0, own.len()],
+                offsets: Vec::new(),
+                ridge,
+                penalised,
+                weights: vec![1.0],
+                mixing_time: 1.0,
+                clip: None,
+            };
             let alone = Regression::new(parts, LogLoss, Sampling::default(), Isa::best()).unwrap();
             assert!(alone.units.is_some() && all(&alone, 0) == all(&three, c), "d = {d}, agent {c}");
         }

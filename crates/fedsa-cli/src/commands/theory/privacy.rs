@@ -1,0 +1,22 @@
+//! The privacy of a method's sums, in lines.
+
+use fedsa::uplink::stage::secure_sum::Privacy;
+use fedsa_experiment::numbers::{self, number, thousands};
+use fedsa_experiment::theory::PrivacyTheory;
+
+/// What the privacy of a method's sums spends and leaves, and what would help.
+pub fn privacy(of: &PrivacyTheory) -> Vec<String> {
+    let Privacy { epsilon, delta, rounds, .. } = of.planned;
+    let error = of.mse.as_ref().map_or_else(|reason| reason.text.clone(), |mse| format!("error {}", number(*mse)));
+    let rounds = numbers::rounds(rounds);
+    let mut lines =
+        vec![format!("epsilon {} at delta {} for {}, {rounds}: {error}", number(epsilon), number(delta), of.planned.protected())];
+    if let (Some(needed), Some(zero)) = (&of.needed, of.of_zero) {
+        let help = match needed {
+            Ok(needed) => format!("about {} {} have {}", thousands(needed.count as f64), of.counted(), number(needed.mse)),
+            Err(reason) => reason.text.clone(),
+        };
+        lines.push(format!("of little use (weights of zero have {}): {help}", number(zero)));
+    }
+    lines
+}
