@@ -68,10 +68,10 @@ fn check_private(settings: &dyn MethodSettings, protocol: &Protocol, uplink: &Up
         }
         return if privacy.rounds == 1 { Ok(()) } else { refused("several releases of the same sums", "`rounds = 1`") };
     }
-    if !wants.all(|want| [Part::Direction, Part::Operator].contains(&want.part)) {
+    if !wants.all(|want| [Part::Direction, Part::Operator, Part::System].contains(&want.part)) {
         return refused(
-            "the method sends more than directions and operators",
-            "fedlsa, fedtd, scafflsa, fedhsa or another first-order method",
+            "the method sends more than directions, operators and systems",
+            "fedlsa, fedtd, scafflsa, fedhsa, another first-order method, or lstd",
         );
     }
     if uplink.error_feedback {

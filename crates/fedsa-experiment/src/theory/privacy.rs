@@ -3,6 +3,7 @@
 use fedsa::error::{Error, Result};
 use fedsa::federation::Federation;
 use fedsa::linalg;
+use fedsa::method::Drift;
 use fedsa::privacy::unit::PrivacyUnit;
 use fedsa::problem::systems::System;
 use fedsa::uplink::stage::secure_sum::Privacy;
@@ -15,14 +16,14 @@ use super::reason::KnownOrReason;
 use crate::plan::ResolvedStart;
 use crate::{Plan, Predictor};
 
-/// The sums of LSTD with their noise.
-fn one_release(plan: &Plan, cell: usize) -> Result<OneRelease> {
+/// The mean of LSTD's sums over all rounds with its noise.
+fn one_release(plan: &Plan, cell: usize, rounds: u64) -> Result<OneRelease> {
     let (field, of) = (plan.field(cell), &plan.cells[cell]);
     let none = || Error::not_known("", "linear systems are not known here", "a problem with few components");
     let System { a, b } = field.systems().ok_or_else(none)?.mean();
     let start = vec![0.0; field.dim()];
     let grid = Federation::new(&*of.method.settings, &of.uplink, field.weights(), 0, start)?.grid();
-    let noise = grid.map_or(0.0, |grid| grid.noise_variance(field.agents())).sqrt();
+    let noise = (grid.map_or(0.0, |grid| grid.noise_variance(field.agents())) / rounds as f64).sqrt();
     Ok(OneRelease { a, b, kind: MatrixNoise::Independent, matrix_noise: noise, vector_noise: noise })
 }
 
@@ -63,9 +64,9 @@ impl PrivacyTheory {
             ResolvedStart::Fixed(theta) => &theta[..],
             ResolvedStart::Normal => &zero,
         };
-        let mse = allowance.compute("the error of private rounds", 0.5, || match planned.rows {
-            None => Ok(forecast.curve(start, &InitialControls::Zero, &[planned.rounds])?.first().map_or(f64::NAN, |point| point.mse())),
-            Some(_) => Ok(one_release(plan, cell)?.error(0.0)?.mse()),
+        let mse = allowance.compute("the error of private rounds", 0.5, || match forecast.shape().drift {
+            Drift::NoSteps => Ok(one_release(plan, cell, planned.rounds)?.error(0.0)?.mse()),
+            _ => Ok(forecast.curve(start, &InitialControls::Zero, &[planned.rounds])?.first().map_or(f64::NAN, |point| point.mse())),
         });
         let wanted = USEFUL * of_zero.unwrap_or(f64::INFINITY);
         let is_useless = mse.as_ref().is_ok_and(|mse| *mse > wanted);
