@@ -1,16 +1,19 @@
 //! Privacy of rows: LSTD and least squares from sums that are released once.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use fedsa::cancel::Cancel;
 use fedsa::error::Error;
+use fedsa::kernel::Isa;
+use fedsa::problem::systems::System;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::run::{Job, RunOutcome};
 use fedsa_experiment::theory::{TheorySettings, theory};
-use fedsa_experiment::{RunSettings, Unobserved};
+use fedsa_experiment::{Plan, RunSettings, Unobserved};
 use serde_json::Value as Json;
 
-use crate::deployment::{agent_of, file, made};
+use crate::deployment::{agent_of, file, made, settings};
 
 const AGENTS: usize = 4;
 const EACH: usize = 500;
@@ -137,10 +140,10 @@ fn no_row_changes_the_sums_by_more_than_its_share() {
         let lines: String =
             (0..40).map(|i| format!("{},{},{}\n", (i as f64).sin(), (1.7 * i as f64).cos(), (0.3 * i as f64).sin())).collect();
         let path = file(folder.path(), "one.csv", &format!("a,b,y\n{lines}{last}\n"));
-        let text = text(&problem(&[path], false, "{ unit = \"row\", norm = 0.7 }"), "unit = \"row\", rows = 41", 1);
-        let deployment = Experiment::read(Document::parse("t.toml", &text).unwrap()).unwrap();
-        let plan = fedsa_experiment::Plan::new(deployment, Path::new(""), fedsa::kernel::Isa::best(), &Default::default()).unwrap();
-        let fedsa::problem::systems::System { a, b } = plan.field(0).systems().unwrap().mean();
+        let problem = problem(&[path], false, "{ unit = \"row\", norm = 0.7 }");
+        let text = settings(&problem, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 1);
+        let plan = Plan::new(experiment(&text).unwrap(), Path::new(""), Isa::best(), &HashMap::new()).unwrap();
+        let System { a, b } = plan.field(0).systems().unwrap().mean();
         (0..2).flat_map(|i| (0..2).map(move |j| (i, j))).map(|(i, j)| a[(i, j)]).chain(b).collect::<Vec<f64>>()
     };
     let without = system("0,0,0");

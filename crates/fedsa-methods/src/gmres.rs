@@ -12,7 +12,8 @@
 //! and Schultz (1986).
 //!
 //! A product is used only if it includes all agents: over links that lose messages, a round with a loss is repeated. Links that alter
-//! messages are refused, because every round would then multiply by another matrix.
+//! messages are refused, because every round would then multiply by another matrix. The rounding of secure sums is small enough: each restart
+//! computes the residual anew.
 
 use fedsa::error::{Error, Result, require};
 use fedsa::kernel::dot;
@@ -54,9 +55,13 @@ impl MethodSettings for Gmres {
     }
 
     fn check_link(&self, link: &LinkFacts) -> Result<()> {
-        if link.is_altered || link.is_downlink_lossy || link.is_sum_only {
+        if (link.is_altered || link.is_sum_only) && !link.is_fine_sum || link.is_downlink_lossy {
             let what = "the method builds a Krylov space of one matrix, and this link alters products in every round";
-            return Err(Error::new("uplink", what, "a link that delivers messages unaltered, or lstd or a first-order method"));
+            return Err(Error::new(
+                "uplink",
+                what,
+                "a link that delivers messages unaltered, secure-sum with 40 bits or more, or lstd or a first-order method",
+            ));
         }
         Ok(())
     }

@@ -398,3 +398,22 @@ fn methods_whose_messages_are_not_private_are_refused() {
         assert_eq!(refusal(kind, settings), "");
     }
 }
+
+/// Products are rounded to a fine grid, and each restart computes the residual anew: GMRES ends at the root.
+#[test]
+fn gmres_solves_over_a_fine_grid() {
+    let field = systems();
+    let root = field.root().unwrap().to_vec();
+    let mut world = World::new(&field, "gmres", "{}", &secure(r#", "bits": 50"#));
+    // Three products, a residual, and products once more; in one round an answer is missing.
+    for round in 0..10 {
+        world.round(|_, c| round != 2 || c > 0);
+    }
+    let theta = world.server.coordinator().output();
+    let error = theta.iter().zip(&root).map(|(x, y)| (x - y).powi(2)).sum::<f64>().sqrt();
+    assert!(error < 1e-11, "{error}");
+    let refused =
+        |more: &str| Federation::new(&*method("gmres", "{}"), &secure(more), field.weights().to_vec(), SEED, vec![0.0; 3]).is_err();
+    let with_noise = r#", "bits": 50, "privacy": {"epsilon": 1.0, "delta": 1e-6, "rounds": 9}"#;
+    assert!(refused(r#", "bits": 32"#) && refused(with_noise));
+}

@@ -195,7 +195,7 @@ impl Deployment {
         const AGENTS: usize = 2;
         let setting = Setting { seed: 0, weights: &[0.5; AGENTS], start: vec![0.0; 2], link: self.uplink.facts(), is_accelerated: false };
         let sends = self.method.protocol(&setting).measures_iterates();
-        sends && self.method.shape().participants.is_none() && self.uplink.shows_means()
+        sends && self.method.shape().participants.is_none() && self.uplink.facts().shows_means()
     }
 
     /// Refuses targets that the server cannot measure.

@@ -354,9 +354,11 @@ mod tests {
                 let own: Vec<f64> = own.chain(means.system.b.iter().copied()).collect();
                 let want = slow(&log, &map, rule);
                 assert!(own.iter().zip(&want).all(|(x, y)| (x - y).abs() < 1e-12 * norm.min(30.0)), "{unit:?} {lambda} {norm}");
-                // Without a limit nothing changes.
+                // The least norm shortens, and the largest changes nothing.
                 let free = Means::of(&log, &map, TraceRule { clip: None, ..rule }, 1).unwrap();
-                assert_eq!(norm > 1e5, (&free.system.a - &means.system.a).norm_l2() < 1e-9);
+                let moved = (&free.system.a - &means.system.a).norm_l2();
+                assert!(norm > 0.5 || moved > 0.1, "{moved}");
+                assert!(norm < 1e6 || moved < 1e-12, "{moved}");
             }
         }
     }

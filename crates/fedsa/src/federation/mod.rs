@@ -16,7 +16,6 @@ use crate::error::{Error, Result, require};
 use crate::linalg::norm_sq;
 use crate::local::Client;
 use crate::method::{ControlRule, MethodSettings, MissingUpdate, Needs, Setting, check_link};
-use crate::privacy::unit::PrivacyUnit;
 use crate::problem::Field;
 use crate::protocol::{Masks, Protocol};
 use crate::record::OutputRule;
@@ -328,22 +327,6 @@ impl Federation {
     pub(crate) fn check_field(&self, field: &dyn Field) -> Result<()> {
         require(field.dim() == self.dim(), "start", format!("{} components", self.dim()), &format!("{} components", field.dim()))?;
         check_needs(&*self.method, field)
-    }
-
-    /// Checks that the data of agent `place` of a field, which is `agent` of the federation, are clipped as the privacy of rows counts on.
-    ///
-    /// # Errors
-    /// When they are not.
-    pub(crate) fn check_units(&self, field: &dyn Field, place: usize, agent: usize) -> Result<()> {
-        let Some(sum) = self.uplink.secure_sum() else { return Ok(()) };
-        let Some(privacy) = sum.privacy.filter(|privacy| privacy.unit != PrivacyUnit::Agent) else { return Ok(()) };
-        let clipped = field.facts().clipped_units(place);
-        let Some(units) = clipped.filter(|units| units.clip.unit == privacy.unit && units.clip.norm <= sum.bound) else {
-            let what = format!("{}, and the problem does not shorten it to the norm {}", privacy.unit.name(), sum.bound);
-            let help = "the same unit and at most `bound` as norm in `clip` of the problem, which is logs or least-squares";
-            return Err(Error::new("uplink.media.privacy.unit", what, help));
-        };
-        privacy.check_rows(self.weights[agent], units.rows)
     }
 
     /// The hash of all settings. Messages contain it, and a node refuses messages of another federation.

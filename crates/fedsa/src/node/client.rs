@@ -115,7 +115,7 @@ impl ClientNode {
         require(agent < agents, "agent", agent, &format!("below the number of agents, {agents}"))?;
         require(place < field.agents(), "place", place, &format!("below the number of agents in the data, {}", field.agents()))?;
         federation.check_field(&*field)?;
-        federation.check_units(&*field, place, agent)?;
+        federation.uplink().check_units(federation.weights()[agent], field.facts().clipped_units(place))?;
         let (client, protocol) = federation.client()?;
         let mut memory = vec![Chunk::default(); stride(&*client, d)];
         if let Some(controls) = client.copied_controls() {

@@ -111,7 +111,7 @@ impl Run {
         let accepted = format!("{agents} weights, one for each agent of the data");
         crate::error::require(federation.agents() == agents, "weights", format!("{} weights", federation.agents()), &accepted)?;
         federation.check_field(&*field)?;
-        (0..field.agents()).try_for_each(|c| federation.check_units(&*field, c, c))?;
+        federation.uplink().check_all_units(&*field)?;
         let (client, protocol) = federation.client()?;
         let alone: Vec<Box<dyn Agent>> = client.facts().agents.map_or_else(Vec::new, |make| (0..agents).map(make).collect());
         let chain_len = field.chain_len();

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result, require};
 use crate::message::{Envelope, Message};
+use crate::privacy::unit::{ClippedUnits, PrivacyUnit};
+use crate::problem::Field;
 use crate::random::{ALL, Key, Purpose, Stream};
 use crate::secure::SumGrid;
 pub(crate) use agent_end::{AgentEnd, Answer};
@@ -71,6 +73,8 @@ pub struct LinkFacts {
     pub stale: Option<u64>,
     /// Answers arrive late (push), by at most this many rounds.
     pub late: Option<u64>,
+    /// Sums are altered by the rounding of a fine grid (secure sums of 40 bits or more, without noise) and by nothing else.
+    pub is_fine_sum: bool,
     /// The server takes a mean other than the weighted one.
     pub is_robust: bool,
     /// The downlink alters the server's messages.
@@ -84,6 +88,12 @@ impl LinkFacts {
     pub fn changes_messages(&self) -> bool {
         self.is_altered || self.is_lost || self.is_downlink_lossy
     }
+
+    /// Whether the server gets the mean of what all agents send, but for the rounding of a fine grid of secure sums.
+    pub fn shows_means(&self) -> bool {
+        let is_fine = self.is_fine_sum;
+        *self == Self { is_altered: is_fine, is_sum_only: is_fine, is_fine_sum: is_fine, ..Self::default() }
+    }
 }
 
 impl Uplink {
@@ -96,6 +106,7 @@ impl Uplink {
             is_analogue: self.acts().any(|act| matches!(act, Act::AddsUp { .. })),
             stale: self.pull().map(|pull| pull.delay.max()),
             late: self.late().map(Delay::max),
+            is_fine_sum: self.secure_sum().is_some_and(SecureSum::is_fine) && !self.alters_vectors() && self.budget().is_none(),
             is_robust: !self.aggregation.is_mean(),
             is_downlink_lossy: !self.downlink.is_exact(),
             has_budget: self.budget().is_some(),
@@ -150,6 +161,31 @@ impl Uplink {
         self.secure_sum().map_or(0, |sum| sum.least_agents)
     }
 
+    /// Checks that an agent's data are shortened as the privacy of rows or episodes counts on.
+    ///
+    /// # Errors
+    /// When they are not.
+    pub(crate) fn check_units(&self, weight: f64, units: Option<ClippedUnits>) -> Result<()> {
+        let Some(sum) = self.secure_sum() else { return Ok(()) };
+        let Some(privacy) = sum.privacy.filter(|privacy| privacy.unit != PrivacyUnit::Agent) else { return Ok(()) };
+        let Some(units) = units.filter(|units| units.clip.unit == privacy.unit && units.clip.norm <= sum.bound) else {
+            let what = format!("{}, and the problem does not shorten it to the norm {}", privacy.unit.name(), sum.bound);
+            let help = "the same unit and at most `bound` as norm in `clip` of the problem, which is logs or least-squares";
+            return Err(Error::new("uplink.media.privacy.unit", what, help));
+        };
+        privacy.check_rows(weight, units.rows)
+    }
+
+    /// The same for all agents of a field, unless their data are elsewhere.
+    ///
+    /// # Errors
+    /// When data are not shortened so.
+    pub fn check_all_units(&self, field: &dyn Field) -> Result<()> {
+        let facts = field.facts();
+        let mut all = field.weights().iter().enumerate();
+        if facts.is_elsewhere() { Ok(()) } else { all.try_for_each(|(c, p)| self.check_units(*p, facts.clipped_units(c))) }
+    }
+
     /// The grid of secure sums.
     ///
     /// # Errors
@@ -166,13 +202,6 @@ impl Uplink {
     /// Whether messages arrive at once and unaltered, and the server takes their mean. No bytes need then be produced.
     pub fn is_clear(&self) -> bool {
         self.facts() == LinkFacts::default()
-    }
-
-    /// Whether the server gets the mean of what all agents send, but for the rounding of a fine grid of secure sums.
-    pub fn shows_means(&self) -> bool {
-        let is_fine = self.secure_sum().is_some_and(|sum| sum.bits >= 40) && !self.alters_vectors();
-        let facts = self.facts();
-        facts == LinkFacts::default() || is_fine && facts == LinkFacts { is_altered: true, is_sum_only: true, ..LinkFacts::default() }
     }
 
     /// Whether agents' vectors of `d` components all arrive at once and unaltered; `encodes` as for [`Uplink::check`]. A bit budget alters

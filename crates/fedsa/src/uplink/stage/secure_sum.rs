@@ -155,6 +155,11 @@ impl SecureSum {
         Self { bound, bits: default_bits(), least_agents: default_least_agents(), privacy: None }
     }
 
+    /// Whether the rounding of sums is far below what a method can notice.
+    pub(crate) fn is_fine(&self) -> bool {
+        self.bits >= 40 && self.privacy.is_none()
+    }
+
     /// Checks ranges.
     ///
     /// # Errors
