@@ -13,7 +13,8 @@
 //!
 //! A product is used only if it includes all agents: over links that lose messages, a round with a loss is repeated. Links that alter
 //! messages are refused, because every round would then multiply by another matrix. The rounding of secure sums is small enough: each restart
-//! computes the residual anew.
+//! computes the residual anew. Their `least_agents` should then be the number of agents: agents refuse to unmask a sum of all after one
+//! without some of them.
 
 use fedsa::error::{Error, Result, require};
 use fedsa::kernel::dot;

@@ -391,7 +391,6 @@ fn methods_whose_messages_are_not_private_are_refused() {
         federation.err().map(|e| e.to_string()).unwrap_or_default()
     };
     assert!(refusal("newton", "{}").contains("more than directions"), "{}", refusal("newton", "{}"));
-    assert!(refusal("lstd", "{}").contains("more than directions"));
     let literal = r#"{"step_size": 0.1, "local_steps": 4, "rule": "literal"}"#;
     assert!(refusal("scafflsa", literal).contains("noise of others"), "{}", refusal("scafflsa", literal));
     for (kind, settings) in [FEDLSA, ("scafflsa", FEDLSA.1), ("fedhsa", FEDLSA.1)] {
@@ -404,7 +403,8 @@ fn methods_whose_messages_are_not_private_are_refused() {
 fn gmres_solves_over_a_fine_grid() {
     let field = systems();
     let root = field.root().unwrap().to_vec();
-    let mut world = World::new(&field, "gmres", "{}", &secure(r#", "bits": 50"#));
+    // A product without an agent is of no use, and no sum over fewer agents may be unmasked before that of all.
+    let mut world = World::new(&field, "gmres", "{}", &secure(r#", "bits": 50, "least_agents": 5"#));
     // Three products, a residual, and products once more; in one round an answer is missing.
     for round in 0..10 {
         world.round(|_, c| round != 2 || c > 0);

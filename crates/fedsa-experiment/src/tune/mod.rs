@@ -300,7 +300,10 @@ impl Tuning {
     pub fn search(&self, control: &mut TuneControl<'_>) -> Result<Searched, Error> {
         (control.began)(&Began { what: format!("theory of {}", self.families().join("; ")), spent: 0.0 });
         match self.options.epsilon {
-            Some(_) => Ok(Searched::Done(Box::new(self.search_private()?))),
+            Some(_) => match self.search_private(control.cancel) {
+                Err(e) if e.kind() == ErrorKind::Cancelled => Ok(Searched::Interrupted),
+                tuned => Ok(Searched::Done(Box::new(tuned?))),
+            },
             None => self.search_target(control),
         }
     }

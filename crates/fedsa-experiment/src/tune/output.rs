@@ -475,7 +475,7 @@ impl Tuning {
 
 impl Tuned {
     /// Whether the budget or the time limit ended the search early.
-    fn is_cut(&self) -> bool {
+    pub(super) fn is_cut(&self) -> bool {
         self.pilots.exhausted || self.found.is_cut
     }
 }

@@ -8,9 +8,8 @@ use fedsa_experiment::theory::PrivacyTheory;
 pub fn privacy(of: &PrivacyTheory) -> Vec<String> {
     let Privacy { epsilon, delta, rounds, .. } = of.planned;
     let error = of.mse.as_ref().map_or_else(|reason| reason.text.clone(), |mse| format!("error {}", number(*mse)));
-    let rounds = numbers::rounds(rounds);
-    let mut lines =
-        vec![format!("epsilon {} at delta {} for {}, {rounds}: {error}", number(epsilon), number(delta), of.planned.protected())];
+    let (rounds, unit) = (numbers::rounds(rounds), of.planned.unit.name());
+    let mut lines = vec![format!("{error} after {rounds}; epsilon {}, delta {} for {unit}", number(epsilon), number(delta))];
     if let (Some(needed), Some(zero)) = (&of.needed, of.of_zero) {
         let help = match needed {
             Ok(needed) => format!("about {} {} have {}", thousands(needed.count as f64), of.counted(), number(needed.mse)),
