@@ -10,6 +10,7 @@ use fedsa::problem::systems::System;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::run::{Job, RunOutcome};
 use fedsa_experiment::theory::{TheorySettings, theory};
+use fedsa_experiment::tune::{TuneOutcome, TuneSettings, tune};
 use fedsa_experiment::{Plan, RunSettings, Unobserved};
 use serde_json::Value as Json;
 
@@ -128,6 +129,13 @@ fn what_would_not_be_private_is_refused() {
     assert!(errors(&newton).unwrap_err().what.contains("more than sums over rows"));
     let twice = text(&problem(&rows, false, clip), "unit = \"row\", rows = 2000", 1).replace("rounds = 1, ", "rounds = 2, ");
     assert!(errors(&twice).unwrap_err().what.contains("several releases"));
+    for more in ["standardise = true", "ridge = 0.1", "target_range = [-1.0, 1.0]"] {
+        let of_all = problem(&rows, false, clip).replace("clip =", &format!("{more}, clip ="));
+        let key = of(&of_all, "unit = \"row\", rows = 2000").unwrap();
+        assert!(key.starts_with("problem.") && more.starts_with(&key[8..]), "{more}: {key}");
+    }
+    let ranges = problem(&logs, true, clip).replace("kind = \"identity\", bias = true", "kind = \"fourier\", order = 1");
+    assert_eq!(of(&ranges, "unit = \"row\", rows = 2000").unwrap(), "problem.ranges");
     let traces = problem(&logs, true, clip).replace("gamma = 0.5", "gamma = 0.5, lambda = 0.5");
     assert!(of(&traces, "unit = \"row\", rows = 2000").unwrap().ends_with("clip.unit"));
 }
@@ -147,7 +155,7 @@ fn no_row_changes_the_sums_by_more_than_its_share() {
         (0..2).flat_map(|i| (0..2).map(move |j| (i, j))).map(|(i, j)| a[(i, j)]).chain(b).collect::<Vec<f64>>()
     };
     let without = system("0,0,0");
-    for last in ["1,2,3", "-1e6,1e6,5", "0.1,0.2,-0.1", "1e-3,2,1e8"] {
+    for last in ["1,2,3", "-1e6,1e6,5", "0.1,0.2,-0.1", "1e-3,2,1e8", "1e-170,0,1e300"] {
         let norm = system(last).iter().zip(&without).map(|(x, y)| (x - y).powi(2)).sum::<f64>().sqrt();
         assert!(norm <= 0.7 / 41.0 * (1.0 + 1e-12), "{last}: {norm}");
         assert!(last.starts_with("0.1") || norm > 0.999 * 0.7 / 41.0, "{last}: {norm}, so that the bound is tight");
@@ -174,4 +182,34 @@ fn agents_of_a_federation_check_their_rows() {
             assert_eq!(joined.is_ok(), is_possible, "{rows}: {:?}", joined.err());
         }
     }
+}
+
+/// The answer's file has the error that the search found, and no neighbour of its settings has a smaller one.
+#[test]
+fn a_tuning_under_a_budget_has_the_least_error_near_it() {
+    let media =
+        "[{ kind = \"secure-sum\", bound = 2.0, bits = 44, least_agents = 160, privacy = { epsilon = 5.0, delta = 1e-6, rounds = 3 } }]";
+    let text = format!(
+        "id = \"t\"\ntitle = \"t\"\nproblem = {{ kind = \"linear\", agents = 200, dim = 2 }}\nsampling = {{ kind = \"mean\" }}\n\
+         method = [{{ kind = \"fedlsa\", step_size = 0.1, local_steps = 2, uplink = {{ media = {media} }} }}]\n[run]\nrounds = 3\nseeds = 1\n"
+    );
+    let settings = TuneSettings { epsilon: Some(1.0), methods: vec!["fedlsa".into()], ..TuneSettings::default() };
+    let run = RunSettings::default();
+    let outcome = tune(&experiment(&text).unwrap(), &settings, &run, &mut |_| (), &Cancel::never()).unwrap();
+    let TuneOutcome::Done(answer) = outcome else { unreachable!() };
+    let files = answer.tuning.files(&answer.tuned).unwrap();
+    let file = String::from_utf8(files[0].1.clone()).unwrap();
+    let mse = |text: &str| predicted(text)["mse"].as_f64().unwrap();
+    let own = mse(&file);
+    assert!((own / answer.tuned.hit.mse - 1.0).abs() < 1e-3 && predicted(&file)["epsilon"] == 1.0, "{own} {}", answer.tuned.hit.mse);
+    let (step, rounds) = (answer.tuned.choice.step_size, answer.tuned.hit.rounds);
+    for other in [0.8 * step, 1.25 * step] {
+        let other = file.replace(&format!("step_size = {step}"), &format!("step_size = {other}"));
+        assert!(other != file && mse(&other) > own * (1.0 - 1e-3), "{other}");
+    }
+    let longer = file.replace(&format!("rounds = {rounds}"), &format!("rounds = {}", rounds + 1));
+    assert!(longer != file && mse(&longer) > own * (1.0 - 1e-3));
+    assert!(answer.tuning.report(&answer.tuned)[0].contains("epsilon = 1"));
+    let plain = experiment(&text.replace(", privacy = { epsilon = 5.0, delta = 1e-6, rounds = 3 }", "")).unwrap();
+    assert_eq!(tune(&plain, &settings, &run, &mut |_| (), &Cancel::never()).err().unwrap().key, "epsilon");
 }

@@ -135,13 +135,23 @@ pub fn symmetric_norm_sq(a: &Mat<f64>) -> f64 {
 
 /// Shortens a vector that is longer than a norm to it: `x min(1, norm / ||x||)`.
 pub fn shorten(x: &mut [f64], norm: f64) {
-    // In units of the largest component, whose squares do not overflow.
-    let unit = x.iter().fold(0.0, |unit: f64, x| unit.max(x.abs()));
-    let length = x.iter().map(|x| (x / unit).powi(2)).sum::<f64>().sqrt();
+    let (unit, length) = length(x);
     let factor = norm / unit / length;
     if factor < 1.0 {
         x.iter_mut().for_each(|x| *x *= factor);
     }
+}
+
+/// The largest absolute component of x, and the norm in units of it: squares of components neither overflow nor underflow.
+fn length(x: &[f64]) -> (f64, f64) {
+    let unit = x.iter().fold(0.0, |unit: f64, x| unit.max(x.abs()));
+    (unit, x.iter().map(|x| (x / unit).powi(2)).sum::<f64>().sqrt())
+}
+
+/// `||x||`, also of numbers whose squares overflow or underflow.
+pub fn norm(x: &[f64]) -> f64 {
+    let (unit, length) = length(x);
+    if unit == 0.0 { 0.0 } else { unit * length }
 }
 
 /// `2^n`, exact; n is the exponent of a normal number.

@@ -417,3 +417,41 @@ fn gmres_solves_over_a_fine_grid() {
     let with_noise = r#", "bits": 50, "privacy": {"epsilon": 1.0, "delta": 1e-6, "rounds": 9}"#;
     assert!(refused(r#", "bits": 32"#) && refused(with_noise));
 }
+
+/// An agent with a row less sends another vector, which is rounded as well: a component of each rounding moves by half a step.
+#[test]
+fn the_privacy_of_rows_counts_both_roundings() {
+    let weights = [0.25; 4];
+    for (relation, factor) in [("removed", 1.0), ("replaced", 2.0)] {
+        let more = format!(
+            r#", "bits": 20, "privacy": {{"epsilon": 1.0, "delta": 1e-6, "rounds": 1, "unit": "row", "rows": 20000, "relation": "{relation}"}}"#
+        );
+        let grid = secure(&more).grid(Summed { weights: &weights, numbers: 30, exchanges: 1 }).unwrap().unwrap();
+        let steps = factor * 20.0 / 20000.0 * 2f64.powi(grid.scale()) + 30f64.sqrt();
+        let rho = fedsa::privacy::accounting::rho(1.0, 1e-6).unwrap();
+        // Three honest agents of four.
+        let want = steps * steps / (2.0 * rho) * 4.0 / 3.0 * 2f64.powi(-2 * grid.scale());
+        assert!((grid.noise_variance(4) / want - 1.0).abs() < 1e-6, "{relation}: {} {want}", grid.noise_variance(4));
+    }
+}
+
+#[test]
+fn masks_outside_the_rounds_hide_one_answer_only() {
+    let field = systems();
+    let mut world = World::new(&field, FEDLSA.0, FEDLSA.1, &secure(""));
+    world.round(|_, _| true);
+    let node = &mut world.nodes[0];
+    let first = node.mask_sums(b"first", &[1.0, 2.0]).unwrap();
+    let state = node.save();
+    node.restore(&state).unwrap();
+    assert_eq!(node.mask_sums(b"first", &[1.5, 2.0]).unwrap(), first, "other numbers with the same masks would show the difference");
+    assert!(node.unmask_sums(b"second").is_err(), "the seed of another question");
+    node.unmask_sums(b"first").unwrap();
+    assert_ne!(node.mask_sums(b"second", &[1.0, 2.0]).unwrap(), first);
+    assert!(node.mask_sums(b"first", &[1.5, 2.0]).is_err() && node.unmask_sums(b"first").is_err(), "a sum that was unmasked");
+    // The last round was without agent 4: the sum of all might tell its numbers.
+    world.round(|_, c| c < 4);
+    let node = &mut world.nodes[0];
+    node.mask_sums(b"third", &[1.0]).unwrap();
+    assert!(node.unmask_sums(b"third").unwrap_err().to_string().contains("agent 4"));
+}

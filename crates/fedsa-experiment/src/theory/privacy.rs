@@ -22,8 +22,8 @@ fn one_release(plan: &Plan, cell: usize, rounds: u64) -> Result<OneRelease> {
     let none = || Error::not_known("", "linear systems are not known here", "a problem with few components");
     let System { a, b } = field.systems().ok_or_else(none)?.mean();
     let start = vec![0.0; field.dim()];
-    let grid = Federation::new(&*of.method.settings, &of.uplink, field.weights(), 0, start)?.grid();
-    let noise = (grid.map_or(0.0, |grid| grid.noise_variance(field.agents())) / rounds as f64).sqrt();
+    let grid = Federation::new(&*of.method.settings, &of.uplink, field.weights(), 0, start)?.grid().ok_or_else(none)?;
+    let noise = (grid.noise_variance(field.agents()) / rounds as f64).sqrt();
     Ok(OneRelease { a, b, kind: MatrixNoise::Independent, matrix_noise: noise, vector_noise: noise })
 }
 

@@ -20,7 +20,7 @@ const LOCAL_STEPS: [u64; 6] = [1, 3, 10, 30, 100, 300];
 /// The number of step sizes of the coarse search.
 const STEPS: usize = 8;
 
-/// Puts epsilon and the number of rounds into the `privacy` of a method's secure sums. Without any, the errors says what to write.
+/// Puts epsilon and the number of rounds into the `privacy` of a method's secure sums. Without any, the error says what to write.
 pub(super) fn put(method: &mut Table, epsilon: f64, rounds: Option<u64>) -> Result<()> {
     let media = method.get_mut("uplink").and_then(|link| link.get_mut("media")).and_then(Value::as_array_mut);
     let privacy = media.into_iter().flatten().find_map(|medium| medium.get_mut("privacy")?.as_table_mut());
@@ -28,6 +28,13 @@ pub(super) fn put(method: &mut Table, epsilon: f64, rounds: Option<u64>) -> Resu
         let help = "`privacy = { epsilon = .., delta = .., rounds = .. }` in the secure-sum of the link, or `target_mse`";
         return Err(Error::new("epsilon", "the link of the file has no privacy", help));
     };
+    if privacy.get("unit").and_then(Value::as_str).is_some_and(|unit| unit != "agent") {
+        return Err(Error::new(
+            "epsilon",
+            "the privacy of the link is not that of agents",
+            "`unit = \"agent\"`; lstd has no step size to choose",
+        ));
+    }
     privacy.insert("epsilon".into(), Value::Float(epsilon));
     rounds.map(|rounds| privacy.insert("rounds".into(), Value::Integer(rounds as i64)));
     Ok(())
@@ -129,7 +136,11 @@ impl Tuning {
                 privacy.protected()
             ),
             format!("  {}", self.text_of(tuned)),
-            format!("  mean-square error {} then, by theory, {} of it by the noise", number(tuned.hit.mse), number(answer.by_privacy)),
+            format!(
+                "  mean-square error {} then, by theory, {} of it by the noise, if nothing is clipped",
+                number(tuned.hit.mse),
+                number(answer.by_privacy)
+            ),
         ];
         if tuned.hit.mse > USEFUL * zero {
             let agents = answer.agents.map_or("more agents, or no privacy of agents".into(), |n| {

@@ -117,8 +117,7 @@ impl<'a> Sums<'a> {
         trace.copy_from_slice(&self.trace);
         if let Some(clip) = self.rule.clip.filter(|clip| clip.unit == PrivacyUnit::Row) {
             // The part of the row is (z psi^T, r z).
-            let size = linalg::norm_sq(trace) * (linalg::norm_sq(psi) + log.rewards[i].powi(2));
-            let factor = clip.factor(size.sqrt());
+            let factor = clip.factor(linalg::norm(trace) * linalg::norm(psi).hypot(log.rewards[i]));
             trace.iter_mut().for_each(|z| *z *= factor);
         }
         products::add_scaled(isa, &mut self.b, log.rewards[i], trace);

@@ -354,7 +354,26 @@ impl Logs {
         require(unit != PrivacyUnit::Agent, "clip.unit", unit.name(), "row or episode")?;
         // A trace has features of earlier rows.
         let is_possible = !(unit == PrivacyUnit::Row && self.lambda > 0.0) && !self.operator.has_auxiliary();
-        require(is_possible, "clip.unit", unit.name(), "episode with traces (`lambda`), and the operator td")
+        require(is_possible, "clip.unit", unit.name(), "episode with traces (`lambda`), and the operator td")?;
+        let is_public = self.scaling == Scaling::None && self.ridge == 0.0 && !self.features.needs_statistics();
+        let what = "scaling, ridge or features that depend on all rows or add to their parts";
+        if is_public {
+            Ok(())
+        } else {
+            Err(Error::new("clip", what, "scaling = \"none\", ridge = 0, and features without statistics of the data"))
+        }
+    }
+
+    /// Refuses ranges from the data where units are shortened: a row would change the features of all others.
+    fn check_ranges(&self, logs: &Surveyed) -> Result<()> {
+        let needs = self.features.needs(logs.columns())?;
+        let open = logs.columns().iter().zip(needs).find(|(name, needs)| needs.range && !self.ranges.contains_key(*name));
+        match open.filter(|_| self.clip.is_some()) {
+            Some((name, _)) => {
+                Err(Error::new("ranges", format!("no range of `{name}`, beside `clip`"), "a range that does not come from the data"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The update rule of traces.
@@ -412,6 +431,7 @@ impl ProblemSettings for Logs {
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         traces::check_sampling(self.lambda, sampling)?;
         let logs = self.survey(files)?;
+        self.check_ranges(&logs)?;
         let map = self.map(&logs)?;
         if self.operator.has_auxiliary() {
             return self.gradient_field(&logs, &map, sampling, isa);

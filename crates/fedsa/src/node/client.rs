@@ -16,9 +16,7 @@ use crate::protocol::{Protocol, is_unmasking, masked_exchange};
 use crate::random::{ALL, Stream};
 use crate::record::Work;
 use crate::sampling::Law;
-use crate::secure::{
-    DifferenceRule, EXACT_GRID, MaskedAnswer, PairKeys, Secret, SumGrid, WORD_COUNT, exact_packed, exact_words, no_random_numbers, pack,
-};
+use crate::secure::{DifferenceRule, ExactSum, MaskedAnswer, PairKeys, Secret, SumGrid, WORD_COUNT, no_random_numbers, pack};
 use crate::uplink::codec::Exact;
 use crate::uplink::{AgentEnd, Uplink};
 
@@ -65,6 +63,8 @@ struct Log {
     own: OwnMark,
     /// The masks of the last masked answer, until the agent reveals their seeds.
     masked: Option<MaskedAnswer>,
+    /// The masks and bytes of the last masked answer outside the rounds.
+    outside: Option<(MaskedAnswer, Vec<u8>)>,
     /// The sums to which the agent has revealed seeds.
     unmasked: DifferenceRule,
 }
@@ -431,22 +431,23 @@ impl ClientNode {
         Ok(self.packed(down, Part::Seeds, seeds))
     }
 
-    /// The masked sums of an agent that answers a question outside the rounds, in words of [`ExactSum`]. The same question has the same
-    /// masks. The caller saves the node before it sends the bytes.
+    /// The masked numbers of an agent that answers a question outside the rounds ([`ExactSum`]). The last question gets the same bytes again,
+    /// whatever the numbers: two answers with the same masks would show the difference of the numbers. The caller saves the node before it
+    /// sends the bytes.
     ///
     /// # Errors
-    /// When the agent has no keys, or a number cannot be masked. Nothing changes then.
-    ///
-    /// [`ExactSum`]: crate::secure::ExactSum
+    /// When the agent has no keys, a number cannot be masked, or the sum of an earlier question was unmasked. Nothing changes then.
     pub fn mask_sums(&mut self, question: &[u8], numbers: &[f64]) -> Result<Vec<u8>> {
-        let (pairs, mut words) = (self.keys()?.0, exact_words(numbers)?);
-        let masked = match self.log.masked.as_ref().filter(|masked| masked.is_outside_rounds(question)) {
-            Some(same) => same.clone(),
-            None => MaskedAnswer::outside_rounds(question)?,
-        };
-        masked.mask(pairs, EXACT_GRID, &mut words);
-        self.log.masked = Some(masked);
-        Ok(exact_packed(&words))
+        if let Some((_, sent)) = self.log.outside.as_ref().filter(|(masks, _)| masks.is_outside_rounds(question)) {
+            return Ok(sent.clone());
+        }
+        let masks = MaskedAnswer::outside_rounds(question)?;
+        if self.log.unmasked.has_unmasked(&masks.content(true)) {
+            return Err(refused("an earlier question about sums", "the last question, or a new one"));
+        }
+        let sent = ExactSum::masked(numbers, &masks, self.keys()?.0)?;
+        self.log.outside = Some((masks, sent.clone()));
+        Ok(sent)
     }
 
     /// The agent's own seed of its last masked sums, which were those for this question. It is the only seed that is needed: sums outside
@@ -456,11 +457,11 @@ impl ClientNode {
     /// When the last masked answer was to another question, or the agent's rules ask for more agents.
     pub fn unmask_sums(&mut self, question: &[u8]) -> Result<Vec<u8>> {
         let (pairs, _) = self.keys()?;
-        let Some(masked) = self.log.masked.as_ref().filter(|masked| masked.is_outside_rounds(question)) else {
+        let Some((masked, _)) = self.log.outside.as_ref().filter(|(masks, _)| masks.is_outside_rounds(question)) else {
             return Err(refused("the unmasking of sums that this agent has not given", "one after its masked sums"));
         };
         let (seed, content) = (masked.revealed(pairs, &vec![true; pairs.agents()]), masked.content(true));
-        self.log.unmasked.may_unmask(content, &(0..pairs.agents() as u32).collect())?;
+        self.log.unmasked.may_unmask_outside(content, &(0..pairs.agents() as u32).collect())?;
         Ok(seed)
     }
 

@@ -21,7 +21,7 @@ impl PrivacyUnit {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Agent => "all data of an agent",
-            Self::Row => "a row",
+            Self::Row => "a row or transition",
             Self::Episode => "an episode",
         }
     }
@@ -40,9 +40,9 @@ pub struct UnitClip {
 }
 
 impl UnitClip {
-    /// The factor that shortens a vector of this norm to the largest norm.
+    /// The factor that shortens a vector of this norm to the largest norm; not a number if the norm is none.
     pub fn factor(&self, norm: f64) -> f64 {
-        if norm > self.norm { self.norm / norm } else { 1.0 }
+        if norm <= self.norm { 1.0 } else { self.norm / norm }
     }
 }
 

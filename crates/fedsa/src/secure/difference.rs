@@ -25,12 +25,14 @@ pub struct DifferenceRule {
     sets: Vec<BTreeSet<u32>>,
     /// For each content the indices of the sets over which it was unmasked.
     unmasked: BTreeMap<[u8; 32], BTreeSet<u32>>,
+    /// The index of the last set.
+    last: Option<u32>,
 }
 
 impl DifferenceRule {
     /// Nothing unmasked yet. With `least_agents` of 0 or 1 everything is allowed.
     pub fn new(least_agents: u32) -> Self {
-        Self { least_agents, sets: Vec::new(), unmasked: BTreeMap::new() }
+        Self { least_agents, ..Self::default() }
     }
 
     /// The least number of agents.
@@ -59,18 +61,38 @@ impl DifferenceRule {
             let help = "more agents that answer; or a smaller `least_agents` in the rules of the agents";
             return Err(Error::data("least_agents", what, help).coded(ErrorCode::DisclosureAgents));
         }
-        let earlier = self.unmasked.get(&content).into_iter().flatten().map(|at| &self.sets[*at as usize]);
-        let differing = earlier.map(|before| before.symmetric_difference(who).copied().collect::<Vec<u32>>());
-        if let Some(few) = differing.into_iter().find(|differing| (1..least).contains(&differing.len())) {
-            let what = format!("the same sum was given over other agents: the difference would give away what {} sent", named(&few));
-            let help = "the agents of the first sum; or a new round, in which the model has changed";
-            return Err(Error::data("least_agents", what, help).coded(ErrorCode::DisclosureDifference));
-        }
+        self.check_difference(self.unmasked.get(&content).into_iter().flatten(), who)?;
         let at = self.sets.iter().position(|set| set == who).unwrap_or_else(|| {
             self.sets.push(who.clone());
             self.sets.len() - 1
         });
         self.unmasked.entry(content).or_default().insert(at as u32);
+        self.last = Some(at as u32);
+        Ok(())
+    }
+
+    /// The same for a sum outside the rounds. The last round may have summed the same numbers over other agents, whatever its question.
+    ///
+    /// # Errors
+    /// As [`DifferenceRule::may_unmask`].
+    pub fn may_unmask_outside(&mut self, content: [u8; 32], who: &BTreeSet<u32>) -> Result<()> {
+        self.check_difference(self.last.iter(), who)?;
+        self.may_unmask(content, who)
+    }
+
+    /// Whether a sum of this content was unmasked.
+    pub fn has_unmasked(&self, content: &[u8; 32]) -> bool {
+        self.unmasked.contains_key(content)
+    }
+
+    fn check_difference<'a>(&self, earlier: impl Iterator<Item = &'a u32>, who: &BTreeSet<u32>) -> Result<()> {
+        let differing = earlier.map(|at| self.sets[*at as usize].symmetric_difference(who).copied().collect::<Vec<u32>>());
+        let least = self.least_agents as usize;
+        if let Some(few) = differing.into_iter().find(|differing| (1..least).contains(&differing.len())) {
+            let what = format!("the same sum was given over other agents: the difference would give away what {} sent", named(&few));
+            let help = "the agents of the first sum; or a new round, in which the model has changed";
+            return Err(Error::data("least_agents", what, help).coded(ErrorCode::DisclosureDifference));
+        }
         Ok(())
     }
 }

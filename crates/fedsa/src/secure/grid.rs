@@ -52,7 +52,7 @@ impl SumGrid {
         Ok(Self { bits, bound, scale, noise: 0.0 })
     }
 
-    /// The grid of whole numbers below 2^32 in absolute value, of up to 2^17 agents.
+    /// The grid of whole numbers below 2^32 in absolute value, with room for the sum over 2^17 agents.
     pub(crate) const fn whole_numbers() -> Self {
         Self { bits: MAX_BITS, bound: 4_294_967_296.0, scale: 0, noise: 0.0 }
     }

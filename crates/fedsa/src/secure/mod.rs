@@ -17,7 +17,6 @@ mod masks;
 
 pub use difference::DifferenceRule;
 pub use exact::ExactSum;
-pub(crate) use exact::{GRID as EXACT_GRID, packed as exact_packed, words_of as exact_words};
 pub(crate) use grid::WORD_COUNT;
 pub use grid::{MAX_BITS, MIN_BITS, SumGrid};
 pub(crate) use keys::no_random_numbers;

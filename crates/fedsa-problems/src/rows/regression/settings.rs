@@ -350,7 +350,21 @@ impl OnData for LeastSquares {
         let Some(clip) = self.clip else { return Ok(()) };
         let what = clip.unit.name();
         require(clip.unit == PrivacyUnit::Row, "clip.unit", what, "row")?;
-        require(clip.norm > 0.0 && clip.norm.is_finite(), "clip.norm", clip.norm, "a positive norm")
+        require(clip.norm > 0.0 && clip.norm.is_finite(), "clip.norm", clip.norm, "a positive norm")?;
+        // A row would change the others, or agents would send more than parts of rows.
+        let undeclared = self.categorical.iter().any(|column| !self.levels.contains_key(column));
+        for (key, is_given, instead) in [
+            ("standardise", self.standardise, "`divide_by`"),
+            ("pca", self.pca.is_some(), "no `pca`"),
+            ("target_range", self.target_range.is_some(), "no `target_range`"),
+            ("categorical", undeclared, "`levels` of the column"),
+            ("ridge", self.ridge > 0.0, "ridge = 0"),
+        ] {
+            if is_given {
+                return Err(Error::new(key, "a setting that depends on all rows or adds to their parts, beside `clip`", instead));
+            }
+        }
+        Ok(())
     }
     fn family(&self) -> ModelFamily {
         ModelFamily::Gaussian
@@ -488,9 +502,9 @@ fn times_labels(rows: &mut Rows, labels: &[f64]) {
 /// Shortens the part `(x x^T, x y)` of each row, of norm `|x| |(x, y)|`: by w, with rows and targets times the root of w.
 fn shorten(rows: &mut Rows, targets: &mut [f64], clip: UnitClip) {
     each_row(rows, targets, |row, y| {
-        let size = linalg::norm_sq(row);
-        let factor = clip.factor((size * (size + *y * *y)).sqrt()).sqrt();
-        if factor < 1.0 {
+        let size = linalg::norm(row);
+        let factor = clip.factor(size * size.hypot(*y)).sqrt();
+        if factor != 1.0 {
             row.iter_mut().for_each(|x| *x *= factor);
             *y *= factor;
         }

@@ -84,6 +84,9 @@ fn default_least_agents() -> usize {
     3
 }
 
+/// The relative errors of weights and of norms that the sensitivity of rows covers.
+const SLACK: f64 = 1e-9;
+
 impl Privacy {
     /// epsilon at delta for this number of rounds; noise of the least number of agents that suffice.
     pub fn new(epsilon: f64, delta: f64, rounds: u64) -> Self {
@@ -119,7 +122,7 @@ impl Privacy {
             None => clipped(largest, bound, self.relation),
             Some(rows) => {
                 let most = 2.0 * largest * rows as f64;
-                self.relation.of_norm(bound / rows as f64 * (1.0 + most * most * f64::EPSILON))
+                self.relation.of_norm(bound / rows as f64 * (1.0 + SLACK) * (1.0 + most * most * f64::EPSILON))
             }
         }
     }
@@ -130,7 +133,7 @@ impl Privacy {
     /// When it has too few or too many rows.
     pub(crate) fn check_rows(&self, weight: f64, own: u64) -> Result<()> {
         let (all, own) = (self.rows.unwrap_or(1) as f64, own as f64);
-        if weight * all <= own * (1.0 + 1e-9) && own <= 2.0 * weight * all {
+        if weight * all <= own * (1.0 + SLACK) && own <= 2.0 * weight * all {
             return Ok(());
         }
         let what = format!("{all}, and an agent with {own} rows has the weight {weight}");
@@ -192,10 +195,12 @@ impl SecureSum {
         let releases = (privacy.rounds * of.exchanges as u64) as f64;
         let each = rho(privacy.epsilon, privacy.delta).map_err(|e| e.inside("privacy"))? / releases;
         let sensitivity = privacy.sensitivity(of.weights.iter().copied().fold(0.0, f64::max), self.bound);
+        // Without a row, an agent still sends a vector, which is rounded as well.
+        let rounding = if privacy.unit == PrivacyUnit::Agent { privacy.relation } else { Relation::Replaced };
         let honest = privacy.honest.unwrap_or(self.least_agents as u32);
         // Noise in steps grows with the scale, and a sum with its noise must not leave its bits.
         for scale in (plain.scale() - self.bits as i32..=plain.scale()).rev() {
-            let noise = NoiseShares::new(on_grid(sensitivity, scale, of.numbers, privacy.relation), each, honest)?;
+            let noise = NoiseShares::new(on_grid(sensitivity, scale, of.numbers, rounding), each, honest)?;
             let tail = noise.tail(agents, of.numbers * of.exchanges, privacy.rounds);
             if SumGrid::new(self.bits, self.bound, agents, tail).is_ok_and(|grid| grid.scale() >= scale) {
                 return Ok(plain.with_noise(scale, noise.share_variance()));
