@@ -316,7 +316,7 @@ class Server:
             time.sleep(0.2)
 
     def run(self) -> None:
-        """Run the rounds."""
+        """Run the rounds. :meth:`ask_sums` saves the state after the last one."""
         assert self.node is not None
         kind, messages = self.node.todo()
         while True:
@@ -328,7 +328,6 @@ class Server:
                     kind, messages = node.finish()
                     if kind == "tell":
                         continue
-                    self._save()
                     return
                 is_last = node.rounds() >= self.deployment.rounds
                 if self.progress.decided < node.rounds() and not is_last:
@@ -337,13 +336,11 @@ class Server:
                 kind, messages = self.node.open(self._available())
             elif kind == "reached":
                 # The round stays open: its answers showed the result of the last one.
-                self._save()
                 return
             elif kind == "tell":
                 # Last messages, which otherwise travel with the next questions. The round ends even if they are lost.
                 self._ask(messages, wants_answers=False)
                 if self._is_over():
-                    self._save()
                     return
                 kind, messages = "over", {}
             else:
@@ -507,10 +504,11 @@ class Server:
         self.report(str(record))
 
     def ask_sums(self) -> None:
-        """After the last round, ask all members for sums over their data, until nothing is left to ask."""
+        """After the last round, ask all members for sums over their data, until nothing is left to ask. Save the state."""
         assert self.node is not None and self.membership is not None
         after = self.after = self.deployment.afterwards(self.node, self.membership)
         if after is None:
+            self._save()
             return
         if self.progress.after is not None:
             after.restore(self.progress.after)
