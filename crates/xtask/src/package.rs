@@ -20,6 +20,7 @@ const PACKAGES: &[&str] = &[
     "pyright==1.1.414",
     "tqdm==4.70.1",
     "scikit-learn==1.9.1",
+    "statsmodels==0.15.0",
     "gymnasium==1.4.0",
     "h5py==3.16.0",
     "nbclient==0.11.0",
