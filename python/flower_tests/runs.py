@@ -11,8 +11,21 @@ from processes import Federation
 
 import fedsa
 
-LOGS = '[problem]\nkind = "logs"\nfeatures = { kind = "fourier", order = 2 }\ngamma = 0.9\n'
-ROWS = '[problem]\nkind = "logistic"\ntarget = "y"\nridge = 1e-3\nintercept = true\nweighting = "rows"\n'
+# Agents refuse ranges and classes that would come from their data.
+LOGS = """[problem]
+kind = "logs"
+features = { kind = "fourier", order = 2 }
+gamma = 0.9
+ranges = { s_0 = [-1.0, 1.6], s_1 = [-1.4, 1.4] }
+"""
+ROWS = """[problem]
+kind = "logistic"
+target = "y"
+classes = [0, 1]
+ridge = 1e-3
+intercept = true
+weighting = "rows"
+"""
 
 
 def settings(problem: str, method: str, sampling: str, rounds: int) -> str:
