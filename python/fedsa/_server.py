@@ -339,7 +339,7 @@ class Server:
                 return
             elif kind == "tell":
                 # Last messages, which otherwise travel with the next questions. The round ends even if they are lost.
-                self._ask(messages, wants_answers=False)
+                self._ask(messages)
                 if self._is_over():
                     return
                 kind, messages = "over", {}
@@ -387,9 +387,9 @@ class Server:
         assert node is not None
         enough = max(min(self.rules.least_answers, len(messages)), node.needed_answers())
         waiting = messages
-        tries = TRIES
+        tries, counted = TRIES, set[str]()
         while True:
-            refusing = self._ask(waiting, wants_answers=True)
+            refusing = self._ask(waiting, counted)
             waiting = {c: messages[c] for c in node.may_still_answer() if c in messages}
             tries -= 1
             if tries <= 0:
@@ -425,17 +425,17 @@ class Server:
         # Sums of the same weights in another order differ in their last bits.
         return max(0.0, round(1.0 - self.node.share_answered(), 12))
 
-    def _ask(self, messages: Mapping[int, bytes], wants_answers: bool) -> list[str]:
-        """Send messages to agents by number, and take the answers. Returns agents that refused, and will get a full announcement before the
-        repeat."""
+    def _ask(self, messages: Mapping[int, bytes], answered: set[str] | None = None) -> list[str]:
+        """Send messages to agents by number, and take the answers, if these are wanted: `answered` has the agents that answered this question
+        before, and gets those that do now. Returns agents that refused, and will get a full announcement before the repeat."""
         progress, node = self.progress, self.node
         assert node is not None
+        wants_answers, counted = answered is not None, set[str]() if answered is None else answered
         self._admit(messages)
         names = {self.names[c]: c for c in messages}
         if wants_answers:
             progress.wanted.extend(who for who in names if who not in progress.wanted)
         replies, seconds = self._carry({who: messages[c] for who, c in names.items()}, self.rules.deadline)
-        counted: set[str] = set()
         refusing = []
         for who, c in names.items():
             reply = replies.get(who, Reply(lost="no answer"))
