@@ -748,9 +748,9 @@ class Experiment:
             base = {key: value for key, value in made.items() if key != "sweep"}
             return f"{_made_again(type(self), base)!r}.sweep({shown(made['sweep'])})"
         if "text" in made:
-            base = "" if made.get("base") is None else f", base={os.fspath(made['base'])!r}"
+            place = "" if made.get("base") is None else f", base={os.fspath(made['base'])!r}"
             changes = f", set={made['set']!r}" if made["set"] else ""
-            return f"Experiment.from_text({made['text']!r}, name={made['name']!r}{base}{changes})"
+            return f"Experiment.from_text({made['text']!r}, name={made['name']!r}{place}{changes})"
         methods = f"[{', '.join(shown(method) for method in made['methods'])}]"
         defaults = {"seeds": 1, "sampling": "iid", "start": "zero", "checks": []}
         rest = {k: v for k, v in made.items() if k not in ("problem", "methods") and v is not None and k != "sweep"}
