@@ -103,7 +103,7 @@ def array_of(x: Any, key: str) -> NDArray[Any]:
     InputError
         When its rows have different lengths, or entries are masked.
     """
-    if isinstance(x, np.ma.MaskedArray) and np.ma.getmaskarray(x).any():
+    if isinstance(x, np.ma.MaskedArray) and np.any(x.mask):
         raise refused("masked entries", key, "numbers in their place, with .filled(..), or no such rows")
     if hasattr(x, "to_numpy"):
         # By default Arrow refuses conversions that need a copy.

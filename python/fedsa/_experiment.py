@@ -596,7 +596,8 @@ class Experiment:
     def tune(
         self,
         *,
-        target_mse: float,
+        target_mse: float | None = None,
+        epsilon: float | None = None,
         objective: Literal["rounds", "bits", "samples", "seconds"] = "bits",
         latency: float | None = None,
         bandwidth: float | None = None,
@@ -620,8 +621,11 @@ class Experiment:
 
         Parameters
         ----------
-        target_mse : float
+        target_mse : float or None
             Mean-square error to reach.
+        epsilon : float or None
+            Epsilon of the agents' privacy, in place of that of the link: finds the smallest error instead of
+            a target's cost.
         objective : Literal["rounds", "bits", "samples", "seconds"]
             Cost to minimise; bits: of all messages; samples: of all agents; seconds: of messages without
             computation (`latency`, `bandwidth`). By default ``'bits'``.
@@ -680,6 +684,7 @@ class Experiment:
             raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a tuning: out=..")
         settings: dict[str, Any] = dict(
             target_mse=target_mse,
+            epsilon=epsilon,
             objective=objective,
             latency=latency,
             bandwidth=bandwidth,
@@ -743,9 +748,9 @@ class Experiment:
             base = {key: value for key, value in made.items() if key != "sweep"}
             return f"{_made_again(type(self), base)!r}.sweep({shown(made['sweep'])})"
         if "text" in made:
-            base = "" if made.get("base") is None else f", base={os.fspath(made['base'])!r}"
+            place = "" if made.get("base") is None else f", base={os.fspath(made['base'])!r}"
             changes = f", set={made['set']!r}" if made["set"] else ""
-            return f"Experiment.from_text({made['text']!r}, name={made['name']!r}{base}{changes})"
+            return f"Experiment.from_text({made['text']!r}, name={made['name']!r}{place}{changes})"
         methods = f"[{', '.join(shown(method) for method in made['methods'])}]"
         defaults = {"seeds": 1, "sampling": "iid", "start": "zero", "checks": []}
         rest = {k: v for k, v in made.items() if k not in ("problem", "methods") and v is not None and k != "sweep"}

@@ -13,9 +13,14 @@ __version__: str
 _Notify = Callable[[list[tuple[Any, ...]]], object]
 # Dense rows (n, d), or sparse ones: starts, columns, numbers, width.
 _Rows = NDArray[np.float64] | tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], int]
-# Rows, targets, names, weights, agents.
+# Rows, targets, names, weights, offsets, agents.
 _GivenRows = tuple[
-    _Rows, NDArray[np.float64] | tuple[list[str], NDArray[np.int64]], list[str] | None, NDArray[np.float64] | None, int | NDArray[np.float64]
+    _Rows,
+    NDArray[np.float64] | tuple[list[str], NDArray[np.int64]],
+    list[str] | None,
+    NDArray[np.float64] | None,
+    NDArray[np.float64] | None,
+    int | NDArray[np.float64],
 ]
 # Files, or tables: a name, matrices with column names, and other columns.
 _Given = list[str] | list[tuple[str, list[tuple[list[str], NDArray[np.float64]]], Columns | None]]
@@ -391,7 +396,7 @@ def tune_experiment(
     experiment: Experiment,
     notify: _Notify | None,
     cancel: CancelToken | None,
-    settings: dict[str, Any],
+    options: dict[str, Any],
     folder: tuple[str, str] | None,
 ) -> Tuned: ...
 
@@ -439,7 +444,9 @@ class Deployment:
     @property
     def rounds(self) -> int: ...
     def waiting(self) -> str: ...
-def for_others(code: str, key: str, what: str, help: str) -> str: ...
+    def enrolment(self) -> Enrolment: ...
+    def membership(self, state: bytes) -> Membership: ...
+    def agent(self, data: list[str], base: str, number: int | None, rules: str | None) -> LocalAgent: ...
     def results(
         self,
         server: ServerNode,

@@ -40,7 +40,7 @@ def name_of(path: object, key: str = "path") -> str:
         When `path` is not a file name.
     """
     if isinstance(path, str) or hasattr(path, "__fspath__"):
-        name = os.fspath(path)  # type: ignore[arg-type]
+        name = os.fspath(path)
         if isinstance(name, str) and is_name(name):
             return name
     raise InputError(f"{path!r} is no name of a file or folder", "setting.wrong-type", key, "a text or a pathlib.Path", value=repr(path))

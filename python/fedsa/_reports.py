@@ -112,7 +112,7 @@ def report(runs: Kept | Path | Sequence[Kept | Path], out: Path | None = None, *
         folders = []
         copies = False
         for i, run in enumerate(all):
-            if not hasattr(run, "_all_files"):
+            if isinstance(run, (str, os.PathLike)) or not hasattr(run, "_all_files"):
                 folders.append(_files.name_of(run, f"runs[{i}]"))
                 continue
             copies = True

@@ -300,7 +300,8 @@ class Results:
             return theta
         if seed not in entry["seed_numbers"]:
             raise KeyError(f"{label} has no seed {seed}; its seeds are {', '.join(map(str, entry['seed_numbers']))}")
-        return theta[entry["seed_numbers"].index(seed)]
+        of_seed: NDArray[Any] = theta[entry["seed_numbers"].index(seed)]
+        return of_seed
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of ``theta.npz``.
@@ -456,7 +457,7 @@ class Results:
             self._native.write_into(_files.name_of(folder, "folder"), overwrite)
             return
         drawn = self.plot()
-        figures = {f"figure.{name}": drawn.render(name) for name in ("svg", "png")}  # type: ignore[arg-type]
+        figures = {f"figure.{name}": drawn.render(name) for name in ("svg", "png")}
         _fedsa.write_finished(_files.name_of(folder, "folder"), {**self._all_files(), **figures}, overwrite)
 
     def report(self, out: Path | None = None, *, title: str | None = None, overwrite: bool = False) -> Report:

@@ -316,7 +316,7 @@ class Server:
             time.sleep(0.2)
 
     def run(self) -> None:
-        """Run the rounds."""
+        """Run the rounds. :meth:`ask_sums` saves the state after the last one."""
         assert self.node is not None
         kind, messages = self.node.todo()
         while True:
@@ -328,7 +328,6 @@ class Server:
                     kind, messages = node.finish()
                     if kind == "tell":
                         continue
-                    self._save()
                     return
                 is_last = node.rounds() >= self.deployment.rounds
                 if self.progress.decided < node.rounds() and not is_last:
@@ -337,13 +336,11 @@ class Server:
                 kind, messages = self.node.open(self._available())
             elif kind == "reached":
                 # The round stays open: its answers showed the result of the last one.
-                self._save()
                 return
             elif kind == "tell":
                 # Last messages, which otherwise travel with the next questions. The round ends even if they are lost.
-                self._ask(messages, wants_answers=False)
+                self._ask(messages)
                 if self._is_over():
-                    self._save()
                     return
                 kind, messages = "over", {}
             else:
@@ -390,9 +387,9 @@ class Server:
         assert node is not None
         enough = max(min(self.rules.least_answers, len(messages)), node.needed_answers())
         waiting = messages
-        tries = TRIES
+        tries, counted = TRIES, set[str]()
         while True:
-            refusing = self._ask(waiting, wants_answers=True)
+            refusing = self._ask(waiting, counted)
             waiting = {c: messages[c] for c in node.may_still_answer() if c in messages}
             tries -= 1
             if tries <= 0:
@@ -428,17 +425,17 @@ class Server:
         # Sums of the same weights in another order differ in their last bits.
         return max(0.0, round(1.0 - self.node.share_answered(), 12))
 
-    def _ask(self, messages: Mapping[int, bytes], wants_answers: bool) -> list[str]:
-        """Send messages to agents by number, and take the answers. Returns agents that refused, and will get a full announcement before the
-        repeat."""
+    def _ask(self, messages: Mapping[int, bytes], answered: set[str] | None = None) -> list[str]:
+        """Send messages to agents by number, and take the answers, if these are wanted: `answered` has the agents that answered this question
+        before, and gets those that do now. Returns agents that refused, and will get a full announcement before the repeat."""
         progress, node = self.progress, self.node
         assert node is not None
+        wants_answers, counted = answered is not None, set[str]() if answered is None else answered
         self._admit(messages)
         names = {self.names[c]: c for c in messages}
         if wants_answers:
             progress.wanted.extend(who for who in names if who not in progress.wanted)
         replies, seconds = self._carry({who: messages[c] for who, c in names.items()}, self.rules.deadline)
-        counted: set[str] = set()
         refusing = []
         for who, c in names.items():
             reply = replies.get(who, Reply(lost="no answer"))
@@ -507,10 +504,11 @@ class Server:
         self.report(str(record))
 
     def ask_sums(self) -> None:
-        """After the last round, ask all members for sums over their data, until nothing is left to ask."""
+        """After the last round, ask all members for sums over their data, until nothing is left to ask. Save the state."""
         assert self.node is not None and self.membership is not None
         after = self.after = self.deployment.afterwards(self.node, self.membership)
         if after is None:
+            self._save()
             return
         if self.progress.after is not None:
             after.restore(self.progress.after)

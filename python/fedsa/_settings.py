@@ -153,7 +153,7 @@ class Settings:
                 raise TypeError(f"{cls.__name__} needs {', '.join(missing)}")
             self._set(cls.kind_name, {name: given[name] for name in names if given.get(name) is not None})
 
-        cls.__init__ = init  # type: ignore[method-assign, assignment]
+        cls.__init__ = init  # type: ignore[method-assign]
 
     def _set(self, kind: str, given: dict[str, Any]) -> None:
         object.__setattr__(self, "_kind", kind)

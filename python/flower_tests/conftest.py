@@ -30,7 +30,7 @@ def logs(folder: Path, agent: int) -> Path:
     state = lambda i: (math.sin(0.37 * i) + 0.3 * agent, math.cos(0.11 * i) * (1 + 0.2 * agent))  # noqa: E731
     for i in range(60 + 20 * agent):
         (x, y), (u, v) = state(i), state(i + 1)
-        lines.append(f"{x},{y},{x * y},{u},{v},{int(i % 20 == 19)}")
+        lines.append(f"{x},{y},{x * y},{u},{v},{int(i % 5 == 4)}")
     path = folder / f"logs_{agent}.csv"
     path.write_text("\n".join(lines) + "\n")
     return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,9 @@ from cryptography.x509.oid import NameOID
 # The programs of Flower and fedsa are those of this environment.
 BIN = Path(sys.executable).parent
 
+# Debian has it where only root's path leads.
+NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin") or "nginx"
+
 
 def free_port() -> int:
     with socket.socket() as one:
@@ -37,6 +41,8 @@ class Federation:
 
     def __init__(self, folder: Path, nodes: int, configured: Callable[[int], str], more: Mapping[str, str] = {}) -> None:
         self.folder, self.port, self.simulation_port = folder, free_port(), free_port()
+        # The port to which nodes connect: that of the SuperLink, or of nginx.
+        self.nodes_port = self.port
         self.nodes, self.configured = nodes, configured
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         home = folder / "flwr"
@@ -130,11 +136,25 @@ class Federation:
     def _listening(self, name: str, port: int, *args: str) -> None:
         self.start(name, "flower-superlink", *args, "--disable-runtime-dependency-installation", "--port", str(port))
 
+        self._listens(name, port)
+
+    def _listens(self, name: str, port: int) -> None:
         def listens() -> bool:
             with socket.socket() as one:
                 return one.connect_ex(("127.0.0.1", port)) == 0
 
-        self.wait(f"the SuperLink `{name}`", listens)
+        self.wait(f"the server `{name}`", listens)
+
+    def nginx(self, app: Path) -> None:
+        """Start nginx with the configuration of an app; nodes that start later connect to it."""
+        self.nodes_port = free_port()
+        served = (app / "nginx.conf").read_text().replace("listen 9092", f"listen 127.0.0.1:{self.nodes_port}")
+        (self.folder / "site.conf").write_text(served.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}"))
+        # Files that nginx writes are in the folder, so that no other user needs to start it.
+        files = "".join(f"{kind}_temp_path {kind};" for kind in ("client_body", "proxy", "fastcgi", "scgi", "uwsgi"))
+        (self.folder / "nginx.conf").write_text(f"daemon off; pid nginx.pid; events {{}} http {{ access_log off; {files} include site.conf; }}\n")
+        self.start("nginx", NGINX, "-p", str(self.folder), "-c", "nginx.conf")
+        self._listens("nginx", self.nodes_port)
 
     def register(self) -> None:
         for node in range(self.nodes):
@@ -142,7 +162,7 @@ class Federation:
 
     def node(self, number: int, certificate: str = "ca.crt") -> None:
         """Start a node."""
-        ports = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port())]
+        ports = ["--superlink", f"127.0.0.1:{self.nodes_port}", "--port", str(free_port())]
         keys = ["--root-certificates", certificate, "--auth-supernode-private-key", f"node{number}"]
         self.start(f"node{number}", "flower-supernode", *keys, *ports, "--node-config", self.configured(number))
 

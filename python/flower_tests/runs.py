@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +13,23 @@ from conftest import NODES, logs, rows
 from processes import Federation
 
 import fedsa
+from fedsa.errors import InputError, MachineError
 
-LOGS = '[problem]\nkind = "logs"\nfeatures = { kind = "fourier", order = 2 }\ngamma = 0.9\n'
-ROWS = '[problem]\nkind = "logistic"\ntarget = "y"\nridge = 1e-3\nintercept = true\nweighting = "rows"\n'
+# Agents refuse ranges and classes that would come from their data.
+LOGS = """[problem]
+kind = "logs"
+features = { kind = "fourier", order = 2 }
+gamma = 0.9
+ranges = { s_0 = [-1.0, 1.6], s_1 = [-1.4, 1.4] }
+"""
+ROWS = """[problem]
+kind = "logistic"
+target = "y"
+classes = [0, 1]
+ridge = 1e-3
+intercept = true
+weighting = "rows"
+"""
 
 
 def settings(problem: str, method: str, sampling: str, rounds: int) -> str:
@@ -82,3 +99,32 @@ def finish(federation: Federation, app: Path, seconds: float = 170.0) -> None:
 def saw(federation: Federation, name: str, text: str, seconds: float = 170.0) -> None:
     """Wait for a text in the log of a run."""
     federation.wait(text, lambda: text in federation.log(name), seconds)
+
+
+class Between(threading.Thread):
+    """Between a node and its resident agent: `ask` passes a question on, and returns the answer; an agent that it cannot reach does not answer."""
+
+    def __init__(self, listen: Path, ask: Callable[[bytes], bytes | None]) -> None:
+        super().__init__(daemon=True)
+        self.ask = ask
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(str(listen))
+        self.listener.listen()
+
+    def run(self) -> None:
+        while True:
+            try:
+                stream, _ = self.listener.accept()
+            except OSError:
+                return
+            with stream:
+                head = stream.recv(7, socket.MSG_WAITALL)
+                asked = stream.recv(int.from_bytes(head[3:], "little"), socket.MSG_WAITALL)
+                try:
+                    body = self.ask(asked)
+                    status, got = (0, b"") if body is None else (1, body)
+                except InputError as e:
+                    status, got = 2, str(e).encode()
+                except MachineError:
+                    continue
+                stream.sendall(bytes([status]) + len(got).to_bytes(4, "little") + got)

@@ -7,20 +7,18 @@ import json
 import os
 import shutil
 import signal
-import socket
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import NODES, rows
 from processes import Federation
-from runs import LOGS, ROWS, agent, begin, engine, finish, put, saw, settings
+from runs import LOGS, ROWS, Between, agent, begin, engine, finish, put, saw, settings
 
 import fedsa
 from fedsa import federation as ends
-from fedsa.errors import InputError
 
 
 @pytest.mark.slow
@@ -95,31 +93,17 @@ def foreign(message: bytes) -> bytes:
     return changed + hashlib.sha256(changed).digest()[:4]
 
 
-class Between(threading.Thread):
-    """Between a node and its resident agent: it changes questions, or answers, into those of another version."""
+def of_another_version(agent: Path, fault: str) -> Callable[[bytes], bytes | None]:
+    """What passes questions to an agent, and changes them, or the answers, into those of another version."""
+    resident = ends.Resident(agent)
 
-    def __init__(self, listen: Path, agent: Path, fault: str) -> None:
-        super().__init__(daemon=True)
-        self.agent, self.fault = ends.Resident(agent), fault
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listener.bind(str(listen))
-        self.listener.listen()
+    def ask(asked: bytes) -> bytes | None:
+        if fault == "newer server":
+            return resident.handle(foreign(asked))
+        answer = resident.handle(asked)
+        return None if answer is None else foreign(answer)
 
-    def run(self) -> None:
-        while True:
-            try:
-                stream, _ = self.listener.accept()
-            except OSError:
-                return
-            with stream:
-                head = stream.recv(7, socket.MSG_WAITALL)
-                asked = stream.recv(int.from_bytes(head[3:], "little"), socket.MSG_WAITALL)
-                try:
-                    body = self.agent.handle(foreign(asked) if self.fault == "newer server" else asked)
-                    status, got = (0, b"") if body is None else (1, foreign(body) if self.fault == "newer agent" else body)
-                except InputError as e:
-                    status, got = 2, str(e).encode()
-                stream.sendall(bytes([status]) + len(got).to_bytes(4, "little") + got)
+    return ask
 
 
 @pytest.mark.slow
@@ -137,7 +121,7 @@ def test_an_agent_of_another_version_or_with_other_settings_is_left_out(federati
     else:
         agent(federation, name, socket="behind")
         (at / "socket").unlink(missing_ok=True)
-        between = Between(at / "socket", at / "behind", fault)
+        between = Between(at / "socket", of_another_version(at / "behind", fault))
         between.start()
     began = time.monotonic()
     federation.run(name, app)

@@ -27,6 +27,7 @@ APART = ["guides/what-happens-when", "choose/features"]
 SKIPPED = {
     "data fetch": "downloads",
     "fedsa agent": "waits for a server; the tests of federations run it",
+    "audit.jsonl": "an agent writes it",
     "--watch": "waits for a run",
     "fit data.csv --resume": "needs a fit that was interrupted; test_program.py has one",
 }

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from needs import NO_RULES
 from test_deployed import LOGS, SCAFFLSA, Here, Stopping, Threads, engine, serve, settings
-from test_membership import METHODS, Changing, Stopped, lead, told
+from test_membership import METHODS, MOST_LIVES, Changing, Stopped, lead, told
 
 import fedsa
 from fedsa import _deployed, _files, _server, _server_state, federation
@@ -106,14 +106,16 @@ def test_a_server_that_is_killed_at_every_write_has_the_same_records(
         return Lasting(tmp_path / name, METHODS[method])
 
     whole, killed = begun("whole"), begun("killed")
-    expected, kills = lead(whole), 0
-    while True:
+    expected = lead(whole)
+    for kills in range(MOST_LIVES):
         on_disk(place)
         try:
             results = lead(killed)
             break
         except Stopped:
-            kills += 1
+            pass
+    else:
+        raise AssertionError(f"the server has not ended in {MOST_LIVES} lives: after round {killed.round}")
     assert kills >= 14
     records = [told(here.folder) for here in (whole, killed)]
     # Invitations are sent again, and count as often as they were sent.

@@ -20,6 +20,7 @@ const PACKAGES: &[&str] = &[
     "pyright==1.1.414",
     "tqdm==4.70.1",
     "scikit-learn==1.9.1",
+    "statsmodels==0.15.0",
     "gymnasium==1.4.0",
     "h5py==3.16.0",
     "nbclient==0.11.0",
@@ -62,13 +63,27 @@ const FLOWER: &[&str] = &["flwr==1.41.0", "pytest==9.2.0", python::NUMPY];
 /// The same with Flower's simulation, which the slow tests try.
 const SIMULATION: &[&str] = &["flwr[simulation]==1.41.0", "pytest==9.2.0", python::NUMPY];
 
-/// Runs the tests of federations on Flower, on the wheel that [`install`] has built; the slow ones too with `all`.
+/// Runs the tests of federations on Flower, on the wheel that [`install`] has built; the slow ones too with `all`. Debian's nginx is installed where
+/// it is missing and can be.
 ///
 /// # Errors
 /// When packages cannot be had, or a test fails.
 pub fn test_flower(all: bool) -> Result<(), String> {
+    // Debian has it where only root's path leads.
+    if !["nginx", "/usr/sbin/nginx"].iter().any(|name| Command::new(name).arg("-v").output().is_ok()) {
+        install_debian(&["nginx-light"]);
+    }
     let (environment, packages) = if all { ("simulation", SIMULATION) } else { ("flower", FLOWER) };
     test_apart(environment, packages, "python/flower_tests", all)
+}
+
+/// Installs packages of Debian, where they can be. Tests say so if what they need is missing then.
+fn install_debian(packages: &[&str]) {
+    let mut install = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
+    install.extend(packages);
+    for args in [vec!["update", "--quiet"], install] {
+        let _ = Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null()).status();
+    }
 }
 
 /// What tests of reports use, in an environment of its own.
@@ -82,12 +97,7 @@ const BROWSER: &[&str] = &["playwright==1.65.2", "axe-playwright-python==0.1.8",
 pub fn test_browser(all: bool) -> Result<(), String> {
     let is_there = ["chromium", "chromium-browser"].iter().any(|name| Command::new(name).arg("--version").output().is_ok());
     if !is_there {
-        // Tests say that there is none, if there is none then.
-        for args in
-            [&["update", "--quiet"][..], &["install", "--yes", "--quiet", "--no-install-recommends", "chromium", "fonts-dejavu-core"]]
-        {
-            let _ = Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null()).status();
-        }
+        install_debian(&["chromium", "fonts-dejavu-core"]);
     }
     test_apart("browser", BROWSER, "python/browser_tests", all)
 }

@@ -14,9 +14,10 @@ use crate::error::DONE;
 use crate::hints;
 
 /// The files of an app, by name.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("pyproject.toml", include_str!("../../templates/federation/pyproject.toml")),
     ("README.md", include_str!("../../templates/federation/README.md")),
+    ("nginx.conf", include_str!("../../templates/federation/nginx.conf")),
     (".gitignore", include_str!("../../templates/federation/gitignore")),
     ("LICENSE", include_str!("../../templates/federation/LICENSE")),
     ("settings.toml", include_str!("../../templates/federation/settings.toml")),
