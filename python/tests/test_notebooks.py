@@ -42,7 +42,7 @@ def test_notebooks_run(source: Path, tmp_path: Path) -> None:
     import nbformat
 
     notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", coalesce_streams=True, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert any("image/svg+xml" in output.get("data", {}) for output in outputs), "figures show themselves"
     assert any("text/html" in output.get("data", {}) for output in outputs), "tables show themselves"
