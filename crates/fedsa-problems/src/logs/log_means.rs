@@ -289,7 +289,8 @@ mod tests {
     fn log() -> Log {
         let (n, mut s) = (70, stream(3, Purpose::Fresh, 0, 0));
         let mut numbers = || (0..n).map(|_| s.normal()).collect::<Vec<f64>>();
-        let (states, next, rewards) = (numbers(), numbers(), numbers());
+        let (states, rewards) = (numbers(), numbers());
+        let next = (0..n).map(|i| states[(i + 1) % n]).collect();
         Log {
             name: "a".into(),
             columns: vec!["s_0".into()],
