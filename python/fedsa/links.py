@@ -389,8 +389,8 @@ class SecureSum(Medium):
     least_agents : int, optional
         Answers below which a sum stays unknown. By default ``3``.
     privacy : Mapping[str, Any], optional
-        Differential privacy of all data of an agent. ``bound`` is then the norm to which agents shorten what
-        they send.
+        Differential privacy. ``bound`` is then the norm to which agents shorten what they send, and the norm
+        of the parts of rows and episodes.
 
     Examples
     --------

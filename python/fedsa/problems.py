@@ -260,6 +260,8 @@ class Logs(LogsProblem):
         Step ratio of u to theta; 1 by default.
     ridge : float, optional
         Adds ``ridge I`` to every ``A_c``.
+    clip : Mapping[str, Any], optional
+        Shortens the part of each transition or episode in the sums of A and b, for privacy.
     scaling : Literal["none", "equal-squares"], optional
         Scaling of features.
     ratios : bool, optional
@@ -300,6 +302,7 @@ class Logs(LogsProblem):
         operator: Literal["td", "gtd2", "tdc"] | None = None,
         kappa: float | None = None,
         ridge: float | None = None,
+        clip: Mapping[str, Any] | None = None,
         scaling: Literal["none", "equal-squares"] | None = None,
         ratios: bool = True,
         max_importance_ratio: float | None = None,
@@ -671,6 +674,8 @@ class LeastSquares(RowsProblem):
         Column of labels.
     target_range : ArrayLike, optional
         Maps labels to ``[low, high]``.
+    clip : Mapping[str, Any], optional
+        Shortens the part of each row in the sums ``(x x^T, x y)``, for privacy of rows.
     drop : Sequence[str], optional
         Columns to ignore.
     categorical : Sequence[str], optional
@@ -723,6 +728,7 @@ class LeastSquares(RowsProblem):
         *,
         target: str | None = None,
         target_range: ArrayLike | None = None,
+        clip: Mapping[str, Any] | None = None,
         drop: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
         levels: Mapping[str, Any] | None = None,
