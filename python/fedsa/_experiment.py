@@ -624,8 +624,8 @@ class Experiment:
         target_mse : float or None
             Mean-square error to reach.
         epsilon : float or None
-            Epsilon of the agents' privacy, in place of that of the link: finds the smallest error instead of
-            a target's cost.
+            Epsilon of the agents' privacy, in place of the link's: finds the smallest error instead of a
+            target's cost.
         objective : Literal["rounds", "bits", "samples", "seconds"]
             Cost to minimise; bits: of all messages; samples: of all agents; seconds: of messages without
             computation (`latency`, `bandwidth`). By default ``'bits'``.

@@ -147,11 +147,29 @@ bundled!(
     "cross/nonlinear" takes 30.0,
     "cross/off-policy" takes 2.0,
     "cross/inference" takes 8.0,
+    "privacy/epsilon" takes 40.0,
+    "privacy/bits" takes 4.0,
 );
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_file_is_bundled() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("bundled");
+        let files = |of: std::path::PathBuf| std::fs::read_dir(of).unwrap().map(|entry| entry.unwrap().path());
+        let all = files(folder.clone())
+            .filter(|path| path.is_dir())
+            .flat_map(files)
+            .filter(|path| path.extension().is_some_and(|end| end == "toml"));
+        let id = |path: std::path::PathBuf| path.strip_prefix(&folder).unwrap().with_extension("").to_str().unwrap().to_string();
+        let mut ids: Vec<String> = all.map(id).collect();
+        let mut bundled: Vec<&str> = ALL.iter().map(|one| one.id).collect();
+        ids.sort_unstable();
+        bundled.sort_unstable();
+        assert_eq!(ids, bundled);
+    }
 
     #[test]
     fn experiments_are_chosen_by_id_and_by_source() {

@@ -15,7 +15,7 @@ pub struct TuneSettings {
     /// Mean-square error to reach
     #[arg(long, value_name = "EPS2", help_heading = options::MODEL, required_unless_present = "epsilon")]
     pub target_mse: Option<f64>,
-    /// Epsilon of the agents' privacy, in place of that of the link: finds the smallest error instead of a target's cost
+    /// Epsilon of the agents' privacy, in place of the link's: finds the smallest error instead of a target's cost
     #[arg(long, value_name = "EPSILON", help_heading = options::MODEL, conflicts_with = "target_mse", value_parser = options::positive)]
     pub epsilon: Option<f64>,
     /// Cost to minimise; bits: of all messages; samples: of all agents; seconds: of messages without computation (`latency`, `bandwidth`)
@@ -58,7 +58,9 @@ pub struct TuneSettings {
 
 impl Default for TuneSettings {
     fn default() -> Self {
-        Self { target_mse: None, ..options::parsed(&[("target_mse", "1")]) }
+        let mut settings: Self = options::parsed(&[("target_mse", "1")]);
+        settings.target_mse = None;
+        settings
     }
 }
 

@@ -353,7 +353,7 @@ impl Logs {
         require(norm > 0.0 && norm.is_finite(), "clip.norm", norm, "a positive norm")?;
         require(unit != PrivacyUnit::Agent, "clip.unit", unit.name(), "row or episode")?;
         // A trace has features of earlier rows.
-        let is_possible = !(unit == PrivacyUnit::Row && self.lambda > 0.0) && !self.operator.has_auxiliary();
+        let is_possible = !(self.operator.has_auxiliary() || unit == PrivacyUnit::Row && self.lambda > 0.0);
         require(is_possible, "clip.unit", unit.name(), "episode with traces (`lambda`), and the operator td")?;
         let is_public = self.scaling == Scaling::None && self.ridge == 0.0 && !self.features.needs_statistics();
         let what = "scaling, ridge or features that depend on all rows or add to their parts";
