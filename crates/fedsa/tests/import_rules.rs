@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sampling", &["error", "settings"]),
     ("schedule", &["error", "random", "settings"]),
     ("kernel", &["random", "problem"]),
-    ("problem", &["cancel", "error", "random", "linalg", "parallel", "sampling", "kernel", "sums", "triangle"]),
+    ("problem", &["cancel", "error", "random", "linalg", "parallel", "privacy", "sampling", "kernel", "sums", "triangle"]),
     (
         "uplink",
         &["error", "kernel", "linalg", "message", "parallel", "privacy", "protocol", "random", "registry", "secure", "settings", "sums"],
@@ -34,7 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("protocol", &["error", "message", "secure", "uplink"]),
     ("local", &["cancel", "eigenpairs", "error", "kernel", "linalg", "message", "problem", "random", "schedule", "triangle"]),
     ("server", &["error", "message", "random", "sums"]),
-    ("method", &["error", "local", "message", "protocol", "schedule", "server", "uplink"]),
+    ("method", &["error", "local", "message", "privacy", "protocol", "schedule", "server", "uplink"]),
     ("record", &["message", "problem", "random"]),
     ("federation", &["error", "linalg", "local", "problem", "protocol", "record", "sampling", "secure", "uplink", "method"]),
     ("enrolment", &["columns", "coordinator", "error", "federation", "protocol", "record", "saved", "secure", "uplink", "method"]),

@@ -171,7 +171,7 @@ impl PlannedCell {
             .check(field.agents(), field.dim(), encodes)
             .and_then(|()| check_traces(&uplink, run.rounds))
             .and_then(|()| check_privacy(&uplink, run.rounds))
-            .and_then(|()| uplink.check_all_units(field));
+            .and_then(|()| fedsa::round::check_units(&uplink, field));
         fits.map_err(|e| link::located(&method.uplink, e).inside(&place))?;
         fedsa::round::check_needs(&*method.settings, field).map_err(|e| e.inside(&place))?;
         let refused = match check_link(field, &method, &uplink) {

@@ -439,6 +439,16 @@ fn check_dimension(settings: &dyn MethodSettings, d: usize) -> Result<()> {
     Err(Error::new("kind", what, "fewer features, or another method"))
 }
 
+/// Checks that the agents' data are shortened as the privacy of a link counts on, unless they are elsewhere.
+///
+/// # Errors
+/// When they are not.
+pub fn check_units(uplink: &Uplink, field: &dyn Field) -> Result<()> {
+    let facts = field.facts();
+    let mut all = field.weights().iter().enumerate();
+    if facts.is_elsewhere() { Ok(()) } else { all.try_for_each(|(c, p)| uplink.check_units(*p, facts.clipped_units(c))) }
+}
+
 /// Checks that the problem has what the method needs.
 ///
 /// # Errors

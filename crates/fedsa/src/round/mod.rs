@@ -29,7 +29,7 @@ use history::History;
 use reached::Reached;
 use sweep::{Agents, Job, Rows, Shares, Strides, Worker, lanes_for, tell_own};
 
-pub use crate::federation::check_needs;
+pub use crate::federation::{check_needs, check_units};
 pub use crate::sums::{accumulate, pairwise, sum};
 pub use one::{Advanced, Exchanges, round};
 
@@ -111,7 +111,7 @@ impl Run {
         let accepted = format!("{agents} weights, one for each agent of the data");
         crate::error::require(federation.agents() == agents, "weights", format!("{} weights", federation.agents()), &accepted)?;
         federation.check_field(&*field)?;
-        federation.uplink().check_all_units(&*field)?;
+        check_units(federation.uplink(), &*field)?;
         let (client, protocol) = federation.client()?;
         let alone: Vec<Box<dyn Agent>> = client.facts().agents.map_or_else(Vec::new, |make| (0..agents).map(make).collect());
         let chain_len = field.chain_len();

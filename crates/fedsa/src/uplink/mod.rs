@@ -14,7 +14,6 @@ use std::sync::Arc;
 use crate::error::{Error, Result, require};
 use crate::message::{Envelope, Message};
 use crate::privacy::unit::{ClippedUnits, PrivacyUnit};
-use crate::problem::Field;
 use crate::random::{ALL, Key, Purpose, Stream};
 use crate::secure::SumGrid;
 pub(crate) use agent_end::{AgentEnd, Answer};
@@ -174,16 +173,6 @@ impl Uplink {
             return Err(Error::new("uplink.media.privacy.unit", what, help));
         };
         privacy.check_rows(weight, units.rows)
-    }
-
-    /// The same for all agents of a field, unless their data are elsewhere.
-    ///
-    /// # Errors
-    /// When data are not shortened so.
-    pub fn check_all_units(&self, field: &dyn Field) -> Result<()> {
-        let facts = field.facts();
-        let mut all = field.weights().iter().enumerate();
-        if facts.is_elsewhere() { Ok(()) } else { all.try_for_each(|(c, p)| self.check_units(*p, facts.clipped_units(c))) }
     }
 
     /// The grid of secure sums.
