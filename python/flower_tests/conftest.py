@@ -59,12 +59,5 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]
         at = folder / f"at{node}"
         return f"socket='{at}/socket'" if node == 0 else f"data='{at}/data.csv' agent={node} state='{at}/{{settings}}'"
 
-    made = Federation(folder, NODES, configured)
-    try:
-        made.superlink()
-        made.register()
-        for number in range(NODES):
-            made.node(number)
+    with Federation(folder, NODES, configured).running(NODES) as made:
         yield made
-    finally:
-        made.end()

@@ -11,7 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography import x509
@@ -90,6 +91,18 @@ class Federation:
         process = self.processes.pop(name)
         os.killpg(process.pid, signal.SIGINT)
         process.wait(timeout=60.0)
+
+    @contextmanager
+    def running(self, nodes: int) -> Iterator[Federation]:
+        """The same with its SuperLink and its first nodes started, all nodes registered; all processes end afterwards."""
+        try:
+            self.superlink()
+            self.register()
+            for number in range(nodes):
+                self.node(number)
+            yield self
+        finally:
+            self.end()
 
     def end(self) -> None:
         for name in list(self.processes):

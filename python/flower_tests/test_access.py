@@ -21,13 +21,8 @@ from runs import ROWS, agent, finish, settings
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     # Sockets have short names.
     folder = tmp_path_factory.mktemp("n")
-    made = Federation(folder, 1, lambda node: f"socket='{folder}/at{node}/socket'")
-    try:
-        made.superlink()
-        made.register()
+    with Federation(folder, 1, lambda node: f"socket='{folder}/at{node}/socket'").running(0) as made:
         yield made
-    finally:
-        made.end()
 
 
 def status(federation: Federation, port: int, path: str) -> int:

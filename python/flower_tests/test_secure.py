@@ -85,15 +85,8 @@ class Killed:
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     # Sockets have short names.
     folder = tmp_path_factory.mktemp("s")
-    made = Federation(folder, NODES, lambda node: f"socket='{folder}/at{node}/socket'")
-    try:
-        made.superlink()
-        made.register()
-        for number in range(NODES):
-            made.node(number)
+    with Federation(folder, NODES, lambda node: f"socket='{folder}/at{node}/socket'").running(NODES) as made:
         yield made
-    finally:
-        made.end()
 
 
 def rows(folder: Path, node: int) -> tuple[np.ndarray, np.ndarray]:

@@ -40,7 +40,7 @@ pub struct PrivacyTheory {
     pub mse: KnownOrReason<f64>,
     /// `||theta*||^2`, the error of weights of zero.
     pub of_zero: Option<f64>,
-    /// If the error is above a tenth of that of zero weights: how much data makes it useful.
+    /// The data that make the error useful, if it is above a tenth of the error of zero weights.
     pub needed: Option<KnownOrReason<Needed>>,
 }
 

@@ -156,7 +156,7 @@ pub struct Tuned {
     privacy: Option<PrivateAnswer>,
 }
 
-/// What privacy costs an answer.
+/// The cost of privacy for an answer.
 #[derive(Debug, Clone, Copy)]
 struct PrivateAnswer {
     /// The part of the error that the noise makes.

@@ -27,7 +27,7 @@ use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::systems::Systems;
 
-/// A result is useful if its error is at most this share of that of zero weights.
+/// A result is useful if its error is at most this share of the error of zero weights.
 pub const USEFUL: f64 = 0.1;
 
 /// By how much the mean-square error of SCAFFLSA with `rule = "literal"` grows in every round under noise of this variance in each

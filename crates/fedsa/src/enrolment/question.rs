@@ -23,7 +23,7 @@ struct Question {
     numbers: Vec<f64>,
 }
 
-/// What an agent answers.
+/// An agent's part in sums: the content of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Sums {
@@ -91,7 +91,7 @@ pub fn answer(question: &[u8], sums: Sums) -> Result<Vec<u8>> {
     Err(Error::data("data", format!("sums of {} bytes", bytes.len()), frame::ACCEPTED))
 }
 
-/// What an agent answers to a question.
+/// The content of an agent's answer to a question.
 ///
 /// # Errors
 /// When the bytes are damaged, not an answer of this version, or one to another question.

@@ -176,7 +176,7 @@ fn diverges(method: &MethodTheory) -> String {
     }
 }
 
-/// What the part of the link is: all noise of private sums is that of privacy.
+/// The name of the link's part of a floor: over private sums all of its noise is noise for privacy.
 fn link_name(method: &MethodTheory) -> &'static str {
     if method.privacy.is_some() { "privacy" } else { "link" }
 }

@@ -4,7 +4,7 @@ use fedsa::uplink::stage::secure_sum::Privacy;
 use fedsa_experiment::numbers::{self, number, thousands};
 use fedsa_experiment::theory::PrivacyTheory;
 
-/// What the privacy of a method's sums spends and leaves, and what would help.
+/// The lines: the error and the budget of a method's private sums, and the data that would make it useful.
 pub fn privacy(of: &PrivacyTheory) -> Vec<String> {
     let Privacy { epsilon, delta, rounds, .. } = of.planned;
     let error = of.mse.as_ref().map_or_else(|reason| reason.text.clone(), |mse| format!("error {}", number(*mse)));
