@@ -126,7 +126,7 @@ pub(crate) fn notes_of(plan: &Plan, results: &Results) -> Vec<Note> {
 fn privacy_notes(plan: &Plan, results: &Results) -> Vec<Note> {
     let (mut spent, mut simulated): (Vec<String>, Vec<&str>) = (Vec::new(), Vec::new());
     for (label, cell) in plan.points.iter().flat_map(|planned| plan.labels.iter().zip(&planned.cells)) {
-        let Some(privacy) = plan.cells[*cell].uplink.secure_sum().and_then(|sum| sum.privacy) else { continue };
+        let Some(privacy) = plan.cells[*cell].uplink.privacy() else { continue };
         if plan.field(*cell).facts().is_elsewhere() {
             let rounds = results.cells[*cell].first().and_then(|seed| seed.rows.last()).map_or(0, |row| row.round);
             let epsilon = privacy.spent(rounds).map_or("unknown".into(), number);

@@ -439,3 +439,26 @@ fn what_no_sum_answers_is_refused() {
         assert_eq!(fedsa_experiment::deployment::Deployment::new(document).err().unwrap().key, key);
     }
 }
+
+/// The rounding of sums hides the last decreases of losses and the last slopes. Fits end all the same, after as many rounds as over a clear
+/// link; `gd` goes on with shorter steps, because the hidden slopes no longer tell it longer ones.
+#[test]
+fn fits_over_secure_sums_end_where_those_over_clear_links_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = sites(folder.path());
+    let ended = |settings: &FitSettings| {
+        let result = fitted(settings).ran.summary_json()["results"][0].clone();
+        assert_eq!(result["outcome"], "converged", "{:?} {:?} {:?}", settings.model, settings.method, settings.secure_sums);
+        result["rounds"].as_u64().unwrap()
+    };
+    for (model, target) in [(Model::LeastSquares, "y"), (Model::Logistic, "class"), (Model::Poisson, "count")] {
+        for (method, longer) in [("newton", 1), ("auto", 1), ("lbfgs", 1), ("bfgs", 1), ("gd", 2), ("agd", 1)] {
+            let settings = by(method, of_target(&files, model, target));
+            let clear = ended(&settings);
+            for bound in [64.0, 1e3, 1e4] {
+                let secure = ended(&FitSettings { secure_sums: Some(bound), ..settings.clone() });
+                assert!(secure <= longer * clear, "{model:?} {method} {bound}: {secure} rounds, {clear} over a clear link");
+            }
+        }
+    }
+}

@@ -51,7 +51,7 @@ pub fn check_link(settings: &dyn MethodSettings, client: &dyn Client, protocol: 
         let what = "secure-sum with some of the agents in a round, whose masks would not be those of all";
         return Err(Error::new("participants", what, "all agents, or a link without secure-sum"));
     }
-    if uplink.secure_sum().is_some_and(|sum| sum.privacy.is_some()) {
+    if uplink.privacy().is_some() {
         check_private(settings, protocol, uplink)?;
     }
     if client.facts().agents.is_some() { check_alone(protocol, &link) } else { check_lanes(client, &link) }
@@ -62,7 +62,7 @@ pub fn check_link(settings: &dyn MethodSettings, client: &dyn Client, protocol: 
 fn check_private(settings: &dyn MethodSettings, protocol: &Protocol, uplink: &Uplink) -> Result<()> {
     let refused = |what: &str, help: &str| Err(Error::new("uplink.media.privacy", what, help));
     let mut wants = protocol.exchanges.iter().flat_map(|exchange| &exchange.replies);
-    if let Some(privacy) = uplink.secure_sum().and_then(|sum| sum.privacy).filter(|privacy| privacy.unit != PrivacyUnit::Agent) {
+    if let Some(privacy) = uplink.privacy().filter(|privacy| privacy.unit != PrivacyUnit::Agent) {
         if !wants.all(|want| want.part == Part::System) {
             return refused("the method sends more than sums over rows", "lstd for the units row and episode; or `unit = \"agent\"`");
         }

@@ -62,6 +62,8 @@ pub struct Received<'a> {
     pub asked: f64,
     /// Whether each participant's answer arrived in this round, in order; empty if all arrived, or if the link delivers answers late.
     pub arrived: &'a [bool],
+    /// The largest rounding error of a number in `sums`, beyond that of additions: 0 without secure sums.
+    pub rounding: f64,
     /// The answers, in the agents' order, if the protocol wants a part of each agent; otherwise empty.
     pub updates: &'a [ClientUpdate],
 }

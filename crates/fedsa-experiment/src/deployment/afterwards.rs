@@ -61,8 +61,10 @@ struct Question {
     numbers: Vec<f64>,
     /// The message.
     bytes: Vec<u8>,
-    /// The sum of the masked answers, when the seeds of their masks are asked for.
-    masked: Option<ExactSum>,
+    /// The sum of the masked answers; with the answers about seeds, without those masks.
+    masked: ExactSum,
+    /// Whether it asks for the seeds of masks.
+    is_of_seeds: bool,
 }
 
 /// The questions after the last round, and their answers.
@@ -78,8 +80,8 @@ pub struct Afterwards {
     missing: Option<String>,
     /// The open question.
     question: Option<Question>,
-    /// The answers to it by agent.
-    answers: BTreeMap<usize, Sums>,
+    /// The agents that have answered it, with numbers that are not masked.
+    answers: BTreeMap<usize, Vec<f64>>,
     found: Found,
 }
 
@@ -140,30 +142,33 @@ impl Afterwards {
     /// # Errors
     /// When the answer is damaged, one to another question, or has numbers that are not finite. Nothing changes then.
     pub fn take(&mut self, agent: usize, answer: &[u8]) -> Result<()> {
-        let (Some(question), count, agents) = (&self.question, self.numbers().unwrap_or(0), self.federation.agents()) else {
+        let (count, agents) = (self.numbers().unwrap_or(0), self.federation.agents());
+        let Some(question) = &mut self.question else {
             return Err(Error::refused_message("sums that nobody has asked for", "answers to an open question"));
         };
         let sums = enrolment::answered(&question.bytes, answer)?;
         if agent >= agents {
             return Err(Error::refused_message(format!("sums of agent {agent}"), format!("agents below {agents}")));
         }
+        if self.answers.contains_key(&agent) {
+            return Ok(());
+        }
         let is_secure = self.deployment.terms.has_secure_sums();
-        let is_wanted = match (&sums, &question.masked) {
-            (Sums::Plain(numbers), None) => !is_secure && numbers.len() == count,
-            (Sums::Masked(bytes), None) => is_secure && ExactSum::new(count).add(bytes),
-            (Sums::Seed(seed), Some(_)) => ExactSum::new(0).unmask(agent, agents, seed),
+        let is_wanted = match (&sums, question.is_of_seeds) {
+            (Sums::Plain(numbers), false) => !is_secure && numbers.len() == count,
+            (Sums::Masked(bytes), false) => is_secure && question.masked.add(bytes),
+            (Sums::Seed(seed), true) => question.masked.unmask(agent, agents, seed),
             _ => false,
         };
         if !is_wanted {
-            let accepted = if question.masked.is_some() { "the seed of a mask".into() } else { format!("sums of {count} numbers") };
+            let accepted = if question.is_of_seeds { "the seed of a mask".into() } else { format!("sums of {count} numbers") };
             return Err(Error::refused_message("other sums than those asked for", accepted));
         }
-        if let Sums::Plain(numbers) = &sums
-            && numbers.iter().any(|x| !x.is_finite())
-        {
+        let numbers = if let Sums::Plain(numbers) = sums { numbers } else { Vec::new() };
+        if numbers.iter().any(|x| !x.is_finite()) {
             return Err(Error::refused_message("sums that are not finite", "finite sums: columns of a moderate size"));
         }
-        self.answers.entry(agent).or_insert(sums);
+        self.answers.insert(agent, numbers);
         if self.answers.len() == agents {
             self.add(count);
         }
@@ -173,22 +178,21 @@ impl Afterwards {
     /// Adds the answers of all agents. Of masked ones the seeds are asked next.
     fn add(&mut self, count: usize) {
         let (Some(question), answers) = (self.question.take(), std::mem::take(&mut self.answers)) else { return };
-        let Question { numbers, mut masked, .. } = question;
-        let (mut plain, mut exact) = (vec![0.0; count], ExactSum::new(count));
-        for (agent, sums) in answers {
-            match (sums, &mut masked) {
-                (Sums::Plain(own), _) => plain.iter_mut().zip(own).for_each(|(sum, x)| *sum += x),
-                (Sums::Masked(own), _) => _ = exact.add(&own),
-                (Sums::Seed(seed), Some(sum)) => _ = sum.unmask(agent, self.federation.agents(), &seed),
-                _ => {}
-            }
-        }
-        if masked.is_none() && self.deployment.terms.has_secure_sums() {
+        let Question { numbers, masked, is_of_seeds, .. } = question;
+        let is_secure = self.deployment.terms.has_secure_sums();
+        if is_secure && !is_of_seeds {
             let bytes = enrolment::question(&self.federation, &seeds_of(&self.what), &numbers);
-            self.question = Some(Question { numbers, bytes, masked: Some(exact) });
+            self.question = Some(Question { numbers, bytes, masked, is_of_seeds: true });
             return;
         }
-        self.known.push((numbers, masked.map_or(plain, |sum| sum.numbers())));
+        let sum = if is_secure {
+            masked.numbers()
+        } else {
+            let mut sum = vec![0.0; count];
+            answers.into_values().for_each(|own| sum.iter_mut().zip(own).for_each(|(sum, x)| *sum += x));
+            sum
+        };
+        self.known.push((numbers, sum));
         self.advance();
     }
 
@@ -258,10 +262,10 @@ impl Afterwards {
         };
         self.found = found;
         self.answers.clear();
-        let open = wanted.filter(|_| self.missing.is_none());
+        let (open, count) = (wanted.filter(|_| self.missing.is_none()), self.numbers().unwrap_or(0));
         self.question = open.map(|numbers| {
             let bytes = enrolment::question(&self.federation, &self.what, &numbers);
-            Question { numbers, bytes, masked: None }
+            Question { numbers, bytes, masked: ExactSum::new(count), is_of_seeds: false }
         });
     }
 

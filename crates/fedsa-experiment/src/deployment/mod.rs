@@ -135,8 +135,11 @@ impl Deployment {
         if !is_by_rows {
             terms = terms.with_equal_weights();
         }
+        // The rows are elsewhere, so that only the settings can be checked here.
+        let clip = made::problem_of(&experiment).1.remove("clip").and_then(|clip| clip.try_into().ok());
+        uplink.check_clip(clip).map_err(|e| e.inside("method[0]"))?;
         let mut notes = notes;
-        if let Some(privacy) = uplink.secure_sum().and_then(|sum| sum.privacy) {
+        if let Some(privacy) = uplink.privacy() {
             let text = format!(
                 "{} rounds spend epsilon = {} at delta = {} for {}",
                 privacy.rounds,

@@ -266,7 +266,7 @@ fn start_of(
 
 /// Refuses more rounds than the privacy of a link covers.
 fn check_privacy(uplink: &Uplink, rounds: u64) -> Result<()> {
-    let Some(privacy) = uplink.secure_sum().and_then(|sum| sum.privacy).filter(|privacy| rounds > privacy.rounds) else { return Ok(()) };
+    let Some(privacy) = uplink.privacy().filter(|privacy| rounds > privacy.rounds) else { return Ok(()) };
     let what = format!("{}, and the run has {rounds} rounds, each of which is a release", privacy.rounds);
     Err(Error::new("uplink.media.privacy.rounds", what, "as many rounds as the run, or fewer `rounds` in [run]"))
 }

@@ -57,7 +57,7 @@ impl PrivacyTheory {
     /// The privacy of a cell; `None` if its sums have none.
     pub(super) fn of(predictor: &Predictor, cell: usize, allowance: &mut Allowance) -> Option<Self> {
         let (plan, forecast) = (predictor.plan(), predictor.forecast(cell));
-        let planned = plan.cells[cell].uplink.secure_sum()?.privacy?;
+        let planned = plan.cells[cell].uplink.privacy()?;
         let of_zero = plan.field(cell).solution().ok().map(|root| linalg::norm_sq(&root.theta));
         let zero = vec![0.0; plan.field(cell).dim()];
         let start = match &plan.cells[cell].start {

@@ -97,7 +97,7 @@ impl Tuning {
         let step_sizes: Vec<f64> = tune::coarse_steps(&**field).take(STEPS).collect();
         let any = SearchChoice { family: 0, step_size: step_sizes[0], local_steps: 1, server_step: 1.0 };
         let forecast = family.forecast(field, &any, &self.start)?.with_cancel(cancel);
-        let rounds = family.link.secure_sum().and_then(|sum| sum.privacy).map_or(1, |privacy| privacy.rounds);
+        let rounds = family.link.privacy().map_or(1, |privacy| privacy.rounds);
         let plan = AgentPlan::over(&forecast, rounds, theta)?;
         let local_steps = match &self.target.local_steps {
             _ if !family.has_local_steps => vec![1],
@@ -127,7 +127,7 @@ impl Tuning {
     pub(super) fn report_private(&self, tuned: &Tuned, answer: &super::PrivateAnswer) -> Vec<String> {
         let zero = self.error_of_zero();
         let link = &self.candidates[tuned.choice.family].link;
-        let privacy = link.secure_sum().and_then(|sum| sum.privacy).expect("a link with privacy");
+        let privacy = link.privacy().expect("a link with privacy");
         let mut lines = vec![
             format!(
                 "the smallest mean-square error with epsilon = {} and delta = {} for {}:",

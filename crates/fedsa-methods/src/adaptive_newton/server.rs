@@ -103,7 +103,10 @@ impl AdaptiveNewtonServer {
     }
 
     /// Handles the mean loss and gradient at a point that all agents have answered.
-    fn heard(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
+    fn heard(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, of: &Received<'_>) -> Next {
+        let round = of.round;
+        // Of a difference of two mean losses.
+        let rounding = ROUNDING * loss.abs().max(self.loss.abs()) + 2.0 * of.rounding;
         if self.gradient.is_empty() {
             return self.begin(point, loss, g, round);
         }
@@ -119,9 +122,9 @@ impl AdaptiveNewtonServer {
         }
         let Trial { slope: before, step, .. } = self.trial;
         let falls = loss <= self.loss + DECREASE * step * before;
-        let flattens = loss <= self.loss + ROUNDING * self.loss.abs() && slope.abs() <= FLATTER * before.abs();
+        let flattens = loss <= self.loss + rounding && slope.abs() <= FLATTER * before.abs();
         let (s, y) = (minus(&point, &self.theta), minus(&g, &self.gradient));
-        let is_convex = loss >= OVERFLOW || self.is_convex(&s, loss, &g);
+        let is_convex = loss >= OVERFLOW || self.is_convex(&s, loss, &g, rounding);
         if !(falls || flattens) {
             self.shorten(loss, slope, is_convex);
             return Next::Done { tell: None };
@@ -171,8 +174,8 @@ impl AdaptiveNewtonServer {
     }
 
     /// Whether a convex function can have these values and gradients at theta and at `theta + s`: it is above both tangents.
-    fn is_convex(&self, s: &[f64], loss: f64, g: &[f64]) -> bool {
-        let (rises, rounding) = (loss - self.loss, ROUNDING * loss.abs().max(self.loss.abs()));
+    fn is_convex(&self, s: &[f64], loss: f64, g: &[f64], rounding: f64) -> bool {
+        let rises = loss - self.loss;
         (dot(&self.gradient, s) - rounding..=dot(g, s) + rounding).contains(&rises)
     }
 
@@ -362,7 +365,7 @@ impl Server for AdaptiveNewtonServer {
                 let (loss, g) = (got.mean(Part::Losses)[0], got.mean(Part::Gradient));
                 let point = got.down.part(Part::Model).to_vec();
                 if got.exchange == AT_MODEL {
-                    return self.heard(point, loss, g, got.round);
+                    return self.heard(point, loss, g, got);
                 }
                 (self.theta, self.loss, self.gradient, self.confidence) = (point, loss, g, Confidence::Answered);
                 self.choice.begin(self.norm(), &self.prior);

@@ -433,12 +433,11 @@ impl Server for FedNlServer {
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
         if got.exchange == SEARCH {
-            let (p, losses) = (got.down.part(Part::Step), got.mean(Part::Losses));
-            let accepted = self.search.as_mut().and_then(|search| search.step(p, &losses, got.arrived.is_empty(), Some(1.0)));
+            let accepted = self.search.as_mut().and_then(|search| search.step(got, Some(1.0)));
             if let Some(s) = accepted {
-                add_scaled(&mut self.theta, s, p);
+                add_scaled(&mut self.theta, s, got.down.part(Part::Step));
             }
-            self.failed += u64::from(accepted.is_none() && losses.iter().any(|loss| *loss != 0.0));
+            self.failed += u64::from(accepted.is_none() && got.mean(Part::Losses).iter().any(|loss| *loss != 0.0));
             return Next::Done { tell: None };
         }
         // If the downlink alters models, answers are to the model that agents decoded.

@@ -11,6 +11,7 @@
 use fedsa::local::LocalContext;
 use fedsa::message::Part;
 use fedsa::protocol::{Exchange, Gather, Len, ReplySpec};
+use fedsa::server::Received;
 use serde::{Deserialize, Serialize};
 
 /// The trial steps s along a direction p; the first one is 0.
@@ -63,15 +64,17 @@ impl Trials {
     }
 
     /// The first step s with `L(s) <= L(0) + decrease s slope` by the means of the answers: beyond rounding errors if s is above `longest`,
-    /// otherwise up to rounding errors. `None` if there is none, or if no answer arrived.
-    fn accepted(&self, answers: &[f64], longest: f64) -> Option<f64> {
+    /// otherwise up to rounding errors. `None` if there is none, or if no answer arrived. Each mean has an error of at most `of_sums`, in
+    /// addition to that of losses.
+    fn accepted(&self, answers: &[f64], longest: f64, of_sums: f64) -> Option<f64> {
         let slope = answers[self.steps.len()];
-        let rounding = ROUNDING * answers[0].abs();
+        let rounding = ROUNDING * answers[0].abs() + 2.0 * of_sums;
         let is_good = |(s, loss): &(&f64, &f64)| {
             let enough = answers[0] + self.decrease * **s * slope;
             **loss <= if **s <= longest { enough + rounding } else { enough - rounding }
         };
-        if slope < 0.0 { self.steps.iter().zip(answers).skip(1).find(is_good).map(|(s, _)| *s) } else { None }
+        let goes_down = slope < of_sums && answers.iter().any(|answer| *answer != 0.0);
+        if goes_down { self.steps.iter().zip(answers).skip(1).find(is_good).map(|(s, _)| *s) } else { None }
     }
 
     /// The trial step of this index; index 0 is the step 0.
@@ -96,6 +99,9 @@ const OF_MINIMUM: f64 = 1.5;
 /// A decrease below this share of the loss is within the rounding errors of gradients, whose square is as small relative to the loss.
 /// Slopes then say nothing about the length.
 const ROUNDING_OF_GRADIENTS: f64 = 64.0 * f64::EPSILON * f64::EPSILON;
+
+/// A slope is known if it is this many times its error.
+const SURE: f64 = 16.0;
 
 /// A server's line search: the trial steps, and the longest one that rounding errors may allow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -139,15 +145,19 @@ impl LineSearch {
         self.longest = Some(last.length * factor).filter(|longest| *longest > 0.0);
     }
 
-    /// The share of the direction p to take, by the means of the answers; `None` if no trial step lowers the loss enough, or if no answer
-    /// arrived. `are_all` says whether all agents answered with losses; losses of some agents, or along a direction of some, say nothing
-    /// about later steps. `unit` is the length of the direction in a unit that is comparable across rounds; `None` for directions whose own
-    /// rule finds their length. Rounding errors then allow every step.
-    pub fn step(&mut self, p: &[f64], answers: &[f64], are_all: bool, unit: Option<f64>) -> Option<f64> {
+    /// The share of the asked direction to take, by the means of the answers in [`Trials::exchange`]; `None` if no trial step lowers the
+    /// loss enough, or if no answer arrived. Losses of some agents, or along a direction of some, say nothing about later steps. `unit` is
+    /// the length of the direction in a unit that is comparable across rounds; `None` for directions whose own rule finds their length.
+    /// Rounding errors then allow every step.
+    pub fn step(&mut self, got: &Received<'_>, unit: Option<f64>) -> Option<f64> {
+        let (p, answers) = (got.down.part(Part::Step), &got.mean(Part::Losses)[..]);
         let longest = self.longest.zip(unit).map_or(f64::INFINITY, |(longest, unit)| (longest / unit).max(self.trials.last()));
-        let step = self.trials.accepted(answers, longest)?;
+        let step = self.trials.accepted(answers, longest, got.rounding)?;
         let slope = answers[self.trials.losses()];
-        let is_known = are_all && self.is_whole && -step * slope > ROUNDING_OF_GRADIENTS * answers[0].abs();
+        // The slopes at both ends of the step have errors: the sum's, and p times those of the gradient.
+        let of_slopes = SURE * got.rounding * (1.0 + p.iter().map(|p| p.abs()).sum::<f64>());
+        let is_sure = -slope > of_slopes && -step * slope > ROUNDING_OF_GRADIENTS * answers[0].abs();
+        let is_known = got.arrived.is_empty() && self.is_whole && is_sure;
         self.last = unit.filter(|_| is_known).map(|unit| LastStep { direction: p.to_vec(), slope, length: unit * step });
         Some(step)
     }
@@ -155,6 +165,8 @@ impl LineSearch {
 
 #[cfg(test)]
 mod tests {
+    use fedsa::message::Message;
+
     use super::*;
 
     /// The losses at 0, 1, 1/2, 1/4, and the slope: all within rounding errors.
@@ -164,12 +176,40 @@ mod tests {
     #[test]
     fn the_first_step_that_lowers_the_loss_is_taken() {
         let trials = Trials::new(0.5, 2, 0.1);
-        assert_eq!(trials.accepted(&FLAT, f64::INFINITY), Some(1.0));
-        assert_eq!((trials.accepted(&FLAT, 0.25), trials.accepted(&FLAT, 0.1)), (Some(0.25), None));
-        assert_eq!(trials.accepted(&FALLS, 0.0), Some(0.5));
+        assert_eq!(trials.accepted(&FLAT, f64::INFINITY, 0.0), Some(1.0));
+        assert_eq!((trials.accepted(&FLAT, 0.25, 0.0), trials.accepted(&FLAT, 0.1, 0.0)), (Some(0.25), None));
+        assert_eq!(trials.accepted(&FALLS, 0.0, 0.0), Some(0.5));
         // Upwards, and without any answer.
-        let nothing = [trials.accepted(&[1.0, 0.5, 0.5, 0.5, 0.1], 1.0), trials.accepted(&[0.0; 5], 1.0)];
+        let nothing = [trials.accepted(&[1.0, 0.5, 0.5, 0.5, 0.1], 1.0, 0.0), trials.accepted(&[0.0; 5], 1.0, 0.0)];
         assert_eq!(nothing, [None; 2]);
+    }
+
+    /// The rounding of a secure sum hides slopes and differences of losses below it.
+    #[test]
+    fn rounding_of_sums_allows_steps_that_it_hides() {
+        let trials = Trials::new(0.5, 2, 0.1);
+        let answers = [1.0, 1.0 + 1.9e-9, 1.0, 1.0, 0.9e-9];
+        assert_eq!((trials.accepted(&answers, 2.0, 1e-9), trials.accepted(&answers, 2.0, 0.9e-9)), (Some(1.0), None));
+        assert_eq!(trials.accepted(&[1.0, 1.0 + 2.1e-9, 1.0, 1.0, 0.0], 2.0, 1e-9), Some(0.5));
+        assert_eq!(trials.accepted(&[0.0; 5], 2.0, 1e-9), None);
+        // Such a slope says nothing about the length of later steps.
+        let mut search = LineSearch::new(trials);
+        for (of_sums, is_known) in [(1e-3, true), (0.02, false)] {
+            search.begin(&[-1.0], true);
+            assert_eq!(step_with(&mut search, &[1.0], &FALLS, &[], Some(1.0), of_sums), Some(0.5));
+            assert_eq!(search.last.is_some(), is_known);
+        }
+    }
+
+    /// The step of a search by these answers to the direction p.
+    fn step_with(search: &mut LineSearch, p: &[f64], answers: &[f64], arrived: &[bool], unit: Option<f64>, rounding: f64) -> Option<f64> {
+        let (down, sums) = (Message::one(0, 1, Part::Step, p.to_vec()), [(Part::Losses, answers)]);
+        search.step(&Received { round: 0, exchange: 1, down: &down, sums: &sums, asked: 1.0, arrived, rounding, updates: &[] }, unit)
+    }
+
+    /// The step without rounding of sums.
+    fn step(search: &mut LineSearch, p: &[f64], answers: &[f64], are_all: bool, unit: Option<f64>) -> Option<f64> {
+        step_with(search, p, answers, if are_all { &[] } else { &[true, false] }, unit, 0.0)
     }
 
     /// A search whose last step had this length, with the slope -1 before it and `after` at its end.
@@ -178,7 +218,7 @@ mod tests {
         search.begin(&[-7.0], true);
         let losses = search.trials.steps.iter().map(|s| if *s == length { 1.0 - *s } else { 1.0 });
         let answers: Vec<f64> = losses.chain([-1.0]).collect();
-        assert_eq!(search.step(&[0.5], &answers, true, Some(1.0)), Some(length));
+        assert_eq!(step(&mut search, &[0.5], &answers, true, Some(1.0)), Some(length));
         search.begin(&[2.0 * after], true);
         search
     }
@@ -193,11 +233,11 @@ mod tests {
             let known = search.longest.unwrap();
             assert!((known - longest).abs() < 1e-15 * longest.max(0.1), "{length}, {slope}: {known}");
             // For a direction of half the length the bound is twice as much; for directions without a unit every step is allowed.
-            let step = |unit| search.clone().step(&[1.0], &FLAT, true, unit);
+            let step_of = |unit| step(&mut search.clone(), &[1.0], &FLAT, true, unit);
             let most = |longest: f64| [1.0, 0.5, 0.25].into_iter().find(|s| *s <= longest).or(Some(0.25));
-            assert_eq!((step(Some(1.0)), step(Some(0.5)), step(None)), (most(longest), most(2.0 * longest), Some(1.0)));
+            assert_eq!((step_of(Some(1.0)), step_of(Some(0.5)), step_of(None)), (most(longest), most(2.0 * longest), Some(1.0)));
             // Losses show that a longer step is good.
-            assert_eq!(search.step(&[1.0], &[1.0, 0.5, 0.6, 0.7, -0.6], true, Some(1.0)), Some(1.0));
+            assert_eq!(step(&mut search, &[1.0], &[1.0, 0.5, 0.6, 0.7, -0.6], true, Some(1.0)), Some(1.0));
         }
     }
 
@@ -206,9 +246,9 @@ mod tests {
         for (direction, losses, gradient) in [(false, true, true), (true, false, true), (true, true, false)] {
             let mut search = LineSearch::new(Trials::new(0.5, 2, 0.1));
             search.begin(&[-1.0], direction);
-            assert_eq!(search.step(&[1.0], &FALLS, losses, Some(1.0)), Some(0.5));
+            assert_eq!(step(&mut search, &[1.0], &FALLS, losses, Some(1.0)), Some(0.5));
             search.begin(&[9.0], gradient);
-            assert_eq!(search.step(&[1.0], &FLAT, true, Some(1.0)), Some(1.0));
+            assert_eq!(step(&mut search, &[1.0], &FLAT, true, Some(1.0)), Some(1.0));
         }
     }
 }

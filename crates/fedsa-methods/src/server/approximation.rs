@@ -320,9 +320,8 @@ impl NewtonSteps {
 
     /// The step after the exchange for its length: none if no answer arrived, because losses and slope are then zero.
     pub fn after_losses(&mut self, got: &Received<'_>) -> Next {
-        let (p, losses, are_all) = (got.down.part(Part::Step), got.mean(Part::Losses), got.arrived.is_empty());
-        if let Some(s) = self.search.as_mut().and_then(|search| search.step(p, &losses, are_all, Some(1.0))) {
-            self.step(s, p);
+        if let Some(s) = self.search.as_mut().and_then(|search| search.step(got, Some(1.0))) {
+            self.step(s, got.down.part(Part::Step));
         }
         Next::Done { tell: None }
     }

@@ -198,7 +198,7 @@ impl Server for Descent {
         }
         let (p, losses) = (got.down.part(Part::Step).to_vec(), got.mean(Part::Losses));
         let (Length::Search(search) | Length::SearchOrLast(search)) = &mut self.length else { return Next::Done { tell: None } };
-        let (accepted, last) = (search.step(&p, &losses, got.arrived.is_empty(), self.rule.unit()), search.trials.last());
+        let (accepted, last) = (search.step(got, self.rule.unit()), search.trials.last());
         // Agents that answer have some loss or slope that is not 0.
         let has_answers = losses.iter().any(|loss| *loss != 0.0);
         self.failed += u64::from(accepted.is_none() && has_answers);
@@ -252,7 +252,7 @@ mod tests {
             let ask = server.open(t);
             let (g, numbers) = ([g], ask.down.part(Part::Model).to_vec());
             let sums: [(Part, &[f64]); 1] = [(Part::Gradient, &g)];
-            let got = Received { round: t, exchange: 0, down: &ask.down, sums: &sums, asked: 1.0, arrived, updates: &[] };
+            let got = Received { round: t, exchange: 0, down: &ask.down, sums: &sums, asked: 1.0, arrived, rounding: 0.0, updates: &[] };
             assert!(matches!(server.receive(&got), Next::Done { .. }));
             (numbers[0], server.theta[0])
         };

@@ -34,7 +34,7 @@ use crate::protocol::Protocol;
 use crate::random::ALL;
 use crate::record::{Ledger, Output};
 use crate::secure::SumGrid;
-use crate::server::{Broadcast, ClientUpdate, Next, PerRecipient, Server};
+use crate::server::{Broadcast, ClientUpdate, Next, PerRecipient, Received, Server};
 use crate::uplink::MessageKey;
 use acknowledged::Acknowledged;
 use masked::{MaskedSum, Unmasking};
@@ -410,6 +410,7 @@ impl Coordinator {
 
     /// Gives the server half the single answers that arrived; also returns whether their numbers are finite.
     fn receive(&mut self, replies: Vec<Option<Reply>>) -> (Next, bool) {
+        let rounding = self.sum_rounding();
         let Self { federation, protocol, server, everyone, state, refusals, .. } = self;
         let State { ask, end, absent, exclusions, .. } = state;
         let asked = ask.to.as_deref().unwrap_or(everyone);
@@ -439,7 +440,16 @@ impl Coordinator {
         let (are_finite, is_packed) = (arrivals.are_finite(), wanted.iter().any(|want| want.part.is_packed()));
         // Server halves cannot read the missing packed bytes of an agent whose numbers are no longer finite.
         let next = match are_finite || !is_packed {
-            true => arrivals.with(&ask.down, arrivals.weight_of(&of, federation.rules().missing), |got| server.receive(got)),
+            true => server.receive(&Received {
+                round: at.round,
+                exchange: at.exchange,
+                down: &ask.down,
+                sums: &arrivals.sums(),
+                asked: arrivals.weight_of(&of, federation.rules().missing),
+                arrived: &arrivals.arrived,
+                rounding,
+                updates: arrivals.single(),
+            }),
             false => Next::Done { tell: None },
         };
         self.acknowledge(&arrivals.arrived);

@@ -81,7 +81,7 @@ impl Coordinator {
         let mut rest = &all[..];
         let sum_of = |want: &ReplySpec| rest.split_off(..want.len.largest()).map(|sum| (want.part, sum));
         let sums: Vec<(Part, &[f64])> = self.protocol.wanted(exchange).iter().filter_map(sum_of).collect();
-        let got = Received { round, exchange, down, sums: &sums, asked: weight, arrived, updates: &[] };
+        let got = Received { round, exchange, down, sums: &sums, asked: weight, arrived, rounding: self.sum_rounding(), updates: &[] };
         (self.server.receive(&got), all.iter().all(|x| x.is_finite()))
     }
 }

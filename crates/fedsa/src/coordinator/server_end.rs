@@ -7,12 +7,12 @@ use super::faults::{self, Medians};
 use super::handed_in::Reply;
 use crate::error::Error;
 use crate::federation::rules::{AnswerRules, MissingAnswers};
-use crate::message::{Body, Message, Part};
+use crate::message::{Body, Part};
 use crate::parallel;
 use crate::protocol::{Gather, ReplySpec, are_finite};
 use crate::random::{Key, Purpose};
 use crate::secure::SumGrid;
-use crate::server::{ClientUpdate, Received};
+use crate::server::ClientUpdate;
 use crate::uplink::{MessageKey, Uplink};
 
 /// The state of a link's server end, from round to round.
@@ -155,13 +155,14 @@ impl Arrivals {
         parallel::map(self.updates.len(), |i| are_finite(&self.updates[i].parts)).into_iter().all(|are_finite| are_finite)
     }
 
-    /// Calls `see` with the arrivals for a server half; `down` is the answered message as agents decoded it, and `asked` is the divisor of
-    /// sums.
-    pub fn with<R>(&self, down: &Message, asked: f64, see: impl FnOnce(&Received<'_>) -> R) -> R {
-        let sums: Vec<(Part, &[f64])> = self.sums.iter().map(|(part, x)| (*part, &x[..])).collect();
-        let (round, exchange) = (down.round, down.exchange);
-        let updates = if self.wants_each { &self.updates[..] } else { &[] };
-        see(&Received { round, exchange, down, sums: &sums, asked, arrived: &self.arrived, updates })
+    /// The sums of the parts of which a sum is enough.
+    pub fn sums(&self) -> Vec<(Part, &[f64])> {
+        self.sums.iter().map(|(part, x)| (*part, &x[..])).collect()
+    }
+
+    /// The answers, if the server half wants a part of each agent.
+    pub fn single(&self) -> &[ClientUpdate] {
+        if self.wants_each { &self.updates } else { &[] }
     }
 }
 

@@ -23,6 +23,11 @@ impl Coordinator {
         self.grid
     }
 
+    /// The largest rounding error of a number in a secure sum; otherwise 0.
+    pub(super) fn sum_rounding(&self) -> f64 {
+        self.grid.map_or(0.0, |grid| grid.rounding(self.everyone.len()))
+    }
+
     /// The number of numbers that agents clipped to the bound of secure sums since the start.
     pub fn clipped(&self) -> u64 {
         self.state.clipped

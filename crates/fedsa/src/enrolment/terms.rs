@@ -142,7 +142,7 @@ impl Terms {
 
     /// Whether the sums of rounds have noise for privacy.
     pub fn has_privacy(&self) -> bool {
-        self.uplink.secure_sum().is_some_and(|sum| sum.privacy.is_some())
+        self.uplink.privacy().is_some()
     }
 
     /// Whether sums are secure.

@@ -276,7 +276,7 @@ impl ClientNode {
             let what = format!("{} after {}", point(at.0, at.1), point(before.0, before.1));
             return Err(Error::other_state(what));
         }
-        let budget = self.uplink.secure_sum().and_then(|sum| sum.privacy).map_or(u64::MAX, |privacy| privacy.rounds);
+        let budget = self.uplink.privacy().map_or(u64::MAX, |privacy| privacy.rounds);
         if down.exchange != TELL && at.0 >= budget {
             return Err(refused(format!("round {}", at.0 + 1), &format!("at most the {budget} rounds of its privacy")));
         }

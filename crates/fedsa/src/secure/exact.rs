@@ -2,7 +2,7 @@
 
 use super::grid::SumGrid;
 use super::keys::PairKeys;
-use super::masks::{MaskedAnswer, pack, subtract, unpack};
+use super::masks::{MaskedAnswer, pack, revealed_len, subtract, unpack};
 use crate::error::{Error, Result};
 use crate::linalg::power_of_two;
 use crate::uplink::codec::bits::packed_len;
@@ -77,10 +77,10 @@ impl ExactSum {
         true
     }
 
-    /// Removes the mask of an agent's own seed, where all of `agents` agents are in the sum. False if the seed is none; the sum is undefined
+    /// Removes the mask of an agent's own seed, where all of `agents` agents are in the sum. False if the seed is none; nothing changes
     /// then.
     pub fn unmask(&mut self, agent: usize, agents: usize, seed: &[u8]) -> bool {
-        subtract(seed, agent, &vec![true; agents], GRID, &mut self.words)
+        seed.len() == revealed_len(0) && subtract(seed, agent, &vec![true; agents], GRID, &mut self.words)
     }
 
     /// The sums without masks, rounded, whatever the order of the agents.

@@ -74,6 +74,11 @@ impl SumGrid {
         agents as f64 * self.noise * power(-self.scale).powi(2)
     }
 
+    /// The largest rounding error of a sum over so many agents: half a step for each of them.
+    pub fn rounding(self, agents: usize) -> f64 {
+        0.5 * agents as f64 * power(-self.scale)
+    }
+
     /// Draws of an agent's noise as integers.
     ///
     /// # Errors

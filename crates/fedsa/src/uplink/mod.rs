@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result, require};
 use crate::message::{Envelope, Message};
-use crate::privacy::unit::{ClippedUnits, PrivacyUnit};
+use crate::privacy::unit::{ClippedUnits, PrivacyUnit, UnitClip};
 use crate::random::{ALL, Key, Purpose, Stream};
 use crate::secure::SumGrid;
 pub(crate) use agent_end::{AgentEnd, Answer};
@@ -21,7 +21,7 @@ pub use aggregation::Aggregation;
 use codec::{Codec, Exact};
 use stage::bit_budget::BitBudget;
 use stage::delay::{Delay, Pull};
-use stage::secure_sum::{SecureSum, Summed};
+use stage::secure_sum::{Privacy, SecureSum, Summed};
 use stage::{Act, Alteration, Channel, LinkStage};
 
 /// A link: the codec and stages of agents' messages, the server's mean, and the codec of the server's messages.
@@ -155,24 +155,41 @@ impl Uplink {
         self.acts().find_map(|act| if let Act::Masks(sum) = act { Some(sum) } else { None })
     }
 
+    /// The privacy of secure sums, if agents add noise.
+    pub fn privacy(&self) -> Option<Privacy> {
+        self.secure_sum().and_then(|sum| sum.privacy)
+    }
+
     /// The fewest agents in a secure sum; 0 without secure sums.
     pub fn least_agents(&self) -> usize {
         self.secure_sum().map_or(0, |sum| sum.least_agents)
     }
 
-    /// Checks that an agent's data are shortened as the privacy of rows or episodes counts on.
+    /// Checks that a problem shortens what the privacy of rows or episodes counts on.
     ///
     /// # Errors
-    /// When they are not.
-    pub(crate) fn check_units(&self, weight: f64, units: Option<ClippedUnits>) -> Result<()> {
+    /// When it shortens other parts, to a larger norm, or nothing.
+    pub fn check_clip(&self, clip: Option<UnitClip>) -> Result<()> {
         let Some(sum) = self.secure_sum() else { return Ok(()) };
-        let Some(privacy) = sum.privacy.filter(|privacy| privacy.unit != PrivacyUnit::Agent) else { return Ok(()) };
-        let Some(units) = units.filter(|units| units.clip.unit == privacy.unit && units.clip.norm <= sum.bound) else {
-            let what = format!("{}, and the problem does not shorten it to the norm {}", privacy.unit.name(), sum.bound);
-            let help = "the same unit and at most `bound` as norm in `clip` of the problem, which is logs or least-squares";
-            return Err(Error::new("uplink.media.privacy.unit", what, help));
-        };
-        privacy.check_rows(weight, units.rows)
+        let unit = sum.privacy.map_or(PrivacyUnit::Agent, |privacy| privacy.unit);
+        if unit == PrivacyUnit::Agent || clip.is_some_and(|clip| clip.unit == unit && clip.norm <= sum.bound) {
+            return Ok(());
+        }
+        let what = format!("{}, and the problem does not shorten it to the norm {}", unit.name(), sum.bound);
+        let help = "the same unit and at most `bound` as norm in `clip` of the problem, which is logs or least-squares";
+        Err(Error::new("uplink.media.privacy.unit", what, help))
+    }
+
+    /// Checks that an agent's data are shortened so, and that its weight fits the number of its rows.
+    ///
+    /// # Errors
+    /// When they are not, or the weight does not.
+    pub(crate) fn check_units(&self, weight: f64, units: Option<ClippedUnits>) -> Result<()> {
+        self.check_clip(units.map(|units| units.clip))?;
+        match (self.privacy(), units) {
+            (Some(privacy), Some(units)) if privacy.unit != PrivacyUnit::Agent => privacy.check_rows(weight, units.rows),
+            _ => Ok(()),
+        }
     }
 
     /// The grid of secure sums.

@@ -45,7 +45,8 @@ fn give(server: &mut FedNlServer, ask: &Broadcast, answers: Vec<(usize, Vec<(Par
     let arrived: Vec<bool> = to.iter().map(|c| answers.iter().any(|(agent, _)| agent == c)).collect();
     let update = |(agent, parts): (usize, Vec<(Part, Body)>)| ClientUpdate { agent, answers: round, weight: server.weights[agent], parts };
     let updates: Vec<ClientUpdate> = answers.into_iter().map(update).collect();
-    server.receive(&Received { round, exchange, down: &ask.down, sums: &[], asked: 1.0, arrived: &arrived, updates: &updates })
+    let (down, arrived) = (&ask.down, &arrived[..]);
+    server.receive(&Received { round, exchange, down, sums: &[], asked: 1.0, arrived, rounding: 0.0, updates: &updates })
 }
 
 /// In the round of an answer the distance before its correction counts, later the distance after it.
