@@ -107,20 +107,21 @@ pub fn led(text: &str, files: &[String]) -> Led {
     let has_reached = |rows: &[Recorded]| deployment.has_reached(&rows.iter().map(|row| row.seen.residual).collect::<Vec<_>>());
     'rounds: while deployment.has_target() || !is_last(&server) {
         let mut todo = server.open();
-        let mut is_first = true;
+        let mut is_unknown = true;
         while let Todo::Ask { to, bytes } = &todo {
             for (c, bytes) in to.iter().zip(bytes) {
                 let answer = agents[*c].handle(bytes).unwrap().unwrap();
                 server.take(*c, &answer).unwrap();
             }
-            if is_first {
+            if is_unknown && server.shows_residual() {
+                is_unknown = false;
                 let last = &mut rows.last_mut().unwrap().seen.residual;
                 *last = last.or(server.residual());
                 if has_reached(&rows) || is_last(&server) {
                     break 'rounds;
                 }
             }
-            (todo, is_first) = (server.close(), false);
+            todo = server.close();
         }
         if let Todo::Tell { to, bytes } = &todo {
             to.iter().zip(bytes).for_each(|(c, bytes)| assert!(agents[*c].handle(bytes).unwrap().is_none()));

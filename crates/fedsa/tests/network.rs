@@ -460,6 +460,16 @@ fn a_federation_whose_agents_overflow_stops_where_the_engine_stops() {
             assert_eq!(halves.server.open(), Todo::RoundOver);
         }
     }
+    // An agent that computes alone: its gradient overflows at a finite theta, and not those of the others.
+    let field = crate::common::field(&stiff([0.5, 1e308, 0.5]), Law::Mean);
+    let method = method("gd", r#"{"step_size": 30.0}"#);
+    let mut run = crate::common::run(&field, &*method, &EXACT, SEED);
+    let mut halves = crate::common::Halves::new(&field, &*method, &EXACT, SEED).unwrap();
+    for _ in 0..2 {
+        run.step();
+        halves.round();
+    }
+    assert_eq!((run.diverged(), halves.server.diverged()), (Some(2), Some(2)));
 }
 
 /// Step sizes that change: what an agent missed it cannot work out from the next model, and is told.
