@@ -19,8 +19,8 @@ sm = needs("statsmodels.api")
 
 ROWS = (90, 140, 60, 110, 200)
 
-# Of each number that an agent sends. Sums over the grid of the last bound have steps of 2e-11.
-BOUNDS = {"model": 100.0, "sandwich": 1e4}
+# Of each number that an agent sends. With the larger bound the grid of sums has steps of 2e-12.
+BOUNDS = {"model": 100.0, "sandwich": 1e3}
 
 # Relative differences to statsmodels 0.15.0, at most: coefficients 3e-10 (the fits end at a gradient norm of 1e-9), standard errors 4e-11, deviance
 # 2e-16. Least squares has 3e-15 without, and 1.5e-12 with secure sums, whose grid has steps of 2e-13.
