@@ -160,7 +160,7 @@ class Agent:
             accepted = f"messages that follow this state; or, to begin again without it, delete {os.path.dirname(self._file)}"
             raise InputError(e.what, e.code, e.key, accepted) from e
         if self._file is not None:
-            _files.write(self._file, self._native.save())
+            _files.write(self._file, self._native.save(), is_private=True)
         return answer
 
 

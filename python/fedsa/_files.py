@@ -46,9 +46,9 @@ def name_of(path: object, key: str = "path") -> str:
     raise InputError(f"{path!r} is no name of a file or folder", "setting.wrong-type", key, "a text or a pathlib.Path", value=repr(path))
 
 
-def write(path: Path, contents: bytes) -> None:
-    """Write a file. An existing file is replaced."""
-    _fedsa.write_file(name_of(path), contents)
+def write(path: Path, contents: bytes, is_private: bool = False) -> None:
+    """Write a file. An existing file is replaced. Only its owner can read a private one."""
+    _fedsa.write_file(name_of(path), contents, is_private)
 
 
 def append(path: Path, kept: int, contents: bytes) -> None:

@@ -16,8 +16,9 @@ from fedsa._results import Results
 from fedsa._server_state import EpochRecord, ExchangeRecord, History, Progress
 from fedsa.errors import FedsaError, InputError, MachineError
 
-# Rounds without any answer after which the server stops.
+# Rounds in a row without any answer, and rounds with too few of them, after which the server stops.
 MAX_UNANSWERED = 3
+MAX_GIVEN_UP = 20
 
 # How often the server asks those that have not answered, if an exchange has too few answers. Then it gives the round up.
 TRIES = 2
@@ -73,7 +74,7 @@ class Server:
         self.after: _fedsa.Afterwards | None = None
         # The names of the members, by number.
         self.names: list[str] = []
-        self.unanswered = 0
+        self.unanswered = self.given_up = 0
         # The last change of members that was refused.
         self.refused: tuple[list[str], list[str]] | None = None
         self.progress = Progress()
@@ -347,12 +348,16 @@ class Server:
                 kind, messages = self._exchange(messages)
 
     def _check_answers(self) -> None:
-        """Stop after too many rounds without answers: further rounds would change nothing."""
-        if self.unanswered < MAX_UNANSWERED:
+        """Stop after too many rounds in a row without enough answers: further rounds would change nothing."""
+        if self.unanswered >= MAX_UNANSWERED:
+            what = f"no agent has answered in {self.unanswered} rounds"
+        elif self.given_up >= MAX_GIVEN_UP:
+            what = f"{self.given_up} rounds in a row had too few answers"
+        else:
             return
         self._save()
         accepted = "agents that answer by the deadline; the next call goes on"
-        raise MachineError(f"no agent has answered in {self.unanswered} rounds", "machine", "agents", accepted)
+        raise MachineError(what, "machine", "agents", accepted)
 
     def _is_over(self) -> bool:
         assert self.node is not None
@@ -403,11 +408,12 @@ class Server:
         if self._has_reached() or node.rounds() >= self.deployment.rounds:
             return "reached", {}
         if node.answered() >= enough:
-            self.unanswered = 0
+            self.unanswered = self.given_up = 0
             self.progress.missing = max(self.progress.missing, self._missing())
             return node.close()
         self.report(f"round {node.rounds() + 1} is given up: {node.answered()} of {enough} answers")
         self.unanswered = self.unanswered + 1 if node.answered() == 0 else 0
+        self.given_up += 1
         self.progress.missing = 1.0
         return node.give_up()
 

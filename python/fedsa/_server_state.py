@@ -238,7 +238,7 @@ def save(file: str, progress: Progress, history: History) -> None:
         return {"base64": base64.b64encode(value).decode()}
 
     state = json.dumps({**progress.__dict__, "history": history.save()}, default=plain).encode()
-    _files.write(file, _head(state) + state)
+    _files.write(file, _head(state) + state, is_private=True)
 
 
 def _head(state: bytes) -> bytes:

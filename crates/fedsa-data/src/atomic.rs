@@ -21,6 +21,8 @@ pub enum Existing {
     Keep,
     /// Replace it if it is a regular file.
     Replace,
+    /// It is replaced, by a file that only its owner can read and write: a state.
+    ReplaceByPrivate,
 }
 
 /// Writes a file atomically and durably: the bytes go to a new file in the folder `temporaries`,
@@ -38,11 +40,11 @@ pub fn write(path: &Path, bytes: &[u8], temporaries: &Path, existing: Existing) 
     }
     // Errors should not name the temporary file.
     let plain = |e: io::Error| io::Error::from(e.kind());
-    let mut file = temporary(temporaries).map_err(plain)?;
+    let mut file = temporary(temporaries, existing).map_err(plain)?;
     file.write_all(bytes).and_then(|()| file.as_file().sync_all()).map_err(plain)?;
     match existing {
         Existing::Keep => file.persist_noclobber(path).map_err(|e| e.error)?,
-        Existing::Replace => file.persist(path).map_err(|e| e.error)?,
+        Existing::Replace | Existing::ReplaceByPrivate => file.persist(path).map_err(|e| e.error)?,
     };
     sync_folder(folder_of(path))
 }
@@ -69,13 +71,15 @@ pub fn kind_of(found: &Metadata) -> &'static str {
     }
 }
 
-fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
+fn temporary(folder: &Path, existing: Existing) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(TEMPORARY);
     // By default only the owner can read temporary files. This one becomes a
     // result, so the user's umask applies.
     #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    if existing != Existing::ReplaceByPrivate {
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    }
     builder.tempfile_in(folder)
 }
 
@@ -116,6 +120,10 @@ mod tests {
         write(&path, b"one", dir.path(), Existing::Keep).unwrap();
         write(&path, b"two", dir.path(), Existing::Replace).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        write(&path, b"three", dir.path(), Existing::ReplaceByPrivate).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"three");
+        #[cfg(unix)]
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions()) & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
     }
 

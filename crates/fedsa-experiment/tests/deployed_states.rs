@@ -136,7 +136,7 @@ fn an_agent_keeps_its_state_whatever_a_server_says() {
     for message in [&other_invitation, &other.admissions[0].bytes, &early[0].to_vec()] {
         let e = agent.handle(message).unwrap_err();
         assert!(e.code() == ErrorCode::OtherState && e.for_others() == e.what && e.what.contains("agent's state is newer"), "{e:?}");
-        assert!(e.help.contains("deletes the folder of the state") && agent.save() == state, "{e:?}");
+        assert!(e.help.contains("deletes `agent.state`") && agent.save() == state, "{e:?}");
     }
     // It says again what it has said to its own server, which may have lost it.
     assert!(agent.handle(&invitation).unwrap().is_some() && agent.handle(&first.admissions[0].bytes).unwrap().is_none());

@@ -87,6 +87,22 @@ fn few_rows_and_episodes_are_refused() {
     assert_eq!(code(&logs, &episodes(1), NONE), None);
 }
 
+/// The weights of a column count as many rows as equal weights with the same variance.
+#[test]
+fn weights_by_which_few_rows_count_are_refused() {
+    let weighted = deployment("kind = \"glm\", family = \"gaussian\", target = \"y\", row_weights = \"cost\"");
+    let rows = |heavy: usize, weight: &str| {
+        let cost = |i: usize| if i < heavy { weight.to_string() } else { (1.5 + 0.4 * (i as f64).sin()).to_string() };
+        table(&[("x", &own), ("cost", &cost), ("y", &other)], 60)
+    };
+    // Three rows of equal weight, and others of a little, count like slightly more than three.
+    for (heavy, weight, is_refused) in [(0, "1", false), (1, "9e7", true), (2, "9e7", true), (3, "9e7", false), (1, "20", false)] {
+        let refused = is_refused.then_some(ErrorCode::DisclosureRows);
+        assert_eq!(code(&weighted, &rows(heavy, weight), ""), refused, "{heavy} rows of weight {weight}");
+    }
+    assert_eq!(code(&weighted, &rows(1, "9e7"), NONE), None);
+}
+
 #[test]
 fn values_of_few_rows_are_refused() {
     let squares = deployment(&format!("{SQUARES}, levels = {{ site = [\"A\", \"B\", \"C\"] }}"));

@@ -10,10 +10,10 @@ use crate::engine;
 
 /// Writes a file atomically; an existing file of this name is replaced.
 #[pyfunction]
-pub fn write_file(py: Python<'_>, path: PathBuf, contents: &[u8]) -> PyResult<()> {
-    engine::brief(py, || {
-        atomic::write(&path, contents, atomic::folder_of(&path), Existing::Replace).map_err(|e| atomic::unwritable(&path, &e))
-    })
+#[pyo3(signature = (path, contents, is_private = false))]
+pub fn write_file(py: Python<'_>, path: PathBuf, contents: &[u8], is_private: bool) -> PyResult<()> {
+    let existing = if is_private { Existing::ReplaceByPrivate } else { Existing::Replace };
+    engine::brief(py, || atomic::write(&path, contents, atomic::folder_of(&path), existing).map_err(|e| atomic::unwritable(&path, &e)))
 }
 
 /// Appends to a file after its first `kept` bytes, and removes the rest.

@@ -94,8 +94,7 @@ impl Error {
     /// The refusal of a message that does not follow an agent's state. Only the agent's operator discards a state.
     pub fn other_state(what: impl Into<String>) -> Self {
         let what = format!("{}; the agent's state is newer than the server's, or of another federation", what.into());
-        Self::refused_message(what, "messages that follow this state; or its operator deletes the folder of the state")
-            .coded(ErrorCode::OtherState)
+        Self::refused_message(what, "messages that follow this state; or its operator deletes `agent.state`").coded(ErrorCode::OtherState)
     }
 
     /// A question without an answer in theory: the reason, and when there is one.
@@ -224,19 +223,23 @@ pub fn for_others(code: &str, key: &str, what: &str, help: &str) -> String {
     format!("{code}{setting}{place}: the log of the agent has the reason")
 }
 
-/// The line or row that a text names, with the column that follows it, such as ``line 3, column `age` ``.
-fn place_in(what: &str) -> Option<&str> {
-    let of = |word: &str| {
-        what.match_indices(word).map(|(at, _)| at).find(|at| what[at + word.len()..].starts_with(|c: char| c.is_ascii_digit()))
-    };
-    let start = of("line ").or_else(|| of("row "))?;
-    let digits = start + what[start..].find(' ')? + 1;
-    let mut end = digits + what[digits..].find(|c: char| !c.is_ascii_digit()).unwrap_or(what.len() - digits);
+/// The line or row that a text names, with the column that follows it, such as ``line 3, column `age` ``. It is at the start of the text, or
+/// after a prefix such as the file's name; and before all that is quoted, because a quoted cell may contain such words.
+fn place_in(all: &str) -> Option<&str> {
     const COLUMN: &str = ", column `";
-    if what[end..].starts_with(COLUMN) {
-        end += COLUMN.len() + what[end + COLUMN.len()..].find('`').map_or(0, |closed| closed + 1);
-    }
-    Some(&what[start..end])
+    let unquoted = &all[..all.find('`').unwrap_or(all.len())];
+    let starts = std::iter::once(0).chain(unquoted.match_indices(": ").map(|(at, colon)| at + colon.len()));
+    starts.into_iter().find_map(|start| {
+        let text = &all[start..];
+        let number = text.strip_prefix("line ").or_else(|| text.strip_prefix("row "))?;
+        let rest = number.trim_start_matches(|c: char| c.is_ascii_digit());
+        let end = start + text.len() - rest.len();
+        match rest.strip_prefix(COLUMN).and_then(|name| name.find('`')) {
+            _ if rest.len() == number.len() => None,
+            Some(closed) => Some(&all[start..end + COLUMN.len() + closed + 1]),
+            None => (rest.starts_with(": ") || rest.starts_with(" is ")).then(|| &all[start..end]),
+        }
+    })
 }
 
 /// Refuses a setting outside its range, with the code [`ErrorCode::OutOfRange`].
@@ -287,6 +290,11 @@ mod tests {
         assert_eq!(data("line 3, column `age`: `patient 4711` is not a finite number"), format!("data, line 3, column `age`: {log}"));
         assert_eq!(data("a.csv: row 12: `patient 4711` is none"), format!("data, row 12: {log}"));
         assert_eq!(data("the line of patient 4711"), format!("data: {log}"));
+        assert_eq!(data("a.csv: row 12 is null"), format!("data, row 12: {log}"));
+        assert_eq!(data("a.csv: row 2, column `ward`: `line 19610523` is none"), format!("data, row 2, column `ward`: {log}"));
+        for cell in ["2 labels: line 19610523, ..", "`line 7, column `Mueller HIV``", "line 7.csv: no rows", "`a`: line 7: b` is none"] {
+            assert_eq!(data(cell), format!("data: {log}"));
+        }
         assert_eq!(of(Error::new("target", "191 labels: patient 4711, ..", "")), format!("setting, target: {log}"));
         assert_eq!(of(Error::machine("/var/x cannot be written", "")), format!("machine: {log}"));
         assert_eq!(of(Error::refused_message("round 3 after round 5", "")), "round 3 after round 5");

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::common::{bits, field, keyed, link, method, with_keys};
+use crate::common::{bits, field, keyed, link, method, secret, with_keys};
 use fedsa::federation::Federation;
 use fedsa::message::{Body, Message, Part};
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::sampling::Law;
+use fedsa::secure::Secret;
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::Exact;
 use fedsa::uplink::stage::secure_sum::Summed;
@@ -214,7 +215,45 @@ fn the_same_question_is_unmasked_over_the_same_agents_or_over_many_others() {
     let Todo::Ask { bytes, .. } = world.server.close() else { panic!("the seeds") };
     let e = world.nodes[0].handle(&bytes[0]).unwrap_err();
     assert_eq!(e.code(), fedsa::error::ErrorCode::DisclosureDifference, "{e}");
-    assert!(e.what.contains("agent 4"), "{e}");
+    assert!(e.what.contains("1 agent sent"), "{e}");
+}
+
+/// A newcomer with the number of an agent that left is another agent: the sums with one and the other differ by two.
+#[test]
+fn agents_are_known_by_their_keys() {
+    let field = systems();
+    let mut world = World::new(&field, FEDLSA.0, FEDLSA.1, &secure(""));
+    world.round(|exchange, c| exchange < 64 || c < 4);
+    let next = world.server.coordinator().federation().next_epoch(vec![0.2; AGENTS]).unwrap();
+    let newcomer = Secret::of_bytes([99; 32]);
+    let keys: Vec<_> = (0..AGENTS).map(|c| if c < 4 { secret(c).public() } else { newcomer.public() }).collect();
+    let next = next.with_keys(keys).unwrap();
+    world.server = world.server.regrouped(&next, &[Some(0), Some(1), Some(2), Some(3), None]).unwrap();
+    let stays = |(c, node): (usize, &ClientNode)| keyed(node.regrouped(&next, c).unwrap(), &next, c);
+    let mut nodes: Vec<ClientNode> = world.nodes.iter().enumerate().take(4).map(stays).collect();
+    nodes.push(ClientNode::new(&next, &field, 4, 4).unwrap().with_secret(&next, &newcomer).unwrap());
+    world.nodes = nodes;
+    let Todo::Ask { bytes, .. } = world.server.open() else { panic!("a question") };
+    world.answer(AGENTS, &bytes);
+    let Todo::Ask { bytes, .. } = world.server.close() else { panic!("the seeds") };
+    let e = world.nodes[0].handle(&bytes[0]).unwrap_err();
+    assert!(e.code() == fedsa::error::ErrorCode::DisclosureDifference && e.what.contains("2 agents sent"), "{e}");
+    // The newcomer has unmasked nothing.
+    assert!(world.nodes[4].handle(&bytes[4]).is_ok());
+}
+
+/// The rounds of an agent's own settings end its answers, whatever the server asks; the first question after them shows the residual.
+#[test]
+fn agents_answer_the_rounds_of_their_settings() {
+    let field = systems();
+    for uplink in [secure(""), link(r#"{"kind": "exact"}"#, false, &[]).unwrap()] {
+        let mut world = World::new(&field, FEDLSA.0, FEDLSA.1, &uplink);
+        world.nodes = world.nodes.into_iter().map(|node| node.with_rounds(2)).collect();
+        (0..3).for_each(|_| _ = world.round(|_, _| true));
+        let Todo::Ask { bytes, .. } = world.server.open() else { panic!("a question") };
+        let e = world.nodes[0].handle(&bytes[0]).unwrap_err();
+        assert!(e.what.contains("round 4") && e.help.contains("2 rounds"), "{e}");
+    }
 }
 
 #[test]
@@ -453,5 +492,5 @@ fn masks_outside_the_rounds_hide_one_answer_only() {
     world.round(|_, c| c < 4);
     let node = &mut world.nodes[0];
     node.mask_sums(b"third", &[1.0]).unwrap();
-    assert!(node.unmask_sums(b"third").unwrap_err().to_string().contains("agent 4"));
+    assert!(node.unmask_sums(b"third").unwrap_err().to_string().contains("1 agent sent"));
 }

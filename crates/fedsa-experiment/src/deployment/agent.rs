@@ -302,7 +302,8 @@ impl LocalAgent {
             }
         };
         let place = if self.deployment.source == Source::Generated { self.place.map_or(agent, |place| place as usize) } else { 0 };
-        let node = ClientNode::new(&federation, &field, place, agent)?.with_least_agents(self.rules.least_agents);
+        let node = ClientNode::new(&federation, &field, place, agent)?;
+        let node = node.with_least_agents(self.rules.least_agents).with_rounds(self.deployment.run.rounds);
         let node = node.with_secret(&federation, &Secret::of_agent(&self.keyed.key))?;
         self.joined = Some(Joined { admission: bytes.to_vec(), epoch: None, federation, agent, node });
         Ok(())

@@ -26,7 +26,7 @@ pub struct Left {
     chain: String,
     /// When it left, in UTC.
     pub time: String,
-    /// `application`, `answer`, `farewell` or `refusal`.
+    /// `application`, `answer` of a round, `sums` outside the rounds, `farewell` or `refusal`.
     pub what: String,
     /// The digest of settings and members, in hexadecimal digits; empty before the admission.
     #[serde(skip_serializing_if = "String::is_empty", default)]
@@ -57,6 +57,7 @@ impl Left {
     pub fn message(bytes: &[u8]) -> Self {
         let what = match bytes {
             _ if enrolment::is_farewell(bytes) => "farewell",
+            _ if enrolment::is_answer(bytes) => "sums",
             _ if enrolment::is_enrolment(bytes) => "application",
             _ => "answer",
         };

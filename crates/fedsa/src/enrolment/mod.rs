@@ -62,7 +62,7 @@ pub use columns::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues};
 pub use epoch::{announce, announce_to_new, announced, is_announcement, repeats};
 pub use frame::VERSION;
 pub use membership::{Member, Membership};
-pub use question::{Sums, answer, answered, asked, is_question, question};
+pub use question::{Sums, answer, answered, asked, is_answer, is_question, question};
 pub use terms::Terms;
 
 use crate::coordinator::Accepted;

@@ -59,6 +59,11 @@ pub fn is_question(bytes: &[u8]) -> bool {
     frame::is_of(Kind::Question, bytes)
 }
 
+/// Whether bytes are an answer to a question about sums.
+pub fn is_answer(bytes: &[u8]) -> bool {
+    frame::is_of(Kind::Answer, bytes)
+}
+
 /// The numbers of a question for the sums `what`.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ use crate::protocol::{Protocol, is_unmasking, masked_exchange};
 use crate::random::{ALL, Stream};
 use crate::record::Work;
 use crate::sampling::Law;
-use crate::secure::{DifferenceRule, ExactSum, MaskedAnswer, PairKeys, Secret, SumGrid, WORD_COUNT, no_random_numbers, pack};
+use crate::secure::{DifferenceRule, ExactSum, MaskedAnswer, PairKeys, PublicKey, Secret, SumGrid, WORD_COUNT, no_random_numbers, pack};
 use crate::uplink::codec::Exact;
 use crate::uplink::{AgentEnd, Uplink};
 
@@ -47,6 +47,8 @@ pub struct ClientNode {
     log: Log,
     /// The grid of secure sums and the agent's weight, if the link has them.
     grid: Option<(SumGrid, f64)>,
+    /// The rounds that the agent answers.
+    rounds: u64,
     /// The keys that the agent shares with the others, for secure sums.
     pairs: Option<PairKeys>,
 }
@@ -150,6 +152,7 @@ impl ClientNode {
             log,
             grid,
             pairs,
+            rounds: u64::MAX,
         })
     }
 
@@ -174,6 +177,12 @@ impl ClientNode {
         self
     }
 
+    /// The rounds that the agent answers, by its own settings; by default any number.
+    #[must_use]
+    pub fn with_rounds(self, rounds: u64) -> Self {
+        Self { rounds, ..self }
+    }
+
     /// This agent in the next epoch of its federation, with its new number. After losing its state, an agent is built with
     /// [`ClientNode::new`]. The sampling process, error feedback and knowledge of Hessians go on. A server that keeps copies of control
     /// variates sends the agent its own; otherwise it starts again at zero. Messages of earlier epochs are refused.
@@ -192,7 +201,7 @@ impl ClientNode {
         let taken = last.map(|last| Taken { round: last.round, exchange: last.exchange, bytes: Vec::new(), answer: None });
         let (feedback, log) =
             (self.feedback.clone(), Log { taken, own: self.log.own, unmasked: self.log.unmasked.clone(), ..Log::default() });
-        Ok(Self { feedback, work: self.work, log, ..next })
+        Ok(Self { feedback, work: self.work, log, rounds: self.rounds, ..next })
     }
 
     /// Processes a message of the server, and returns the answer if the message is a question. A copy of the last message gets the same
@@ -276,10 +285,7 @@ impl ClientNode {
             let what = format!("{} after {}", point(at.0, at.1), point(before.0, before.1));
             return Err(Error::other_state(what));
         }
-        let budget = self.uplink.privacy().map_or(u64::MAX, |privacy| privacy.rounds);
-        if down.exchange != TELL && at.0 >= budget {
-            return Err(refused(format!("round {}", at.0 + 1), &format!("at most the {budget} rounds of its privacy")));
-        }
+        self.in_budget(down)?;
         let last = before.map_or(0, |(round, _)| round);
         if at.0 > last.saturating_add(LONGEST_GAP) {
             return Err(refused(
@@ -301,6 +307,18 @@ impl ClientNode {
         } else {
             Err(refused(format!("{} without the message before it", point(at.0, at.1)), "the exchanges of a round in their order"))
         }
+    }
+
+    /// Refuses questions after the rounds of the agent's own settings, which must not depend on what the server says. The first question
+    /// after them is allowed: its answers tell the residual at the end. The rounds of a private federation have no further question.
+    fn in_budget(&self, down: &Message) -> Result<()> {
+        let (round, privacy) = (down.round, self.uplink.privacy());
+        let is_last = privacy.is_none() && round == self.rounds && masked_exchange(down.exchange) == 0;
+        let rounds = privacy.map_or(u64::MAX, |privacy| privacy.rounds).min(self.rounds);
+        if down.exchange == TELL || round < rounds || is_last {
+            return Ok(());
+        }
+        Err(refused(format!("round {}", round + 1), &format!("at most the {rounds} rounds of the settings or of their privacy")))
     }
 
     /// Whether a message at the end of a round concerns an answer of this agent. If it says which answers count, the agent need not have
@@ -414,7 +432,7 @@ impl ClientNode {
         let Some(Body::Packed(bitmap)) = down.find(Part::Answered) else { return Err(refused("no agents that answered", "their numbers")) };
         let bits = |c: usize| bitmap[c / 8] >> (c % 8) & 1 == 1;
         let answered: Vec<bool> = (0..pairs.agents()).map(bits).collect();
-        let here: BTreeSet<u32> = (0..).zip(&answered).filter(|(_, here)| **here).map(|(c, _)| c).collect();
+        let here: BTreeSet<PublicKey> = pairs.publics().iter().zip(&answered).filter(|(_, here)| **here).map(|(key, _)| *key).collect();
         if !answered[self.agent] || bitmap.iter().map(|byte| byte.count_ones()).sum::<u32>() as usize != here.len() {
             return Err(refused("a sum without this agent, or with agents that do not exist", "a sum with this agent"));
         }
@@ -461,7 +479,8 @@ impl ClientNode {
             return Err(refused("the unmasking of sums that this agent has not given", "one after its masked sums"));
         };
         let (seed, content) = (masked.revealed(pairs, &vec![true; pairs.agents()]), masked.content(true));
-        self.log.unmasked.may_unmask_outside(content, &(0..pairs.agents() as u32).collect())?;
+        let all = pairs.publics().iter().copied().collect();
+        self.log.unmasked.may_unmask_outside(content, &all)?;
         Ok(seed)
     }
 

@@ -3,6 +3,8 @@
 //! A sum over few agents tells an agent of it, or the server with colluders, what the others sent. Two sums of the same content over sets
 //! that differ by few agents tell the same by their difference. An agent therefore keeps the sets over which it has unmasked each content.
 //!
+//! Agents are known by their public keys: numbers change with the members, and a newcomer may get the number of one that left.
+//!
 //! The rules compare two sums at a time. They stop neither combinations of three or more sums nor sums of data that differ by a row; only
 //! noise does.
 
@@ -10,10 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::keys::PublicKey;
 use crate::error::{Error, ErrorCode, Result};
-
-/// The most agents that a refusal lists.
-const LISTED: usize = 5;
 
 /// What an agent has unmasked, and the rules for what it may unmask. The caller saves it before it sends what [`DifferenceRule::may_unmask`]
 /// allows.
@@ -22,7 +22,7 @@ pub struct DifferenceRule {
     /// The least number of agents of a sum, and of a difference of two sums.
     least_agents: u32,
     /// The sets of agents, without duplicates: most rounds have the same one.
-    sets: Vec<BTreeSet<u32>>,
+    sets: Vec<BTreeSet<PublicKey>>,
     /// For each content the indices of the sets over which it was unmasked.
     unmasked: BTreeMap<[u8; 32], BTreeSet<u32>>,
     /// The index of the last set.
@@ -54,7 +54,7 @@ impl DifferenceRule {
     /// - `who` has fewer agents than the least number (`disclosure.agents`).
     /// - The content was unmasked over other agents, and fewer than the least number belong to one of both sets alone
     ///   (`disclosure.difference`).
-    pub fn may_unmask(&mut self, content: [u8; 32], who: &BTreeSet<u32>) -> Result<()> {
+    pub fn may_unmask(&mut self, content: [u8; 32], who: &BTreeSet<PublicKey>) -> Result<()> {
         let least = self.least_agents as usize;
         if who.len() < least {
             let what = format!("a sum over {}, and this agent's rules ask for {least}", agents(who.len()));
@@ -75,7 +75,7 @@ impl DifferenceRule {
     ///
     /// # Errors
     /// As [`DifferenceRule::may_unmask`].
-    pub fn may_unmask_outside(&mut self, content: [u8; 32], who: &BTreeSet<u32>) -> Result<()> {
+    pub fn may_unmask_outside(&mut self, content: [u8; 32], who: &BTreeSet<PublicKey>) -> Result<()> {
         self.check_difference(self.last.iter(), who)?;
         self.may_unmask(content, who)
     }
@@ -85,11 +85,11 @@ impl DifferenceRule {
         self.unmasked.contains_key(content)
     }
 
-    fn check_difference<'a>(&self, earlier: impl Iterator<Item = &'a u32>, who: &BTreeSet<u32>) -> Result<()> {
-        let differing = earlier.map(|at| self.sets[*at as usize].symmetric_difference(who).copied().collect::<Vec<u32>>());
+    fn check_difference<'a>(&self, earlier: impl Iterator<Item = &'a u32>, who: &BTreeSet<PublicKey>) -> Result<()> {
+        let differing = earlier.map(|at| self.sets[*at as usize].symmetric_difference(who).count());
         let least = self.least_agents as usize;
-        if let Some(few) = differing.into_iter().find(|differing| (1..least).contains(&differing.len())) {
-            let what = format!("the same sum was given over other agents: the difference would give away what {} sent", named(&few));
+        if let Some(few) = differing.into_iter().find(|differing| (1..least).contains(differing)) {
+            let what = format!("the same sum was given over other agents: the difference would give away what {} sent", agents(few));
             let help = "the agents of the first sum; or a new round, in which the model has changed";
             return Err(Error::data("least_agents", what, help).coded(ErrorCode::DisclosureDifference));
         }
@@ -102,21 +102,14 @@ fn agents(count: usize) -> String {
     if count == 1 { "1 agent".into() } else { format!("{count} agents") }
 }
 
-/// `agent 4`, or `agents 4, 7 together`.
-fn named(who: &[u32]) -> String {
-    let listed: Vec<String> = who.iter().take(LISTED).map(u32::to_string).collect();
-    let more = if who.len() > LISTED { format!(" and {} more", who.len() - LISTED) } else { String::new() };
-    if who.len() == 1 { format!("agent {}", listed[0]) } else { format!("agents {}{more} together", listed.join(", ")) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const AGENTS: u32 = 5;
 
-    fn set(bits: u32) -> BTreeSet<u32> {
-        (0..AGENTS).filter(|agent| bits >> agent & 1 == 1).collect()
+    fn set(bits: u32) -> BTreeSet<PublicKey> {
+        (0..AGENTS).filter(|agent| bits >> agent & 1 == 1).map(|agent| [agent as u8; 32]).collect()
     }
 
     fn code(rule: &mut DifferenceRule, content: u8, bits: u32) -> Option<ErrorCode> {
@@ -176,9 +169,9 @@ mod tests {
         let mut rule: DifferenceRule = postcard::from_bytes(&postcard::to_stdvec(&rule).unwrap()).unwrap();
         let e = rule.may_unmask([7; 32], &set(0b0_1111)).unwrap_err();
         assert_eq!(e.code(), ErrorCode::DisclosureDifference);
-        assert!(e.what.ends_with("the difference would give away what agent 4 sent"), "{}", e.what);
+        assert!(e.what.ends_with("the difference would give away what 1 agent sent"), "{}", e.what);
         let e = rule.may_unmask([7; 32], &set(0b0_0111)).unwrap_err();
-        assert!(e.what.ends_with("what agents 3, 4 together sent"), "{}", e.what);
+        assert!(e.what.ends_with("what 2 agents sent"), "{}", e.what);
         assert_eq!(rule.may_unmask([8; 32], &set(0b11)).unwrap_err().what, "a sum over 2 agents, and this agent's rules ask for 3");
         rule.may_unmask([7; 32], &set(0b1_1111)).unwrap();
         rule.with_least_agents(1).may_unmask([7; 32], &set(0b0_1111)).unwrap();

@@ -70,6 +70,7 @@ pub struct PairKeys {
     agent: u32,
     /// By agent; `None` for itself.
     keys: Vec<Option<[u8; KEY_BYTES]>>,
+    publics: Vec<PublicKey>,
 }
 
 impl PairKeys {
@@ -106,12 +107,18 @@ impl PairKeys {
             Hkdf::<Sha256>::new(Some(settings), shared.as_bytes()).expand(&info, &mut key).expect("32 bytes");
             Ok(Some(key))
         };
-        Ok(Self { agent: agent as u32, keys: publics.iter().enumerate().map(key).collect::<Result<_>>()? })
+        let keys = publics.iter().enumerate().map(key).collect::<Result<_>>()?;
+        Ok(Self { agent: agent as u32, keys, publics: publics.to_vec() })
     }
 
     /// The number of this agent.
     pub fn agent(&self) -> usize {
         self.agent as usize
+    }
+
+    /// The public keys of all agents, by number.
+    pub fn publics(&self) -> &[PublicKey] {
+        &self.publics
     }
 
     /// The number of agents.

@@ -236,7 +236,8 @@ impl Halves {
 }
 
 /// The secret key of an agent in tests.
-fn secret(agent: usize) -> Secret {
+/// The secret key of an agent.
+pub fn secret(agent: usize) -> Secret {
     Secret::of_bytes([agent as u8 + 1; 32])
 }
 

@@ -69,7 +69,7 @@ impl StateFolder {
     /// When it cannot be written. The earlier state then remains.
     pub fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         let path = self.path.join(STATE);
-        atomic::write(&path, bytes, &self.path, Existing::Replace).map_err(|e| atomic::unwritable(&path, &e))
+        atomic::write(&path, bytes, &self.path, Existing::ReplaceByPrivate).map_err(|e| atomic::unwritable(&path, &e))
     }
 
     /// An error about the state, with help. Nothing is deleted.

@@ -95,6 +95,24 @@ impl<'a> Fitted<'a> {
         });
     }
 
+    /// Calls `see` with the set and the number of each row in a column.
+    fn values(&self, column: &str, see: &mut dyn FnMut(&'a Dataset, f64)) {
+        self.each(&mut |set, i| {
+            let Some(at) = set.columns.position(column) else { return };
+            see(set, set.rows.row(i).find(|(j, _)| *j == at).map_or(0.0, |(_, x)| x));
+        });
+    }
+
+    /// The number of rows that equal weights would need for the same variance as those of a column, `(sum w)^2 / sum w^2` (Kish 1965).
+    pub fn effective(&self, weights: &str) -> f64 {
+        let (mut sum, mut squares) = (0.0, 0.0);
+        self.values(weights, &mut |_, w| {
+            sum += w;
+            squares += w * w;
+        });
+        if squares > 0.0 { sum * sum / squares } else { 0.0 }
+    }
+
     /// The number of rows of each label.
     pub fn of_labels(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
@@ -112,9 +130,8 @@ impl<'a> Fitted<'a> {
     /// The number of rows of each level of a column of categories.
     pub fn of_category(&self, column: &str) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
-        self.each(&mut |set, i| {
-            let Some(at) = set.columns.position(column) else { return };
-            let x = set.rows.row(i).find(|(j, _)| *j == at).map_or(0.0, |(_, x)| x) + 0.0;
+        self.values(column, &mut |set, x| {
+            let x = x + 0.0;
             let text = set.texts.iter().find(|text| text.column == column);
             *counts.entry(text.map_or_else(|| x.to_string(), |text| level_name(&text.names[x as usize]))).or_default() += 1;
         });

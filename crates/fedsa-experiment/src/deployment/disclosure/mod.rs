@@ -193,6 +193,10 @@ impl DisclosureRules {
         }
         self.check_declared_levels(levels, how)?;
         let rows = counts::Fitted::new(sets, fitted);
+        if let Some(name) = how.special.row_weights.as_ref().filter(|name| rows.effective(name) < self.least_rows as f64) {
+            let what = format!("with the weights in {} all rows count like fewer than {}: nothing was sent", column(name), self.least_rows);
+            return Err(refusal(ErrorCode::DisclosureRows, "least_rows", what, "weights of which no few are far above all others"));
+        }
         for one in &levels.categories {
             self.check_levels(&column(&one.column), rows.of_category(&one.column).values().copied(), n)?;
         }
