@@ -17,7 +17,7 @@ from fedsa.operators import Custom, Linear
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["Baird", "Custom", "File", "FiniteSum", "FixedPoint", "GLM", "Garnet", "LeastSquares", "Linear", "Logistic", "Logs", "MRP", "Problem", "QLearning", "Quadratic", "RandomLinear", "RandomLogistic", "Switching"]
+__all__ = ["Baird", "Custom", "File", "FiniteSum", "FixedPoint", "GLM", "Garnet", "LeastSquares", "Linear", "Logistic", "Logs", "MRP", "Problem", "QLearning", "Quadratic", "RandomLinear", "RandomLogistic", "Sarsa", "Switching"]
 
 
 class Garnet(Problem):
@@ -964,4 +964,68 @@ class QLearning(Problem):
         min_class: int | None = None,
         seed: int = 0,
         noise: Mapping[str, Any] | None = None,
+    ) -> None: ...
+
+
+class Sarsa(Problem):
+    """On-policy SARSA: agents act by the values that they learn.
+
+    Parameters
+    ----------
+    path : str | PathLike[str], optional
+        An ``.npz`` file with P (n, S, A, S), R (n, S, A), gamma, and Phi (S, A, d) unless tabular; then no
+        other environment is drawn. Agent c has environment c mod n.
+    agents : int, optional
+        Agents N. By default ``10``.
+    states : int, optional
+        States. By default ``10``.
+    actions : int, optional
+        Actions. By default ``2``.
+    branching : int, optional
+        Successors of a state and action, at most ``states``. By default ``2``.
+    feature_law : Literal["tabular", "uniform", "simplex", "orthonormal"], optional
+        Features of pairs. By default ``'tabular'``.
+    features : int, optional
+        Features d; required unless tabular.
+    gamma : float, optional
+        Discount factor. By default ``0.8``.
+    heterogeneity : Literal["identical", "low", "two-kernels", "independent"], optional
+        As in ``garnet``. By default ``'independent'``.
+    seed : int, optional
+        Seed of environments and features. By default ``0``.
+    temperature : float, optional
+        T of the softmax policy; 0 for the greedy one. By default ``1.0``.
+    exploration : float, optional
+        Probability of a uniform action. By default ``0.0``.
+    next_action : Literal["carry", "redraw", "expected"], optional
+        The action in the target. By default ``'carry'``.
+    improve_every : Literal["step", "round"], optional
+        When the policy follows theta. By default ``'step'``.
+
+    Examples
+    --------
+    >>> Sarsa()
+    Sarsa()
+    """
+
+    __slots__ = ()
+    kind_name = "sarsa"
+
+    def __init__(
+        self,
+        *,
+        path: str | PathLike[str] | None = None,
+        agents: int = 10,
+        states: int = 10,
+        actions: int = 2,
+        branching: int = 2,
+        feature_law: Literal["tabular", "uniform", "simplex", "orthonormal"] = 'tabular',
+        features: int | None = None,
+        gamma: float = 0.8,
+        heterogeneity: Literal["identical", "low", "two-kernels", "independent"] = 'independent',
+        seed: int = 0,
+        temperature: float = 1.0,
+        exploration: float = 0.0,
+        next_action: Literal["carry", "redraw", "expected"] = 'carry',
+        improve_every: Literal["step", "round"] = 'step',
     ) -> None: ...

@@ -4,6 +4,7 @@
 
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use fedsa::note::{Note, NoteCode};
+use fedsa::problem::root::{Root, RootSource};
 use fedsa::record::Outcome;
 use fedsa::sampling::Law;
 use fedsa_theory::work;
@@ -116,7 +117,7 @@ const UNIQUE: &str = "a small ridge, such as ridge=1e-8, makes them unique; or f
 
 /// Notes for readers of any results.
 pub(crate) fn notes_of(plan: &Plan, results: &Results) -> Vec<Note> {
-    let mut notes = unknown_roots(plan);
+    let mut notes = notes_on_roots(plan);
     notes.extend(mostly_headers(plan, results));
     notes.extend(privacy_notes(plan, results));
     notes
@@ -167,11 +168,18 @@ fn mostly_headers(plan: &Plan, results: &Results) -> Option<Note> {
     (!all.is_empty()).then(|| Note::new(NoteCode::BitsMostlyHeader, what))
 }
 
-/// The notes on unknown roots, each reason once.
-fn unknown_roots(plan: &Plan) -> Vec<Note> {
+/// The notes on roots that are unknown or not the only ones, each once.
+fn notes_on_roots(plan: &Plan) -> Vec<Note> {
     let mut notes = Vec::new();
-    for why in plan.fields.iter().filter_map(|planned| planned.field.solution().err()) {
-        let note = Note::new(NoteCode::RootUnknown, format!("theta* is not known, and no errors are measured: {why}"));
+    for planned in &plan.fields {
+        let note = match planned.field.solution() {
+            Err(why) => Note::new(NoteCode::RootUnknown, format!("theta* is not known, and no errors are measured: {why}")),
+            Ok(Root { source: RootSource::Searched { starts, found, stable }, .. }) if *found > 1 => {
+                let what = format!("{found} roots were found from {starts} starts, of which {stable} stable");
+                Note::new(NoteCode::RootNotAlone, format!("{what}: theta* is the first stable one, and methods may end at another"))
+            }
+            Ok(_) => continue,
+        };
         if !notes.contains(&note) {
             notes.push(note);
         }

@@ -1,5 +1,6 @@
 //! The kinds of problems, by name.
 
+use crate::control::sarsa;
 use crate::linear::{affine, file, finite_sum, quadratic, switching};
 use crate::logs::replay;
 use crate::nonlinear::{fixed_point, q_learning, random_logistic};
@@ -26,4 +27,5 @@ pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
     kind!("fixed-point", "maps whose mean is a contraction, and single ones need not be", fixed_point::FixedPoint),
     kind!("elsewhere", "what the server of a federation knows of its agents' problem; it cannot be run", elsewhere::Elsewhere),
     kind!("q-learning", "Q-learning with linear features on Garnet MDPs", q_learning::QLearning),
+    kind!("sarsa", "on-policy SARSA: agents act by the values that they learn", sarsa::Sarsa),
 ];

@@ -93,6 +93,7 @@ codes! {
     RatiosNoValue, "ratios.no-value", Warning, "No value is estimated, because the importance ratios cannot be those of the policies.";
     RatiosUsed, "ratios.used", Info, "The logs have importance ratios, which are used.";
     RewardsZero, "rewards.zero", Warning, "All rewards are 0.";
+    RootNotAlone, "root.not-alone", Info, "The mean operator has several roots, and errors are measured to one that is stable.";
     RootUnknown, "root.unknown", Info, "The solution is not known, so that no errors are measured.";
     RowsLeftOut, "rows.left-out", Warning, "Rows of the data were left out.";
     RowsOfResets, "rows.of-resets", Warning, "Rows of a log that only reset an environment were left out.";

@@ -7,6 +7,7 @@ use fedsa::kernel::{Isa, LANES, Lanes, flat};
 use fedsa::problem::Field;
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
+use fedsa_problems::control::sarsa::Sarsa;
 use fedsa_problems::linear::affine::LinearSystems;
 use fedsa_problems::linear::finite_sum::{FiniteSum, Scales};
 use fedsa_problems::linear::quadratic::{Matrices, Quadratic};
@@ -103,6 +104,7 @@ fn objectives_and_operators() -> Vec<Named> {
         ("least squares, sparse", crate::common::least_squares(11, 7, 20, true)),
         ("fixed-point", Box::new(FixedPoint::default().with_agents(11).with_dim(9))),
         ("q-learning", Box::new(QLearning::default().with_agents(11).with_states(6))),
+        ("sarsa", Box::new(Sarsa::default().with_agents(11).with_states(6))),
     ]
 }
 

@@ -262,6 +262,7 @@ pub(super) fn valid() -> impl Strategy<Value = String> {
         "kind = \"baird\"\nagents = 3\noperator = \"gtd2\"\nkappa = 2",
         "kind = \"fixed-point\"\nagents = 3\ndim = 2\noutcomes = 3",
         "kind = \"q-learning\"\nagents = 3\nstates = 4",
+        "kind = \"sarsa\"\nagents = 3\nstates = 4",
         "kind = \"file\"\npath = \"data/p.npz\"",
         "kind = \"file\"\npath = \"./data/../data/p.npz\"",
         "kind = \"logs\"\npath = [\"data/a1.csv\", \"data/a2.csv\"]\ngamma = 0.9\nfeatures = { kind = \"polynomial\", order = 1 }",

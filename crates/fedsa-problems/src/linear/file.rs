@@ -189,11 +189,11 @@ fn index_text(shape: &[usize], mut i: usize) -> String {
     format!("[{}]", index.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))
 }
 
-fn wrong_shape(name: &str, array: &Array, accepted: &str) -> Error {
+pub(crate) fn wrong_shape(name: &str, array: &Array, accepted: &str) -> Error {
     Error::data(name, format!("shape {}", shape_text(array.shape())), format!("{name} must have the shape {accepted}"))
 }
 
-fn scalar(array: &Array, name: &str) -> Result<f64> {
+pub(crate) fn scalar(array: &Array, name: &str) -> Result<f64> {
     match array.data() {
         [x] => Ok(*x),
         _ => Err(wrong_shape(name, array, "()")),
@@ -202,7 +202,7 @@ fn scalar(array: &Array, name: &str) -> Result<f64> {
 
 /// The array of this name, if any; its numbers must be finite. Only arrays in use are checked: others may hold NaN, such as local roots of
 /// singular agents.
-fn find<'a>(arrays: &'a Arrays, name: &str) -> Result<Option<&'a Array>> {
+pub(crate) fn find<'a>(arrays: &'a Arrays, name: &str) -> Result<Option<&'a Array>> {
     let Some(array) = arrays.find(name) else { return Ok(None) };
     match array.data().iter().position(|x| !x.is_finite()) {
         None => Ok(Some(array)),
@@ -214,7 +214,7 @@ fn find<'a>(arrays: &'a Arrays, name: &str) -> Result<Option<&'a Array>> {
 }
 
 /// As [`find`], for a required array.
-fn get<'a>(arrays: &'a Arrays, name: &str) -> Result<&'a Array> {
+pub(crate) fn get<'a>(arrays: &'a Arrays, name: &str) -> Result<&'a Array> {
     find(arrays, name)?.map_or_else(|| arrays.get(name), Ok)
 }
 
@@ -397,7 +397,7 @@ pub fn virtual_root(arrays: &Arrays, weights: &[f64]) -> Result<Vec<f64>> {
 }
 
 /// Checks that the last dimension of an array holds probabilities.
-fn probabilities(name: &str, array: &Array) -> Result<()> {
+pub(crate) fn probabilities(name: &str, array: &Array) -> Result<()> {
     let n = array.shape().last().copied().unwrap_or(0).max(1);
     for (row, p) in array.data().chunks(n).enumerate() {
         let shape = &array.shape()[..array.shape().len() - 1];

@@ -63,6 +63,28 @@ pub enum PairFeatures {
     Orthonormal,
 }
 
+impl PairFeatures {
+    /// Checks the number of features of all pairs; only tabular features say it themselves.
+    ///
+    /// # Errors
+    /// When it is missing, or out of range.
+    pub(crate) fn check(self, features: Option<usize>, states: usize, actions: usize) -> Result<()> {
+        let (pairs, is_tabular) = (states.saturating_mul(actions), self == Self::Tabular);
+        match features {
+            None if is_tabular => {}
+            None => {
+                let what = "the number of features is missing: only tabular ones say it themselves";
+                return Err(Error::new("features", what, "features = .., or feature_law = \"tabular\""));
+            }
+            Some(d) if is_tabular => {
+                require(d == pairs, "features", d, &format!("states times actions = {pairs} tabular features, or another feature_law"))?;
+            }
+            Some(d) => require((1..=pairs).contains(&d), "features", d, &format!("between 1 and states times actions = {pairs}"))?,
+        }
+        Ok(())
+    }
+}
+
 /// The `q-learning` problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -198,19 +220,9 @@ impl ProblemSettings for QLearning {
     fn check(&self) -> Result<()> {
         crate::noise::check(self.noise.as_ref())?;
         self.garnet().check()?;
-        let (pairs, is_tabular) = (self.pairs(), self.feature_law == PairFeatures::Tabular);
+        let pairs = self.pairs();
         require(pairs <= u32::MAX as usize, "actions", self.actions, "fewer than 2^32 pairs of a state and an action")?;
-        match self.features {
-            None if is_tabular => {}
-            None => {
-                let what = "the number of features is missing: only tabular ones say it themselves";
-                return Err(Error::new("features", what, "features = .., or feature_law = \"tabular\""));
-            }
-            Some(d) if is_tabular => {
-                require(d == pairs, "features", d, &format!("states times actions = {pairs} tabular features, or another feature_law"))?;
-            }
-            Some(d) => require((1..=pairs).contains(&d), "features", d, &format!("between 1 and states times actions = {pairs}"))?,
-        }
+        PairFeatures::check(self.feature_law, self.features, self.states, self.actions)?;
         crate::check_size("features", &[pairs, self.dim()])?;
         crate::check_size("agents", &[self.agents.min(64), self.dim(), self.dim()])?;
         let in_range = self.exploration > 0.0 && self.exploration <= 1.0;

@@ -14,6 +14,15 @@ pub enum RootSource {
     Newton,
     /// Newton's method with Jacobians by central differences of the mean operators.
     Differences,
+    /// The problem's own search from several starts: the root is stable, and there may be others.
+    Searched {
+        /// The number of starts.
+        starts: u32,
+        /// The number of roots that were found.
+        found: u32,
+        /// The number of these that are stable.
+        stable: u32,
+    },
     /// Read from a checkpoint.
     Given,
 }

@@ -20,6 +20,7 @@ use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::secure::Secret;
 use fedsa::uplink::Uplink;
+use fedsa_problems::control::sarsa::Sarsa;
 use fedsa_problems::features::FeatureSpec;
 use fedsa_problems::linear::affine::LinearSystems;
 use fedsa_problems::linear::finite_sum::FiniteSum;
@@ -290,6 +291,7 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> 
             ),
         ),
         ("q-learning", Box::new(QLearning::default().with_agents(agents).with_states(5))),
+        ("sarsa", Box::new(Sarsa::default().with_agents(agents).with_states(5))),
     ];
     others.into_iter().chain(of_families).collect()
 }
