@@ -205,8 +205,10 @@ def test_lost_answers_are_asked_again(tmp_path: Path) -> None:
 class Silent(Here):
     """One agent never answers a question of a round."""
 
+    is_silent = True
+
     def one(self, name: str, message: bytes) -> Reply | None:
-        return None if name == "bob" and self.exchanges > 2 else super().one(name, message)
+        return None if self.is_silent and name == "bob" and self.exchanges > 2 else super().one(name, message)
 
 
 def test_rounds_with_too_few_answers_change_nothing(tmp_path: Path) -> None:
@@ -218,6 +220,15 @@ def test_rounds_with_too_few_answers_change_nothing(tmp_path: Path) -> None:
     with_two = serve(Silent(tmp_path / "two", SCAFFLSA), least_answers=2)
     assert with_two.outcomes["m"].name == "incomplete" and results.outcomes["m"].name == "incomplete"
     assert np.abs(with_two.theta("m")).max() > 0.0
+
+
+def test_a_server_stops_after_many_rounds_with_too_few_answers(tmp_path: Path) -> None:
+    here = Silent(tmp_path, SCAFFLSA.replace("rounds = 5", "rounds = 30"))
+    with pytest.raises(fedsa.MachineError, match="20 rounds in a row had too few answers"):
+        serve(here, least_answers=3)
+    # The next call goes on.
+    here.is_silent = False
+    assert np.abs(serve(here, least_answers=3).theta("m")).max() > 0.0
 
 
 class Mute(Here):
