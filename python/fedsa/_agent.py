@@ -157,7 +157,7 @@ class Agent:
         except InputError as e:
             if self._file is None or e.code != "refused-message.other-state":
                 raise
-            accepted = f"messages that follow this state; or, to begin again without it, delete {os.path.dirname(self._file)}"
+            accepted = f"messages that follow this state; or, to begin again without it, delete {self._file}"
             raise InputError(e.what, e.code, e.key, accepted) from e
         if self._file is not None:
             _files.write(self._file, self._native.save(), is_private=True)

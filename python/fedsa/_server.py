@@ -408,9 +408,12 @@ class Server:
         if self._has_reached() or node.rounds() >= self.deployment.rounds:
             return "reached", {}
         if node.answered() >= enough:
-            self.unanswered = self.given_up = 0
+            self.unanswered = 0
             self.progress.missing = max(self.progress.missing, self._missing())
-            return node.close()
+            step = node.close()
+            if step[0] != "ask":
+                self.given_up = 0
+            return step
         self.report(f"round {node.rounds() + 1} is given up: {node.answered()} of {enough} answers")
         self.unanswered = self.unanswered + 1 if node.answered() == 0 else 0
         self.given_up += 1

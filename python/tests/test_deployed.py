@@ -231,6 +231,20 @@ def test_a_server_stops_after_many_rounds_with_too_few_answers(tmp_path: Path) -
     assert np.abs(serve(here, least_answers=3).theta("m")).max() > 0.0
 
 
+class Half(Here):
+    """One agent answers the first question of a round, and not the second one."""
+
+    def one(self, name: str, message: bytes) -> Reply | None:
+        is_second = not message.startswith(b"fsaE") and message[1] == 1
+        return None if name == "bob" and is_second else super().one(name, message)
+
+
+def test_rounds_that_begin_well_are_given_up_all_the_same(tmp_path: Path) -> None:
+    here = Half(tmp_path, SCAFFLSA.replace("rounds = 5", "rounds = 30").replace('"scafflsa"', '"fedhsa"'))
+    with pytest.raises(fedsa.MachineError, match="20 rounds in a row had too few answers"):
+        serve(here, least_answers=3)
+
+
 class Mute(Here):
     """Nobody answers for some exchanges."""
 

@@ -147,13 +147,13 @@ impl local::Client for Client {
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let Message { round, exchange, .. } = *down;
         let mut rows = batch.rows();
-        rows.open(round);
         let (model, d) = (self.form.memory.len(), rows.dim());
         let (theta, reply) = match exchange {
             0 => (down.part(Part::Model).to_vec(), &[][..]),
             // All agents of a round received the same model.
             _ => (rows.memory(model)[..d].to_vec(), down.part(Part::Operator)),
         };
+        rows.open(round, &theta);
         let is_report = self.form.report.is_some() && exchange == 0;
         if is_report {
             rows.memory(model).chunks_exact_mut(d).for_each(|kept| kept.copy_from_slice(&theta));

@@ -96,7 +96,7 @@ impl Client for Own {
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let (mut rows, theta) = (batch.rows(), down.part(Part::Model));
         let (n, d, phase) = (rows.agents().len(), rows.dim(), schedule().of(down.round));
-        rows.open(down.round);
+        rows.open(down.round, theta);
         assert!(rows.agents().is_sorted_by(|a, b| a < b));
         let mut at = theta.repeat(n);
         let control = self.has_controls.then(|| {
@@ -414,7 +414,8 @@ impl Client for TwoExchanges {
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) -> Result<()> {
         let mut rows = batch.rows();
         let (n, d, phase) = (rows.agents().len(), rows.dim(), schedule().of(down.round));
-        rows.open(down.round);
+        let model = if down.exchange == 0 { down.part(Part::Model).to_vec() } else { rows.memory(1)[..d].to_vec() };
+        rows.open(down.round, &model);
         if down.exchange == 0 {
             let mut at = down.part(Part::Model).repeat(n);
             rows.memory(1).copy_from_slice(&at);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{bits, field, keyed, link, method, secret, with_keys};
+use crate::common::{bits, field, field as field_of, keyed, link, method, secret, with_keys};
 use fedsa::federation::Federation;
 use fedsa::message::{Body, Message, Part};
 use fedsa::node::{ClientNode, ServerNode, Todo};
@@ -13,6 +13,7 @@ use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::Exact;
 use fedsa::uplink::stage::secure_sum::Summed;
 use fedsa_problems::linear::affine::LinearSystems;
+use fedsa_problems::linear::quadratic::Quadratic;
 
 const AGENTS: usize = 5;
 const SEED: u64 = 3;
@@ -254,6 +255,13 @@ fn agents_answer_the_rounds_of_their_settings() {
         let e = world.nodes[0].handle(&bytes[0]).unwrap_err();
         assert!(e.what.contains("round 4") && e.help.contains("2 rounds"), "{e}");
     }
+    // FedNL's later rounds begin with another exchange than the first one.
+    let quadratic = field_of(&Quadratic::default().with_agents(AGENTS).with_dim(3), Law::Mean);
+    let mut world = World::new(&quadratic, "fednl", "{}", &link(r#"{"kind": "exact"}"#, false, &[]).unwrap());
+    world.nodes = world.nodes.into_iter().map(|node| node.with_rounds(2)).collect();
+    (0..2).for_each(|_| _ = world.round(|_, _| true));
+    let Todo::Ask { bytes, .. } = world.server.open() else { panic!("a question") };
+    assert!(world.server.coordinator().question().down.exchange > 0 && world.nodes[0].handle(&bytes[0]).is_ok());
 }
 
 #[test]

@@ -36,12 +36,10 @@ impl Environment {
     /// # Errors
     /// When the chain of all actions has several closed classes.
     pub fn new(actions: usize, moves: &[Vec<(u32, f64)>], rewards: Vec<f64>) -> Result<Self> {
-        let share = 1.0 / actions as f64;
-        let row = |moves: &[Vec<(u32, f64)>]| {
-            moves.iter().flatten().map(|(next, p)| Successor { next: *next, p: share * p, reward: 0.0 }).collect()
-        };
-        let uniform = Mrp { states: moves.chunks(actions).map(row).collect(), gamma: 0.0 };
-        let closed = uniform.closed_class()?;
+        let row =
+            |moves: &[Vec<(u32, f64)>]| moves.iter().flatten().map(|(next, p)| Successor { next: *next, p: *p, reward: 0.0 }).collect();
+        let any = Mrp { states: moves.chunks(actions).map(row).collect(), gamma: 0.0 };
+        let closed = any.closed_class()?;
         let mut starts = vec![0];
         let (mut next, mut p, mut sums) = (Vec::new(), Vec::new(), Vec::new());
         for moves in moves {

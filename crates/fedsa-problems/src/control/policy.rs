@@ -3,6 +3,9 @@
 use crate::kernel::elementary::exp_below;
 use fedsa::random::Stream;
 
+/// The least probability of an action, relative to the most probable one: every action of a softmax policy stays possible.
+const LEAST: f64 = 1e-100;
+
 /// `pi(a|s) = (1 - eps) p(a) + eps / A`, with `p = softmax(q / T)`; for T = 0, p is the first action of largest value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SoftPolicy {
@@ -24,7 +27,7 @@ impl SoftPolicy {
         }
         let mut sum = 0.0;
         for q in &mut *q {
-            *q = exp_below((*q - most) / self.temperature);
+            *q = exp_below((*q - most) / self.temperature).max(LEAST);
             sum += *q;
         }
         q.iter_mut().for_each(|q| *q /= sum);
@@ -78,6 +81,6 @@ mod tests {
         // Far values underflow and do no harm.
         let mut far = [1e4, -1e4];
         SoftPolicy { temperature: 1e-3, exploration: 0.0 }.soften(&mut far);
-        assert_eq!(far, [1.0, 0.0]);
+        assert_eq!(far, [1.0, LEAST]);
     }
 }

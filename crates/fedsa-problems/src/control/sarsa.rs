@@ -456,22 +456,22 @@ impl Agents {
         }
     }
 
-    /// Local steps under the policy of the model at their start.
+    /// Local steps under the policy of the model from which the round started.
     fn frozen_phase(&self, blocks: &mut [Lanes], etas: &[f64], _: Isa) {
         let d = self.rows.dim();
-        let (mut z, mut g, mut of) = (Step::default(), vec![0.0; d], vec![0.0; d]);
+        let (mut z, mut g) = (Step::default(), vec![0.0; d]);
         for lanes in blocks {
+            let of = &flat(&lanes.start)[..d];
             for l in 0..lanes.len {
                 let (agent, mut stream) = (lanes.agents[l], lanes.streams.get(l));
                 let chunks = l * lanes.width..(l + 1) * lanes.width;
                 let chain = &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len];
                 let (theta, drift) = (&mut flat_mut(&mut lanes.theta[chunks.clone()])[..d], flat(&lanes.drift[chunks]));
-                of.copy_from_slice(theta);
                 for eta in etas {
                     if self.sampling.kind == Law::Mean {
-                        self.mean_under(agent, theta, &of, &mut z.under, &mut g);
+                        self.mean_under(agent, theta, of, &mut z.under, &mut g);
                     } else {
-                        self.sample_under(agent, &of, chain, &mut stream, &mut z);
+                        self.sample_under(agent, of, chain, &mut stream, &mut z);
                         self.operator(agent, theta, &z, &mut g);
                     }
                     theta.iter_mut().zip(&g).zip(drift).for_each(|((theta, g), drift)| *theta = eta.mul_add(g + drift, *theta));

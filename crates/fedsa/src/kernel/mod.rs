@@ -167,8 +167,8 @@ pub struct Lanes {
     pub(crate) eta: Option<f64>,
     /// The key that streams were last opened with, after its seed, purpose and round.
     pub(crate) opened: ((u64, Purpose, u64), Key),
-    /// The iterate that all lanes started from, `width` chunks.
-    pub(crate) start: Vec<Chunk>,
+    /// The iterate that all lanes started from in this round, `width` chunks. A round may take several local phases.
+    pub start: Vec<Chunk>,
     /// Working memory of the kernels and output of idle lanes; `width` chunks.
     pub spare: Vec<Chunk>,
 }

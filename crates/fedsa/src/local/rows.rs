@@ -71,9 +71,14 @@ impl AgentRows {
     }
 
     /// Opens the samples of a round, which steps and observations use in turn. Must precede steps and draws. The second exchange of a round
-    /// begins with the first one's samples.
-    pub fn open(&mut self, round: u64) {
+    /// begins with the first one's samples. `model` has the d numbers of the round's model, whose policy some problems keep for all steps.
+    ///
+    /// # Panics
+    /// When `model` has another length.
+    pub fn open(&mut self, round: u64, model: &[f64]) {
         self.round = Some(round);
+        let d = self.dim();
+        self.blocks.iter_mut().for_each(|lanes| flat_mut(&mut lanes.start)[..d].copy_from_slice(model));
         let key = Key::new(self.seed, Purpose::Sample, round);
         self.blocks.iter_mut().for_each(|lanes| kernel::rows::open(&mut lanes.streams, &key, &lanes.identities));
     }

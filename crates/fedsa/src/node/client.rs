@@ -313,7 +313,9 @@ impl ClientNode {
     /// after them is allowed: its answers tell the residual at the end. The rounds of a private federation have no further question.
     fn in_budget(&self, down: &Message) -> Result<()> {
         let (round, privacy) = (down.round, self.uplink.privacy());
-        let is_last = privacy.is_none() && round == self.rounds && masked_exchange(down.exchange) == 0;
+        let before = self.log.taken.as_ref().map(|taken| (taken.round, taken.exchange));
+        let is_first = before.is_none_or(|(last, _)| last < round) || before == Some((round, masked_exchange(down.exchange)));
+        let is_last = privacy.is_none() && round == self.rounds && is_first;
         let rounds = privacy.map_or(u64::MAX, |privacy| privacy.rounds).min(self.rounds);
         if down.exchange == TELL || round < rounds || is_last {
             return Ok(());

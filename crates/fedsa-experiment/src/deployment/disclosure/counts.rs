@@ -105,10 +105,11 @@ impl<'a> Fitted<'a> {
 
     /// The number of rows that equal weights would need for the same variance as those of a column, `(sum w)^2 / sum w^2` (Kish 1965).
     pub fn effective(&self, weights: &str) -> f64 {
-        let (mut sum, mut squares) = (0.0, 0.0);
+        let (mut largest, mut sum, mut squares) = (0.0f64, 0.0, 0.0);
+        self.values(weights, &mut |_, w| largest = largest.max(w));
         self.values(weights, &mut |_, w| {
-            sum += w;
-            squares += w * w;
+            sum += w / largest;
+            squares += (w / largest).powi(2);
         });
         if squares > 0.0 { sum * sum / squares } else { 0.0 }
     }
