@@ -81,9 +81,9 @@ def on_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             if reached(place):
                 raise Stopped
 
-    def write(path: Any, contents: bytes, plain: Callable[..., None] = _files.write) -> None:
+    def write(path: Any, contents: bytes, is_private: bool = False, plain: Callable[..., None] = _files.write) -> None:
         is_server = os.fspath(path).endswith("server.state")
-        plain(path, contents)
+        plain(path, contents, is_private)
         if is_server and reached("after the state"):
             raise Stopped
 

@@ -54,7 +54,7 @@ const LAYERS: &[(&str, Layers)] = &[
             &["index_chain", "kernel", "scope"],
             &["lazy_index", "memory"],
             // Problems, and what their settings name and read.
-            &["elsewhere", "features", "files", "linear", "logs", "noise", "nonlinear", "rows", "settings", "td"],
+            &["control", "elsewhere", "features", "files", "linear", "logs", "noise", "nonlinear", "rows", "settings", "td"],
             &["kinds"],
             &["prelude"],
         ],

@@ -1,6 +1,6 @@
 //! The `sarsa` problem: on-policy SARSA, an operator that chooses its own samples.
 //!
-//! The action values are `q(s, a) = phi(s, a)^T theta`, and agents act by a policy pi that follows them ([`SoftPolicy`]). A sample is a step
+//! The action values are `q(s, a) = phi(s, a)^T theta`, and agents act by a policy pi that follows them. A sample is a step
 //! (s, a, r, s', a') of the agent in its own environment under the policy of its own iterate, and
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //! pi and v depend on theta.
 //!
 //! **Roots.** If exploration is positive and features are independent, there is a root, and all roots are within a known distance of 0. At
-//! low temperatures there may be several. [`super::sarsa_root`] searches for them. A policy that is greedy but for its exploration (T = 0)
+//! low temperatures there may be several. A policy that is greedy but for its exploration (T = 0)
 //! jumps, and may have no root: the problem then runs without one.
 //!
 //! **Next actions.** Trajectories have the state (s, a) and go on with the action a' of the target (`carry`), or the state s, with the action
@@ -25,8 +25,9 @@ use std::sync::Arc;
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
-use super::environment::{Environment, Workspace};
+use super::environment::Environment;
 use super::features::PairRows;
+use super::learners::{Behaviour, Learners};
 use super::policy::{SoftPolicy, draw};
 use super::sarsa_root;
 use crate::linear::file;
@@ -296,7 +297,11 @@ impl ProblemSettings for Sarsa {
             return Err(Error::new("improve_every", "round, and steps with several samples", "`sampling.batch = 1`, or \"step\""));
         }
         let (policy, next_action, weights) = (self.policy(), self.next_action, equal_weights(self.agents));
-        Ok(Arc::new(Sampled::new(Agents { kinds, rows, gamma, policy, next_action, is_frozen, sampling, weights }, sampling, isa)?))
+        Ok(Arc::new(Sampled::new(
+            Agents { learners: Learners { kinds, rows, gamma, policy, weights }, next_action, is_frozen, sampling },
+            sampling,
+            isa,
+        )?))
     }
 
     fn memory(&self, files: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
@@ -321,18 +326,14 @@ impl ProblemSettings for Sarsa {
     }
 }
 
-/// SARSA of all agents; agent c has environment c mod n.
-#[derive(Debug, Clone)]
+/// SARSA of all agents.
+#[derive(Debug)]
 pub(super) struct Agents {
-    pub kinds: Vec<Environment>,
-    pub rows: PairRows,
-    pub gamma: f64,
-    pub policy: SoftPolicy,
+    learners: Learners,
     next_action: NextAction,
     /// Whether the policy is that of the round's model.
     is_frozen: bool,
     sampling: Sampling,
-    weights: Vec<f64>,
 }
 
 /// A step of an agent, with the working memory of its draws.
@@ -347,80 +348,27 @@ pub(super) struct Step {
     under: Behaviour,
 }
 
-/// A policy of all states with its stationary law.
-#[derive(Default)]
-pub(super) struct Behaviour {
-    /// The probability of each pair's action.
-    pub policy: Vec<f64>,
-    /// The stationary law of the states.
-    pub law: Vec<f64>,
-    work: Workspace,
-}
-
 impl Agents {
-    #[inline(always)]
-    fn environment(&self, c: usize) -> &Environment {
-        &self.kinds[c % self.kinds.len()]
-    }
-
-    /// The same agents with another temperature.
-    pub fn at_temperature(&self, temperature: f64) -> Self {
-        Self { policy: SoftPolicy { temperature, ..self.policy }, ..self.clone() }
-    }
-
-    /// The weight of each kind of agents.
-    pub fn kind_weights(&self) -> Vec<f64> {
-        let mut sums = vec![0.0; self.kinds.len()];
-        self.weights.iter().enumerate().for_each(|(c, p)| sums[c % self.kinds.len()] += p);
-        sums
-    }
-
-    /// Writes the action values of a state.
-    #[inline(always)]
-    fn values_in(&self, pairs: std::ops::Range<usize>, theta: &[f64], out: &mut Vec<f64>) {
-        out.clear();
-        out.extend(pairs.map(|pair| self.rows.dot(pair, theta)));
-    }
-
-    /// Writes the probabilities of the actions in a state.
-    #[inline(always)]
-    fn actions_in(&self, pairs: std::ops::Range<usize>, theta: &[f64], out: &mut Vec<f64>) {
-        self.values_in(pairs, theta, out);
-        self.policy.soften(out);
-        self.policy.explore(out);
-    }
-
-    /// Writes the policy of theta with its stationary law.
-    pub fn behave(&self, environment: &Environment, theta: &[f64], out: &mut Behaviour) {
-        let Behaviour { policy, law, work } = out;
-        self.values_in(0..environment.pairs(), theta, policy);
-        for actions in policy.chunks_mut(environment.actions) {
-            self.policy.soften(actions);
-            self.policy.explore(actions);
-        }
-        environment.stationary(policy, work, law);
-    }
-
     /// A sample under the policy of `of`, d components.
     #[inline(always)]
     fn sample_under(&self, c: usize, of: &[f64], chain: &mut [u64], stream: &mut Stream, z: &mut Step) {
-        let environment = self.environment(c);
+        let environment = self.learners.environment(c);
         let pair_in = |state: usize, actions: &[f64], stream: &mut Stream| state * environment.actions + draw(actions, stream);
         let carries = self.next_action == NextAction::Carry;
         z.pair = match chain.first() {
             None => {
-                self.behave(environment, of, &mut z.under);
+                self.learners.behave(environment, of, &mut z.under);
                 let state = draw(&z.under.law, stream);
                 pair_in(state, &z.under.policy[environment.pairs_of(state)], stream)
             }
             Some(pair) if carries => *pair as usize,
             Some(state) => {
-                self.actions_in(environment.pairs_of(*state as usize), of, &mut z.actions);
+                self.learners.actions_in(environment.pairs_of(*state as usize), of, &mut z.actions);
                 pair_in(*state as usize, &z.actions, stream)
             }
         };
         z.next = environment.draw(z.pair, stream);
-        self.actions_in(environment.pairs_of(z.next), of, &mut z.actions);
+        self.learners.actions_in(environment.pairs_of(z.next), of, &mut z.actions);
         z.next_pair = (self.next_action != NextAction::Expected).then(|| pair_in(z.next, &z.actions, stream));
         if let Some(at) = chain.first_mut() {
             *at = z.next_pair.filter(|_| carries).unwrap_or(z.next) as u64;
@@ -430,35 +378,27 @@ impl Agents {
     /// `out = g_c(theta, z)`.
     #[inline(always)]
     fn operator(&self, c: usize, theta: &[f64], z: &Step, out: &mut [f64]) {
-        let environment = self.environment(c);
-        let mean = || environment.pairs_of(z.next).zip(&z.actions).map(|(pair, pi)| pi * self.rows.dot(pair, theta)).sum();
-        let target = z.next_pair.map_or_else(mean, |pair| self.rows.dot(pair, theta));
-        let error = self.gamma.mul_add(target, environment.rewards[z.pair]) - self.rows.dot(z.pair, theta);
+        let environment = self.learners.environment(c);
+        let mean = || environment.pairs_of(z.next).zip(&z.actions).map(|(pair, pi)| pi * self.learners.rows.dot(pair, theta)).sum();
+        let target = z.next_pair.map_or_else(mean, |pair| self.learners.rows.dot(pair, theta));
+        let error = self.learners.gamma.mul_add(target, environment.rewards[z.pair]) - self.learners.rows.dot(z.pair, theta);
         out.fill(0.0);
-        self.rows.add(z.pair, error, out);
-    }
-
-    /// `delta_i` of every pair under a policy.
-    pub fn errors(&self, environment: &Environment, policy: &[f64], theta: &[f64]) -> Vec<f64> {
-        let q: Vec<f64> = (0..environment.pairs()).map(|pair| self.rows.dot(pair, theta)).collect();
-        let v: Vec<f64> = q.chunks(environment.actions).zip(policy.chunks(environment.actions)).map(|(q, pi)| linalg::dot(q, pi)).collect();
-        let after = |pair| environment.moves(pair).map(|(next, p)| p * v[next]).sum::<f64>();
-        (0..environment.pairs()).map(|pair| environment.rewards[pair] + self.gamma * after(pair) - q[pair]).collect()
+        self.learners.rows.add(z.pair, error, out);
     }
 
     /// `out = gbar_c(theta)` under the policy of `of`.
     fn mean_under(&self, c: usize, theta: &[f64], of: &[f64], under: &mut Behaviour, out: &mut [f64]) {
-        let environment = self.environment(c);
-        self.behave(environment, of, under);
+        let environment = self.learners.environment(c);
+        self.learners.behave(environment, of, under);
         out.fill(0.0);
-        for (pair, delta) in self.errors(environment, &under.policy, theta).into_iter().enumerate() {
-            self.rows.add(pair, under.law[pair / environment.actions] * under.policy[pair] * delta, out);
+        for (pair, delta) in self.learners.errors(environment, &under.policy, theta).into_iter().enumerate() {
+            self.learners.rows.add(pair, under.law[pair / environment.actions] * under.policy[pair] * delta, out);
         }
     }
 
     /// Local steps under the policy of the model from which the round started.
     fn frozen_phase(&self, blocks: &mut [Lanes], etas: &[f64], _: Isa) {
-        let d = self.rows.dim();
+        let d = self.learners.rows.dim();
         let (mut z, mut g) = (Step::default(), vec![0.0; d]);
         for lanes in blocks {
             let of = &flat(&lanes.start)[..d];
@@ -486,10 +426,10 @@ impl Problem for Agents {
     type Obs = Step;
 
     fn dim(&self) -> usize {
-        self.rows.dim()
+        self.learners.rows.dim()
     }
     fn weights(&self) -> &[f64] {
-        &self.weights
+        &self.learners.weights
     }
     fn chain_len(&self) -> usize {
         usize::from(self.sampling.kind == Law::Markov)
@@ -497,8 +437,8 @@ impl Problem for Agents {
     /// A state of the stationary law under the policy of theta = 0, with one of its actions.
     fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]) {
         let Some(at) = chain.first_mut() else { return };
-        let (environment, mut under) = (self.environment(c), Behaviour::default());
-        self.behave(environment, &vec![0.0; self.rows.dim()], &mut under);
+        let (environment, mut under) = (self.learners.environment(c), Behaviour::default());
+        self.learners.behave(environment, &vec![0.0; self.learners.rows.dim()], &mut under);
         let state = match self.sampling.start {
             ChainStart::State(s) => s as usize,
             ChainStart::Stationary => draw(&under.law, stream),
@@ -509,7 +449,7 @@ impl Problem for Agents {
         } as u64;
     }
     fn is_state(&self, c: usize, chain: &[u64]) -> bool {
-        let environment = self.environment(c);
+        let environment = self.learners.environment(c);
         let most = if self.next_action == NextAction::Carry { environment.pairs() } else { environment.states };
         chain.iter().all(|at| *at < most as u64)
     }
@@ -535,16 +475,16 @@ impl Problem for Agents {
 
 impl Facts for Agents {
     fn jacobian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) -> bool {
-        out.copy_from(sarsa_root::jacobian(self, c % self.kinds.len(), theta));
+        out.copy_from(sarsa_root::jacobian(&self.learners, c % self.learners.kinds.len(), theta));
         true
     }
     fn own_root(&self, cancel: &Cancel) -> Option<std::result::Result<Root, String>> {
-        Some(sarsa_root::search(self, cancel))
+        Some(sarsa_root::search(&self.learners, cancel))
     }
     /// The policy in one or two states; for means and independent samples that of all states with a linear solve.
     fn step_work(&self) -> Option<usize> {
-        let (states, actions, pairs) = (self.kinds[0].states, self.kinds[0].actions, self.kinds[0].pairs());
-        let row = self.rows.entries_in_all().div_ceil(pairs);
+        let (states, actions, pairs) = (self.learners.kinds[0].states, self.learners.kinds[0].actions, self.learners.kinds[0].pairs());
+        let row = self.learners.rows.entries_in_all().div_ceil(pairs);
         let of_policy = |states: usize| states * actions * (row + 20);
         Some(if self.sampling.kind == Law::Markov { of_policy(2) } else { of_policy(states) + states.pow(3) / 3 })
     }

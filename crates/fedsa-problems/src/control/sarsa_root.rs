@@ -7,7 +7,7 @@
 
 use faer::Mat;
 
-use super::sarsa::{Agents, Behaviour};
+use super::learners::{Behaviour, Learners};
 use fedsa::cancel::Cancel;
 use fedsa::linalg;
 use fedsa::problem::newton::CERTIFIED;
@@ -25,7 +25,7 @@ const LEAST_SHARE: f64 = 1e-4;
 const APART: f64 = 1e-6;
 
 /// `gbar` of all agents at theta, with its scale `||b|| + ||A theta||`, and the system `A`.
-fn system(agents: &Agents, theta: &[f64]) -> (Mat<f64>, Vec<f64>, f64) {
+fn system(agents: &Learners, theta: &[f64]) -> (Mat<f64>, Vec<f64>, f64) {
     let d = agents.rows.dim();
     let (mut a, mut b, mut under) = (Mat::zeros(d, d), vec![0.0; d], Behaviour::default());
     for (environment, weight) in agents.kinds.iter().zip(agents.kind_weights()) {
@@ -57,7 +57,7 @@ fn system(agents: &Agents, theta: &[f64]) -> (Mat<f64>, Vec<f64>, f64) {
 
 /// The Jacobian of the mean operator of a kind: the three parts of SARSA's Jacobian are those of TD, of the policy in the target, and of the
 /// law of the pairs.
-pub(super) fn jacobian(agents: &Agents, kind: usize, theta: &[f64]) -> Mat<f64> {
+pub(super) fn jacobian(agents: &Learners, kind: usize, theta: &[f64]) -> Mat<f64> {
     let (environment, rows, d) = (&agents.kinds[kind], &agents.rows, theta.len());
     let (states, actions, pairs) = (environment.states, environment.actions, environment.pairs());
     let mut under = Behaviour::default();
@@ -109,7 +109,7 @@ pub(super) fn jacobian(agents: &Agents, kind: usize, theta: &[f64]) -> Mat<f64> 
 }
 
 /// The Jacobian of the mean of all agents.
-fn mean_jacobian(agents: &Agents, theta: &[f64]) -> Mat<f64> {
+fn mean_jacobian(agents: &Learners, theta: &[f64]) -> Mat<f64> {
     let mut sum = Mat::zeros(theta.len(), theta.len());
     for (kind, weight) in agents.kind_weights().into_iter().enumerate() {
         sum += faer::Scale(weight) * jacobian(agents, kind, theta);
@@ -118,7 +118,7 @@ fn mean_jacobian(agents: &Agents, theta: &[f64]) -> Mat<f64> {
 }
 
 /// The root that soft policy iterations and then Newton's method reach from a start.
-fn settled(agents: &Agents, mut theta: Vec<f64>, cancel: &Cancel) -> Option<Vec<f64>> {
+fn settled(agents: &Learners, mut theta: Vec<f64>, cancel: &Cancel) -> Option<Vec<f64>> {
     let (mut share, mut least, mut since) = (1.0, f64::INFINITY, 0);
     for _ in 0..ITERATIONS {
         let (a, g, scale) = system(agents, &theta);
@@ -157,7 +157,7 @@ fn settled(agents: &Agents, mut theta: Vec<f64>, cancel: &Cancel) -> Option<Vec<
 }
 
 /// Whether all eigenvalues of the Jacobian have negative real parts.
-fn is_stable(agents: &Agents, theta: &[f64]) -> bool {
+fn is_stable(agents: &Learners, theta: &[f64]) -> bool {
     linalg::eigenvalues(&mean_jacobian(agents, theta)).is_ok_and(|all| all.iter().all(|(re, _)| *re < 0.0))
 }
 
@@ -165,7 +165,7 @@ fn is_stable(agents: &Agents, theta: &[f64]) -> bool {
 ///
 /// # Errors
 /// Why there is none.
-pub(super) fn search(agents: &Agents, cancel: &Cancel) -> Result<Root, String> {
+pub(super) fn search(agents: &Learners, cancel: &Cancel) -> Result<Root, String> {
     if agents.policy.temperature == 0.0 {
         return Err("the mean operator jumps where the greedy action changes, and may have no root".into());
     }

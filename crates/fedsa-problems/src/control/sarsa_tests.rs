@@ -24,7 +24,8 @@ fn agents(shift: fn(usize, usize) -> usize, temperature: f64, sampling: Sampling
     }
     let Drawn { kinds, rows, gamma } = read(&arrays).unwrap();
     let policy = SoftPolicy { temperature, exploration: 0.1 };
-    Agents { kinds, rows, gamma, policy, next_action, is_frozen: false, sampling, weights: equal_weights(2) }
+    let learners = Learners { kinds, rows, gamma, policy, weights: equal_weights(2) };
+    Agents { learners, next_action, is_frozen: false, sampling }
 }
 
 fn s1(law: Law, next_action: NextAction, is_tabular: bool) -> Agents {
@@ -46,11 +47,11 @@ fn means_jacobians_and_the_root_are_those_of_numpy() {
     agents.mean(0, &THETA, &mut g);
     let expected = [-0.0509201667143, 0.0585515679201, 0.0534528857887, -0.487338431693, 0.644416831099, 0.224130668898];
     assert_near(&g, &expected, 1e-12);
-    let jacobian = sarsa_root::jacobian(&agents, 0, &THETA);
+    let jacobian = sarsa_root::jacobian(&agents.learners, 0, &THETA);
     assert_near(&[jacobian[(0, 3)]], &[0.092583380992], 1e-12);
     let trace: f64 = (0..6).map(|i| jacobian[(i, i)]).sum();
     assert_near(&[trace], &[-0.801992751591 + 0.0247325718304 + 0.629114843244], 3e-12);
-    let root = sarsa_root::search(&agents, &Cancel::never()).unwrap();
+    let root = sarsa_root::search(&agents.learners, &Cancel::never()).unwrap();
     assert_near(&root.theta, &ROOT, 1e-10);
     assert_eq!(root.source, RootSource::Searched { starts: 8, found: 1, stable: 1 });
 }
@@ -61,7 +62,7 @@ fn jacobians_are_derivatives_of_means() {
         let agents = s1(Law::Mean, NextAction::Carry, is_tabular);
         let d = agents.dim();
         for c in 0..2 {
-            let jacobian = sarsa_root::jacobian(&agents, c, &THETA[..d]);
+            let jacobian = sarsa_root::jacobian(&agents.learners, c, &THETA[..d]);
             for k in 0..d {
                 let at = |step: f64| {
                     let (mut theta, mut g) = (THETA[..d].to_vec(), vec![0.0; d]);
@@ -80,7 +81,7 @@ fn jacobians_are_derivatives_of_means() {
 #[test]
 fn low_temperatures_have_several_roots() {
     let agents = agents(|_, t| t + 1, 0.02, Sampling::default().with_kind(Law::Mean), NextAction::Carry, true);
-    let root = sarsa_root::search(&agents, &Cancel::never()).unwrap();
+    let root = sarsa_root::search(&agents.learners, &Cancel::never()).unwrap();
     // Policy iteration reaches the two stable ones; an eigenvalue of a third one is positive.
     assert_eq!(root.source, RootSource::Searched { starts: 8, found: 2, stable: 2 });
     assert_near(&root.theta, &[5.34, 5.53, 4.85, 4.97, 5.79, 4.52], 0.01);
