@@ -39,7 +39,6 @@ use crate::{Files, ProblemSettings};
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, require};
 use fedsa::kernel::{Isa, Lanes, flat, flat_mut};
-use fedsa::linalg;
 use fedsa::parallel;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::facts::Facts;

@@ -1,6 +1,7 @@
 //! Numbers of S1 and S2 were computed apart from this code, with NumPy.
 
 use super::*;
+use fedsa::linalg;
 use fedsa::problem::arrays::Array;
 use fedsa::problem::root::RootSource;
 
