@@ -7,7 +7,7 @@ use super::features::PairRows;
 use super::policy::SoftPolicy;
 use fedsa::linalg;
 
-/// What the policies and values of all agents depend on; agent c has environment c mod n.
+/// All agents with their policy; agent c has environment c mod n.
 #[derive(Debug, Clone)]
 pub(super) struct Learners {
     pub kinds: Vec<Environment>,

@@ -1,7 +1,6 @@
 //! Policies that follow action values.
 
 use crate::kernel::elementary::exp_below;
-use fedsa::random::Stream;
 
 /// The least probability of an action, relative to the most probable one: every action of a softmax policy stays possible.
 const LEAST: f64 = 1e-100;
@@ -38,26 +37,12 @@ impl SoftPolicy {
         if self.temperature == 0.0 { 0.0 } else { (1.0 - self.exploration) / self.temperature }
     }
 
-    /// Replaces the probabilities p by those of the policy.
+    /// Replaces the probabilities p by the policy's.
     #[inline(always)]
     pub fn explore(self, p: &mut [f64]) {
         let (own, any) = (1.0 - self.exploration, self.exploration / p.len() as f64);
         p.iter_mut().for_each(|p| *p = own * *p + any);
     }
-}
-
-/// An action with these probabilities.
-#[inline(always)]
-pub(crate) fn draw(probabilities: &[f64], stream: &mut Stream) -> usize {
-    let (u, mut sum) = (stream.uniform(), 0.0);
-    for (a, p) in probabilities.iter().enumerate() {
-        sum += p;
-        if u < sum {
-            return a;
-        }
-    }
-    // Rounding: the sum is slightly below 1.
-    probabilities.iter().rposition(|p| *p > 0.0).unwrap_or(0)
 }
 
 #[cfg(test)]

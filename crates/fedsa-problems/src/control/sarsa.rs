@@ -12,8 +12,8 @@
 //! pi and v depend on theta.
 //!
 //! **Roots.** If exploration is positive and features are independent, there is a root, and all roots are within a known distance of 0. At
-//! low temperatures there may be several. A policy that is greedy but for its exploration (T = 0)
-//! jumps, and may have no root: the problem then runs without one.
+//! low temperatures there may be several. With T = 0 the policy jumps where the
+//! best action changes, and there may be no root: the problem then runs without one.
 //!
 //! **Next actions.** Trajectories have the state (s, a) and go on with the action a' of the target (`carry`), or the state s, with the action
 //! drawn when it is used (`redraw`); `expected` replaces `phi(s', a')^T theta` by v(s'). All have the same mean and different noise.
@@ -28,13 +28,13 @@ use serde::{Deserialize, Serialize};
 use super::environment::Environment;
 use super::features::PairRows;
 use super::learners::{Behaviour, Learners};
-use super::policy::{SoftPolicy, draw};
+use super::policy::SoftPolicy;
 use super::sarsa_root;
 use crate::linear::file;
 use crate::memory::{self, MemoryEstimate};
 use crate::nonlinear::q_learning::PairFeatures;
 use crate::td::garnet::{Garnet, Heterogeneity, Policy};
-use crate::td::random_mrp::FeatureLaw;
+use crate::td::td0::draw_state;
 use crate::{Files, ProblemSettings};
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, require};
@@ -204,11 +204,8 @@ impl Sarsa {
                 each().map(|row| row.iter().map(|to| (to.next, to.p * self.actions as f64)).collect()).collect();
             Environment::new(self.actions, &moves, each().map(|row| row[0].reward).collect())
         })?;
-        let law = match self.feature_law {
-            PairFeatures::Tabular => return Ok(Drawn { kinds, rows: PairRows::tabular(pairs), gamma: self.gamma }),
-            PairFeatures::Uniform => FeatureLaw::Uniform,
-            PairFeatures::Simplex => FeatureLaw::Simplex,
-            PairFeatures::Orthonormal => FeatureLaw::Orthonormal,
+        let Some(law) = self.feature_law.drawn() else {
+            return Ok(Drawn { kinds, rows: PairRows::tabular(pairs), gamma: self.gamma });
         };
         let d = self.features.unwrap_or(pairs);
         let drawn = law.draw(pairs, d, self.seed, ALL);
@@ -352,12 +349,13 @@ impl Agents {
     #[inline(always)]
     fn sample_under(&self, c: usize, of: &[f64], chain: &mut [u64], stream: &mut Stream, z: &mut Step) {
         let environment = self.learners.environment(c);
-        let pair_in = |state: usize, actions: &[f64], stream: &mut Stream| state * environment.actions + draw(actions, stream);
+        let pair_in =
+            |state: usize, actions: &[f64], stream: &mut Stream| state * environment.actions + draw_state(actions, stream) as usize;
         let carries = self.next_action == NextAction::Carry;
         z.pair = match chain.first() {
             None => {
                 self.learners.behave(environment, of, &mut z.under);
-                let state = draw(&z.under.law, stream);
+                let state = draw_state(&z.under.law, stream) as usize;
                 pair_in(state, &z.under.policy[environment.pairs_of(state)], stream)
             }
             Some(pair) if carries => *pair as usize,
@@ -440,10 +438,10 @@ impl Problem for Agents {
         self.learners.behave(environment, &vec![0.0; self.learners.rows.dim()], &mut under);
         let state = match self.sampling.start {
             ChainStart::State(s) => s as usize,
-            ChainStart::Stationary => draw(&under.law, stream),
+            ChainStart::Stationary => draw_state(&under.law, stream) as usize,
         };
         *at = match self.next_action {
-            NextAction::Carry => state * environment.actions + draw(&under.policy[environment.pairs_of(state)], stream),
+            NextAction::Carry => state * environment.actions + draw_state(&under.policy[environment.pairs_of(state)], stream) as usize,
             _ => state,
         } as u64;
     }

@@ -64,6 +64,16 @@ pub enum PairFeatures {
 }
 
 impl PairFeatures {
+    /// The law of features that are drawn; `None` for tabular ones.
+    pub(crate) fn drawn(self) -> Option<FeatureLaw> {
+        match self {
+            Self::Tabular => None,
+            Self::Uniform => Some(FeatureLaw::Uniform),
+            Self::Simplex => Some(FeatureLaw::Simplex),
+            Self::Orthonormal => Some(FeatureLaw::Orthonormal),
+        }
+    }
+
     /// Checks the number of features of all pairs; only tabular features say it themselves.
     ///
     /// # Errors
@@ -190,17 +200,11 @@ impl QLearning {
     }
 
     fn draw_features(&self) -> Features {
-        let law = match self.feature_law {
-            PairFeatures::Tabular => {
-                let n = self.pairs();
-                let values: Vec<f64> = (0..n * n).map(|i| f64::from(i / n == i % n)).collect();
-                return Features::new(n, &values);
-            }
-            PairFeatures::Uniform => FeatureLaw::Uniform,
-            PairFeatures::Simplex => FeatureLaw::Simplex,
-            PairFeatures::Orthonormal => FeatureLaw::Orthonormal,
-        };
-        law.draw(self.pairs(), self.dim(), self.seed, ALL)
+        let n = self.pairs();
+        match self.feature_law.drawn() {
+            Some(law) => law.draw(n, self.dim(), self.seed, ALL),
+            None => Features::new(n, &(0..n * n).map(|i| f64::from(i / n == i % n)).collect::<Vec<f64>>()),
+        }
     }
 
     /// The behaviour policy: the probability of every action, state by state.

@@ -514,7 +514,8 @@ impl Facts for Td {
     }
 }
 
-/// A state drawn from a law.
+/// A state or an action drawn from its law.
+#[inline(always)]
 pub(crate) fn draw_state(law: &[f64], stream: &mut Stream) -> u64 {
     let u = stream.uniform();
     let mut below = 0.0;
