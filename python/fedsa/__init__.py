@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedsa._fedsa import CancelToken, Table, __version__
     from fedsa._figure import Figure
     from fedsa._fit import FederatedClassifier, FederatedRegressor
+    from fedsa._policy import ActionValueFunction, ImprovedValue, PolicyImprovement
     from fedsa._progress import Progress
     from fedsa._reports import Report, report
     from fedsa._results import CheckResult, Comparison, Outcome, Results, compare, open
@@ -46,6 +47,7 @@ _MODULES = {
     "_fedsa": ["CancelToken", "Table", "__version__"],
     "_figure": ["Figure"],
     "_fit": ["FederatedClassifier", "FederatedRegressor"],
+    "_policy": ["ActionValueFunction", "ImprovedValue", "PolicyImprovement"],
     "_progress": ["Progress"],
     "_reports": ["Report", "report"],
     "_results": ["CheckResult", "Comparison", "Outcome", "Results", "compare", "open"],
@@ -74,6 +76,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Accuracy",
+    "ActionValueFunction",
     "Change",
     "Curve",
     "Limits",
@@ -96,6 +99,7 @@ __all__ = [
     "FedsaError",
     "FedsaWarning",
     "Figure",
+    "ImprovedValue",
     "Inference",
     "InputError",
     "InternalError",
@@ -105,6 +109,7 @@ __all__ = [
     "Note",
     "OutOfMemory",
     "Outcome",
+    "PolicyImprovement",
     "PolicyValue",
     "Progress",
     "Report",

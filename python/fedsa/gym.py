@@ -11,7 +11,9 @@ from __future__ import annotations
 import copy
 import importlib
 import os
-from collections.abc import Callable
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +22,15 @@ import numpy as np
 from fedsa import _fedsa, _files
 from fedsa._arrays import refused
 from fedsa._files import Path
-from fedsa.errors import InputError
+from fedsa._summary import Estimate, Summary
+from fedsa.errors import FedsaWarning, InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Recording", "read_minari", "record"]
+    from fedsa._policy import PolicyImprovement
+
+__all__ = ["Improvement", "Recording", "improve", "read_minari", "record"]
 
 Policy = Callable[[Any], Any]
 Probabilities = Callable[[Any, Any], "tuple[Any, Any]"]
@@ -94,7 +99,7 @@ class Recording:
         -------
         dict of str to ndarray
             ``states``, ``next_states``, ``rewards``, ``terminated``, ``truncated``, ``episode``; if known, ``action`` (whole numbers only),
-            ``target`` and ``behaviour``.
+            ``behaviour``, and ``target`` beside it.
         """
         columns: dict[str, Any] = {
             "states": self.states,
@@ -106,8 +111,8 @@ class Recording:
         }
         if self.actions is not None and self.actions.ndim == 1 and self.actions.dtype.kind in "iu":
             columns["action"] = self.actions
-        if self.target is not None and self.behaviour is not None:
-            columns.update(target=self.target, behaviour=self.behaviour)
+        if self.behaviour is not None:
+            columns.update({} if self.target is None else {"target": self.target}, behaviour=self.behaviour)
         return columns
 
     def returns(self, gamma: float) -> NDArray[np.float64]:
@@ -264,6 +269,143 @@ def record(
     spec = getattr(env, "spec", None)
     name = getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__
     return recorded(env, str(name), policy, int(episodes), seed, max_steps, probabilities)
+
+
+@dataclass(frozen=True, eq=False)
+class Improvement:
+    """Policies that were found in turn, with the returns that they earned.
+
+    Attributes
+    ----------
+    policy : PolicyImprovement
+        The last policy.
+    returns : list of dict of str to ndarray
+        For each iteration, each agent's undiscounted returns of the recorded episodes. The first iteration is that of the first policy.
+    bits : int
+        Bits up and down of all iterations.
+    """
+
+    policy: PolicyImprovement
+    returns: list[dict[str, NDArray[np.float64]]] = field(repr=False)
+    bits: int
+
+    def summary(self) -> Summary:
+        """Return the mean returns by iteration and agent, with standard errors over episodes.
+
+        Returns
+        -------
+        Summary
+            A table as text, HTML, CSV or LaTeX; its ``rows`` has the numbers.
+        """
+
+        def of(values: Any) -> Estimate:
+            se = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+            return Estimate(float(np.mean(values)), se)
+
+        rows: list[dict[str, Any]] = [
+            {"iteration": i, **{name: of(values) for name, values in one.items()}, "all agents": of(np.concatenate(list(one.values())))}
+            for i, one in enumerate(self.returns)
+        ]
+        return Summary("mean returns of recorded episodes", list(rows[0]), rows, [f"{self.bits / 8e6:.4g} MB up and down"])
+
+
+def improve(
+    envs: Any,
+    *,
+    actions: Sequence[str],
+    iterations: int = 5,
+    episodes: int = 10,
+    first: Policy | None = None,
+    soften: float = 0.3,
+    seed: int = 0,
+    max_steps: int | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Improvement:
+    """Record episodes, improve the policy from all agents' logs so far, and record again.
+
+    Logs stay with their agents: only sums travel. The first policy acts at random unless one is given. Returns need not rise in every iteration.
+
+    Parameters
+    ----------
+    envs : dict or list
+        Each agent's environment of Gymnasium, or its id; the keys of a dictionary are the agents' names. Their actions are whole numbers.
+    actions : sequence of str
+        The names of the actions, in the order of their numbers.
+    iterations : int
+        The number of improvements. By default ``5``.
+    episodes : int
+        Episodes that each agent records in an iteration. By default ``10``.
+    first : callable or None
+        The first policy: maps an observation to an action. ``None`` acts at random.
+    soften : float
+        The probability with which later policies take any action while they record. By default ``0.3``.
+    seed : int
+        The seed of environments and actions. By default ``0``.
+    max_steps : int or None
+        Truncates episodes after this many steps.
+    progress : bool or None
+        Whether to print a line for each iteration; by default where a terminal or a notebook shows it.
+    **settings
+        Settings of :class:`fedsa.PolicyImprovement`, such as ``gamma``, ``features`` and ``ridge``.
+
+    Returns
+    -------
+    Improvement
+        The last policy, and all returns; those of the last policy itself, without `soften`, are the last ones.
+
+    Raises
+    ------
+    InputError
+        When an argument cannot be used.
+    """
+    from fedsa._policy import PolicyImprovement
+
+    named = dict(envs) if isinstance(envs, Mapping) else {f"agent_{c}": env for c, env in enumerate(envs)}
+    if not named:
+        raise InputError("no environments", "setting.missing-key", "envs", "an environment for each agent")
+    found = PolicyImprovement(actions=list(actions), **settings)
+    logs: dict[str, list[dict[str, Any]]] = {}
+    returns: list[dict[str, NDArray[np.float64]]] = []
+    bits = 0
+    rng = np.random.default_rng(seed)
+    policy, shows = first, sys.stderr.isatty() if progress is None else progress
+    for iteration in range(iterations + 1):
+        recorded_now = {
+            name: record(env, policy, episodes, seed=int(rng.integers(2**31)), max_steps=max_steps) for name, env in named.items()
+        }
+        returns.append({name: recording.returns(1.0) for name, recording in recorded_now.items()})
+        if shows:
+            mean = float(np.mean(np.concatenate(list(returns[-1].values()))))
+            print(f"iteration {iteration} of {iterations}: mean return {mean:.4g}, {bits / 8e6:.4g} MB", file=sys.stderr)
+        if iteration == iterations:
+            break
+        for name, recording in recorded_now.items():
+            logs[name] = [*logs.get(name, []), recording.columns_of_log()]
+        with warnings.catch_warnings():
+            # Later iterations show whether a policy is worse.
+            warnings.simplefilter("ignore", FedsaWarning)
+            found.fit({name: stacked(parts) for name, parts in logs.items()})
+        bits += found.bits_
+        # The last policy records as it is.
+        own = soften if iteration + 1 < iterations else 0.0
+        policy = acting(found, own, rng)
+    return Improvement(found, returns, bits)
+
+
+def acting(found: PolicyImprovement, soften: float, rng: np.random.Generator) -> Policy:
+    """A policy as a function of one observation."""
+    q = found.q_
+    return lambda observation: int(q.act(np.asarray(observation, dtype=np.float64).reshape(1, -1), soften, rng)[0])
+
+
+def stacked(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The logs of an agent, one after the other, with new numbers of episodes."""
+    first, episodes = 0, []
+    for part in parts:
+        episodes.append(part["episode"] + first)
+        first += int(part["episode"][-1]) + 1
+    return {**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, "episode": np.concatenate(episodes)}
 
 
 def recorded(env: Any, name: str, policy: Policy | None, episodes: int, seed: int | None, max_steps: int | None, p: Probabilities | None) -> Recording:

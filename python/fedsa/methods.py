@@ -17,7 +17,7 @@ from fedsa.rules import Custom
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["AGD", "AdaptiveNewton", "Anderson", "BFGS", "Custom", "DASA", "DONE", "DelayAdaptiveSA", "DelayedSA", "FedHSA", "FedLSA", "FedLin", "FedNL", "FedProx", "FedTD", "GD", "GIANT", "GMRES", "LBFGS", "LSTD", "Method", "Newton", "OneShot", "ProjectedTD", "QSHED", "SCAFFLSA", "SCAFFLSARandom", "SCAFFOLD", "SHED", "named"]
+__all__ = ["AGD", "AdaptiveNewton", "Anderson", "BFGS", "Custom", "DASA", "DONE", "DelayAdaptiveSA", "DelayedSA", "FedHSA", "FedLSA", "FedLin", "FedNL", "FedProx", "FedTD", "FittedQ", "GD", "GIANT", "GMRES", "LBFGS", "LSTD", "Lspi", "Method", "Newton", "OneShot", "ProjectedTD", "QSHED", "SCAFFLSA", "SCAFFLSARandom", "SCAFFOLD", "SHED", "named"]
 
 
 class FedLSA(Method):
@@ -211,6 +211,9 @@ class FedHSA(Method):
         Participants; all by default.
     missing : Literal["zero", "last"], optional
         Value of a missing operator. By default ``'zero'``.
+    correction_batch : int, optional
+        Samples of an agent's operator. With more than one the first local step draws its own sample. By
+        default ``1``.
     label : str, optional
         The name in tables, pictures, checks and dotted keys; by default the kind.
     start : str | PathLike[str] | ArrayLike, optional
@@ -241,6 +244,7 @@ class FedHSA(Method):
         global_step_size: float = 1.0,
         participants: int | None = None,
         missing: Literal["zero", "last"] = 'zero',
+        correction_batch: int = 1,
         label: str | None = None,
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
@@ -753,6 +757,96 @@ class LSTD(Method):
         self,
         *,
         participants: int | None = None,
+        label: str | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
+        output: Literal["last", "average"] | Mapping[str, Any] | None = None,
+        expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
+    ) -> None: ...
+
+
+class Lspi(Method):
+    """Policy iteration: systems under the policy of theta, the server solves.
+
+    Parameters
+    ----------
+    first : Literal["behaviour", "start"], optional
+        First policy. By default ``'behaviour'``.
+    global_step_size : float, optional
+        Share of the way to the solution. By default ``1.0``.
+    label : str, optional
+        The name in tables, pictures, checks and dotted keys; by default the kind.
+    start : str | PathLike[str] | ArrayLike, optional
+        The method's ``theta_0``; by default the run's.
+    output : Literal["last", "average"] | Mapping[str, Any], optional
+        The measured iterate or average.
+    expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
+        The expected status of its runs.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
+
+    Examples
+    --------
+    >>> Lspi()
+    Lspi()
+    """
+
+    __slots__ = ()
+    kind_name = "lspi"
+
+    def __init__(
+        self,
+        *,
+        first: Literal["behaviour", "start"] = 'behaviour',
+        global_step_size: float = 1.0,
+        label: str | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
+        output: Literal["last", "average"] | Mapping[str, Any] | None = None,
+        expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
+        uplink: UplinkLike | None = None,
+        downlink: DownlinkLike | None = None,
+    ) -> None: ...
+
+
+class FittedQ(Method):
+    """Fitted Q-iteration: Gram matrices once, then one operator an agent and round.
+
+    Parameters
+    ----------
+    first : Literal["behaviour", "start"], optional
+        First policy. By default ``'behaviour'``.
+    global_step_size : float, optional
+        Share of the way to the fitted values. By default ``1.0``.
+    label : str, optional
+        The name in tables, pictures, checks and dotted keys; by default the kind.
+    start : str | PathLike[str] | ArrayLike, optional
+        The method's ``theta_0``; by default the run's.
+    output : Literal["last", "average"] | Mapping[str, Any], optional
+        The measured iterate or average.
+    expect : Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]], optional
+        The expected status of its runs.
+    uplink : UplinkLike, optional
+        What happens to messages from agents to the server; nothing by default.
+    downlink : DownlinkLike, optional
+        What happens to messages from the server to agents; nothing by default.
+
+    Examples
+    --------
+    >>> FittedQ()
+    FittedQ()
+    """
+
+    __slots__ = ()
+    kind_name = "fitted-q"
+
+    def __init__(
+        self,
+        *,
+        first: Literal["behaviour", "start"] = 'behaviour',
+        global_step_size: float = 1.0,
         label: str | None = None,
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
@@ -1520,6 +1614,8 @@ _BY_NAME: dict[str, type[Method]] = {
     "dasa": DASA,
     "projected-td": ProjectedTD,
     "lstd": LSTD,
+    "lspi": Lspi,
+    "fitted-q": FittedQ,
     "gmres": GMRES,
     "anderson": Anderson,
     "newton": Newton,

@@ -17,7 +17,7 @@ from fedsa.operators import Custom, Linear
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["Baird", "Custom", "File", "FiniteSum", "FixedPoint", "GLM", "Garnet", "LeastSquares", "Linear", "Logistic", "Logs", "MRP", "Problem", "QLearning", "Quadratic", "RandomLinear", "RandomLogistic", "Sarsa", "Switching"]
+__all__ = ["Baird", "Custom", "File", "FiniteSum", "FixedPoint", "GLM", "Garnet", "Improvement", "LeastSquares", "Linear", "Logistic", "Logs", "MRP", "PolicyGradient", "Problem", "QLearning", "Quadratic", "RandomLinear", "RandomLogistic", "Sarsa", "Switching"]
 
 
 class Garnet(Problem):
@@ -977,6 +977,8 @@ class Sarsa(Problem):
         other environment is drawn. Agent c has environment c mod n.
     agents : int, optional
         Agents N. By default ``10``.
+    environments : int, optional
+        Different environments, which agents take in turn; by default each agent has its own.
     states : int, optional
         States. By default ``10``.
     actions : int, optional
@@ -1016,6 +1018,7 @@ class Sarsa(Problem):
         *,
         path: str | PathLike[str] | None = None,
         agents: int = 10,
+        environments: int | None = None,
         states: int = 10,
         actions: int = 2,
         branching: int = 2,
@@ -1028,4 +1031,123 @@ class Sarsa(Problem):
         exploration: float = 0.0,
         next_action: Literal["carry", "redraw", "expected"] = 'carry',
         improve_every: Literal["step", "round"] = 'step',
+    ) -> None: ...
+
+
+class Improvement(Problem):
+    """Better policies from logged transitions with actions, one file an agent.
+
+    Parameters
+    ----------
+    path : str | Sequence[str]
+        Files, globs, folders or data sets; one agent per file.
+    actions : int
+        Number of actions; the logs number them from 0.
+    features : Mapping[str, Any]
+        Feature map of states.
+    gamma : float
+        Discount factor; 1 only if all episodes end.
+    ranges : Mapping[str, Any], optional
+        Ranges that clip states, ``{ s_0 = [low, high] }``; from the data by default.
+    columns : Mapping[str, Any], optional
+        Names in the files, such as ``{ reward = "r" }``.
+    agent_column : str, optional
+        Column of agents.
+    bad_rows : Literal["refuse", "skip"], optional
+        Treatment of unreadable rows.
+    keep_autoreset_rows : bool, optional
+        Keep rows of automatic resets.
+    ridge : float, optional
+        Adds ``ridge I`` to every ``G_c``.
+    scaling : Literal["none", "equal-squares"], optional
+        Scaling of features.
+    weighting : Literal["rows", "equal"], optional
+        Weights of the agents.
+    holdout : float, optional
+        Held-out share of episodes.
+    holdout_seed : int, optional
+        Seed of the held-out episodes.
+
+    Examples
+    --------
+    >>> Improvement('logs/agent_*.csv', 10, features={'kind': 'fourier', 'order': 3}, gamma=0.99)
+    Improvement('logs/agent_*.csv', 10, features={'kind': 'fourier', 'order': 3}, gamma=0.99)
+    """
+
+    __slots__ = ()
+    kind_name = "improvement"
+
+    def __init__(
+        self,
+        path: str | Sequence[str],
+        actions: int,
+        *,
+        features: Mapping[str, Any],
+        gamma: float,
+        ranges: Mapping[str, Any] | None = None,
+        columns: Mapping[str, Any] | None = None,
+        agent_column: str | None = None,
+        bad_rows: Literal["refuse", "skip"] | None = None,
+        keep_autoreset_rows: bool | None = None,
+        ridge: float | None = None,
+        scaling: Literal["none", "equal-squares"] | None = None,
+        weighting: Literal["rows", "equal"] | None = None,
+        holdout: float | None = None,
+        holdout_seed: int | None = None,
+    ) -> None: ...
+
+
+class PolicyGradient(Problem):
+    """Policy gradients (REINFORCE) of softmax policies.
+
+    Parameters
+    ----------
+    path : str | PathLike[str], optional
+        An ``.npz`` file with P (n, S, A, S), R (n, S, A), gamma, and rho (S,) unless uniform; then no other
+        environment is drawn. Agent c has environment c mod n.
+    fork : bool, optional
+        Two environments of two states whose best common policy is mixed, instead of those that are drawn. By
+        default ``False``.
+    agents : int, optional
+        Agents N. By default ``10``.
+    states : int, optional
+        States. By default ``10``.
+    actions : int, optional
+        Actions. By default ``2``.
+    branching : int, optional
+        Successors of a state and action, at most ``states``. By default ``2``.
+    gamma : float, optional
+        Discount factor. By default ``0.8``.
+    heterogeneity : Literal["identical", "low", "two-kernels", "independent"], optional
+        As in ``garnet``. By default ``'independent'``.
+    seed : int, optional
+        Seed of environments. By default ``0``.
+    entropy : float, optional
+        lam, the weight of the entropy of the policy in returns. By default ``0.1``.
+    length : int, optional
+        Steps of an episode; required unless means are used. Episodes do not end by default.
+
+    Examples
+    --------
+    >>> PolicyGradient()
+    PolicyGradient()
+    """
+
+    __slots__ = ()
+    kind_name = "policy-gradient"
+
+    def __init__(
+        self,
+        *,
+        path: str | PathLike[str] | None = None,
+        fork: bool = False,
+        agents: int = 10,
+        states: int = 10,
+        actions: int = 2,
+        branching: int = 2,
+        gamma: float = 0.8,
+        heterogeneity: Literal["identical", "low", "two-kernels", "independent"] = 'independent',
+        seed: int = 0,
+        entropy: float = 0.1,
+        length: int | None = None,
     ) -> None: ...

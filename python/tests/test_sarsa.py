@@ -43,23 +43,28 @@ def test_without_noise_methods_end_where_numpy_says(tmp_path: Path) -> None:
         assert results.theta(one, seed=0) == pytest.approx(ROOT, abs=1e-10)
 
 
-def frozen_rounds(mu: float, step_size: float, local_steps: int, rounds: int) -> Any:
-    """FedProx with a policy that stands still in a round, in NumPy."""
+def frozen_rounds(mu: float, step_size: float, local_steps: int, rounds: int, corrects: bool = False) -> Any:
+    """FedProx, or FedHSA, with a policy that stands still in a round, in NumPy."""
     p, r = arrays(lambda s, t: s + 2 * t)
     theta = np.zeros(6)
     for _ in range(rounds):
         q = theta.reshape(3, 2)
         soft = np.exp((q - q.max(1, keepdims=True)) / 0.5)
         pi = 0.9 * soft / soft.sum(1, keepdims=True) + 0.05
-        ends = []
-        for c in range(2):
+
+
+        def mean(c: int, own: Any, pi: Any = pi) -> Any:
             kernel = np.einsum("sa,sat->st", pi, p[c])
             law = np.linalg.solve(np.vstack([(kernel.T - np.eye(3))[:2], np.ones(3)]), [0.0, 0.0, 1.0])
-            own = theta.copy()
+            values = own.reshape(3, 2)
+            errors = r[c] + 0.8 * p[c] @ (pi * values).sum(1) - values
+            return (law[:, None] * pi * errors).ravel()
+
+        ends, of_all = [], np.mean([mean(c, theta) for c in range(2)], axis=0)
+        for c in range(2):
+            own, drift = theta.copy(), of_all - mean(c, theta) if corrects else 0.0
             for _ in range(local_steps):
-                values = own.reshape(3, 2)
-                errors = r[c] + 0.8 * p[c] @ (pi * values).sum(1) - values
-                own = own + step_size * ((law[:, None] * pi * errors).ravel() - mu * (own - theta))
+                own = own + step_size * (mean(c, own) + drift - mu * (own - theta))
             ends.append(own)
         theta = np.mean(ends, axis=0)
     return theta
@@ -72,6 +77,14 @@ def test_a_policy_can_stand_still_in_a_round(tmp_path: Path, mu: float) -> None:
     results = fedsa.Experiment(s1(tmp_path, 2, improve_every="round"), method, rounds=30, sampling="mean").run()
     (label,) = results.labels
     assert results.theta(label, seed=0) == pytest.approx(frozen_rounds(mu, 0.1, 10, 30), abs=1e-12)
+
+
+# More agents than are computed side by side.
+@pytest.mark.parametrize("agents", [2, 40])
+def test_a_policy_can_stand_still_in_a_round_with_two_exchanges(tmp_path: Path, agents: int) -> None:
+    method = methods.FedHSA(step_size=0.1, local_steps=10)
+    results = fedsa.Experiment(s1(tmp_path, agents, improve_every="round"), method, rounds=30, sampling="mean").run()
+    assert results.theta("fedhsa", seed=0) == pytest.approx(frozen_rounds(0.0, 0.1, 10, 30, corrects=True), abs=1e-12)
 
 
 # Longer than the pieces into which the engine cuts long phases.
@@ -95,3 +108,29 @@ def test_several_roots_are_a_note(tmp_path: Path) -> None:
     results = fedsa.Experiment(several, methods.FedLSA(step_size=0.1, local_steps=1), rounds=2, sampling="mean").run()
     notes = [note for note in results.notes if note.code == "root.not-alone"]
     assert len(notes) == 1 and "stable" in notes[0].text
+
+
+def alternating() -> tuple[Any, Any]:
+    """Two Garnets of ten states and three actions, drawn by NumPy."""
+    p, r = np.zeros((2, 10, 3, 10)), np.zeros((2, 10, 3))
+    for c in range(2):
+        g = np.random.default_rng(c)
+        next_states = np.array([[g.choice(10, 2, replace=False) for _ in range(3)] for _ in range(10)])
+        shares = g.uniform(size=(10, 3, 2))
+        np.put_along_axis(p[c], next_states, shares / shares.sum(-1, keepdims=True), axis=-1)
+        r[c] = g.uniform(size=(10, 3))
+    return p, r
+
+
+# Squared distances of limits without noise from the root, computed apart from this code.
+@pytest.mark.parametrize(
+    ("improve_every", "expected"),
+    [("step", {100: 0.000161, 1000: 0.01287, 10_000: 0.2567}), ("round", {100: 0.0000438, 1000: 0.00379, 10_000: 0.0925})],
+)
+def test_theory_knows_how_far_local_steps_lead(tmp_path: Path, improve_every: str, expected: dict[int, float]) -> None:
+    p, r = alternating()
+    np.savez(tmp_path / "m.npz", P=p, R=r, gamma=np.float64(0.9))
+    own = problems.Sarsa(path=tmp_path / "m.npz", agents=2, temperature=2.0, improve_every=improve_every)
+    for local_steps, bias in expected.items():
+        theory = fedsa.Experiment(own, methods.FedLSA(step_size=0.01, local_steps=local_steps), rounds=1, sampling="mean").theory(full=True)
+        assert theory.quantities("fedlsa")["bias2"] == pytest.approx(bias, rel=4e-3)

@@ -402,6 +402,7 @@ def generated() -> dict[str, str]:
     return {
         "_fit.py": estimators(),
         "_value.py": with_settings((PACKAGE / "_value.py").read_text(), "ValueFunction", Task("evaluate", OF_LOGS, types=TABLES)),
+        "_policy.py": with_settings((PACKAGE / "_policy.py").read_text(), "PolicyImprovement", Task("improve", OF_LOGS, types=TABLES)),
         "_experiment.py": with_method(theory, "tune", Task("tune", types=TIMES)),
         "problems.py": module_text(
             PROBLEMS, ["from fedsa._data_problem import LogsProblem, RowsProblem", base + "Problem", "from fedsa.operators import Custom, Linear"], module, problems, names=["Custom", "Linear", "Problem"]

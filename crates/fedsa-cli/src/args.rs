@@ -14,7 +14,7 @@ use fedsa_experiment::apply::PredictSettings;
 use fedsa_experiment::options::{FEDERATION, MAX_INTEGER, OUTPUT, between as whole};
 use fedsa_experiment::theory::TheorySettings;
 use fedsa_experiment::tune::TuneSettings;
-use fedsa_experiment::{EvaluateSettings, FitSettings};
+use fedsa_experiment::{EvaluateSettings, FitSettings, ImproveSettings};
 
 pub use agent::{AgentArgs, AuditArgs};
 pub use data::{DataCommand, FetchArgs, VerifyArgs};
@@ -52,6 +52,8 @@ pub enum Command {
     Fit(FitArgs),
     /// Evaluate a policy: fit its value function to logged transitions
     Evaluate(EvaluateArgs),
+    /// Improve a policy: find one that chooses better actions from logged transitions
+    Improve(ImproveArgs),
     /// Apply fitted weights to data: add a column of values or predictions
     Predict(PredictArgs),
     /// Run an experiment file
@@ -332,6 +334,20 @@ pub struct EvaluateArgs {
     pub out: PathBuf,
     #[command(flatten)]
     pub task: TaskArgs,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Args, Debug)]
+pub struct ImproveArgs {
+    #[command(flatten)]
+    pub settings: ImproveSettings,
+    /// Output folder
+    #[arg(long, value_name = "DIR", default_value = "out/improve", help_heading = OUTPUT)]
+    pub out: PathBuf,
+    /// Set a dotted key of the resulting experiment
+    #[arg(long, value_name = "KEY=VALUE", help_heading = OUTPUT, hide_short_help = true)]
+    pub set: Vec<String>,
     #[command(flatten)]
     pub common: Common,
 }

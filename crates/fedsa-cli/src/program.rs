@@ -83,7 +83,7 @@ fn command_line(kinds: &Kinds) -> clap::Command {
 }
 
 /// The commands of the short help.
-const FIRST: [&str; 8] = ["fit", "evaluate", "predict", "run", "check", "theory", "reproduce", "report"];
+const FIRST: [&str; 9] = ["fit", "evaluate", "improve", "predict", "run", "check", "theory", "reproduce", "report"];
 
 /// The command line; it has few commands if these arguments ask for the short help.
 fn for_help(line: clap::Command, args: &[OsString]) -> clap::Command {
@@ -138,6 +138,7 @@ fn dispatch(command: &Command, kinds: &Kinds) -> Result<u8, Error> {
         Command::Tune(args) => commands::tune::tune(args, kinds),
         Command::Export(args) => commands::export::export(args, kinds),
         Command::Evaluate(args) => commands::evaluate::evaluate(args, kinds),
+        Command::Improve(args) => commands::improve::improve(args, kinds),
         Command::Fit(args) => commands::fit::fit(args, kinds),
         Command::Predict(args) => commands::predict::predict(args),
         Command::Federation(command) => commands::federation::federation(command, kinds),

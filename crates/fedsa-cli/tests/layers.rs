@@ -15,7 +15,7 @@ const LAYERS: &[(&str, Layers)] = &[
             // Rules that several methods share.
             &["local"],
             &["server"],
-            &["control_rule", "descent", "local_sa"],
+            &["control_rule", "descent", "first_policy", "local_sa"],
             // Methods.
             &[
                 "adaptive_newton",
@@ -30,10 +30,12 @@ const LAYERS: &[(&str, Layers)] = &[
                 "fednl",
                 "fedprox",
                 "fedtd",
+                "fitted_q",
                 "gd",
                 "giant",
                 "gmres",
                 "lbfgs",
+                "lspi",
                 "lstd",
                 "newton",
                 "one_shot",
@@ -68,6 +70,7 @@ const LAYERS: &[(&str, Layers)] = &[
             &["fedhsa_bounds", "fedlsa", "fixed_point", "link", "map", "stability"],
             // Errors after many rounds.
             &["bounds", "constants", "exact_mse", "gauss_markov", "markov"],
+            &["nonlinear"],
             &["cost", "predict"],
             &["tune"],
             &["privacy"],
@@ -107,7 +110,7 @@ const LAYERS: &[(&str, Layers)] = &[
             &["estimate", "finished", "observer", "predict", "results", "run_memory", "stability", "trace_lines"],
             &["checks", "execute", "outcome", "output", "picture", "summary", "theory"],
             // Calls that return data.
-            &["apply", "check", "compare", "deployment", "evaluate", "fit", "foretold", "parts", "redraw", "run", "tune"],
+            &["apply", "check", "compare", "deployment", "evaluate", "fit", "foretold", "improve", "parts", "redraw", "run", "tune"],
         ],
     ),
     (

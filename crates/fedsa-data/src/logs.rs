@@ -13,7 +13,8 @@
 //! - `ratio`, optional: an importance ratio, at least 0. Instead, `target` and `behaviour` may give the probabilities of the action
 //!   taken, whose ratio it is.
 //! - `action`, the number of the action taken, with `target_0`, `target_1`, .. and `target_next_0`, ..: the probabilities of all
-//!   actions under the evaluated policy, in the state and in the next state.
+//!   actions under the evaluated policy, in the state and in the next state. With [`LogForm::actions`], `action` without them, and
+//!   `behaviour` if there is one.
 //!
 //! If the rows of several environments (`env`) or episodes are interleaved, they are put in order in memory (`groups`): the rows of an
 //! environment follow each other.

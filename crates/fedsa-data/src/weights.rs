@@ -6,6 +6,7 @@ use std::path::Path;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::arrays::Arrays;
 use fedsa_evaluate::uncertainty::Covariance;
+use fedsa_problems::control::action_values::ActionValues;
 use fedsa_problems::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use super::linear_model::{FORMAT, LinearModel};
 use super::{about, name_of, npz, shown, theta_from_json};
 
 /// The advice for a file without weights.
-const WANTED: &str = "a weights.json that fedsa evaluate or fedsa fit wrote";
+const WANTED: &str = "a weights.json that fedsa evaluate or fedsa fit wrote, or a policy.json of fedsa improve";
 
 /// The outcome of the run behind a `weights.json`, one of the names of outcomes; `None` if the file does not have it.
 pub fn outcome(path: &Path) -> Option<String> {
@@ -26,8 +27,72 @@ pub fn outcome(path: &Path) -> Option<String> {
 pub enum FittedModel {
     /// A value function of states, from `fedsa evaluate`.
     Value(ValueModel),
+    /// A policy, from `fedsa improve`.
+    Policy(PolicyModel),
     /// A regression or classification, from `fedsa fit`.
     Linear(LinearModel),
+}
+
+/// A policy that takes the action of the largest value, `q(s, a) = phi(s)^T theta_a`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PolicyModel {
+    /// The features of states.
+    map: FeatureMap,
+    /// The weights of the actions, one after the other, finite.
+    theta: Vec<f64>,
+    /// The names of the actions, in the order of their numbers.
+    actions: Vec<String>,
+    file_columns: BTreeMap<String, String>,
+}
+
+impl PolicyModel {
+    /// The state columns, in the order of [`PolicyModel::values`].
+    pub fn inputs(&self) -> &[String] {
+        self.map.columns()
+    }
+
+    /// The names of the actions.
+    pub fn actions(&self) -> &[String] {
+        &self.actions
+    }
+
+    /// The names of columns in the logs' files, by their names in logs; empty if they were the same.
+    pub fn file_columns(&self) -> &BTreeMap<String, String> {
+        &self.file_columns
+    }
+
+    /// The features of states.
+    pub fn map(&self) -> &FeatureMap {
+        &self.map
+    }
+
+    /// The weights.
+    pub fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    /// The values of all actions in every row of `inputs`, K numbers a row.
+    pub fn values(&self, inputs: &[f64]) -> Vec<f64> {
+        let values = ActionValues::new(&self.theta, self.map.len());
+        self.by_row(inputs, |phi, q| values.write(phi, q))
+    }
+
+    /// The probabilities of all actions in every row, K numbers a row: the action of the largest value, or with probability `soften` any.
+    pub fn probabilities(&self, inputs: &[f64], soften: f64) -> Vec<f64> {
+        let values = ActionValues::new(&self.theta, self.map.len());
+        self.by_row(inputs, |phi, law| values.write_policy(phi, soften, law))
+    }
+
+    fn by_row(&self, inputs: &[f64], write: impl Fn(&[f64], &mut [f64])) -> Vec<f64> {
+        let (k, mut phi) = (self.actions.len(), vec![0.0; self.map.len()]);
+        let rows = inputs.chunks_exact(self.map.columns().len());
+        let mut all = vec![0.0; rows.len() * k];
+        for (row, out) in rows.zip(all.chunks_exact_mut(k)) {
+            self.map.eval(row, &mut phi);
+            write(&phi, out);
+        }
+        all
+    }
 }
 
 /// A fitted function of some columns: features, and a weight for each.
@@ -186,15 +251,24 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
         return Err(Error::data("", format!("weight {i} of `theta` is not finite"), help));
     }
     let theta = theta_from_json(file).map_err(|e| e.inside("theta"))?;
-    if theta.len() != map.len() {
+    let actions: Vec<String> = match value.get("actions") {
+        None => Vec::new(),
+        Some(actions) => serde_json::from_value(actions.clone()).map_err(|e| bad("actions", e))?,
+    };
+    let (is_policy, each) = (value.get("actions").is_some(), actions.len().max(1));
+    if theta.len() != map.len() * each || is_policy && actions.is_empty() {
+        let of_actions = if is_policy { format!(" for each of {} actions", actions.len()) } else { String::new() };
         let what = format!(
-            "`theta` has {} weights, but {} on {} state columns has {} features",
+            "`theta` has {} weights, but {} on {} state columns has {} features{of_actions}",
             theta.len(),
             quoted(spec.to_string()),
             columns.len(),
             map.len()
         );
         return Err(Error::data("", what, WANTED));
+    }
+    if is_policy {
+        return Ok(FittedModel::Policy(PolicyModel { map, theta, actions, file_columns }));
     }
     Ok(FittedModel::Value(ValueModel { map, theta, file_columns, covariance: None }))
 }
@@ -209,8 +283,21 @@ mod tests {
     fn value(text: &str) -> ValueModel {
         match from_json(text.as_bytes()).unwrap() {
             FittedModel::Value(weights) => weights,
-            FittedModel::Linear(_) => panic!("a value function"),
+            FittedModel::Linear(_) | FittedModel::Policy(_) => panic!("a value function"),
         }
+    }
+
+    #[test]
+    fn policies_have_weights_for_each_action() {
+        let text = GOOD.replace("\"theta\": [0.5, -2.0]", "\"actions\": [\"stay\", \"go\"], \"theta\": [0.5, -2.0, 0.0, -1.0]");
+        let FittedModel::Policy(policy) = from_json(text.as_bytes()).unwrap() else { panic!("a policy") };
+        assert_eq!((policy.inputs(), policy.actions()), (&["s_0".to_string()][..], &["stay".to_string(), "go".to_string()][..]));
+        assert_eq!(policy.values(&[0.25, 2.0]), [0.0, -0.25, -3.5, -2.0]);
+        assert_eq!(policy.probabilities(&[0.25, 2.0], 0.5), [0.75, 0.25, 0.25, 0.75]);
+        let three = text.replace("[\"stay\", \"go\"]", "[\"stay\", \"go\", \"wait\"]");
+        let what = "`theta` has 4 weights, but identity:bias on 1 state columns has 2 features for each of 3 actions";
+        assert_eq!(from_json(three.as_bytes()).unwrap_err().what, what);
+        assert!(from_json(text.replace("[\"stay\", \"go\"]", "[]").as_bytes()).unwrap_err().what.contains("of 0 actions"));
     }
 
     #[test]

@@ -12,9 +12,10 @@ use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_data::linear_model::{LinearModel, PredictedClass, Predicts};
 use fedsa_data::table::{Cells, Table, TableForm, Text};
-use fedsa_data::weights::{self, FittedModel, ValueModel};
+use fedsa_data::weights::{self, FittedModel, PolicyModel, ValueModel};
 use fedsa_data::{datasets, table};
 use fedsa_problems::Files as _;
+use fedsa_problems::control::greedy::greedy;
 use fedsa_problems::rows::dataset::{Dataset, Labels, Wanted};
 
 use crate::{numbers, options};
@@ -22,7 +23,7 @@ use crate::{numbers, options};
 /// Weights and data: options of `fedsa predict`. Errors name the setting.
 #[derive(Debug, Clone, clap::Args)]
 pub struct PredictSettings {
-    /// weights.json of fedsa evaluate or fedsa fit, or its folder
+    /// weights.json of fedsa evaluate or fedsa fit, policy.json of fedsa improve, or its folder
     #[arg(help_heading = options::DATA)]
     pub weights: PathBuf,
     /// Data with the fitted columns: Parquet, CSV or TSV (also gzip, zstd), for fedsa fit also LIBSVM and IDX; files, globs, a folder, or a
@@ -35,7 +36,7 @@ pub struct PredictSettings {
     /// Add standard errors, from weights.npz beside weights.json, as a column value_se
     #[arg(long, help_heading = options::INFERENCE)]
     pub se: bool,
-    /// Name of the added column; by default value, or prediction for fedsa fit
+    /// Name of the added column; by default value, prediction for fedsa fit, policy for fedsa improve
     #[arg(long, value_name = "NAME", help_heading = options::OUTPUT)]
     pub column: Option<String>,
 }
@@ -96,17 +97,18 @@ pub struct Applied {
 /// When a setting or a file cannot be used, or a prediction is not finite.
 pub fn apply(settings: &PredictSettings) -> Result<Applied> {
     // A folder of a run contains its weights.
-    let inside = settings.weights.join("weights.json");
-    if settings.weights.is_dir() && !inside.is_file() {
-        let help = "a folder that fedsa fit or fedsa evaluate wrote, or its weights.json";
+    let inside = ["weights.json", "policy.json"].map(|name| settings.weights.join(name)).into_iter().find(|path| path.is_file());
+    if settings.weights.is_dir() && inside.is_none() {
+        let help = "a folder that fedsa fit, fedsa evaluate or fedsa improve wrote, or its weights.json or policy.json";
         return Err(Error::new(quoted(settings.weights.to_string_lossy()), "the folder holds no weights.json", help));
     }
     if settings.column.as_deref() == Some("") {
         return Err(Error::new("column", "no name", "a name for the column"));
     }
-    let weights = if inside.is_file() { inside } else { settings.weights.clone() };
+    let weights = inside.unwrap_or_else(|| settings.weights.clone());
     let applied = match weights::read(&weights)? {
         FittedModel::Value(fitted) => values_of_files(settings, &weights, fitted)?,
+        FittedModel::Policy(policy) => actions_of_files(settings, &policy)?,
         FittedModel::Linear(model) => predictions_of_files(settings, &model)?,
     };
     let mut notes = applied.notes;
@@ -168,6 +170,31 @@ fn values_of_files(settings: &PredictSettings, weights: &Path, mut fitted: Value
     let tables = table::read(&files, &form)?;
     let applied = values(&fitted, tables, settings.column.as_deref(), settings.se)?;
     Ok(Applied { files, ..applied })
+}
+
+/// The tables of files with the values of all actions in every row, and the action that the policy takes.
+fn actions_of_files(settings: &PredictSettings, policy: &PolicyModel) -> Result<Applied> {
+    if settings.se {
+        let what = "standard errors of a policy's values";
+        return Err(Error::new("se", what, "no `se`: the value of the policy on held-out episodes has a standard error, in policy.json"));
+    }
+    let files = table::files(&settings.data, &Places::from_env(""))?;
+    let form = TableForm::new(policy.inputs());
+    let form = match settings.columns.is_empty() {
+        true => form.with_columns(policy.file_columns().clone(), false),
+        false => form.with_columns(settings.columns.clone(), true),
+    };
+    let tables = table::read(&files, &form)?;
+    let (names, k) = (policy.actions(), policy.actions().len());
+    let values: Vec<f64> = parallel::map(tables.len(), |i| policy.values(&tables[i].inputs)).concat();
+    let of_action = |a: usize| values.iter().skip(a).step_by(k).copied().collect();
+    let mut new: Vec<(String, Cells)> =
+        names.iter().enumerate().map(|(a, name)| (format!("q_{name}"), Cells::Numbers(of_action(a)))).collect();
+    let mut taken = Text::default();
+    values.chunks_exact(k).for_each(|q| taken.push(&names[greedy(q)]));
+    new.push((settings.column.clone().unwrap_or_else(|| "policy".into()), Cells::Text(taken)));
+    let added = new.iter().map(|(name, _)| name.clone()).collect();
+    Ok(Applied { files, ..stacked(tables, new, added, None)? })
 }
 
 /// The rows of files with the model's predictions: tables keep their columns, rows of other formats their targets.

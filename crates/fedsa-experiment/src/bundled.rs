@@ -147,6 +147,10 @@ bundled!(
     "cross/nonlinear" takes 30.0,
     "cross/off-policy" takes 2.0,
     "cross/inference" takes 8.0,
+    "sarsa/drift" takes 60.0,
+    "sarsa/speedup" takes 60.0,
+    "sarsa/evaluation" takes 10.0,
+    "sarsa/policy-gradient" takes 2.0,
     "privacy/epsilon" takes 40.0,
     "privacy/bits" takes 4.0,
 );

@@ -6,6 +6,7 @@
 //! | [`parts::run_part`], [`fn@parts::merge`] | points of a sweep; all of them | a part; [`run::Ran`] |
 //! | [`fn@check::check`] | an experiment | [`check::Checked`] |
 //! | [`fn@fit`] | [`FitSettings`], or data sets in memory ([`fit::Fit::of_sets`]) | [`Fitted`] |
+//! | [`fn@improve`] | [`ImproveSettings`], or logs in memory ([`improve::PolicySearch::of_logs`]) | [`Improved`] |
 //! | [`fn@evaluate`] | [`EvaluateSettings`], or logs in memory ([`evaluate::Evaluation::of_logs`]) | [`Evaluated`] |
 //! | [`fn@apply::apply`] | weights and data | [`apply::Applied`] |
 //! | [`fn@theory::theory`] | an experiment | [`theory::TheoryReport`] |
@@ -38,6 +39,7 @@ pub mod finished;
 pub mod fit;
 pub mod folder;
 pub mod foretold;
+pub mod improve;
 pub mod kinds;
 pub mod made;
 pub mod memory;
@@ -66,6 +68,7 @@ pub mod tune;
 pub use evaluate::{EvaluateSettings, Evaluated, evaluate};
 pub use execute::{Executed, RunControl, execute};
 pub use fit::{FitSettings, Fitted, fit};
+pub use improve::{ImproveSettings, Improved, improve};
 pub use kinds::{Extensions, Kinds};
 pub use observer::{Computed, RunObserver, Stage, Unobserved};
 pub use plan::{Plan, PlannedCell};

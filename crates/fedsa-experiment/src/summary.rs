@@ -176,7 +176,7 @@ fn notes_on_roots(plan: &Plan) -> Vec<Note> {
             Err(why) => Note::new(NoteCode::RootUnknown, format!("theta* is not known, and no errors are measured: {why}")),
             Ok(Root { source: RootSource::Searched { starts, found, stable }, .. }) if *found > 1 => {
                 let what = format!("{found} roots were found from {starts} starts, of which {stable} stable");
-                Note::new(NoteCode::RootNotAlone, format!("{what}: theta* is the first stable one, and methods may end at another"))
+                Note::new(NoteCode::RootNotAlone, format!("{what}: theta* is one of the stable ones, and methods may end at another"))
             }
             Ok(_) => continue,
         };

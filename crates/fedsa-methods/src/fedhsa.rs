@@ -8,9 +8,11 @@
 //!            theta_{t+1} = theta_t + alpha_g sum_c p_c (theta_{c,H} - theta_t)   (second exchange)
 //! ```
 //! Source: \[F\] eq. 10-11. The first local step and the correction use the same sample `z_{c,0}`: H samples per round. Two exchanges per
-//! round with the same participants. No heterogeneity bias (\[F\] Theorems 1, 2); with N = 1 it is Local SA.
+//! round with the same participants. With `correction_batch = B` an agent's operator is the mean of B samples, and the first step draws
+//! another: at long rounds the noise of the correction, repeated in H steps, moves the limit of nonlinear operators. No heterogeneity bias
+//! (\[F\] Theorems 1, 2); with N = 1 it is Local SA.
 
-use fedsa::error::Result;
+use fedsa::error::{Result, require};
 use fedsa::local::Client;
 use fedsa::method::{Drift, MethodSettings, MethodShape, MissingUpdate, Setting};
 use fedsa::protocol::{Gather, Protocol};
@@ -45,6 +47,14 @@ pub struct FedHsa {
     /// Value of a missing operator.
     #[serde(default)]
     pub missing: Missing,
+    /// Samples of an agent's operator. With more than one the first local step draws its own sample.
+    #[serde(default = "one_sample")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_LOCAL_STEPS)))]
+    pub correction_batch: usize,
+}
+
+fn one_sample() -> usize {
+    1
 }
 
 fedsa::settings::setters! { FedHsa {
@@ -53,6 +63,7 @@ fedsa::settings::setters! { FedHsa {
     with_global_step_size(global_step_size: f64) = global_step_size;
     with_participants(participants: impl Into<Option<usize>>) = participants.into();
     with_missing(missing: Missing) = missing;
+    with_correction_batch(correction_batch: usize) = correction_batch;
 } }
 
 /// The value of a lost operator in G.
@@ -74,13 +85,27 @@ pub enum Missing {
 impl FedHsa {
     /// With `alpha_g = 1` and all agents.
     pub fn new(step_size: impl Into<StepSize>, local_steps: usize) -> Self {
-        Self { step_size: step_size.into(), local_steps, global_step_size: 1.0, participants: None, missing: Missing::Zero }
+        Self {
+            step_size: step_size.into(),
+            local_steps,
+            global_step_size: 1.0,
+            participants: None,
+            missing: Missing::Zero,
+            correction_batch: 1,
+        }
+    }
+
+    /// Samples of an operator that the first local step does not use.
+    fn fresh(&self) -> usize {
+        if self.correction_batch > 1 { self.correction_batch } else { 0 }
     }
 }
 
 impl MethodSettings for FedHsa {
     fn check(&self, agents: usize) -> Result<()> {
-        check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)
+        check_common(&self.step_size, self.local_steps, self.global_step_size, self.participants, agents)?;
+        let most = crate::MAX_LOCAL_STEPS;
+        require((1..=most).contains(&self.correction_batch), "correction_batch", self.correction_batch, &format!("between 1 and {most}"))
     }
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
@@ -89,7 +114,7 @@ impl MethodSettings for FedHsa {
     }
 
     fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {
-        Box::new(GlobalMemory { steps: fixed(self.step_size, self.local_steps), fresh: false })
+        Box::new(GlobalMemory { steps: fixed(self.step_size, self.local_steps), fresh: self.fresh() })
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
@@ -109,7 +134,7 @@ impl MethodSettings for FedHsa {
 
     fn shape(&self) -> MethodShape {
         MethodShape {
-            drift: Drift::GlobalMemory { fresh: false },
+            drift: Drift::GlobalMemory { fresh: self.fresh() },
             step_size: self.step_size,
             local_steps: self.local_steps as f64,
             alpha_g: self.global_step_size,

@@ -66,7 +66,7 @@ impl FedLin {
     /// FedHSA with the same settings.
     fn fedhsa(&self) -> FedHsa {
         let Self { step_size, local_steps, global_step_size, participants } = *self;
-        FedHsa { step_size, local_steps, global_step_size, participants, missing: Missing::Zero }
+        FedHsa { step_size, local_steps, global_step_size, participants, missing: Missing::Zero, correction_batch: 1 }
     }
 }
 
@@ -80,7 +80,7 @@ impl MethodSettings for FedLin {
     }
 
     fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {
-        Box::new(GlobalMemory { steps: fixed(self.step_size, self.local_steps), fresh: true })
+        Box::new(GlobalMemory { steps: fixed(self.step_size, self.local_steps), fresh: 1 })
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
@@ -88,6 +88,6 @@ impl MethodSettings for FedLin {
     }
 
     fn shape(&self) -> MethodShape {
-        MethodShape { drift: Drift::GlobalMemory { fresh: true }, ..self.fedhsa().shape() }
+        MethodShape { drift: Drift::GlobalMemory { fresh: 1 }, ..self.fedhsa().shape() }
     }
 }

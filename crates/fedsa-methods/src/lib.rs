@@ -19,12 +19,15 @@ pub mod fedlsa;
 pub mod fednl;
 pub mod fedprox;
 pub mod fedtd;
+pub mod first_policy;
+pub mod fitted_q;
 pub mod gd;
 pub mod giant;
 pub mod gmres;
 pub mod lbfgs;
 pub mod local;
 mod local_sa;
+pub mod lspi;
 pub mod lstd;
 pub mod nested_grid;
 pub mod newton;
@@ -62,6 +65,8 @@ pub const KINDS: &[Kind<dyn MethodSettings>] = &[
     kind!("dasa", "the half of the directions whose models are nearest", delayed_sa::Dasa),
     kind!("projected-td", "FedLSA projected on a ball", projected_td::ProjectedTd),
     kind!("lstd", "every agent sends its linear system, the server solves", lstd::Lstd),
+    kind!("lspi", "policy iteration: systems under the policy of theta, the server solves", lspi::Lspi),
+    kind!("fitted-q", "fitted Q-iteration: Gram matrices once, then one operator an agent and round", fitted_q::FittedQ),
     kind!("gmres", "a Krylov space of the mean operator at the server", gmres::Gmres),
     kind!("anderson", "Anderson acceleration of another method's rounds", anderson::Anderson),
     kind!("newton", "Newton steps with backtracking, for problems with an objective", newton::Newton),

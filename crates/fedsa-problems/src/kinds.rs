@@ -1,6 +1,6 @@
 //! The kinds of problems, by name.
 
-use crate::control::sarsa;
+use crate::control::{improvement, policy_gradient, sarsa};
 use crate::linear::{affine, file, finite_sum, quadratic, switching};
 use crate::logs::replay;
 use crate::nonlinear::{fixed_point, q_learning, random_logistic};
@@ -28,4 +28,6 @@ pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
     kind!("elsewhere", "what the server of a federation knows of its agents' problem; it cannot be run", elsewhere::Elsewhere),
     kind!("q-learning", "Q-learning with linear features on Garnet MDPs", q_learning::QLearning),
     kind!("sarsa", "on-policy SARSA: agents act by the values that they learn", sarsa::Sarsa),
+    kind!("improvement", "better policies from logged transitions with actions, one file an agent", improvement::Improvement),
+    kind!("policy-gradient", "policy gradients (REINFORCE) of softmax policies", policy_gradient::PolicyGradient),
 ];

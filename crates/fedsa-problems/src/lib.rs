@@ -7,7 +7,7 @@
 //! | [`rows`] | rows with targets: data sets, their preparation, regression |
 //! | [`linear`] | linear systems and quadratic losses |
 //! | [`nonlinear`] | nonlinear operators |
-//! | [`control`] | policies that improve: SARSA |
+//! | [`control`] | policies that improve: SARSA, policy gradients |
 //! | [`noise`], [`scope`] | noise on samples of any of them; what agents share |
 //! | [`elsewhere`] | placeholder of a problem in the results of a federation |
 //! | [`kernel`] | the hot loops of these problems |

@@ -10,7 +10,7 @@ use fedsa_experiment::config;
 use fedsa_experiment::fit::{self, Fit, FitSettings, Fitted};
 use fedsa_experiment::theory::TheorySettings;
 use fedsa_experiment::tune::TuneSettings;
-use fedsa_experiment::{EvaluateSettings, RunSettings};
+use fedsa_experiment::{EvaluateSettings, ImproveSettings, RunSettings};
 use fedsa_problems::rows::dataset::{Dataset, Labels};
 use fedsa_problems::rows::preparation::partition::Partition;
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
@@ -49,10 +49,11 @@ pub fn task_schema(py: Python<'_>, task: &str) -> PyResult<String> {
     let schema = match task {
         "fit" => schemars::schema_for!(FitSettings),
         "evaluate" => schemars::schema_for!(EvaluateSettings),
+        "improve" => schemars::schema_for!(ImproveSettings),
         "theory" => schemars::schema_for!(TheorySettings),
         "tune" => schemars::schema_for!(TuneSettings),
         other => {
-            let e = Error::new("task", format!("`{other}`"), "fit, evaluate, theory or tune");
+            let e = Error::new("task", format!("`{other}`"), "fit, evaluate, improve, theory or tune");
             return Err(e).or_raise(py);
         }
     };
@@ -160,8 +161,9 @@ impl LinearModel {
     fn new(py: Python<'_>, text: &str) -> PyResult<Self> {
         let model = match weights::from_json(text.as_bytes()).or_raise(py)? {
             FittedModel::Linear(model) => model,
-            FittedModel::Value(_) => {
-                let e = Error::data("path", "weights of a value function", "the weights.json of a fit; ValueFunction.load reads these");
+            FittedModel::Value(_) | FittedModel::Policy(_) => {
+                let help = "the weights.json of a fit; ValueFunction.load and ActionValueFunction.load read others";
+                let e = Error::data("path", "weights of a value function or a policy", help);
                 return Err(e).or_raise(py);
             }
         };

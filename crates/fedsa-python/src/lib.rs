@@ -15,6 +15,7 @@ mod held_data;
 mod nodes;
 mod operators;
 mod parts;
+mod policies;
 mod results;
 mod rows;
 mod rules;
@@ -86,6 +87,8 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<theory::Theory>()?;
     m.add_class::<theory::Tuned>()?;
     m.add_class::<values::ValueFit>()?;
+    m.add_class::<policies::PolicyFit>()?;
+    m.add_class::<policies::ActionModel>()?;
     m.add_class::<values::ValueModel>()?;
     add_functions(m)
 }
@@ -99,6 +102,7 @@ fn add_functions(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(fits::fit_rows, m)?)?;
     m.add_function(wrap_pyfunction!(fits::task_schema, m)?)?;
     m.add_function(wrap_pyfunction!(values::evaluate_logs, m)?)?;
+    m.add_function(wrap_pyfunction!(policies::improve_logs, m)?)?;
     m.add_function(wrap_pyfunction!(values::value_difference, m)?)?;
     m.add_function(wrap_pyfunction!(values::table_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(get_threads, m)?)?;

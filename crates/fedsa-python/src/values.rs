@@ -43,7 +43,7 @@ type AgentError = (String, usize, Option<f64>, Option<f64>);
 
 /// The logs: names of files, or tables.
 #[derive(FromPyObject)]
-enum Given<'py> {
+pub enum Given<'py> {
     Files(Vec<String>),
     Tables(Vec<GivenTable<'py>>),
 }
@@ -169,7 +169,7 @@ fn choice_json(choice: &Choice) -> Json {
 }
 
 /// The logs of tables, each of one agent, unless a column names agents.
-fn logs_of(tables: &[GivenTable<'_>], form: &LogForm, features: Option<&FeatureSpec>, chosen: bool) -> Result<Vec<MemoryLog>, Error> {
+pub fn logs_of(tables: &[GivenTable<'_>], form: &LogForm, features: Option<&FeatureSpec>, chosen: bool) -> Result<Vec<MemoryLog>, Error> {
     form.check()?;
     let all = tables.iter().map(memory_table).collect::<Result<Vec<_>, _>>()?;
     // As for files: logged features are the default if every table has some.
@@ -224,8 +224,9 @@ impl ValueModel {
     fn new(py: Python<'_>, text: &str, npz: Option<&[u8]>) -> PyResult<Self> {
         let made = || {
             let FittedModel::Value(mut model) = weights::from_json(text.as_bytes())? else {
-                let help = "the weights.json of an evaluation; FederatedRegressor.load and FederatedClassifier.load read those of a fit";
-                return Err(Error::data("path", "weights of a regression or classification", help));
+                let help = "the weights.json of an evaluation; FederatedRegressor.load and FederatedClassifier.load read those of a fit, \
+                            and ActionValueFunction.load a policy";
+                return Err(Error::data("path", "weights of a regression or classification, or a policy", help));
             };
             if let Some(bytes) = npz {
                 model.take_covariance(&npz::from_bytes(bytes)?)?;
@@ -311,7 +312,7 @@ impl ValueModel {
 }
 
 /// Numbers the episodes of a log without numbers.
-fn number_episodes(log: &mut Log) {
+pub fn number_episodes(log: &mut Log) {
     if log.episode.is_none() {
         let begins: Vec<bool> = (0..log.len()).map(|i| i > 0 && log.begins(i)).collect();
         let number = |count: &mut i64, begins: &bool| {

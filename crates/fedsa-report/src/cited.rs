@@ -31,6 +31,10 @@ pub fn source(kind: &str) -> Option<&'static str> {
         }
         "anderson" => "H. F. Walker, P. Ni: Anderson acceleration for fixed-point iterations. SIAM Journal on Numerical Analysis, 2011",
         "lstd" => "S. J. Bradtke, A. G. Barto: Linear least-squares algorithms for temporal difference learning. Machine Learning, 1996",
+        "lspi" => "M. G. Lagoudakis, R. Parr: Least-squares policy iteration. Journal of Machine Learning Research, 2003",
+        "fitted-q" => {
+            "D. Ernst, P. Geurts, L. Wehenkel: Tree-based batch mode reinforcement learning. Journal of Machine Learning Research, 2005"
+        }
         "gmres" => "Y. Saad, M. H. Schultz: GMRES. SIAM Journal on Scientific and Statistical Computing, 1986",
         "newton" => {
             "L. Armijo: Minimization of functions having Lipschitz continuous first partial derivatives. Pacific Journal of Mathematics, 1966 (its line search)"

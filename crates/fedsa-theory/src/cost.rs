@@ -146,7 +146,7 @@ impl RoundCost {
             // It travels with the next question, so it needs only the header of a part.
             cost.bits_down += down(&protocol.tell) - 8.0 * agents * (HEADER_BYTES - PART_HEADER_BYTES) as f64;
         }
-        let fresh = if matches!(shape.drift, Drift::GlobalMemory { fresh: true }) { client.facts().operator_samples as f64 } else { 0.0 };
+        let fresh = if let Drift::GlobalMemory { fresh } = shape.drift { fresh as f64 } else { 0.0 };
         cost.samples = agents * (shape.local_steps + fresh) * field.sampling().samples_per_step() as f64;
         Ok(cost)
     }

@@ -18,6 +18,7 @@
 //! | [`stability`] | spectral radii of rounds, and the largest stable step |
 //! | [`exact_mse`] | the mean-square error under i.i.d. samples, its bias and its noise |
 //! | [`markov`] | the mean-square error under Markov samples |
+//! | [`nonlinear`] | nonlinear operators near a root: radii, limits, and floors to leading order |
 //! | [`gauss_markov`] | the mean-square error under additive Gauss-Markov noise |
 //! | [`link`] | the effect of a link on a round's mean and variance |
 //! | [`predict`] | which closed form applies to a method, and its value |
@@ -44,6 +45,7 @@ pub mod gauss_markov;
 pub mod link;
 pub mod map;
 pub mod markov;
+pub mod nonlinear;
 pub mod phase;
 pub mod predict;
 pub mod privacy;

@@ -23,6 +23,9 @@
 //! | finite chains, a few agents | floors exact |
 //! | finite chains, more agents | closure, where it is small enough; leading order |
 //!
+//! For nonlinear operators with known Jacobians, over a clear link with all agents: the radius at the root, the exact limit, and floors to
+//! leading order ([`super::nonlinear`]).
+//!
 //! [`Accuracy`](super::Accuracy) names the kind of a number.
 //!
 //! ```
@@ -53,6 +56,7 @@ mod floor;
 mod limits;
 mod markov;
 mod noise;
+mod nonlinear;
 mod outlook;
 mod quantities;
 mod radius;

@@ -285,6 +285,8 @@ pub enum Needs {
     Objective,
     /// `A_c` and `b_c` of linear operators, or products with them.
     LinearOperators,
+    /// Linear systems under the policy that theta determines.
+    PolicySystems,
 }
 
 /// The shape of a method in theory: its drift, and the settings that determine its rounds.
@@ -329,9 +331,9 @@ pub enum Drift {
     },
     /// `G - g_c(theta_t, z_{c,0})`.
     GlobalMemory {
-        /// Whether the first local step draws its own sample (FedLin) instead of `z_{c,0}` (FedHSA). This changes the mean square of a
-        /// round, not its mean.
-        fresh: bool,
+        /// The samples of an agent's operator that no local step uses: 0 if it is that of the first step (FedHSA), 1 for FedLin. This
+        /// changes the mean square of a round, not its mean.
+        fresh: usize,
     },
     /// There are no local steps.
     NoSteps,

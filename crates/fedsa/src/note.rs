@@ -83,6 +83,13 @@ codes! {
     NextStatesFollow, "states.next-follow", Info, "Next states are those of following rows.";
     NextStatesOfNextEpisode, "next-state.of-next-episode", Warning, "Ends of episodes whose next state is of the next episode were left out.";
     PositiveClass, "labels.positive", Info, "A class was chosen as the positive one, or several classes are counted as one.";
+    PolicyFewEffective, "policy.few-effective", Info, "Importance ratios leave too few episodes for a weighted value of a new policy.";
+    PolicyFewRows, "policy.few-rows", Warning, "Few rows are behind the actions that a new policy chooses.";
+    PolicyMayBeWorse, "policy.may-be-worse", Warning, "A new policy may be worse than the one that acted.";
+    PolicyRidgeNotChosen, "policy.ridge-not-chosen", Info, "The ridge of a new policy was not chosen by held-out episodes.";
+    PolicyUnsettled, "policy.unsettled", Warning, "The iteration that finds a policy has not settled.";
+    PolicyValueImpossible, "policy.value-impossible", Warning, "The value of a new policy is beyond what rewards allow.";
+    PolicyValueUnknown, "policy.value-unknown", Warning, "No held-out episodes say whether a new policy is better.";
     PredictionMissing, "prediction.missing", Info, "A predicted line that the figure asked for is not known.";
     PrivacySimulated, "privacy.simulated", Warning, "The noise of private sums comes from the seed.";
     PrivacySpent, "privacy.spent", Info, "The epsilon that the rounds of a federation have spent.";

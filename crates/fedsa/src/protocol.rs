@@ -121,8 +121,8 @@ impl Protocol {
             Part::Operator | Part::Gradient | Part::ExactGradient => is_at(Part::Model),
             part => part == Part::System,
         };
-        // Such rounds go on from gradients of the round before, or build a space of products.
-        let is_other = |want: &ReplySpec| matches!(want.part, Part::Direction | Part::Product);
+        // Such rounds go on from gradients of the round before, build a space of products, or solve for the policy of logged data.
+        let is_other = |want: &ReplySpec| matches!(want.part, Part::Direction | Part::Product | Part::System);
         let opens_otherwise = later.iter().any(|exchange| exchange.may_open && exchange.replies.iter().any(is_other));
         first.replies.iter().any(|want| is_exact(want.part)) && !opens_otherwise && !self.asks_ahead
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use crate::common::{bits, engine, field, method, methods, problems, run};
+use crate::common::{bits, engine, field, method, methods, problems, problems_under, run};
 use fedsa::cancel::Cancel;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
@@ -64,7 +64,7 @@ type Pair = (String, Arc<dyn Field>, Box<dyn fedsa::method::MethodSettings>);
 /// Every method with small problems that it works on.
 fn pairs(agents: usize, participants: Option<usize>, law: Law) -> Vec<Pair> {
     let mut all = Vec::new();
-    for (name, problem) in problems(agents) {
+    for (name, problem) in problems_under(law, agents) {
         let field = field(&*problem, law);
         for (kind, method) in methods(participants) {
             all.push((format!("{kind} on {name}, {law:?}, participants {participants:?}"), field.clone(), method));

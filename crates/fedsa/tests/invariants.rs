@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Mean, bits, field, follows, method, methods, problems, run_from};
+use crate::common::{Mean, bits, field, follows, method, methods, problems_under, run_from};
 use fedsa::problem::Field;
 use fedsa::round::Run;
 use fedsa::sampling::Law;
@@ -75,7 +75,7 @@ fn control_variates_sum_to_zero() {
         ),
     ];
     for law in [Law::Iid, Law::Markov] {
-        let mut fields: Vec<_> = problems(19).into_iter().map(|(name, problem)| (name, field(&*problem, law))).collect();
+        let mut fields: Vec<_> = problems_under(law, 19).into_iter().map(|(name, problem)| (name, field(&*problem, law))).collect();
         fields.push(("logs of unequal lengths", crate::common::unequal(law)));
         for (name, field) in fields {
             for (kind, json, alpha, steps) in &settings {
@@ -111,7 +111,7 @@ fn saved(run: &Run) -> Saved {
 fn agents_that_do_not_take_part_stand_still() {
     let (agents, m, seed) = (19, 10, 5);
     for law in [Law::Iid, Law::Markov] {
-        for (name, problem) in problems(agents) {
+        for (name, problem) in problems_under(law, agents) {
             let field = field(&*problem, law);
             for (kind, settings) in methods(Some(m)) {
                 let mut run = run_from(&field, &*settings, seed, &vec![0.0; field.dim()]);

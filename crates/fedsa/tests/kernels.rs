@@ -7,6 +7,7 @@ use fedsa::kernel::{Isa, LANES, Lanes, flat};
 use fedsa::problem::Field;
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
+use fedsa_problems::control::policy_gradient::PolicyGradient;
 use fedsa_problems::control::sarsa::Sarsa;
 use fedsa_problems::linear::affine::LinearSystems;
 use fedsa_problems::linear::finite_sum::{FiniteSum, Scales};
@@ -53,6 +54,9 @@ fn after_phase(field: &Arc<dyn Field>, agents: &[usize], etas: &[f64]) -> Vec<u6
     bits.extend(&lanes.chains[..agents.len() * lanes.chain_len]);
     bits
 }
+
+/// A problem without trajectories.
+const EPISODES: &str = "policy-gradient";
 
 type Named = (&'static str, Box<dyn ProblemSettings>);
 
@@ -105,6 +109,7 @@ fn objectives_and_operators() -> Vec<Named> {
         ("fixed-point", Box::new(FixedPoint::default().with_agents(11).with_dim(9))),
         ("q-learning", Box::new(QLearning::default().with_agents(11).with_states(6))),
         ("sarsa", Box::new(Sarsa::default().with_agents(11).with_states(6))),
+        (EPISODES, Box::new(PolicyGradient::default().with_agents(11).with_states(6).with_length(5))),
     ]
 }
 
@@ -165,7 +170,8 @@ fn agree_on_phases_of(steps: u32) {
         Sampling::default().with_batch(3),
     ];
     for (name, settings) in fields() {
-        for mut sampling in samplings {
+        let has_trajectories = name != EPISODES;
+        for mut sampling in samplings.into_iter().filter(|sampling| has_trajectories || sampling.kind != Law::Markov) {
             // Additive noise has one state to start from.
             if sampling.start != ChainStart::Stationary && settings.field(&NoFiles, sampling, Isa::Portable).is_err() {
                 sampling.start = ChainStart::State(0);

@@ -268,7 +268,7 @@ fn a_round_has_the_exchanges_of_the_table() {
     let losses = field(&RandomLogistic::default().with_agents(4).with_dim(5).with_points(30).with_ridge(0.01), Law::Mean);
     let symmetric = field(&*crate::common::objectives(4)[0].1, Law::Mean);
     let first_order = methods(None).into_iter().chain(methods(Some(3))).map(|method| (&linear, method));
-    let is_linear = |kind: &str| matches!(kind, "lstd" | "gmres");
+    let is_linear = |kind: &str| matches!(kind, "lstd" | "gmres" | "lspi" | "fitted-q");
     let alone = crate::common::computing_alone().into_iter();
     let alone = alone.map(|(kind, method)| (if is_linear(kind) { &symmetric } else { &losses }, (kind, method)));
     let mut seen: Vec<(&str, Vec<u64>)> = Vec::new();

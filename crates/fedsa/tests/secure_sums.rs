@@ -342,6 +342,8 @@ fn methods_of_sums_find_the_root() {
         ("lbfgs", "{}", 60, 1e-6),
         ("adaptive-newton", "{}", 30, 1e-6),
         ("lstd", "{}", 1, 1e-9),
+        ("lspi", "{}", 1, 1e-9),
+        ("fitted-q", "{}", 3, 1e-9),
         ("scafflsa", r#"{"step_size": 0.1, "local_steps": 4}"#, 400, 1e-6),
     ] {
         let mut world = World::new(&field, kind, settings, &uplink);

@@ -121,9 +121,10 @@ enum Rule {
         control_step: f64,
         talk: Option<f64>,
     },
-    /// Whether the first local step draws a fresh sample (FedLin), and whether the last operator of an agent replaces a lost one.
+    /// The samples of an operator that the first local step does not use (1: FedLin), and whether the last operator of an agent replaces a
+    /// lost one.
     FedHsa {
-        fresh: bool,
+        fresh: usize,
         last: bool,
     },
     /// With m of N agents: the server has a control of its own.
@@ -156,7 +157,8 @@ impl Settings {
                 };
                 ("scafflsa", format!(r#", "rule": "{rule}", "control_step": {control_step}"#))
             }
-            Rule::FedHsa { fresh: true, .. } => ("fedlin", String::new()),
+            Rule::FedHsa { fresh: 1, .. } => ("fedlin", String::new()),
+            Rule::FedHsa { fresh, .. } if fresh > 1 => ("fedhsa", format!(r#", "correction_batch": {fresh}"#)),
             Rule::FedHsa { last, .. } => ("fedhsa", if last { r#", "missing": "last""#.into() } else { String::new() }),
             Rule::Scaffold => ("scaffold", String::new()),
         };
@@ -371,13 +373,17 @@ impl<'a> Twin<'a> {
     }
 
     /// The first exchange of FedHSA: the difference of the mean operator to the agent's own.
-    fn exchange_operators(&mut self, round: &Round, fresh: bool, last: bool) -> Vec<Vec<f64>> {
+    fn exchange_operators(&mut self, round: &Round, fresh: usize, last: bool) -> Vec<Vec<f64>> {
         let (n, d, p, theta) = (self.field.agents(), self.theta.len(), self.field.weights().to_vec(), self.theta.clone());
         let mut mean = vec![0.0; d];
         let mut own = Vec::new();
         for c in &round.asked {
-            self.open(*c, if fresh { Purpose::Fresh } else { Purpose::Sample }, round.t);
-            own.push(self.operator(*c, &theta, fresh));
+            self.open(*c, if fresh > 0 { Purpose::Fresh } else { Purpose::Sample }, round.t);
+            let mut operator = vec![0.0; d];
+            for _ in 0..fresh.max(1) {
+                add(&mut operator, 1.0 / fresh.max(1) as f64, &self.operator(*c, &theta, fresh > 0));
+            }
+            own.push(operator);
             let sent = self.send(round.t, 0, *c, &own[own.len() - 1]);
             if let Some((gain, x)) = sent.arrived() {
                 add(&mut mean, gain * p[*c] / round.weight, x);
@@ -539,7 +545,7 @@ fn scafflsa_with_random_talk_is_its_slow_twin() {
 
 #[test]
 fn fedhsa_and_fedlin_are_their_slow_twins() {
-    let rules = [(false, false), (true, false), (false, true)].map(|(fresh, last)| Rule::FedHsa { fresh, last });
+    let rules = [(0, false), (1, false), (3, false), (0, true)].map(|(fresh, last)| Rule::FedHsa { fresh, last });
     compare_all(&rules, &LINKS, &ALL_OR_NINE);
 }
 
@@ -554,7 +560,7 @@ fn scaffold_is_its_slow_twin() {
 fn batches_are_means_of_as_many_samples_in_the_twin_too() {
     for law in [Law::Iid, Law::Markov] {
         let field = nineteen(law, 3);
-        for rule in [Rule::FedLsa, scafflsa(Share::Acknowledged, 1.0), Rule::FedHsa { fresh: true, last: false }] {
+        for rule in [Rule::FedLsa, scafflsa(Share::Acknowledged, 1.0), Rule::FedHsa { fresh: 1, last: false }] {
             compare(&field, Settings { rule, sizes: SIZES[1], steps: 3, alpha_g: 1.0, participants: Some(9) }, TIGHT);
         }
     }

@@ -37,7 +37,7 @@ impl MethodSettings for ProjectedFedHsa {
     }
 
     fn client(&self, _: &Setting<'_>) -> Box<dyn Client> {
-        Box::new(GlobalMemory { steps: fixed(self.step_size, self.local_steps), fresh: false })
+        Box::new(GlobalMemory { steps: fixed(self.step_size, self.local_steps), fresh: 0 })
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
@@ -49,7 +49,7 @@ impl MethodSettings for ProjectedFedHsa {
 
     fn shape(&self) -> MethodShape {
         MethodShape {
-            drift: Drift::GlobalMemory { fresh: false },
+            drift: Drift::GlobalMemory { fresh: 0 },
             step_size: self.step_size,
             local_steps: self.local_steps as f64,
             alpha_g: 1.0,

@@ -11,7 +11,6 @@ use fedsa_experiment::evaluate::{AUTO, FeatureChoice, LogsRead};
 use fedsa_experiment::evaluate::{Data, EvaluateSettings, Evaluated, Evaluation, Expectation, ExpectedCourse, PictureWords};
 use fedsa_experiment::made::takes;
 use fedsa_experiment::numbers::{self, number};
-use fedsa_experiment::tables::SummaryTable;
 use fedsa_experiment::{Kinds, Plan};
 use fedsa_problems::features::FeatureSpec;
 use fedsa_problems::logs::log::Log;
@@ -19,7 +18,7 @@ use fedsa_problems::logs::source::Inputs;
 
 use super::progress::Watcher;
 use super::run::{ended, finished, if_exists, settings as run_settings};
-use super::{changes, count, duration, episodes, federation, holdout, lacking, megabits, say, signals};
+use super::{changes, count, duration, episodes, federation, holdout, lacking, megabits, say, signals, table_lines};
 use crate::args::EvaluateArgs;
 use crate::hints;
 
@@ -269,11 +268,4 @@ fn report(evaluated: &Evaluated) -> Vec<String> {
     lines.extend(evaluated.policy_value_tables().iter().flat_map(table_lines));
     lines.extend(evaluated.comparison.iter().flat_map(holdout::lines));
     lines
-}
-
-/// A table with its title and notes.
-fn table_lines(table: &SummaryTable) -> Vec<String> {
-    let title = format!("{}:", table.title);
-    let below = table.lines().into_iter().chain(table.notes.iter().cloned()).map(|line| format!("  {line}"));
-    std::iter::once(title).chain(below).collect()
 }

@@ -11,6 +11,7 @@ pub mod export;
 pub mod federation;
 pub mod fit;
 mod holdout;
+pub mod improve;
 pub mod list;
 pub mod logging;
 pub mod man;
@@ -41,6 +42,7 @@ use fedsa_experiment::config::{Document, Experiment, reader};
 use fedsa_experiment::excerpt::harmless;
 use fedsa_experiment::made::Changes;
 use fedsa_experiment::numbers;
+use fedsa_experiment::tables::SummaryTable;
 
 use crate::args::{Overrides, TaskArgs};
 use crate::error::ShownError;
@@ -261,8 +263,20 @@ pub fn sweep(document: &mut Document, assignment: &str) -> Result<(), Error> {
 
 /// The changes that `--set` makes in the experiment of a command's options.
 pub fn changes(task: &TaskArgs) -> Changes {
-    let set = Overrides { set: task.set.clone(), ..Overrides::default() };
+    changes_of(&task.set)
+}
+
+/// The changes of these keys with their values.
+fn changes_of(set: &[String]) -> Changes {
+    let set = Overrides { set: set.to_vec(), ..Overrides::default() };
     Changes::new(move |document| apply(&set, document))
+}
+
+/// The lines of a table with its title and notes.
+fn table_lines(table: &SummaryTable) -> Vec<String> {
+    let title = format!("{}:", table.title);
+    let below = table.lines().into_iter().chain(table.notes.iter().cloned()).map(|line| format!("  {line}"));
+    std::iter::once(title).chain(below).collect()
 }
 
 /// The error about a missing setting of a method that options name. It names the option with this help, if any, otherwise the key.

@@ -309,6 +309,7 @@ fn extreme_numbers_are_run_or_refused() {
         ("kind = \"fixed-point\"\nagents = 2\ndim = 2", "agents dim outcomes", "contraction spread offsets additive multiplicative"),
         ("kind = \"q-learning\"\nagents = 2\nstates = 4", "agents states actions branching features", "gamma exploration"),
         ("kind = \"sarsa\"\nagents = 2\nstates = 4", "agents states actions branching features", "gamma exploration temperature"),
+        ("kind = \"policy-gradient\"\nagents = 2\nstates = 4\nlength = 5", "agents states actions branching length", "gamma entropy"),
         ("kind = \"baird\"\nagents = 2\noperator = \"tdc\"", "agents", "kappa gamma solid reward spread"),
         ("kind = \"switching\"\nagents = 2\ndim = 2\nspread = 1.0", "agents dim", "mixing_time spread"),
         (

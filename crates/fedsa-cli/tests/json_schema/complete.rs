@@ -17,6 +17,10 @@ fn complete_problem(kind: &str) -> String {
         "logistic" | "glm" => "data = \"rows.csv\"\nagents = 3\nridge = 0.1",
         "least-squares" => "data = \"rows.csv\"\nagents = 3\nridge = 0.1",
         "elsewhere" => "dim = 2\nweights = [0.5, 0.5]\nof = { kind = \"garnet\" }",
+        "improvement" => {
+            let logs = "kind = \"improvement\"\npath = \"a.csv\"\nactions = 2\ngamma = 0.9\nfeatures = { kind = \"identity\" }";
+            return file(logs, "kind = \"mean\"", FEDLSA, "");
+        }
         "garnet" => return file(GARNET, "", FEDLSA, ""),
         _ => "agents = 3",
     };
@@ -37,7 +41,22 @@ fn complete_method(kind: &str) -> String {
         return file("kind = \"linear\"", "kind = \"mean\"", done, "");
     }
     let is_shed = fedsa_methods::presets::find(kind).is_some_and(|preset| ["shed", "q-shed"].contains(&preset.method));
-    let without_steps = ["newton", "lstd", "gmres", "shed", "q-shed", "gd", "agd", "bfgs", "lbfgs", "giant", "adaptive-newton", "fednl"];
+    let without_steps = [
+        "newton",
+        "lstd",
+        "lspi",
+        "fitted-q",
+        "gmres",
+        "shed",
+        "q-shed",
+        "gd",
+        "agd",
+        "bfgs",
+        "lbfgs",
+        "giant",
+        "adaptive-newton",
+        "fednl",
+    ];
     if is_shed || without_steps.contains(&kind) {
         return file("kind = \"linear\"", "kind = \"mean\"", &format!("kind = \"{kind}\""), "");
     }

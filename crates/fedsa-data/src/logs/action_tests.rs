@@ -9,14 +9,20 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use super::{from_csv, from_parquet};
+use super::{LogForm, from_csv, from_form, from_parquet};
 
 /// Columns in another order; the second transition is terminal.
 const CSV: &str = "action,s_0,target_1,target_next_0,next_0,target_0,done,reward,target_next_1\n1,5,0.25,0.5,6,0.75,0,2,0.5\n\
                    0,6,1,7,9,0,1,3,-8\n";
 
 fn expected() -> Option<LoggedActions> {
-    Some(LoggedActions { count: 2, taken: vec![1, 0], here: vec![0.75, 0.25, 0.0, 1.0], next: vec![0.5, 0.5, 7.0, -8.0] })
+    Some(LoggedActions {
+        count: 2,
+        taken: vec![1, 0],
+        here: vec![0.75, 0.25, 0.0, 1.0],
+        next: vec![0.5, 0.5, 7.0, -8.0],
+        ..LoggedActions::default()
+    })
 }
 
 fn parquet(actions: &[i64]) -> Vec<u8> {
@@ -73,4 +79,34 @@ fn bad_actions_are_refused_with_their_place() {
     let with: String = CSV.lines().zip(["target,behaviour", "0.9,0.5", "1,0.5"]).map(|(line, more)| format!("{line},{more}\n")).collect();
     let e = from_csv(with.into(), Inputs::States).unwrap_err().to_string();
     assert!(e.contains("line 2, column `target`: `0.9` is not the probability that its `target_` column has"), "{e}");
+}
+
+/// Asked for alone, actions are read without an evaluated policy, and with the probability under the policy that acted.
+#[test]
+fn actions_are_read_without_an_evaluated_policy() {
+    let form = LogForm::default().with_actions(Some(3));
+    let text = "s_0,next_0,action,done,reward,behaviour\n5,6,2,0,1,0.5\n6,7,0,1,2,1\n";
+    let read = |text: &str| from_form(text.as_bytes().to_vec(), &form).map(|mut logs| logs.remove(0));
+    let log = read(text).unwrap();
+    let expected = LoggedActions { taken: vec![2, 0], behaviour: vec![0.5, 1.0], ..LoggedActions::none(3) };
+    assert_eq!((log.actions, log.ratio), (Some(expected.clone()), None));
+    // Columns of an evaluated policy are not read.
+    let log = read(&CSV.replace("action", "actions")).unwrap();
+    assert_eq!(log.actions, Some(LoggedActions { taken: vec![1, 0], ..LoggedActions::none(3) }));
+    let with_target = text.replace("behaviour", "target").replace("\n", ",9\n").replacen(",9\n", ",behavior\n", 1);
+    assert_eq!(read(&with_target).unwrap().actions.unwrap().behaviour, [9.0; 2]);
+    for (from, to, message) in [
+        ("6,2,0", "6,3,0", "row 0, `action`: 3 is none of the 3 actions, 0 to 2"),
+        ("1,0.5", "1,0", "line 2, column `behaviour`: `0` is not a probability or density above 0"),
+        ("action", "act", "there is no column `action`"),
+    ] {
+        let e = read(&text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(e.contains(message), "{e}");
+    }
+    // Without the question, the column behaviour alone is no ratio.
+    assert!(from_csv(text.into(), Inputs::States).is_err());
+    // Rows keep their actions when they are put in order, and by batches.
+    let log = read(&text.replace("s_0,", "env,s_0,").replace("\n5", "\na,5").replace("\n6", "\nb,6")).unwrap();
+    assert_eq!(log.part(1..2).actions, Some(LoggedActions { taken: vec![0], behaviour: vec![1.0], ..LoggedActions::none(3) }));
+    assert_eq!(log.actions, Some(expected));
 }

@@ -64,6 +64,8 @@ impl Checksum {
             for (part, law) in [(here, &actions.here), (next, &actions.next)] {
                 law.iter().for_each(|p| part.update(&p.to_le_bytes()));
             }
+            // Either the probabilities of an evaluated policy were read, or these.
+            actions.behaviour.iter().for_each(|p| next.update(&p.to_le_bytes()));
         }
     }
 

@@ -9,7 +9,7 @@ use fedsa_problems::logs::log_form::RowPlace;
 
 use super::first_pass::{FirstPass, Rows};
 use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag};
-use super::ratios::{OF_TAKEN, RATIO, RatioColumns, contradicts, quotient, ratio};
+use super::ratios::{BEHAVIOUR, OF_TAKEN, RATIO, RatioColumns, contradicts, quotient, ratio, taken_probability};
 use crate::batch::{As, Batch, Batches, RowPlaces};
 use crate::cells::{self, CellKind};
 use crate::field::{self, whole_number};
@@ -44,7 +44,7 @@ impl LogColumns {
             None => (),
         }
         if let Some(actions) = actions {
-            let all = [&mut actions.taken].into_iter().chain(&mut actions.here).chain(&mut actions.next);
+            let all = [&mut actions.taken].into_iter().chain(&mut actions.here).chain(&mut actions.next).chain(&mut actions.behaviour);
             all.for_each(|column| place(column, As::Numbers));
         }
         keys.iter_mut().flatten().for_each(|column| place(column, As::Texts));
@@ -349,6 +349,9 @@ impl Fill<'_> {
             self.convert(columns.taken, &mut out.taken, action_number, ACTION)?;
             self.side_by_side(&columns.here, true, &mut out.here)?;
             self.side_by_side(&columns.next, true, &mut out.next)?;
+            if let Some(behaviour) = columns.behaviour {
+                self.convert(behaviour, &mut out.behaviour, taken_probability, BEHAVIOUR)?;
+            }
         }
         self.ratios(rows)?;
         (0..2).try_for_each(|i| self.keys(i, rows, told))

@@ -138,6 +138,7 @@ fn check_same_columns(first: &Log, other: &Log) -> Result<()> {
             ("episode", log.episode.is_some()),
             ("ratio", log.ratio.is_some()),
             ("action", log.actions.is_some()),
+            ("behaviour", log.actions.as_ref().is_some_and(|actions| !actions.behaviour.is_empty())),
         ]
     };
     let differs = optional(first).into_iter().zip(optional(other)).find(|(a, b)| a != b);

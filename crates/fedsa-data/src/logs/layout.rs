@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use fedsa::error::{Error, Result, quoted};
 use fedsa_problems::logs::log::{Log, LoggedActions};
 use fedsa_problems::logs::log_form::{BadRows, LogForm};
-use fedsa_problems::logs::source::Inputs;
 
 use super::header::{ACTION as ACTION_NAMES, DONE, EPISODE, Header, REWARD, TRUNCATED};
 use super::ratios::{BEHAVIOURS, PROBABILITIES, RatioColumns};
@@ -15,11 +14,15 @@ use crate::find::natural_order;
 const BATCH_BYTES: usize = 2 << 20;
 
 /// The columns of a log.
-fn wanted(inputs: Inputs) -> String {
-    let (state, next) = inputs.prefixes();
+fn wanted(form: &LogForm) -> String {
+    let (state, next) = form.inputs.prefixes();
+    let states = format!("the columns `{state}*` and `{next}*` in pairs, `reward`");
+    if form.actions.is_some() {
+        return format!("{states}, `action` and `done` (or `terminated`); optionally `truncated`, `episode`, `env` and `behaviour`");
+    }
     format!(
-        "the columns `{state}*` and `{next}*` in pairs, `reward` and `done` (or `terminated`); optionally `truncated`, `episode`, `env`, \
-         `ratio` or `target` and `behaviour`, and `action` with `target_*` and `target_next_*` in pairs"
+        "{states} and `done` (or `terminated`); optionally `truncated`, `episode`, `env`, `ratio` or `target` and `behaviour`, and `action` \
+         with `target_*` and `target_next_*` in pairs"
     )
 }
 
@@ -31,16 +34,20 @@ pub(super) fn row_bytes(k: usize) -> usize {
 /// The positions of the columns that describe actions.
 #[derive(Debug, Clone)]
 pub(super) struct ActionColumns {
+    /// The number of actions K.
+    pub count: usize,
     /// The number of the action taken.
     pub taken: usize,
-    /// `target_k`, the probability of action k in the state, for k = 0, 1, ..
+    /// `target_k`, the probability of action k in the state, for k = 0, 1, ..; empty without an evaluated policy.
     pub here: Vec<usize>,
     /// `target_next_k`, the same in the next state.
     pub next: Vec<usize>,
+    /// The probability of the action taken under the policy that acted.
+    pub behaviour: Option<usize>,
 }
 
 impl ActionColumns {
-    /// `None` without `action`, `target_0` or `target_next_0`: such columns then mean something else.
+    /// The columns of an evaluated policy. `None` without `action`, `target_0` or `target_next_0`: such columns then mean something else.
     fn new(
         (names, taken): (&[String], Option<usize>),
         find: &dyn Fn(&str) -> Result<Option<usize>>,
@@ -59,7 +66,7 @@ impl ActionColumns {
             };
             (0..count).map(of).collect::<Result<Vec<usize>>>()
         };
-        Ok(Some(Self { taken, here: all("target_")?, next: all("target_next_")? }))
+        Ok(Some(Self { count, taken, here: all("target_")?, next: all("target_next_")?, behaviour: None }))
     }
 }
 
@@ -87,7 +94,7 @@ impl Layout {
     pub fn new(names: &[String], form: &LogForm) -> Result<Self> {
         let (state_prefix, next_prefix) = form.inputs.prefixes();
         let header = Header::new(names.to_vec(), &form.columns)?;
-        let wanted = || wanted(form.inputs);
+        let wanted = || wanted(form);
         let find = |name: &str| header.find(name).map_err(|e| e.helped(wanted()));
         let first = |names: &[&str]| header.first(names).map_err(|e| e.helped(wanted()));
         let missing = |name: &str| Error::data("", format!("there is no column `{}`: {}", quoted(name), header.found()), wanted());
@@ -126,7 +133,6 @@ impl Layout {
         }
         let reward = first(&REWARD)?.ok_or_else(|| missing("reward"))?;
         let done = first(&DONE)?.ok_or_else(|| missing("done"))?;
-        let ratio = RatioColumns::new(find("ratio")?, find(PROBABILITIES[0])?, first(&BEHAVIOURS)?)?;
         let agent = form.agent_column.as_deref().map(|name| {
             let no_column = || {
                 let what = format!("there is no column `{}`, which names the agents: {}", quoted(name), header.found());
@@ -134,7 +140,17 @@ impl Layout {
             };
             header.names.iter().position(|other| other == name).ok_or_else(no_column)
         });
-        let actions = ActionColumns::new((&header.roles, first(&ACTION_NAMES)?), &find, &missing)?;
+        let (ratio, actions) = match form.actions {
+            Some(count) => {
+                let taken = first(&ACTION_NAMES)?.ok_or_else(|| missing(ACTION_NAMES[0]))?;
+                let behaviour = first(&BEHAVIOURS)?;
+                (None, Some(ActionColumns { count, taken, here: Vec::new(), next: Vec::new(), behaviour }))
+            }
+            None => (
+                RatioColumns::new(find("ratio")?, find(PROBABILITIES[0])?, first(&BEHAVIOURS)?)?,
+                ActionColumns::new((&header.roles, first(&ACTION_NAMES)?), &find, &missing)?,
+            ),
+        };
         let keys = [agent.transpose()?, find("env")?];
         let skips = form.bad_rows == BadRows::Skip;
         Ok(Self { states, next, reward, done, truncated, episode, ratio, actions, columns, keys, skips })
@@ -158,7 +174,7 @@ impl Layout {
             breaks: self.skips.then(Vec::new),
             episode: self.episode.map(|_| Vec::new()),
             ratio: self.ratio.map(|_| Vec::new()),
-            actions: self.actions.as_ref().map(|actions| LoggedActions::none(actions.here.len())),
+            actions: self.actions.as_ref().map(|actions| LoggedActions::none(actions.count)),
         }
     }
 

@@ -63,9 +63,14 @@ pub(super) fn ratio(value: f64) -> Option<f64> {
     Some(value).filter(|rho| rho.is_finite() && *rho >= 0.0)
 }
 
+/// The probability of an action that was taken; `None` if it is invalid.
+pub(super) fn taken_probability(value: f64) -> Option<f64> {
+    ratio(value).filter(|p| *p > 0.0)
+}
+
 /// The ratio of two probabilities. The error is the position of the wrong one in [`PROBABILITIES`], with the requirement.
 pub(super) fn quotient(target: f64, behaviour: f64) -> std::result::Result<f64, (usize, &'static str)> {
     ratio(target).ok_or((0, TARGET))?;
-    ratio(behaviour).filter(|b| *b > 0.0).ok_or((1, BEHAVIOUR))?;
+    taken_probability(behaviour).ok_or((1, BEHAVIOUR))?;
     ratio(target / behaviour).ok_or((1, "a probability or density, so large that the ratio to it is finite"))
 }

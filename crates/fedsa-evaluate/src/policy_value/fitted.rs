@@ -60,7 +60,7 @@ impl Fit {
     }
 
     /// The contribution of an episode to the weights: their change without it, or `A^-1 g`.
-    fn change(&self, episode: &Episode) -> Change {
+    pub fn change(&self, episode: &Episode) -> Change {
         // (A - A_i)^-1 = A^-1 (I - A_i A^-1)^-1.
         let d = self.theta.len();
         let rest = |a: &Mat<f64>| Mat::<f64>::identity(d, d) - a * &self.inverse;
@@ -71,7 +71,7 @@ impl Fit {
 }
 
 /// The contribution of an episode to the weights, `e_i`.
-struct Change {
+pub(super) struct Change {
     weights: Vec<f64>,
     /// Whether it is `theta - theta_(i)` rather than the infinitesimal change.
     is_left_out: bool,
@@ -159,7 +159,7 @@ impl Starts {
     }
 
     /// `h_i` of an episode whose start state is among these.
-    fn influence(&self, episode: &Episode, change: &Change, fit: &Fit) -> f64 {
+    pub fn influence(&self, episode: &Episode, change: &Change, fit: &Fit) -> f64 {
         let mut all = dot(&self.mean, &change.weights);
         if let Some(start) = &episode.start {
             all += (dot(start, &fit.theta) - self.value) / self.count;

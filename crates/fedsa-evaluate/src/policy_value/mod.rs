@@ -20,6 +20,7 @@ mod estimates;
 mod fitted;
 mod folds;
 mod importance;
+pub mod improved;
 mod normalised;
 mod stages;
 mod student;

@@ -55,6 +55,16 @@ impl Chain {
         v
     }
 
+    /// The same chain whose evaluated policy is the one that acts.
+    pub fn acting(&self) -> Self {
+        Self { evaluated: self.acts, ..*self }
+    }
+
+    /// The probability of the second action in each state under the evaluated policy, and under the one that acts.
+    pub fn laws(&self) -> [[f64; STATES]; 2] {
+        [self.evaluated, self.acts]
+    }
+
     pub fn truth(&self) -> f64 {
         dot(&self.start, &self.values())
     }

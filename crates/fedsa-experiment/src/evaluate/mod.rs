@@ -305,7 +305,7 @@ fn against(settings: &EvaluateSettings, features: &FeatureSpec, places: &Places,
 
 /// The default features: a weight for each value of a single column of few whole numbers, which are states of a finite environment;
 /// otherwise [`smooth_features`].
-fn default_features(logs: &Surveyed) -> FeatureSpec {
+pub(crate) fn default_features(logs: &Surveyed) -> FeatureSpec {
     /// The largest number of such values.
     const MOST: f64 = 64.0;
     match logs.whole_ranges().as_deref() {

@@ -23,6 +23,8 @@ pub enum FolderWork {
     Fit,
     /// An evaluation.
     Evaluation,
+    /// An improvement of a policy.
+    Improvement,
     /// A tuning.
     Tuning,
 }
@@ -34,6 +36,7 @@ impl std::fmt::Display for FolderWork {
             FolderWork::Run => "run",
             FolderWork::Fit => "fit",
             FolderWork::Evaluation => "evaluation",
+            FolderWork::Improvement => "improvement",
             FolderWork::Tuning => "tuning",
         })
     }

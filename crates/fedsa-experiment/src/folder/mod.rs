@@ -54,6 +54,7 @@ pub const OUTPUTS: &[(&str, &str)] = &[
     ("figure.png", "the picture"),
     ("figure.pdf", "the picture"),
     ("weights.json", "fitted weights, with what is needed to apply them"),
+    ("policy.json", "a policy, with what is needed to apply it"),
     ("weights.npz", "fitted weights as arrays, with their covariance where it is known"),
 ];
 /// The pictures of `fedsa evaluate`, without extensions: the value function, predicted values against returns, and the costs of methods.

@@ -148,7 +148,7 @@ fn changes(predictor: &Predictor, cell: usize, limits: &Limits, doubled: Option<
         add("a clear link".into(), of.clone().over_clear_link());
     }
     if shape.drift == Drift::Zero && h > 1 && limits.bias > 0.0 {
-        add("fedhsa, the same step".into(), of.clone().with_drift(Drift::GlobalMemory { fresh: false }));
+        add("fedhsa, the same step".into(), of.clone().with_drift(Drift::GlobalMemory { fresh: 0 }));
         add("scafflsa, the same step".into(), of.with_drift(Drift::ControlVariate { talk: None }));
     }
     all

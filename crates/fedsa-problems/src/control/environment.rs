@@ -1,9 +1,17 @@
 //! Finite Markov decision processes. A pair i = s A + a is a state s with an action a.
 
+use crate::linear::file;
+use crate::td::garnet::Garnet;
 use crate::td::mrp::{Mrp, Successor};
 use faer::Mat;
-use fedsa::error::Result;
-use fedsa::random::Stream;
+use fedsa::cancel::Cancel;
+use fedsa::error::{Result, require};
+use fedsa::parallel;
+use fedsa::problem::arrays::Arrays;
+use fedsa::random::{ALL, Purpose, Stream, stream};
+
+/// The most states: values of policies take a linear solve of this size.
+pub(super) const MAX_STATES: usize = 200;
 
 /// The process of one kind of agents.
 #[derive(Debug, Clone)]
@@ -20,8 +28,50 @@ pub(crate) struct Environment {
     sums: Vec<f64>,
     /// The reward of each pair.
     pub rewards: Vec<f64>,
-    /// The states that return for ever, if every action is possible. All policies with positive probabilities have this class.
+    /// The states that return for ever, if every action is possible; empty unless [`Environment::with_one_class`] found them. All policies with
+    /// positive probabilities have this class.
     closed: Vec<usize>,
+}
+
+/// The environments of agents that differ: those of a Garnet whose uniform policy takes every action.
+pub(super) fn draw(garnet: &Garnet, cancel: &Cancel) -> Result<Vec<Environment>> {
+    let plan = garnet.plan();
+    let mut s = stream(garnet.seed, Purpose::Reward, 0, ALL);
+    let rewards: Vec<f64> = (0..garnet.states * garnet.actions).map(|_| s.uniform()).collect();
+    let shared = garnet.shared(&plan)?;
+    parallel::try_map(garnet.kinds(&plan), |c| {
+        cancel.check()?;
+        let mrp = garnet.agent(&plan, &shared, &rewards, c)?;
+        let each = || mrp.states.iter().flat_map(|row| row.chunks(garnet.branching));
+        let moves: Vec<Vec<(u32, f64)>> =
+            each().map(|row| row.iter().map(|to| (to.next, to.p * garnet.actions as f64)).collect()).collect();
+        Ok(Environment::new(garnet.actions, &moves, each().map(|row| row[0].reward).collect()))
+    })
+}
+
+/// The environments of a file, `P` (n, S, A, S) and `R` (n, S, A), with `gamma`.
+///
+/// # Errors
+/// When an array is missing, or has a wrong shape or value; the error names the array.
+pub(super) fn read(arrays: &Arrays) -> Result<(Vec<Environment>, f64)> {
+    let (p, r) = (file::get(arrays, "P")?, file::get(arrays, "R")?);
+    let &[kinds, states, actions, next] = p.shape() else { return Err(file::wrong_shape("P", p, "(n, S, A, S)")) };
+    if kinds == 0 || actions == 0 || states != next || !(1..=MAX_STATES).contains(&states) {
+        return Err(file::wrong_shape("P", p, &format!("(n, S, A, S) with at most {MAX_STATES} states")));
+    }
+    if r.shape() != [kinds, states, actions] {
+        return Err(file::wrong_shape("R", r, &format!("({kinds}, {states}, {actions})")));
+    }
+    file::probabilities("P", p)?;
+    let gamma = file::scalar(file::get(arrays, "gamma")?, "gamma")?;
+    require((0.0..1.0).contains(&gamma), "gamma", gamma, "in [0, 1)")?;
+    let pairs = states * actions;
+    let environment = |c: usize| {
+        let row = |p: &[f64]| p.iter().enumerate().filter(|(_, p)| **p > 0.0).map(|(t, p)| (t as u32, *p)).collect();
+        let moves: Vec<Vec<(u32, f64)>> = p.data()[c * pairs * states..][..pairs * states].chunks(states).map(row).collect();
+        Environment::new(actions, &moves, r.data()[c * pairs..][..pairs].to_vec())
+    };
+    Ok((parallel::map(kinds, environment), gamma))
 }
 
 /// Working memory of [`Environment::stationary`].
@@ -32,14 +82,7 @@ pub(crate) struct Workspace {
 
 impl Environment {
     /// The process with these moves of each pair, (next state, probability), and the pairs' rewards.
-    ///
-    /// # Errors
-    /// When the chain of all actions has several closed classes.
-    pub fn new(actions: usize, moves: &[Vec<(u32, f64)>], rewards: Vec<f64>) -> Result<Self> {
-        let row =
-            |moves: &[Vec<(u32, f64)>]| moves.iter().flatten().map(|(next, p)| Successor { next: *next, p: *p, reward: 0.0 }).collect();
-        let any = Mrp { states: moves.chunks(actions).map(row).collect(), gamma: 0.0 };
-        let closed = any.closed_class()?;
+    pub fn new(actions: usize, moves: &[Vec<(u32, f64)>], rewards: Vec<f64>) -> Self {
         let mut starts = vec![0];
         let (mut next, mut p, mut sums) = (Vec::new(), Vec::new(), Vec::new());
         for moves in moves {
@@ -52,7 +95,18 @@ impl Environment {
             }
             starts.push(next.len());
         }
-        Ok(Self { states: moves.len() / actions, actions, starts, next, p, sums, rewards, closed })
+        Self { states: moves.len() / actions, actions, starts, next, p, sums, rewards, closed: Vec::new() }
+    }
+
+    /// The same process with its closed class, for [`Environment::stationary`].
+    ///
+    /// # Errors
+    /// When the chain of all actions has several closed classes.
+    pub fn with_one_class(mut self) -> Result<Self> {
+        let moves = |state| self.pairs_of(state).flat_map(|pair| self.moves(pair));
+        let row = |state| moves(state).map(|(next, p)| Successor { next: next as u32, p, reward: 0.0 }).collect();
+        self.closed = Mrp { states: (0..self.states).map(row).collect(), gamma: 0.0 }.closed_class()?;
+        Ok(self)
     }
 
     /// The number of pairs.
@@ -144,7 +198,7 @@ mod tests {
             vec![(0, 1.0)],
             vec![(3, 0.5), (1, 0.5)],
         ];
-        Environment::new(2, &moves, vec![0.0; 8]).unwrap()
+        Environment::new(2, &moves, vec![0.0; 8]).with_one_class().unwrap()
     }
 
     #[test]

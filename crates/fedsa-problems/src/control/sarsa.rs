@@ -25,11 +25,13 @@ use std::sync::Arc;
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
-use super::environment::Environment;
+use super::environment::{self, Environment, MAX_STATES};
 use super::features::PairRows;
 use super::learners::{Behaviour, Learners};
 use super::policy::SoftPolicy;
 use super::sarsa_root;
+pub use super::sarsa_step::NextAction;
+use super::sarsa_step::Step;
 use crate::linear::file;
 use crate::memory::{self, MemoryEstimate};
 use crate::nonlinear::q_learning::PairFeatures;
@@ -39,27 +41,14 @@ use crate::{Files, ProblemSettings};
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, require};
 use fedsa::kernel::{Isa, Lanes, flat, flat_mut};
-use fedsa::parallel;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::facts::Facts;
+use fedsa::problem::law::FiniteLaw;
+use fedsa::problem::policy_systems::PolicySystems;
 use fedsa::problem::root::Root;
 use fedsa::problem::{Field, Problem, Sampled, StepKernel, equal_weights};
-use fedsa::random::{ALL, Purpose, Stream, stream};
+use fedsa::random::{ALL, Stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
-
-/// The action in the target of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum NextAction {
-    /// Drawn, and the next action of the trajectory.
-    #[default]
-    Carry,
-    /// Drawn for the target only.
-    Redraw,
-    /// Its mean: the target has v(s').
-    Expected,
-}
 
 /// When the policy follows theta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -86,6 +75,10 @@ pub struct Sarsa {
     /// Agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
     pub agents: usize,
+    /// Different environments, which agents take in turn; by default each agent has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::MAX_AGENTS)))]
+    pub environments: Option<usize>,
     /// States.
     #[cfg_attr(feature = "schema", schemars(range(min = 2, max = MAX_STATES)))]
     pub states: usize,
@@ -123,6 +116,7 @@ pub struct Sarsa {
 fedsa::settings::setters! { Sarsa {
     with_path(path: impl Into<Option<String>>) = path.into();
     with_agents(agents: usize) = agents;
+    with_environments(environments: impl Into<Option<usize>>) = environments.into();
     with_states(states: usize) = states;
     with_actions(actions: usize) = actions;
     with_branching(branching: usize) = branching;
@@ -137,14 +131,12 @@ fedsa::settings::setters! { Sarsa {
     with_improve_every(improve_every: ImproveEvery) = improve_every;
 } }
 
-/// The most states: independent samples and Jacobians take a linear solve of this size.
-const MAX_STATES: usize = 200;
-
 impl Default for Sarsa {
     fn default() -> Self {
         Self {
             path: None,
             agents: 10,
+            environments: None,
             states: 10,
             actions: 2,
             branching: 2,
@@ -165,7 +157,7 @@ impl Sarsa {
     /// The Garnet problem whose uniform policy takes every action.
     fn garnet(&self) -> Garnet {
         Garnet {
-            agents: self.agents,
+            agents: self.environments.unwrap_or(self.agents),
             states: self.states,
             actions: self.actions,
             branching: self.branching,
@@ -192,18 +184,7 @@ impl Sarsa {
     /// The environments that are drawn, with the features.
     fn drawn(&self, cancel: &Cancel) -> Result<Drawn> {
         let (garnet, pairs) = (self.garnet(), self.states * self.actions);
-        let plan = garnet.plan();
-        let mut s = stream(self.seed, Purpose::Reward, 0, ALL);
-        let rewards: Vec<f64> = (0..pairs).map(|_| s.uniform()).collect();
-        let shared = garnet.shared(&plan)?;
-        let kinds = parallel::try_map(garnet.kinds(&plan), |c| {
-            cancel.check()?;
-            let mrp = garnet.agent(&plan, &shared, &rewards, c)?;
-            let each = || mrp.states.iter().flat_map(|row| row.chunks(self.branching));
-            let moves: Vec<Vec<(u32, f64)>> =
-                each().map(|row| row.iter().map(|to| (to.next, to.p * self.actions as f64)).collect()).collect();
-            Environment::new(self.actions, &moves, each().map(|row| row[0].reward).collect())
-        })?;
+        let kinds = with_one_class(environment::draw(&garnet, cancel)?)?;
         let Some(law) = self.feature_law.drawn() else {
             return Ok(Drawn { kinds, rows: PairRows::tabular(pairs), gamma: self.gamma });
         };
@@ -223,17 +204,8 @@ struct Drawn {
 
 /// The environments of a file.
 fn read(arrays: &Arrays) -> Result<Drawn> {
-    let (p, r) = (file::get(arrays, "P")?, file::get(arrays, "R")?);
-    let &[kinds, states, actions, next] = p.shape() else { return Err(file::wrong_shape("P", p, "(n, S, A, S)")) };
-    if kinds == 0 || actions == 0 || states != next || !(1..=MAX_STATES).contains(&states) {
-        return Err(file::wrong_shape("P", p, &format!("(n, S, A, S) with at most {MAX_STATES} states")));
-    }
-    if r.shape() != [kinds, states, actions] {
-        return Err(file::wrong_shape("R", r, &format!("({kinds}, {states}, {actions})")));
-    }
-    file::probabilities("P", p)?;
-    let gamma = file::scalar(file::get(arrays, "gamma")?, "gamma")?;
-    require((0.0..1.0).contains(&gamma), "gamma", gamma, "in [0, 1)")?;
+    let (kinds, gamma) = environment::read(arrays)?;
+    let (states, actions) = (kinds[0].states, kinds[0].actions);
     let pairs = states * actions;
     let rows = match file::find(arrays, "Phi")? {
         None => PairRows::tabular(pairs),
@@ -242,12 +214,12 @@ fn read(arrays: &Arrays) -> Result<Drawn> {
             _ => return Err(file::wrong_shape("Phi", phi, &format!("({states}, {actions}, d)"))),
         },
     };
-    let environment = |c: usize| {
-        let row = |p: &[f64]| p.iter().enumerate().filter(|(_, p)| **p > 0.0).map(|(t, p)| (t as u32, *p)).collect();
-        let moves: Vec<Vec<(u32, f64)>> = p.data()[c * pairs * states..][..pairs * states].chunks(states).map(row).collect();
-        Environment::new(actions, &moves, r.data()[c * pairs..][..pairs].to_vec())
-    };
-    Ok(Drawn { kinds: parallel::try_map(kinds, environment)?, rows, gamma })
+    Ok(Drawn { kinds: with_one_class(kinds)?, rows, gamma })
+}
+
+/// Environments whose stationary laws are unique.
+fn with_one_class(kinds: Vec<Environment>) -> Result<Vec<Environment>> {
+    kinds.into_iter().map(Environment::with_one_class).collect()
 }
 
 impl ProblemSettings for Sarsa {
@@ -256,18 +228,17 @@ impl ProblemSettings for Sarsa {
         require((0.0..=1.0).contains(&self.exploration), "exploration", self.exploration, "in [0, 1]")?;
         let explores = self.temperature > 0.0 || self.exploration > 0.0;
         require(explores, "exploration", self.exploration, "positive if temperature = 0, so that every action is taken")?;
+        require((1..=crate::MAX_AGENTS).contains(&self.agents), "agents", self.agents, &format!("between 1 and {}", crate::MAX_AGENTS))?;
         if self.path.is_some() {
-            require(
-                (1..=crate::MAX_AGENTS).contains(&self.agents),
-                "agents",
-                self.agents,
-                &format!("between 1 and {}", crate::MAX_AGENTS),
-            )?;
             let what = "a file beside settings of environments that are drawn";
             let help = "with a file only agents, temperature, exploration, next_action and improve_every";
             return if *self == self.without_environment() { Ok(()) } else { Err(Error::new("path", what, help)) };
         }
         self.garnet().check()?;
+        if let Some(environments) = self.environments {
+            let most = self.agents;
+            require((1..=most).contains(&environments), "environments", environments, &format!("between 1 and the {most} agents"))?;
+        }
         require(self.states <= MAX_STATES, "states", self.states, &format!("at most {MAX_STATES}"))?;
         PairFeatures::check(self.feature_law, self.features, self.states, self.actions)
     }
@@ -332,57 +303,7 @@ pub(super) struct Agents {
     sampling: Sampling,
 }
 
-/// A step of an agent, with the working memory of its draws.
-#[derive(Default)]
-pub(super) struct Step {
-    pair: usize,
-    next: usize,
-    /// The pair in the target; none with its mean.
-    next_pair: Option<usize>,
-    /// The probabilities of the actions in the next state.
-    actions: Vec<f64>,
-    under: Behaviour,
-}
-
 impl Agents {
-    /// A sample under the policy of `of`, d components.
-    #[inline(always)]
-    fn sample_under(&self, c: usize, of: &[f64], chain: &mut [u64], stream: &mut Stream, z: &mut Step) {
-        let environment = self.learners.environment(c);
-        let pair_in =
-            |state: usize, actions: &[f64], stream: &mut Stream| state * environment.actions + draw_state(actions, stream) as usize;
-        let carries = self.next_action == NextAction::Carry;
-        z.pair = match chain.first() {
-            None => {
-                self.learners.behave(environment, of, &mut z.under);
-                let state = draw_state(&z.under.law, stream) as usize;
-                pair_in(state, &z.under.policy[environment.pairs_of(state)], stream)
-            }
-            Some(pair) if carries => *pair as usize,
-            Some(state) => {
-                self.learners.actions_in(environment.pairs_of(*state as usize), of, &mut z.actions);
-                pair_in(*state as usize, &z.actions, stream)
-            }
-        };
-        z.next = environment.draw(z.pair, stream);
-        self.learners.actions_in(environment.pairs_of(z.next), of, &mut z.actions);
-        z.next_pair = (self.next_action != NextAction::Expected).then(|| pair_in(z.next, &z.actions, stream));
-        if let Some(at) = chain.first_mut() {
-            *at = z.next_pair.filter(|_| carries).unwrap_or(z.next) as u64;
-        }
-    }
-
-    /// `out = g_c(theta, z)`.
-    #[inline(always)]
-    fn operator(&self, c: usize, theta: &[f64], z: &Step, out: &mut [f64]) {
-        let environment = self.learners.environment(c);
-        let mean = || environment.pairs_of(z.next).zip(&z.actions).map(|(pair, pi)| pi * self.learners.rows.dot(pair, theta)).sum();
-        let target = z.next_pair.map_or_else(mean, |pair| self.learners.rows.dot(pair, theta));
-        let error = self.learners.gamma.mul_add(target, environment.rewards[z.pair]) - self.learners.rows.dot(z.pair, theta);
-        out.fill(0.0);
-        self.learners.rows.add(z.pair, error, out);
-    }
-
     /// `out = gbar_c(theta)` under the policy of `of`.
     fn mean_under(&self, c: usize, theta: &[f64], of: &[f64], under: &mut Behaviour, out: &mut [f64]) {
         let environment = self.learners.environment(c);
@@ -408,8 +329,8 @@ impl Agents {
                     if self.sampling.kind == Law::Mean {
                         self.mean_under(agent, theta, of, &mut z.under, &mut g);
                     } else {
-                        self.sample_under(agent, of, chain, &mut stream, &mut z);
-                        self.operator(agent, theta, &z, &mut g);
+                        self.learners.draw(self.next_action, agent, of, chain, &mut stream, &mut z);
+                        self.learners.operator(agent, theta, &z, &mut g);
                     }
                     theta.iter_mut().zip(&g).zip(drift).for_each(|((theta, g), drift)| *theta = eta.mul_add(g + drift, *theta));
                 }
@@ -452,11 +373,11 @@ impl Problem for Agents {
     }
     #[inline(always)]
     fn sample(&self, c: usize, theta: &[f64], chain: &mut [u64], stream: &mut Stream, z: &mut Step) {
-        self.sample_under(c, theta, chain, stream, z);
+        self.learners.draw(self.next_action, c, theta, chain, stream, z);
     }
     #[inline(always)]
     fn apply(&self, c: usize, theta: &[f64], z: &Step, out: &mut [f64]) {
-        self.operator(c, theta, z, out);
+        self.learners.operator(c, theta, z, out);
     }
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
         self.mean_under(c, theta, theta, &mut Behaviour::default(), out);
@@ -474,6 +395,16 @@ impl Facts for Agents {
     fn jacobian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) -> bool {
         out.copy_from(sarsa_root::jacobian(&self.learners, c % self.learners.kinds.len(), theta));
         true
+    }
+    fn law_at(&self, c: usize, theta: &[f64]) -> Option<FiniteLaw<'_>> {
+        let law = self.learners.law_of_step(self.next_action, c, theta, self.sampling.kind == Law::Markov)?;
+        Some(law.kept_in_rounds(self.is_frozen))
+    }
+    fn policy_systems(&self) -> Option<&dyn PolicySystems> {
+        Some(&self.learners)
+    }
+    fn kind_of(&self) -> Option<Vec<u32>> {
+        Some((0..self.learners.weights.len()).map(|c| (c % self.learners.kinds.len()) as u32).collect())
     }
     fn own_root(&self, cancel: &Cancel) -> Option<std::result::Result<Root, String>> {
         Some(sarsa_root::search(&self.learners, cancel))

@@ -8,6 +8,7 @@
 use faer::Mat;
 
 use super::learners::{Behaviour, Learners};
+use super::sarsa_systems::add_system;
 use fedsa::cancel::Cancel;
 use fedsa::linalg;
 use fedsa::problem::newton::CERTIFIED;
@@ -27,28 +28,9 @@ const APART: f64 = 1e-6;
 /// `gbar` of all agents at theta, with its scale `||b|| + ||A theta||`, and the system `A`.
 fn system(agents: &Learners, theta: &[f64]) -> (Mat<f64>, Vec<f64>, f64) {
     let d = agents.rows.dim();
-    let (mut a, mut b, mut under) = (Mat::zeros(d, d), vec![0.0; d], Behaviour::default());
+    let (mut a, mut b) = (Mat::zeros(d, d), vec![0.0; d]);
     for (environment, weight) in agents.kinds.iter().zip(agents.kind_weights()) {
-        agents.behave(environment, theta, &mut under);
-        // sum_a pi phi of each state.
-        let mut means = Mat::<f64>::zeros(d, environment.states);
-        for (pair, pi) in under.policy.iter().enumerate() {
-            agents.rows.add(pair, *pi, means.col_as_slice_mut(pair / environment.actions));
-        }
-        let mut row = vec![0.0; d];
-        for (pair, pi) in under.policy.iter().enumerate() {
-            let x = weight * under.law[pair / environment.actions] * pi;
-            if x == 0.0 {
-                continue;
-            }
-            row.fill(0.0);
-            environment.moves(pair).for_each(|(next, p)| linalg::add_scaled(&mut row, -agents.gamma * p, means.col_as_slice(next)));
-            agents.rows.add(pair, 1.0, &mut row);
-            for (i, phi) in agents.rows.entries(pair) {
-                row.iter().enumerate().for_each(|(j, y)| a[(i, j)] += x * phi * y);
-            }
-            agents.rows.add(pair, x * environment.rewards[pair], &mut b);
-        }
+        add_system(agents, environment, weight, theta, &mut a, &mut b);
     }
     let moved = linalg::mat_vec(&a, theta);
     let scale = linalg::norm(&b) + linalg::norm(&moved);

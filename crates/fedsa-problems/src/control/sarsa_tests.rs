@@ -4,6 +4,7 @@ use super::*;
 use fedsa::linalg;
 use fedsa::problem::arrays::Array;
 use fedsa::problem::root::RootSource;
+use fedsa::random::{Purpose, stream};
 
 /// Three states, two actions, two agents, whose kernels differ by `shift` of a state and the next one; tabular or four features.
 fn agents(shift: fn(usize, usize) -> usize, temperature: f64, sampling: Sampling, next_action: NextAction, is_tabular: bool) -> Agents {

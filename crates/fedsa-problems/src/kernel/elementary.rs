@@ -108,6 +108,17 @@ pub fn log_one_plus(e: f64) -> f64 {
     (s * square).mul_add(polynomial(square, ODD), 2.0 * s)
 }
 
+/// `log(x)` for positive x of at least 1e-300, to a rounding error of the larger of `|log(x)|` and 1.
+///
+/// `x = 2^n (1 + e)` with an integer n and e from 0 to 1.
+#[inline(always)]
+pub fn log(x: f64) -> f64 {
+    const MANTISSA: u64 = (1 << 52) - 1;
+    let n = (x.to_bits() >> 52) as f64 - 1023.0;
+    let e = f64::from_bits(x.to_bits() & MANTISSA | 1.0f64.to_bits()) - 1.0;
+    n.mul_add(LN_2_HIGH, n.mul_add(LN_2_LOW, log_one_plus(e)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +157,15 @@ mod tests {
         assert!(most <= 2.0, "{most}");
         assert_eq!((log_one_plus(0.0), log_one_plus(1e-300)), (0.0, 1e-300));
         assert!(log_one_plus(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn logarithms_of_all_sizes_are_those_of_the_platform() {
+        for k in 0..=200_000 {
+            let x = (f64::from(k) / 250.0 - 690.0).exp();
+            assert!((log(x) - x.ln()).abs() <= f64::EPSILON * x.ln().abs().max(1.0), "{x:e}: {} {}", log(x), x.ln());
+        }
+        assert_eq!((log(1.0), log(2.0)), (0.0, std::f64::consts::LN_2));
     }
 
     /// `sin(pi x)` and `cos(pi x)` for x within 1/4 of 0: the platform's functions, corrected for the rounding of `pi x`.

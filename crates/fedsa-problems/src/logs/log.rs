@@ -29,46 +29,65 @@ pub enum EpisodeEnd {
     Cut,
 }
 
-/// The action taken in each state, one of K, and the evaluated policy's probabilities.
-#[derive(Debug, Clone, PartialEq)]
+/// The action taken in each state, one of K, with the probabilities of an evaluated policy or of the policy that acted.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoggedActions {
     /// The number of actions K.
     pub count: usize,
     /// The action of each transition, below K, n.
     pub taken: Vec<u32>,
-    /// `pi(k | s)`, the probability of each action in the state, n x K in row-major order.
+    /// `pi(k | s)`, the probability of each action in the state, n x K in row-major order; empty without an evaluated policy.
     pub here: Vec<f64>,
-    /// `pi(k | s')`, n x K in row-major order; arbitrary finite numbers if `done`.
+    /// `pi(k | s')`, n x K in row-major order; arbitrary finite numbers if `done`; empty without an evaluated policy.
     pub next: Vec<f64>,
+    /// The probability of the action taken under the policy that acted, n; empty if it was not logged, or is part of an importance ratio.
+    pub behaviour: Vec<f64>,
 }
 
 impl LoggedActions {
     /// No transitions, of `count` actions.
     pub fn none(count: usize) -> Self {
-        Self { count, taken: Vec::new(), here: Vec::new(), next: Vec::new() }
+        Self { count, ..Self::default() }
     }
 
     /// Drops the transitions from `n` on.
     pub fn truncate(&mut self, n: usize) {
         self.taken.truncate(n);
+        self.behaviour.truncate(n);
         [&mut self.here, &mut self.next].into_iter().for_each(|all| all.truncate(n * self.count));
     }
 
+    /// Whether there are the probabilities of an evaluated policy.
+    pub fn has_policy(&self) -> bool {
+        !self.here.is_empty()
+    }
+
+    /// The transitions of these rows, in this order.
     fn filtered(&self, rows: &[usize]) -> Self {
-        let k = self.count;
-        let some = |all: &[f64]| rows.iter().flat_map(|row| all[row * k..(row + 1) * k].iter().copied()).collect();
-        Self { count: k, taken: rows.iter().map(|row| self.taken[*row]).collect(), here: some(&self.here), next: some(&self.next) }
+        let some = |all: &[f64], k: usize| -> Vec<f64> {
+            let is_there = !all.is_empty();
+            rows.iter().filter(|_| is_there).flat_map(|row| all[row * k..(row + 1) * k].iter().copied()).collect()
+        };
+        Self {
+            count: self.count,
+            taken: rows.iter().map(|row| self.taken[*row]).collect(),
+            here: some(&self.here, self.count),
+            next: some(&self.next, self.count),
+            behaviour: some(&self.behaviour, 1),
+        }
     }
 
     fn part(&self, rows: Range<usize>) -> Self {
-        let laws = rows.start * self.count..rows.end * self.count;
-        Self { count: self.count, taken: self.taken[rows].to_vec(), here: self.here[laws.clone()].to_vec(), next: self.next[laws].to_vec() }
+        let some = |all: &[f64], k: usize| if all.is_empty() { Vec::new() } else { all[rows.start * k..rows.end * k].to_vec() };
+        let [here, next] = [&self.here, &self.next].map(|all| some(all, self.count));
+        Self { count: self.count, here, next, behaviour: some(&self.behaviour, 1), taken: self.taken[rows].to_vec() }
     }
 
     fn append(&mut self, more: &Self) {
         self.taken.extend_from_slice(&more.taken);
         self.here.extend_from_slice(&more.here);
         self.next.extend_from_slice(&more.next);
+        self.behaviour.extend_from_slice(&more.behaviour);
     }
 
     /// The first invalid row of `n` actions, and the reason.
@@ -88,9 +107,13 @@ impl LoggedActions {
             let row = i * k..(i + 1) * k;
             let is_none = *taken as usize >= k;
             let action = is_none.then(|| format!("`action`: {taken} is none of the {k} actions, 0 to {}", k - 1));
-            let next = || if *done { None } else { law("target_next", &self.next[row.clone()]) };
-            let what = action.or_else(|| law("target", &self.here[row.clone()])).or_else(next);
-            what.map(|what| (i, what))
+            let here = || self.has_policy().then(|| law("target", &self.here[row.clone()])).flatten();
+            let next = || (self.has_policy() && !done).then(|| law("target_next", &self.next[row.clone()])).flatten();
+            let acted = || {
+                let p = *self.behaviour.get(i)?;
+                (!(p > 0.0 && p.is_finite())).then(|| format!("`behaviour`: {p} is not the probability of an action that was taken"))
+            };
+            action.or_else(here).or_else(next).or_else(acted).map(|what| (i, what))
         })
     }
 }
@@ -120,7 +143,8 @@ pub struct Log {
     /// The importance ratio of each transition, n, if logged: the probability of its action under the evaluated policy, divided by its
     /// probability under the acting policy.
     pub ratio: Option<Vec<f64>>,
-    /// The actions, if logged with the evaluated policy's probabilities.
+    /// The actions, if logged with the evaluated policy's probabilities, or if they were asked for
+    /// ([`LogForm::actions`](crate::logs::log_form::LogForm::actions)).
     pub actions: Option<LoggedActions>,
 }
 
@@ -309,14 +333,23 @@ impl Log {
     /// The checks of the actions.
     fn check_actions(&self, first: usize) -> Result<()> {
         let Some(actions) = &self.actions else { return Ok(()) };
-        let wanted = self.len().checked_mul(actions.count);
-        if actions.count == 0 || Some(actions.here.len()) != wanted || Some(actions.next.len()) != wanted {
-            let what =
-                format!("the probabilities of {} actions have {} and {} entries", actions.count, actions.here.len(), actions.next.len());
+        let LoggedActions { count, here, next, behaviour, .. } = actions;
+        let (n, wanted) = (self.len(), self.len().checked_mul(*count));
+        let is_none = here.is_empty() && next.is_empty();
+        if *count == 0 || !is_none && (Some(here.len()) != wanted || Some(next.len()) != wanted) {
+            let what = format!("the probabilities of {count} actions have {} and {} entries", here.len(), next.len());
             return Err(Error::data(&self.name, what, "at least one action, and n x K probabilities here and next"));
         }
+        if ![0, n].contains(&behaviour.len()) {
+            let what = format!("`behaviour` has {} entries for {n} rewards", behaviour.len());
+            return Err(Error::data(&self.name, what, "a probability for each action that was taken, or none"));
+        }
         let Some((i, what)) = actions.fault(&self.done) else { return Ok(()) };
-        let help = "actions that are numbered from 0, and for each the probability under the policy that is evaluated";
+        let help = if actions.has_policy() {
+            "actions that are numbered from 0, and for each the probability under the policy that is evaluated"
+        } else {
+            "actions that are numbered from 0"
+        };
         Err(Error::data(&self.name, format!("row {}, {what}", first + i), help))
     }
 

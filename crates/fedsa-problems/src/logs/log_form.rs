@@ -32,6 +32,9 @@ pub struct LogForm {
     pub agent_column: Option<String>,
     /// Treatment of unreadable rows.
     pub bad_rows: BadRows,
+    /// The number of actions K of a log whose column `action` is read, with `behaviour` if there is one; columns of an evaluated policy and
+    /// importance ratios are then not read. Without it, actions are read only together with an evaluated policy.
+    pub actions: Option<usize>,
     /// Whether to keep rows that automatic resets wrote ([`crate::logs::autoreset`]).
     pub keep_autoreset_rows: bool,
 }
@@ -40,6 +43,7 @@ fedsa::settings::setters! { LogForm {
     with_columns(columns: BTreeMap<String, String>) = columns;
     with_agent_column(agent_column: Option<String>) = agent_column;
     with_bad_rows(bad_rows: BadRows) = bad_rows;
+    with_actions(actions: Option<usize>) = actions;
     with_keep_autoreset_rows(keep_autoreset_rows: bool) = keep_autoreset_rows;
 } }
 
@@ -51,7 +55,7 @@ impl From<Inputs> for LogForm {
 }
 
 /// The names of the columns of a log, other than the state.
-pub const COLUMNS: [&str; 8] = ["reward", "done", "truncated", "episode", "env", "ratio", "target", "behaviour"];
+pub const COLUMNS: [&str; 9] = ["reward", "done", "truncated", "episode", "env", "ratio", "target", "behaviour", "action"];
 
 impl LogForm {
     /// Whether a log has a column of this name, or, with `*`, columns of this form.

@@ -225,8 +225,16 @@ impl Logs {
     /// When a log cannot be read or used, gamma or lambda is not in [0, 1], gamma is 1 and an episode does not terminate, the ridge is
     /// negative, or all importance ratios are 0.
     pub fn survey(&self, files: &dyn Files) -> Result<Surveyed> {
+        self.survey_in(files, &self.form())
+    }
+
+    /// [`Logs::survey`] of files of another layout.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn survey_in(&self, files: &dyn Files, form: &LogForm) -> Result<Surveyed> {
         self.check()?;
-        let sources = without_resets(files.logs(&self.path.list(), &self.form())?, self.keep_autoreset_rows);
+        let sources = without_resets(files.logs(&self.path.list(), form)?, self.keep_autoreset_rows);
         let logs = Surveyed::new(sources, self.holdout, self.holdout_seed)?;
         if self.gamma == 1.0 {
             logs.check_all_end()?;

@@ -49,7 +49,7 @@ impl LogFacts {
                     *whole &= x.fract() == 0.0 && y.fract() == 0.0;
                 }
             }
-            facts.actions = log.actions.as_ref().map(|actions| actions.count);
+            facts.actions = log.actions.as_ref().filter(|actions| actions.has_policy()).map(|actions| actions.count);
             facts.transitions += log.len();
             facts.cut_off += batch.cut_off();
             facts.has_rewards |= log.rewards.iter().any(|r| *r != 0.0);

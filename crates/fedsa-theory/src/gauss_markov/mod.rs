@@ -107,7 +107,7 @@ impl GaussMarkov {
         let (eta, h, alpha) = (setting.step_size, setting.local_steps, setting.server_step);
         let root = systems.root()?;
         let kinds = || systems.kinds.iter().map(|kind| &kind.a).zip(systems.kind_weights());
-        let fresh = drift == Drift::GlobalMemory { fresh: true };
+        let fresh = drift == Drift::GlobalMemory { fresh: 1 };
         let drifts = matches!(drift, Drift::GlobalMemory { .. }).then(|| LegNoise::of_drifts(kinds(), eta, h));
         let shared = laws.len() == 1;
         if !shared && laws.len() != systems.weights.len() {

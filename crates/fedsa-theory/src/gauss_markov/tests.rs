@@ -62,7 +62,7 @@ fn run_round(
                 }
                 mean
             };
-            (0..h + usize::from(rule == Drift::GlobalMemory { fresh: true })).map(|_| of_step()).collect()
+            (0..h + usize::from(rule == Drift::GlobalMemory { fresh: 1 })).map(|_| of_step()).collect()
         })
         .collect();
     let sample = |c: usize, theta: &[f64], step: usize| -> Vec<f64> {
@@ -83,7 +83,7 @@ fn run_round(
             };
             let mut theta = all.theta.clone();
             for step in 0..h {
-                let g = sample(c, &theta, step + usize::from(rule == Drift::GlobalMemory { fresh: true }));
+                let g = sample(c, &theta, step + usize::from(rule == Drift::GlobalMemory { fresh: 1 }));
                 (0..d).for_each(|i| theta[i] += setting.step_size * (g[i] + drift[i]));
             }
             (0..d).map(|i| (theta[i] - all.theta[i]) / setting.span()).collect()
@@ -154,7 +154,7 @@ fn by_force(
 }
 
 const RULES: [Drift; 4] =
-    [Drift::Zero, Drift::GlobalMemory { fresh: false }, Drift::GlobalMemory { fresh: true }, Drift::ControlVariate { talk: None }];
+    [Drift::Zero, Drift::GlobalMemory { fresh: 0 }, Drift::GlobalMemory { fresh: 1 }, Drift::ControlVariate { talk: None }];
 
 #[test]
 fn curve_and_floor_are_those_of_the_whole_joint_system() {
@@ -244,7 +244,7 @@ fn what_has_no_floor_is_refused() {
     let law = noise(15, 2, 0.5, false);
     let of = |eta: f64, kind: Law| {
         let setting = RoundSetting::new(eta, 2).unwrap();
-        GaussMarkov::new(&systems, std::slice::from_ref(&law), sampling(kind, 1), &setting, Drift::GlobalMemory { fresh: false })
+        GaussMarkov::new(&systems, std::slice::from_ref(&law), sampling(kind, 1), &setting, Drift::GlobalMemory { fresh: 0 })
     };
     assert!(of(9.0, Law::Markov).unwrap().floor().unwrap_err().what.contains("diverges"));
     assert!(of(0.1, Law::Mean).unwrap_err().what.contains("no noise"));
@@ -256,7 +256,7 @@ fn what_has_no_floor_is_refused() {
         GaussMarkov::new(&systems, std::slice::from_ref(&law), sampling(Law::Markov, 1), &setting, rule).unwrap().floor().unwrap().noise
     };
     assert!(
-        (floor(Drift::Zero) - floor(Drift::GlobalMemory { fresh: false })).abs() < 1e-13
+        (floor(Drift::Zero) - floor(Drift::GlobalMemory { fresh: 0 })).abs() < 1e-13
             && (floor(Drift::Zero) - floor(Drift::ControlVariate { talk: None })).abs() < 1e-13
     );
 }

@@ -179,13 +179,13 @@ impl<'a> Correlations<'a> {
 }
 
 /// `sum_j M(j) a(j)` for the matrices in the rows of `after` (K x d^2) and the vectors in the rows of `before` (K x d).
-fn applied(before: &Mat<f64>, after: &Mat<f64>) -> Vec<f64> {
+pub(crate) fn applied(before: &Mat<f64>, after: &Mat<f64>) -> Vec<f64> {
     let (k, d) = (before.nrows(), before.ncols());
     (0..d).map(|i| (0..k).map(|s| (0..d).map(|j| after[(s, i * d + j)] * before[(s, j)]).sum::<f64>()).sum()).collect()
 }
 
 /// The symmetric solution of `A V + V A^T = Q`, for a matrix A with eigenvalues in the right half-plane.
-fn continuous_lyapunov(a: &Mat<f64>, q: &Mat<f64>) -> Result<Mat<f64>> {
+pub(crate) fn continuous_lyapunov(a: &Mat<f64>, q: &Mat<f64>) -> Result<Mat<f64>> {
     let d = a.nrows();
     // The Cayley transform `M = (A + c)^-1 (A - c)` gives `V = M V M^T + 2 c (A + c)^-1 Q (A + c)^-T`.
     let c = a.norm_l2() / (d as f64).sqrt();

@@ -49,7 +49,7 @@ impl Forecast {
     /// # Errors
     /// When it has none; gives the reason.
     pub fn knows_floor(&self) -> Result<()> {
-        self.stoppable(|| self.floor_known().map(|_| ()))
+        self.stoppable(|| if self.is_nonlinear() { self.nonlinear_order().map(|_| ()) } else { self.floor_known().map(|_| ()) })
     }
 
     /// The mean and the second moment of the iterate's error in the limit of many rounds.
@@ -69,6 +69,9 @@ impl Forecast {
     }
 
     pub(super) fn computed_floor(&self) -> Result<PredictedFloor> {
+        if self.is_nonlinear() {
+            return Ok(PredictedFloor { value: self.nonlinear_floor()?, accuracy: Accuracy::LeadingOrder });
+        }
         let (round, source) = self.floor_known()?;
         match &source {
             // The iteration counts its own work.
@@ -93,6 +96,9 @@ impl Forecast {
     /// # Errors
     /// As [`Forecast::knows_floor`].
     pub fn floor_accuracy(&self) -> Result<Accuracy> {
+        if self.is_nonlinear() {
+            return self.knows_floor().map(|()| Accuracy::LeadingOrder);
+        }
         self.stoppable(|| match self.floor_known()? {
             (round, NoiseSource::Chains(rule)) => self.chains_floor_accuracy(&round, rule),
             _ => Ok(Accuracy::Exact),

@@ -344,10 +344,10 @@ impl Forecast {
     /// # Errors
     /// When it is not; gives the reason.
     pub fn knows_leading_order(&self) -> Result<()> {
-        self.leading_order().map(|_| ())
+        if self.is_nonlinear() { self.nonlinear_order().map(|_| ()) } else { self.leading_order().map(|_| ()) }
     }
 
-    /// The floor to leading order in the step size, under Markov samples.
+    /// The floor to leading order in the step size, under Markov samples or of nonlinear operators.
     ///
     /// # Errors
     /// When it is not known.
@@ -356,6 +356,9 @@ impl Forecast {
     }
 
     fn computed_leading_order(&self) -> Result<MeanSquare> {
+        if self.is_nonlinear() {
+            return self.nonlinear_leading_order();
+        }
         self.leading_order().map(|(leading, _)| mean_square(leading.floor()))
     }
 

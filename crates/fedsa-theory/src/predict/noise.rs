@@ -34,8 +34,8 @@ pub(super) enum NoiseSource {
 pub(super) fn rule_of(drift: Drift) -> Result<MarkovRule> {
     match drift {
         Drift::Zero => Ok(MarkovRule::FedLsa),
-        Drift::GlobalMemory { fresh: false } => Ok(MarkovRule::FedHsa),
-        Drift::GlobalMemory { fresh: true } => Err(unknown("the first local step draws a sample of its own")),
+        Drift::GlobalMemory { fresh: 0 } => Ok(MarkovRule::FedHsa),
+        Drift::GlobalMemory { .. } => Err(unknown("the first local step draws a sample of its own")),
         Drift::ControlVariate { talk: None } => Ok(MarkovRule::Scafflsa),
         Drift::ControlVariate { talk: Some(_) } => Err(unknown("talks are random")),
         Drift::NoSteps => Err(no_steps()),
@@ -159,7 +159,7 @@ impl Forecast {
         {
             let parts = if laws.len() == 1 { round.systems.kinds.len() } else { laws.len() };
             GaussMarkov::affordable(parts, round.systems.dim(), &round.setting, self.batch())?;
-            if self.shape.drift != (Drift::GlobalMemory { fresh: true }) {
+            if self.shape.drift != (Drift::GlobalMemory { fresh: 1 }) {
                 rule_of(self.shape.drift)?;
             }
             return Ok(NoiseSource::Additive(laws));

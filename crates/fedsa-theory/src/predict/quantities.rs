@@ -103,7 +103,7 @@ pub const QUANTITIES: &[Quantity] = &[
     Quantity {
         name: "bias2",
         about: "squared distance of the noiseless limit from theta*",
-        known: |of| of.knows_rounds(),
+        known: |of| of.knows_limit(),
         value: Value::Alone(|of| of.bias_sq()),
     },
     Quantity {
@@ -126,7 +126,7 @@ pub const QUANTITIES: &[Quantity] = &[
     },
     Quantity {
         name: "floor_leading_order",
-        about: "the floor to leading order in the step size, under Markov samples",
+        about: "the floor to leading order in the step size, under Markov samples or of nonlinear operators",
         known: |of| of.knows_leading_order(),
         value: Value::LeadingOrder(MeanSquare::mse),
     },
@@ -145,13 +145,13 @@ pub const QUANTITIES: &[Quantity] = &[
     Quantity {
         name: "limit_distance",
         about: "distance of the noiseless limit from theta*",
-        known: |of| of.knows_rounds(),
+        known: |of| of.knows_limit(),
         value: Value::Alone(|of| Ok(of.bias_sq()?.sqrt())),
     },
     Quantity {
         name: "radius",
         about: "spectral radius of a noiseless round",
-        known: |of| of.radius_known().map(|_| ()),
+        known: |of| of.knows_radius(),
         value: Value::Alone(|of| of.radius()),
     },
     Quantity {

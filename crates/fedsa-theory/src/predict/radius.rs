@@ -32,7 +32,7 @@ impl Forecast {
     /// agents, and the iterates equal FedLSA's.
     pub(super) fn drift_of_theta(&self, round: &Round<'_>) -> Drift {
         match self.shape.drift {
-            Drift::ControlVariate { talk: None } | Drift::GlobalMemory { fresh: false }
+            Drift::ControlVariate { talk: None } | Drift::GlobalMemory { fresh: 0 }
                 if round.setting.local_steps == 1 && round.is_plain().is_ok() && round.link.delay.is_none() =>
             {
                 Drift::Zero
@@ -51,7 +51,12 @@ impl Forecast {
         Ok(round)
     }
 
-    /// The spectral radius of the mean of a round.
+    /// Checks that the radius can be computed.
+    pub(super) fn knows_radius(&self) -> Result<()> {
+        if self.is_nonlinear() { self.linearised_rounds()?.knows_radius() } else { self.radius_known().map(|_| ()) }
+    }
+
+    /// The spectral radius of the mean of a round; of nonlinear operators at their root.
     ///
     /// # Errors
     /// When a round is not a known linear map, or the map is too large.
@@ -68,6 +73,9 @@ impl Forecast {
     }
 
     pub(super) fn radius_and_work(&self, most: f64) -> Result<(f64, f64)> {
+        if self.is_nonlinear() {
+            return self.linearised_rounds()?.radius_and_work(most);
+        }
         let round = self.radius_known()?;
         let Round { systems, setting, link, .. } = round;
         let phases = self.phases_work(&round);
@@ -124,6 +132,12 @@ impl Forecast {
     /// [`Forecast::outlook`] with a radius of the mean square that may be known already.
     pub(super) fn outlook_with(&self, mean_square: impl FnOnce() -> Result<f64>) -> Outlook {
         let radius = self.radius();
+        if self.is_nonlinear() {
+            // Rounds that leave the root need not diverge.
+            let leaves = || unknown("the root is not stable under rounds with these settings, and where they lead is not known");
+            let radius = radius.and_then(|rho| if rho < 1.0 { Ok(rho) } else { Err(leaves()) });
+            return Outlook { mean_square: radius.is_ok().then(|| Err(unknown("the mean square of nonlinear operators"))), radius };
+        }
         let noisy = self.linear().is_ok_and(|round| self.is_noisy(&round));
         let converges = radius.as_ref().is_ok_and(|rho| RadiusStability::of(*rho) == RadiusStability::Stable);
         let mean_square = (noisy && converges).then(mean_square);

@@ -134,6 +134,14 @@ impl Forecast {
         Ok(Round { systems, setting, link, few })
     }
 
+    /// Checks that the limit of rounds without noise is known.
+    ///
+    /// # Errors
+    /// When it is not; gives the reason.
+    pub(super) fn knows_limit(&self) -> Result<()> {
+        if self.is_nonlinear() { self.linearised()?.knows_rounds() } else { self.knows_rounds() }
+    }
+
     /// Checks that a noiseless round is a known linear map.
     ///
     /// # Errors
@@ -210,7 +218,10 @@ impl Forecast {
     /// # Errors
     /// When it is not known.
     pub fn bias_sq(&self) -> Result<f64> {
-        self.stoppable(|| Ok(linalg::norm_sq(&self.bias(&self.linear()?)?)))
+        self.stoppable(|| {
+            let bias = if self.is_nonlinear() { self.nonlinear_bias() } else { self.bias(&self.linear()?) };
+            Ok(linalg::norm_sq(&bias?))
+        })
     }
 }
 

@@ -127,13 +127,13 @@ impl Forecast {
                 let bound = random_talk::theorem_5_1(&constants, round.setting.step_size, p, start, steps)?;
                 all.push(Statement::of_bound(bound, self.independent(&round), None));
             }
-            Drift::GlobalMemory { fresh: false } => {
+            Drift::GlobalMemory { fresh: 0 } => {
                 let constants = FedHsaConstants::new(round.systems, self.field.facts())?;
                 let shape = fedhsa::theorem_2(&constants, &round.setting, effective_agents(round.systems), tau)?;
                 let exact = self.floor_work().is_ok_and(|work| work <= MAX_WORK).then(|| self.floor().ok()).flatten();
                 all.push(Statement::of_shape(shape, vec![self.clear(&round), self.last()], exact.map(|floor| floor.mse())));
             }
-            Drift::GlobalMemory { fresh: true } | Drift::NoSteps => {}
+            Drift::GlobalMemory { .. } | Drift::NoSteps => {}
         }
         Ok(all)
     }

@@ -452,7 +452,7 @@ pub fn check_units(uplink: &Uplink, field: &dyn Field) -> Result<()> {
 /// Checks that the problem has what the method needs.
 ///
 /// # Errors
-/// When the method needs an objective or linear operators, and the problem has none.
+/// When the method needs an objective, convex losses, linear operators or systems of a policy, and the problem has none.
 pub fn check_needs(settings: &dyn MethodSettings, field: &dyn Field) -> Result<()> {
     check_dimension(settings, field.dim())?;
     let facts = field.facts();
@@ -464,9 +464,17 @@ pub fn check_needs(settings: &dyn MethodSettings, field: &dyn Field) -> Result<(
             let what = "the method needs losses, gradients and Hessians, and the problem's operators are not known to be gradients";
             Err(Error::new("kind", what, "a problem with an objective, such as linear systems with symmetric A_c"))
         }
+        Needs::Objective if facts.objective().is_some_and(|objective| !objective.is_convex()) => {
+            let what = "the method needs convex losses, and those of the problem are not: its steps may lead to saddles";
+            Err(Error::new("kind", what, "a problem with convex losses, or a method that needs samples only"))
+        }
         Needs::LinearOperators if facts.linear_operators().is_none() => {
             let what = "the method solves a linear system, and the problem's operators are not known to be linear";
             Err(Error::new("kind", what, "a linear problem, or a method that needs samples only"))
+        }
+        Needs::PolicySystems if facts.policy_systems().is_none() => {
+            let what = "the method improves a policy, and the operators of the problem are not known to be linear for a fixed policy";
+            Err(Error::new("kind", what, "improvement or sarsa as the problem, or a method that needs samples only"))
         }
         _ => Ok(()),
     }

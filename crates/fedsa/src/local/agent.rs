@@ -13,7 +13,8 @@ use crate::linalg::with_square;
 use crate::message::{Body, Message, Part};
 use crate::problem::calls::Calls;
 use crate::problem::objective::{ActiveComponents, HessianProducts};
-use crate::problem::{Facts, LinearOperators, Objective};
+use crate::problem::systems::System;
+use crate::problem::{Facts, LinearOperators, Objective, PolicySystems};
 use crate::random::{Key, Purpose, Stream};
 use crate::triangle::Support;
 
@@ -50,12 +51,13 @@ pub type MakeAgent = Box<dyn Fn(usize) -> Box<dyn Agent> + Send + Sync>;
 pub struct AgentFacts<'a> {
     objective: Option<&'a dyn Objective>,
     linear_operators: Option<&'a dyn LinearOperators>,
+    policy_systems: Option<&'a dyn PolicySystems>,
 }
 
 impl<'a> AgentFacts<'a> {
     /// From a problem's facts.
     pub fn of(facts: &'a dyn Facts) -> Self {
-        Self { objective: facts.objective(), linear_operators: facts.linear_operators() }
+        Self { objective: facts.objective(), linear_operators: facts.linear_operators(), policy_systems: facts.policy_systems() }
     }
 }
 
@@ -131,6 +133,44 @@ impl<'a> LocalContext<'a> {
             value.push(b);
         }
         Body::shorter(d * (d + 1), index, value)
+    }
+
+    /// The systems under the policy of theta.
+    ///
+    /// # Panics
+    /// As for the objective.
+    fn policy_systems(&self) -> &'a dyn PolicySystems {
+        self.known.policy_systems.expect("a problem with the systems of a policy")
+    }
+
+    /// `A_c(theta)` row by row, then `b_c(theta)`, under the policy of theta: d (d + 1) numbers, sparse if that is shorter.
+    pub fn policy_system(&self, theta: &[f64]) -> Body {
+        self.count(|calls| calls.hessians += 1);
+        of_system(&self.policy_systems().system(self.place, theta))
+    }
+
+    /// The same under the policy that logged the agent's data, or under that of theta if there is none.
+    pub fn behaviour_system(&self, theta: &[f64]) -> Body {
+        self.count(|calls| calls.hessians += 1);
+        let known = self.policy_systems();
+        of_system(&known.behaviour(self.place).unwrap_or_else(|| known.system(self.place, theta)))
+    }
+
+    /// `gbar_c(theta)` of systems under the policy of theta, d numbers.
+    pub fn policy_operator(&self, theta: &[f64]) -> Vec<f64> {
+        self.count(|calls| calls.operators += 1);
+        let mut out = vec![0.0; theta.len()];
+        self.policy_systems().operator(self.place, theta, &mut out);
+        out
+    }
+
+    /// The lower triangle of the agent's Gram matrix under the law of theta, row by row: d (d + 1) / 2 numbers, sparse if that is shorter.
+    pub fn policy_gram(&self, theta: &[f64]) -> Body {
+        self.count(|calls| calls.hessians += 1);
+        let gram = self.policy_systems().gram(self.place, theta);
+        // Columns of the upper triangle are rows of the lower triangle.
+        let lower = (0..theta.len()).flat_map(|i| &gram.col_as_slice(i)[..=i]).copied();
+        other_than_zero(theta.len() * (theta.len() + 1) / 2, lower)
     }
 
     /// The loss `f_c(theta)`; theta has d components.
@@ -271,6 +311,19 @@ impl<'a> LocalContext<'a> {
         add(&mut calls);
         self.calls.set(calls);
     }
+}
+
+/// A system row by row: A, then b; sparse if that is shorter.
+fn of_system(System { a, b }: &System) -> Body {
+    let d = b.len();
+    let rows = (0..d).flat_map(|i| (0..d).map(move |j| a[(i, j)]));
+    other_than_zero(d * (d + 1), rows.chain(b.iter().copied()))
+}
+
+/// These `len` numbers, or those other than zero with their indices if that is shorter.
+fn other_than_zero(len: usize, numbers: impl Iterator<Item = f64>) -> Body {
+    let (index, value) = numbers.enumerate().filter(|(_, x)| *x != 0.0).map(|(i, x)| (i as u32, x)).unzip();
+    Body::shorter(len, index, value)
 }
 
 #[cfg(test)]

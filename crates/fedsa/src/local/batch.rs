@@ -264,6 +264,17 @@ impl<'a> AgentBatch<'a> {
         }
     }
 
+    /// Sets `theta_{c,0}` in every lane to vector `j` of the agents' memory, which all agents have in common, and keeps the drifts.
+    #[inline]
+    pub fn place_kept(&mut self, j: usize) {
+        for b in 0..self.blocks.len() {
+            let kept = self.kept(b * LANES).start;
+            let Lanes { theta: iterates, start, width, len, .. } = &mut self.blocks[b];
+            let vector = &flat(&self.memory[kept + j * *width..][..*width])[..self.d];
+            rows::place(vector, start, &mut iterates[..*len * *width]);
+        }
+    }
+
     /// Sets the drift of every lane to vector `j` of its agent's memory.
     #[inline]
     pub fn drift_by(&mut self, j: usize) {

@@ -8,6 +8,7 @@ use super::objective::Objective;
 use super::root::Root;
 use crate::privacy::unit::ClippedUnits;
 use crate::problem::linear_operators::LinearOperators;
+use crate::problem::policy_systems::PolicySystems;
 use crate::problem::projected::ProjectedBellman;
 use crate::problem::systems::{Moments, Systems};
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,14 @@ pub trait Facts: Send + Sync {
             _ => self.systems().map(|systems| systems as &dyn LinearOperators),
         }
     }
+    /// The systems under the policy of theta, if theta determines a policy and every `gbar_c` is affine for a fixed policy. Derived from
+    /// symmetric linear systems, which have no policy.
+    fn policy_systems(&self) -> Option<&dyn PolicySystems> {
+        match self.base() {
+            Some(base) if same(self.systems(), base.systems()) => base.policy_systems(),
+            _ => self.systems().filter(|systems| systems.is_symmetric()).map(|systems| systems as &dyn PolicySystems),
+        }
+    }
     /// The losses, if every `gbar_c` is minus a gradient.
     fn objective(&self) -> Option<&dyn Objective> {
         match self.base() {
@@ -84,6 +93,17 @@ pub trait Facts: Send + Sync {
     /// The law of one sample of a kind of agents, if a sample has finitely many values.
     fn law(&self, kind: usize) -> Option<FiniteLaw<'_>> {
         self.base()?.law(kind)
+    }
+    /// The law of one sample of agent c at theta, d components, if it depends on theta and has finitely many values.
+    fn law_at(&self, _c: usize, _theta: &[f64]) -> Option<FiniteLaw<'_>> {
+        None
+    }
+    /// The kind of each agent, N numbers, if agents of one kind have the same operators and laws of samples. Derived from linear systems.
+    fn kind_of(&self) -> Option<Vec<u32>> {
+        match (self.systems(), self.base()) {
+            (own, Some(base)) if same(own, base.systems()) => base.kind_of(),
+            (own, _) => own.map(|systems| systems.kind_of.clone()),
+        }
     }
     /// Second moments of one sample `(A(z), b(z))` of a kind of agents under its stationary law, for linear operators.
     fn moments(&self, kind: usize) -> Option<Moments> {

@@ -11,6 +11,7 @@ pub mod law;
 pub mod linear_operators;
 pub mod newton;
 pub mod objective;
+pub mod policy_systems;
 pub mod projected;
 pub mod root;
 mod sampled;
@@ -36,6 +37,7 @@ pub use batched::{BatchCall, BatchOperators, Batched};
 pub use facts::Facts;
 pub use linear_operators::LinearOperators;
 pub use objective::Objective;
+pub use policy_systems::PolicySystems;
 pub use sampled::{Sampled, field};
 
 /// A problem's own kernel: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane of these blocks.

@@ -46,6 +46,10 @@ pub trait Objective: Send + Sync {
         self.gradient(c, theta, gradient);
         dense_hessian(self, c, theta, hessian);
     }
+    /// Whether the mean loss is convex, so that its stationary point is its minimum. Methods with Hessians or line searches refuse others.
+    fn is_convex(&self) -> bool {
+        true
+    }
     /// Whether these are the losses of the problem's linear systems ([`Systems`]), so that the mean loss is the mean system's loss.
     fn is_of_systems(&self) -> bool {
         false

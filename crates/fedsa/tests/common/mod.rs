@@ -20,6 +20,7 @@ use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::secure::Secret;
 use fedsa::uplink::Uplink;
+use fedsa_problems::control::policy_gradient::PolicyGradient;
 use fedsa_problems::control::sarsa::Sarsa;
 use fedsa_problems::features::FeatureSpec;
 use fedsa_problems::linear::affine::LinearSystems;
@@ -110,6 +111,10 @@ pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
         ("newton", r#"{"halvings": 3, "decrease": 0.2}"#),
         ("lstd", "{}"),
         ("lstd", r#"{"participants": 2}"#),
+        ("lspi", "{}"),
+        ("lspi", r#"{"first": "start", "global_step_size": 0.5}"#),
+        ("fitted-q", "{}"),
+        ("fitted-q", r#"{"first": "start", "global_step_size": 0.5}"#),
         ("gmres", "{}"),
         ("gmres", r#"{"restart": 2}"#),
         ("shed", "{}"),
@@ -294,6 +299,15 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> 
         ("sarsa", Box::new(Sarsa::default().with_agents(agents).with_states(5))),
     ];
     others.into_iter().chain(of_families).collect()
+}
+
+/// [`problems`], and those that refuse trajectories unless `law` is that of trajectories.
+pub fn problems_under(law: Law, agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
+    let mut all = problems(agents);
+    if law != Law::Markov {
+        all.push(("policy-gradient", Box::new(PolicyGradient::default().with_agents(agents).with_states(5).with_length(6))));
+    }
+    all
 }
 
 /// A run of a method on a field over a link.

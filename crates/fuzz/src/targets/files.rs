@@ -350,6 +350,12 @@ fn weights_corpora() -> Vec<Corpus> {
 fn read_weights(data: &[u8]) -> Verdict {
     let weights = match weights::from_json(data) {
         Ok(FittedModel::Value(weights)) => weights,
+        Ok(FittedModel::Policy(policy)) => {
+            let row = vec![0.25; policy.inputs().len()];
+            let (values, law) = (policy.values(&row), policy.probabilities(&row, 0.5));
+            assert_eq!((values.len(), law.len()), (policy.actions().len(), policy.actions().len()));
+            return Verdict::Accepted;
+        }
         Ok(FittedModel::Linear(model)) => {
             assert_eq!(LinearModel::from_json(&model.to_json()).expect("what was just written"), model);
             assert!(model.predictions(&[0.25]).iter().all(|(name, _)| !name.is_empty()));

@@ -139,7 +139,11 @@ fn without_rounds(method: &MethodTheory, plan: &Plan, why: &str) -> Vec<(&'stati
         _ if plan.forecast(method.cell).shape().drift == Drift::NoSteps => {
             lines.push(("floor", "not known: the method makes no local steps".into()))
         }
+        _ if method.floor.is_ok() => lines.push(("floor", floor(method))),
         _ => lines.push(("floor", why.to_string())),
+    }
+    if let Ok(radius) = &method.outlook.radius {
+        lines.push(("a round", format!("multiplies small errors by {}", numbers::radius(*radius))));
     }
     if let Ok(cost) = &method.cost {
         lines.push(("a round", amounts(cost, 1.0)));
@@ -271,8 +275,7 @@ fn cells(method: &MethodTheory, has_target: bool) -> Vec<String> {
     let nothing = || "-".to_string();
     let floor = match (&method.refused, &method.rounds, &method.limits, &method.floor) {
         (Some(_), ..) => "refused".to_string(),
-        (_, Err(_), ..) => "not known".into(),
-        (_, _, Ok(limits), _) if limits.floor <= method.bias_rounding => "none".into(),
+        (_, Ok(()), Ok(limits), _) if limits.floor <= method.bias_rounding => "none".into(),
         (_, _, _, Ok(floor)) => {
             let mark = if floor.accuracy == Accuracy::Exact { "" } else { "~" };
             format!("{mark}{}", number(floor.value.mse()))
@@ -331,7 +334,7 @@ fn reasons(report: &TheoryReport) -> Vec<String> {
         }
     }
     if report.methods.iter().any(|method| method.floor.as_ref().is_ok_and(|floor| floor.accuracy != Accuracy::Exact)) {
-        all.push(("~: a closure, whose error is about eps^2 (--full)".into(), Vec::new()));
+        all.push(("~: a closure, or the leading order in the step size (--full)".into(), Vec::new()));
     }
     let line = |(why, mut labels): (String, Vec<&str>)| {
         labels.dedup();

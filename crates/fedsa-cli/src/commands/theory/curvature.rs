@@ -17,6 +17,14 @@ pub fn rates(page: &mut Page, plan: &Plan, known: &MethodTheory) {
             page.paragraph("Known: the server solves the sum of all agents' systems, so that the first round ends at theta* to rounding, over a clear link.");
             return;
         }
+        "lspi" => {
+            page.paragraph("Known: a round solves the sum of the systems under the policy of theta. Policy iteration settles, or goes round in a cycle.");
+            return;
+        }
+        "fitted-q" => {
+            page.paragraph("Known: close to theta*, a round multiplies errors by gamma G^-1 C under the policy of theta*.");
+            return;
+        }
         "gmres" => {
             let d = field.dim();
             page.paragraph(&format!(

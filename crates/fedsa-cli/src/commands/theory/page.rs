@@ -239,7 +239,13 @@ fn method(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &MethodThe
         return;
     }
     if let Err(why) = &known.rounds {
-        unknown(page, plan, known, &why.text);
+        if known.floor.is_ok() || known.outlook.radius.is_ok() {
+            page.paragraph("The operators are not linear: the radius of a round is that at theta*, and floors are of leading order.");
+            floor_alone(page, predictor, known, &of, &why.text);
+            speed(page, known);
+        } else {
+            unknown(page, plan, known, &why.text);
+        }
         return;
     }
     if known.outlook.is_unstable() {

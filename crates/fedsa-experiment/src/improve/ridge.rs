@@ -1,0 +1,80 @@
+//! The choice of the ridge: the one whose policy has the largest value on held-out episodes.
+//!
+//! A ridge that looks harmless can spoil a policy without a sign of it: the iteration settles, and all pairs are covered. Values on held-out
+//! episodes tell most bad ridges from good ones. The value of the chosen policy is a little too good, because it is the largest of some.
+
+use fedsa::cancel::Cancel;
+use fedsa::error::Result;
+use fedsa_evaluate::policy_value::ValueEstimate;
+use fedsa_problems::control::improvement::{Improving, PolicyEnding};
+
+use super::ImproveData;
+
+/// The ridges that are tried, times the mean square of a feature.
+const SHARES: [f64; 7] = [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7];
+/// The share without held-out episodes.
+const FALLBACK: f64 = 1e-4;
+/// The most solves for one ridge.
+const SOLVES: usize = 50;
+
+/// The ridges that were tried.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RidgeChoice {
+    /// The chosen ridge.
+    pub chosen: f64,
+    /// All of them, from the largest.
+    pub tried: Vec<TriedRidge>,
+}
+
+/// A ridge with the policy that it leads to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct TriedRidge {
+    /// The ridge.
+    pub ridge: f64,
+    /// Its degrees of freedom.
+    pub degrees: f64,
+    /// How policy iteration ended.
+    pub ending: PolicyEnding,
+    /// The value of the policy on held-out episodes; `None` if it is not known.
+    pub value: Option<ValueEstimate>,
+}
+
+impl RidgeChoice {
+    /// Tries all ridges; why there is no choice, if there is none.
+    ///
+    /// # Errors
+    /// When cancelled.
+    pub(super) fn new(improving: &mut Improving, data: &ImproveData, cancel: &Cancel) -> Result<std::result::Result<Self, &'static str>> {
+        if data.logs.held.iter().all(|log| log.is_empty()) {
+            return Ok(Err("there are no held-out episodes to choose by"));
+        }
+        let scale = improving.mean_square();
+        let mut tried = Vec::new();
+        for ridge in SHARES.map(|share| share * scale) {
+            cancel.check()?;
+            improving.set_ridge(ridge);
+            let end = improving.policy_end(None, SOLVES, cancel);
+            let theta = &end.policies[end.policies.len() - 1];
+            let value = data.value(theta)?.filter(|value| value.new.all.estimate.is_finite());
+            // A fitted value beyond what rewards allow says that the policy is good, and not how good.
+            let rank = value.as_ref().filter(|_| end.ending != PolicyEnding::Diverged).map(|value| {
+                let (least, most) = value.possible;
+                (end.ending == PolicyEnding::Settled, value.new.all.estimate.max(least).min(most))
+            });
+            let (degrees, ending) = (improving.degrees_of_freedom()?, end.ending);
+            tried.push((rank, TriedRidge { ridge, degrees, ending, value: value.map(|value| value.new.all) }));
+        }
+        // Policies at which the iteration settles before others; the first of equal values, which has most ridge.
+        let best = tried.iter().filter_map(|(rank, _)| *rank).max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let chosen = best.and_then(|best| tried.iter().find(|(rank, _)| *rank == Some(best))).map(|(_, tried)| tried.ridge);
+        let tried = tried.into_iter().map(|(_, tried)| tried).collect();
+        Ok(chosen.map(|chosen| Self { chosen, tried }).ok_or("no ridge leads to a policy whose value is known"))
+    }
+}
+
+/// The ridge without a choice.
+pub(super) fn fallback(improving: &Improving) -> f64 {
+    FALLBACK * improving.mean_square()
+}

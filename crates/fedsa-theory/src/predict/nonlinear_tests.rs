@@ -1,0 +1,129 @@
+//! Numbers of S1 were computed apart from this code, with NumPy.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::Accuracy;
+use fedsa::error::Error;
+use fedsa::kernel::Isa;
+use fedsa::method::MethodSettings as _;
+use fedsa::problem::Field;
+use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::sampling::Sampling;
+use fedsa_methods::fedhsa::FedHsa;
+use fedsa_methods::fedlsa::FedLsa;
+use fedsa_methods::scafflsa::Scafflsa;
+use fedsa_problems::control::sarsa::{ImproveEvery, NextAction, Sarsa};
+use fedsa_problems::logs::log_form::LogForm;
+use fedsa_problems::logs::source::LogSource;
+use fedsa_problems::{Files, ProblemSettings as _};
+
+/// Three states and two actions; two environments.
+struct S1;
+
+impl Files for S1 {
+    fn arrays(&self, _: &str) -> Result<Arrays> {
+        let (mut p, mut r) = (Vec::new(), Vec::new());
+        for (c, s, a) in (0..2usize).flat_map(|c| (0..3usize).flat_map(move |s| (0..2usize).map(move |a| (c, s, a)))) {
+            let row: Vec<f64> = (0..3).map(|t| (1 + (2 * s + 3 * a + 4 * t + c * (s + 2 * t)) % 5) as f64).collect();
+            let sum: f64 = row.iter().sum();
+            p.extend(row.iter().map(|p| p / sum));
+            r.push(((s + 2 * a + 2 * c) % 3) as f64 - (a * c) as f64 / 2.0);
+        }
+        let mut arrays = Arrays::new();
+        arrays.insert("P", Array::new(vec![2, 3, 2, 3], p)?);
+        arrays.insert("R", Array::new(vec![2, 3, 2], r)?);
+        arrays.insert("gamma", Array::scalar(0.8));
+        Ok(arrays)
+    }
+    fn logs(&self, _: &[String], _: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
+        Err(Error::new("", "no logs", ""))
+    }
+}
+
+fn s1(agents: usize, law: Law, next_action: NextAction, improve_every: ImproveEvery) -> Arc<dyn Field> {
+    let settings = Sarsa::default().with_path("s1".to_string()).with_agents(agents).with_temperature(0.5).with_exploration(0.1);
+    let settings = settings.with_next_action(next_action).with_improve_every(improve_every);
+    settings.field(&S1, Sampling::default().with_kind(law), Isa::best()).unwrap()
+}
+
+fn is_near(found: f64, expected: f64, relative: f64) {
+    assert!((found - expected).abs() <= relative * expected.abs(), "{found} {expected}");
+}
+
+#[test]
+fn radii_at_the_root_are_those_of_numpy() {
+    let field = s1(2, Law::Mean, NextAction::Carry, ImproveEvery::Step);
+    let radius = |shape| Forecast::new(&field, shape).radius().unwrap();
+    is_near(radius(FedLsa::new(0.5, 10).shape()), 0.835391415, 1e-8);
+    is_near(radius(Scafflsa::new(0.5, 10).shape()), 0.827335779, 1e-8);
+    is_near(radius(FedHsa::new(0.5, 10).shape()), 0.828728566, 1e-8);
+}
+
+#[test]
+fn limits_without_noise_are_those_of_numpy() {
+    let field = s1(2, Law::Mean, NextAction::Carry, ImproveEvery::Step);
+    let of = |shape| Forecast::new(&field, shape);
+    is_near(of(FedLsa::new(0.1, 10).shape()).bias_sq().unwrap().sqrt(), 0.573510883216, 1e-10);
+    assert_eq!(of(Scafflsa::new(0.1, 10).shape()).bias_sq().unwrap(), 0.0);
+    // The floor without noise is the bias.
+    let floor = of(FedLsa::new(0.1, 10).shape()).predicted_floor().unwrap();
+    assert_eq!((floor.accuracy, floor.value.noise), (Accuracy::LeadingOrder, 0.0));
+    is_near(floor.value.mse().sqrt(), 0.573510883216, 1e-10);
+}
+
+/// A policy that follows theta in local steps multiplies the drift, which the exact limit shows too.
+#[test]
+fn the_drift_is_that_of_the_policy_in_local_steps() {
+    for (improve_every, first, tolerance) in [(ImproveEvery::Step, 2.92, 0.005), (ImproveEvery::Round, 0.0004, 0.00006)] {
+        let field = s1(2, Law::Mean, NextAction::Carry, improve_every);
+        let of = Forecast::new(&field, FedLsa::new(1e-3, 10).shape());
+        let order = of.nonlinear_order().unwrap().0;
+        assert!((order.drift[0] - first).abs() < tolerance, "{:?}", order.drift);
+        let exact: Vec<f64> = of.nonlinear_bias().unwrap().iter().map(|x| x / 1e-3).collect();
+        let scale = linalg::norm(&order.drift);
+        assert!(linalg::distance_sq(&exact, &order.drift).sqrt() < 0.01 * scale, "{exact:?} {:?}", order.drift);
+    }
+}
+
+#[test]
+fn the_noise_to_leading_order_is_that_of_numpy() {
+    for (law, next_action, first) in [
+        (Law::Iid, NextAction::Carry, None),
+        (Law::Markov, NextAction::Carry, Some(-0.473243974)),
+        (Law::Markov, NextAction::Redraw, Some(-0.082913811)),
+    ] {
+        let field = s1(1, law, next_action, ImproveEvery::Step);
+        let order = Forecast::new(&field, FedLsa::new(0.02, 1).shape()).nonlinear_order().unwrap().0;
+        if next_action == NextAction::Carry {
+            is_near((0..6).map(|i| order.v1[(i, i)]).sum(), 1.55299118955, 1e-9);
+        }
+        if let Some(first) = first {
+            is_near(order.noise[0], first, 1e-6);
+        }
+    }
+}
+
+#[test]
+fn floors_to_leading_order_are_those_of_numpy() {
+    let floor = |agents, shape| {
+        let field = s1(agents, Law::Markov, NextAction::Carry, ImproveEvery::Step);
+        Forecast::new(&field, shape).leading_order_floor().unwrap().mse()
+    };
+    is_near(floor(1, FedLsa::new(0.02, 1).shape()), 0.03142, 2e-4);
+    is_near(floor(2, FedLsa::new(0.02, 5).shape()), 0.03280, 2e-4);
+}
+
+/// With one local step the policy of the round is that of the step.
+#[test]
+fn with_one_step_a_policy_that_is_kept_in_the_round_changes_nothing() {
+    for agents in [1, 2] {
+        let floor = |improve_every| {
+            let field = s1(agents, Law::Markov, NextAction::Carry, improve_every);
+            Forecast::new(&field, FedLsa::new(0.02, 1).shape()).leading_order_floor().unwrap()
+        };
+        let (step, round) = (floor(ImproveEvery::Step), floor(ImproveEvery::Round));
+        is_near(round.noise, step.noise, 1e-9);
+        assert!(linalg::distance_sq(&round.bias, &step.bias) < 1e-16 * linalg::norm_sq(&step.bias), "{round:?} {step:?}");
+    }
+}

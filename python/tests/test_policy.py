@@ -1,0 +1,172 @@
+"""Policies from logs with actions."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedsa
+import fedsa.gym
+from fedsa.errors import InputError, NotAvailable
+
+
+
+def program(*arguments: Any) -> str:
+    return subprocess.run([sys.executable, "-m", "fedsa", *map(str, arguments)], check=True, capture_output=True, text=True).stdout
+
+
+def l1(c: int) -> dict[str, Any]:
+    """Eight transitions of one agent, on the line from 0 to 1."""
+    states, actions, next_states, rewards = [], [], [], []
+    s = 0.2 + 0.3 * c
+    for i in range(8):
+        a = (i * (i + 1) // 2 + c) % 2
+        following = min(1.0, max(0.0, s + (2 * a - 1) / 4 + c / 20 - (i % 3) / 20))
+        states.append(s)
+        actions.append(a)
+        next_states.append(following)
+        rewards.append(1 - abs(following - 0.6) - a / 10)
+        s = following
+    ends = np.arange(8) == 7
+    return {
+        "states": np.array(states)[:, None],
+        "next_states": np.array(next_states)[:, None],
+        "rewards": np.array(rewards),
+        "terminated": ends & (c == 0),
+        "truncated": ends & (c == 1),
+        "episode": np.zeros(8, dtype=int),
+        "action": np.array(actions),
+    }
+
+
+L1 = {"actions": ["left", "right"], "gamma": 0.9, "features": "polynomial:1", "ranges": {"s_0": (0.0, 1.0)}, "holdout": 0.0}
+
+
+# Computed apart from this code.
+@pytest.mark.parametrize("method", ["lspi", "fqi"])
+def test_weights_are_those_of_numpy(method: Any) -> None:
+    with pytest.warns(fedsa.FedsaWarning, match="nothing says whether"):
+        found = fedsa.PolicyImprovement(**L1, ridge=0.05, method=method).fit([l1(0), l1(1)])
+    # Features 1 and s of length 1 in all are scaled by a square root of 2, and so is the ridge, twice.
+    expected = [[1.99314957911, 1.0951731905], [2.70594400708, 0.744398378907]]
+    assert found.q_.weights_ == pytest.approx(np.array(expected) * np.sqrt(2), abs=1e-8)
+    assert found.ending_ == "settled"
+    with pytest.raises(NotAvailable):
+        found.value()
+
+
+def test_a_cycle_is_an_outcome() -> None:
+    with pytest.warns(fedsa.FedsaWarning, match="cycle of 2"):
+        found = fedsa.PolicyImprovement(**L1, ridge=0.0005).fit([l1(0), l1(1)])
+    assert found.ending_ == "cycle"
+
+
+def walks(step: float, seed: int, episodes: int = 60, with_behaviour: bool = True) -> dict[str, Any]:
+    """Random walks from 0.5 on the line; the right end pays 1 and ends the episode."""
+    rng, rows = np.random.default_rng(seed), []
+    for episode in range(episodes):
+        x = 0.5
+        for t in range(40):
+            action = int(rng.random() < 0.5)
+            new = min(max(x + (step if action else -step), 0.0), 1.0)
+            rows.append((x, new, float(new == 1.0), new == 1.0, t == 39 and new < 1.0, episode, action, 0.5))
+            x = new
+            if x == 1.0:
+                break
+    names = ["states", "next_states", "rewards", "terminated", "truncated", "episode", "action", "behaviour"]
+    return {name: np.array(column) for name, column in zip(names, zip(*rows)) if with_behaviour or name != "behaviour"}
+
+
+def test_a_better_policy_is_found_and_judged_on_other_episodes() -> None:
+    found = fedsa.PolicyImprovement(actions=["left", "right"], gamma=0.9, features="fourier:3")
+    found.fit({"slow": walks(0.1, 0), "fast": walks(0.2, 1)})
+    value = found.value()
+    # From 0.5 the right end is 5 or 3 steps away.
+    truth = (0.9**4 + 0.9**2) / 2
+    assert not value.may_be_worse and value.difference.low > 0.0
+    assert abs(value.new.mean - truth) < 4 * value.new.se + 0.05, (value, truth)
+    assert found.act([[0.3], [0.9]]).tolist() == [1, 1]
+    assert found.probabilities([[0.3]], soften=0.5) == pytest.approx(np.array([[0.25, 0.75]]))
+    draws = found.act(np.full((4000, 1), 0.3), soften=0.5, rng=1)
+    assert abs(draws.mean() - 0.75) < 4 * np.sqrt(0.75 * 0.25 / 4000)
+    assert set(value.new_by_agent) == {"slow", "fast"} and "all agents" in str(found.summary())
+    assert found.bits_ < 8e6
+
+
+def test_policies_are_kept(tmp_path: Path) -> None:
+    found = fedsa.PolicyImprovement(actions=["left", "right"], gamma=0.9, features="fourier:2", ridge=1e-4).fit([walks(0.2, 3)])
+    states = np.linspace(0, 1, 7)[:, None]
+    found.save(tmp_path / "kept")
+    again = fedsa.ActionValueFunction.load(tmp_path / "kept")
+    for q in (again, pickle.loads(pickle.dumps(found.q_))):
+        assert (q.q(states) == found.q_.q(states)).all() and (q.greedy(states) == found.q_.greedy(states)).all()
+    with pytest.raises(InputError, match="a policy"):
+        fedsa.ValueFunction.load(tmp_path / "kept" / "policy.json")
+
+
+def test_the_program_and_python_give_the_same_policy(tmp_path: Path) -> None:
+    files = []
+    for c, step in enumerate((0.1, 0.2)):
+        log = walks(step, c)
+        rows = np.column_stack([log[name].astype(float) for name in log])
+        header = "s_0,next_0,reward,done,truncated,episode,action,behaviour"
+        np.savetxt(tmp_path / f"agent_{c}.csv", rows, delimiter=",", header=header, comments="")
+        files.append(str(tmp_path / f"agent_{c}.csv"))
+    out = tmp_path / "out"
+    program("improve", *files, "--actions", "left,right", "--gamma", "0.9", "--features", "fourier:3", "--out", out, "-q")
+    of_program = json.loads((out / "policy.json").read_text())
+    found = fedsa.PolicyImprovement(actions=["left", "right"], gamma=0.9, features="fourier:3").fit(files)
+    assert found.q_.weights_.ravel().tolist() == of_program["theta"]
+    assert of_program["value"] == found._data["value"]
+    applied = program("predict", out, files[0], "--out", tmp_path / "actions.csv")
+    header, first, *_ = (tmp_path / "actions.csv").read_text().splitlines()
+    assert {"q_left", "q_right", "policy"} <= set(header.split(",")) and first.endswith("right"), applied
+
+
+def test_wrong_actions_are_refused() -> None:
+    log = walks(0.2, 0)
+    with pytest.raises(InputError, match="action"):
+        fedsa.PolicyImprovement(actions=["only"]).fit([log])
+    with pytest.raises(InputError, match="2 is none of the 2 actions"):
+        fedsa.PolicyImprovement(actions=["a", "b"]).fit([{**log, "action": log["action"] * 2}])
+    with pytest.raises(InputError, match="action"):
+        fedsa.PolicyImprovement(actions=["a", "b"]).fit([{name: column for name, column in log.items() if name != "action"}])
+
+
+class Walk:
+    """The walk as an environment."""
+
+    def __init__(self, step: float) -> None:
+        self.size = step
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[list[float], dict[str, Any]]:
+        self.x = 0.5
+        return [self.x], {}
+
+    def step(self, action: int) -> tuple[list[float], float, bool, bool, dict[str, Any]]:
+        self.x = min(max(self.x + (self.size if action else -self.size), 0.0), 1.0)
+        return [self.x], -1.0, self.x == 1.0, False, {}
+
+
+def test_the_loop_improves_in_environments() -> None:
+    rng = np.random.default_rng(0)
+    loop = fedsa.gym.improve(
+        {"slow": Walk(0.125), "fast": Walk(0.25)},
+        actions=["left", "right"],
+        first=lambda _: int(rng.random() < 0.5),
+        iterations=2,
+        episodes=20,
+        max_steps=60,
+        gamma=0.95,
+        features="fourier:2",
+    )
+    first, last = loop.returns[0], loop.returns[-1]
+    assert last["slow"].mean() == -4.0 and last["fast"].mean() == -2.0, last
+    assert first["slow"].mean() < -10.0 and len(loop.summary().rows) == 3 and loop.bits > 0
