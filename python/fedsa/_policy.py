@@ -53,7 +53,9 @@ class ActionValueFunction:
         self._model = _fedsa.ActionModel(text)
         self.actions_: list[str] = self._model.actions()
         self.columns_: list[str] = self._model.inputs()
-        self.weights_: NDArray[np.float64] = np.array(json.loads(text)["theta"], dtype=np.float64).reshape(len(self.actions_), -1)
+        data = json.loads(text)
+        self._file_columns: dict[str, str] = data.get("file_columns") or {}
+        self.weights_: NDArray[np.float64] = np.array(data["theta"], dtype=np.float64).reshape(len(self.actions_), -1)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"text": self._text}
@@ -62,8 +64,7 @@ class ActionValueFunction:
         ActionValueFunction.__init__(self, state["text"])
 
     def _rows(self, states: Any) -> NDArray[np.float64]:
-        file_columns = json.loads(self._text).get("file_columns") or {}
-        return _logs.states(states, self.columns_, file_columns)
+        return _logs.states(states, self.columns_, self._file_columns)
 
     def q(self, states: Any) -> NDArray[np.float64]:
         """Return the values of all actions.
@@ -210,8 +211,9 @@ def estimate(one: Mapping[str, Any]) -> ValueEstimate:
 class PolicyImprovement(Parameters):
     """A policy that chooses better actions, from transitions that stay with their agents.
 
-    Each action has its own weights for the features of states. Least-squares policy iteration starts at the values of the policy that acted. Only
-    sums of the agents' transitions travel.
+    Each action has its own weights for the features of states. Least-squares policy iteration starts at the values of the policy that acted. Its
+    messages are sums of the agents' transitions, and `bits_` counts them. The choice of the ridge and values on held-out episodes are computed
+    where the logs are read, and are not counted.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -361,42 +361,76 @@ def improve(
     """
     from fedsa._policy import PolicyImprovement
 
-    named = dict(envs) if isinstance(envs, Mapping) else {f"agent_{c}": env for c, env in enumerate(envs)}
-    if not named:
-        raise InputError("no environments", "setting.missing-key", "envs", "an environment for each agent")
+    for name, value, least in (("iterations", iterations, 1), ("episodes", episodes, 1), ("seed", seed, 0)):
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+            raise InputError(f"{value!r} is not accepted", "setting.out-of-range", name, f"a whole number of at least {least}", value=repr(value))
+    if isinstance(envs, (str, bytes)) or not isinstance(envs, (Mapping, Sequence)) or not envs:
+        raise InputError(f"a {type(envs).__name__}", "setting.wrong-type", "envs", "a dictionary or a list of environments, one for each agent")
+    given = dict(envs) if isinstance(envs, Mapping) else {f"agent_{c}": env for c, env in enumerate(envs)}
+    own = {name: imported("gymnasium", "environments are named", "'fedsa[gym]'").make(env) if isinstance(env, str) else env for name, env in given.items()}
     found = PolicyImprovement(actions=list(actions), **settings)
     logs: dict[str, list[dict[str, Any]]] = {}
     returns: list[dict[str, NDArray[np.float64]]] = []
-    bits = 0
-    rng = np.random.default_rng(seed)
-    policy, shows = first, sys.stderr.isatty() if progress is None else progress
-    for iteration in range(iterations + 1):
-        recorded_now = {
-            name: record(env, policy, episodes, seed=int(rng.integers(2**31)), max_steps=max_steps) for name, env in named.items()
-        }
-        returns.append({name: recording.returns(1.0) for name, recording in recorded_now.items()})
-        if shows:
-            mean = float(np.mean(np.concatenate(list(returns[-1].values()))))
-            print(f"iteration {iteration} of {iterations}: mean return {mean:.4g}, {bits / 8e6:.4g} MB", file=sys.stderr)
-        if iteration == iterations:
-            break
-        for name, recording in recorded_now.items():
-            logs[name] = [*logs.get(name, []), recording.columns_of_log()]
-        with warnings.catch_warnings():
-            # Later iterations show whether a policy is worse.
-            warnings.simplefilter("ignore", FedsaWarning)
-            found.fit({name: stacked(parts) for name, parts in logs.items()})
-        bits += found.bits_
-        # The last policy records as it is.
-        own = soften if iteration + 1 < iterations else 0.0
-        policy = acting(found, own, rng)
+    bits, rng = 0, np.random.default_rng(seed)
+    shows = sys.stderr.isatty() if progress is None else progress
+    try:
+        for name, env in own.items():
+            check_actions(env, name, len(found.actions))
+        for iteration in range(iterations + 1):
+            # The last policy records as it is.
+            any_action = soften if iteration < iterations else 0.0
+            recordings: dict[str, Recording] = {}
+            for name, env in own.items():
+                policy = first if iteration == 0 else acting(found, env, any_action, rng)
+                recording = record(env, policy, episodes, seed=int(rng.integers(2**31)), max_steps=max_steps)
+                recordings[name] = recording if recording.actions is None else with_behaviour(recording, found, iteration, first, any_action)
+            returns.append({name: recording.returns(1.0) for name, recording in recordings.items()})
+            if shows:
+                mean = float(np.mean(np.concatenate(list(returns[-1].values()))))
+                print(f"iteration {iteration} of {iterations}: mean return {mean:.4g}, {bits / 8e6:.4g} MB", file=sys.stderr)
+            if iteration == iterations:
+                break
+            for name, recording in recordings.items():
+                logs.setdefault(name, []).append(recording.columns_of_log())
+            with warnings.catch_warnings():
+                # Later iterations show whether a policy is worse.
+                warnings.simplefilter("ignore", FedsaWarning)
+                found.fit({name: stacked(parts) for name, parts in logs.items()})
+            bits += found.bits_
+            if "q_" not in found.__dict__:
+                raise InputError("the values of actions are not finite", "setting.bad-value", "ridge", "a larger ridge, or other features")
+    finally:
+        for name, env in given.items():
+            if isinstance(env, str):
+                own[name].close()
     return Improvement(found, returns, bits)
 
 
-def acting(found: PolicyImprovement, soften: float, rng: np.random.Generator) -> Policy:
+def check_actions(env: Any, name: str, count: int) -> None:
+    """Check that an environment has these actions, numbered from 0, and one state at a time."""
+    if hasattr(env, "num_envs"):
+        raise InputError(f"{name} is a vector environment", "setting.wrong-type", "envs", "an environment for each agent")
+    space = getattr(env, "action_space", None)
+    n, start = getattr(space, "n", None), getattr(space, "start", 0)
+    if n is not None and (int(n) != count or int(start) != 0):
+        what = f"{name} has {n} actions from {start}"
+        raise InputError(what, "setting.bad-value", "actions", f"a name for each action, and environments whose actions are 0 to {count - 1}")
+
+
+def acting(found: PolicyImprovement, env: Any, soften: float, rng: np.random.Generator) -> Policy:
     """A policy as a function of one observation."""
-    q = found.q_
-    return lambda observation: int(q.act(np.asarray(observation, dtype=np.float64).reshape(1, -1), soften, rng)[0])
+    q, numbers = found.q_, flattener(getattr(env, "observation_space", None))
+    return lambda observation: int(q.act(numbers(observation).reshape(1, -1), soften, rng)[0])
+
+
+def with_behaviour(recording: Recording, found: PolicyImprovement, iteration: int, first: Policy | None, soften: float) -> Recording:
+    """A recording with the probabilities of its actions, if all recordings have them: the first policy must act at random."""
+    if first is not None:
+        return recording
+    taken = np.asarray(recording.actions, dtype=np.int64)
+    if iteration == 0:
+        return replace(recording, behaviour=np.full(len(taken), 1.0 / len(found.actions)))
+    return replace(recording, behaviour=found.q_.probabilities(recording.states, soften)[np.arange(len(taken)), taken])
 
 
 def stacked(parts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -193,7 +193,10 @@ fn actions_of_files(settings: &PredictSettings, policy: &PolicyModel) -> Result<
     let mut taken = Text::default();
     values.chunks_exact(k).for_each(|q| taken.push(&names[greedy(q)]));
     new.push((settings.column.clone().unwrap_or_else(|| "policy".into()), Cells::Text(taken)));
-    let added = new.iter().map(|(name, _)| name.clone()).collect();
+    let added: Vec<String> = new.iter().map(|(name, _)| name.clone()).collect();
+    if added[..k].contains(&added[k]) {
+        return Err(Error::new("column", quoted(&added[k]), "a name other than those of the values of actions"));
+    }
     Ok(Applied { files, ..stacked(tables, new, added, None)? })
 }
 

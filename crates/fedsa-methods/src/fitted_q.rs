@@ -182,6 +182,9 @@ impl Server for FittedQServer {
         if got.exchange == OF_BEHAVIOUR {
             if let Some(solution) = solution(self.theta.len(), got.sum(Part::System)) {
                 (self.theta, self.has_begun) = (solution, true);
+            } else if got.arrived.is_empty() {
+                // No logged row has a known next action.
+                self.has_begun = true;
             }
             return Next::Done { tell: None };
         }

@@ -152,6 +152,9 @@ impl Server for LspiServer {
             let alpha = if got.exchange == OF_BEHAVIOUR { 1.0 } else { self.alpha_g };
             self.theta.iter_mut().zip(&solution).for_each(|(theta, x)| *theta = (1.0 - alpha) * *theta + alpha * x);
             self.has_begun = true;
+        } else if got.arrived.is_empty() {
+            // No logged row has a known next action.
+            self.has_begun = true;
         }
         Next::Done { tell: None }
     }

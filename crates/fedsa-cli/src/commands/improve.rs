@@ -75,7 +75,11 @@ fn data(data: &ImproveData) -> Vec<String> {
         lines.push(format!("  {} of held-out episodes are not among these", count(held, "transition")));
     }
     lines.push(format!("{} of {} for each action", count(map.len(), "feature"), map.spec()));
-    let chosen = ridge.as_ref().map_or("", |_| ", the one whose policy has the largest value on held-out episodes");
+    let chosen = match ridge {
+        None => "",
+        Some(choice) if choice.is_by_value => ", the one whose policy settles and has the largest value on held-out episodes",
+        Some(_) => ", the largest that was tried at which the iteration settles: no value on held-out episodes is possible",
+    };
     lines.push(format!("ridge {}{chosen}", numbers::typed(settings.ridge)));
     lines
 }
@@ -86,13 +90,12 @@ fn report(improved: &Improved) -> Vec<String> {
         None => "WHETHER THE NEW POLICY IS BETTER IS NOT KNOWN: no held-out episode has a value".to_string(),
         Some(value) if value.is_impossible() => "THE NEW POLICY MAY BE WORSE: its value on held-out episodes is impossible".into(),
         Some(value) => {
-            let difference = format!(
-                "value {} on held-out episodes beside {}, a difference from {} to {}",
-                number(value.new.all.estimate),
-                number(value.acted.all.estimate),
-                number(value.difference.low),
-                number(value.difference.high)
-            );
+            let interval = match (value.difference.low, value.difference.high) {
+                (low, high) if low.is_finite() && high.is_finite() => format!("a difference from {} to {}", number(low), number(high)),
+                _ => "a difference of unknown error".into(),
+            };
+            let [new, acted] = [&value.new, &value.acted].map(|table| number(table.all.estimate));
+            let difference = format!("value {new} on held-out episodes beside {acted}, {interval}");
             if improved.may_be_worse() {
                 format!("THE NEW POLICY MAY BE WORSE: {difference}")
             } else {

@@ -93,8 +93,8 @@ fn actions_are_read_without_an_evaluated_policy() {
     // Columns of an evaluated policy are not read.
     let log = read(&CSV.replace("action", "actions")).unwrap();
     assert_eq!(log.actions, Some(LoggedActions { taken: vec![1, 0], ..LoggedActions::none(3) }));
-    let with_target = text.replace("behaviour", "target").replace("\n", ",9\n").replacen(",9\n", ",behavior\n", 1);
-    assert_eq!(read(&with_target).unwrap().actions.unwrap().behaviour, [9.0; 2]);
+    let with_target = text.replace("behaviour", "target").replace("\n", ",1\n").replacen(",1\n", ",behavior\n", 1);
+    assert_eq!(read(&with_target).unwrap().actions.unwrap().behaviour, [1.0; 2]);
     for (from, to, message) in [
         ("6,2,0", "6,3,0", "row 0, `action`: 3 is none of the 3 actions, 0 to 2"),
         ("1,0.5", "1,0", "line 2, column `behaviour`: `0` is not a probability or density above 0"),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
+use fedsa::linalg;
 use fedsa_evaluate::policy_value::improved::ImprovedValue;
 use fedsa_problems::control::action_values::ActionValues;
 use fedsa_problems::control::improvement::{Improving, PolicyEnding};
@@ -19,6 +20,8 @@ use crate::summary::Summary;
 /// The file with the policy.
 pub const POLICY: &str = "policy.json";
 
+/// The distance, relative to their size, of weights that are the same to the accuracy of a link with secure sums.
+const SAME: f64 = 1e-6;
 /// The most further solves that show how policy iteration ends.
 const SOLVES: usize = 200;
 
@@ -61,7 +64,10 @@ impl Improved {
         } else if !is_finite || improving.is_diverged(&theta) {
             (PolicyEnding::Diverged, vec![theta])
         } else if let Some(end) = end {
-            (end.ending, vec![theta])
+            // Further solves must change nothing: otherwise the run ended too early.
+            let is_at_end = end.ending == PolicyEnding::Settled
+                && linalg::distance_sq(&end.policies[0], &theta).sqrt() <= SAME * (1.0 + linalg::norm(&theta));
+            (if is_at_end { PolicyEnding::Settled } else { PolicyEnding::Unsettled }, vec![theta])
         } else {
             (if has_converged { PolicyEnding::Settled } else { PolicyEnding::Unsettled }, vec![theta])
         };
@@ -140,7 +146,7 @@ impl Improved {
             "ridges_tried": ridge.as_ref().map(tables::ridges_json),
             "degrees_of_freedom": self.degrees,
             "method": self.ran.plan.cells[0].method.kind,
-            "start": "behaviour",
+            "soften": self.data.soften,
             "ending": ending_name(self.ending),
             "cycle": if let PolicyEnding::Cycle(n) = self.ending { Some(n) } else { None },
             "rounds": result.rows.last().map_or(0, |row| row.round),

@@ -62,7 +62,8 @@ pub struct ImproveData {
     pub ridge: Option<RidgeChoice>,
     /// Why no ridge was chosen although none is given.
     pub no_choice: Option<&'static str>,
-    soften: f64,
+    /// The probability with which the policy takes any action, in its value.
+    pub soften: f64,
     value: PolicyValueSettings,
 }
 
@@ -172,7 +173,10 @@ impl PolicySearch {
     pub fn run(self, run: RunSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome<Improved>, Error> {
         let Self { data, experiment, built, improving, began } = self;
         let names = vec![POLICY.to_string()];
+        // What the experiment does not contain.
+        let further = format!("the actions {}, soften {}, level {}", data.actions.join(", "), data.soften, data.value.level);
         let job = Job::new(experiment, run).with_problem(built).with_files(names).since(began).for_work(FolderWork::Improvement);
+        let job = job.asking_for(further);
         let ran = job.run(observer, cancel)?;
         if matches!(ran, RunOutcome::Done(_)) {
             observer.computing(Computed::PolicyValue, 1, 1);

@@ -34,10 +34,12 @@ pub(super) fn of(data: &ImproveData, ending: PolicyEnding, value: Option<&Improv
                     format!("the value {new} of the new policy on held-out episodes is impossible: {between}"),
                 );
             } else if value.may_be_worse() {
-                let (low, high) = (number(value.difference.low), number(value.difference.high));
+                let interval = match (value.difference.low, value.difference.high) {
+                    (low, high) if low.is_finite() && high.is_finite() => format!("a difference from {} to {}", number(low), number(high)),
+                    _ => "a difference of unknown error".into(),
+                };
                 let what = format!(
-                    "the new policy may be worse than the one that acted: its value on held-out episodes is {new} beside {acted}, a difference \
-                     from {low} to {high}"
+                    "the new policy may be worse than the one that acted: its value on held-out episodes is {new} beside {acted}, {interval}"
                 );
                 add(NoteCode::PolicyMayBeWorse, what);
             }

@@ -1,4 +1,5 @@
-//! The choice of the ridge: the one whose policy has the largest value on held-out episodes.
+//! The choice of the ridge: of those at which the iteration settles, the one whose policy has the largest value on held-out episodes. Values
+//! that rewards do not allow say nothing; if there are no others, the largest ridge is taken.
 //!
 //! A ridge that looks harmless can spoil a policy without a sign of it: the iteration settles, and all pairs are covered. Values on held-out
 //! episodes tell most bad ridges from good ones. The value of the chosen policy is a little too good, because it is the largest of some.
@@ -21,8 +22,10 @@ const SOLVES: usize = 50;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RidgeChoice {
-    /// The chosen ridge.
+    /// The chosen ridge: of those at which the iteration settles, the one whose policy has the largest possible value, or the largest one.
     pub chosen: f64,
+    /// Whether a value decided.
+    pub is_by_value: bool,
     /// All of them, from the largest.
     pub tried: Vec<TriedRidge>,
 }
@@ -58,19 +61,19 @@ impl RidgeChoice {
             let end = improving.policy_end(None, SOLVES, cancel);
             let theta = &end.policies[end.policies.len() - 1];
             let value = data.value(theta)?.filter(|value| value.new.all.estimate.is_finite());
-            // A fitted value beyond what rewards allow says that the policy is good, and not how good.
-            let rank = value.as_ref().filter(|_| end.ending != PolicyEnding::Diverged).map(|value| {
-                let (least, most) = value.possible;
-                (end.ending == PolicyEnding::Settled, value.new.all.estimate.max(least).min(most))
-            });
+            let settles = end.ending == PolicyEnding::Settled;
+            let rank = value.as_ref().filter(|value| settles && !value.is_impossible()).map(|value| value.new.all.estimate);
             let (degrees, ending) = (improving.degrees_of_freedom()?, end.ending);
             tried.push((rank, TriedRidge { ridge, degrees, ending, value: value.map(|value| value.new.all) }));
         }
-        // Policies at which the iteration settles before others; the first of equal values, which has most ridge.
-        let best = tried.iter().filter_map(|(rank, _)| *rank).max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        let chosen = best.and_then(|best| tried.iter().find(|(rank, _)| *rank == Some(best))).map(|(_, tried)| tried.ridge);
+        // The first of equal values, which has most ridge.
+        let best = tried.iter().filter_map(|(rank, _)| *rank).max_by(f64::total_cmp);
+        let by_value = best.and_then(|best| tried.iter().find(|(rank, _)| *rank == Some(best)));
+        let largest = || tried.iter().find(|(_, tried)| tried.ending == PolicyEnding::Settled);
+        let chosen = by_value.or_else(largest).map(|(_, tried)| tried.ridge);
+        let is_by_value = by_value.is_some();
         let tried = tried.into_iter().map(|(_, tried)| tried).collect();
-        Ok(chosen.map(|chosen| Self { chosen, tried }).ok_or("no ridge leads to a policy whose value is known"))
+        Ok(chosen.map(|chosen| Self { chosen, is_by_value, tried }).ok_or("with none that was tried the iteration settles"))
     }
 }
 

@@ -88,7 +88,7 @@ pub struct ImproveSettings {
     #[arg(long, value_name = "N", help_heading = options::METHOD, value_parser = options::whole, hide_short_help = true)]
     pub max_rounds: Option<u64>,
     /// Stop at this multiple of the mean operator's norm at zero weights
-    #[arg(long, value_name = "RESIDUAL", help_heading = options::METHOD, default_value_t = 1e-9, hide_short_help = true)]
+    #[arg(long, value_name = "RESIDUAL", help_heading = options::METHOD, default_value_t = 1e-6, hide_short_help = true)]
     #[schemars(range(min = 0.0))]
     pub tol: f64,
     /// Secure sums: the server learns sums of what agents send and no single answer. The bound of each number that an agent sends

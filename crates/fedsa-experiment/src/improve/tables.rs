@@ -32,7 +32,7 @@ fn of_agent<'t>(table: &'t EstimateTable, name: &str) -> Option<&'t ValueEstimat
 }
 
 /// Values on held-out episodes, of all agents and of each.
-pub(super) fn values(value: &ImprovedValue, rare: &[(String, f64)]) -> SummaryTable {
+pub(super) fn values(value: &ImprovedValue, rare_pairs: &[(String, f64)]) -> SummaryTable {
     let columns = vec![
         SummaryColumn::left("", Shown::Short),
         SummaryColumn::left("new policy (standard error)", Shown::Short),
@@ -42,12 +42,14 @@ pub(super) fn values(value: &ImprovedValue, rare: &[(String, f64)]) -> SummaryTa
         SummaryColumn::right("rare", Shown::Short),
     ];
     let mut table = SummaryTable::new("values of start states by fitted values on held-out episodes", columns);
-    let rare = |name: &str| rare.iter().find(|(other, _)| other == name).map(|(_, share)| numbers::percent(*share));
+    let rare = |name: &str| rare_pairs.iter().find(|(other, _)| other == name).map(|(_, share)| numbers::percent(*share));
+    let rare_of_all = rare_pairs.first().map(|(_, share)| numbers::percent(*share));
     let mut row = |name: &str, new: &ValueEstimate, acted: &ValueEstimate, difference: ValueEstimate, rare: Option<String>| {
         let rare = rare.map_or(SummaryCell::Missing, |share| share.as_str().into());
         table.rows.push(vec![name.into(), estimate(new), estimate(acted), estimate(&difference), (new.episodes as f64).into(), rare]);
     };
-    row("all agents", &value.new.all, &value.acted.all, value.difference, None);
+    let only = rare_of_all.filter(|_| value.new.shared.len() <= 1);
+    row("all agents", &value.new.all, &value.acted.all, value.difference, only);
     if value.new.shared.len() > 1 {
         for (name, _) in &value.new.shared {
             if let (Some(new), Some(acted)) = (of_agent(&value.new, name), of_agent(&value.acted, name)) {
@@ -55,8 +57,12 @@ pub(super) fn values(value: &ImprovedValue, rare: &[(String, f64)]) -> SummaryTa
             }
         }
     }
-    let (low, high) = (numbers::number(value.difference.low), numbers::number(value.difference.high));
-    table.notes.push(format!("the difference is from {low} to {high} ({} interval, paired by episodes)", numbers::percent(value.level)));
+    if value.difference.se.is_finite() {
+        let (low, high) = (numbers::number(value.difference.low), numbers::number(value.difference.high));
+        table
+            .notes
+            .push(format!("the difference is from {low} to {high} ({} interval, paired by episodes)", numbers::percent(value.level)));
+    }
     table.notes.push("differences of single agents take their two values as independent".into());
     table.notes.push("rare: logged states in which fewer than 5 rows are behind the chosen action".into());
     if let Ok(weighted) = &value.weighted {

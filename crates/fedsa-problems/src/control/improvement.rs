@@ -210,7 +210,7 @@ impl Improvement {
 
 impl ProblemSettings for Improvement {
     fn check(&self) -> Result<()> {
-        require((1..=MAX_FEATURES).contains(&self.actions), "actions", self.actions, &format!("between 1 and {MAX_FEATURES}"))?;
+        require((1..=MAX_ACTIONS).contains(&self.actions), "actions", self.actions, &format!("between 1 and {MAX_ACTIONS}"))?;
         self.logs().check()
     }
 
@@ -263,6 +263,8 @@ pub struct Improving {
     gram: Mat<f64>,
 }
 
+/// The most actions.
+const MAX_ACTIONS: usize = 1000;
 /// `|q|` of more than this many times the largest return means that values diverge.
 const BEYOND: f64 = 10.0;
 /// The most solves of policy iteration for the root.
@@ -496,7 +498,10 @@ impl Improving {
     /// When an inverse is not finite.
     pub fn rare_pairs(&self, theta: &[f64], least: f64) -> Result<Vec<f64>> {
         let (d, n) = (self.dim(), self.agents.iter().map(ActionLog::len).sum::<usize>() as f64);
-        let inverse = linalg::least_norm(&(faer::Scale(n) * self.with_ridge()), &Mat::identity(d, d)).x;
+        // Pairs in directions without rows have none behind them, without a ridge too.
+        let mut g = self.with_ridge();
+        add_ridge(&mut g, 1e-12 * self.mean_square());
+        let inverse = linalg::least_norm(&(faer::Scale(n) * g), &Mat::identity(d, d)).x;
         require(inverse.is_all_finite(), "ridge", self.ridge, "one with which G is regular")?;
         Ok(self.agents.iter().map(|agent| agent.rare_share(&inverse, theta, least)).collect())
     }

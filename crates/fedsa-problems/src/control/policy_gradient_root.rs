@@ -46,6 +46,8 @@ struct Point {
     /// Its largest component, and the scale of the values from which it is computed.
     residual: f64,
     scale: f64,
+    /// The discounted visits of each state.
+    visits: Vec<f64>,
 }
 
 /// Subtracts the mean over the actions of each state.
@@ -77,7 +79,7 @@ fn at(returns: &Returns, weights: &[f64], theta: &[f64]) -> Point {
         .collect();
     let residual = natural.iter().fold(0.0f64, |most, n| if n.is_nan() { f64::NAN } else { most.max(n.abs()) });
     centre(&mut natural, actions);
-    Point { value, g, natural, residual, scale }
+    Point { value, g, natural, residual, scale, visits }
 }
 
 /// The Jacobian of the mean operator.
@@ -161,12 +163,14 @@ fn climbed(
 /// # Errors
 /// Why there is none.
 pub(super) fn search(returns: &Returns, weights: &[f64], cancel: &Cancel) -> Result<Root, String> {
-    let (d, lam) = (returns.pairs(), returns.entropy);
-    let reach = at(returns, weights, &vec![0.0; d]).scale;
+    let (d, lam, actions) = (returns.pairs(), returns.entropy, returns.kinds[0].actions);
+    let Point { scale: reach, visits, .. } = at(returns, weights, &vec![0.0; d]);
     let mut draws = stream(0, Purpose::Start, 0, ALL);
     let mut start = |k: usize| {
         let mut theta: Vec<f64> = (0..d).map(|_| if k == 0 { 0.0 } else { 8.0 * draws.uniform() - 4.0 }).collect();
-        centre(&mut theta, returns.kinds[0].actions);
+        centre(&mut theta, actions);
+        // Nothing moves the components of states that are never visited.
+        theta.iter_mut().enumerate().filter(|(pair, _)| visits[pair / actions] == 0.0).for_each(|(_, x)| *x = 0.0);
         theta
     };
     // Whole steps from random points alternate between policies, and end in saddles between them.
@@ -190,7 +194,9 @@ pub(super) fn search(returns: &Returns, weights: &[f64], cancel: &Cancel) -> Res
     roots.retain(|root| is_stable(returns, weights, root));
     let stable = roots.len() as u32;
     let value = |theta: &[f64]| at(returns, weights, theta).value;
-    match roots.into_iter().max_by(|a, b| value(a).total_cmp(&value(b))) {
+    // The first of equal values.
+    let best = |best: Vec<f64>, other: Vec<f64>| if value(&other) > value(&best) { other } else { best };
+    match roots.into_iter().reduce(best) {
         Some(theta) => Ok(Root { theta, source: RootSource::Searched { starts, found, stable } }),
         None if found > 0 => Err(format!("{found} stationary policies were found from {starts} starts, and none is a maximum")),
         None if lam == 0.0 => {

@@ -397,8 +397,10 @@ impl Facts for Agents {
         true
     }
     fn law_at(&self, c: usize, theta: &[f64]) -> Option<FiniteLaw<'_>> {
-        let law = self.learners.law_of_step(self.next_action, c, theta, self.sampling.kind == Law::Markov)?;
-        Some(law.kept_in_rounds(self.is_frozen))
+        self.learners.law_of_step(self.next_action, c, theta, self.sampling.kind == Law::Markov)
+    }
+    fn keeps_law_in_rounds(&self) -> bool {
+        self.is_frozen
     }
     fn policy_systems(&self) -> Option<&dyn PolicySystems> {
         Some(&self.learners)

@@ -111,7 +111,7 @@ impl LoggedActions {
             let next = || (self.has_policy() && !done).then(|| law("target_next", &self.next[row.clone()])).flatten();
             let acted = || {
                 let p = *self.behaviour.get(i)?;
-                (!(p > 0.0 && p.is_finite())).then(|| format!("`behaviour`: {p} is not the probability of an action that was taken"))
+                (!(p > 0.0 && p <= 1.0 + ROUNDING)).then(|| format!("`behaviour`: {p} is not the probability of an action that was taken"))
             };
             action.or_else(here).or_else(next).or_else(acted).map(|what| (i, what))
         })

@@ -17,7 +17,8 @@
 //!
 //! **FedHSA.** The correction `G - g_c(theta_t, z_0)` is one sample (or the mean of some), repeated in all local steps. Local iterates spread with the covariance
 //! `S_h Cov_c S_h^T`, `S_h = eta sum_{k<h} (I + eta J_c)^k`, and their mean moves by
-//! `-J^-1 sum_c p_c gbar_c''[mean_h S_h Cov_c S_h^T] / 2`, which does not fall with N.
+//! `-J^-1 sum_c p_c gbar_c''[mean_h S_h Cov_c S_h^T] / 2`, which does not fall with N. Under laws that are kept in a round local operators
+//! are linear, and there is no such part. The noise of the correction in the variance, of order (eta H)^2, is left out.
 
 use faer::Scale;
 
@@ -78,7 +79,8 @@ impl Near<'_> {
             linalg::add_scaled(&mut shift, 0.5 * kind.weight, &self.bend(kind, &v1)?);
         }
         let mut spread = vec![0.0; d];
-        if rule == MarkovRule::FedHsa && sampling.kind != Law::Mean {
+        // Under laws that are kept, local operators are linear: a spread of local iterates does not move their mean.
+        if rule == MarkovRule::FedHsa && sampling.kind != Law::Mean && !keeps {
             let mut all = Mat::<f64>::zeros(d, d);
             self.kinds.iter().zip(&instants).for_each(|(kind, instant)| all += Scale(kind.square) * instant);
             for (kind, instant) in self.kinds.iter().zip(&instants) {

@@ -105,6 +105,6 @@ impl<'a> Near<'a> {
 
     /// Whether agents keep the law of a round's model during the round.
     fn keeps_laws(&self) -> bool {
-        self.field.facts().law_at(self.kinds[0].agent, self.root).is_some_and(|law| law.is_kept_in_rounds())
+        self.field.facts().keeps_law_in_rounds()
     }
 }

@@ -344,7 +344,7 @@ impl Forecast {
     /// # Errors
     /// When it is not; gives the reason.
     pub fn knows_leading_order(&self) -> Result<()> {
-        if self.is_nonlinear() { self.nonlinear_order().map(|_| ()) } else { self.leading_order().map(|_| ()) }
+        self.stoppable(|| if self.is_nonlinear() { self.nonlinear_order().map(|_| ()) } else { self.leading_order().map(|_| ()) })
     }
 
     /// The floor to leading order in the step size, under Markov samples or of nonlinear operators.

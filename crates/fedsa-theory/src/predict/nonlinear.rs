@@ -30,10 +30,15 @@ impl Forecast {
 
     /// Rejects the radius where agents keep the policy of the round's model, so that a round has no such linear map.
     pub(super) fn linearised_rounds(&self) -> Result<Self> {
-        if self.field.facts().law_at(0, &vec![0.0; self.field.dim()]).is_some_and(|law| law.is_kept_in_rounds()) {
+        if self.field.facts().keeps_law_in_rounds() {
             return Err(unknown("the radius where agents keep the policy of a round's model"));
         }
         self.linearised()
+    }
+
+    /// Checks that the limit of rounds without noise is known.
+    pub(super) fn knows_nonlinear_limit(&self) -> Result<()> {
+        Self::is_undisturbed(&self.linearised()?.linear()?)
     }
 
     /// Checks that nothing but noise of samples changes a round: all agents, a clear link, the server's step 1.
@@ -70,6 +75,9 @@ impl Forecast {
             Drift::GlobalMemory { fresh } => (MarkovRule::FedHsa, fresh.max(1)),
             drift => (rule_of(drift)?, 1),
         };
+        if correction > 1 && self.sampling.kind == Law::Markov {
+            return Err(unknown("the covariance of several samples of a correction along a trajectory"));
+        }
         let order = Near::new(&*self.field)?.leading_order(self.sampling, &round.setting, rule, correction)?;
         Ok((order, round.setting.step_size))
     }

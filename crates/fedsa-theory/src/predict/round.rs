@@ -139,7 +139,7 @@ impl Forecast {
     /// # Errors
     /// When it is not; gives the reason.
     pub(super) fn knows_limit(&self) -> Result<()> {
-        if self.is_nonlinear() { self.linearised()?.knows_rounds() } else { self.knows_rounds() }
+        self.stoppable(|| if self.is_nonlinear() { self.knows_nonlinear_limit() } else { self.knows_rounds() })
     }
 
     /// Checks that a noiseless round is a known linear map.

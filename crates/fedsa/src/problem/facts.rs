@@ -98,6 +98,10 @@ pub trait Facts: Send + Sync {
     fn law_at(&self, _c: usize, _theta: &[f64]) -> Option<FiniteLaw<'_>> {
         None
     }
+    /// Whether agents keep the law of a round's model during the round.
+    fn keeps_law_in_rounds(&self) -> bool {
+        self.base().is_some_and(Facts::keeps_law_in_rounds)
+    }
     /// The kind of each agent, N numbers, if agents of one kind have the same operators and laws of samples. Derived from linear systems.
     fn kind_of(&self) -> Option<Vec<u32>> {
         match (self.systems(), self.base()) {

@@ -27,7 +27,6 @@ pub struct FiniteLaw<'a> {
     mass: Vec<f64>,
     values: Values<'a>,
     chain: Option<Chain>,
-    is_kept: bool,
 }
 
 /// A finite Markov chain whose moves are the samples: sample z leaves state `from[z]` with
@@ -53,28 +52,17 @@ impl<'a> FiniteLaw<'a> {
     /// A law of linear operators `g(theta, z) = b(z) - A(z) theta` in R^d: `parts` writes `A(z)`, d x d in
     /// row-major order, and `b(z)`.
     pub fn linear(d: usize, mass: Vec<f64>, parts: impl Fn(usize, &mut [f64], &mut [f64]) + Send + Sync + 'a) -> Self {
-        Self { d, mass, values: Values::Linear(Box::new(parts)), chain: None, is_kept: false }
+        Self { d, mass, values: Values::Linear(Box::new(parts)), chain: None }
     }
 
     /// A law of operators in R^d: `operator` writes `g(theta, z)`.
     pub fn new(d: usize, mass: Vec<f64>, operator: impl Fn(usize, &[f64], &mut [f64]) + Send + Sync + 'a) -> Self {
-        Self { d, mass, values: Values::Any(Box::new(operator)), chain: None, is_kept: false }
+        Self { d, mass, values: Values::Any(Box::new(operator)), chain: None }
     }
 
     /// The same law with the chain that trajectories follow.
     pub fn with_chain(self, chain: Chain) -> Self {
         Self { chain: Some(chain), ..self }
-    }
-
-    /// The same law, if it depends on theta and agents keep the law of a round's model during the round.
-    #[must_use]
-    pub fn kept_in_rounds(self, is_kept: bool) -> Self {
-        Self { is_kept, ..self }
-    }
-
-    /// Whether agents keep the law of a round's model during the round.
-    pub fn is_kept_in_rounds(&self) -> bool {
-        self.is_kept
     }
 
     /// The law of linear operators with `ridge I` added to every `A(z)`; the same law if operators are not linear.
