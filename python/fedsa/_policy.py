@@ -249,7 +249,7 @@ class PolicyImprovement(Parameters):
     max_rounds : int or None
         Largest number of rounds; 50 by default, 20000 for fqi.
     tol : float
-        Stop at this multiple of the mean operator's norm at zero weights. By default ``1e-09``.
+        Stop at this multiple of the mean operator's norm at zero weights. By default ``1e-06``.
     secure_sums : float or None
         Secure sums: the server learns sums of what agents send and no single answer. The bound of each number
         that an agent sends.
@@ -319,7 +319,7 @@ class PolicyImprovement(Parameters):
         level: float = 0.95,
         method: Literal["lspi", "fqi"] = "lspi",
         max_rounds: int | None = None,
-        tol: float = 1e-09,
+        tol: float = 1e-06,
         secure_sums: float | None = None,
         seed: int = 0,
     ) -> None:
