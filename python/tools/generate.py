@@ -26,7 +26,7 @@ NAMES = {
     "mrp": "MRP", "glm": "GLM", "q-learning": "QLearning", "linear": "RandomLinear",
     "fedlsa": "FedLSA", "scafflsa": "SCAFFLSA", "scafflsa-random": "SCAFFLSARandom", "fedhsa": "FedHSA", "scaffold": "SCAFFOLD",
     "fedlin": "FedLin", "fedprox": "FedProx", "fedtd": "FedTD", "delayed-sa": "DelayedSA", "delay-adaptive-sa": "DelayAdaptiveSA", "dasa": "DASA",
-    "projected-td": "ProjectedTD", "lstd": "LSTD", "gmres": "GMRES", "shed": "SHED", "q-shed": "QSHED", "gd": "GD", "agd": "AGD",
+    "projected-td": "ProjectedTD", "lstd": "LSTD", "lspi": "LSPI", "fitted-q": "FittedQ", "gmres": "GMRES", "shed": "SHED", "q-shed": "QSHED", "gd": "GD", "agd": "AGD",
     "bfgs": "BFGS", "lbfgs": "LBFGS", "giant": "GIANT", "done": "DONE", "fednl": "FedNL",
 }  # fmt: skip
 

@@ -111,7 +111,7 @@ def listed() -> str:
     for title, module, names in GROUPS:
         out += [f"## {title}", ""]
         if module in PAGES:
-            out += [f"One class for each kind, which the [reference]({PAGES[module]}) explains: {', '.join(f'`{name}`' for name in names)}.", ""]
+            out += [f"One class for each kind, which the [reference]({PAGES[module]}) explains: `{', '.join(names)}`.", ""]
             continue
         for name in names:
             known = lines_of(LIKE[name], getattr(module, LIKE[name])) if name in LIKE else []

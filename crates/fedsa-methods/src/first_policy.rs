@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FirstPolicy {
-    /// The policy that logged the agents' data; that of the start where a problem has no such data.
+    /// The policy that logged the agents' data; without such data the policy of the start.
     #[default]
     Behaviour,
     /// The policy that the start determines.

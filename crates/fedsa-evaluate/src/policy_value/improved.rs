@@ -1,9 +1,9 @@
 //! The value of a policy that chooses actions by state, beside that of the policy that acted, on the same episodes.
 //!
 //! The episodes must not be those that the new policy was fitted to: its values on those are too good. Both values are fitted to the
-//! episodes, without ridge: action values of the new policy, `q(s, a) = psi(s, a)^T w` with the features psi of [`super::walk`], and values of
-//! the policy that acted, from all its transitions. The difference is paired: with the contributions `h_i` of episode i to the two values
-//! ([`super::fitted`]), `se^2 = n / (n - 1) sum_i (h_i - h'_i)^2`.
+//! episodes, without ridge: action values of the new policy, `q(s, a) = psi(s, a)^T w`, where psi(s, a) has the features of s in the block of
+//! a, and values of the policy that acted, from all its transitions. The difference is paired. With the contributions `h_i` of episode i to
+//! the two values, `se^2 = n / (n - 1) sum_i (h_i - h'_i)^2`.
 //!
 //! With the probabilities of logged actions there are also an estimate by importance sampling and a doubly robust one. A greedy policy gives
 //! most episodes the weight 0 after a few steps: both are refused below [`FEWEST_EPISODES`] effective episodes.
