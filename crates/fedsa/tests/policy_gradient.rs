@@ -77,7 +77,10 @@ fn methods_that_need_convex_losses_are_refused() {
     let field = pg1(2, Sampling::default().with_kind(Law::Mean));
     for (kind, method) in crate::common::computing_alone() {
         let refused = check_needs(&*method, &*field).unwrap_err().to_string();
-        assert!(refused.contains(if ["lstd", "gmres"].contains(&kind) { "linear" } else { "convex" }), "{kind}: {refused}");
+        assert!(
+            refused.contains(if ["lstd", "gmres", "lspi", "fitted-q"].contains(&kind) { "linear" } else { "convex" }),
+            "{kind}: {refused}"
+        );
     }
     check_needs(&*method("fedhsa", LONG_ROUNDS), &*field).unwrap();
 }

@@ -298,7 +298,10 @@ fn data() -> Folder {
     let folder = Folder::new();
     folder.write("p.npz", npz_bytes(&mrp()));
     folder.write("rows.csv", "a,b,label\n0,1,0\n1,0,1\n0.5,2,0\n3,1,1\n2,2,0\n1,3,1\n");
-    folder.write("a.csv", "s_0,phi_0,phi_next_0,next_0,reward,done\n0,1,2,1,2,0\n1,2,1,0.2,1,0\n0.2,1,0,1,0,1\n0.7,3,1,0.1,1,0\n");
+    folder.write(
+        "a.csv",
+        "s_0,phi_0,phi_next_0,next_0,reward,done,action\n0,1,2,1,2,0,0\n1,2,1,0.2,1,0,1\n0.2,1,0,1,0,1,0\n0.7,3,1,0.1,1,0,1\n",
+    );
     folder
 }
 

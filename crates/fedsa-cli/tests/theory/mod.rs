@@ -311,7 +311,7 @@ fn pictures_are_written_listed_and_not_replaced_unasked() {
     // Pictures with nothing to show are not written, and no folder is made for them; those of another file do not stay.
     folder.write(
         "unknown.toml",
-        "id = \"unknown\"\nproblem.kind = \"q-learning\"\nmethod = [{ kind = \"fedlsa\", step_size = 0.1, local_steps = 2 }]\nrun.rounds = 10",
+        "id = \"unknown\"\nproblem = { kind = \"sarsa\", temperature = 0.0, exploration = 0.1 }\nmethod = [{ kind = \"fedlsa\", step_size = 0.1, local_steps = 2 }]\nrun.rounds = 10",
     );
     for (out, overwrite) in [("none", &[][..]), ("pdf", &["--overwrite"])] {
         let args = ["theory", "unknown.toml", "--out", out, "--set", "figure.formats=[\"pdf\"]"];

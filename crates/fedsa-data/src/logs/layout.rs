@@ -47,6 +47,11 @@ pub(super) struct ActionColumns {
 }
 
 impl ActionColumns {
+    /// The columns of actions that were taken, without an evaluated policy.
+    fn of_taken(count: usize, taken: usize, behaviour: Option<usize>) -> Self {
+        Self { count, taken, here: Vec::new(), next: Vec::new(), behaviour }
+    }
+
     /// The columns of an evaluated policy. `None` without `action`, `target_0` or `target_next_0`: such columns then mean something else.
     fn new(
         (names, taken): (&[String], Option<usize>),
@@ -140,16 +145,13 @@ impl Layout {
             };
             header.names.iter().position(|other| other == name).ok_or_else(no_column)
         });
+        let (taken, behaviour) = (first(&ACTION_NAMES)?, first(&BEHAVIOURS)?);
         let (ratio, actions) = match form.actions {
-            Some(count) => {
-                let taken = first(&ACTION_NAMES)?.ok_or_else(|| missing(ACTION_NAMES[0]))?;
-                let behaviour = first(&BEHAVIOURS)?;
-                (None, Some(ActionColumns { count, taken, here: Vec::new(), next: Vec::new(), behaviour }))
+            Some(count) => (None, Some(ActionColumns::of_taken(count, taken.ok_or_else(|| missing(ACTION_NAMES[0]))?, behaviour))),
+            None => {
+                let ratio = RatioColumns::new(find("ratio")?, find(PROBABILITIES[0])?, behaviour)?;
+                (ratio, ActionColumns::new((&header.roles, taken), &find, &missing)?)
             }
-            None => (
-                RatioColumns::new(find("ratio")?, find(PROBABILITIES[0])?, first(&BEHAVIOURS)?)?,
-                ActionColumns::new((&header.roles, first(&ACTION_NAMES)?), &find, &missing)?,
-            ),
         };
         let keys = [agent.transpose()?, find("env")?];
         let skips = form.bad_rows == BadRows::Skip;

@@ -15,72 +15,67 @@ const MANY: f64 = 0.05;
 
 /// All notes, the most important first.
 pub(super) fn of(data: &ImproveData, ending: PolicyEnding, value: Option<&ImprovedValue>, rare: &[(String, f64)]) -> Vec<Note> {
-    let mut notes = Vec::new();
-    let mut add = |code: NoteCode, what: String| notes.push(Note::new(code, what));
-    match value {
-        None => add(
-            NoteCode::PolicyValueUnknown,
-            "nothing says whether the new policy is better than the one that acted: there are no held-out episodes with a start whose \
-             value is known"
-                .into(),
-        ),
-        Some(value) => {
-            let [new, acted] = [&value.new.all, &value.acted.all].map(|e| number(e.estimate));
-            if value.is_impossible() {
-                let (least, most) = value.possible;
-                let between = format!("rewards allow {} to {}", number(least), number(most));
-                add(
-                    NoteCode::PolicyValueImpossible,
-                    format!("the value {new} of the new policy on held-out episodes is impossible: {between}"),
-                );
-            } else if value.may_be_worse() {
-                let interval = match (value.difference.low, value.difference.high) {
-                    (low, high) if low.is_finite() && high.is_finite() => format!("a difference from {} to {}", number(low), number(high)),
-                    _ => "a difference of unknown error".into(),
-                };
-                let what = format!(
-                    "the new policy may be worse than the one that acted: its value on held-out episodes is {new} beside {acted}, {interval}"
-                );
-                add(NoteCode::PolicyMayBeWorse, what);
-            }
-            if value.new.all.episodes < FEWEST_EPISODES {
-                let what = format!("only {} held-out episodes judge the new policy, and its interval is rough", value.new.all.episodes);
-                add(NoteCode::ValueFewEpisodes, what);
-            }
-            if let Err(NoWeights::FewEffective(n)) = value.weighted {
-                let what = format!(
-                    "no doubly robust and no weighted value: ratios leave {} effective episodes, below {FEWEST_EPISODES}; `soften` leaves more",
-                    digits(n, 2)
-                );
-                add(NoteCode::PolicyFewEffective, what);
-            }
+    let mut notes = match value {
+        Some(value) => of_value(value),
+        None => {
+            let what = "nothing says whether the new policy is better than the one that acted: there are no held-out episodes with a start whose \
+                        value is known";
+            vec![Note::new(NoteCode::PolicyValueUnknown, what)]
         }
-    }
-    match ending {
-        PolicyEnding::Settled => {}
-        PolicyEnding::Cycle(n) => add(
-            NoteCode::PolicyUnsettled,
-            format!(
-                "the iteration goes round in a cycle of {n} policies, and the best of them on held-out episodes was taken; another ridge may help"
-            ),
-        ),
-        PolicyEnding::Unsettled => {
-            add(NoteCode::PolicyUnsettled, "the iteration has not settled: more `max_rounds`, or another ridge, may help".into());
-        }
-        PolicyEnding::Diverged => {
-            add(NoteCode::PolicyUnsettled, "values are beyond what rewards allow: the iteration diverges; a larger ridge may help".into());
-        }
-    }
+    };
+    let unsettled = match ending {
+        PolicyEnding::Settled => None,
+        PolicyEnding::Cycle(n) => Some(format!(
+            "the iteration goes round in a cycle of {n} policies, and the best of them on held-out episodes was taken; another ridge may help"
+        )),
+        PolicyEnding::Unsettled => Some("the iteration has not settled: more `max_rounds`, or another ridge, may help".into()),
+        PolicyEnding::Diverged => Some("values are beyond what rewards allow: the iteration diverges; a larger ridge may help".into()),
+    };
+    notes.extend(unsettled.map(|what| Note::new(NoteCode::PolicyUnsettled, what)));
     let most = rare.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, share)| *share > MANY);
-    if let Some((name, share)) = most {
+    notes.extend(most.map(|(name, share)| {
         let what = format!(
             "fewer than {FEW_ROWS} rows are behind the chosen action in {} of the logged states of {name}: there the policy is a guess",
             percent(*share)
         );
-        add(NoteCode::PolicyFewRows, what);
+        Note::new(NoteCode::PolicyFewRows, what)
+    }));
+    notes.extend(data.no_choice.map(|why| {
+        let what = format!("the ridge {} was not chosen by values: {why}", number(data.settings.ridge));
+        Note::new(NoteCode::PolicyRidgeNotChosen, what)
+    }));
+    notes
+}
+
+/// The notes on a value.
+fn of_value(value: &ImprovedValue) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut add = |code: NoteCode, what: String| notes.push(Note::new(code, what));
+    let [new, acted] = [&value.new.all, &value.acted.all].map(|e| number(e.estimate));
+    if value.is_impossible() {
+        let (least, most) = value.possible;
+        let between = format!("rewards allow {} to {}", number(least), number(most));
+        add(NoteCode::PolicyValueImpossible, format!("the value {new} of the new policy on held-out episodes is impossible: {between}"));
+    } else if value.may_be_worse() {
+        let interval = match (value.difference.low, value.difference.high) {
+            (low, high) if low.is_finite() && high.is_finite() => format!("a difference from {} to {}", number(low), number(high)),
+            _ => "a difference of unknown error".into(),
+        };
+        let what = format!(
+            "the new policy may be worse than the one that acted: its value on held-out episodes is {new} beside {acted}, {interval}"
+        );
+        add(NoteCode::PolicyMayBeWorse, what);
     }
-    if let Some(why) = data.no_choice {
-        add(NoteCode::PolicyRidgeNotChosen, format!("the ridge {} was not chosen by values: {why}", number(data.settings.ridge)));
+    if value.new.all.episodes < FEWEST_EPISODES {
+        let what = format!("only {} held-out episodes judge the new policy, and its interval is rough", value.new.all.episodes);
+        add(NoteCode::ValueFewEpisodes, what);
+    }
+    if let Err(NoWeights::FewEffective(n)) = value.weighted {
+        let what = format!(
+            "no doubly robust and no weighted value: ratios leave {} effective episodes, below {FEWEST_EPISODES}; `soften` leaves more",
+            digits(n, 2)
+        );
+        add(NoteCode::PolicyFewEffective, what);
     }
     notes
 }

@@ -380,7 +380,7 @@ fn feed_server(data: &[u8]) -> Verdict {
     };
     let mut server = setup.server();
     server.open();
-    let (mut answers, mut taken, mut is_refused): (Answers, _, _) = (Vec::new(), Vec::new(), false);
+    let (mut answers, mut taken, mut is_refused, mut says_behind): (Answers, _, _, _) = (Vec::new(), Vec::new(), false, false);
     while let Some((agent, more)) = rest.split_first() {
         rest = more;
         if *agent != COMPLETE {
@@ -394,11 +394,16 @@ fn feed_server(data: &[u8]) -> Verdict {
         let progress = server.receive(&answers);
         for (_, e) in &progress.refused {
             refused(e);
+            // Such an agent is brought up to date with its next question, so that the refusal is known to the server.
+            says_behind |= e.to_string().contains("does not know which of its answers counted");
         }
         is_refused |= !progress.refused.is_empty();
         let good = answers.drain(..).enumerate().filter(|(i, _)| progress.refused.iter().all(|(bad, _)| bad != i));
         taken.push(good.map(|(_, answer)| answer).collect::<Answers>());
         open(&mut server, progress.todo);
+    }
+    if is_refused && says_behind {
+        return Verdict::Refused;
     }
     if is_refused {
         let mut twin = setup.server();
