@@ -21,6 +21,7 @@ fn complete_problem(kind: &str) -> String {
             let logs = "kind = \"improvement\"\npath = \"a.csv\"\nactions = 2\ngamma = 0.9\nfeatures = { kind = \"identity\" }";
             return file(logs, "kind = \"mean\"", FEDLSA, "");
         }
+        "policy-gradient" => "agents = 3\nlength = 5",
         "garnet" => return file(GARNET, "", FEDLSA, ""),
         _ => "agents = 3",
     };

@@ -95,6 +95,15 @@ pub(super) struct Layout {
     pub skips: bool,
 }
 
+/// The column that names the agents.
+fn agent_column(header: &Header, name: &str) -> Result<usize> {
+    let no_column = || {
+        let what = format!("there is no column `{}`, which names the agents: {}", quoted(name), header.found());
+        Error::data("", what, "the name of a column of every file as `agent_column`")
+    };
+    header.names.iter().position(|other| other == name).ok_or_else(no_column)
+}
+
 impl Layout {
     pub fn new(names: &[String], form: &LogForm) -> Result<Self> {
         let (state_prefix, next_prefix) = form.inputs.prefixes();
@@ -138,13 +147,7 @@ impl Layout {
         }
         let reward = first(&REWARD)?.ok_or_else(|| missing("reward"))?;
         let done = first(&DONE)?.ok_or_else(|| missing("done"))?;
-        let agent = form.agent_column.as_deref().map(|name| {
-            let no_column = || {
-                let what = format!("there is no column `{}`, which names the agents: {}", quoted(name), header.found());
-                Error::data("", what, "the name of a column of every file as `agent_column`")
-            };
-            header.names.iter().position(|other| other == name).ok_or_else(no_column)
-        });
+        let agent = form.agent_column.as_deref().map(|name| agent_column(&header, name));
         let (taken, behaviour) = (first(&ACTION_NAMES)?, first(&BEHAVIOURS)?);
         let (ratio, actions) = match form.actions {
             Some(count) => (None, Some(ActionColumns::of_taken(count, taken.ok_or_else(|| missing(ACTION_NAMES[0]))?, behaviour))),
