@@ -17,7 +17,7 @@ from fedsa.rules import Custom
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["AGD", "AdaptiveNewton", "Anderson", "BFGS", "Custom", "DASA", "DONE", "DelayAdaptiveSA", "DelayedSA", "FedHSA", "FedLSA", "FedLin", "FedNL", "FedProx", "FedTD", "FittedQ", "GD", "GIANT", "GMRES", "LBFGS", "LSTD", "Lspi", "Method", "Newton", "OneShot", "ProjectedTD", "QSHED", "SCAFFLSA", "SCAFFLSARandom", "SCAFFOLD", "SHED", "named"]
+__all__ = ["AGD", "AdaptiveNewton", "Anderson", "BFGS", "Custom", "DASA", "DONE", "DelayAdaptiveSA", "DelayedSA", "FedHSA", "FedLSA", "FedLin", "FedNL", "FedProx", "FedTD", "FittedQ", "GD", "GIANT", "GMRES", "LBFGS", "LSPI", "LSTD", "Method", "Newton", "OneShot", "ProjectedTD", "QSHED", "SCAFFLSA", "SCAFFLSARandom", "SCAFFOLD", "SHED", "named"]
 
 
 class FedLSA(Method):
@@ -766,7 +766,7 @@ class LSTD(Method):
     ) -> None: ...
 
 
-class Lspi(Method):
+class LSPI(Method):
     """Policy iteration: systems under the policy of theta, the server solves.
 
     Parameters
@@ -790,8 +790,8 @@ class Lspi(Method):
 
     Examples
     --------
-    >>> Lspi()
-    Lspi()
+    >>> LSPI()
+    LSPI()
     """
 
     __slots__ = ()
@@ -1614,7 +1614,7 @@ _BY_NAME: dict[str, type[Method]] = {
     "dasa": DASA,
     "projected-td": ProjectedTD,
     "lstd": LSTD,
-    "lspi": Lspi,
+    "lspi": LSPI,
     "fitted-q": FittedQ,
     "gmres": GMRES,
     "anderson": Anderson,
