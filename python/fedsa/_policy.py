@@ -188,6 +188,13 @@ class ImprovedValue:
         The values of each agent's start states.
     may_be_worse : bool
         Whether the interval of the difference is not above 0, or the value is impossible.
+
+    Examples
+    --------
+    >>> from fedsa import ImprovedValue, ValueEstimate
+    >>> new, acted, more = (ValueEstimate(mean, 0.1, mean - 0.2, mean + 0.2, 40, 40.0) for mean in (1.5, 1.0, 0.5))
+    >>> print(ImprovedValue(new, acted, more, {}, {}, may_be_worse=False).difference)
+    0.5 ± 0.1, interval 0.3 to 0.7
     """
 
     new: ValueEstimate

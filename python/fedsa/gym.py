@@ -283,6 +283,14 @@ class Improvement:
         For each iteration, each agent's undiscounted returns of the recorded episodes. The first iteration is that of the first policy.
     bits : int
         Bits up and down of all iterations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedsa.gym import Improvement
+    >>> loop = Improvement(None, [{"robot": np.array([1.0, 3.0])}, {"robot": np.array([4.0, 4.0])}], bits=8000)
+    >>> [row["all agents"].mean for row in loop.summary().rows]
+    [2.0, 4.0]
     """
 
     policy: PolicyImprovement
@@ -358,6 +366,27 @@ def improve(
     ------
     InputError
         When an argument cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedsa.gym
+    >>> class Walk:
+    ...     def __init__(self, size):
+    ...         self.size = size
+    ...     def reset(self, *, seed=None, options=None):
+    ...         self.x = 0.5
+    ...         return [self.x], {}
+    ...     def step(self, action):
+    ...         self.x = min(max(self.x + (self.size if action else -self.size), 0.0), 1.0)
+    ...         return [self.x], -1.0, self.x == 1.0, False, {}
+    >>> rng = np.random.default_rng(0)
+    >>> loop = fedsa.gym.improve(
+    ...     {"slow": Walk(0.125), "fast": Walk(0.25)}, actions=["left", "right"], first=lambda _: int(rng.random() < 0.5),
+    ...     iterations=1, episodes=20, max_steps=60, gamma=0.95, features="fourier:2",
+    ... )
+    >>> {name: float(returns.mean()) for name, returns in loop.returns[-1].items()}
+    {'slow': -4.0, 'fast': -2.0}
     """
     from fedsa._policy import PolicyImprovement
 
