@@ -7,8 +7,10 @@ use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::arrays::Arrays;
 use fedsa_evaluate::uncertainty::Covariance;
 use fedsa_problems::control::action_values::ActionValues;
+use fedsa_problems::control::pessimism::Caution;
 use fedsa_problems::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
-use serde_json::Value;
+use faer::Mat;
+use serde_json::{Value, json};
 
 use super::linear_model::{FORMAT, LinearModel};
 use super::{about, name_of, npz, shown, theta_from_json};
@@ -42,7 +44,29 @@ pub struct PolicyModel {
     theta: Vec<f64>,
     /// The names of the actions, in the order of their numbers.
     actions: Vec<String>,
+    caution: Option<Caution>,
     file_columns: BTreeMap<String, String>,
+}
+
+/// A rule about rare actions in `policy.json`: for each action the lower triangle of its m x m matrix, row by row.
+pub fn caution_json(caution: &Caution) -> Value {
+    let triangle = |of: &Mat<f64>| -> Vec<f64> { (0..of.nrows()).flat_map(|i| (0..=i).map(move |j| of[(i, j)])).collect() };
+    let inverses: Vec<Vec<f64>> = caution.inverses.iter().map(triangle).collect();
+    json!({ "rule": caution.rule, "sigma": caution.sigma, "inverses": inverses })
+}
+
+/// The rule of [`caution_json`] for this many features.
+fn caution_of(json: &Value, features: usize, actions: usize) -> Result<Caution> {
+    let bad = |what: String| Error::data("", format!("`caution`: {}", quoted(what)), WANTED);
+    let read = |key: &str| json.get(key).cloned().ok_or_else(|| bad(format!("`{key}` is missing")));
+    let rule = serde_json::from_value(read("rule")?).map_err(|e| bad(e.to_string()))?;
+    let sigma = serde_json::from_value(read("sigma")?).map_err(|e| bad(e.to_string()))?;
+    let triangles: Vec<Vec<f64>> = serde_json::from_value(read("inverses")?).map_err(|e| bad(e.to_string()))?;
+    if triangles.len() != actions || triangles.iter().any(|one| one.len() != features * (features + 1) / 2) {
+        return Err(bad(format!("`inverses` are not {actions} triangles of {features} rows")));
+    }
+    let of = |one: &Vec<f64>| Mat::from_fn(features, features, |i, j| one[i.max(j) * (i.max(j) + 1) / 2 + i.min(j)]);
+    Ok(Caution { rule, sigma, inverses: triangles.iter().map(of).collect() })
 }
 
 impl PolicyModel {
@@ -79,7 +103,7 @@ impl PolicyModel {
 
     /// The probabilities of all actions in every row, K numbers a row: the action of the largest value, or with probability `soften` any.
     pub fn probabilities(&self, inputs: &[f64], soften: f64) -> Vec<f64> {
-        let values = ActionValues::new(&self.theta, self.map.len());
+        let values = ActionValues::new(&self.theta, self.map.len()).with_caution(self.caution.as_ref());
         self.by_row(inputs, |phi, law| values.write_policy(phi, soften, law))
     }
 
@@ -268,7 +292,9 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
         return Err(Error::data("", what, WANTED));
     }
     if is_policy {
-        return Ok(FittedModel::Policy(PolicyModel { map, theta, actions, file_columns }));
+        let caution = value.get("caution").filter(|caution| !caution.is_null());
+        let caution = caution.map(|caution| caution_of(caution, map.len(), actions.len())).transpose()?;
+        return Ok(FittedModel::Policy(PolicyModel { map, theta, actions, caution, file_columns }));
     }
     Ok(FittedModel::Value(ValueModel { map, theta, file_columns, covariance: None }))
 }

@@ -1,6 +1,7 @@
 //! Turns the settings of an improvement into an experiment: each setting becomes a key.
 
 use fedsa::error::{Error, Result};
+use fedsa_problems::control::pessimism::Pessimism;
 use fedsa_problems::features::FeatureSpec;
 use fedsa_problems::logs::log_form::BadRows;
 
@@ -56,6 +57,7 @@ impl ImproveSettings {
         problem.put("bad_rows", (self.bad_rows != BadRows::default()).then_some(self.bad_rows))?;
         problem.put("keep_autoreset_rows", self.keep_autoreset_rows.then_some(true))?;
         problem.put("ridge", (ridge != 0.0).then_some(ridge))?;
+        problem.put("pessimism", (self.pessimism != Pessimism::None).then_some(self.pessimism))?;
         problem.put("holdout", (self.holdout != 0.0).then_some(self.holdout))?;
         problem.put_as("seed", "holdout_seed", (self.holdout != 0.0).then_some(self.seed))?;
         Ok(problem)

@@ -6,8 +6,10 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa_evaluate::policy_value::improved::ImprovedValue;
+use fedsa_data::weights;
 use fedsa_problems::control::action_values::ActionValues;
 use fedsa_problems::control::improvement::{Improving, PolicyEnding};
+use fedsa_problems::control::pessimism::Caution;
 use serde_json::{Value as Json, json};
 
 use super::notes::FEW_ROWS;
@@ -42,6 +44,8 @@ pub struct Improved {
     pub rare: Vec<(String, f64)>,
     /// The degrees of freedom of the fit.
     pub degrees: f64,
+    /// What lowers the values of rare actions.
+    pub caution: Option<Caution>,
 }
 
 impl Improved {
@@ -75,7 +79,7 @@ impl Improved {
             cancel.check()?;
             let mut best: Option<(Vec<f64>, Option<ImprovedValue>)> = None;
             for theta in policies {
-                let value = data.value(&theta)?;
+                let value = data.value(&theta, improving.caution())?;
                 let of = |value: &Option<ImprovedValue>| value.as_ref().map_or(f64::NEG_INFINITY, |value| value.new.all.estimate);
                 if best.as_ref().is_none_or(|(_, known)| of(&value) > of(known)) {
                     best = Some((theta, value));
@@ -88,7 +92,8 @@ impl Improved {
         };
         let (theta, value, rare, degrees) = found().map_err(|e| ran.unfinished(e))?;
         let rare = data.logs.facts.iter().map(|facts| facts.name.clone()).zip(rare).collect();
-        let mut improved = Self { ran, data, ending, theta, value, rare, degrees };
+        let caution = improving.caution().cloned();
+        let mut improved = Self { ran, data, ending, theta, value, rare, degrees, caution };
         let notes = notes::of(&improved.data, ending, improved.value.as_ref(), &improved.rare);
         improved.ran.add_notes(notes);
         improved.ran.took_until_now();
@@ -102,7 +107,7 @@ impl Improved {
 
     /// The values of the actions.
     pub fn values(&self) -> ActionValues<'_> {
-        ActionValues::new(&self.theta, self.data.map.len())
+        ActionValues::new(&self.theta, self.data.map.len()).with_caution(self.caution.as_ref())
     }
 
     /// Whether the policy is as wanted: the iteration settled.
@@ -147,6 +152,7 @@ impl Improved {
             "degrees_of_freedom": self.degrees,
             "method": self.ran.plan.cells[0].method.kind,
             "soften": self.data.soften,
+            "caution": self.caution.as_ref().map(weights::caution_json),
             "ending": ending_name(self.ending),
             "cycle": if let PolicyEnding::Cycle(n) = self.ending { Some(n) } else { None },
             "rounds": result.rows.last().map_or(0, |row| row.round),

@@ -23,6 +23,7 @@ use fedsa_evaluate::policy_value::improved::ImprovedValue;
 use fedsa_problems::Files as _;
 use fedsa_problems::control::action_values::ActionValues;
 use fedsa_problems::control::improvement::{Improvement, Improving};
+use fedsa_problems::control::pessimism::Caution;
 use fedsa_problems::features::FeatureMap;
 use fedsa_problems::logs::log::Log;
 use fedsa_problems::logs::survey::Surveyed;
@@ -70,12 +71,12 @@ pub struct ImproveData {
 impl ImproveData {
     /// The value of the greedy policy of these weights on held-out episodes, beside that of the policy that acted; `None` without held-out
     /// episodes.
-    fn value(&self, theta: &[f64]) -> Result<Option<ImprovedValue>> {
+    fn value(&self, theta: &[f64], caution: Option<&Caution>) -> Result<Option<ImprovedValue>> {
         let held: Vec<Log> = self.logs.held.iter().filter(|log| !log.is_empty()).cloned().collect();
         if held.is_empty() || theta.iter().any(|x| !x.is_finite()) {
             return Ok(None);
         }
-        let values = ActionValues::new(theta, self.map.len());
+        let values = ActionValues::new(theta, self.map.len()).with_caution(caution);
         let policy = |phi: &[f64], law: &mut [f64]| values.write_policy(phi, self.soften, law);
         ImprovedValue::of(&held, &self.map, &policy, self.settings.gamma, &self.value)
     }
@@ -149,7 +150,7 @@ impl PolicySearch {
         }
         let ridge =
             data.ridge.as_ref().map_or_else(|| settings.ridge.unwrap_or_else(|| ridge::fallback(&improving)), |choice| choice.chosen);
-        improving.set_ridge(ridge);
+        improving.set_ridge(ridge, data.settings.pessimism)?;
         let experiment = settings.experiment_with(&features, ridge, data.logs.facts.len())?;
         data.settings = of(&experiment)?;
         let built = BuiltProblem::new(&experiment, files, Isa::best())?;

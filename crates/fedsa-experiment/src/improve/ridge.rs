@@ -57,10 +57,10 @@ impl RidgeChoice {
         let mut tried = Vec::new();
         for ridge in SHARES.map(|share| share * scale) {
             cancel.check()?;
-            improving.set_ridge(ridge);
+            improving.set_ridge(ridge, data.settings.pessimism)?;
             let end = improving.policy_end(None, SOLVES, cancel);
             let theta = &end.policies[end.policies.len() - 1];
-            let value = data.value(theta)?.filter(|value| value.new.all.estimate.is_finite());
+            let value = data.value(theta, improving.caution())?.filter(|value| value.new.all.estimate.is_finite());
             let settles = end.ending == PolicyEnding::Settled;
             let rank = value.as_ref().filter(|value| settles && !value.is_impossible()).map(|value| value.new.all.estimate);
             let (degrees, ending) = (improving.degrees_of_freedom()?, end.ending);

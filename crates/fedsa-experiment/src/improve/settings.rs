@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fedsa::error::{Error, Result, require};
+use fedsa_problems::control::pessimism::Pessimism;
 use fedsa_problems::features::FeatureSpec;
 use fedsa_problems::logs::log_form::{BadRows, LogForm};
 use schemars::JsonSchema;
@@ -74,6 +75,10 @@ pub struct ImproveSettings {
     #[arg(long, value_name = "EPS", help_heading = options::MODEL)]
     #[schemars(range(min = 0.0))]
     pub ridge: Option<f64>,
+    /// Avoid actions that few rows are behind: none, lcb:KAPPA (values less KAPPA standard errors) or support:ROWS (only actions with so
+    /// many rows behind them)
+    #[arg(long, value_name = "RULE", help_heading = options::MODEL, default_value_t = Pessimism::None, hide_short_help = true)]
+    pub pessimism: Pessimism,
     /// Probability with which the new policy takes any action, in its value on held-out episodes
     #[arg(long, value_name = "EPS", help_heading = options::MODEL, default_value_t = 0.0, hide_short_help = true)]
     #[schemars(range(min = 0.0, max = 1.0))]

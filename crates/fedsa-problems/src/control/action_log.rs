@@ -3,6 +3,7 @@
 use faer::Mat;
 
 use super::greedy::greedy;
+use super::pessimism::Caution;
 use crate::features::FeatureMap;
 use crate::logs::block_features::BlockFeatures;
 use crate::logs::source::{LogSource, read_checked};
@@ -34,6 +35,8 @@ pub struct ActionLog {
     /// The action of the next row of the same episode, or [`UNKNOWN`].
     after: Vec<u32>,
     rewards: Vec<f64>,
+    /// What is subtracted from the values of the actions in each state before one is chosen, K numbers each; empty for nothing.
+    less: Vec<f64>,
 }
 
 impl ActionLog {
@@ -47,7 +50,7 @@ impl ActionLog {
         let index = || Vec::with_capacity(rows);
         let (here, next, taken, after) = (index(), index(), index(), index());
         let mut log =
-            Self { m, actions, phi: Vec::with_capacity((rows + 1) * m), here, next, taken, after, rewards: Vec::with_capacity(rows) };
+            Self { m, actions, phi: Vec::with_capacity((rows + 1) * m), here, next, taken, after, rewards: Vec::with_capacity(rows), less: Vec::new() };
         let mut features = BlockFeatures::new(map, agents);
         read_checked(source, &mut |batch| {
             let Some(of) = batch.log.actions.as_ref().filter(|of| of.count == actions) else {
@@ -147,10 +150,46 @@ impl ActionLog {
         q.extend((0..self.actions as u32).map(|action| linalg::dot(self.phi(state), self.weights_of(theta, action))));
     }
 
-    /// The action that the policy of theta takes in a state; `q` gets the values of all actions. This is the only place where it is chosen.
+    /// The action that the policy of theta takes in a state; `q` gets the values of all actions, lowered by the rule of
+    /// [`set_caution`](Self::set_caution). This is the only place where it is chosen.
     fn choice(&self, state: u32, theta: &[f64], q: &mut Vec<f64>) -> u32 {
         self.values(state, theta, q);
+        let less = self.less.chunks_exact(self.actions).nth(state as usize).unwrap_or_default();
+        q.iter_mut().zip(less).for_each(|(q, less)| *q -= less);
         greedy(q) as u32
+    }
+
+    /// Lowers the values of rare actions, where actions are chosen and in targets.
+    pub fn set_caution(&mut self, caution: Option<&Caution>) {
+        self.less = vec![0.0; caution.map_or(0, |_| self.states() * self.actions)];
+        for (state, less) in self.less.chunks_exact_mut(self.actions).enumerate() {
+            caution.iter().for_each(|caution| caution.lower(&self.phi[state * self.m..][..self.m], less));
+            less.iter_mut().for_each(|less| *less = -*less);
+        }
+    }
+
+    /// Subtracts `gamma mean psi less(s', a')` with the choice a' of theta from d numbers: what caution changes in `mean psi r`.
+    pub fn lower_targets(&self, gamma: f64, theta: &[f64], b: &mut [f64]) {
+        if self.less.is_empty() {
+            return;
+        }
+        for (i, action) in self.choices(theta).into_iter().enumerate() {
+            let Some(action) = action else { continue };
+            let less = self.less[self.next[i] as usize * self.actions + action as usize];
+            let factor = -gamma * less / self.len() as f64;
+            linalg::add_scaled(&mut b[self.taken[i] as usize * self.m..][..self.m], factor, self.phi(self.here[i]));
+        }
+    }
+
+    /// The sum of squared temporal differences `r + gamma q(s', a') - q(s, a)` with the logged next actions, and their number.
+    pub fn residuals(&self, gamma: f64, theta: &[f64]) -> (f64, usize) {
+        let q = |state: u32, action: u32| linalg::dot(self.phi(state), self.weights_of(theta, action));
+        let rows = (0..self.len()).filter_map(|i| Some((i, self.next_action(i)?)));
+        let all = rows.map(|(i, after)| {
+            let next = if self.next[i] == END { 0.0 } else { q(self.next[i], after) };
+            self.rewards[i] + gamma * next - q(self.here[i], self.taken[i])
+        });
+        all.fold((0.0, 0), |(sum, n), error| (sum + error * error, n + 1))
     }
 
     /// The greedy action of theta in the next state of each row, n numbers; `None` for rows that ended their episodes.
@@ -169,13 +208,12 @@ impl ActionLog {
         most
     }
 
-    /// The share of the rows' states in which fewer than `least` rows are behind the choice of theta, `1 / (psi^T inverse psi)`.
-    pub fn rare_share(&self, inverse: &Mat<f64>, theta: &[f64], least: f64) -> f64 {
+    /// The share of the rows' states in which fewer than `least` rows are behind the choice of theta, `1 / (phi^T inverse_a phi)`.
+    pub fn rare_share(&self, inverses: &[Mat<f64>], theta: &[f64], least: f64) -> f64 {
         let (mut q, mut rare) = (Vec::new(), 0usize);
         for state in &self.here {
-            let (action, phi) = (self.choice(*state, theta, &mut q) as usize, self.phi(*state));
-            let of = |i: usize| (0..self.m).map(|j| inverse[(action * self.m + i, action * self.m + j)] * phi[j]).sum::<f64>();
-            let h: f64 = phi.iter().enumerate().map(|(i, x)| x * of(i)).sum();
+            let (inverse, phi) = (&inverses[self.choice(*state, theta, &mut q) as usize], self.phi(*state));
+            let h: f64 = phi.iter().enumerate().map(|(j, x)| x * linalg::dot(inverse.col_as_slice(j), phi)).sum();
             rare += usize::from(h * least > 1.0);
         }
         rare as f64 / self.len() as f64

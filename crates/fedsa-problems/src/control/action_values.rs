@@ -1,6 +1,7 @@
 //! Values of actions that are linear in features of states, and policies that follow them.
 
 use super::greedy::greedy;
+use super::pessimism::Caution;
 use fedsa::linalg;
 
 /// `q(s, a) = phi(s)^T theta_a`, with the m weights of each of K actions one after the other.
@@ -9,6 +10,7 @@ pub struct ActionValues<'a> {
     theta: &'a [f64],
     /// The number m of features of a state.
     features: usize,
+    caution: Option<&'a Caution>,
 }
 
 impl<'a> ActionValues<'a> {
@@ -18,7 +20,13 @@ impl<'a> ActionValues<'a> {
     /// When the number of weights is not a multiple of m.
     pub fn new(theta: &'a [f64], features: usize) -> Self {
         assert!(features > 0 && theta.len().is_multiple_of(features), "weights of whole actions");
-        Self { theta, features }
+        Self { theta, features, caution: None }
+    }
+
+    /// The same values with a policy that avoids rare actions.
+    #[must_use]
+    pub fn with_caution(self, caution: Option<&'a Caution>) -> Self {
+        Self { caution, ..self }
     }
 
     /// The number of actions K.
@@ -34,6 +42,9 @@ impl<'a> ActionValues<'a> {
     /// Writes the probabilities of the actions (K) in a state with these features: the greedy action, or with probability `soften` any.
     pub fn write_policy(&self, phi: &[f64], soften: f64, law: &mut [f64]) {
         self.write(phi, law);
+        if let Some(caution) = self.caution {
+            caution.lower(phi, law);
+        }
         let (best, any) = (greedy(law), soften / law.len() as f64);
         law.iter_mut().enumerate().for_each(|(a, p)| *p = if a == best { 1.0 - soften + any } else { any });
     }

@@ -23,6 +23,7 @@ use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use super::action_log::{ActionLog, add_ridge};
+use super::pessimism::{Caution, Pessimism};
 use crate::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges};
 use crate::logs::log_form::{BadRows, LogForm};
 use crate::logs::replay::{Logs, Scaling, Sources};
@@ -78,6 +79,9 @@ pub struct Improvement {
     #[serde(default, skip_serializing_if = "is_default")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub ridge: f64,
+    /// Lowers the values of actions that few rows are behind: none, lcb:KAPPA or support:ROWS.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub pessimism: Pessimism,
     /// Scaling of features.
     #[serde(default, skip_serializing_if = "is_default")]
     pub scaling: Scaling,
@@ -104,6 +108,7 @@ fedsa::settings::setters! { Improvement {
     with_keep_autoreset_rows(keep_autoreset_rows: bool) = keep_autoreset_rows;
     with_gamma(gamma: f64) = gamma;
     with_ridge(ridge: f64) = ridge;
+    with_pessimism(pessimism: Pessimism) = pessimism;
     with_scaling(scaling: Scaling) = scaling;
     with_weighting(weighting: AgentWeights) = weighting;
     with_holdout(holdout: f64) = holdout;
@@ -128,6 +133,7 @@ impl Improvement {
             keep_autoreset_rows: false,
             gamma,
             ridge: 0.0,
+            pessimism: Pessimism::None,
             scaling: Scaling::None,
             weighting: AgentWeights::Rows,
             holdout: 0.0,
@@ -204,7 +210,9 @@ impl Improvement {
         let d = agents[0].dim();
         let mut gram = Mat::zeros(d, d);
         fits.iter().zip(&weights).for_each(|(fit, p)| gram += faer::Scale(*p) * &fit.a);
-        Ok(Improving { agents, fits, weights, gamma: self.gamma, ridge: self.ridge, gram })
+        let mut improving = Improving { agents, fits, weights, gamma: self.gamma, ridge: self.ridge, gram, caution: None };
+        improving.set_ridge(self.ridge, self.pessimism)?;
+        Ok(improving)
     }
 }
 
@@ -261,6 +269,7 @@ pub struct Improving {
     ridge: f64,
     /// `sum_c p_c G_c`, without the ridge.
     gram: Mat<f64>,
+    caution: Option<Caution>,
 }
 
 /// The most actions.
@@ -358,6 +367,7 @@ impl PolicySystems for Improving {
     fn system(&self, c: usize, theta: &[f64]) -> System {
         let mut system = self.fits[c].clone();
         self.agents[c].add_next(-self.gamma, theta, &mut system.a);
+        self.agents[c].lower_targets(self.gamma, theta, &mut system.b);
         add_ridge(&mut system.a, self.ridge);
         system
     }
@@ -463,9 +473,38 @@ impl Improving {
         }
     }
 
-    /// Replaces the ridge.
-    pub fn set_ridge(&mut self, ridge: f64) {
+    /// Replaces the ridge, and what lowers the values of rare actions.
+    ///
+    /// # Errors
+    /// When the fit does not tell how many rows are behind a pair, or its residuals have no standard deviation.
+    pub fn set_ridge(&mut self, ridge: f64, pessimism: Pessimism) -> Result<()> {
         self.ridge = ridge;
+        self.caution = match pessimism {
+            Pessimism::None => None,
+            Pessimism::Support(_) => Some(Caution { rule: pessimism, sigma: 0.0, inverses: self.inverses()? }),
+            Pessimism::LowerBound(_) => Some(Caution { rule: pessimism, sigma: self.residual_deviation()?, inverses: self.inverses()? }),
+        };
+        let caution = self.caution.as_ref();
+        self.agents.iter_mut().for_each(|agent| agent.set_caution(caution));
+        Ok(())
+    }
+
+    /// What lowers the values of rare actions.
+    pub fn caution(&self) -> Option<&Caution> {
+        self.caution.as_ref()
+    }
+
+    /// The standard deviation of the temporal differences of the policy that acted, at its fitted values: of n rows, n - d are free.
+    fn residual_deviation(&self) -> Result<f64> {
+        let System { a, b } = self.mean_behaviour();
+        let theta = linalg::solve_or_least(&a, &b);
+        let of_agents = self.agents.iter().map(|agent| agent.residuals(self.gamma, &theta));
+        let (sum, n) = of_agents.fold((0.0, 0), |(sum, n), (more, rows)| (sum + more, n + rows));
+        let what = || format!("lcb, {n} rows with a known next action and {} weights", self.dim());
+        if n <= self.dim() {
+            return Err(Error::data("pessimism", what(), "more such rows than weights, for a standard deviation"));
+        }
+        Ok((sum / (n - self.dim()) as f64).sqrt())
     }
 
     /// The mean square of a component of psi.
@@ -491,19 +530,29 @@ impl Improving {
         g
     }
 
+    /// For each action, `(n (G_a + EPS I))^-1` with the n rows of all agents: G has a block of m x m numbers for each.
+    fn inverses(&self) -> Result<Vec<Mat<f64>>> {
+        let (m, n) = (self.agents[0].features(), self.agents.iter().map(ActionLog::len).sum::<usize>() as f64);
+        // Pairs in directions without rows have none behind them, without a ridge too.
+        let ridge = self.ridge + 1e-12 * self.mean_square();
+        let of = |at: usize| {
+            let mut g = faer::Scale(n) * self.gram.submatrix(at, at, m, m);
+            add_ridge(&mut g, n * ridge);
+            let inverse = linalg::least_norm(&g, &Mat::identity(m, m)).x;
+            require(inverse.is_all_finite(), "ridge", self.ridge, "one with which G is regular")?;
+            Ok(inverse)
+        };
+        (0..self.dim()).step_by(m).map(of).collect()
+    }
+
     /// For each agent, the share of its logged states in which fewer than `least` rows are behind the action that the policy of theta chooses:
     /// `1 / h` with `h = psi^T (n (G + EPS I))^-1 psi` and the n rows of all agents.
     ///
     /// # Errors
     /// When an inverse is not finite.
     pub fn rare_pairs(&self, theta: &[f64], least: f64) -> Result<Vec<f64>> {
-        let (d, n) = (self.dim(), self.agents.iter().map(ActionLog::len).sum::<usize>() as f64);
-        // Pairs in directions without rows have none behind them, without a ridge too.
-        let mut g = self.with_ridge();
-        add_ridge(&mut g, 1e-12 * self.mean_square());
-        let inverse = linalg::least_norm(&(faer::Scale(n) * g), &Mat::identity(d, d)).x;
-        require(inverse.is_all_finite(), "ridge", self.ridge, "one with which G is regular")?;
-        Ok(self.agents.iter().map(|agent| agent.rare_share(&inverse, theta, least)).collect())
+        let inverses = self.inverses()?;
+        Ok(self.agents.iter().map(|agent| agent.rare_share(&inverses, theta, least)).collect())
     }
 }
 

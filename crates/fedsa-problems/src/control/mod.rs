@@ -5,6 +5,7 @@
 //! | [`action_values`] | values of actions, and policies that follow them |
 //! | [`action_log`] | an agent's logged rows with actions, and their sums under a policy |
 //! | `environment` | finite Markov decision processes and their stationary laws |
+//! | [`pessimism`] | lower values of actions that few rows are behind |
 //! | `policy` | policies that follow action values |
 //! | `features` | features of pairs of a state and an action |
 //! | `learners` | agents that act by the values that they learn |
@@ -21,6 +22,7 @@ pub(crate) mod features;
 pub mod greedy;
 pub mod improvement;
 mod learners;
+pub mod pessimism;
 pub(crate) mod policy;
 pub mod policy_gradient;
 mod policy_gradient_root;
