@@ -46,6 +46,7 @@ use fedsa::error::{Error, ErrorCode, ErrorKind, Result, quoted, shown};
 use fedsa::problem::arrays::Arrays;
 use fedsa::uplink::stage::delay::Row;
 use fedsa_problems::Files;
+use fedsa_problems::logs::by_policy::KnownPolicy;
 use fedsa_problems::logs::log::Log;
 use fedsa_problems::logs::log_form::{LeftOutRows, LogForm};
 use fedsa_problems::logs::source::{KnownOfLog, LogSource};
@@ -316,6 +317,15 @@ impl Files for DiskFiles {
             known.by_agent.insert(request, positions);
         }
         Ok(sources)
+    }
+    fn policy(&self, path: &str) -> Result<Arc<dyn KnownPolicy>> {
+        let bytes = self.places.locate(path).and_then(|path| read(&path)).map_err(|e| setting(e).about("policy"))?;
+        let model = weights::from_json(&bytes).map_err(|e| within_words(e).about("policy"))?;
+        let weights::FittedModel::Policy(policy) = model else {
+            return Err(Error::data("policy", format!("{}: weights without actions", quoted(path)), "the policy.json of fedsa improve"));
+        };
+        self.note("policy", bytes.iter().map(|byte| f64::from(*byte)).collect::<Vec<_>>().iter());
+        Ok(Arc::new(policy))
     }
     fn datasets(&self, sources: &[String], wanted: &Wanted) -> Result<Vec<Dataset>> {
         if let Some(given) = self.given.take_sets() {

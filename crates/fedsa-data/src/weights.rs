@@ -1,6 +1,6 @@
 //! Fitted weights: the `weights.json` of `fedsa evaluate` and `fedsa fit`, for use on other data.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use fedsa::error::{Error, Result, quoted};
@@ -8,6 +8,7 @@ use fedsa::problem::arrays::Arrays;
 use fedsa_evaluate::uncertainty::Covariance;
 use fedsa_problems::control::action_values::ActionValues;
 use fedsa_problems::control::pessimism::Caution;
+use fedsa_problems::logs::by_policy::KnownPolicy;
 use fedsa_problems::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
 use faer::Mat;
 use serde_json::{Value, json};
@@ -45,7 +46,26 @@ pub struct PolicyModel {
     /// The names of the actions, in the order of their numbers.
     actions: Vec<String>,
     caution: Option<Caution>,
+    /// The probability of any action in evaluations.
+    soften: f64,
+    /// Hashes of the episodes of the fit.
+    training: HashSet<String>,
     file_columns: BTreeMap<String, String>,
+}
+
+impl KnownPolicy for PolicyModel {
+    fn columns(&self) -> &[String] {
+        self.map.columns()
+    }
+    fn actions(&self) -> usize {
+        self.actions.len()
+    }
+    fn write(&self, state: &[f64], law: &mut [f64]) {
+        law.copy_from_slice(&self.probabilities(state, self.soften));
+    }
+    fn training(&self) -> &HashSet<String> {
+        &self.training
+    }
 }
 
 /// A rule about rare actions in `policy.json`: for each action the lower triangle of its m x m matrix, row by row.
@@ -294,7 +314,11 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
     if is_policy {
         let caution = value.get("caution").filter(|caution| !caution.is_null());
         let caution = caution.map(|caution| caution_of(caution, map.len(), actions.len())).transpose()?;
-        return Ok(FittedModel::Policy(PolicyModel { map, theta, actions, caution, file_columns }));
+        let or_default = |key: &str| value.get(key).filter(|x| !x.is_null()).cloned();
+        let soften = or_default("soften").map(serde_json::from_value).transpose().map_err(|e| bad("soften", e))?.unwrap_or(0.0);
+        let training = or_default("training_episodes").map(serde_json::from_value).transpose().map_err(|e| bad("training_episodes", e))?;
+        let training = training.unwrap_or_default();
+        return Ok(FittedModel::Policy(PolicyModel { map, theta, actions, caution, soften, training, file_columns }));
     }
     Ok(FittedModel::Value(ValueModel { map, theta, file_columns, covariance: None }))
 }

@@ -178,7 +178,7 @@ fn within(item: &mut Table, places: &Places) {
 /// The paths in the value of a dotted key.
 fn visit(value: &mut Value, key: &[&str], places: &Places) {
     match (key, value) {
-        (["problem", "path"], Value::String(path)) => *path = places.absolute(path),
+        (["problem", "path" | "policy"], Value::String(path)) => *path = places.absolute(path),
         (["problem", "data"], Value::String(path)) => *path = datasets::absolute(path, places),
         (["problem", "path" | "data"], Value::Array(paths)) => paths.iter_mut().for_each(|path| visit(path, key, places)),
         // The path of a trace of delays, in a list of media.

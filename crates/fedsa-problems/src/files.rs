@@ -1,9 +1,12 @@
 //! Files that problems read.
 
+use std::sync::Arc;
+
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::problem::arrays::Arrays;
 
+use crate::logs::by_policy::KnownPolicy;
 use crate::logs::log_form::LogForm;
 use crate::logs::source::LogSource;
 use crate::rows::dataset::{Dataset, Wanted};
@@ -26,6 +29,13 @@ pub trait Files {
     /// When there are no such files, or one cannot be read.
     fn datasets(&self, sources: &[String], _wanted: &Wanted) -> Result<Vec<Dataset>> {
         Err(Error::new("data", format!("{}: no files here", sources.join(" ")), "a problem that reads none"))
+    }
+    /// A policy in a file.
+    ///
+    /// # Errors
+    /// When there is no such file, or it has no policy.
+    fn policy(&self, path: &str) -> Result<Arc<dyn KnownPolicy>> {
+        Err(Error::new("policy", format!("{path}: no files here"), "a problem that reads none"))
     }
     /// The token that cancels the building of a problem. Problems whose agents take long to build check it before each agent.
     fn cancel(&self) -> &Cancel {

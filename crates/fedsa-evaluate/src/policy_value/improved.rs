@@ -8,9 +8,10 @@
 //! With the probabilities of logged actions there are also an estimate by importance sampling and a doubly robust one. A greedy policy gives
 //! most episodes the weight 0 after a few steps: both are refused below [`FEWEST_EPISODES`] effective episodes.
 
-use fedsa::error::{Error, Result};
+use fedsa::error::Result;
 use fedsa_problems::features::FeatureMap;
-use fedsa_problems::logs::log::{Log, LoggedActions};
+use fedsa_problems::logs::by_policy::{StatePolicy, described};
+use fedsa_problems::logs::log::Log;
 use fedsa_problems::logs::log_means::TraceRule;
 use fedsa_problems::logs::source::{LogSource, in_memory};
 use fedsa_problems::logs::survey::Surveyed;
@@ -20,9 +21,6 @@ use super::fitted::{Fit, Starts, correction, episodes, fitted};
 use super::folds::{self, AgentSums, EpisodeSums, FitRule};
 use super::walk::View;
 use super::{IntervalKind, MAX_FEATURES, PolicyValue, PolicyValueSettings};
-
-/// A policy that chooses actions by state: writes the probabilities of K actions for the features of a state.
-pub type StatePolicy<'a> = &'a (dyn Fn(&[f64], &mut [f64]) + Sync);
 
 /// The value of a new policy beside that of the policy that acted.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +67,7 @@ impl ImprovedValue {
     /// # Errors
     /// When a log has no actions.
     pub fn of(logs: &[Log], map: &FeatureMap, policy: StatePolicy<'_>, gamma: f64, settings: &PolicyValueSettings) -> Result<Option<Self>> {
-        let described: Vec<Log> = logs.iter().map(|log| described(log, map, policy)).collect::<Result<_>>()?;
+        let described: Vec<Log> = logs.iter().map(|log| described(log, policy)).collect::<Result<_>>()?;
         let Some(actions) = described.iter().find_map(|log| Some(log.actions.as_ref()?.count)) else { return Ok(None) };
         if map.len() * actions > MAX_FEATURES {
             return Ok(None);
@@ -141,29 +139,6 @@ impl Fitted {
         let agents: Vec<AgentSums> = found.agents;
         Ok(fitted(sources, view, &fit, agents, settings.level)?.map(|value| Self { table: value.table, influences }))
     }
-}
-
-/// A log whose actions have the probabilities of the policy, and importance ratios if the acting policy's were logged.
-fn described(log: &Log, map: &FeatureMap, policy: StatePolicy<'_>) -> Result<Log> {
-    let Some(actions) = &log.actions else {
-        return Err(Error::data(&log.name, "a log without actions", "the number of the action that was taken in each row"));
-    };
-    let (mut phi, mut law) = (vec![0.0; map.len()], vec![0.0; actions.count]);
-    let mut of = |state: &[f64], to: &mut Vec<f64>| {
-        map.eval(state, &mut phi);
-        policy(&phi, &mut law);
-        to.extend_from_slice(&law);
-    };
-    let (mut here, mut next) = (Vec::new(), Vec::new());
-    for i in 0..log.len() {
-        of(log.state(i), &mut here);
-        // After a terminal transition any numbers will do.
-        of(if log.done[i] { log.state(i) } else { log.next_state(i) }, &mut next);
-    }
-    let taken = |i: usize| here[i * actions.count + actions.taken[i] as usize];
-    let ratio = (!actions.behaviour.is_empty()).then(|| actions.behaviour.iter().enumerate().map(|(i, p)| taken(i) / p).collect());
-    let actions = LoggedActions { here, next, behaviour: Vec::new(), ..actions.clone() };
-    Ok(Log { ratio, actions: Some(actions), ..log.clone() })
 }
 
 /// The estimates with importance ratios.

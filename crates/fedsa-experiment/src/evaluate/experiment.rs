@@ -117,6 +117,7 @@ impl EvaluateSettings {
         problem.put("operator", (self.operator != TdOperator::default()).then_some(self.operator))?;
         problem.put("kappa", self.kappa)?;
         problem.put("ridge", self.ridge.filter(|ridge| *ridge != 0.0))?;
+        problem.put("policy", self.policy.as_ref())?;
         problem.put("max_importance_ratio", self.max_importance_ratio)?;
         problem.put("scaling", (self.scaling != Scaling::default()).then_some(self.scaling))?;
         problem.put("holdout", self.holdout)?;

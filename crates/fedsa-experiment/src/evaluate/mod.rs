@@ -285,6 +285,7 @@ fn against(settings: &EvaluateSettings, features: &FeatureSpec, places: &Places,
     let other = EvaluateSettings {
         logs: settings.against.clone(),
         against: Vec::new(),
+        policy: None,
         features: Some(features.to_string()),
         max_features: None,
         holdout: None,

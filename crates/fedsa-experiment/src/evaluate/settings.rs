@@ -80,6 +80,9 @@ pub struct EvaluateSettings {
     #[arg(long, value_name = "EPS", help_heading = options::MODEL)]
     #[schemars(range(min = 0.0))]
     pub ridge: Option<f64>,
+    /// The policy.json of fedsa improve, to evaluate by logs of another policy with action and behaviour. Refuses episodes it was found from
+    #[arg(long, value_name = "FILE", help_heading = options::MODEL)]
+    pub policy: Option<String>,
     /// Importance ratios are clipped at this value; the report gives their number and effect on the mean. None by default
     #[arg(long, value_name = "RATIO", help_heading = options::MODEL, hide_short_help = true)]
     pub max_importance_ratio: Option<f64>,

@@ -10,6 +10,7 @@ use fedsa_data::weights;
 use fedsa_problems::control::action_values::ActionValues;
 use fedsa_problems::control::improvement::{Improving, PolicyEnding};
 use fedsa_problems::control::pessimism::Caution;
+use fedsa_problems::logs::by_policy::episode_hashes;
 use serde_json::{Value as Json, json};
 
 use super::notes::FEW_ROWS;
@@ -44,6 +45,8 @@ pub struct Improved {
     pub rare: Vec<(String, f64)>,
     /// The degrees of freedom of the fit.
     pub degrees: f64,
+    /// The hashes of the episodes from which it was found.
+    pub training: Vec<String>,
     /// What lowers the values of rare actions.
     pub caution: Option<Caution>,
 }
@@ -92,8 +95,9 @@ impl Improved {
         };
         let (theta, value, rare, degrees) = found().map_err(|e| ran.unfinished(e))?;
         let rare = data.logs.facts.iter().map(|facts| facts.name.clone()).zip(rare).collect();
-        let caution = improving.caution().cloned();
-        let mut improved = Self { ran, data, ending, theta, value, rare, degrees, caution };
+        let hashes = data.logs.sources.iter().map(|source| episode_hashes(&**source)).collect::<Result<Vec<_>>>();
+        let (training, caution) = (hashes.map_err(|e| ran.unfinished(e))?.concat(), improving.caution().cloned());
+        let mut improved = Self { ran, data, ending, theta, value, rare, degrees, training, caution };
         let notes = notes::of(&improved.data, ending, improved.value.as_ref(), &improved.rare);
         improved.ran.add_notes(notes);
         improved.ran.took_until_now();
@@ -159,6 +163,7 @@ impl Improved {
             "bits": result.rows.last().map_or(0, |row| row.ledger.bits_up + row.ledger.bits_down),
             "agents": self.data.logs.facts.iter().map(|log| json!({ "name": log.name, "transitions": log.transitions })).collect::<Vec<_>>(),
             "rare": self.rare.iter().map(|(name, share)| (name.clone(), json!(share))).collect::<serde_json::Map<_, _>>(),
+            "training_episodes": self.training,
             "value": tables::value_json(self.value.as_ref()),
             "theta": self.theta.iter().map(|x| finite(*x)).collect::<Vec<_>>(),
         })

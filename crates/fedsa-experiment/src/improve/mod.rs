@@ -77,7 +77,11 @@ impl ImproveData {
             return Ok(None);
         }
         let values = ActionValues::new(theta, self.map.len()).with_caution(caution);
-        let policy = |phi: &[f64], law: &mut [f64]| values.write_policy(phi, self.soften, law);
+        let policy = |state: &[f64], law: &mut [f64]| {
+            let mut phi = vec![0.0; self.map.len()];
+            self.map.eval(state, &mut phi);
+            values.write_policy(&phi, self.soften, law);
+        };
         ImprovedValue::of(&held, &self.map, &policy, self.settings.gamma, &self.value)
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod autoreset;
 pub mod block_features;
+pub mod by_policy;
 pub mod clipped;
 pub mod episode;
 pub mod held_out;

@@ -22,6 +22,7 @@ use crate::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOV
 use crate::kernel::td::Transition;
 use crate::linear::ridge::Ridge;
 use crate::logs::autoreset::without_resets;
+use crate::logs::by_policy::by_policy;
 use crate::logs::log::Log;
 use crate::logs::log_form::{BadRows, LogForm};
 use crate::logs::log_means::{LogMeans, Means};
@@ -99,6 +100,9 @@ pub struct Logs {
     /// Use logged importance ratios.
     #[serde(default = "yes")]
     pub ratios: bool,
+    /// A `policy.json` to evaluate by logs with `action` and `behaviour`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
     /// Clips importance ratios to this value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
@@ -134,6 +138,7 @@ fedsa::settings::setters! { Logs {
     with_clip(clip: impl Into<Option<UnitClip>>) = clip.into();
     with_scaling(scaling: Scaling) = scaling;
     with_ratios(ratios: bool) = ratios;
+    with_policy(policy: impl Into<Option<String>>) = policy.into();
     with_max_importance_ratio(max_importance_ratio: impl Into<Option<f64>>) = max_importance_ratio.into();
     with_require_regular_agents(require_regular_agents: bool) = require_regular_agents;
     with_holdout(holdout: f64) = holdout;
@@ -211,6 +216,7 @@ impl Logs {
             ridge: 0.0,
             scaling: Scaling::None,
             ratios: true,
+            policy: None,
             max_importance_ratio: None,
             require_regular_agents: false,
             holdout: 0.0,
@@ -234,7 +240,13 @@ impl Logs {
     /// As there.
     pub(crate) fn survey_in(&self, files: &dyn Files, form: &LogForm) -> Result<Surveyed> {
         self.check()?;
+        let policy = self.policy.as_ref().map(|path| files.policy(path)).transpose()?;
+        let form = &form.clone().with_actions(policy.as_ref().map(|policy| policy.actions()).or(form.actions));
         let sources = without_resets(files.logs(&self.path.list(), form)?, self.keep_autoreset_rows);
+        let sources = match &policy {
+            Some(policy) => by_policy(sources, policy)?,
+            None => sources,
+        };
         let logs = Surveyed::new(sources, self.holdout, self.holdout_seed)?;
         if self.gamma == 1.0 {
             logs.check_all_end()?;
