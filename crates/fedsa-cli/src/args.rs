@@ -345,9 +345,8 @@ pub struct ImproveArgs {
     /// Output folder
     #[arg(long, value_name = "DIR", default_value = "out/improve", help_heading = OUTPUT)]
     pub out: PathBuf,
-    /// Set a dotted key of the resulting experiment
-    #[arg(long, value_name = "KEY=VALUE", help_heading = OUTPUT, hide_short_help = true)]
-    pub set: Vec<String>,
+    #[command(flatten)]
+    pub task: TaskArgs,
     #[command(flatten)]
     pub common: Common,
 }

@@ -147,7 +147,7 @@ impl Deployment {
         engine::brief(py, || {
             let after = after.map(|after| locked(&after.0));
             let weights = self.0.weights(&locked(&membership.0), &results.0, after.as_deref())?;
-            let files = weights.map(|weights| ("weights.json".to_string(), format!("{weights:#}\n").into_bytes()));
+            let files = weights.map(|weights| (self.0.weights_name().to_string(), format!("{weights:#}\n").into_bytes()));
             results.0.write_into(&folder, if_exists, files.into_iter().collect())
         })
     }

@@ -6,13 +6,14 @@
 use fedsa::error::Error;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::config::Experiment;
+use fedsa_experiment::deployment;
 use fedsa_experiment::improve::{ImproveData, ImproveSettings, Improved, POLICY, PolicySearch};
 use fedsa_experiment::numbers::{self, number};
 use fedsa_problems::logs::log::Log;
 
 use super::progress::Watcher;
 use super::run::{ended, finished, if_exists, settings as run_settings};
-use super::{changes_of, count, megabits, say, signals, table_lines};
+use super::{changes, count, federation, megabits, say, signals, table_lines};
 use crate::args::ImproveArgs;
 use crate::error::NOT_AS_EXPECTED;
 
@@ -23,6 +24,9 @@ use crate::error::NOT_AS_EXPECTED;
 pub fn improve(args: &ImproveArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (out, common) = (&args.out, &args.common);
     let search = PolicySearch::new(&settings(args, kinds), signals::cancel())?;
+    if let Some(dir) = &args.task.federation {
+        return federation::write_task(dir, &deployment::of_improvement(&search)?);
+    }
     let (began, id) = (search.began(), search.experiment().id.clone());
     let before = data(&search.data);
     let planned = |_: &fedsa_experiment::Plan| {
@@ -57,19 +61,19 @@ pub fn read(args: &ImproveArgs, kinds: &Kinds) -> Result<Experiment, Error> {
 
 /// The settings of the options, with these kinds.
 fn settings(args: &ImproveArgs, kinds: &Kinds) -> ImproveSettings {
-    ImproveSettings { changes: changes_of(&args.set), kinds: kinds.clone(), ..args.settings.clone() }
+    ImproveSettings { changes: changes(&args.task), kinds: kinds.clone(), ..args.settings.clone() }
 }
 
 /// The lines about logs, features and the ridge.
 fn data(data: &ImproveData) -> Vec<String> {
-    let ImproveData { logs, map, actions, settings, ridge, .. } = data;
+    let ImproveData { logs, map, settings, ridge, .. } = data;
     let held: usize = logs.held.iter().map(Log::len).sum();
     let mut lines = vec![format!(
         "{}, {}, {} actions ({})",
         count(logs.facts.len(), "agent"),
         count(logs.transitions(), "transition"),
-        actions.len(),
-        actions.join(", ")
+        settings.actions.len(),
+        settings.actions.join(", ")
     )];
     if held > 0 {
         lines.push(format!("  {} of held-out episodes are not among these", count(held, "transition")));

@@ -29,7 +29,7 @@ use super::audit::{Audit, Left};
 use super::disclosure::{DisclosureRules, undeclared_ranges};
 use super::forms::{form_of_logs, form_of_rows};
 use super::levels::{self, LevelsForm};
-use super::{Deployment, Source, put_data, settings_of};
+use super::{Deployment, Source, logs_of, put_data, settings_of, surveyed};
 use crate::config::{Document, Experiment};
 use crate::made;
 use crate::plan::BuiltProblem;
@@ -351,8 +351,8 @@ impl LocalAgent {
             Some((columns, _)) => with_ranges(&self.document, columns)?,
             None => self.document.clone(),
         };
-        let logs: Logs = settings_of(&Experiment::read(document)?)?;
-        let surveyed = logs.survey(&self.files).map_err(|e| e.inside("problem"))?;
+        let experiment = Experiment::read(document)?;
+        let (logs, surveyed) = (logs_of(&experiment)?, surveyed(&experiment, &self.files)?);
         if surveyed.transitions() as u64 != self.applicant.rows() {
             return Err(other_data());
         }
@@ -451,8 +451,7 @@ impl OwnData {
     fn read(deployment: &Deployment, experiment: &Experiment, files: &DiskFiles, rules: &DisclosureRules) -> Result<Self> {
         match deployment.source {
             Source::Logs => {
-                let logs: Logs = settings_of(experiment)?;
-                let surveyed = logs.survey(files).map_err(|e| e.inside("problem"))?;
+                let (logs, surveyed) = (logs_of(experiment)?, surveyed(experiment, files)?);
                 if surveyed.sources.len() != 1 {
                     return Err(Error::data("data", format!("{} files", surveyed.sources.len()), "one file, which is one agent's"));
                 }
@@ -576,7 +575,7 @@ fn summaries(logs: &Surveyed) -> Result<Vec<ColumnSummary>> {
 /// The document with the needed ranges of all agents' columns, except those that it names.
 fn with_ranges(document: &Document, columns: &[ColumnSummary]) -> Result<Document> {
     let mut document = document.clone();
-    let logs: Logs = settings_of(&Experiment::read(document.clone())?)?;
+    let logs = logs_of(&Experiment::read(document.clone())?)?;
     let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
     let needs = logs.features.needs(&names).map_err(|e| e.inside("problem"))?;
     let mut ranges = Table::new();

@@ -34,7 +34,10 @@ use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_data::machine;
 use fedsa_problems::ProblemSettings;
+use fedsa_problems::control::improvement::Improvement;
+use fedsa_problems::control::pessimism::Pessimism;
 use fedsa_problems::logs::replay::{Logs, Scaling};
+use fedsa_problems::logs::survey::Surveyed;
 use fedsa_problems::rows::preparation::AgentWeights;
 use serde::de::DeserializeOwned;
 use toml::Value;
@@ -50,7 +53,7 @@ pub use afterwards::Afterwards;
 pub use agent::LocalAgent;
 pub use disclosure::{DisclosureRules, ParameterScope, Undeclared};
 pub use ended::DeployedRun;
-pub use of_task::{TaskSettings, of_evaluation, of_fit, with_federation};
+pub use of_task::{TaskSettings, of_evaluation, of_fit, of_improvement, with_federation};
 
 /// The common settings of server and agents.
 #[derive(Clone)]
@@ -265,7 +268,7 @@ impl Deployment {
 
     /// The columns whose ranges scale features and come from agents instead of the settings.
     fn bounded(&self, columns: &[ColumnSummary]) -> Vec<String> {
-        let Some(logs) = settings_of::<Logs>(&self.experiment).ok().filter(|_| !self.is_known && self.source == Source::Logs) else {
+        let Some(logs) = logs_of(&self.experiment).ok().filter(|_| !self.is_known && self.source == Source::Logs) else {
             return Vec::new();
         };
         let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
@@ -305,10 +308,11 @@ impl Deployment {
         if self.is_known || self.source != Source::Logs || columns.is_empty() {
             return Ok(None);
         }
-        let logs: Logs = settings_of(&self.experiment)?;
+        let logs = logs_of(&self.experiment)?;
         let known = columns.iter().filter_map(|column| Some((column.name.clone(), column.range()?)));
         let (names, seen): (Vec<String>, Vec<(f64, f64)>) = known.unzip();
-        logs.dim_of(&names, &seen).map(Some)
+        let actions = improvement_of(&self.experiment)?.map_or(1, |of| of.actions.len());
+        Ok(Some(logs.dim_of(&names, &seen)?.saturating_mul(actions)))
     }
 }
 
@@ -347,12 +351,37 @@ fn settings_of<T: DeserializeOwned>(experiment: &Experiment) -> Result<T> {
     config::read(Value::Table(table)).map_err(|e| e.inside("problem"))
 }
 
+/// The kind of problem whose logs have actions.
+const IMPROVEMENT: &str = "improvement";
+
+/// The settings of an improvement, if the problem is one.
+fn improvement_of(experiment: &Experiment) -> Result<Option<Improvement>> {
+    (made::problem_of(experiment).0 == IMPROVEMENT).then(|| settings_of(experiment)).transpose()
+}
+
+/// The settings of logs, with or without actions.
+fn logs_of(experiment: &Experiment) -> Result<Logs> {
+    Ok(match improvement_of(experiment)? {
+        Some(of) => of.logs(),
+        None => settings_of(experiment)?,
+    })
+}
+
+/// The logs of an experiment, read once.
+fn surveyed(experiment: &Experiment, files: &DiskFiles) -> Result<Surveyed> {
+    let logs = match improvement_of(experiment)? {
+        Some(of) => of.survey(files),
+        None => logs_of(experiment)?.survey(files),
+    };
+    logs.map_err(|e| e.inside("problem"))
+}
+
 /// The place of the data in a document's problem.
 fn source_of(document: &Document) -> Source {
     let problem = document.table.get("problem").and_then(Value::as_table);
     let kind = problem.and_then(|problem| problem.get("kind")).and_then(Value::as_str).unwrap_or_default();
     match kind {
-        "logs" => Source::Logs,
+        "logs" | IMPROVEMENT => Source::Logs,
         "logistic" | "least-squares" | "glm" => Source::Rows,
         _ => Source::Generated,
     }
@@ -382,8 +411,11 @@ fn check_problem(experiment: &Experiment, source: Source, problem: &dyn ProblemS
             Err(Error::new("problem.kind", "the data of this kind cannot be named agent by agent", help))
         }
         Source::Logs => {
-            let logs: Logs = settings_of(experiment)?;
+            let logs = logs_of(experiment)?;
+            let is_pessimistic = improvement_of(experiment)?.is_some_and(|of| of.pessimism != Pessimism::None);
             let given = [
+                ("problem.policy", logs.policy.is_some()),
+                ("problem.pessimism", is_pessimistic),
                 ("problem.holdout", logs.holdout > 0.0),
                 ("problem.scaling", logs.scaling != Scaling::None),
                 ("problem.agent_column", logs.agent_column.is_some()),

@@ -11,6 +11,7 @@ use super::{Deployment, Source, limits, source_of};
 use crate::config::Document;
 use crate::evaluate::Evaluation;
 use crate::fit::Fit;
+use crate::improve::PolicySearch;
 use crate::resolve;
 
 /// The settings of a federation, and the differences from one process.
@@ -60,6 +61,23 @@ pub fn of_evaluation(evaluation: &Evaluation) -> Result<TaskSettings> {
     }
     let level = Table::from_iter([("level".to_string(), Value::Float(evaluation.data.policy_value.level))]);
     of_document(evaluation.experiment().document.clone(), evaluation.data.logs.facts.len(), level)
+}
+
+/// The settings of a federation that improves a policy by its agents' own logs. Agents hold no episodes out: the value of the policy is that of
+/// `fedsa evaluate --policy` on other episodes.
+///
+/// # Errors
+/// When a federation cannot do it yet; names the setting.
+pub fn of_improvement(search: &PolicySearch) -> Result<TaskSettings> {
+    let mut document = search.experiment().document.clone();
+    let problem = document.table.get_mut("problem").and_then(Value::as_table_mut);
+    let held = problem.is_some_and(|problem| ["holdout", "holdout_seed"].map(|key| problem.remove(key)).iter().any(Option::is_some));
+    let mut task = of_document(document, search.data.logs.facts.len(), Table::new())?;
+    if held {
+        let text = "agents hold no episodes out, and nothing says whether the policy is better: evaluate policy.json by other episodes";
+        task.notes.push(Note::new(NoteCode::PolicyValueUnknown, text));
+    }
+    Ok(task)
 }
 
 /// Declares the categories and classes of these rows, which agents would refuse to take from their own.

@@ -25,7 +25,7 @@ use fedsa_problems::rows::preparation::{AgentWeights, Prepared};
 
 use super::agent::{LocalAgent, OwnRows};
 use super::levels::{self, LevelsForm};
-use super::{Deployment, Source};
+use super::{Deployment, Source, improvement_of};
 use crate::config::Experiment;
 use crate::made;
 
@@ -40,6 +40,7 @@ impl Deployment {
             return None;
         }
         match (self.source, self.inference()) {
+            (Source::Logs, _) if improvement_of(&self.experiment).is_ok_and(|of| of.is_some()) => None,
             (Source::Rows, None) => Some("quality".into()),
             (Source::Rows, Some(covariance)) => Some(format!("quality, inference {}", covariance.name())),
             (Source::Logs, _) => Some("value of the policy".into()),

@@ -14,9 +14,10 @@ use serde_json::{Value as Json, json};
 use super::afterwards::{Afterwards, Found};
 use super::forms::LogsForm;
 use super::levels::{self, no_form};
-use super::{Deployment, Source, settings_of};
+use super::{Deployment, Source, improvement_of, logs_of};
 use crate::evaluate::NAMED;
 use crate::fit::{self, model};
+use crate::improve::POLICY;
 use crate::outcome::Outcome;
 use crate::results::{SeedResult, paid};
 use crate::run::Ran;
@@ -62,6 +63,11 @@ impl Deployment {
         Ok(Some(weights))
     }
 
+    /// The name of the file of [`Deployment::weights`].
+    pub fn weights_name(&self) -> &'static str {
+        if improvement_of(&self.experiment).is_ok_and(|of| of.is_some()) { POLICY } else { "weights.json" }
+    }
+
     /// The model of rows, with its quality.
     fn of_rows(&self, prepared: &Prepared, theta: &[f64], found: &Found) -> Result<Json> {
         let how = levels::preparation(&self.experiment)?;
@@ -77,10 +83,13 @@ impl Deployment {
     /// The weights of a value function.
     fn of_logs(&self, membership: &Membership, form: LogsForm, result: &SeedResult) -> Result<Json> {
         let (logs, map) = self.features(membership, &form)?;
-        let (theta, auxiliary) = result.theta.split_at(map.len().min(result.theta.len()));
+        let actions = improvement_of(&self.experiment)?.map(|of| of.actions);
+        let d = map.len() * actions.as_ref().map_or(1, Vec::len);
+        let (theta, auxiliary) = result.theta.split_at(d.min(result.theta.len()));
         let numbers = |theta: &[f64]| theta.iter().map(|x| finite(*x)).collect::<Vec<_>>();
         Ok(json!({
             "format": 1,
+            "actions": actions,
             "features": (map.len() <= NAMED).then(|| map.names()),
             "feature_map": map.spec(),
             "columns": map.columns(),
@@ -97,7 +106,7 @@ impl Deployment {
 
     /// The features of the agents' states, from the columns of all.
     pub(super) fn features(&self, membership: &Membership, form: &LogsForm) -> Result<(Logs, FeatureMap)> {
-        let logs: Logs = settings_of(&self.experiment)?;
+        let logs = logs_of(&self.experiment)?;
         // Ranges cover all agents' columns, if features need them.
         let range = |name: &String| membership.columns().iter().find(|column| column.name == *name).and_then(|column| column.range());
         let seen: Vec<(f64, f64)> = form.columns.iter().map(|name| range(name).unwrap_or_default()).collect();

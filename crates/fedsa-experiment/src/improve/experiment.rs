@@ -48,7 +48,7 @@ impl ImproveSettings {
         let mut problem = Section::new("problem");
         problem.fix("kind", "improvement")?;
         problem.put_as("logs", "path", &self.logs)?;
-        problem.put("actions", self.actions.len())?;
+        problem.put("actions", &self.actions)?;
         problem.put("features", features)?;
         problem.put("ranges", (!self.ranges.is_empty()).then_some(&self.ranges))?;
         problem.put("gamma", self.gamma)?;

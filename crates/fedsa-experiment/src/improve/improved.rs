@@ -138,12 +138,12 @@ impl Improved {
 
     /// `policy.json`.
     pub fn json(&self) -> Json {
-        let ImproveData { settings, map, actions, ridge, .. } = &self.data;
+        let ImproveData { settings, map, ridge, .. } = &self.data;
         let result = &self.ran.results.cells[0][0];
         let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
         json!({
             "format": 1,
-            "actions": actions,
+            "actions": settings.actions,
             "feature_map": map.spec(),
             "scale": Some(map.scale()).filter(|scale| !scale.is_empty()),
             "statistics": Some(map.statistics()).filter(|statistics| !statistics.is_empty()),

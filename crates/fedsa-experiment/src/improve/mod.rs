@@ -55,8 +55,6 @@ pub struct ImproveData {
     pub logs: Surveyed,
     /// The settings of the problem.
     pub settings: Improvement,
-    /// The names of the actions.
-    pub actions: Vec<String>,
     /// The features of states.
     pub map: FeatureMap,
     /// The choice of the ridge, if it was chosen.
@@ -144,8 +142,8 @@ impl PolicySearch {
         });
         let (of_logs, map, mut improving) = read.map_err(|e| failed(&first, e))?;
         let value = PolicyValueSettings::default().with_level(settings.level).with_seed(settings.seed);
-        let (actions, soften) = (settings.actions.clone(), settings.soften);
-        let mut data = ImproveData { logs, settings: of_logs, actions, map, ridge: None, no_choice: None, soften, value };
+        let soften = settings.soften;
+        let mut data = ImproveData { logs, settings: of_logs, map, ridge: None, no_choice: None, soften, value };
         if settings.ridge.is_none() {
             match RidgeChoice::new(&mut improving, &data, files.cancel())? {
                 Ok(choice) => data.ridge = Some(choice),
@@ -179,7 +177,7 @@ impl PolicySearch {
         let Self { data, experiment, built, improving, began } = self;
         let names = vec![POLICY.to_string()];
         // What the experiment does not contain.
-        let further = format!("the actions {}, soften {}, level {}", data.actions.join(", "), data.soften, data.value.level);
+        let further = format!("soften {}, level {}", data.soften, data.value.level);
         let job = Job::new(experiment, run).with_problem(built).with_files(names).since(began).for_work(FolderWork::Improvement);
         let job = job.asking_for(further);
         let ran = job.run(observer, cancel)?;

@@ -158,9 +158,6 @@ impl ImproveSettings {
             let given = format!("{} names", self.actions.len());
             return Err(Error::new("actions", given, "the names of at least two actions, such as left,right"));
         }
-        if let Some(twice) = self.actions.iter().enumerate().find(|(i, name)| self.actions[..*i].contains(name)) {
-            return Err(Error::new("actions", format!("`{}` twice", twice.1), "a name for each action"));
-        }
         require((0.0..1.0).contains(&self.holdout), "holdout", self.holdout, "at least 0 and below 1")?;
         require((0.0..=1.0).contains(&self.soften), "soften", self.soften, "from 0 to 1")?;
         require(self.level > 0.0 && self.level < 1.0, "level", self.level, "a number above 0 and below 1")

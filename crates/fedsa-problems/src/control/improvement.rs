@@ -51,9 +51,9 @@ use fedsa::sampling::{Law, Sampling};
 pub struct Improvement {
     /// Files, globs, folders or data sets; one agent per file.
     pub path: Sources,
-    /// Number of actions; the logs number them from 0.
-    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
-    pub actions: usize,
+    /// Names of the actions; the logs number them from 0.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub actions: Vec<String>,
     /// Feature map of states.
     #[serde(deserialize_with = "fedsa::registry::table")]
     pub features: FeatureSpec,
@@ -99,7 +99,7 @@ pub struct Improvement {
 
 fedsa::settings::setters! { Improvement {
     with_path(path: Sources) = path;
-    with_actions(actions: usize) = actions;
+    with_actions(actions: Vec<String>) = actions;
     with_features(features: FeatureSpec) = features;
     with_ranges(ranges: Ranges) = ranges;
     with_columns(columns: BTreeMap<String, String>) = columns;
@@ -120,8 +120,8 @@ fn is_default<T: Default + PartialEq>(x: &T) -> bool {
 }
 
 impl Improvement {
-    /// All transitions of these logs with so many actions, with default settings.
-    pub fn new(path: Sources, actions: usize, features: FeatureSpec, gamma: f64) -> Self {
+    /// All transitions of these logs with these actions, with default settings.
+    pub fn new(path: Sources, actions: Vec<String>, features: FeatureSpec, gamma: f64) -> Self {
         Self {
             path,
             actions,
@@ -142,7 +142,7 @@ impl Improvement {
     }
 
     /// The settings of the same logs without their actions.
-    fn logs(&self) -> Logs {
+    pub fn logs(&self) -> Logs {
         Logs::new(self.path.clone(), self.features.clone(), self.gamma)
             .with_ranges(self.ranges.clone())
             .with_columns(self.columns.clone())
@@ -158,7 +158,7 @@ impl Improvement {
 
     /// The layout of the files.
     pub fn form(&self) -> LogForm {
-        self.logs().form().with_actions(Some(self.actions))
+        self.logs().form().with_actions(Some(self.actions.len()))
     }
 
     /// Opens the logs and reads them once ([`Surveyed`]).
@@ -182,9 +182,9 @@ impl Improvement {
 
     fn check_features(&self, map: &FeatureMap) -> Result<()> {
         let (m, spec) = (map.len(), quoted(map.spec().to_string()));
-        let what = format!("{m} features of {spec} for each of {} actions", self.actions);
+        let what = format!("{m} features of {spec} for each of {} actions", self.actions.len());
         let help = format!("at most {MAX_FEATURES} in all: systems of pairs of a state and an action are dense");
-        require(m.saturating_mul(self.actions) <= MAX_FEATURES, "features", what, &help)
+        require(m.saturating_mul(self.actions.len()) <= MAX_FEATURES, "features", what, &help)
     }
 
     /// The agents' rows, with the features of their states.
@@ -194,7 +194,7 @@ impl Improvement {
     pub fn agents(&self, logs: &Surveyed, map: &FeatureMap) -> Result<Improving> {
         let n = logs.sources.len();
         let read = |c: usize| {
-            let log = ActionLog::read(&*logs.sources[c], map, self.actions, logs.facts[c].transitions, n)?;
+            let log = ActionLog::read(&*logs.sources[c], map, self.actions.len(), logs.facts[c].transitions, n)?;
             let fit = log.fit();
             if !(fit.a.norm_l1().is_finite() && fit.b.iter().all(|x| x.is_finite())) {
                 let what = format!("{}: products of its features and rewards overflow", quoted(&logs.facts[c].name));
@@ -218,7 +218,10 @@ impl Improvement {
 
 impl ProblemSettings for Improvement {
     fn check(&self) -> Result<()> {
-        require((1..=MAX_ACTIONS).contains(&self.actions), "actions", self.actions, &format!("between 1 and {MAX_ACTIONS}"))?;
+        let (k, help) = (self.actions.len(), format!("a name for each action, between 1 and {MAX_ACTIONS}"));
+        require((1..=MAX_ACTIONS).contains(&k), "actions", format!("{k} names"), &help)?;
+        let twice = self.actions.iter().enumerate().find(|(i, name)| self.actions[..*i].contains(name));
+        require(twice.is_none(), "actions", twice.map_or(String::new(), |(_, name)| format!("{} twice", quoted(name))), &help)?;
         self.logs().check()
     }
 
@@ -241,7 +244,7 @@ impl ProblemSettings for Improvement {
         let map = logs.map(&self.features, &self.ranges)?;
         self.check_features(&map)?;
         let (agents, m) = (logs.facts.len() as f64, map.len() as f64);
-        let d = m * self.actions as f64;
+        let d = m * self.actions.len() as f64;
         // A row that is cut off has a state of its own besides the next state of the row before.
         let bytes = |rows: f64, cut: f64| 8.0 * m * (rows + cut) + 24.0 * rows;
         let total = logs.transitions() as f64;
@@ -253,7 +256,7 @@ impl ProblemSettings for Improvement {
         let k = map.columns().len() as f64;
         let held: f64 = logs.held.iter().map(|log| (16.0 * k + 37.0) * log.len() as f64).sum();
         let peak = kept + at_work * (16.0 * most + 3.0 * memory::matrix(m, 256.0) + memory::matrix(d, d)) + 2.0 * held;
-        let text = format!("{}, {total} transitions, {} actions, d = {d}", memory::agents(logs.facts.len()), self.actions);
+        let text = format!("{}, {total} transitions, {} actions, d = {d}", memory::agents(logs.facts.len()), self.actions.len());
         Ok(MemoryEstimate::new((peak, kept), text))
     }
 }

@@ -287,8 +287,8 @@ fn what_cannot_be_improved_is_refused() {
         assert!(refused(&settings(0.1), law).starts_with("sampling.kind: iid or markov"));
     }
     assert!(refused(&settings(-1.0), Law::Mean).starts_with("ridge"));
-    assert!(refused(&settings(0.1).with_actions(0), Law::Mean).starts_with("actions"));
-    let e = refused(&settings(0.1).with_actions(3), Law::Mean);
+    assert!(refused(&settings(0.1).with_actions(Vec::new()), Law::Mean).starts_with("actions"));
+    let e = refused(&settings(0.1).with_actions(["a", "b", "c"].map(String::from).to_vec()), Law::Mean);
     assert!(e.contains("agent 0: a log without the numbers of 3 actions"), "{e}");
     assert!(refused(&settings(0.1).with_gamma(1.0), Law::Mean).starts_with("gamma"));
 }
