@@ -18,7 +18,7 @@ fn complete_problem(kind: &str) -> String {
         "least-squares" => "data = \"rows.csv\"\nagents = 3\nridge = 0.1",
         "elsewhere" => "dim = 2\nweights = [0.5, 0.5]\nof = { kind = \"garnet\" }",
         "improvement" => {
-            let logs = "kind = \"improvement\"\npath = \"a.csv\"\nactions = 2\ngamma = 0.9\nfeatures = { kind = \"identity\" }";
+            let logs = "kind = \"improvement\"\npath = \"a.csv\"\nactions = [\"stay\", \"go\"]\ngamma = 0.9\nfeatures = { kind = \"identity\" }";
             return file(logs, "kind = \"mean\"", FEDLSA, "");
         }
         "policy-gradient" => "agents = 3\nlength = 5",

@@ -59,8 +59,12 @@ fn push(log: &mut Log, state: f64, action: u32, reward: f64, next: f64, done: bo
     log.actions.as_mut().unwrap().taken.push(action);
 }
 
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|action| format!("action {action}")).collect()
+}
+
 fn settings(ridge: f64) -> Improvement {
-    Improvement::new(Sources::One(String::new()), 2, FeatureSpec::Identity { bias: true }, 0.9).with_ridge(ridge)
+    Improvement::new(Sources::One(String::new()), names(2), FeatureSpec::Identity { bias: true }, 0.9).with_ridge(ridge)
 }
 
 fn improving(settings: &Improvement, logs: Vec<Log>) -> Improving {
@@ -168,7 +172,7 @@ fn mixed() -> Vec<Log> {
 
 fn mixed_settings() -> Improvement {
     let features = FeatureSpec::Polynomial { order: 2 };
-    Improvement::new(Sources::One(String::new()), 3, features, 0.8).with_ridge(0.03)
+    Improvement::new(Sources::One(String::new()), names(3), features, 0.8).with_ridge(0.03)
 }
 
 /// `psi(s, a)` from the feature map.
@@ -245,6 +249,80 @@ fn operators_and_systems_are_their_slow_twins() {
     }
 }
 
+/// Targets that avoid rare actions are those of the formulas, in plain loops over all agents' rows.
+#[test]
+fn pessimistic_targets_are_their_slow_twins() {
+    let (logs, gamma, ridge) = (mixed(), 0.8, 0.03);
+    let pairs = |log: &Log| -> Vec<(Vec<f64>, usize)> {
+        let taken = &log.actions.as_ref().unwrap().taken;
+        (0..log.len()).map(|i| (log.state(i).to_vec(), taken[i] as usize)).collect()
+    };
+    let all: Vec<(Vec<f64>, usize)> = logs.iter().flat_map(pairs).collect();
+    let plain = improving(&mixed_settings(), logs.clone());
+    for rule in ["lcb:3", "support:25"] {
+        let settings = mixed_settings().with_pessimism(rule.parse().unwrap());
+        let surveyed = settings.survey(&Given(logs.clone())).unwrap();
+        let map = settings.map(&surveyed).unwrap();
+        let agents = settings.agents(&surveyed, &map).unwrap();
+        let (d, n) = (3 * map.len(), all.len() as f64);
+        let mut sum = Mat::<f64>::zeros(d, d);
+        for (state, action) in &all {
+            let x = psi(&map, state, *action);
+            (0..d).for_each(|k| (0..d).for_each(|l| sum[(k, l)] += x[k] * x[l]));
+        }
+        add_ridge(&mut sum, n * ridge);
+        let h = |state: &[f64], action: usize| {
+            let x = psi(&map, state, action);
+            dot(&x, &linalg::solve(&sum, &x).unwrap())
+        };
+        let acted = behaviour(&agents);
+        let (mut squares, mut used) = (0.0, 0);
+        for log in &logs {
+            let taken = &log.actions.as_ref().unwrap().taken;
+            for i in 0..log.len() {
+                let goes_on = i + 1 < log.len() && !log.begins(i + 1);
+                if log.done[i] || goes_on {
+                    let after = if log.done[i] { 0.0 } else { dot(&psi(&map, log.next_state(i), taken[i + 1] as usize), &acted) };
+                    squares += (log.rewards[i] + gamma * after - dot(&psi(&map, log.state(i), taken[i] as usize), &acted)).powi(2);
+                    used += 1;
+                }
+            }
+        }
+        let sigma = (squares / (used - d) as f64).sqrt();
+        let lowered = |state: &[f64], theta: &[f64]| -> Vec<f64> {
+            let h: Vec<f64> = (0..3).map(|action| h(state, action)).collect();
+            let q = |action: usize| dot(&psi(&map, state, action), theta);
+            let most = h.iter().map(|h| 1.0 / h).fold(0.0, f64::max);
+            let of = |action: usize| match rule {
+                "lcb:3" => q(action) - 3.0 * sigma * h[action].sqrt(),
+                _ if 1.0 / h[action] >= most.min(25.0) => q(action),
+                _ => f64::NEG_INFINITY,
+            };
+            (0..3).map(of).collect()
+        };
+        let (mut draws, mut changed) = (stream(6, Purpose::Fresh, 0, 0), 0);
+        for _ in 0..3 {
+            let theta: Vec<f64> = (0..d).map(|_| 0.1 * draws.normal()).collect();
+            for (c, log) in logs.iter().enumerate() {
+                let mut g: Vec<f64> = theta.iter().map(|x| -ridge * x).collect();
+                for (i, (state, action)) in pairs(log).iter().enumerate() {
+                    let next = lowered(log.next_state(i), &theta);
+                    let after = if log.done[i] { 0.0 } else { next[greedy(&next)] };
+                    let here = psi(&map, state, *action);
+                    let error = log.rewards[i] + gamma * after - dot(&here, &theta);
+                    (0..d).for_each(|k| g[k] += here[k] * error / log.len() as f64);
+                }
+                let mut found = vec![0.0; d];
+                assert!(agents.mean(c, &theta, &mut found));
+                assert_near(&found, &g, 1e-9);
+                assert_near(&agents.system(c, &theta).mean(&theta), &g, 1e-9);
+                changed += agents.logs()[c].choices(&theta).iter().zip(plain.logs()[c].choices(&theta)).filter(|(x, y)| **x != *y).count();
+            }
+        }
+        assert!(changed > 10, "{rule}: {changed}");
+    }
+}
+
 /// The weighted sums over agents are those of one agent with all rows, and the solution for the behaviour is that of the mean over the rows
 /// whose next action is known.
 #[test]
@@ -288,7 +366,7 @@ fn what_cannot_be_improved_is_refused() {
     }
     assert!(refused(&settings(-1.0), Law::Mean).starts_with("ridge"));
     assert!(refused(&settings(0.1).with_actions(Vec::new()), Law::Mean).starts_with("actions"));
-    let e = refused(&settings(0.1).with_actions(["a", "b", "c"].map(String::from).to_vec()), Law::Mean);
+    let e = refused(&settings(0.1).with_actions(names(3)), Law::Mean);
     assert!(e.contains("agent 0: a log without the numbers of 3 actions"), "{e}");
     assert!(refused(&settings(0.1).with_gamma(1.0), Law::Mean).starts_with("gamma"));
 }
